@@ -1,0 +1,50 @@
+# Strongroom. `make demo` shows it at work, `make test` checks everything; both set the machine up first.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup setup-test build demo test fmt lint deny soak bench install
+
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+PREFIX ?= /usr/local
+DESTDIR ?=
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+LOCKED := $(if $(wildcard Cargo.lock),--locked)
+# Options for benches/compare.py, as in: make bench BENCH="--rounds 3 --stores plain,strongroom"
+BENCH ?=
+# Operations for each of the three fsx runs of `make soak`.
+SOAK_OPS ?= 5000000
+
+help: ## Show this
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | awk -F '\t' '{printf "  make %-9s %s\n", $$1, $$2}'
+
+setup: ## Install what building needs, where it is missing
+	@scripts/setup.sh
+
+setup-test:
+	@scripts/setup.sh test
+
+build: setup ## Build the release binary: target/release/strongroom
+	cargo build --release $(LOCKED) -p strongroom-cli
+
+demo: build ## Make a room, mount it, fill it, compare, and show what an outsider sees
+	@scripts/demo.sh $(TARGET_DIR)/release/strongroom
+
+test: setup-test ## Format and lint checks, every test, licences and advisories
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
+	cargo test --workspace $(LOCKED)
+	@scripts/deny.sh
+
+deny: ## Check licences, bans, sources and advisories of the dependencies
+	@scripts/deny.sh
+
+soak: setup-test build ## Three fsx at once on one mount, for hours (SOAK_OPS=5000000)
+	@scripts/soak.sh $(TARGET_DIR)/release/strongroom $(SOAK_OPS)
+
+bench: build ## Compare speeds with a plain directory and other stores (BENCH="--rounds 3")
+	@benches/compare.sh $(BENCH)
+
+install: ## Install binary, mount helper, manual pages and completions (PREFIX=/usr/local)
+	@scripts/install.sh $(TARGET_DIR)/release/strongroom "$(DESTDIR)" "$(PREFIX)"

@@ -1,0 +1,31 @@
+# shellcheck shell=bash
+# What every script here shares: where the project is, where cargo is, how to speak and how to become root.
+# Sourced, never run.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+export ROOT
+export HOME="${HOME:-/root}"
+export PATH="$HOME/.cargo/bin:$PATH"
+TARGET_DIR="${CARGO_TARGET_DIR:-$ROOT/target}"
+# The tests written in Rust look for their outside tools here.
+TOOLS="$ROOT/target/tools"
+
+say() { printf '%s\n' "$*"; }
+warn() { printf 'warning: %s\n' "$*" >&2; }
+die() {
+    printf 'error: %s\n' "$*" >&2
+    exit 1
+}
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# Runs a command as root: directly, or by sudo; says what to run by hand where neither is possible.
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif have sudo; then
+        sudo "$@"
+    else
+        die "this needs root, and there is no sudo. As root, run: $*"
+    fi
+}
