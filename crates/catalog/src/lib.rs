@@ -1,1 +1,289 @@
-//! To come.
+//! What a room knows about its files: inodes, directory entries, extended attributes, extent maps, segment accounts.
+//!
+//! 1. Changes act at once on what this process reads, and become durable together, at [`Catalog::commit`]: the room's
+//!    only commit point. A crash leaves the state of the last commit.
+//! 2. One [`Catalog::apply`] is one operation: all of its changes are in effect or none.
+//! 3. After a failed commit the catalog refuses everything but reading until it is opened anew, except after
+//!    `NoSpace`, which leaves the pending changes in place to be committed later.
+//! 4. No SQL leaves this crate.
+//!
+//! It deliberately does not know POSIX rules, permissions, or how data is sealed.
+
+#![forbid(unsafe_code)]
+
+mod extents;
+mod sql;
+
+use std::fmt::Debug;
+
+pub use extents::{CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, Released};
+pub use segments::{BlockRange, SegmentId, SegmentNo, Tag};
+pub use sql::{OpenOptions, SqlCatalog};
+
+/// Number of an inode, never used again. The root directory is 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InodeNo(pub u64);
+
+impl InodeNo {
+    /// The root directory.
+    pub const ROOT: Self = Self(1);
+}
+
+/// A moment: seconds since 1970 (negative before) and nanoseconds after them, 0 to 999,999,999.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp {
+    /// Seconds.
+    pub secs: i64,
+    /// Nanoseconds.
+    pub nanos: u32,
+}
+
+/// What kind of file an inode is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device.
+    CharDevice,
+    /// A block device.
+    BlockDevice,
+}
+
+/// Everything about a file but its name, its extended attributes and its data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inode {
+    /// The number.
+    pub no: InodeNo,
+    /// The kind.
+    pub kind: FileKind,
+    /// Permission bits with set-id and sticky: 0 to 0o7777.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Number of names; for a directory 2 plus its subdirectories. 0: unlinked, kept only while open.
+    pub nlink: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Allocated data blocks of 4 KiB.
+    pub blocks: u64,
+    /// Device number of a device node, as `makedev` gives it.
+    pub rdev: u64,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of the data.
+    pub mtime: Timestamp,
+    /// Last change of the inode.
+    pub ctime: Timestamp,
+    /// Birth.
+    pub btime: Timestamp,
+    /// The directory that holds a directory (the root's is itself); 0 for everything else.
+    pub parent: InodeNo,
+    /// Whether there are extended attributes.
+    pub has_xattrs: bool,
+    /// Target of a symbolic link, else empty.
+    pub target: Vec<u8>,
+}
+
+/// One name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    /// Position in the listing: rises with creation, unchanged as long as the name exists. From 16.
+    pub cookie: u64,
+    /// The name: 1 to 255 bytes, no `/`, no NUL.
+    pub name: Vec<u8>,
+    /// The inode.
+    pub inode: InodeNo,
+    /// Its kind.
+    pub kind: FileKind,
+}
+
+/// The catalog's account of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentAccount {
+    /// Number, key epoch and salt.
+    pub id: SegmentId,
+    /// Blocks ever written to it, its header included.
+    pub length: u32,
+    /// Blocks that some file refers to.
+    pub live: u32,
+}
+
+/// One change; several make an operation.
+#[derive(Debug, Clone)]
+pub enum Change<'a> {
+    /// Inserts or replaces an inode.
+    PutInode(&'a Inode),
+    /// Removes an inode with its extended attributes and chunks.
+    DeleteInode(InodeNo),
+    /// Inserts a name, or points an existing one (which keeps its cookie) at another inode.
+    PutEntry {
+        /// The directory.
+        parent: InodeNo,
+        /// The name.
+        name: &'a [u8],
+        /// The inode.
+        inode: InodeNo,
+        /// Its kind.
+        kind: FileKind,
+    },
+    /// Removes a name.
+    RemoveEntry {
+        /// The directory.
+        parent: InodeNo,
+        /// The name.
+        name: &'a [u8],
+    },
+    /// Sets an extended attribute.
+    PutXattr {
+        /// The inode.
+        inode: InodeNo,
+        /// Its full name, 1 to 255 bytes.
+        name: &'a [u8],
+        /// Its value, at most 64 KiB.
+        value: &'a [u8],
+    },
+    /// Removes an extended attribute.
+    RemoveXattr {
+        /// The inode.
+        inode: InodeNo,
+        /// Its name.
+        name: &'a [u8],
+    },
+    /// Writes the map of one chunk; an empty map removes the row.
+    PutChunk {
+        /// The inode.
+        inode: InodeNo,
+        /// Index of the chunk: byte offset divided by [`CHUNK_LEN`].
+        index: u64,
+        /// Its extents.
+        chunk: &'a Chunk,
+    },
+    /// Inserts or replaces a segment's account.
+    PutSegment(SegmentAccount),
+    /// Removes a segment's account.
+    DropSegment(SegmentNo),
+    /// Adds `references` to the count of one shared unit. The count is the number of references beyond the first; at
+    /// zero the row goes.
+    ShareUnit {
+        /// The segment.
+        segment: SegmentNo,
+        /// First block of the unit.
+        position: u32,
+        /// What to add, may be negative.
+        references: i64,
+    },
+}
+
+/// Totals over the catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Inodes, unlinked ones included.
+    pub inodes: u64,
+    /// Live blocks in all segments.
+    pub live_blocks: u64,
+    /// Bytes of the catalog's own file.
+    pub catalog_bytes: u64,
+}
+
+/// Why a catalog operation failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    /// The key does not open it, or its first page is damaged.
+    #[error("the catalog does not open with this room's key: it is damaged or belongs to another room")]
+    NotThisRoom,
+    /// A page fails its check, or a row is not what the format allows.
+    #[error("the catalog is damaged: {0}; run `strongroom check`")]
+    Damaged(String),
+    /// A newer format.
+    #[error("the catalog has format version {found}; this program knows up to {known}")]
+    Version {
+        /// Found in the file.
+        found: u32,
+        /// Newest known.
+        known: u32,
+    },
+    /// No space left for the commit: the pending changes stay, and can be committed when there is.
+    #[error("no space left in the room's storage for the catalog")]
+    NoSpace,
+    /// An earlier commit failed.
+    #[error("an earlier commit of the catalog failed; open the room again")]
+    Poisoned,
+    /// The storage failed.
+    #[error("catalog storage: {0}")]
+    Io(String),
+}
+
+/// Result of catalog calls.
+pub type Result<T> = std::result::Result<T, CatalogError>;
+
+/// The metadata of a room. All methods may be called from many threads; [`apply`](Self::apply) and
+/// [`commit`](Self::commit) are serialised inside.
+pub trait Catalog: Send + Sync + Debug {
+    /// An inode by number.
+    fn inode(&self, no: InodeNo) -> Result<Option<Inode>>;
+    /// A name in a directory, with the inode it leads to: one call.
+    fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Option<Inode>>;
+    /// Up to `limit` names with a cookie above `after`, in the order of cookies.
+    fn entries(&self, parent: InodeNo, after: u64, limit: usize) -> Result<Vec<DirEntry>>;
+    /// The same with the inodes: one call.
+    fn entries_plus(&self, parent: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>>;
+    /// Whether a directory has no names.
+    fn is_empty(&self, parent: InodeNo) -> Result<bool>;
+    /// An extended attribute.
+    fn xattr(&self, inode: InodeNo, name: &[u8]) -> Result<Option<Vec<u8>>>;
+    /// The names of all extended attributes, sorted.
+    fn xattr_names(&self, inode: InodeNo) -> Result<Vec<Vec<u8>>>;
+    /// The map of one chunk; an absent one is empty (a hole).
+    fn chunk(&self, inode: InodeNo, index: u64) -> Result<Chunk>;
+    /// Up to `limit` chunks from `first` on that are not empty, in order.
+    fn chunks_from(&self, inode: InodeNo, first: u64, limit: usize) -> Result<Vec<(u64, Chunk)>>;
+    /// The last chunk before `end` that is not empty.
+    fn chunk_before(&self, inode: InodeNo, end: u64) -> Result<Option<(u64, Chunk)>>;
+    /// References beyond the first to one unit.
+    fn shared_references(&self, segment: SegmentNo, position: u32) -> Result<u64>;
+    /// All segment accounts, by number.
+    fn segments(&self) -> Result<Vec<SegmentAccount>>;
+    /// Inodes without a name: left by a crash or a kill while open.
+    fn orphans(&self) -> Result<Vec<InodeNo>>;
+    /// Up to `limit` (inode, chunk index) keys after `after`, over the whole catalog: what cleaner and check walk.
+    fn all_chunks(&self, after: Option<(InodeNo, u64)>, limit: usize) -> Result<Vec<(InodeNo, u64, Chunk)>>;
+    /// Up to `limit` inodes with a number above `after`.
+    fn all_inodes(&self, after: InodeNo, limit: usize) -> Result<Vec<Inode>>;
+    /// Up to `limit` names after `(parent, cookie)`, over the whole catalog: what check walks.
+    fn all_entries(&self, after: (InodeNo, u64), limit: usize) -> Result<Vec<(InodeNo, DirEntry)>>;
+    /// All counts of shared units.
+    fn all_shared(&self) -> Result<Vec<(SegmentNo, u32, u64)>>;
+    /// A fresh inode number.
+    fn new_inode(&self) -> InodeNo;
+    /// Applies one operation.
+    fn apply(&self, changes: &[Change<'_>]) -> Result<()>;
+    /// Whether anything was applied since the last commit.
+    fn is_dirty(&self) -> bool;
+    /// Makes everything applied durable, and returns the new generation. Nothing to do: the present one.
+    fn commit(&self) -> Result<u64>;
+    /// The generation of the last commit: rises by one with each.
+    fn generation(&self) -> u64;
+    /// Small named values: format facts, statistics, the rekey's progress.
+    fn meta(&self, key: &str) -> Result<Option<Vec<u8>>>;
+    /// Sets a named value; part of the pending changes.
+    fn set_meta(&self, key: &str, value: &[u8]) -> Result<()>;
+    /// Totals.
+    fn totals(&self) -> Result<Totals>;
+    /// Moves the log into the catalog file, so that the log does not grow; durable when it returns.
+    fn checkpoint(&self) -> Result<()>;
+    /// Checks every page and every row's form; the findings, empty if none.
+    fn verify(&self) -> Result<Vec<String>>;
+    /// Writes a consistent copy of the last commit, pending changes committed first, to `target` (which must not exist) under `key`,
+    /// durable when it returns. What backup and rekey use.
+    fn copy_to(&self, target: &std::path::Path, key: &seal::CatalogKey) -> Result<()>;
+}

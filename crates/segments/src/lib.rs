@@ -1,1 +1,146 @@
-//! To come.
+//! Where file data lives: append-only files of sealed units.
+//!
+//! 1. A position is written once in a segment's life. A segment open when the store was opened is never appended to
+//!    again: its key and positions may have been used by writes that no catalog remembers.
+//! 2. Every segment has a fresh random salt and its own key by HKDF from the data key and that salt; the nonce of a
+//!    unit is its position (the index of its first 4 KiB block in the file).
+//! 3. The tags are not here: they are returned by [`SegmentStore::append`] and belong into the catalog.
+//! 4. Nothing appended is durable before [`SegmentStore::flush`] returns. After a failed flush the store refuses
+//!    further appends and flushes until it is opened anew.
+//!
+//! It deliberately does not know files, inodes, or which units are alive.
+
+#![forbid(unsafe_code)]
+
+mod store;
+
+use std::fmt::Debug;
+
+pub use seal::{BLOCK_LEN, TAG_LEN, Tag, UNIT_LEN};
+pub use store::{DirStore, Keyring};
+
+/// Blocks of 4 KiB in one sealed unit (the last unit of an append may be shorter).
+pub const UNIT_BLOCKS: u32 = (UNIT_LEN / BLOCK_LEN) as u32;
+/// Most blocks in one append: 1 MiB.
+pub const APPEND_BLOCKS_MAX: u32 = 256;
+/// Length at which a segment is closed and the next one begun, in blocks: 64 MiB.
+pub const SEGMENT_BLOCKS: u32 = 16384;
+
+/// Number of a segment, from 1, never used again. Its file name is the number in 20 decimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentNo(pub u64);
+
+/// What the catalog keeps of a segment so that it can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentId {
+    /// The number.
+    pub no: SegmentNo,
+    /// Which data key of the room the segment's key is derived from; rises with each rekey.
+    pub key_epoch: u32,
+    /// Random, fresh for each segment.
+    pub salt: [u8; 32],
+}
+
+/// Where an append came to lie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealed {
+    /// The segment.
+    pub segment: SegmentNo,
+    /// Index of the first 4 KiB block in the segment file; block 0 is the segment's header.
+    pub position: u32,
+    /// Blocks written.
+    pub blocks: u32,
+    /// One tag for each unit of [`UNIT_BLOCKS`] blocks, the last unit possibly shorter.
+    pub tags: Vec<Tag>,
+}
+
+/// A range of blocks in a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockRange {
+    /// The segment.
+    pub segment: SegmentNo,
+    /// Index of the first block.
+    pub position: u32,
+    /// Number of blocks.
+    pub blocks: u32,
+}
+
+/// Why a segment operation failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SegmentError {
+    /// A unit does not open: its bytes or its tag are not those that were sealed.
+    #[error("segment {}: the unit at block {position} does not open (damaged or replaced)", segment.0)]
+    Corrupt {
+        /// The segment.
+        segment: SegmentNo,
+        /// First block of the unit.
+        position: u32,
+    },
+    /// The segment's file is not there, or ends before the unit does.
+    #[error("segment {}: missing or cut short at block {position}", segment.0)]
+    Missing {
+        /// The segment.
+        segment: SegmentNo,
+        /// First block that could not be read.
+        position: u32,
+    },
+    /// The storage has no room left.
+    #[error("no space left in the room's storage")]
+    NoSpace,
+    /// An earlier flush failed: what is on the disk is not known.
+    #[error("the storage failed to make earlier data durable; open the room again")]
+    Poisoned,
+    /// A key of this epoch is not known.
+    #[error("segment {}: sealed under key epoch {key_epoch}, which this room's header does not hold", segment.0)]
+    UnknownEpoch {
+        /// The segment.
+        segment: SegmentNo,
+        /// The epoch.
+        key_epoch: u32,
+    },
+    /// The storage failed.
+    #[error("segment storage: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// Append-only storage of sealed data. All methods may be called from many threads at once.
+pub trait SegmentStore: Send + Sync + Debug {
+    /// Seals `plain` (a multiple of [`BLOCK_LEN`], 1 to [`APPEND_BLOCKS_MAX`] blocks) and writes it once, to a fresh
+    /// place. Not durable before [`flush`](Self::flush). `NoSpace` leaves nothing behind that matters.
+    fn append(&self, plain: &[u8]) -> Result<Sealed, SegmentError>;
+
+    /// Reads whole units: `out` has the length of `range`, whose first block is the first of a unit; `tags` has one tag
+    /// for each unit of [`UNIT_BLOCKS`] blocks, the last possibly shorter. On `Corrupt` and `Missing` the contents of
+    /// `out` from that unit on are zeros; `position` names the first unit that failed.
+    fn read(&self, range: BlockRange, tags: &[Tag], out: &mut [u8]) -> Result<(), SegmentError>;
+
+    /// Says that a range will be read soon.
+    fn prefetch(&self, range: BlockRange);
+
+    /// Makes everything appended so far durable, file names included.
+    fn flush(&self) -> Result<(), SegmentError>;
+
+    /// Whether anything was appended since the last flush.
+    fn is_dirty(&self) -> bool;
+
+    /// Segments begun since this was last called: the catalog must know them before it refers to them.
+    fn take_new(&self) -> Vec<SegmentId>;
+
+    /// The segment now appended to, if any, and its length in blocks.
+    fn open_segment(&self) -> Option<(SegmentNo, u32)>;
+
+    /// Closes the open segment: the next append begins another.
+    fn rotate(&self) -> Result<(), SegmentError>;
+
+    /// Gives the space of dead ranges back where the storage can. Nothing may refer to them any more.
+    fn release(&self, ranges: &[BlockRange]) -> Result<(), SegmentError>;
+
+    /// Deletes a dead segment.
+    fn remove(&self, segment: SegmentNo) -> Result<(), SegmentError>;
+
+    /// The segments present in the storage, with the length of each in bytes.
+    fn list(&self) -> Result<Vec<(SegmentNo, u64)>, SegmentError>;
+
+    /// Checks a segment's own header against what the catalog knows of it.
+    fn check_header(&self, segment: SegmentNo) -> Result<(), SegmentError>;
+}

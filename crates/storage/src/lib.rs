@@ -1,1 +1,112 @@
-//! To come.
+//! The one seam between a room and the disk.
+//!
+//! Segments, header and lock reach the disk only through [`Storage`], so that a test can record, delay, tear and
+//! refuse every step (rule 9 of the architecture). Paths are relative to the room's directory, `/`-separated.
+//!
+//! 1. Nothing here is durable until the call that says so: [`StorageFile::sync`] for a file's data and length,
+//!    [`Storage::sync_dir`] for names in a directory.
+//! 2. A failed sync is never believed on a second try: the caller must treat the file as unknown.
+//!
+//! It deliberately does not know keys, formats, or what the bytes mean.
+
+#![forbid(unsafe_code)]
+
+mod host;
+
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+
+pub use host::HostStorage;
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Must exist; reading only.
+    Read,
+    /// Must exist; reading and writing.
+    ReadWrite,
+    /// Must not exist; it is created, for reading and writing, with mode 0600.
+    CreateNew,
+}
+
+/// A directory tree in which a room lives.
+pub trait Storage: Send + Sync + Debug {
+    /// Opens or creates one file.
+    fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>>;
+    /// Puts `from` in the place of `to`, replacing it in one step.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file's name.
+    fn remove(&self, path: &str) -> io::Result<()>;
+    /// The names in a directory, in no order; `""` is the root.
+    fn list(&self, dir: &str) -> io::Result<Vec<String>>;
+    /// Creates a directory with mode 0700; its parent must exist.
+    fn create_dir(&self, path: &str) -> io::Result<()>;
+    /// Makes creations, renames and removals in a directory durable; `""` is the root.
+    fn sync_dir(&self, dir: &str) -> io::Result<()>;
+    /// Space of the storage below.
+    fn space(&self) -> io::Result<Space>;
+}
+
+/// An open file. All offsets and lengths are bytes.
+pub trait StorageFile: Send + Sync + Debug {
+    /// Fills `buf` from `offset`; `UnexpectedEof` where the file is shorter.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+    /// Writes all of `buf` at `offset`.
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
+    /// The file's length.
+    fn len(&self) -> io::Result<u64>;
+    /// Whether the file is empty.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Cuts or extends the file; an extension reads as zeros.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Makes data and length durable (`fdatasync`).
+    fn sync(&self) -> io::Result<()>;
+    /// Gives the space of a range back; the range then reads as zeros. `Unsupported` where the storage cannot.
+    fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// Says that a range will be read soon. A hint: never fails.
+    fn prefetch(&self, offset: u64, len: u64);
+}
+
+/// Space of the file system that holds a room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Space {
+    /// Bytes in all.
+    pub total: u64,
+    /// Bytes not in use.
+    pub free: u64,
+    /// Bytes not in use that the caller may take.
+    pub available: u64,
+}
+
+/// Replaces `path` by a file holding `bytes`, so that a crash leaves the old or the new contents, and returns when the
+/// new ones are durable. The temporary name is `path` with `.new` behind it.
+pub fn replace(storage: &dyn Storage, path: &str, bytes: &[u8]) -> io::Result<()> {
+    let temporary = format!("{path}.new");
+    match storage.remove(&temporary) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let file = storage.open(&temporary, OpenMode::CreateNew)?;
+    file.write_at(bytes, 0)?;
+    file.sync()?;
+    storage.rename(&temporary, path)?;
+    storage.sync_dir(path.rsplit_once('/').map_or("", |(dir, _)| dir))
+}
+
+/// Reads a whole file, refusing one longer than `limit` bytes (`FileTooLarge`).
+pub fn read_limited(storage: &dyn Storage, path: &str, limit: u64) -> io::Result<Vec<u8>> {
+    let file = storage.open(path, OpenMode::Read)?;
+    let len = file.len()?;
+    if len > limit {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("{path} has {len} bytes, more than the {limit} it may have"),
+        ));
+    }
+    let mut bytes = vec![0; len as usize];
+    file.read_at(&mut bytes, 0)?;
+    Ok(bytes)
+}

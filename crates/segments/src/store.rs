@@ -1,0 +1,1 @@
+//! The directory store: one file a segment.
