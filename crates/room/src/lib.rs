@@ -1,1 +1,34 @@
-//! To come.
+//! A room: an encrypted POSIX file system kept in an ordinary directory. The public library.
+//!
+//! ```no_run
+//! use room::{NewCredential, OpenOptions, Room};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let secret = room::Secret::from(b"correct horse".to_vec());
+//! let room = Room::create("work.strongroom".as_ref(), room::NewRoom::with_passphrase(secret))?;
+//! room.write_file("/hello.txt", b"hello")?;
+//! room.close()?;
+//! # Ok(()) }
+//! ```
+//!
+//! 1. One commit point: data is written once, to a fresh place, and becomes part of the file system when the catalog
+//!    commits. Nothing durable refers to data that is not durable; nothing is freed before the commit that stops
+//!    referring to it is durable.
+//! 2. What [`Room::fsync`] or [`Room::sync`] acknowledged survives any crash; without them at most the last commit
+//!    interval is lost, and what is found is the whole state of one moment.
+//! 3. Corrupt data is never returned as good: a unit that does not open is [`Error::Corrupt`], its neighbours stay readable.
+//! 4. After a failed flush or commit the room refuses further changes until it is opened again.
+//!
+//! Whoever holds the key holds the room: permission bits are kept and inherited here, but checked by who mounts it (the
+//! kernel, with `default_permissions`). It deliberately does not know FUSE, errno or the command line.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod options;
+mod room;
+
+pub use catalog::{DirEntry, FileKind, Inode, InodeNo, Timestamp};
+pub use error::{Error, Result};
+pub use options::*;
+pub use room::Room;
+pub use seal::{Argon2Cost, Credential, NewCredential, RoomId, Secret, Suite};

@@ -1,0 +1,151 @@
+//! What can go wrong in a room, each with what to do about it.
+
+use std::path::PathBuf;
+
+use catalog::{CatalogError, InodeNo};
+use seal::SealError;
+use segments::SegmentError;
+
+/// Result of room calls.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a room call failed. Kinds that POSIX names carry its name.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// ENOENT.
+    #[error("no such file or directory")]
+    NotFound,
+    /// EEXIST.
+    #[error("a file of that name exists")]
+    Exists,
+    /// ENOTDIR.
+    #[error("not a directory")]
+    NotDirectory,
+    /// EISDIR.
+    #[error("is a directory")]
+    IsDirectory,
+    /// ENOTEMPTY.
+    #[error("directory not empty")]
+    NotEmpty,
+    /// ENAMETOOLONG.
+    #[error("name longer than 255 bytes")]
+    NameTooLong,
+    /// EMLINK.
+    #[error("too many links")]
+    TooManyLinks,
+    /// EFBIG.
+    #[error("file too large")]
+    FileTooLarge,
+    /// EINVAL.
+    #[error("invalid argument: {0}")]
+    InvalidArgument(&'static str),
+    /// EPERM.
+    #[error("operation not permitted: {0}")]
+    NotPermitted(&'static str),
+    /// ENODATA.
+    #[error("no such extended attribute")]
+    NoXattr,
+    /// E2BIG or ENOSPC: an extended attribute or all of them are too large.
+    #[error("extended attribute too large")]
+    XattrTooLarge,
+    /// EOPNOTSUPP.
+    #[error("not supported: {0}")]
+    NotSupported(&'static str),
+    /// ENXIO: no data or hole beyond the offset.
+    #[error("no more data in the file")]
+    NoMoreData,
+    /// ELOOP.
+    #[error("too many symbolic links")]
+    TooManySymlinks,
+    /// EROFS.
+    #[error("the room was opened read-only")]
+    ReadOnly,
+    /// ENOSPC.
+    #[error("no space left where the room is stored")]
+    NoSpace,
+    /// EIO: a unit of file data does not open.
+    #[error(
+        "inode {}, offset {offset}: data damaged or replaced (segment {segment}, block {position}); restore the file from a backup",
+        inode.0
+    )]
+    Corrupt {
+        /// The file.
+        inode: InodeNo,
+        /// First byte of the file that cannot be read.
+        offset: u64,
+        /// The segment.
+        segment: u64,
+        /// Block in the segment.
+        position: u32,
+    },
+    /// EIO: an earlier flush or commit failed.
+    #[error("an earlier write to the room's storage failed; unmount and open the room again")]
+    Poisoned,
+    /// The directory holds no room.
+    #[error("{0}: not a room (no header.json)")]
+    NotARoom(PathBuf),
+    /// The directory to create exists and is not empty.
+    #[error("{0}: exists and is not empty")]
+    NotEmptyTarget(PathBuf),
+    /// Another process has the room open.
+    #[error("the room is in use by process {pid}")]
+    InUse {
+        /// The process.
+        pid: u32,
+    },
+    /// Wrong passphrase, key or identity.
+    #[error("this {0} does not open this room")]
+    WrongCredential(&'static str),
+    /// Neither copy of the header can be used.
+    #[error(
+        "both copies of the header are damaged ({0}); restore one with `strongroom header restore` from a backup you made"
+    )]
+    HeaderDamaged(String),
+    /// The header is of a newer format or needs what this program does not know.
+    #[error("this room cannot be opened by this version: {0}")]
+    Unsupported(String),
+    /// The room is older than this machine saw it last.
+    #[error(
+        "the room was rolled back: this machine last saw generation {seen}, the room has {found}; open it with --accept-rollback if you restored a backup yourself"
+    )]
+    RolledBack {
+        /// Generation remembered.
+        seen: u64,
+        /// Generation found.
+        found: u64,
+    },
+    /// The catalog is damaged.
+    #[error("{0}")]
+    Catalog(CatalogError),
+    /// A key operation was refused.
+    #[error("{0}")]
+    Seal(SealError),
+    /// The storage failed.
+    #[error("storage: {0}")]
+    Io(#[from] std::io::Error),
+    /// What was found in the catalog contradicts itself: run check.
+    #[error("the room is damaged: {0}; run `strongroom check`")]
+    Damaged(String),
+}
+
+impl From<CatalogError> for Error {
+    fn from(e: CatalogError) -> Self {
+        match e {
+            CatalogError::NoSpace => Self::NoSpace,
+            CatalogError::Poisoned => Self::Poisoned,
+            other => Self::Catalog(other),
+        }
+    }
+}
+
+impl From<SegmentError> for Error {
+    /// For calls that read no file data; reads say which file and offset.
+    fn from(e: SegmentError) -> Self {
+        match e {
+            SegmentError::NoSpace => Self::NoSpace,
+            SegmentError::Poisoned => Self::Poisoned,
+            SegmentError::Io(e) => Self::Io(e),
+            other => Self::Damaged(other.to_string()),
+        }
+    }
+}

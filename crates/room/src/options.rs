@@ -1,0 +1,223 @@
+//! What callers pass in and get back.
+
+use std::path::PathBuf;
+
+use catalog::{FileKind, Timestamp};
+use seal::{NewCredential, RoomId, Secret, Suite};
+
+/// How to make a room.
+#[derive(Debug)]
+pub struct NewRoom {
+    /// What will open it.
+    pub credential: NewCredential,
+    /// A word for the first key slot, for people.
+    pub label: String,
+    /// The suite; `None`: the faster one here.
+    pub suite: Option<Suite>,
+    /// Owner of the root directory.
+    pub uid: u32,
+    /// Group of the root directory.
+    pub gid: u32,
+    /// Options for its first opening.
+    pub open: OpenOptions,
+}
+
+impl NewRoom {
+    /// A room opened by a passphrase, with the key derivation's cost measured to about a second.
+    pub fn with_passphrase(secret: Secret) -> Self {
+        let cost = seal::Argon2Cost::measured(std::time::Duration::from_secs(1));
+        Self::with_credential(NewCredential::Passphrase { secret, cost })
+    }
+
+    /// A room opened by any credential.
+    pub fn with_credential(credential: NewCredential) -> Self {
+        Self {
+            credential,
+            label: String::new(),
+            suite: None,
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            open: OpenOptions::default(),
+        }
+    }
+}
+
+/// How to open a room.
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    /// Refuse every change.
+    pub read_only: bool,
+    /// Open although this machine has seen a newer state.
+    pub accept_rollback: bool,
+    /// Where this machine remembers the newest generation it saw; `None`: `$XDG_STATE_HOME/strongroom`, else
+    /// `~/.local/state/strongroom`.
+    pub state_dir: Option<PathBuf>,
+    /// Milliseconds after which changes are committed without being asked; 0: only when asked or when much is pending.
+    pub commit_interval_ms: u64,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { read_only: false, accept_rollback: false, state_dir: None, commit_interval_ms: 5000 }
+    }
+}
+
+/// A file to be made.
+#[derive(Debug, Clone)]
+pub struct NewFile {
+    /// Its kind.
+    pub kind: FileKind,
+    /// Permission bits as asked for, with set-id and sticky.
+    pub mode: u16,
+    /// Bits to take away where the directory has no default ACL.
+    pub umask: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group; a set-group-id directory overrides it.
+    pub gid: u32,
+    /// Device number of a device node.
+    pub rdev: u64,
+    /// Target of a symbolic link.
+    pub target: Vec<u8>,
+}
+
+impl NewFile {
+    /// A regular file or directory of this process's user with the usual permissions (0644, 0755).
+    pub fn of_kind(kind: FileKind) -> Self {
+        Self {
+            kind,
+            mode: if kind == FileKind::Directory { 0o755 } else { 0o644 },
+            umask: 0,
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            rdev: 0,
+            target: Vec::new(),
+        }
+    }
+}
+
+/// A time to be set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetTime {
+    /// The present moment.
+    Now,
+    /// This one.
+    At(Timestamp),
+}
+
+/// Attributes to be changed; `None` stays.
+#[derive(Debug, Clone, Default)]
+pub struct SetAttr {
+    /// Permission bits with set-id and sticky.
+    pub mode: Option<u16>,
+    /// Owner. A change of owner or group takes set-id bits and file capabilities away.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Length in bytes.
+    pub size: Option<u64>,
+    /// Last access.
+    pub atime: Option<SetTime>,
+    /// Last change of data.
+    pub mtime: Option<SetTime>,
+    /// Last change of the inode; else the present moment if anything changes. For restoring only.
+    pub ctime: Option<Timestamp>,
+    /// Birth. For restoring only.
+    pub btime: Option<Timestamp>,
+    /// Take set-id bits and file capabilities away, as a write by an unprivileged process does.
+    pub drop_privileges: bool,
+}
+
+/// How rename treats an existing target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RenameMode {
+    /// Replace it.
+    Replace,
+    /// Refuse.
+    NoReplace,
+    /// Swap the two.
+    Exchange,
+}
+
+/// What `fallocate` does with a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fallocate {
+    /// Makes sure there is space; extends the file unless `keep_size`.
+    Allocate {
+        /// Leave the length alone.
+        keep_size: bool,
+    },
+    /// Makes it a hole; the length stays.
+    PunchHole,
+    /// Makes it read as zeros.
+    ZeroRange {
+        /// Leave the length alone.
+        keep_size: bool,
+    },
+    /// Takes the range out; what follows moves down. Multiples of 4096.
+    Collapse,
+    /// Puts a hole in; what follows moves up. Multiples of 4096.
+    Insert,
+}
+
+/// What `seek` looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeekTo {
+    /// The next byte that is stored.
+    Data,
+    /// The next hole; the end of the file is one.
+    Hole,
+}
+
+/// Whether an extended attribute may exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XattrMode {
+    /// Either way.
+    Any,
+    /// It must not.
+    Create,
+    /// It must.
+    Replace,
+}
+
+/// Space of a room and of what holds it, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RoomSpace {
+    /// Bytes of the storage below.
+    pub total: u64,
+    /// Free bytes of it.
+    pub free: u64,
+    /// Free bytes that may be used.
+    pub available: u64,
+    /// Bytes of file data held.
+    pub live: u64,
+    /// Bytes of all segments.
+    pub stored: u64,
+    /// Files of any kind.
+    pub inodes: u64,
+}
+
+/// Facts about an open room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Info {
+    /// Identity.
+    pub id: RoomId,
+    /// Format version.
+    pub format: u32,
+    /// Suite of file data.
+    pub suite: Suite,
+    /// Commits since it was made.
+    pub generation: u64,
+    /// Key epoch; rises with each rekey.
+    pub key_epoch: u32,
+    /// Whether a rekey is unfinished.
+    pub rekeying: bool,
+    /// Seconds since 1970 at which it was made.
+    pub created: u64,
+    /// Key slots in use.
+    pub slots: usize,
+    /// Segments.
+    pub segments: u64,
+    /// Space.
+    pub space: RoomSpace,
+}
