@@ -15,8 +15,7 @@ FSX_VERSION=0.3.2
 # fuse3: fusermount3, for mounts by ordinary users.   libssl-dev, pkg-config: SQLCipher's ciphers.
 # attr, acl: getfattr and setfacl, with which demo and tests compare attributes.
 PACKAGES=(fuse3 libssl-dev pkg-config attr acl)
-# libacl1-dev: pjdfstest is linked with it.
-TEST_PACKAGES=(libacl1-dev)
+
 
 install_packages() {
     local missing=() package
@@ -99,7 +98,7 @@ build)
     ;;
 test)
     check_rust
-    install_packages "${PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+    install_packages "${PACKAGES[@]}"
     check_fuse
     cargo fmt --version >/dev/null 2>&1 || die "rustfmt is missing. With rustup: rustup component add rustfmt"
     cargo clippy --version >/dev/null 2>&1 || die "clippy is missing. With rustup: rustup component add clippy"
