@@ -1,1 +1,55 @@
-//! To come.
+//! Keys, key slots, the header, and the sealing of file data: pure functions over bytes.
+//!
+//! Invariants:
+//! 1. A key has a type for its purpose, is wiped when dropped, and is never printed.
+//! 2. A nonce is used once with a key: by structure for data ([`SegmentKey`]), at random from 192 bits for key slots.
+//! 3. Nothing that does not verify is handed out.
+//!
+//! It deliberately does not know files, directories or time limits: it reads no file and asks nobody anything. (An age plugin
+//! recipient or identity starts its plugin's program when used, inside the age library.)
+
+#![deny(unsafe_code)]
+
+mod cost;
+mod credential;
+mod error;
+mod header;
+mod keys;
+#[allow(unsafe_code, reason = "locked pages for keys; every use is argued there")]
+mod memory;
+mod recipients;
+mod secret;
+mod segment;
+mod suite;
+
+pub use cost::{Argon2Cost, CostLimits};
+pub use credential::{Credential, NewCredential, SlotKind};
+pub use error::{HeaderError, SealError};
+pub use header::{Header, SlotInfo, Unlocked};
+pub use keys::{
+    CatalogKey, DataKey, HeaderKey, MasterKey, RoomId, SALT_LEN, SegmentHeaderKey,
+};
+pub use memory::protect_process;
+pub use recipients::{NamedRecipient, parse_identities};
+pub use secret::Secret;
+pub use segment::{SegmentKey, Tag};
+pub use suite::Suite;
+
+pub use age;
+
+/// Bytes in a block of a segment file, the grain of positions.
+pub const BLOCK_LEN: usize = 4096;
+/// The most bytes sealed at once, and the length of every unit but a file's last. A multiple of [`BLOCK_LEN`].
+pub const UNIT_LEN: usize = 16384;
+/// Bytes in a [`Tag`].
+pub const TAG_LEN: usize = 16;
+/// Bytes in every key.
+pub const KEY_LEN: usize = 32;
+/// Bytes in a message authentication code.
+pub const MAC_LEN: usize = 32;
+/// The most key slots a header holds; they are numbered from 0.
+pub const SLOTS_MAX: usize = 32;
+/// The most bytes a header has.
+pub const HEADER_LEN_MAX: usize = 256 * 1024;
+/// The most bytes in a slot's label.
+pub const LABEL_LEN_MAX: usize = 128;

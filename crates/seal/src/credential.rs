@@ -1,0 +1,139 @@
+//! What opens a room, and what a new key slot is made for.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Argon2Cost, NamedRecipient, Secret};
+
+/// The kinds of key slot. Their numbers are part of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SlotKind {
+    /// A passphrase a person types. Number 1.
+    Passphrase,
+    /// The content of a file. Number 2.
+    KeyFile,
+    /// 32 random bytes, for programs. Number 3.
+    RawKey,
+    /// One or more age or SSH recipients. Number 4.
+    Recipients,
+}
+
+impl SlotKind {
+    /// Every kind, in the order of their numbers.
+    pub const ALL: [SlotKind; 4] =
+        [SlotKind::Passphrase, SlotKind::KeyFile, SlotKind::RawKey, SlotKind::Recipients];
+
+    /// The number in binary structures: 1 to 4.
+    pub fn id(self) -> u8 {
+        match self {
+            SlotKind::Passphrase => 1,
+            SlotKind::KeyFile => 2,
+            SlotKind::RawKey => 3,
+            SlotKind::Recipients => 4,
+        }
+    }
+
+    /// The name in the header: `passphrase`, `key-file`, `raw-key`, `recipients`.
+    pub fn name(self) -> &'static str {
+        match self {
+            SlotKind::Passphrase => "passphrase",
+            SlotKind::KeyFile => "key-file",
+            SlotKind::RawKey => "raw-key",
+            SlotKind::Recipients => "recipients",
+        }
+    }
+
+    /// The purpose in the derivation of the slot's wrapping key.
+    pub(crate) fn purpose(self) -> &'static str {
+        match self {
+            SlotKind::Passphrase => "slot passphrase",
+            SlotKind::KeyFile => "slot key file",
+            SlotKind::RawKey => "slot raw key",
+            SlotKind::Recipients => "slot recipients",
+        }
+    }
+}
+
+impl fmt::Display for SlotKind {
+    /// Words for a message.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SlotKind::Passphrase => "passphrase",
+            SlotKind::KeyFile => "key file",
+            SlotKind::RawKey => "raw key",
+            SlotKind::Recipients => "age identity",
+        })
+    }
+}
+
+/// What someone brings to open a room.
+pub enum Credential {
+    /// A passphrase, byte for byte as it was set.
+    Passphrase(Secret),
+    /// The whole content of a key file.
+    KeyFile(Secret),
+    /// 32 bytes.
+    RawKey(Secret),
+    /// age or SSH identities; any of them may open any recipients' slot.
+    Identities(Vec<Box<dyn age::Identity + Send + Sync>>),
+}
+
+impl Credential {
+    /// The kind of slot it can open.
+    pub fn kind(&self) -> SlotKind {
+        match self {
+            Credential::Passphrase(_) => SlotKind::Passphrase,
+            Credential::KeyFile(_) => SlotKind::KeyFile,
+            Credential::RawKey(_) => SlotKind::RawKey,
+            Credential::Identities(_) => SlotKind::Recipients,
+        }
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Credential({}, ..)", self.kind())
+    }
+}
+
+/// What a new key slot is made for.
+pub enum NewCredential {
+    /// A passphrase.
+    Passphrase {
+        /// The passphrase; not empty.
+        secret: Secret,
+        /// The work to derive a key from it.
+        cost: Argon2Cost,
+    },
+    /// The content of a key file.
+    KeyFile {
+        /// The content; not empty.
+        secret: Secret,
+        /// The work to derive a key from it. [`Argon2Cost::LEAST`] is enough for a file of random bytes.
+        cost: Argon2Cost,
+    },
+    /// 32 bytes, as random as a key.
+    RawKey(Secret),
+    /// Recipients; each one's identity opens the slot.
+    Recipients(Vec<NamedRecipient>),
+}
+
+impl NewCredential {
+    /// The kind of slot it makes.
+    pub fn kind(&self) -> SlotKind {
+        match self {
+            NewCredential::Passphrase { .. } => SlotKind::Passphrase,
+            NewCredential::KeyFile { .. } => SlotKind::KeyFile,
+            NewCredential::RawKey(_) => SlotKind::RawKey,
+            NewCredential::Recipients(_) => SlotKind::Recipients,
+        }
+    }
+}
+
+impl fmt::Debug for NewCredential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NewCredential({}, ..)", self.kind())
+    }
+}

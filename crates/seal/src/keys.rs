@@ -1,0 +1,265 @@
+//! The master key, the keys derived from it, and the room's id.
+//!
+//! Invariants:
+//! 1. Every derived key comes from HKDF-SHA-256 (RFC 5869) with an info string that names its purpose and the room, so no key
+//!    serves two purposes or two rooms.
+//! 2. Each purpose has a type of its own; none converts into another.
+//!
+//! The derivation, for a reader in another language: `HKDF(salt, key material, info, 32 bytes)` with
+//! `info = "strongroom v1 " ‖ purpose ‖ 0x00 ‖ room id (16 bytes) ‖ context`. An absent salt is the empty one.
+//!
+//! | key | key material | salt | purpose | context |
+//! |---|---|---|---|---|
+//! | header | master key | none | `header` | |
+//! | catalog | master key | none | `catalog` | |
+//! | data | master key | none | `data` | |
+//! | segment header | master key | none | `segment header` | |
+//! | previous master | master key | none | `previous master` | |
+//! | segment | data key | the segment's 32-byte salt | `segment` | suite number, 1 byte |
+//! | slot, by kind | see `slot` | the slot's 32-byte salt | `slot passphrase`, `slot key file`, `slot raw key`, `slot recipients` | |
+
+use std::fmt;
+use std::str::FromStr;
+
+use aws_lc_rs::{hkdf, hmac};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use zeroize::Zeroizing;
+
+use crate::memory::KeyPage;
+use crate::secret::{array_from_hex, fill_random, to_hex};
+use crate::{KEY_LEN, MAC_LEN, SealError, SegmentKey, Suite};
+
+/// The length in bytes of a segment's salt and of a key slot's salt.
+pub const SALT_LEN: usize = 32;
+
+/// What tells one room from every other: 16 random bytes, written as 32 lowercase hexadecimal digits. Not a secret.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RoomId([u8; 16]);
+
+impl RoomId {
+    /// A fresh one.
+    pub fn random() -> RoomId {
+        let mut bytes = [0; 16];
+        fill_random(&mut bytes);
+        RoomId(bytes)
+    }
+
+    /// The id with these bytes.
+    pub const fn from_bytes(bytes: [u8; 16]) -> RoomId {
+        RoomId(bytes)
+    }
+
+    /// Its bytes.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Display for RoomId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&to_hex(&self.0))
+    }
+}
+
+impl fmt::Debug for RoomId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RoomId({self})")
+    }
+}
+
+impl FromStr for RoomId {
+    type Err = SealError;
+
+    fn from_str(text: &str) -> Result<RoomId, SealError> {
+        array_from_hex(text).map(RoomId).ok_or_else(|| SealError::BadRoomId(text.to_owned()))
+    }
+}
+
+impl Serialize for RoomId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for RoomId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RoomId, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// The length type `aws-lc-rs` asks for when it fills a buffer by HKDF.
+struct KeyLen;
+
+impl hkdf::KeyType for KeyLen {
+    fn len(&self) -> usize {
+        KEY_LEN
+    }
+}
+
+/// One 32-byte HKDF-SHA-256 derivation; the info layout stands at the top of this file (RFC 5869, sections 2.2 and 2.3).
+pub(crate) fn derive(
+    material: &[u8],
+    salt: &[u8],
+    purpose: &str,
+    room: &RoomId,
+    context: &[u8],
+    out: &mut [u8; KEY_LEN],
+) {
+    let info: [&[u8]; 5] = [b"strongroom v1 ", purpose.as_bytes(), &[0], room.as_bytes(), context];
+    hkdf::Salt::new(hkdf::HKDF_SHA256, salt)
+        .extract(material)
+        .expand(&info, KeyLen)
+        .and_then(|okm| okm.fill(out))
+        // 32 bytes are far below HKDF's bound of 255 hashes.
+        .expect("HKDF fills 32 bytes");
+}
+
+/// The root of a room's keys: 32 random bytes that only key slots hold, wrapped.
+#[derive(Clone)]
+pub struct MasterKey(KeyPage);
+
+impl MasterKey {
+    /// A fresh one.
+    pub fn random() -> MasterKey {
+        MasterKey(KeyPage::filled_by(|bytes| fill_random(bytes)))
+    }
+
+    /// The key with these bytes. The caller wipes its copy.
+    pub fn from_bytes(bytes: &[u8; KEY_LEN]) -> MasterKey {
+        MasterKey(KeyPage::filled_by(|page| page.copy_from_slice(bytes)))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; KEY_LEN] {
+        self.0.bytes()
+    }
+
+    fn derived(&self, purpose: &str, room: &RoomId) -> KeyPage {
+        KeyPage::filled_by(|out| derive(self.bytes(), &[], purpose, room, &[], out))
+    }
+
+    /// The key that authenticates the header.
+    pub fn header_key(&self, room: &RoomId) -> HeaderKey {
+        HeaderKey(MacKey::new(&self.derived("header", room)))
+    }
+
+    /// The key that encrypts the catalog.
+    pub fn catalog_key(&self, room: &RoomId) -> CatalogKey {
+        CatalogKey(self.derived("catalog", room))
+    }
+
+    /// The key that every segment's own key comes from.
+    pub fn data_key(&self, room: &RoomId) -> DataKey {
+        DataKey { key: self.derived("data", room), room: *room }
+    }
+
+    /// The key that authenticates segment headers.
+    pub fn segment_header_key(&self, room: &RoomId) -> SegmentHeaderKey {
+        SegmentHeaderKey(MacKey::new(&self.derived("segment header", room)))
+    }
+
+    /// The key that wraps the master key of before a rekey.
+    pub(crate) fn previous_key(&self, room: &RoomId) -> KeyPage {
+        self.derived("previous master", room)
+    }
+}
+
+/// HMAC-SHA-256 (RFC 2104) with a key of one purpose.
+#[derive(Clone)]
+struct MacKey(hmac::Key);
+
+impl MacKey {
+    fn new(key: &KeyPage) -> MacKey {
+        MacKey(hmac::Key::new(hmac::HMAC_SHA256, key.bytes()))
+    }
+
+    fn mac(&self, bytes: &[u8]) -> [u8; MAC_LEN] {
+        let tag = hmac::sign(&self.0, bytes);
+        // HMAC-SHA-256 yields 32 bytes.
+        tag.as_ref().try_into().expect("an HMAC-SHA-256 has 32 bytes")
+    }
+
+    fn verify(&self, bytes: &[u8], mac: &[u8]) -> Result<(), SealError> {
+        hmac::verify(&self.0, bytes, mac).map_err(|_| SealError::MacMismatch)
+    }
+}
+
+macro_rules! mac_key {
+    ($(#[$docs:meta])* $name:ident) => {
+        $(#[$docs])*
+        #[derive(Clone)]
+        pub struct $name(MacKey);
+
+        impl $name {
+            /// The HMAC-SHA-256 of the bytes.
+            pub fn mac(&self, bytes: &[u8]) -> [u8; MAC_LEN] {
+                self.0.mac(bytes)
+            }
+
+            /// Compares in constant time.
+            ///
+            /// # Errors
+            /// [`SealError::MacMismatch`] when `mac` is not the bytes' HMAC-SHA-256, of 32 bytes.
+            pub fn verify(&self, bytes: &[u8], mac: &[u8]) -> Result<(), SealError> {
+                self.0.verify(bytes, mac)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(concat!(stringify!($name), "(..)"))
+            }
+        }
+    };
+}
+
+mac_key! {
+    /// Authenticates the header.
+    HeaderKey
+}
+mac_key! {
+    /// Authenticates segment headers.
+    SegmentHeaderKey
+}
+
+/// Encrypts the catalog: 32 bytes, given to SQLCipher as a raw key.
+#[derive(Clone)]
+pub struct CatalogKey(KeyPage);
+
+impl CatalogKey {
+    /// 64 lowercase hexadecimal digits, for SQLCipher's `PRAGMA key = "x'…'"`. Wiped on drop.
+    pub fn to_hex(&self) -> Zeroizing<String> {
+        Zeroizing::new(to_hex(self.0.bytes()))
+    }
+}
+
+/// The key that every segment's own key comes from.
+#[derive(Clone)]
+pub struct DataKey {
+    key: KeyPage,
+    room: RoomId,
+}
+
+impl DataKey {
+    /// The key of the segment with this salt. The salt is fresh and random for each segment, so the key is too.
+    pub fn segment_key(&self, suite: Suite, salt: &[u8; SALT_LEN]) -> SegmentKey {
+        let mut key = Zeroizing::new([0; KEY_LEN]);
+        derive(self.key.bytes(), salt, "segment", &self.room, &[suite.id()], &mut key);
+        SegmentKey::new(suite, &key)
+    }
+
+    /// A key of zeros for timing a cipher; it never meets data.
+    pub(crate) fn for_measuring() -> DataKey {
+        DataKey { key: KeyPage::filled_by(|_| {}), room: RoomId([0; 16]) }
+    }
+}
+
+macro_rules! hide_from_debug {
+    ($($name:ident)*) => {$(
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(concat!(stringify!($name), "(..)"))
+            }
+        }
+    )*};
+}
+hide_from_debug!(MasterKey CatalogKey DataKey);

@@ -1,0 +1,147 @@
+//! Where long-lived keys live: each in a page of its own, locked into memory where the system allows it, left out of core
+//! dumps, and wiped when dropped.
+//!
+//! Invariants:
+//! 1. A key's page holds nothing else, so unlocking and unmapping it cannot touch another key.
+//! 2. The page is wiped before it is given back.
+//!
+//! A room holds a handful of such keys (20 KiB), far below the usual limit of 8 MiB on locked memory. Locking is done where
+//! allowed: a system that forbids it still gets the room, with keys that could reach its swap. The expanded keys of single
+//! segments live in the cipher library's own memory, which wipes but does not lock them; one opens one segment.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::slice;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap_anonymous, munmap};
+use rustix::param::page_size;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use zeroize::Zeroize;
+
+use crate::KEY_LEN;
+
+/// 32 bytes in a page of their own.
+pub(crate) struct KeyPage(NonNull<u8>);
+
+// SAFETY: the page is owned by this value alone, is written only through `&mut self` or before it is shared, and belongs to
+// no thread.
+unsafe impl Send for KeyPage {}
+// SAFETY: as above; a shared reference only reads.
+unsafe impl Sync for KeyPage {}
+
+impl KeyPage {
+    /// A page whose first 32 bytes `fill` has set.
+    pub(crate) fn filled_by(fill: impl FnOnce(&mut [u8; KEY_LEN])) -> KeyPage {
+        let mut page = KeyPage::map();
+        fill(page.bytes_mut());
+        page
+    }
+
+    fn map() -> KeyPage {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel picks a free address for a null hint, so no mapping in use is replaced.
+        let address = unsafe { mmap_anonymous(ptr::null_mut(), page_size(), protection, MapFlags::PRIVATE) };
+        let address = address.ok().and_then(|address| NonNull::new(address.cast::<u8>()));
+        // As for any other small allocation, there is no going on without the memory.
+        let address = address.expect("the system has one page of memory for a key");
+        // SAFETY: both calls name exactly the page just mapped, and neither changes what it holds. A refusal (no allowance for
+        // locked memory, an old kernel) leaves an ordinary page, which is the documented fallback.
+        unsafe {
+            let _ = mlock(address.as_ptr().cast::<c_void>(), page_size());
+            let _ = madvise(address.as_ptr().cast::<c_void>(), page_size(), Advice::LinuxDontDump);
+        }
+        KeyPage(address)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; KEY_LEN] {
+        // SAFETY: the page is mapped readable for as long as `self` lives, is longer than 32 bytes, zero-filled at first, and a
+        // byte array has no alignment to keep. `&self` keeps writers away.
+        unsafe { &*self.0.as_ptr().cast::<[u8; KEY_LEN]>() }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8; KEY_LEN] {
+        // SAFETY: as in `bytes`, and `&mut self` makes this the only reference.
+        unsafe { &mut *self.0.as_ptr().cast::<[u8; KEY_LEN]>() }
+    }
+}
+
+impl Clone for KeyPage {
+    fn clone(&self) -> KeyPage {
+        KeyPage::filled_by(|bytes| bytes.copy_from_slice(self.bytes()))
+    }
+}
+
+impl Drop for KeyPage {
+    fn drop(&mut self) {
+        // SAFETY: the page is mapped and owned by `self`, and nothing can borrow from it any more. Unmapping also unlocks it.
+        unsafe {
+            slice::from_raw_parts_mut(self.0.as_ptr(), KEY_LEN).zeroize();
+            let _ = munmap(self.0.as_ptr().cast::<c_void>(), page_size());
+        }
+    }
+}
+
+impl fmt::Debug for KeyPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+/// Turns core dumps off for this process and what it starts. Call it once, first thing in `main`.
+///
+/// Sets the size limit for core files to one byte: the kernel writes no core file that small, and for a program that
+/// collects cores through a pipe, where a limit of zero is not looked at, it takes exactly 1 as "no dump" (`core(5)`,
+/// `do_coredump`). The process stays "dumpable" in the sense of `prctl(2)`: clearing that flag would give `/proc/self` to root, which
+/// `fusermount3` and an ordinary user's mount need. Best effort: a refusal changes nothing, and key pages are left out of
+/// dumps in any case.
+pub fn protect_process() {
+    let hard = getrlimit(Resource::Core).maximum;
+    let limit = hard.map_or(1, |hard| hard.min(1));
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(limit), maximum: Some(limit) });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_page_holds_what_was_put_in_and_clones_apart() {
+        let page = KeyPage::filled_by(|bytes| bytes.fill(7));
+        let clone = page.clone();
+        drop(page);
+        assert_eq!(clone.bytes(), &[7; KEY_LEN]);
+        assert_eq!(format!("{clone:?}"), "Key(..)");
+    }
+
+    #[test]
+    fn a_key_page_is_left_out_of_dumps_and_locked_where_allowed() {
+        let page = KeyPage::filled_by(|bytes| bytes.fill(1));
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let address = page.0.as_ptr() as usize;
+        let mut inside = false;
+        let mut flags = None;
+        for line in maps.lines() {
+            if let Some((range, _)) = line.split_once(' ')
+                && let Some((from, to)) = range.split_once('-')
+                && let (Ok(from), Ok(to)) = (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16))
+            {
+                inside = (from..to).contains(&address);
+            }
+            if inside && line.starts_with("VmFlags:") {
+                flags = Some(line.to_owned());
+            }
+        }
+        let flags = flags.expect("the page is mapped");
+        assert!(flags.split(' ').any(|flag| flag == "dd"), "{flags}");
+        if getrlimit(Resource::Memlock).current.is_none_or(|bytes| bytes >= 1 << 20) {
+            assert!(flags.split(' ').any(|flag| flag == "lo"), "{flags}");
+        }
+    }
+
+    #[test]
+    fn a_protected_process_writes_no_core() {
+        protect_process();
+        assert!(getrlimit(Resource::Core).current.is_some_and(|bytes| bytes <= 1));
+    }
+}

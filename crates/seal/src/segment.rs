@@ -1,0 +1,110 @@
+//! Sealing and opening the units of file data.
+//!
+//! Invariants:
+//! 1. A segment's key seals each position once in its life; the caller never writes a position twice.
+//! 2. Nothing that does not verify is handed out: a buffer whose opening failed holds zeros.
+
+use std::fmt;
+
+use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+
+use crate::{BLOCK_LEN, KEY_LEN, SealError, Suite, TAG_LEN, UNIT_LEN};
+
+/// What proves a sealed unit genuine. It lives in the catalog, beside the extent it belongs to.
+pub type Tag = [u8; TAG_LEN];
+
+/// The key of one segment. Sharing it between threads needs no lock.
+pub struct SegmentKey {
+    suite: Suite,
+    key: LessSafeKey,
+}
+
+impl SegmentKey {
+    pub(crate) fn new(suite: Suite, key: &[u8; KEY_LEN]) -> SegmentKey {
+        // Both suites have 32-byte keys, the only thing that could be refused.
+        let key = UnboundKey::new(suite.algorithm(), key).expect("both suites take 32-byte keys");
+        SegmentKey { suite, key: LessSafeKey::new(key) }
+    }
+
+    /// The suite it seals with.
+    pub fn suite(&self) -> Suite {
+        self.suite
+    }
+
+    /// The nonce of a unit, 12 bytes (RFC 5116, section 3.2; NIST SP 800-38D, section 8.2.1): 4 zero bytes, then the index of the
+    /// unit's first 4 KiB block in the segment file, 8 bytes, most significant first.
+    ///
+    /// The key is fresh for each segment and a position is written once, so no nonce is used twice. Units of
+    /// different lengths need no mark of it: they start at different blocks, and the tag covers the length. There is no associated
+    /// data: the room, the suite and the segment are in the key.
+    fn nonce(block: u64) -> Nonce {
+        let mut nonce = [0; NONCE_LEN];
+        nonce[4..].copy_from_slice(&block.to_be_bytes());
+        Nonce::assume_unique_for_key(nonce)
+    }
+
+    /// Seals a unit in place: `unit` becomes its ciphertext, of the same length.
+    ///
+    /// `block` is the index of the unit's first 4 KiB block in the segment file. `unit` has a multiple of [`BLOCK_LEN`] bytes, from one block
+    /// to [`UNIT_LEN`]; another length is a bug of the caller and panics.
+    ///
+    /// The caller never seals the same block twice with a key.
+    pub fn seal(&self, block: u64, unit: &mut [u8]) -> Tag {
+        assert_unit_len(unit.len());
+        let tag = self.key.seal_in_place_separate_tag(Self::nonce(block), Aad::empty(), unit);
+        // The ciphers refuse only inputs of many gigabytes.
+        let tag = tag.expect("a unit is within the cipher's bounds");
+        tag.as_ref().try_into().expect("both suites have 16-byte tags")
+    }
+
+    /// Opens a unit in place. When it fails, `unit` holds zeros. Lengths as for [`SegmentKey::seal`].
+    ///
+    /// # Errors
+    /// [`SealError::Corrupt`] when the bytes are not what was sealed here: restore them from a copy.
+    pub fn open(&self, block: u64, tag: &Tag, unit: &mut [u8]) -> Result<(), SealError> {
+        assert_unit_len(unit.len());
+        match self.key.open_in_place_separate_tag(Self::nonce(block), Aad::empty(), tag, unit) {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                unit.fill(0);
+                Err(SealError::Corrupt { block })
+            }
+        }
+    }
+
+    /// Opens a unit from one buffer into another of the same length. When it fails, `out` holds zeros. Lengths as for
+    /// [`SegmentKey::seal`].
+    ///
+    /// # Errors
+    /// [`SealError::Corrupt`] when the bytes are not what was sealed here: restore them from a copy.
+    pub fn open_into(
+        &self,
+        block: u64,
+        tag: &Tag,
+        sealed: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), SealError> {
+        assert_unit_len(sealed.len());
+        assert_eq!(sealed.len(), out.len(), "a unit opens into a buffer of its own length");
+        match self.key.open_separate_gather(Self::nonce(block), Aad::empty(), sealed, tag, out) {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                out.fill(0);
+                Err(SealError::Corrupt { block })
+            }
+        }
+    }
+}
+
+impl fmt::Debug for SegmentKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SegmentKey({}, ..)", self.suite)
+    }
+}
+
+fn assert_unit_len(len: usize) {
+    assert!(
+        len != 0 && len <= UNIT_LEN && len.is_multiple_of(BLOCK_LEN),
+        "a unit of {len} bytes: it has whole blocks of {BLOCK_LEN}, at most {UNIT_LEN} bytes"
+    );
+}
