@@ -44,7 +44,7 @@ soak: setup-test build ## Three fsx at once on one mount, for hours (SOAK_OPS=50
 	@scripts/soak.sh $(TARGET_DIR)/release/strongroom $(SOAK_OPS)
 
 bench: build ## Compare speeds with a plain directory and other stores (BENCH="--rounds 3")
-	@benches/compare.sh $(BENCH)
+	@benches/compare.py $(BENCH)
 
 install: ## Install binary, mount helper, manual pages and completions (PREFIX=/usr/local)
 	@scripts/install.sh $(TARGET_DIR)/release/strongroom "$(DESTDIR)" "$(PREFIX)"
