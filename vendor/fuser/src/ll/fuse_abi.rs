@@ -834,3 +834,11 @@ pub(crate) struct fuse_statx_out {
     pub(crate) spare: [u64; 2],
     pub(crate) stat: fuse_statx,
 }
+
+// The sizes in Linux's include/uapi/linux/fuse.h.
+const _: () = {
+    assert!(size_of::<fuse_syncfs_in>() == 8);
+    assert!(size_of::<fuse_statx_in>() == 24);
+    assert!(size_of::<fuse_statx>() == 256);
+    assert!(size_of::<fuse_statx_out>() == 288);
+};

@@ -2284,7 +2284,8 @@ impl<'a> AnyRequest<'a> {
             |e: num_enum::TryFromPrimitiveError<_>| RequestError::UnknownOperation(e.number),
         )?;
         // Parse/check operation arguments
-        op::parse(self.header, &opcode, self.data, self.negotiated).ok_or(RequestError::InsufficientData)
+        op::parse(self.header, &opcode, self.data, self.negotiated)
+            .ok_or(RequestError::InsufficientData)
     }
 
     pub(crate) fn header(&self) -> &fuse_in_header {
@@ -2338,6 +2339,8 @@ impl<'a> TryFrom<&'a [u8]> for AnyRequest<'a> {
 mod tests {
     use std::ffi::OsStr;
 
+    #[cfg(all(target_os = "linux", target_endian = "little"))]
+    use crate::SetxattrFlags;
     use crate::ll::request::*;
     use crate::ll::test::AlignedData;
 
@@ -2397,6 +2400,47 @@ mod tests {
         0xed, 0x01, 0x00, 0x00, 0xe7, 0x03, 0x00, 0x00, // umask, padding
         0x66, 0x6f, 0x6f, 0x2e, 0x74, 0x78, 0x74, 0x00, // name
     ]);
+
+    #[cfg(all(target_os = "linux", target_endian = "little"))]
+    #[test]
+    fn setxattr_is_parsed_by_the_negotiated_layout() {
+        const HEADER: [u8; 40] = [
+            0x00, 0x00, 0x00, 0x00, 0x15, 0x00, 0x00, 0x00, // len (set below), opcode
+            0x0d, 0xf0, 0xad, 0xba, 0xef, 0xbe, 0xad, 0xde, // unique
+            0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, // nodeid
+            0x0d, 0xd0, 0x01, 0xc0, 0xfe, 0xca, 0x01, 0xc0, // uid, gid
+            0x5e, 0xba, 0xde, 0xc0, 0x00, 0x00, 0x00, 0x00, // pid, padding
+        ];
+        const SIZE_FLAGS: [u8; 8] = [0x02, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00];
+        const EXT: [u8; 8] = [0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00];
+        const NAME_VALUE: [u8; 8] = *b"user.a\0x";
+
+        for (ext, negotiated, expected) in [
+            (&[][..], InitFlags::empty(), SetxattrFlags::empty()),
+            (
+                &EXT[..],
+                InitFlags::FUSE_SETXATTR_EXT,
+                SetxattrFlags::FUSE_SETXATTR_ACL_KILL_SGID,
+            ),
+        ] {
+            let bytes = [&HEADER[..], &SIZE_FLAGS, ext, &NAME_VALUE, b"y"].concat();
+            let mut data = AlignedData([0; 72]);
+            data[..bytes.len()].copy_from_slice(&bytes);
+            data[0] = bytes.len() as u8;
+            let req = AnyRequest::try_from(&data[..bytes.len()])
+                .unwrap()
+                .with_negotiated(negotiated);
+            match req.operation().unwrap() {
+                Operation::SetXAttr(x) => {
+                    assert_eq!(x.name(), OsStr::new("user.a"));
+                    assert_eq!(x.value(), b"xy");
+                    assert_eq!(x.flags(), 1);
+                    assert_eq!(x.setxattr_flags(), expected);
+                }
+                _ => panic!("Unexpected request operation"),
+            }
+        }
+    }
 
     #[test]
     fn short_read_header() {
