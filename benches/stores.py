@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 PASSWORD = "correct horse battery staple"
-MOUNT_SECONDS = 60
+# CryFS alone takes some 20 seconds over its password.
+MOUNT_SECONDS = 120
 UNMOUNT_SECONDS = 120
 
 
