@@ -349,12 +349,25 @@ mod op {
         #[expect(dead_code)]
         header: &'a fuse_in_header,
         arg: &'a fuse_setattr_in,
+        negotiated: InitFlags,
     }
     impl SetAttr<'_> {
         /// Clear the set-user-ID and, if executable by the group, set-group-ID bits and the file
         /// capabilities. Only with `FUSE_HANDLE_KILLPRIV_V2`.
+        ///
+        /// Before an unprivileged write, `fallocate` or `copy_file_range` to a file with such bits,
+        /// Linux sends a request that sets nothing at all, and takes the mode from the reply. With
+        /// the write-back cache nothing else looks like that; without it, a `chown()` of -1 and -1
+        /// by anybody does.
         pub(crate) fn kill_suidgid(&self) -> bool {
-            self.valid().contains(FattrFlags::FATTR_KILL_SUIDGID)
+            let valid = self.valid();
+            let sets_nothing =
+                (valid - FattrFlags::FATTR_FH - FattrFlags::FATTR_LOCKOWNER).is_empty();
+            valid.contains(FattrFlags::FATTR_KILL_SUIDGID)
+                || sets_nothing
+                    && self.negotiated.contains(
+                        InitFlags::FUSE_HANDLE_KILLPRIV_V2 | InitFlags::FUSE_WRITEBACK_CACHE,
+                    )
         }
         fn valid(&self) -> FattrFlags {
             FattrFlags::from_bits_retain(self.arg.valid)
@@ -1730,6 +1743,7 @@ mod op {
             fuse_opcode::FUSE_SETATTR => Operation::SetAttr(SetAttr {
                 header,
                 arg: data.fetch()?,
+                negotiated,
             }),
             fuse_opcode::FUSE_READLINK => Operation::ReadLink(ReadLink { header }),
             fuse_opcode::FUSE_SYMLINK => Operation::SymLink(SymLink {
