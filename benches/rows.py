@@ -211,6 +211,7 @@ def tree_rows(store, data, wanted, cold, settle):
     yield "untar", TREE_FILES / clock.seconds
 
     cold()
+    # Always: it is also the proof that the tree is right.
     with Clock() as clock:
         output = run(["sh", "-c", "find tree -type f -print0 | xargs -0 md5sum"], store.path)
     sums = dict(reversed(line.split("  ", 1)) for line in output.splitlines())
@@ -220,12 +221,16 @@ def tree_rows(store, data, wanted, cold, settle):
     yield "md5sum of all, cold", TREE_FILES / clock.seconds
 
     if "ls -lR, cold" in wanted:
-        cold()
-        with Clock() as clock:
-            output = run(["ls", "-lR", "tree"], store.path)
-        if sum(line.startswith("-") for line in output.splitlines()) != TREE_FILES:
-            raise WrongData("tree: ls does not list every file")
-        yield "ls -lR, cold", TREE_FILES / clock.seconds
+        times = []
+        # It takes some 50 ms: the middle of three is less at the mercy of what else the machine does.
+        for _ in range(3):
+            cold()
+            with Clock() as clock:
+                output = run(["ls", "-lR", "tree"], store.path)
+            if sum(line.startswith("-") for line in output.splitlines()) != TREE_FILES:
+                raise WrongData("tree: ls does not list every file")
+            times.append(clock.seconds)
+        yield "ls -lR, cold", TREE_FILES / sorted(times)[1]
 
     if "rm -r" in wanted:
         settle()
