@@ -36,11 +36,17 @@ pub struct CostLimits {
 
 impl CostLimits {
     /// What is allowed without asking: 1 GiB, and some tens of seconds a slot on a common machine.
-    pub const USUAL: CostLimits =
-        CostLimits { memory_kib_max: 1 << 20, work_max: 16 << 20, total_work_max: 64 << 20 };
+    pub const USUAL: CostLimits = CostLimits {
+        memory_kib_max: 1 << 20,
+        work_max: 16 << 20,
+        total_work_max: 64 << 20,
+    };
     /// What is allowed to someone who asks for it: 4 GiB, at any number of passes.
-    pub const WIDEST: CostLimits =
-        CostLimits { memory_kib_max: Argon2Cost::MEMORY_KIB_MAX, work_max: u64::MAX, total_work_max: u64::MAX };
+    pub const WIDEST: CostLimits = CostLimits {
+        memory_kib_max: Argon2Cost::MEMORY_KIB_MAX,
+        work_max: u64::MAX,
+        total_work_max: u64::MAX,
+    };
 }
 
 impl Argon2Cost {
@@ -53,7 +59,11 @@ impl Argon2Cost {
     /// The most lanes.
     pub const LANES_MAX: u32 = 16;
     /// The least there is, for tests and for secrets that are strong by themselves.
-    pub const LEAST: Argon2Cost = Argon2Cost { memory_kib: Self::MEMORY_KIB_MIN, passes: 1, lanes: 1 };
+    pub const LEAST: Argon2Cost = Argon2Cost {
+        memory_kib: Self::MEMORY_KIB_MIN,
+        passes: 1,
+        lanes: 1,
+    };
 
     /// The memory [`Argon2Cost::measured`] settles on: 128 MiB, so that opening a room stays under 256 MiB in all.
     const MEASURED_MEMORY_KIB: u32 = 128 << 10;
@@ -62,17 +72,33 @@ impl Argon2Cost {
     /// less memory where the machine is slow. Always within [`CostLimits::USUAL`].
     pub fn measured(target: Duration) -> Argon2Cost {
         let lanes = thread::available_parallelism().map_or(1, |n| n.get().min(4) as u32);
-        let probe = Argon2Cost { memory_kib: 32 << 10, passes: 1, lanes };
+        let probe = Argon2Cost {
+            memory_kib: 32 << 10,
+            passes: 1,
+            lanes,
+        };
         let start = Instant::now();
         let mut out = [0; KEY_LEN];
-        if probe.run(b"probe", &[0; crate::SALT_LEN], &mut out).is_err() {
+        if probe
+            .run(b"probe", &[0; crate::SALT_LEN], &mut out)
+            .is_err()
+        {
             return Argon2Cost::LEAST;
         }
         let seconds_per_kib = start.elapsed().as_secs_f64().max(1e-6) / f64::from(probe.memory_kib);
         let work = target.as_secs_f64() / seconds_per_kib;
-        let memory = work.clamp(f64::from(Self::MEMORY_KIB_MIN), f64::from(Self::MEASURED_MEMORY_KIB));
-        let passes = (work / memory).round().clamp(1.0, f64::from(Self::PASSES_MAX));
-        Argon2Cost { memory_kib: memory as u32 & !1023, passes: passes as u32, lanes }
+        let memory = work.clamp(
+            f64::from(Self::MEMORY_KIB_MIN),
+            f64::from(Self::MEASURED_MEMORY_KIB),
+        );
+        let passes = (work / memory)
+            .round()
+            .clamp(1.0, f64::from(Self::PASSES_MAX));
+        Argon2Cost {
+            memory_kib: memory as u32 & !1023,
+            passes: passes as u32,
+            lanes,
+        }
     }
 
     /// Memory in KiB times passes: what the time goes with.
@@ -95,14 +121,39 @@ impl Argon2Cost {
     pub fn check_within(&self, limits: &CostLimits) -> Result<(), SealError> {
         let memory_max = limits.memory_kib_max.min(Self::MEMORY_KIB_MAX);
         let bounds = [
-            ("the memory in KiB", self.memory_kib.into(), Self::MEMORY_KIB_MIN.into(), memory_max.into()),
-            ("the number of passes", self.passes.into(), 1, Self::PASSES_MAX.into()),
-            ("the number of lanes", self.lanes.into(), 1, Self::LANES_MAX.into()),
-            ("the work (memory in KiB times passes)", self.work(), 1, limits.work_max),
+            (
+                "the memory in KiB",
+                self.memory_kib.into(),
+                Self::MEMORY_KIB_MIN.into(),
+                memory_max.into(),
+            ),
+            (
+                "the number of passes",
+                self.passes.into(),
+                1,
+                Self::PASSES_MAX.into(),
+            ),
+            (
+                "the number of lanes",
+                self.lanes.into(),
+                1,
+                Self::LANES_MAX.into(),
+            ),
+            (
+                "the work (memory in KiB times passes)",
+                self.work(),
+                1,
+                limits.work_max,
+            ),
         ];
         for (what, value, min, max) in bounds {
             if !(min..=max).contains(&value) {
-                return Err(SealError::CostOutOfBounds { what, value, min, max });
+                return Err(SealError::CostOutOfBounds {
+                    what,
+                    value,
+                    min,
+                    max,
+                });
             }
         }
         Ok(())
@@ -112,9 +163,15 @@ impl Argon2Cost {
     ///
     /// # Errors
     /// [`SealError::Derivation`] when the memory cannot be had.
-    pub(crate) fn run(&self, secret: &[u8], salt: &[u8], out: &mut [u8; KEY_LEN]) -> Result<(), SealError> {
+    pub(crate) fn run(
+        &self,
+        secret: &[u8],
+        salt: &[u8],
+        out: &mut [u8; KEY_LEN],
+    ) -> Result<(), SealError> {
         let failed = |error: argon2::Error| SealError::Derivation(error.to_string());
-        let params = Params::new(self.memory_kib, self.passes, self.lanes, Some(KEY_LEN)).map_err(failed)?;
+        let params =
+            Params::new(self.memory_kib, self.passes, self.lanes, Some(KEY_LEN)).map_err(failed)?;
         Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
             .hash_password_into(secret, salt, out)
             .map_err(failed)

@@ -22,8 +22,12 @@ pub enum SlotKind {
 
 impl SlotKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [SlotKind; 4] =
-        [SlotKind::Passphrase, SlotKind::KeyFile, SlotKind::RawKey, SlotKind::Recipients];
+    pub const ALL: [SlotKind; 4] = [
+        SlotKind::Passphrase,
+        SlotKind::KeyFile,
+        SlotKind::RawKey,
+        SlotKind::Recipients,
+    ];
 
     /// The number in binary structures: 1 to 4.
     pub fn id(self) -> u8 {

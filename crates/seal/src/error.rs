@@ -25,13 +25,17 @@ pub enum SealError {
         kind: crate::SlotKind,
     },
     /// The room has no slot of the credential's kind. Use one of the kinds it has.
-    #[error("this room has no key slot of kind {kind}; `strongroom key list` shows the kinds it has")]
+    #[error(
+        "this room has no key slot of kind {kind}; `strongroom key list` shows the kinds it has"
+    )]
     NoSuchKind {
         /// The kind of credential that was tried.
         kind: crate::SlotKind,
     },
     /// The credential opened a slot, but the header as a whole is not what the room wrote. Restore the header.
-    #[error("the header was changed by someone without the key: restore it with `strongroom header restore`")]
+    #[error(
+        "the header was changed by someone without the key: restore it with `strongroom header restore`"
+    )]
     HeaderForged,
     /// No slot has this number.
     #[error("there is no key slot {0}; `strongroom key list` shows those there are")]
@@ -50,6 +54,12 @@ pub enum SealError {
         /// What kind it is.
         kind: crate::SlotKind,
     },
+    /// A header was to be changed before it was opened and verified. Unlock it first.
+    #[error("the header was not verified yet: open it with a credential before changing it")]
+    NotVerified,
+    /// A rekey would leave no slot that opens the room. Give the credential of one to keep.
+    #[error("no key slot would open the room after the rekey: give the credential of one to keep")]
+    NothingKept,
     /// A rekey is under way already. Finish it first.
     #[error("a rekey is under way: let it finish before starting another")]
     RekeyUnderWay,
@@ -63,7 +73,9 @@ pub enum SealError {
     #[error("a key slot's label has at most {max} bytes and no control characters", max = crate::LABEL_LEN_MAX)]
     BadLabel,
     /// A cipher suite this version does not know.
-    #[error("unknown cipher suite `{0}`: this room was made by a newer version, or its header is damaged")]
+    #[error(
+        "unknown cipher suite `{0}`: this room was made by a newer version, or its header is damaged"
+    )]
     UnknownSuite(String),
     /// A room id that is not 32 hexadecimal digits.
     #[error("a room id is 32 lowercase hexadecimal digits, `{0}` is not")]
@@ -108,7 +120,9 @@ pub enum HeaderError {
     #[error("the header is damaged: {0}")]
     Malformed(String),
     /// Made by a newer version.
-    #[error("the room has format {found}, this version reads up to {known}: use a newer version of strongroom")]
+    #[error(
+        "the room has format {found}, this version reads up to {known}: use a newer version of strongroom"
+    )]
     NewerFormat {
         /// What the header says.
         found: u32,
@@ -116,13 +130,19 @@ pub enum HeaderError {
         known: u32,
     },
     /// The room needs something this version does not have.
-    #[error("the room needs the feature `{0}`, which this version does not have: use a newer version of strongroom")]
+    #[error(
+        "the room needs the feature `{0}`, which this version does not have: use a newer version of strongroom"
+    )]
     UnknownFeature(String),
     /// A suite this version does not know.
-    #[error("the room uses the cipher suite `{0}`, which this version does not know: use a newer version of strongroom")]
+    #[error(
+        "the room uses the cipher suite `{0}`, which this version does not know: use a newer version of strongroom"
+    )]
     UnknownSuite(String),
     /// A slot kind this version does not know.
-    #[error("key slot {slot} is of kind `{kind}`, which this version does not know: use a newer version of strongroom")]
+    #[error(
+        "key slot {slot} is of kind `{kind}`, which this version does not know: use a newer version of strongroom"
+    )]
     UnknownKind {
         /// The slot.
         slot: u32,

@@ -1,26 +1,59 @@
-//! The header of a room.
+//! The header of a room: what it is made of, and everything that opens or changes it.
+//!
+//! Invariants:
+//! 1. A header read from bytes hands out no key, and cannot be changed or written, before its code was verified as a whole
+//!    under the master key.
+//! 2. It has at least one slot, at most [`SLOTS_MAX`], with different numbers.
+//! 3. Every change raises the revision.
+//!
+//! It does not know where headers are kept or that there are two copies. How it is written stands in `header_text`.
 
-use crate::*;
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::header_text;
+use crate::slot::{KeySlot, SlotMethod};
+use crate::wrap::WrappedKey;
+use crate::{
+    CostLimits, Credential, HeaderError, MAC_LEN, MasterKey, NamedRecipient, NewCredential, RoomId,
+    SLOTS_MAX, SealError, SlotInfo, SlotKind, Suite, UNIT_LEN,
+};
+
+/// The format this version writes, and the newest it reads.
+pub const FORMAT: u32 = 1;
+
+/// The features a room may require that this version has.
+pub(crate) const KNOWN_FEATURES: &[&str] = &[];
 
 /// A room's header.
 #[derive(Clone, Debug)]
-pub struct Header {}
+pub struct Header {
+    pub(crate) room: RoomId,
+    pub(crate) suite: Suite,
+    pub(crate) created_unix_s: u64,
+    pub(crate) revision: u64,
+    pub(crate) epoch: u32,
+    pub(crate) features: Vec<String>,
+    pub(crate) slots: Vec<KeySlot>,
+    pub(crate) previous: Option<Previous>,
+    pub(crate) limits: CostLimits,
+    /// The bytes it was read from, and their code; none for a header made here.
+    pub(crate) read: Option<ReadFrom>,
+    /// Which master key the header was verified under: see [`fingerprint`].
+    pub(crate) verified: OnceLock<[u8; MAC_LEN]>,
+}
 
-/// One key slot, for listing.
+/// The master key of before an unfinished rekey.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SlotInfo {
-    /// Its number, 0 to 31.
-    pub id: u32,
-    /// Its kind.
-    pub kind: SlotKind,
-    /// What its owner calls it; may be empty.
-    pub label: String,
-    /// When it was made, in seconds since 1970.
-    pub created_unix_s: u64,
-    /// The work, for passphrases and key files.
-    pub cost: Option<Argon2Cost>,
-    /// The recipients' texts.
-    pub recipients: Vec<String>,
+pub(crate) struct Previous {
+    pub(crate) epoch: u32,
+    pub(crate) wrapped: WrappedKey,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ReadFrom {
+    pub(crate) body: Vec<u8>,
+    pub(crate) mac: [u8; MAC_LEN],
 }
 
 /// What opening a header yields.
@@ -34,31 +67,399 @@ pub struct Unlocked {
     pub previous: Option<(u32, MasterKey)>,
 }
 
-#[allow(missing_docs, unused_variables)]
 impl Header {
-    pub fn create(suite: Suite, first: NewCredential, label: &str) -> Result<(Header, MasterKey), SealError> { todo!() }
-    pub fn parse(bytes: &[u8]) -> Result<Header, HeaderError> { todo!() }
-    pub fn parse_within(bytes: &[u8], limits: &CostLimits) -> Result<Header, HeaderError> { todo!() }
-    pub fn unlock(&self, credential: &Credential) -> Result<Unlocked, SealError> { todo!() }
-    /// Panics on a parsed header that was never unlocked or verified (that would sign what nobody checked).
-    pub fn encode(&self, master: &MasterKey) -> Vec<u8> { todo!() }
-    pub fn verify(&self, master: &MasterKey) -> Result<(), SealError> { todo!() }
-    pub fn format(&self) -> u32 { todo!() }
-    pub fn room_id(&self) -> RoomId { todo!() }
-    pub fn suite(&self) -> Suite { todo!() }
-    pub fn unit_len(&self) -> usize { todo!() }
-    pub fn created_unix_s(&self) -> u64 { todo!() }
-    /// Rises with each change (the functions that change the header raise it).
-    pub fn revision(&self) -> u64 { todo!() }
-    pub fn epoch(&self) -> u32 { todo!() }
-    pub fn features(&self) -> &[String] { todo!() }
-    pub fn slots(&self) -> Vec<SlotInfo> { todo!() }
-    pub fn add_slot(&mut self, master: &MasterKey, new: NewCredential, label: &str) -> Result<u32, SealError> { todo!() }
-    pub fn remove_slot(&mut self, id: u32) -> Result<(), SealError> { todo!() }
-    /// Same number, new credential, fresh salt; `label` None keeps it.
-    pub fn replace_slot(&mut self, master: &MasterKey, id: u32, new: NewCredential, label: Option<&str>) -> Result<(), SealError> { todo!() }
-    /// Keeps the recipients' slots and those whose credential is given; returns the ones that had to go.
-    pub fn begin_rekey(&mut self, old: &MasterKey, new: &MasterKey, keep: &[(u32, &Credential)]) -> Result<Vec<SlotInfo>, SealError> { todo!() }
-    pub fn rekey_under_way(&self) -> bool { todo!() }
-    pub fn finish_rekey(&mut self) { todo!() }
+    /// A header for a new room, with a fresh id and master key and one slot, number 0.
+    ///
+    /// # Errors
+    /// [`SealError::BadLabel`], [`SealError::CostOutOfBounds`], [`SealError::EmptySecret`], [`SealError::RawKeyLength`],
+    /// [`SealError::Age`], [`SealError::Derivation`]: what is wrong with the slot asked for.
+    pub fn create(
+        suite: Suite,
+        first: NewCredential,
+        label: &str,
+    ) -> Result<(Header, MasterKey), SealError> {
+        let (room, master, now, limits) = (
+            RoomId::random(),
+            MasterKey::random(),
+            now_unix_s(),
+            CostLimits::USUAL,
+        );
+        let slot = KeySlot::make(&room, 0, &master, &first, label, now, &limits)?;
+        let header = Header {
+            room,
+            suite,
+            created_unix_s: now,
+            revision: 1,
+            epoch: 1,
+            features: Vec::new(),
+            slots: vec![slot],
+            previous: None,
+            limits,
+            read: None,
+            verified: OnceLock::from(fingerprint(&master, &room)),
+        };
+        Ok((header, master))
+    }
+
+    /// Reads a header whose slots ask for no more than [`CostLimits::USUAL`]. It is not yet verified: [`Header::unlock`] does that.
+    ///
+    /// # Errors
+    /// See [`HeaderError`]: each says what cannot be read and why.
+    pub fn parse(bytes: &[u8]) -> Result<Header, HeaderError> {
+        Header::parse_within(bytes, &CostLimits::USUAL)
+    }
+
+    /// Reads a header, allowing its slots as much work as given. It is not yet verified: [`Header::unlock`] does that.
+    ///
+    /// # Errors
+    /// See [`HeaderError`]: each says what cannot be read and why.
+    pub fn parse_within(bytes: &[u8], limits: &CostLimits) -> Result<Header, HeaderError> {
+        header_text::read(bytes, limits)
+    }
+
+    /// Opens the header: tries every slot of the credential's kind, then verifies the header as a whole.
+    ///
+    /// A passphrase, key file or raw key is tried on all slots of its kind whether or not an earlier one opens, so the time it takes tells nothing. Identities are tried
+    /// until one opens a slot: they may ask for a touch or a PIN each time.
+    ///
+    /// # Errors
+    /// [`SealError::WrongCredential`] and [`SealError::NoSuchKind`] when no slot opens, [`SealError::HeaderForged`] when one does
+    /// and the header is not what was written; [`SealError::RawKeyLength`], [`SealError::EmptySecret`],
+    /// [`SealError::Derivation`], [`SealError::Age`] when the credential could not be tried.
+    pub fn unlock(&self, credential: &Credential) -> Result<Unlocked, SealError> {
+        let kind = credential.kind();
+        let mut opened = None;
+        let mut failure = None;
+        let mut tried = false;
+        for slot in self.slots.iter().filter(|slot| slot.method.kind() == kind) {
+            if opened.is_some() && kind == SlotKind::Recipients {
+                break;
+            }
+            tried = true;
+            match slot.open(&self.room, credential) {
+                Ok(Some(master)) => {
+                    opened.get_or_insert((slot.id, master));
+                }
+                Ok(None) => {}
+                Err(error) => failure = Some(error),
+            }
+        }
+        let Some((slot, master)) = opened else {
+            return Err(match failure {
+                Some(error) => error,
+                None if tried => SealError::WrongCredential { kind },
+                None => SealError::NoSuchKind { kind },
+            });
+        };
+        self.verify(&master)?;
+        let previous = match &self.previous {
+            Some(Previous { epoch, wrapped }) => {
+                Some((*epoch, master.unwrap_previous(&self.room, *epoch, wrapped)?))
+            }
+            None => None,
+        };
+        Ok(Unlocked {
+            master,
+            slot,
+            previous,
+        })
+    }
+
+    /// Verifies the header as a whole under a master key already at hand.
+    ///
+    /// # Errors
+    /// [`SealError::HeaderForged`] when the header is not what was written with this master key.
+    pub fn verify(&self, master: &MasterKey) -> Result<(), SealError> {
+        let mark = fingerprint(master, &self.room);
+        if let Some(verified) = self.verified.get() {
+            return if *verified == mark {
+                Ok(())
+            } else {
+                Err(SealError::HeaderForged)
+            };
+        }
+        // A header without `read` was made here and is marked verified from the start.
+        let read = self.read.as_ref().ok_or(SealError::HeaderForged)?;
+        let key = master.header_key(&self.room);
+        key.verify(&read.body, &read.mac)
+            .map_err(|_| SealError::HeaderForged)?;
+        self.verified.get_or_init(|| mark);
+        Ok(())
+    }
+
+    /// The bytes of the header file, authenticated under the master key. At most [`crate::HEADER_LEN_MAX`].
+    ///
+    /// # Panics
+    /// When the header was neither made nor verified under this master key: writing it would sign what nobody has checked.
+    pub fn encode(&self, master: &MasterKey) -> Vec<u8> {
+        assert!(
+            self.verify(master).is_ok(),
+            "a header is written only after it was verified under the same master key"
+        );
+        header_text::write(self, master)
+    }
+
+    /// The format version.
+    pub fn format(&self) -> u32 {
+        FORMAT
+    }
+
+    /// The room's id.
+    pub fn room_id(&self) -> RoomId {
+        self.room
+    }
+
+    /// The suite data is sealed with.
+    pub fn suite(&self) -> Suite {
+        self.suite
+    }
+
+    /// Bytes sealed at once.
+    pub fn unit_len(&self) -> usize {
+        UNIT_LEN
+    }
+
+    /// When the room was made, in seconds since 1970.
+    pub fn created_unix_s(&self) -> u64 {
+        self.created_unix_s
+    }
+
+    /// 1 for a new room; every change raises it by one.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Which master key the room has: 1 at first, raised by one when a rekey begins.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// What a program must have to use the room; all of it this version has.
+    pub fn features(&self) -> &[String] {
+        &self.features
+    }
+
+    /// The slots, for listing, in the order of their numbers.
+    pub fn slots(&self) -> Vec<SlotInfo> {
+        self.slots.iter().map(KeySlot::info).collect()
+    }
+
+    /// Allows slots made from here on as much work as given; a reader has to allow it too ([`Header::parse_within`]).
+    pub fn set_cost_limits(&mut self, limits: CostLimits) {
+        self.limits = limits;
+    }
+
+    /// Adds a slot under the lowest free number, which it returns.
+    ///
+    /// # Errors
+    /// As for [`Header::create`], and [`SealError::SlotsFull`]; [`SealError::HeaderForged`] when `master` is not this header's.
+    pub fn add_slot(
+        &mut self,
+        master: &MasterKey,
+        new: NewCredential,
+        label: &str,
+    ) -> Result<u32, SealError> {
+        self.verify(master)?;
+        let taken = |id: &u32| self.slots.iter().any(|slot| slot.id == *id);
+        let id = (0..SLOTS_MAX as u32)
+            .find(|id| !taken(id))
+            .ok_or(SealError::SlotsFull)?;
+        let slot = KeySlot::make(
+            &self.room,
+            id,
+            master,
+            &new,
+            label,
+            now_unix_s(),
+            &self.limits,
+        )?;
+        let at = self.slots.partition_point(|other| other.id < id);
+        let mut slots = self.slots.clone();
+        slots.insert(at, slot);
+        self.take_slots(slots)?;
+        Ok(id)
+    }
+
+    /// Removes a slot. An older copy of the header still opens with its credential: only a rekey shuts that out.
+    ///
+    /// # Errors
+    /// [`SealError::NoSuchSlot`]; [`SealError::LastSlot`]; [`SealError::NotVerified`] before the header was opened.
+    pub fn remove_slot(&mut self, id: u32) -> Result<(), SealError> {
+        if self.verified.get().is_none() {
+            return Err(SealError::NotVerified);
+        }
+        let at = self.position(id)?;
+        if self.slots.len() == 1 {
+            return Err(SealError::LastSlot(id));
+        }
+        self.slots.remove(at);
+        self.revision += 1;
+        Ok(())
+    }
+
+    /// Puts a new credential in a slot's place, under the same number; without a label it keeps the one it has.
+    ///
+    /// # Errors
+    /// As for [`Header::add_slot`], and [`SealError::NoSuchSlot`].
+    pub fn replace_slot(
+        &mut self,
+        master: &MasterKey,
+        id: u32,
+        new: NewCredential,
+        label: Option<&str>,
+    ) -> Result<(), SealError> {
+        self.verify(master)?;
+        let at = self.position(id)?;
+        let label = label.unwrap_or(&self.slots[at].label);
+        let slot = KeySlot::make(
+            &self.room,
+            id,
+            master,
+            &new,
+            label,
+            now_unix_s(),
+            &self.limits,
+        )?;
+        let mut slots = self.slots.clone();
+        slots[at] = slot;
+        self.take_slots(slots)
+    }
+
+    /// Gives the room a new master key. From here on the header is written and opened with `new`; `old` stays in it, wrapped, until
+    /// [`Header::finish_rekey`].
+    ///
+    /// Kept are the slots in `keep`, whose credentials must open them, wrapped anew with a fresh salt at their old cost; and the
+    /// recipients' slots whose recipients can still be used. Returned are the slots that had to go.
+    ///
+    /// # Errors
+    /// Nothing has changed after any of them. [`SealError::RekeyUnderWay`]; [`SealError::HeaderForged`] when `old` is not this header's;
+    /// [`SealError::NoSuchSlot`], [`SealError::KindMismatch`], [`SealError::WrongCredential`] for what is in `keep`;
+    /// [`SealError::NothingKept`] when no slot would remain.
+    pub fn begin_rekey(
+        &mut self,
+        old: &MasterKey,
+        new: &MasterKey,
+        keep: &[(u32, &Credential)],
+    ) -> Result<Vec<SlotInfo>, SealError> {
+        if self.previous.is_some() {
+            return Err(SealError::RekeyUnderWay);
+        }
+        self.verify(old)?;
+        for (id, _) in keep {
+            self.position(*id)?;
+        }
+        let (mut kept, mut gone) = (Vec::new(), Vec::new());
+        for slot in &self.slots {
+            let given = keep
+                .iter()
+                .find(|(id, _)| *id == slot.id)
+                .map(|(_, credential)| *credential);
+            match self.carried(slot, given)? {
+                Some(credential) => kept.push(KeySlot::make(
+                    &self.room,
+                    slot.id,
+                    new,
+                    &credential,
+                    &slot.label,
+                    slot.created_unix_s,
+                    &self.limits,
+                )?),
+                None => gone.push(slot.info()),
+            }
+        }
+        if kept.is_empty() {
+            return Err(SealError::NothingKept);
+        }
+        let wrapped = new.wrap_previous(&self.room, self.epoch, old);
+        self.previous = Some(Previous {
+            epoch: self.epoch,
+            wrapped,
+        });
+        self.epoch += 1;
+        self.slots = kept;
+        self.revision += 1;
+        self.verified = OnceLock::from(fingerprint(new, &self.room));
+        Ok(gone)
+    }
+
+    /// What a slot is wrapped anew for; `None` when nobody here can say.
+    fn carried(
+        &self,
+        slot: &KeySlot,
+        given: Option<&Credential>,
+    ) -> Result<Option<NewCredential>, SealError> {
+        if let Some(credential) = given {
+            // A mistyped credential must not become the only one that opens the room.
+            let opened = slot.open(&self.room, credential)?;
+            let kind = credential.kind();
+            let master = opened.ok_or(SealError::WrongCredential { kind })?;
+            self.verify(&master)?;
+        }
+        Ok(match (&slot.method, given) {
+            (SlotMethod::Passphrase(cost), Some(Credential::Passphrase(secret))) => {
+                Some(NewCredential::Passphrase {
+                    secret: secret.clone(),
+                    cost: *cost,
+                })
+            }
+            (SlotMethod::KeyFile(cost), Some(Credential::KeyFile(secret))) => {
+                Some(NewCredential::KeyFile {
+                    secret: secret.clone(),
+                    cost: *cost,
+                })
+            }
+            (SlotMethod::RawKey, Some(Credential::RawKey(secret))) => {
+                Some(NewCredential::RawKey(secret.clone()))
+            }
+            (SlotMethod::Recipients { texts, .. }, _) => {
+                let recipients = texts
+                    .iter()
+                    .map(|text| NamedRecipient::parse(text, age::NoCallbacks));
+                recipients
+                    .collect::<Result<Vec<_>, _>>()
+                    .ok()
+                    .map(NewCredential::Recipients)
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether a rekey has begun and not ended.
+    pub fn rekey_under_way(&self) -> bool {
+        self.previous.is_some()
+    }
+
+    /// Forgets the master key of before. Call it when nothing sealed with it is left. Without a rekey it does nothing.
+    pub fn finish_rekey(&mut self) {
+        if self.previous.take().is_some() {
+            self.revision += 1;
+        }
+    }
+
+    fn position(&self, id: u32) -> Result<usize, SealError> {
+        let found = self.slots.iter().position(|slot| slot.id == id);
+        found.ok_or(SealError::NoSuchSlot(id))
+    }
+
+    /// Takes changed slots over, unless the header they make could not be read again.
+    fn take_slots(&mut self, slots: Vec<KeySlot>) -> Result<(), SealError> {
+        header_text::check_total_work(&slots, &self.limits)?;
+        header_text::check_len(&slots)?;
+        self.slots = slots;
+        self.revision += 1;
+        Ok(())
+    }
+}
+
+/// A mark of the master key, kept in memory to notice a mix-up of keys. The header key never authenticates these bytes as a
+/// header: a header starts with a brace.
+fn fingerprint(master: &MasterKey, room: &RoomId) -> [u8; MAC_LEN] {
+    master.header_key(room).mac(b"which master key")
+}
+
+fn now_unix_s() -> u64 {
+    // A clock before 1970 is told as 1970: the time is for people to read only.
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }

@@ -71,7 +71,9 @@ impl FromStr for RoomId {
     type Err = SealError;
 
     fn from_str(text: &str) -> Result<RoomId, SealError> {
-        array_from_hex(text).map(RoomId).ok_or_else(|| SealError::BadRoomId(text.to_owned()))
+        array_from_hex(text)
+            .map(RoomId)
+            .ok_or_else(|| SealError::BadRoomId(text.to_owned()))
     }
 }
 
@@ -83,7 +85,9 @@ impl Serialize for RoomId {
 
 impl<'de> Deserialize<'de> for RoomId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RoomId, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -105,7 +109,13 @@ pub(crate) fn derive(
     context: &[u8],
     out: &mut [u8; KEY_LEN],
 ) {
-    let info: [&[u8]; 5] = [b"strongroom v1 ", purpose.as_bytes(), &[0], room.as_bytes(), context];
+    let info: [&[u8]; 5] = [
+        b"strongroom v1 ",
+        purpose.as_bytes(),
+        &[0],
+        room.as_bytes(),
+        context,
+    ];
     hkdf::Salt::new(hkdf::HKDF_SHA256, salt)
         .extract(material)
         .expand(&info, KeyLen)
@@ -149,7 +159,10 @@ impl MasterKey {
 
     /// The key that every segment's own key comes from.
     pub fn data_key(&self, room: &RoomId) -> DataKey {
-        DataKey { key: self.derived("data", room), room: *room }
+        DataKey {
+            key: self.derived("data", room),
+            room: *room,
+        }
     }
 
     /// The key that authenticates segment headers.
@@ -175,7 +188,9 @@ impl MacKey {
     fn mac(&self, bytes: &[u8]) -> [u8; MAC_LEN] {
         let tag = hmac::sign(&self.0, bytes);
         // HMAC-SHA-256 yields 32 bytes.
-        tag.as_ref().try_into().expect("an HMAC-SHA-256 has 32 bytes")
+        tag.as_ref()
+            .try_into()
+            .expect("an HMAC-SHA-256 has 32 bytes")
     }
 
     fn verify(&self, bytes: &[u8], mac: &[u8]) -> Result<(), SealError> {
@@ -243,13 +258,23 @@ impl DataKey {
     /// The key of the segment with this salt. The salt is fresh and random for each segment, so the key is too.
     pub fn segment_key(&self, suite: Suite, salt: &[u8; SALT_LEN]) -> SegmentKey {
         let mut key = Zeroizing::new([0; KEY_LEN]);
-        derive(self.key.bytes(), salt, "segment", &self.room, &[suite.id()], &mut key);
+        derive(
+            self.key.bytes(),
+            salt,
+            "segment",
+            &self.room,
+            &[suite.id()],
+            &mut key,
+        );
         SegmentKey::new(suite, &key)
     }
 
     /// A key of zeros for timing a cipher; it never meets data.
     pub(crate) fn for_measuring() -> DataKey {
-        DataKey { key: KeyPage::filled_by(|_| {}), room: RoomId([0; 16]) }
+        DataKey {
+            key: KeyPage::filled_by(|_| {}),
+            room: RoomId([0; 16]),
+        }
     }
 }
 

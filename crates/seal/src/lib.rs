@@ -14,26 +14,32 @@ mod cost;
 mod credential;
 mod error;
 mod header;
+mod header_text;
 mod keys;
-#[allow(unsafe_code, reason = "locked pages for keys; every use is argued there")]
+#[allow(
+    unsafe_code,
+    reason = "locked pages for keys; every use is argued there"
+)]
 mod memory;
 mod recipients;
 mod secret;
 mod segment;
+mod slot;
 mod suite;
+mod wrap;
 
 pub use cost::{Argon2Cost, CostLimits};
 pub use credential::{Credential, NewCredential, SlotKind};
 pub use error::{HeaderError, SealError};
-pub use header::{Header, SlotInfo, Unlocked};
-pub use keys::{
-    CatalogKey, DataKey, HeaderKey, MasterKey, RoomId, SALT_LEN, SegmentHeaderKey,
-};
+pub use header::{FORMAT, Header, Unlocked};
+pub use keys::{CatalogKey, DataKey, HeaderKey, MasterKey, RoomId, SALT_LEN, SegmentHeaderKey};
 pub use memory::protect_process;
 pub use recipients::{NamedRecipient, parse_identities};
 pub use secret::Secret;
 pub use segment::{SegmentKey, Tag};
+pub use slot::SlotInfo;
 pub use suite::Suite;
+pub use wrap::WrappedKey;
 
 pub use age;
 

@@ -41,15 +41,22 @@ impl KeyPage {
     fn map() -> KeyPage {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel picks a free address for a null hint, so no mapping in use is replaced.
-        let address = unsafe { mmap_anonymous(ptr::null_mut(), page_size(), protection, MapFlags::PRIVATE) };
-        let address = address.ok().and_then(|address| NonNull::new(address.cast::<u8>()));
+        let address =
+            unsafe { mmap_anonymous(ptr::null_mut(), page_size(), protection, MapFlags::PRIVATE) };
+        let address = address
+            .ok()
+            .and_then(|address| NonNull::new(address.cast::<u8>()));
         // As for any other small allocation, there is no going on without the memory.
         let address = address.expect("the system has one page of memory for a key");
         // SAFETY: both calls name exactly the page just mapped, and neither changes what it holds. A refusal (no allowance for
         // locked memory, an old kernel) leaves an ordinary page, which is the documented fallback.
         unsafe {
             let _ = mlock(address.as_ptr().cast::<c_void>(), page_size());
-            let _ = madvise(address.as_ptr().cast::<c_void>(), page_size(), Advice::LinuxDontDump);
+            let _ = madvise(
+                address.as_ptr().cast::<c_void>(),
+                page_size(),
+                Advice::LinuxDontDump,
+            );
         }
         KeyPage(address)
     }
@@ -98,7 +105,13 @@ impl fmt::Debug for KeyPage {
 pub fn protect_process() {
     let hard = getrlimit(Resource::Core).maximum;
     let limit = hard.map_or(1, |hard| hard.min(1));
-    let _ = setrlimit(Resource::Core, Rlimit { current: Some(limit), maximum: Some(limit) });
+    let _ = setrlimit(
+        Resource::Core,
+        Rlimit {
+            current: Some(limit),
+            maximum: Some(limit),
+        },
+    );
 }
 
 #[cfg(test)]
@@ -124,7 +137,10 @@ mod tests {
         for line in maps.lines() {
             if let Some((range, _)) = line.split_once(' ')
                 && let Some((from, to)) = range.split_once('-')
-                && let (Ok(from), Ok(to)) = (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16))
+                && let (Ok(from), Ok(to)) = (
+                    usize::from_str_radix(from, 16),
+                    usize::from_str_radix(to, 16),
+                )
             {
                 inside = (from..to).contains(&address);
             }
@@ -134,7 +150,10 @@ mod tests {
         }
         let flags = flags.expect("the page is mapped");
         assert!(flags.split(' ').any(|flag| flag == "dd"), "{flags}");
-        if getrlimit(Resource::Memlock).current.is_none_or(|bytes| bytes >= 1 << 20) {
+        if getrlimit(Resource::Memlock)
+            .current
+            .is_none_or(|bytes| bytes >= 1 << 20)
+        {
             assert!(flags.split(' ').any(|flag| flag == "lo"), "{flags}");
         }
     }
@@ -142,6 +161,10 @@ mod tests {
     #[test]
     fn a_protected_process_writes_no_core() {
         protect_process();
-        assert!(getrlimit(Resource::Core).current.is_some_and(|bytes| bytes <= 1));
+        assert!(
+            getrlimit(Resource::Core)
+                .current
+                .is_some_and(|bytes| bytes <= 1)
+        );
     }
 }

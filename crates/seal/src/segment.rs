@@ -23,7 +23,10 @@ impl SegmentKey {
     pub(crate) fn new(suite: Suite, key: &[u8; KEY_LEN]) -> SegmentKey {
         // Both suites have 32-byte keys, the only thing that could be refused.
         let key = UnboundKey::new(suite.algorithm(), key).expect("both suites take 32-byte keys");
-        SegmentKey { suite, key: LessSafeKey::new(key) }
+        SegmentKey {
+            suite,
+            key: LessSafeKey::new(key),
+        }
     }
 
     /// The suite it seals with.
@@ -51,10 +54,14 @@ impl SegmentKey {
     /// The caller never seals the same block twice with a key.
     pub fn seal(&self, block: u64, unit: &mut [u8]) -> Tag {
         assert_unit_len(unit.len());
-        let tag = self.key.seal_in_place_separate_tag(Self::nonce(block), Aad::empty(), unit);
+        let tag = self
+            .key
+            .seal_in_place_separate_tag(Self::nonce(block), Aad::empty(), unit);
         // The ciphers refuse only inputs of many gigabytes.
         let tag = tag.expect("a unit is within the cipher's bounds");
-        tag.as_ref().try_into().expect("both suites have 16-byte tags")
+        tag.as_ref()
+            .try_into()
+            .expect("both suites have 16-byte tags")
     }
 
     /// Opens a unit in place. When it fails, `unit` holds zeros. Lengths as for [`SegmentKey::seal`].
@@ -63,7 +70,10 @@ impl SegmentKey {
     /// [`SealError::Corrupt`] when the bytes are not what was sealed here: restore them from a copy.
     pub fn open(&self, block: u64, tag: &Tag, unit: &mut [u8]) -> Result<(), SealError> {
         assert_unit_len(unit.len());
-        match self.key.open_in_place_separate_tag(Self::nonce(block), Aad::empty(), tag, unit) {
+        match self
+            .key
+            .open_in_place_separate_tag(Self::nonce(block), Aad::empty(), tag, unit)
+        {
             Ok(_) => Ok(()),
             Err(_) => {
                 unit.fill(0);
@@ -85,8 +95,15 @@ impl SegmentKey {
         out: &mut [u8],
     ) -> Result<(), SealError> {
         assert_unit_len(sealed.len());
-        assert_eq!(sealed.len(), out.len(), "a unit opens into a buffer of its own length");
-        match self.key.open_separate_gather(Self::nonce(block), Aad::empty(), sealed, tag, out) {
+        assert_eq!(
+            sealed.len(),
+            out.len(),
+            "a unit opens into a buffer of its own length"
+        );
+        match self
+            .key
+            .open_separate_gather(Self::nonce(block), Aad::empty(), sealed, tag, out)
+        {
             Ok(()) => Ok(()),
             Err(_) => {
                 out.fill(0);
