@@ -23,8 +23,15 @@ pub struct HostStorage {
 impl HostStorage {
     /// Opens an existing directory.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let root = rustix::fs::open(path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { root: File::from(root), path: path.to_owned() })
+        let root = rustix::fs::open(
+            path,
+            OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        Ok(Self {
+            root: File::from(root),
+            path: path.to_owned(),
+        })
     }
 
     /// The path the directory was opened by.
@@ -34,8 +41,12 @@ impl HostStorage {
 
     fn open_dir(&self, dir: &str) -> io::Result<File> {
         let dir = if dir.is_empty() { "." } else { dir };
-        let fd =
-            rustix::fs::openat(&self.root, dir, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let fd = rustix::fs::openat(
+            &self.root,
+            dir,
+            OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         Ok(File::from(fd))
     }
 }
@@ -116,43 +127,89 @@ impl StorageFile for HostFile {
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
-        Ok(rustix::fs::fallocate(&self.0, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len)?)
+        Ok(rustix::fs::fallocate(
+            &self.0,
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            offset,
+            len,
+        )?)
     }
 
     fn prefetch(&self, offset: u64, len: u64) {
-        let _ = rustix::fs::fadvise(&self.0, offset, std::num::NonZeroU64::new(len), Advice::WillNeed);
+        let _ = rustix::fs::fadvise(
+            &self.0,
+            offset,
+            std::num::NonZeroU64::new(len),
+            Advice::WillNeed,
+        );
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replace;
+    use crate::testing::{FaultyStorage, MemoryStorage, contract};
 
-    #[test]
-    fn a_replaced_file_holds_the_new_bytes_and_leaves_nothing_beside_it() {
+    fn host() -> (Arc<dyn Storage>, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
-        let storage = HostStorage::open(dir.path()).unwrap();
-        replace(&storage, "header.json", b"one").unwrap();
-        replace(&storage, "header.json", b"second").unwrap();
-        assert_eq!(crate::read_limited(&storage, "header.json", 100).unwrap(), b"second");
-        assert_eq!(storage.list("").unwrap(), ["header.json"]);
-        assert!(crate::read_limited(&storage, "header.json", 3).is_err());
+        (Arc::new(HostStorage::open(dir.path()).unwrap()), dir)
     }
 
     #[test]
-    fn a_punched_range_reads_as_zeros() {
-        let dir = tempfile::tempdir().unwrap();
-        let storage = HostStorage::open(dir.path()).unwrap();
-        let file = storage.open("f", OpenMode::CreateNew).unwrap();
-        file.write_at(&[7; 12288], 0).unwrap();
-        match file.punch(4096, 4096) {
-            Err(e) if e.kind() == io::ErrorKind::Unsupported => return,
-            other => other.unwrap(),
-        }
-        let mut buf = [1; 8192];
-        file.read_at(&mut buf, 0).unwrap();
-        assert_eq!((buf[4095], buf[4096]), (7, 0));
-        assert_eq!(file.len().unwrap(), 12288);
+    fn a_directory_of_the_host_keeps_the_contract() {
+        contract::run(host);
+    }
+
+    #[test]
+    fn a_storage_in_memory_keeps_the_contract() {
+        contract::run(|| (Arc::new(MemoryStorage::new()) as Arc<dyn Storage>, ()));
+    }
+
+    #[test]
+    fn a_faulty_storage_without_orders_keeps_the_contract() {
+        contract::run(|| {
+            let (inner, dir) = host();
+            (Arc::new(FaultyStorage::new(inner)) as Arc<dyn Storage>, dir)
+        });
+    }
+
+    #[test]
+    fn files_are_the_owners_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let (storage, dir) = host();
+        storage.open("f", OpenMode::CreateNew).unwrap();
+        storage.create_dir("d").unwrap();
+        let others = |name: &str| {
+            dir.path()
+                .join(name)
+                .metadata()
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o077
+        };
+        assert_eq!((others("f"), others("d")), (0, 0));
+    }
+
+    #[test]
+    fn a_symbolic_link_is_not_followed_to_a_file() {
+        let (storage, dir) = host();
+        storage.open("f", OpenMode::CreateNew).unwrap();
+        std::os::unix::fs::symlink("f", dir.path().join("link")).unwrap();
+        assert!(storage.open("link", OpenMode::Read).is_err());
+    }
+
+    #[test]
+    fn a_renamed_directory_goes_on_and_a_removed_one_gives_errors() {
+        let parent = tempfile::tempdir().unwrap();
+        let (old, new) = (parent.path().join("old"), parent.path().join("new"));
+        std::fs::create_dir(&old).unwrap();
+        let storage = HostStorage::open(&old).unwrap();
+        assert_eq!(storage.path(), old);
+        std::fs::rename(&old, &new).unwrap();
+        storage.open("f", OpenMode::CreateNew).unwrap();
+        assert!(new.join("f").exists());
+        std::fs::remove_dir_all(&new).unwrap();
+        assert!(storage.open("g", OpenMode::CreateNew).is_err());
     }
 }

@@ -12,6 +12,8 @@
 #![forbid(unsafe_code)]
 
 mod host;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 use std::fmt::Debug;
 use std::io;
@@ -30,17 +32,21 @@ pub enum OpenMode {
     CreateNew,
 }
 
-/// A directory tree in which a room lives.
+/// A directory tree in which a room lives. All methods may be called from many threads at once.
+///
+/// Errors carry the [`io::ErrorKind`] a caller acts on: `NotFound`, `AlreadyExists`, `StorageFull`, `UnexpectedEof`,
+/// `Unsupported`; every other is a failure of the storage.
 pub trait Storage: Send + Sync + Debug {
-    /// Opens or creates one file.
+    /// Opens or creates one file. `NotFound` where it or its directory is not there, `AlreadyExists` for
+    /// [`OpenMode::CreateNew`] of one that is.
     fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>>;
     /// Puts `from` in the place of `to`, replacing it in one step.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Removes a file's name.
+    /// Removes a file's name; whoever has the file open keeps it.
     fn remove(&self, path: &str) -> io::Result<()>;
     /// The names in a directory, in no order; `""` is the root.
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;
-    /// Creates a directory with mode 0700; its parent must exist.
+    /// Creates a directory with mode 0700; its parent must exist. `AlreadyExists` where the name is taken.
     fn create_dir(&self, path: &str) -> io::Result<()>;
     /// Makes creations, renames and removals in a directory durable; `""` is the root.
     fn sync_dir(&self, dir: &str) -> io::Result<()>;
@@ -48,11 +54,36 @@ pub trait Storage: Send + Sync + Debug {
     fn space(&self) -> io::Result<Space>;
 }
 
+impl<S: Storage + ?Sized> Storage for Arc<S> {
+    fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
+        (**self).open(path, mode)
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        (**self).rename(from, to)
+    }
+    fn remove(&self, path: &str) -> io::Result<()> {
+        (**self).remove(path)
+    }
+    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        (**self).list(dir)
+    }
+    fn create_dir(&self, path: &str) -> io::Result<()> {
+        (**self).create_dir(path)
+    }
+    fn sync_dir(&self, dir: &str) -> io::Result<()> {
+        (**self).sync_dir(dir)
+    }
+    fn space(&self) -> io::Result<Space> {
+        (**self).space()
+    }
+}
+
 /// An open file. All offsets and lengths are bytes.
 pub trait StorageFile: Send + Sync + Debug {
-    /// Fills `buf` from `offset`; `UnexpectedEof` where the file is shorter.
+    /// Fills `buf` from `offset`; `UnexpectedEof` where the file is shorter, with no word on what `buf` then holds.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
-    /// Writes all of `buf` at `offset`.
+    /// Writes all of `buf` at `offset`, lengthening the file where needed; a gap reads as zeros. A failed write may
+    /// have written a part.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
     /// The file's length.
     fn len(&self) -> io::Result<u64>;
