@@ -12,12 +12,25 @@
 
 #![forbid(unsafe_code)]
 
+mod buffers;
+mod header;
+mod keyring;
+mod ledger;
+mod readers;
 mod store;
+#[cfg(test)]
+mod testkeys;
+#[cfg(test)]
+mod tests;
+mod writing;
 
 use std::fmt::Debug;
+use std::io;
 
+pub use header::HeaderProblem;
+pub use keyring::Keyring;
 pub use seal::{BLOCK_LEN, TAG_LEN, Tag, UNIT_LEN};
-pub use store::{DirStore, Keyring};
+pub use store::DirStore;
 
 /// Blocks of 4 KiB in one sealed unit (the last unit of an append may be shorter).
 pub const UNIT_BLOCKS: u32 = (UNIT_LEN / BLOCK_LEN) as u32;
@@ -25,6 +38,9 @@ pub const UNIT_BLOCKS: u32 = (UNIT_LEN / BLOCK_LEN) as u32;
 pub const APPEND_BLOCKS_MAX: u32 = 256;
 /// Length at which a segment is closed and the next one begun, in blocks: 64 MiB.
 pub const SEGMENT_BLOCKS: u32 = 16384;
+
+/// The directory of a room that holds its segments.
+pub const SEGMENTS_DIR: &str = "segments";
 
 /// Number of a segment, from 1, never used again. Its file name is the number in 20 decimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,12 +97,20 @@ pub enum SegmentError {
     Missing {
         /// The segment.
         segment: SegmentNo,
-        /// First block that could not be read.
+        /// First block of the first unit that is not wholly there.
         position: u32,
     },
     /// The storage has no room left.
     #[error("no space left in the room's storage")]
     NoSpace,
+    /// A segment's own header is not the one the catalog knows. Its data is readable all the same.
+    #[error("segment {}: the header is wrong: {problem}", segment.0)]
+    Header {
+        /// The segment.
+        segment: SegmentNo,
+        /// What is wrong.
+        problem: HeaderProblem,
+    },
     /// An earlier flush failed: what is on the disk is not known.
     #[error("the storage failed to make earlier data durable; open the room again")]
     Poisoned,
@@ -100,7 +124,31 @@ pub enum SegmentError {
     },
     /// The storage failed.
     #[error("segment storage: {0}")]
-    Io(#[from] std::io::Error),
+    Io(#[source] io::Error),
+}
+
+impl From<io::Error> for SegmentError {
+    fn from(e: io::Error) -> Self {
+        match e.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace,
+            _ => Self::Io(e),
+        }
+    }
+}
+
+/// The path of a segment's file in the room's directory.
+pub(crate) fn file_name(no: SegmentNo) -> String {
+    format!("{SEGMENTS_DIR}/{:020}", no.0)
+}
+
+/// The segment a file of this name in [`SEGMENTS_DIR`] holds; `None` for a file that is not a segment.
+pub(crate) fn parse_file_name(name: &str) -> Option<SegmentNo> {
+    let digits = name.len() == 20 && name.bytes().all(|b| b.is_ascii_digit());
+    digits
+        .then(|| name.parse().ok())
+        .flatten()
+        .filter(|no| *no != 0)
+        .map(SegmentNo)
 }
 
 /// Append-only storage of sealed data. All methods may be called from many threads at once.

@@ -1,1 +1,512 @@
-//! The directory store: one file a segment.
+//! Segments as files in the directory [`SEGMENTS_DIR`] of a room.
+//!
+//! 1. A reservation hands each position of a segment out once; what fails after it leaves the position unused.
+//! 2. Segments known when the store was opened are never appended to, and numbers of files found then are passed over.
+//! 3. Locks nest in one order: the tail, a segment's making, then the ledger, the known segments, the readers. None is
+//!    held while data is sealed, written, read or synced.
+//!
+//! It deliberately does not know which ranges are alive, and keeps no tags.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use storage::{OpenMode, Storage, StorageFile};
+
+use crate::buffers::Buffers;
+use crate::ledger::Ledger;
+use crate::readers::{Reader, Readers};
+use crate::writing::Writing;
+use crate::{
+    APPEND_BLOCKS_MAX, BLOCK_LEN, BlockRange, Keyring, SEGMENT_BLOCKS, SEGMENTS_DIR, Sealed,
+    SegmentError, SegmentId, SegmentNo, SegmentStore, Tag, UNIT_BLOCKS, UNIT_LEN, file_name,
+    header, parse_file_name,
+};
+
+/// The segments of one room in a directory.
+#[derive(Debug)]
+pub struct DirStore {
+    storage: Arc<dyn Storage>,
+    keyring: RwLock<Arc<Keyring>>,
+    tail: Mutex<Tail>,
+    known: RwLock<HashMap<SegmentNo, SegmentId>>,
+    begun: Mutex<Vec<SegmentId>>,
+    readers: Readers,
+    buffers: Buffers,
+    ledger: Ledger,
+    flushing: Mutex<()>,
+    poisoned: AtomicBool,
+    cannot_punch: AtomicBool,
+}
+
+/// Where the next append goes.
+#[derive(Debug)]
+struct Tail {
+    /// The open segment, and the block after its last reserved one.
+    open: Option<(Arc<Writing>, u32)>,
+    next: u64,
+    /// Numbers from `next` on whose files were there at opening: a crash left them before the catalog knew of them.
+    taken: BTreeSet<u64>,
+}
+
+impl DirStore {
+    /// Opens the segments in `storage`. `known` are the segments the catalog knows, `next` is a number above all of
+    /// theirs. The directory is made when the first segment is.
+    ///
+    /// # Errors
+    /// `Io` when the directory is there and cannot be listed.
+    pub fn open(
+        storage: Arc<dyn Storage>,
+        keyring: Keyring,
+        known: Vec<SegmentId>,
+        next: SegmentNo,
+    ) -> Result<Self, SegmentError> {
+        let names = match storage.list(SEGMENTS_DIR) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
+            other => other?,
+        };
+        let known: HashMap<_, _> = known.into_iter().map(|id| (id.no, id)).collect();
+        // Whatever the caller says, a number that is known or has a file is not used again.
+        let next = known
+            .keys()
+            .map(|no| no.0 + 1)
+            .chain([next.0, 1])
+            .max()
+            .unwrap_or(1);
+        let taken = names
+            .iter()
+            .filter_map(|name| parse_file_name(name))
+            .map(|no| no.0);
+        Ok(Self {
+            tail: Mutex::new(Tail {
+                open: None,
+                next,
+                taken: taken.filter(|no| *no >= next).collect(),
+            }),
+            storage,
+            keyring: RwLock::new(Arc::new(keyring)),
+            known: RwLock::new(known),
+            begun: Mutex::default(),
+            readers: Readers::default(),
+            buffers: Buffers::default(),
+            ledger: Ledger::default(),
+            flushing: Mutex::default(),
+            poisoned: AtomicBool::new(false),
+            cannot_punch: AtomicBool::new(false),
+        })
+    }
+
+    /// Seals from now on under the current epoch of another keyring: the open segment is closed. An append under way in
+    /// another thread may still come to lie in it.
+    pub fn set_keyring(&self, keyring: Keyring) {
+        let mut tail = self.tail.lock();
+        *self.keyring.write() = Arc::new(keyring);
+        tail.open = None;
+        // A keyring that no longer has an epoch shall not leave keys of it behind.
+        self.readers.clear();
+    }
+
+    fn usable(&self) -> Result<(), SegmentError> {
+        if self.poisoned.load(Ordering::Acquire) {
+            Err(SegmentError::Poisoned)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Takes `blocks` positions of the open segment, or of a new one.
+    fn reserve(&self, blocks: u32) -> Result<(Arc<Writing>, u32), SegmentError> {
+        let mut tail = self.tail.lock();
+        if let Some((writing, end)) = &mut tail.open
+            && *end + blocks <= SEGMENT_BLOCKS
+        {
+            let position = *end;
+            *end += blocks;
+            return Ok((writing.clone(), position));
+        }
+        let keyring = self.keyring.read().clone();
+        let id = SegmentId {
+            no: tail.number(),
+            key_epoch: keyring.current(),
+            salt: fresh_salt()?,
+        };
+        // The keyring has the keys of its current epoch by construction.
+        let key = keyring
+            .segment_key(&id)
+            .expect("a keyring holds its current epoch");
+        let writing = Arc::new(Writing::new(id, Arc::new(key), keyring));
+        tail.open = Some((writing.clone(), 1 + blocks));
+        Ok((writing, 1))
+    }
+
+    /// The file of the segment reserved in, made by whoever comes first.
+    fn file_of<'w>(
+        &self,
+        writing: &'w Arc<Writing>,
+    ) -> Result<&'w Arc<dyn StorageFile>, SegmentError> {
+        let made = |file: &Arc<dyn StorageFile>| {
+            let id = writing.id;
+            self.ledger.made(id.no, file);
+            self.known.write().insert(id.no, id);
+            self.readers.put(
+                id.no,
+                Arc::new(Reader {
+                    file: file.clone(),
+                    key: writing.key.clone(),
+                }),
+            );
+            self.begun.lock().push(id);
+        };
+        writing.file(&*self.storage, made).map_err(|e| {
+            let mut tail = self.tail.lock();
+            if tail
+                .open
+                .as_ref()
+                .is_some_and(|(open, _)| Arc::ptr_eq(open, writing))
+            {
+                tail.open = None;
+            }
+            e.into()
+        })
+    }
+
+    /// The file and key of a segment; `position` is where the caller wants to read.
+    fn reader(&self, no: SegmentNo, position: u32) -> Result<Arc<Reader>, SegmentError> {
+        if let Some(reader) = self.readers.get(no) {
+            return Ok(reader);
+        }
+        let missing = SegmentError::Missing {
+            segment: no,
+            position,
+        };
+        let Some(id) = self.known.read().get(&no).copied() else {
+            return Err(missing);
+        };
+        let key = self.keyring.read().segment_key(&id);
+        let key = key.ok_or(SegmentError::UnknownEpoch {
+            segment: no,
+            key_epoch: id.key_epoch,
+        })?;
+        let file = match self.storage.open(&file_name(no), OpenMode::Read) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(missing),
+            other => other?,
+        };
+        let reader = Arc::new(Reader {
+            file,
+            key: Arc::new(key),
+        });
+        self.readers.put(no, reader.clone());
+        Ok(reader)
+    }
+
+    /// Reads and opens until a unit fails. The second value is how many bytes of `out` are good.
+    fn read_units(
+        &self,
+        range: BlockRange,
+        tags: &[Tag],
+        out: &mut [u8],
+    ) -> (Result<(), SegmentError>, usize) {
+        let reader = match self.reader(range.segment, range.position) {
+            Ok(reader) => reader,
+            Err(e) => return (Err(e), 0),
+        };
+        let (there, cut) = match read_whole_units(&*reader.file, offset(range.position), out) {
+            Ok(there) if there == out.len() => (there, Ok(())),
+            Ok(there) => {
+                let position = range.position + (there / BLOCK_LEN) as u32;
+                (
+                    there,
+                    Err(SegmentError::Missing {
+                        segment: range.segment,
+                        position,
+                    }),
+                )
+            }
+            Err(e) => return (Err(e.into()), 0),
+        };
+        let mut block = range.position;
+        for (index, (unit, tag)) in out[..there].chunks_mut(UNIT_LEN).zip(tags).enumerate() {
+            if reader.key.open(u64::from(block), tag, unit).is_err() {
+                let corrupt = SegmentError::Corrupt {
+                    segment: range.segment,
+                    position: block,
+                };
+                return (Err(corrupt), index * UNIT_LEN);
+            }
+            block += UNIT_BLOCKS;
+        }
+        (cut, there)
+    }
+
+    fn sync_due(&self) -> io::Result<()> {
+        let Some(due) = self.ledger.take() else {
+            return Ok(());
+        };
+        for file in due.files.values() {
+            file.sync()?;
+        }
+        if due.names {
+            self.storage.sync_dir(SEGMENTS_DIR)?;
+        }
+        self.ledger.settled();
+        Ok(())
+    }
+}
+
+impl Tail {
+    /// The number of the next segment.
+    fn number(&mut self) -> SegmentNo {
+        while self.taken.remove(&self.next) {
+            self.next += 1;
+        }
+        self.next += 1;
+        SegmentNo(self.next - 1)
+    }
+}
+
+impl SegmentStore for DirStore {
+    fn append(&self, plain: &[u8]) -> Result<Sealed, SegmentError> {
+        let blocks = (plain.len() / BLOCK_LEN) as u32;
+        assert!(
+            plain.len().is_multiple_of(BLOCK_LEN) && (1..=APPEND_BLOCKS_MAX).contains(&blocks),
+            "an append of {} bytes: it has 1 to {APPEND_BLOCKS_MAX} blocks of {BLOCK_LEN}",
+            plain.len()
+        );
+        self.usable()?;
+        let (writing, position) = self.reserve(blocks)?;
+        let mut tags = Vec::with_capacity(plain.len().div_ceil(UNIT_LEN));
+        self.buffers.with(plain.len(), |sealed| {
+            let mut block = position;
+            for (unit, plain) in sealed.chunks_mut(UNIT_LEN).zip(plain.chunks(UNIT_LEN)) {
+                unit.copy_from_slice(plain);
+                tags.push(writing.key.seal(u64::from(block), unit));
+                block += UNIT_BLOCKS;
+            }
+            let file = self.file_of(&writing)?;
+            file.write_at(sealed, offset(position))?;
+            self.ledger.written(writing.id.no, file);
+            Ok(Sealed {
+                segment: writing.id.no,
+                position,
+                blocks,
+                tags,
+            })
+        })
+    }
+
+    fn read(&self, range: BlockRange, tags: &[Tag], out: &mut [u8]) -> Result<(), SegmentError> {
+        assert_eq!(
+            out.len(),
+            range.blocks as usize * BLOCK_LEN,
+            "a buffer has the length of its range"
+        );
+        assert_eq!(
+            tags.len(),
+            out.len().div_ceil(UNIT_LEN),
+            "each unit has a tag"
+        );
+        let (result, good) = self.read_units(range, tags, out);
+        if result.is_err() {
+            out[good..].fill(0);
+        }
+        result
+    }
+
+    fn prefetch(&self, range: BlockRange) {
+        if let Ok(reader) = self.reader(range.segment, range.position) {
+            reader
+                .file
+                .prefetch(offset(range.position), offset(range.blocks));
+        }
+    }
+
+    fn flush(&self) -> Result<(), SegmentError> {
+        // One at a time: a second flush returns after the first has made durable what it took.
+        let _one = self.flushing.lock();
+        self.usable()?;
+        self.sync_due().map_err(|e| {
+            self.poisoned.store(true, Ordering::Release);
+            tracing::error!(error = %e, "segments could not be made durable");
+            e.into()
+        })
+    }
+
+    fn is_dirty(&self) -> bool {
+        self.ledger.is_dirty()
+    }
+
+    fn take_new(&self) -> Vec<SegmentId> {
+        std::mem::take(&mut self.begun.lock())
+    }
+
+    fn open_segment(&self) -> Option<(SegmentNo, u32)> {
+        self.tail
+            .lock()
+            .open
+            .as_ref()
+            .map(|(writing, end)| (writing.id.no, *end))
+    }
+
+    fn rotate(&self) -> Result<(), SegmentError> {
+        self.usable()?;
+        self.tail.lock().open = None;
+        Ok(())
+    }
+
+    fn release(&self, ranges: &[BlockRange]) -> Result<(), SegmentError> {
+        if self.cannot_punch.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let merged = merge(ranges);
+        for of_segment in merged.chunk_by(|a, b| a.segment == b.segment) {
+            let file = match self
+                .storage
+                .open(&file_name(of_segment[0].segment), OpenMode::ReadWrite)
+            {
+                // It has no space left to give back.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                other => other?,
+            };
+            for range in of_segment {
+                match file.punch(offset(range.position), offset(range.blocks)) {
+                    Err(e) if e.kind() == io::ErrorKind::Unsupported => {
+                        tracing::info!(
+                            "the storage cannot punch holes: dead ranges stay until their segment goes"
+                        );
+                        self.cannot_punch.store(true, Ordering::Relaxed);
+                        return Ok(());
+                    }
+                    other => other?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&self, segment: SegmentNo) -> Result<(), SegmentError> {
+        {
+            let mut tail = self.tail.lock();
+            if tail
+                .open
+                .as_ref()
+                .is_some_and(|(writing, _)| writing.id.no == segment)
+            {
+                tail.open = None;
+            }
+        }
+        match self.storage.remove(&file_name(segment)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            other => other?,
+        }
+        self.known.write().remove(&segment);
+        self.readers.forget(segment);
+        Ok(())
+    }
+
+    fn list(&self) -> Result<Vec<(SegmentNo, u64)>, SegmentError> {
+        let names = match self.storage.list(SEGMENTS_DIR) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other?,
+        };
+        let mut segments = Vec::with_capacity(names.len());
+        for name in names {
+            let Some(no) = parse_file_name(&name) else {
+                tracing::warn!(%name, "a file among the segments is not one; it is left alone");
+                continue;
+            };
+            match self.storage.open(&file_name(no), OpenMode::Read) {
+                // Removed since it was listed.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                other => segments.push((no, other?.len()?)),
+            }
+        }
+        segments.sort_unstable();
+        Ok(segments)
+    }
+
+    fn check_header(&self, segment: SegmentNo) -> Result<(), SegmentError> {
+        let missing = SegmentError::Missing {
+            segment,
+            position: 0,
+        };
+        let Some(id) = self.known.read().get(&segment).copied() else {
+            return Err(missing);
+        };
+        let keyring = self.keyring.read().clone();
+        let mut block = [0; BLOCK_LEN];
+        let read = self
+            .storage
+            .open(&file_name(segment), OpenMode::Read)
+            .and_then(|f| f.read_at(&mut block, 0));
+        match read {
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof
+                ) =>
+            {
+                Err(missing)
+            }
+            Err(e) => Err(e.into()),
+            Ok(()) => header::check(&block, &id, &keyring)
+                .map_err(|problem| SegmentError::Header { segment, problem }),
+        }
+    }
+}
+
+/// Where a block begins in its file, or how long so many blocks are, in bytes.
+fn offset(blocks: u32) -> u64 {
+    u64::from(blocks) * BLOCK_LEN as u64
+}
+
+fn fresh_salt() -> Result<[u8; 32], SegmentError> {
+    let mut salt = [0; 32];
+    getrandom::fill(&mut salt).map_err(io::Error::other)?;
+    Ok(salt)
+}
+
+/// Fills `out` from `offset`; where the file is shorter, only the units that are wholly there. Returns the bytes read.
+fn read_whole_units(file: &dyn StorageFile, offset: u64, out: &mut [u8]) -> io::Result<usize> {
+    match file.read_at(out, offset) {
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {}
+        other => return other.map(|()| out.len()),
+    }
+    let there = file.len()?.saturating_sub(offset).min(out.len() as u64) as usize;
+    let whole = if there == out.len() {
+        there
+    } else {
+        there - there % UNIT_LEN
+    };
+    match file.read_at(&mut out[..whole], offset) {
+        // The file is being cut under the reader: nothing of it counts.
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+        other => other.map(|()| whole),
+    }
+}
+
+/// The same ranges in order, those that touch or overlap as one.
+fn merge(ranges: &[BlockRange]) -> Vec<BlockRange> {
+    let mut sorted = ranges.to_vec();
+    sorted.sort_unstable();
+    let mut merged: Vec<BlockRange> = Vec::with_capacity(sorted.len());
+    for range in sorted.into_iter().filter(|range| range.blocks != 0) {
+        assert!(
+            range.position != 0,
+            "segment {}: its header is no data to release",
+            range.segment.0
+        );
+        let end = range.position + range.blocks;
+        match merged.last_mut() {
+            Some(last)
+                if last.segment == range.segment
+                    && range.position <= last.position + last.blocks =>
+            {
+                last.blocks = last.blocks.max(end - last.position);
+            }
+            _ => merged.push(range),
+        }
+    }
+    merged
+}

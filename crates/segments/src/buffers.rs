@@ -1,0 +1,32 @@
+//! Buffers that appends seal into, kept for the next append.
+//!
+//! 1. A buffer given out is aligned to a block and holds [`APPEND_LEN_MAX`] bytes of no meaning: whoever takes one
+//!    fills what it uses. Keeping them spares each append a fresh megabyte for the kernel to zero.
+//! 2. At most [`KEPT`] idle ones are kept. The last one returned is the first given out, still warm in the cache.
+
+use parking_lot::Mutex;
+use seal::BLOCK_LEN;
+
+use crate::APPEND_BLOCKS_MAX;
+
+/// Idle buffers kept: 8 MiB in all.
+const KEPT: usize = 8;
+const APPEND_LEN_MAX: usize = APPEND_BLOCKS_MAX as usize * BLOCK_LEN;
+
+#[derive(Debug, Default)]
+pub(crate) struct Buffers(Mutex<Vec<Vec<u8>>>);
+
+impl Buffers {
+    /// Runs `work` with the first `len` bytes of a buffer; `len` is at most [`APPEND_LEN_MAX`].
+    pub(crate) fn with<R>(&self, len: usize, work: impl FnOnce(&mut [u8]) -> R) -> R {
+        let idle = self.0.lock().pop();
+        let mut bytes = idle.unwrap_or_else(|| vec![0; APPEND_LEN_MAX + BLOCK_LEN]);
+        let start = bytes.as_ptr().align_offset(BLOCK_LEN);
+        let result = work(&mut bytes[start..start + len]);
+        let mut idle = self.0.lock();
+        if idle.len() < KEPT {
+            idle.push(bytes);
+        }
+        result
+    }
+}

@@ -1,0 +1,73 @@
+//! The keys a segment store seals and opens with.
+//!
+//! 1. The current epoch always has its keys: a keyring cannot be built without them.
+//! 2. New segments are sealed under the current epoch only; older epochs are for reading what a rekey has not reached.
+
+use std::collections::BTreeMap;
+
+use seal::{DataKey, RoomId, SegmentHeaderKey, SegmentKey, Suite};
+
+use crate::SegmentId;
+
+/// The data keys of a room, by key epoch, and which of them is current.
+#[derive(Debug, Clone)]
+pub struct Keyring {
+    suite: Suite,
+    room: RoomId,
+    current: u32,
+    epochs: BTreeMap<u32, (DataKey, SegmentHeaderKey)>,
+}
+
+impl Keyring {
+    /// A keyring of one epoch, the current one.
+    pub fn new(
+        suite: Suite,
+        room: RoomId,
+        current: u32,
+        data: DataKey,
+        header: SegmentHeaderKey,
+    ) -> Self {
+        Self {
+            suite,
+            room,
+            current,
+            epochs: BTreeMap::from([(current, (data, header))]),
+        }
+    }
+
+    /// The same with the keys of one more epoch, to read segments sealed under it. The current epoch stays.
+    ///
+    /// # Panics
+    /// When the epoch is there already: two keys for one epoch are a bug of the caller.
+    #[must_use]
+    pub fn with_epoch(mut self, epoch: u32, data: DataKey, header: SegmentHeaderKey) -> Self {
+        let twice = self.epochs.insert(epoch, (data, header)).is_some();
+        assert!(!twice, "key epoch {epoch} is in the keyring already");
+        self
+    }
+
+    /// The suite of the room.
+    pub fn suite(&self) -> Suite {
+        self.suite
+    }
+
+    /// The room.
+    pub fn room(&self) -> RoomId {
+        self.room
+    }
+
+    /// The epoch new segments are sealed under.
+    pub fn current(&self) -> u32 {
+        self.current
+    }
+
+    pub(crate) fn keys(&self, epoch: u32) -> Option<&(DataKey, SegmentHeaderKey)> {
+        self.epochs.get(&epoch)
+    }
+
+    /// The key of a segment; `None` when its epoch is not known.
+    pub(crate) fn segment_key(&self, id: &SegmentId) -> Option<SegmentKey> {
+        self.keys(id.key_epoch)
+            .map(|(data, _)| data.segment_key(self.suite, &id.salt))
+    }
+}

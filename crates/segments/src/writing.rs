@@ -1,0 +1,88 @@
+//! The segment being appended to: its number, its key, and the file that the first append makes.
+//!
+//! 1. A reservation does no input or output, so appends that find a segment just begun reserve and seal while the
+//!    first of them makes the file.
+//! 2. A segment whose file could not be made is given up as a whole; its number is not used again.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use seal::SegmentKey;
+use storage::{OpenMode, Storage, StorageFile};
+
+use crate::{Keyring, SEGMENTS_DIR, SegmentId, file_name, header};
+
+#[derive(Debug)]
+pub(crate) struct Writing {
+    pub(crate) id: SegmentId,
+    pub(crate) key: Arc<SegmentKey>,
+    keyring: Arc<Keyring>,
+    file: OnceLock<Arc<dyn StorageFile>>,
+    /// Held while the file is made; why it could not be, afterwards.
+    failed: Mutex<Option<io::ErrorKind>>,
+}
+
+impl Writing {
+    pub(crate) fn new(id: SegmentId, key: Arc<SegmentKey>, keyring: Arc<Keyring>) -> Self {
+        Self {
+            id,
+            key,
+            keyring,
+            file: OnceLock::new(),
+            failed: Mutex::new(None),
+        }
+    }
+
+    /// The segment's file, made by the first call. `made` runs once, before any call returns the file.
+    pub(crate) fn file(
+        &self,
+        storage: &dyn Storage,
+        made: impl FnOnce(&Arc<dyn StorageFile>),
+    ) -> io::Result<&Arc<dyn StorageFile>> {
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        let mut failed = self.failed.lock();
+        if let Some(kind) = *failed {
+            return Err(kind.into());
+        }
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        match self.make(storage) {
+            Ok(file) => {
+                made(&file);
+                Ok(self.file.get_or_init(|| file))
+            }
+            Err(e) => {
+                *failed = Some(e.kind());
+                Err(e)
+            }
+        }
+    }
+
+    fn make(&self, storage: &dyn Storage) -> io::Result<Arc<dyn StorageFile>> {
+        // The keyring made this segment's key, so it has its epoch.
+        let block = header::encode(&self.id, &self.keyring)
+            .expect("the keyring holds the epoch it sealed under");
+        let name = file_name(self.id.no);
+        let file = match storage.open(&name, OpenMode::CreateNew) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                match storage.create_dir(SEGMENTS_DIR) {
+                    Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+                    _ => {}
+                }
+                storage.sync_dir("")?;
+                storage.open(&name, OpenMode::CreateNew)?
+            }
+            other => other?,
+        };
+        if let Err(e) = file.write_at(&block, 0) {
+            // Left behind it would only take up a name: nothing refers to it.
+            let _ = storage.remove(&name);
+            return Err(e);
+        }
+        Ok(file)
+    }
+}
