@@ -29,6 +29,9 @@ install_packages() {
         fi
     done
     [ ${#missing[@]} -gt 0 ] || return 0
+    if [ "$(id -u)" -ne 0 ] && ! have sudo; then
+        die "these packages are missing, and there is no sudo. As root, run: apt-get install ${missing[*]}"
+    fi
     say "Installing: ${missing[*]}"
     # A fresh machine may have no package lists, an old one stale ones: try, then fetch lists and try again.
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null 2>&1 || {

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Installs what `make build` built: the command, the helper by which mount(8) and fstab find it, manual pages, completions.
+#
+#   scripts/install.sh BINARY [DESTDIR [PREFIX]]      default: the running system, /usr/local
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+BIN=${1:?the binary to install}
+DESTDIR=${2:-}
+PREFIX=${3:-/usr/local}
+SHARE=$DESTDIR$PREFIX/share
+[ -x "$BIN" ] || die "there is no $BIN: run make build"
+
+install -D -m 0755 "$BIN" "$DESTDIR$PREFIX/bin/strongroom"
+
+# mount(8) looks for helpers in /sbin only, whatever the prefix.
+if [ -n "$DESTDIR" ] || [ -w /sbin ]; then
+    mkdir -p "$DESTDIR/sbin"
+    ln -sfn "$PREFIX/bin/strongroom" "$DESTDIR/sbin/mount.strongroom"
+else
+    warn "/sbin cannot be written to: without mount.strongroom there, fstab cannot name rooms"
+fi
+
+mkdir -p "$SHARE/man/man1" "$SHARE/bash-completion/completions" "$SHARE/zsh/site-functions" \
+    "$SHARE/fish/vendor_completions.d"
+"$BIN" man "$SHARE/man/man1"
+"$BIN" completions bash >"$SHARE/bash-completion/completions/strongroom"
+"$BIN" completions zsh >"$SHARE/zsh/site-functions/_strongroom"
+"$BIN" completions fish >"$SHARE/fish/vendor_completions.d/strongroom.fish"
+chmod -R a+rX "$SHARE/man/man1"
+say "Installed strongroom under $DESTDIR$PREFIX"
