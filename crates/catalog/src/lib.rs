@@ -199,7 +199,9 @@ pub struct Totals {
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     /// The key does not open it, or its first page is damaged.
-    #[error("the catalog does not open with this room's key: it is damaged or belongs to another room")]
+    #[error(
+        "the catalog does not open with this room's key: it is damaged or belongs to another room"
+    )]
     NotThisRoom,
     /// A page fails its check, or a row is not what the format allows.
     #[error("the catalog is damaged: {0}; run `strongroom check`")]
@@ -236,7 +238,12 @@ pub trait Catalog: Send + Sync + Debug {
     /// Up to `limit` names with a cookie above `after`, in the order of cookies.
     fn entries(&self, parent: InodeNo, after: u64, limit: usize) -> Result<Vec<DirEntry>>;
     /// The same with the inodes: one call.
-    fn entries_plus(&self, parent: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>>;
+    fn entries_plus(
+        &self,
+        parent: InodeNo,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(DirEntry, Inode)>>;
     /// Whether a directory has no names.
     fn is_empty(&self, parent: InodeNo) -> Result<bool>;
     /// An extended attribute.
@@ -256,7 +263,11 @@ pub trait Catalog: Send + Sync + Debug {
     /// Inodes without a name: left by a crash or a kill while open.
     fn orphans(&self) -> Result<Vec<InodeNo>>;
     /// Up to `limit` (inode, chunk index) keys after `after`, over the whole catalog: what cleaner and check walk.
-    fn all_chunks(&self, after: Option<(InodeNo, u64)>, limit: usize) -> Result<Vec<(InodeNo, u64, Chunk)>>;
+    fn all_chunks(
+        &self,
+        after: Option<(InodeNo, u64)>,
+        limit: usize,
+    ) -> Result<Vec<(InodeNo, u64, Chunk)>>;
     /// Up to `limit` inodes with a number above `after`.
     fn all_inodes(&self, after: InodeNo, limit: usize) -> Result<Vec<Inode>>;
     /// Up to `limit` names after `(parent, cookie)`, over the whole catalog: what check walks.

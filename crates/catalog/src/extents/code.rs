@@ -1,0 +1,105 @@
+//! The bytes of a chunk's map, as the catalog stores them.
+//!
+//! One record for each extent, in order, nothing between or behind them; numbers are little-endian:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 1 | first block |
+//! | 1 | number of blocks, less one |
+//! | 1 | bits 0-1: blocks to skip in the first unit; bits 2-3: blocks of the last unit behind the range; bit 4: shared; others 0 |
+//! | 4 | position of the first unit in the segment |
+//! | 8 | segment |
+//! | 16 each | tags, one a unit |
+//!
+//! Invariant: one map has one writing, and what does not keep the invariants of [`Extent`] and [`Chunk`] is refused.
+
+use super::{Chunk, Extent};
+use segments::{SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS};
+
+const FIXED: usize = 15;
+const SHARED: u8 = 1 << 4;
+
+// Two bits hold a number of blocks below UNIT_BLOCKS.
+const _: () = assert!(UNIT_BLOCKS == 4);
+
+impl Chunk {
+    /// The stored form; empty for an empty chunk.
+    pub fn encode(&self) -> Vec<u8> {
+        let tags: usize = self.extents.iter().map(|extent| extent.tags.len()).sum();
+        let mut out = Vec::with_capacity(self.extents.len() * FIXED + tags * TAG_LEN);
+        for extent in &self.extents {
+            let behind = extent.stored - u16::from(extent.skip) - extent.blocks;
+            let shared = if extent.shared { SHARED } else { 0 };
+            out.extend_from_slice(&[
+                extent.first as u8,
+                (extent.blocks - 1) as u8,
+                extent.skip | (behind as u8) << 2 | shared,
+            ]);
+            out.extend_from_slice(&extent.position.to_le_bytes());
+            out.extend_from_slice(&extent.segment.0.to_le_bytes());
+            for tag in &extent.tags {
+                out.extend_from_slice(tag_bytes(tag));
+            }
+        }
+        out
+    }
+
+    /// Reads the stored form.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn decode(mut bytes: &[u8]) -> Result<Self, String> {
+        let mut extents: Vec<Extent> = Vec::with_capacity(bytes.len() / (FIXED + TAG_LEN));
+        let mut end = 0;
+        while !bytes.is_empty() {
+            let extent = take_extent(&mut bytes).ok_or("the map ends within an extent")??;
+            if extent.first < end {
+                return Err(format!("two extents overlap at block {}", extent.first));
+            }
+            end = extent.end();
+            extents.push(extent);
+        }
+        Ok(Self { extents })
+    }
+}
+
+/// Takes one extent off the front; `None` where the bytes end before it does.
+fn take_extent(bytes: &mut &[u8]) -> Option<Result<Extent, String>> {
+    let [first, less_one, bits] = *bytes.split_off(..3)?.first_chunk()?;
+    let position = u32::from_le_bytes(*bytes.split_off(..4)?.first_chunk()?);
+    let segment = u64::from_le_bytes(*bytes.split_off(..8)?.first_chunk()?);
+    if bits & 0b1110_0000 != 0 {
+        return Some(Err("an extent has unknown bits".into()));
+    }
+    let (skip, behind) = (bits & 3, bits >> 2 & 3);
+    let blocks = u16::from(less_one) + 1;
+    let stored = u16::from(skip) + blocks + u16::from(behind);
+    let tags = bytes.split_off(..usize::from(stored).div_ceil(UNIT_BLOCKS as usize) * TAG_LEN)?;
+    let extent = Extent {
+        first: u16::from(first),
+        blocks,
+        segment: SegmentNo(segment),
+        position,
+        skip,
+        stored,
+        shared: bits & SHARED != 0,
+        tags: tags
+            .as_chunks::<TAG_LEN>()
+            .0
+            .iter()
+            .map(|tag| to_tag(*tag))
+            .collect(),
+    };
+    Some(match extent.fault() {
+        Some(fault) => Err(format!("{fault} (block {first})")),
+        None => Ok(extent),
+    })
+}
+
+fn tag_bytes(tag: &Tag) -> &[u8] {
+    tag
+}
+
+fn to_tag(bytes: [u8; TAG_LEN]) -> Tag {
+    bytes
+}

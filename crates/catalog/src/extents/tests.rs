@@ -1,0 +1,315 @@
+//! Chunks against a model that keeps, for each of the 256 blocks, which block of which unit it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A unit: segment, position, length in blocks.
+type Unit = (u64, u32, u32);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Cell {
+    unit: Unit,
+    block: u32,
+    tag: Tag,
+}
+
+#[derive(Clone)]
+struct Model {
+    cells: [Option<Cell>; 256],
+}
+
+impl Model {
+    fn of(chunk: &Chunk) -> Self {
+        let mut cells = [None; 256];
+        for extent in chunk.extents() {
+            assert_eq!(extent.fault(), None);
+            let units: Vec<_> = extent.units().collect();
+            for i in 0..extent.blocks {
+                let at = u32::from(extent.skip) + u32::from(i);
+                let (range, tag) = units[(at / UNIT_BLOCKS) as usize];
+                let unit = (range.segment.0, range.position, range.blocks);
+                cells[usize::from(extent.first + i)] = Some(Cell {
+                    unit,
+                    block: at % UNIT_BLOCKS,
+                    tag,
+                });
+            }
+        }
+        Self { cells }
+    }
+
+    fn units(&self) -> BTreeSet<Unit> {
+        self.cells.iter().flatten().map(|cell| cell.unit).collect()
+    }
+}
+
+/// An append of `blocks` at `position`, with tags that tell every unit apart.
+fn sealed(segment: u64, position: u32, blocks: u32) -> Sealed {
+    let tags = (0..blocks.div_ceil(UNIT_BLOCKS))
+        .map(|unit| {
+            let mut tag = [0; 16];
+            tag[..8].copy_from_slice(&segment.to_le_bytes());
+            tag[8..12].copy_from_slice(&(position + unit * UNIT_BLOCKS).to_le_bytes());
+            tag
+        })
+        .collect();
+    Sealed {
+        segment: SegmentNo(segment),
+        position,
+        blocks,
+        tags,
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Write {
+        first: u16,
+        blocks: u16,
+    },
+    Punch {
+        first: u16,
+        blocks: u16,
+    },
+    /// Clones a range of the chunk to another place in it.
+    Copy {
+        from: u16,
+        to: u16,
+        blocks: u16,
+    },
+    Share {
+        first: u16,
+        blocks: u16,
+    },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let range = (0u16..256, prop_oneof![1u16..=5, 1u16..=256]);
+    let range = range.prop_map(|(first, blocks)| (first, blocks.min(256 - first)));
+    let step = prop_oneof![
+        5 => range.clone().prop_map(|(first, blocks)| Step::Write { first, blocks }),
+        2 => range.clone().prop_map(|(first, blocks)| Step::Punch { first, blocks }),
+        1 => (range.clone(), 0u16..256)
+            .prop_map(|((from, blocks), to)| Step::Copy { from, to, blocks: blocks.min(256 - to) }),
+        1 => range.prop_map(|(first, blocks)| Step::Share { first, blocks }),
+    ];
+    proptest::collection::vec(step, 1..60)
+}
+
+fn moved(pieces: Vec<Extent>, from: u16, to: u16) -> Vec<Extent> {
+    pieces
+        .into_iter()
+        .map(|piece| Extent {
+            first: piece.first - from + to,
+            ..piece
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_chunk_does_what_256_single_blocks_would_do(steps in steps()) {
+        let mut chunk = Chunk::default();
+        let mut model = Model { cells: [None; 256] };
+        let mut shared: BTreeMap<Unit, bool> = BTreeMap::new();
+        let mut position = 1;
+        for step in steps {
+            let before = model.units();
+            let released = match step {
+                Step::Write { first, blocks } => {
+                    let extent = Extent::from_sealed(first, &sealed(7, position, u32::from(blocks)));
+                    position += u32::from(blocks);
+                    let fresh = Model::of(&Chunk { extents: vec![extent.clone()] });
+                    for i in usize::from(first)..usize::from(first + blocks) {
+                        model.cells[i] = fresh.cells[i];
+                    }
+                    chunk.replace(first, blocks, &[extent])
+                }
+                Step::Punch { first, blocks } => {
+                    model.cells[usize::from(first)..usize::from(first + blocks)].fill(None);
+                    chunk.replace(first, blocks, &[])
+                }
+                Step::Copy { from, to, blocks } => {
+                    let source = model.cells;
+                    let (f, t, n) = (usize::from(from), usize::from(to), usize::from(blocks));
+                    model.cells[t..t + n].copy_from_slice(&source[f..f + n]);
+                    let pieces = moved(chunk.slice(from, blocks), from, to);
+                    chunk.replace(to, blocks, &pieces)
+                }
+                Step::Share { first, blocks } => {
+                    for cell in model.cells[usize::from(first)..usize::from(first + blocks)].iter().flatten() {
+                        shared.insert(cell.unit, true);
+                    }
+                    chunk.mark_shared(first, blocks);
+                    Vec::new()
+                }
+            };
+            prop_assert_eq!(&Model::of(&chunk).cells[..], &model.cells[..]);
+            let mut end = 0;
+            for extent in chunk.extents() {
+                prop_assert!(extent.first >= end);
+                end = extent.end();
+                // A unit marked anywhere is marked everywhere.
+                for (unit, _) in extent.units() {
+                    let unit = (unit.segment.0, unit.position, unit.blocks);
+                    prop_assert!(extent.shared || !shared.contains_key(&unit));
+                }
+            }
+
+            // Released is exactly what no block refers to any more, each unit once.
+            let gone: BTreeSet<Unit> = before.difference(&model.units()).copied().collect();
+            let mut blocks = BTreeSet::new();
+            for r in &released {
+                for block in r.range.position..r.range.position + r.range.blocks {
+                    prop_assert!(blocks.insert((r.range.segment.0, block)), "released twice");
+                }
+            }
+            let expected: BTreeSet<_> = gone.iter().flat_map(|u| (u.1..u.1 + u.2).map(|b| (u.0, b))).collect();
+            prop_assert_eq!(&blocks, &expected);
+            for unit in &gone {
+                let range = released.iter().find(|r| {
+                    r.range.position <= unit.1 && unit.1 < r.range.position + r.range.blocks
+                }).unwrap();
+                prop_assert!(range.shared || !shared.contains_key(unit), "a shared unit is released as shared");
+                prop_assert!((unit.1 - range.range.position).is_multiple_of(UNIT_BLOCKS), "units can be told apart");
+                prop_assert!(!chunk.refers_to(SegmentNo(unit.0), unit.1));
+            }
+            for unit in model.units() {
+                prop_assert!(chunk.refers_to(SegmentNo(unit.0), unit.1));
+            }
+            prop_assert_eq!(chunk.blocks() as usize, model.cells.iter().flatten().count());
+            prop_assert_eq!(Chunk::decode(&chunk.encode()), Ok(chunk.clone()));
+        }
+    }
+
+    #[test]
+    fn a_slice_is_the_range_and_nothing_else(steps in steps(), first in 0u16..256, blocks in 0u16..=256) {
+        let blocks = blocks.min(256 - first);
+        let chunk = built(&steps);
+        let mut expected = Model::of(&chunk);
+        expected.cells[..usize::from(first)].fill(None);
+        expected.cells[usize::from(first + blocks)..].fill(None);
+        let slice = Chunk { extents: chunk.slice(first, blocks) };
+        prop_assert_eq!(&Model::of(&slice).cells[..], &expected.cells[..]);
+    }
+
+    #[test]
+    fn find_names_the_extent_or_the_end_of_the_hole(steps in steps()) {
+        let chunk = built(&steps);
+        let model = Model::of(&chunk);
+        for block in 0u16..256 {
+            match chunk.find(block) {
+                Ok(extent) => {
+                    prop_assert!(extent.first <= block && block < extent.end());
+                    prop_assert!(model.cells[usize::from(block)].is_some());
+                }
+                Err(end) => {
+                    prop_assert!(model.cells[usize::from(block)..usize::from(end)].iter().all(Option::is_none));
+                    prop_assert!(end == 256 || model.cells[usize::from(end)].is_some());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn decoding_foreign_bytes_fails_or_gives_a_whole_chunk(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok(chunk) = Chunk::decode(&bytes) {
+            prop_assert!(chunk.extents().iter().all(|extent| extent.fault().is_none()));
+            prop_assert_eq!(chunk.encode(), bytes);
+        }
+    }
+}
+
+fn built(steps: &[Step]) -> Chunk {
+    let mut chunk = Chunk::default();
+    let mut position = 1;
+    for step in steps {
+        match *step {
+            Step::Write { first, blocks } => {
+                let extent = Extent::from_sealed(first, &sealed(7, position, u32::from(blocks)));
+                position += u32::from(blocks);
+                chunk.replace(first, blocks, &[extent]);
+            }
+            Step::Punch { first, blocks } => drop(chunk.replace(first, blocks, &[])),
+            Step::Copy { from, to, blocks } => {
+                let pieces = moved(chunk.slice(from, blocks), from, to);
+                chunk.replace(to, blocks, &pieces);
+            }
+            Step::Share { first, blocks } => chunk.mark_shared(first, blocks),
+        }
+    }
+    chunk
+}
+
+fn released(segment: u64, position: u32, blocks: u32) -> Released {
+    Released {
+        range: BlockRange {
+            segment: SegmentNo(segment),
+            position,
+            blocks,
+        },
+        shared: false,
+    }
+}
+
+#[test]
+fn appends_that_continue_each_other_become_one_extent() {
+    let mut chunk = Chunk::default();
+    for i in 0..64u16 {
+        let extent = Extent::from_sealed(i * 4, &sealed(1, 1 + u32::from(i) * 4, 4));
+        assert!(chunk.replace(i * 4, 4, &[extent]).is_empty());
+    }
+    assert_eq!(chunk.extents().len(), 1);
+    assert_eq!(chunk.extents()[0].tags.len(), 64);
+    // A short unit ends a run: its follower does not begin at a multiple of the unit length.
+    let mut chunk = Chunk::default();
+    chunk.replace(0, 3, &[Extent::from_sealed(0, &sealed(1, 1, 3))]);
+    chunk.replace(3, 4, &[Extent::from_sealed(3, &sealed(1, 4, 4))]);
+    assert_eq!(chunk.extents().len(), 2);
+}
+
+#[test]
+fn a_unit_lives_until_its_last_piece_goes() {
+    let mut chunk = Chunk::default();
+    chunk.replace(0, 8, &[Extent::from_sealed(0, &sealed(1, 1, 8))]);
+    assert_eq!(chunk.replace(1, 1, &[]), []);
+    assert_eq!(chunk.extents().len(), 2);
+    assert_eq!(chunk.replace(0, 1, &[]), []);
+    assert_eq!(chunk.replace(2, 2, &[]), [released(1, 1, 4)]);
+    assert_eq!(chunk.replace(0, 256, &[]), [released(1, 5, 4)]);
+    assert!(chunk.is_empty());
+}
+
+#[test]
+fn each_kind_of_malformed_map_is_refused() {
+    let mut chunk = Chunk::default();
+    chunk.replace(0, 6, &[Extent::from_sealed(0, &sealed(1, 1, 6))]);
+    let good = chunk.encode();
+    assert_eq!(good.len(), 15 + 32);
+    let with = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        bytes
+    };
+    let refused = |bytes: &[u8], word: &str| {
+        let said = Chunk::decode(bytes).unwrap_err();
+        assert!(said.contains(word), "{said}");
+    };
+    refused(&good[..good.len() - 1], "ends within");
+    refused(&good[..7], "ends within");
+    refused(&with(0, 251), "within its chunk");
+    refused(&with(2, 0x20), "unknown bits");
+    // Three blocks behind six: a third unit that holds nothing of the range.
+    let mut surplus = with(2, 3 << 2);
+    surplus.extend_from_slice(&[0; 16]);
+    refused(&surplus, "do not fit");
+    refused(&with(3, 0), "outside every segment");
+    refused(&with(7, 0), "impossible segment");
+    refused(&with(14, 0x80), "impossible segment");
+    refused(&[good.clone(), good.clone()].concat(), "overlap");
+}

@@ -1,0 +1,352 @@
+//! Changing: each [`Change`] is one or two statements; an operation is checked as a whole before its first one runs.
+//!
+//! There is no savepoint around an operation. What can fail once its statements run is a write to the disk or the
+//! check of a page, and both make SQLite or SQLCipher give up the whole transaction anyway.
+
+use super::rows::{self, damaged, is_name, kind_number, to_sql};
+use super::{Failure, State, schema};
+use crate::{CatalogError, Change, FileKind, Inode, InodeNo, Result, SegmentAccount, SegmentNo};
+
+/// Rough bytes of log that one change can need: the pages it touches in the tables' trees.
+const LOG_PER_CHANGE: u64 = 3 * (4096 + 24);
+
+/// The numbers that every commit writes, as the value of [`schema::META_COUNTERS`]: four little-endian 64-bit numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counters {
+    pub(super) generation: u64,
+    pub(super) next_inode: u64,
+    pub(super) next_cookie: u64,
+    pub(super) inodes: u64,
+}
+
+impl Counters {
+    pub(super) fn encode(self) -> [u8; 32] {
+        let mut out = [0; 32];
+        let numbers = [
+            self.generation,
+            self.next_inode,
+            self.next_cookie,
+            self.inodes,
+        ];
+        for (place, number) in out.chunks_exact_mut(8).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let ([generation, next_inode, next_cookie, inodes], []) = bytes.as_chunks::<8>() else {
+            return None;
+        };
+        let [generation, next_inode, next_cookie, inodes] =
+            [generation, next_inode, next_cookie, inodes].map(|number| u64::from_le_bytes(*number));
+        let good = [generation, next_inode, next_cookie, inodes]
+            .iter()
+            .all(|number| *number <= i64::MAX as u64);
+        (good && next_inode > InodeNo::ROOT.0 && next_cookie >= schema::FIRST_COOKIE).then_some(
+            Self {
+                generation,
+                next_inode,
+                next_cookie,
+                inodes,
+            },
+        )
+    }
+}
+
+impl State {
+    pub(super) fn apply(&mut self, changes: &[Change<'_>]) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let shares = self
+            .checked_shares(changes)
+            .map_err(|error| self.note(error))?;
+        self.changing(log_bytes(changes), |state| {
+            for change in changes {
+                state.change(change)?;
+            }
+            shares.iter().try_for_each(|((segment, position), count)| {
+                state.put_share(*segment, *position, *count)
+            })
+        })
+    }
+
+    pub(super) fn set_meta(&mut self, key: &str, value: &[u8]) -> Result<()> {
+        self.changing(LOG_PER_CHANGE + value.len() as u64, |state| {
+            state.statement(schema::PUT_META)?.execute((key, value))?;
+            Ok(())
+        })
+    }
+
+    /// Runs statements within the pending transaction.
+    fn changing(&mut self, bytes: u64, run: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.log.expect(bytes)?;
+        if self.conn.is_autocommit() {
+            self.statement("BEGIN IMMEDIATE")?.execute(())?;
+        }
+        self.dirty = true;
+        run(self).map_err(|error| {
+            let error = self.note(error);
+            // The operation may be half done: nothing of this transaction may become durable.
+            if self.failed.is_none() {
+                self.give_up(Failure::Commit);
+            }
+            error
+        })
+    }
+
+    /// Commits; durable once the log is synced.
+    pub(super) fn commit(&mut self, next_inode: u64) -> Result<()> {
+        self.log.reserve()?;
+        let counters = Counters {
+            generation: self.generation + 1,
+            next_inode,
+            next_cookie: self.next_cookie,
+            inodes: self.inodes,
+        };
+        let committed = self
+            .statement(schema::PUT_META)
+            .and_then(|mut put| Ok(put.execute((schema::META_COUNTERS, counters.encode()))?))
+            .and_then(|_| Ok(self.statement("COMMIT")?.execute(())?));
+        if let Err(error) = committed {
+            let error = self.note(error);
+            if self.failed.is_none() {
+                self.give_up(Failure::Commit);
+            }
+            return Err(match error {
+                // The changes are gone: this is not the kind that can be tried again.
+                CatalogError::NoSpace => CatalogError::Poisoned,
+                other => other,
+            });
+        }
+        self.generation += 1;
+        self.dirty = false;
+        self.log.committed();
+        Ok(())
+    }
+
+    /// The counts that the operation's [`Change::ShareUnit`] lead to, none below zero.
+    fn checked_shares(&self, changes: &[Change<'_>]) -> Result<Vec<((SegmentNo, u32), i64)>> {
+        let mut counts: Vec<((SegmentNo, u32), i64)> = Vec::new();
+        for change in changes {
+            let Change::ShareUnit {
+                segment,
+                position,
+                references,
+            } = change
+            else {
+                continue;
+            };
+            let unit = (*segment, *position);
+            let known = counts.iter().position(|(key, _)| *key == unit);
+            let index = match known {
+                Some(index) => index,
+                None => {
+                    counts.push((unit, to_sql(self.shared_references(*segment, *position)?)));
+                    counts.len() - 1
+                }
+            };
+            counts[index].1 = counts[index].1.saturating_add(*references);
+        }
+        match counts.iter().find(|(_, count)| *count < 0) {
+            Some(((segment, position), _)) => Err(damaged(format!(
+                "the unit at {position} of segment {} would have fewer than no references",
+                segment.0
+            ))),
+            None => Ok(counts),
+        }
+    }
+
+    fn change(&mut self, change: &Change<'_>) -> Result<()> {
+        match *change {
+            Change::PutInode(inode) => self.put_inode(inode),
+            Change::DeleteInode(no) => self.delete_inode(no),
+            Change::PutEntry {
+                parent,
+                name,
+                inode,
+                kind,
+            } => self.put_entry(parent, name, inode, kind),
+            Change::RemoveEntry { parent, name } => {
+                let hash = self.name_hash(name);
+                self.run(schema::DELETE_ENTRY, (to_sql(parent.0), hash, name))
+                    .map(drop)
+            }
+            Change::PutXattr { inode, name, value } => {
+                assert!(
+                    (1..=255).contains(&name.len()),
+                    "an attribute's name has 1 to 255 bytes"
+                );
+                self.run(schema::PUT_XATTR, (to_sql(inode.0), name, value))
+                    .map(drop)
+            }
+            Change::RemoveXattr { inode, name } => self
+                .run(schema::DELETE_XATTR, (to_sql(inode.0), name))
+                .map(drop),
+            Change::PutChunk {
+                inode,
+                index,
+                chunk,
+            } if chunk.is_empty() => self
+                .run(schema::DELETE_CHUNK, (to_sql(inode.0), to_sql(index)))
+                .map(drop),
+            Change::PutChunk {
+                inode,
+                index,
+                chunk,
+            } => self
+                .run(
+                    schema::PUT_CHUNK,
+                    (to_sql(inode.0), to_sql(index), chunk.encode()),
+                )
+                .map(drop),
+            Change::PutSegment(account) => self.put_segment(account),
+            Change::DropSegment(no) => self.run(schema::DELETE_SEGMENT, [to_sql(no.0)]).map(drop),
+            // Together, behind the others.
+            Change::ShareUnit { .. } => Ok(()),
+        }
+    }
+
+    fn run(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize> {
+        Ok(self.statement(sql)?.execute(params)?)
+    }
+
+    fn put_inode(&mut self, inode: &Inode) -> Result<()> {
+        assert!(
+            inode.no.0 != 0 && inode.mode <= 0o7777,
+            "an inode has a number and permission bits"
+        );
+        let put = |sql| -> Result<usize> {
+            let mut statement = self.statement(sql)?;
+            let numbers = [
+                to_sql(inode.no.0),
+                kind_number(inode.kind),
+                i64::from(inode.mode),
+                i64::from(inode.uid),
+                i64::from(inode.gid),
+                i64::from(inode.nlink),
+                to_sql(inode.size),
+                to_sql(inode.blocks),
+                inode.rdev.cast_signed(),
+                inode.atime.secs,
+                i64::from(inode.atime.nanos),
+                inode.mtime.secs,
+                i64::from(inode.mtime.nanos),
+                inode.ctime.secs,
+                i64::from(inode.ctime.nanos),
+                inode.btime.secs,
+                i64::from(inode.btime.nanos),
+                to_sql(inode.parent.0),
+                i64::from(inode.has_xattrs),
+            ];
+            for (index, number) in numbers.iter().enumerate() {
+                statement.raw_bind_parameter(index + 1, number)?;
+            }
+            statement.raw_bind_parameter(schema::INODE_COLUMNS, &inode.target[..])?;
+            Ok(statement.raw_execute()?)
+        };
+        if put(schema::UPDATE_INODE)? == 0 {
+            put(schema::INSERT_INODE)?;
+            self.inodes += 1;
+        }
+        Ok(())
+    }
+
+    fn delete_inode(&mut self, no: InodeNo) -> Result<()> {
+        let no = to_sql(no.0);
+        self.inodes -= self.run(schema::DELETE_INODE, [no])? as u64;
+        self.run(schema::DELETE_XATTRS, [no])?;
+        self.run(schema::DELETE_CHUNKS, [no])?;
+        Ok(())
+    }
+
+    fn put_entry(
+        &mut self,
+        parent: InodeNo,
+        name: &[u8],
+        inode: InodeNo,
+        kind: FileKind,
+    ) -> Result<()> {
+        assert!(
+            is_name(name),
+            "a name has 1 to 255 bytes, no slash and no NUL"
+        );
+        let (parent, hash) = (to_sql(parent.0), self.name_hash(name));
+        let (inode, kind) = (to_sql(inode.0), kind_number(kind));
+        if self.run(schema::POINT_ENTRY, (parent, hash, name, inode, kind))? == 0 {
+            let cookie = to_sql(self.next_cookie);
+            self.run(
+                schema::INSERT_ENTRY,
+                (parent, cookie, hash, name, inode, kind),
+            )?;
+            self.next_cookie += 1;
+        }
+        Ok(())
+    }
+
+    fn put_segment(&mut self, account: SegmentAccount) -> Result<()> {
+        let SegmentAccount { id, length, live } = account;
+        assert!(live <= length, "no more blocks are live than were written");
+        self.run(
+            schema::PUT_SEGMENT,
+            (to_sql(id.no.0), id.key_epoch, &id.salt[..], length, live),
+        )
+        .map(drop)
+    }
+
+    fn put_share(&self, segment: SegmentNo, position: u32, count: i64) -> Result<()> {
+        match count {
+            0 => self.run(schema::DELETE_SHARED, (to_sql(segment.0), position)),
+            _ => self.run(schema::PUT_SHARED, (to_sql(segment.0), position, count)),
+        }
+        .map(drop)
+    }
+
+    /// Moves the log into the file; with changes pending, after their commit.
+    pub(super) fn checkpoint(&mut self) -> Result<()> {
+        if self.dirty {
+            self.checkpoint_wanted = true;
+            return Ok(());
+        }
+        self.checkpoint_wanted = false;
+        let moved = self
+            .conn
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |row| {
+                row.get::<_, i64>(0)
+            });
+        match moved {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(CatalogError::Io(
+                "the catalog is in use by another process".into(),
+            )),
+            // The log keeps what could not be moved: nothing is lost, and the next one tries again.
+            Err(error) => Err(self.note(error.into())),
+        }
+    }
+}
+
+fn log_bytes(changes: &[Change<'_>]) -> u64 {
+    changes
+        .iter()
+        .map(|change| {
+            LOG_PER_CHANGE
+                + match change {
+                    Change::PutXattr { value, .. } => value.len() as u64,
+                    Change::PutChunk { chunk, .. } => chunk.extents().len() as u64 * 32,
+                    _ => 0,
+                }
+        })
+        .sum()
+}
+
+pub(super) fn encode_version() -> [u8; 4] {
+    schema::VERSION.to_le_bytes()
+}
+
+pub(super) fn decode_version(bytes: &[u8]) -> Result<u32> {
+    let bytes = bytes
+        .try_into()
+        .map_err(|_| rows::damaged("the format version is not four bytes"))?;
+    Ok(u32::from_le_bytes(bytes))
+}

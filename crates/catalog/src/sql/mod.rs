@@ -1,0 +1,368 @@
+//! The catalog in a SQLCipher database.
+//!
+//! 1. There is one connection, used under one lock. A transaction is open from the first change until the commit, so
+//!    reads see what was applied and a crash forgets it.
+//! 2. The generation, the next inode number and the next cookie are written with every commit that changes anything,
+//!    in the same transaction as the changes.
+//! 3. SQLite writes the log, this module makes it durable (`synchronous = NORMAL` and an `fdatasync` of the log after
+//!    the commit), outside the lock: readers do not wait for the disk. A commit is acknowledged after that.
+//! 4. A failed write, sync or page check ends the connection's life as a writer: SQLite and SQLCipher have given up
+//!    the transaction by then. Room in the log is reserved before anything is written, so that a full disk is found
+//!    while the transaction can still wait.
+//!
+//! It deliberately does not know what the changes mean.
+
+mod changes;
+mod copy;
+mod log;
+mod open;
+mod reads;
+mod rows;
+mod schema;
+mod verify;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use rusqlite::{Connection, ErrorCode};
+
+use crate::{
+    Catalog, CatalogError, Change, Chunk, DirEntry, Inode, InodeNo, Result, SegmentAccount,
+    SegmentNo, Totals,
+};
+use log::Log;
+
+/// How a catalog is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Nothing is written; [`Catalog::apply`] and [`Catalog::commit`] fail. A catalog that was closed properly opens
+    /// from storage that cannot be written.
+    pub read_only: bool,
+    /// Bytes of memory for pages, from 1 MiB. Pages of changes not yet committed count too.
+    pub cache_bytes: u64,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            cache_bytes: 64 << 20,
+        }
+    }
+}
+
+/// The catalog of a room in a directory.
+pub struct SqlCatalog {
+    path: PathBuf,
+    read_only: bool,
+    state: Mutex<State>,
+    /// Held through a commit: commits become durable one after the other.
+    committing: Mutex<()>,
+    next_inode: AtomicU64,
+    /// Of the last durable commit.
+    generation: AtomicU64,
+    key: seal::CatalogKey,
+    // Behind the connection, so that it is closed after it: closing any handle of the file drops SQLite's locks.
+    file: File,
+}
+
+/// What the lock guards.
+struct State {
+    conn: Connection,
+    log: Log,
+    hash_key: [u8; 16],
+    /// Bits of the name hash in use: all, but in tests that need collisions.
+    hash_mask: u64,
+    next_cookie: u64,
+    /// Inodes in the catalog, uncommitted ones included.
+    inodes: u64,
+    /// Generation of the last commit, durable or about to be.
+    generation: u64,
+    dirty: bool,
+    /// A commit found no space; cleared by one that succeeds.
+    failed: Option<Failure>,
+    checkpoint_wanted: bool,
+}
+
+/// Why the connection is of no further use.
+#[derive(Debug, Clone)]
+enum Failure {
+    /// Changes were given up; committed state can still be read.
+    Commit,
+    /// A page failed its check: SQLCipher refuses everything from then on.
+    Page(String),
+}
+
+impl From<rusqlite::Error> for CatalogError {
+    fn from(error: rusqlite::Error) -> Self {
+        let Some(inner) = error.sqlite_error() else {
+            // A row of another shape than the schema's.
+            return Self::Damaged(error.to_string());
+        };
+        match inner.code {
+            ErrorCode::NotADatabase => Self::NotThisRoom,
+            ErrorCode::DatabaseCorrupt => Self::Damaged(error.to_string()),
+            ErrorCode::DiskFull => Self::NoSpace,
+            _ => Self::Io(error.to_string()),
+        }
+    }
+}
+
+impl State {
+    fn readable(&self) -> Result<()> {
+        match &self.failed {
+            Some(Failure::Page(what)) => Err(CatalogError::Damaged(what.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    fn writable(&self) -> Result<()> {
+        self.readable()?;
+        match self.failed {
+            Some(_) => Err(CatalogError::Poisoned),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes what an error means for the connection, and says it in the catalog's words.
+    fn note(&mut self, error: CatalogError) -> CatalogError {
+        if matches!(self.failed, Some(Failure::Page(_))) {
+            return error;
+        }
+        // A connection on which a page did not decrypt fails every call from then on, with varying codes.
+        let probe = self
+            .conn
+            .query_row("SELECT 1 FROM meta LIMIT 1", (), |_| Ok(()));
+        let error = match (error, probe) {
+            (CatalogError::Damaged(what), _) => CatalogError::Damaged(what),
+            (other, Ok(())) => other,
+            (other, Err(_)) => CatalogError::Damaged(format!("a page fails its check ({other})")),
+        };
+        if let (CatalogError::Damaged(what), true) = (&error, self.page_failed()) {
+            self.give_up(Failure::Page(what.clone()));
+        } else if self.dirty && self.conn.is_autocommit() {
+            self.give_up(Failure::Commit);
+        }
+        error
+    }
+
+    fn page_failed(&self) -> bool {
+        self.conn
+            .query_row("SELECT 1 FROM meta LIMIT 1", (), |_| Ok(()))
+            .is_err()
+    }
+
+    /// No further changes; and what is in the log stays there for the next opening to judge.
+    fn give_up(&mut self, failure: Failure) {
+        tracing::error!(?failure, "the catalog accepts no further changes");
+        self.failed = Some(failure);
+        self.dirty = false;
+        open::keep_log_on_close(&self.conn);
+        if !self.conn.is_autocommit() {
+            // Fails only where SQLite has rolled back by itself.
+            let _ = self.conn.execute_batch("ROLLBACK");
+        }
+    }
+}
+
+impl SqlCatalog {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&State) -> Result<T>) -> Result<T> {
+        let mut state = self.lock();
+        state.readable()?;
+        read(&state).map_err(|error| state.note(error))
+    }
+
+    fn write<T>(&self, write: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        if self.read_only {
+            return Err(CatalogError::Io(
+                "the catalog is open for reading only".into(),
+            ));
+        }
+        let mut state = self.lock();
+        state.writable()?;
+        write(&mut state)
+    }
+
+    /// Commits under the lock, syncs outside it.
+    fn commit_now(&self) -> Result<u64> {
+        let _one_at_a_time = self.committing.lock();
+        let (generation, log) = {
+            let mut state = self.lock();
+            state.writable()?;
+            if !state.dirty {
+                return Ok(state.generation);
+            }
+            state.commit(self.next_inode.load(Ordering::Relaxed))?;
+            (state.generation, state.log.file()?)
+        };
+        if let Err(error) = log.sync_data() {
+            self.lock().give_up(Failure::Commit);
+            return Err(CatalogError::Io(format!(
+                "the log could not be made durable: {error}"
+            )));
+        }
+        self.generation.store(generation, Ordering::Release);
+        Ok(generation)
+    }
+}
+
+impl fmt::Debug for SqlCatalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlCatalog")
+            .field("path", &self.path)
+            .field("read_only", &self.read_only)
+            .field("generation", &self.generation)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Catalog for SqlCatalog {
+    fn inode(&self, no: InodeNo) -> Result<Option<Inode>> {
+        self.read(|state| state.inode(no))
+    }
+
+    fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Option<Inode>> {
+        self.read(|state| state.lookup(parent, name))
+    }
+
+    fn entries(&self, parent: InodeNo, after: u64, limit: usize) -> Result<Vec<DirEntry>> {
+        self.read(|state| state.entries(parent, after, limit))
+    }
+
+    fn entries_plus(
+        &self,
+        parent: InodeNo,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(DirEntry, Inode)>> {
+        self.read(|state| state.entries_plus(parent, after, limit))
+    }
+
+    fn is_empty(&self, parent: InodeNo) -> Result<bool> {
+        self.read(|state| state.is_empty(parent))
+    }
+
+    fn xattr(&self, inode: InodeNo, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.read(|state| state.xattr(inode, name))
+    }
+
+    fn xattr_names(&self, inode: InodeNo) -> Result<Vec<Vec<u8>>> {
+        self.read(|state| state.xattr_names(inode))
+    }
+
+    fn chunk(&self, inode: InodeNo, index: u64) -> Result<Chunk> {
+        self.read(|state| state.chunk(inode, index))
+    }
+
+    fn chunks_from(&self, inode: InodeNo, first: u64, limit: usize) -> Result<Vec<(u64, Chunk)>> {
+        self.read(|state| state.chunks_from(inode, first, limit))
+    }
+
+    fn chunk_before(&self, inode: InodeNo, end: u64) -> Result<Option<(u64, Chunk)>> {
+        self.read(|state| state.chunk_before(inode, end))
+    }
+
+    fn shared_references(&self, segment: SegmentNo, position: u32) -> Result<u64> {
+        self.read(|state| state.shared_references(segment, position))
+    }
+
+    fn segments(&self) -> Result<Vec<SegmentAccount>> {
+        self.read(State::segments)
+    }
+
+    fn orphans(&self) -> Result<Vec<InodeNo>> {
+        self.read(State::orphans)
+    }
+
+    fn all_chunks(
+        &self,
+        after: Option<(InodeNo, u64)>,
+        limit: usize,
+    ) -> Result<Vec<(InodeNo, u64, Chunk)>> {
+        self.read(|state| state.all_chunks(after, limit))
+    }
+
+    fn all_inodes(&self, after: InodeNo, limit: usize) -> Result<Vec<Inode>> {
+        self.read(|state| state.all_inodes(after, limit))
+    }
+
+    fn all_entries(&self, after: (InodeNo, u64), limit: usize) -> Result<Vec<(InodeNo, DirEntry)>> {
+        self.read(|state| state.all_entries(after, limit))
+    }
+
+    fn all_shared(&self) -> Result<Vec<(SegmentNo, u32, u64)>> {
+        self.read(State::all_shared)
+    }
+
+    fn new_inode(&self) -> InodeNo {
+        InodeNo(self.next_inode.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn apply(&self, changes: &[Change<'_>]) -> Result<()> {
+        self.write(|state| state.apply(changes))
+    }
+
+    fn is_dirty(&self) -> bool {
+        self.lock().dirty
+    }
+
+    fn commit(&self) -> Result<u64> {
+        if self.read_only {
+            return Ok(self.generation());
+        }
+        self.commit_now()
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    fn meta(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        self.read(|state| state.meta(key))
+    }
+
+    fn set_meta(&self, key: &str, value: &[u8]) -> Result<()> {
+        assert!(
+            ![
+                schema::META_VERSION,
+                schema::META_HASH_KEY,
+                schema::META_COUNTERS
+            ]
+            .contains(&key),
+            "{key} is the catalog's own"
+        );
+        self.write(|state| state.set_meta(key, value))
+    }
+
+    fn totals(&self) -> Result<Totals> {
+        let catalog_bytes = self.bytes_on_disk();
+        self.read(|state| {
+            Ok(Totals {
+                catalog_bytes,
+                ..state.totals()?
+            })
+        })
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        self.write(State::checkpoint)
+    }
+
+    fn verify(&self) -> Result<Vec<String>> {
+        verify::findings(&self.lock())
+    }
+
+    fn copy_to(&self, target: &Path, key: &seal::CatalogKey) -> Result<()> {
+        copy::copy(self, target, key)
+    }
+}

@@ -1,0 +1,325 @@
+//! Making and opening the database: key, settings, version.
+//!
+//! Invariant: the settings that shape the file (page size, ciphers) are those of the format, whatever the library's
+//! defaults become.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use seal::CatalogKey;
+use zeroize::Zeroizing;
+
+use super::changes::{Counters, decode_version, encode_version};
+use super::log::{self, Log};
+use super::rows::damaged;
+use super::{OpenOptions, SqlCatalog, State, schema};
+use crate::{CatalogError, InodeNo, Result};
+
+/// What shapes the file. The log of SQLCipher's own is off: what it would say comes back as an error.
+pub(super) const CIPHER: &str = "
+PRAGMA cipher_log_level = NONE;
+PRAGMA cipher_page_size = 4096;
+PRAGMA cipher_hmac_algorithm = HMAC_SHA512;
+";
+
+/// Statements kept ready: more than there are.
+const STATEMENTS: usize = 64;
+/// The log is cut back to this length when it begins anew; below it, its blocks are used again and again.
+const LOG_KEPT: u64 = 64 << 20;
+
+impl SqlCatalog {
+    /// Makes an empty catalog at `path`, which must not exist; durable when it returns.
+    ///
+    /// # Errors
+    /// [`CatalogError::Io`] where the file exists or cannot be made, [`CatalogError::NoSpace`].
+    pub fn create(path: &Path, key: &CatalogKey, options: &OpenOptions) -> Result<Self> {
+        assert!(!options.read_only, "a catalog is made for writing");
+        let path = absolute(path)?;
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path);
+        let file = file.map_err(|error| at(&path, &error))?;
+        let mut conn = connect(&path, key, options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        settle(&conn, options)?;
+
+        let mut hash_key = [0; 16];
+        getrandom::fill(&mut hash_key)
+            .map_err(|error| CatalogError::Io(format!("no random numbers: {error}")))?;
+        let counters = Counters {
+            generation: 1,
+            next_inode: InodeNo::ROOT.0 + 1,
+            next_cookie: schema::FIRST_COOKIE,
+            inodes: 0,
+        };
+        let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute_batch(schema::TABLES)?;
+        for (name, value) in [
+            (schema::META_VERSION, &encode_version()[..]),
+            (schema::META_HASH_KEY, &hash_key),
+            (schema::META_COUNTERS, &counters.encode()),
+        ] {
+            transaction.execute(schema::PUT_META, (name, value))?;
+        }
+        transaction.commit()?;
+        let log = Log::open(&path).map_err(|error| at(&path, &error))?;
+        log.file()?.sync_all().map_err(|error| at(&path, &error))?;
+        let mut state = State::new(conn, log)?;
+        // So that the file stands by itself from the beginning.
+        state.checkpoint()?;
+        sync_parent(&path)?;
+        Ok(Self::new(path, file, key, options, state, counters))
+    }
+
+    /// Opens the catalog at `path`: its state is that of the last durable commit.
+    ///
+    /// # Errors
+    /// [`CatalogError::NotThisRoom`], [`CatalogError::Version`], [`CatalogError::Damaged`]; [`CatalogError::Io`] where
+    /// the file cannot be opened, is in use, or must be recovered in storage that cannot be written.
+    pub fn open(path: &Path, key: &CatalogKey, options: &OpenOptions) -> Result<Self> {
+        let path = absolute(path)?;
+        let file = File::options()
+            .read(true)
+            .write(!options.read_only)
+            .open(&path);
+        let file = file.map_err(|error| at(&path, &error))?;
+        if file.metadata().map_err(|error| at(&path, &error))?.len() == 0 {
+            // SQLite would take it for a new database.
+            return Err(CatalogError::NotThisRoom);
+        }
+        let conn = if options.read_only {
+            open_for_reading(&path, key, options)?
+        } else {
+            let conn = connect(&path, key, options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+            check_version(&conn)?;
+            settle(&conn, options)?;
+            conn
+        };
+        check_version(&conn)?;
+        let log = if options.read_only {
+            Log::none()
+        } else {
+            Log::open(&path).map_err(|error| at(&path, &error))?
+        };
+        let state = State::new(conn, log)?;
+        let counters = state.counters()?;
+        Ok(Self::new(path, file, key, options, state, counters))
+    }
+
+    fn new(
+        path: PathBuf,
+        file: File,
+        key: &CatalogKey,
+        options: &OpenOptions,
+        state: State,
+        counters: Counters,
+    ) -> Self {
+        Self {
+            path,
+            read_only: options.read_only,
+            state: Mutex::new(state),
+            committing: Mutex::new(()),
+            next_inode: AtomicU64::new(counters.next_inode),
+            generation: AtomicU64::new(counters.generation),
+            key: key.clone(),
+            file,
+        }
+    }
+}
+
+impl State {
+    fn new(conn: Connection, log: Log) -> Result<Self> {
+        let mut state = Self {
+            conn,
+            log,
+            hash_key: [0; 16],
+            hash_mask: i64::MAX as u64,
+            next_cookie: 0,
+            inodes: 0,
+            generation: 0,
+            dirty: false,
+            failed: None,
+            checkpoint_wanted: false,
+        };
+        let hash_key = state.meta(schema::META_HASH_KEY)?.unwrap_or_default();
+        state.hash_key = hash_key
+            .try_into()
+            .map_err(|_| damaged("the key of the name hash is not there"))?;
+        let counters = state.counters()?;
+        state.next_cookie = counters.next_cookie;
+        state.inodes = counters.inodes;
+        state.generation = counters.generation;
+        Ok(state)
+    }
+
+    pub(super) fn counters(&self) -> Result<Counters> {
+        let value = self.meta(schema::META_COUNTERS)?.unwrap_or_default();
+        Counters::decode(&value).ok_or_else(|| damaged("the counters are malformed"))
+    }
+}
+
+fn open_for_reading(path: &Path, key: &CatalogKey, options: &OpenOptions) -> Result<Connection> {
+    if !log::is_left(path).map_err(|error| at(path, &error))? {
+        // Closed properly: the file is all there is, and nothing beside it needs to be made.
+        let conn = connect(
+            &immutable_uri(path),
+            key,
+            options,
+            OpenFlags::SQLITE_OPEN_READ_ONLY,
+        )?;
+        conn.execute_batch("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY;")?;
+        return Ok(conn);
+    }
+    let recover = || -> Result<Connection> {
+        let conn = connect(path, key, options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        check_version(&conn)?;
+        keep_log_on_close(&conn);
+        settle(&conn, options)?;
+        conn.execute_batch("PRAGMA query_only = ON;")?;
+        Ok(conn)
+    };
+    recover().map_err(|error| match error {
+        CatalogError::Io(why) => CatalogError::Io(format!(
+            "{}: was not closed properly, and reading what its log holds needs storage that can be written ({why}); \
+             open it for writing once, or copy it elsewhere",
+            path.display()
+        )),
+        other => other,
+    })
+}
+
+/// A connection that has the key; nothing is read yet.
+fn connect(
+    path: &Path,
+    key: &CatalogKey,
+    options: &OpenOptions,
+    flags: OpenFlags,
+) -> Result<Connection> {
+    let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let conn = Connection::open_with_flags(path, flags)?;
+    conn.execute_batch(&key_pragma("key", key))?;
+    conn.execute_batch(CIPHER)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, false)?;
+    let cache_kib = options.cache_bytes.clamp(1 << 20, 1 << 40) / 1024;
+    conn.execute_batch(&format!(
+        "PRAGMA mmap_size = 0; PRAGMA cache_size = -{cache_kib};"
+    ))?;
+    Ok(conn)
+}
+
+/// What only a connection that writes needs. `locking_mode` comes before the first look at the log, so that its index
+/// is kept in memory instead of a file.
+fn settle(conn: &Connection, options: &OpenOptions) -> Result<()> {
+    let _ = options;
+    conn.execute_batch(&format!(
+        "PRAGMA locking_mode = EXCLUSIVE;
+         PRAGMA journal_mode = WAL;
+         PRAGMA synchronous = NORMAL;
+         PRAGMA wal_autocheckpoint = 0;
+         PRAGMA journal_size_limit = {LOG_KEPT};
+         PRAGMA temp_store = MEMORY;"
+    ))?;
+    let mode: String = conn.query_row("PRAGMA journal_mode", (), |row| row.get(0))?;
+    if mode != "wal" {
+        return Err(CatalogError::Io(format!(
+            "the catalog's log cannot be used here (mode {mode})"
+        )));
+    }
+    Ok(())
+}
+
+pub(super) fn keep_log_on_close(conn: &Connection) {
+    // Cannot fail on an open connection.
+    let _ = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+}
+
+/// `PRAGMA <name> = "x'…'"`.
+pub(super) fn key_pragma(name: &str, key: &CatalogKey) -> Zeroizing<String> {
+    let hex = key.to_hex();
+    let mut text = Zeroizing::new(String::with_capacity(name.len() + hex.len() + 32));
+    for part in ["PRAGMA ", name, " = \"x'", &hex, "'\";"] {
+        text.push_str(part);
+    }
+    text
+}
+
+/// The first look into the file: whether the key fits, and whether the format is known.
+fn check_version(conn: &Connection) -> Result<()> {
+    let tables: i64 = conn
+        .query_row(
+            "SELECT count(*) FROM sqlite_schema WHERE name = 'meta'",
+            (),
+            |row| row.get(0),
+        )
+        .map_err(|error| match CatalogError::from(error) {
+            CatalogError::Damaged(_) => CatalogError::NotThisRoom,
+            other => other,
+        })?;
+    if tables == 0 {
+        return Err(damaged("it has no tables"));
+    }
+    let value = conn.query_row(schema::META, [schema::META_VERSION], |row| {
+        row.get::<_, Vec<u8>>(0)
+    });
+    let found = match value {
+        Ok(value) => decode_version(&value)?,
+        Err(rusqlite::Error::QueryReturnedNoRows) => {
+            return Err(damaged("it has no format version"));
+        }
+        Err(error) => return Err(damaged(format!("its first table cannot be read ({error})"))),
+    };
+    if found > schema::VERSION {
+        return Err(CatalogError::Version {
+            found,
+            known: schema::VERSION,
+        });
+    }
+    if found == 0 {
+        return Err(damaged("its format version is 0"));
+    }
+    Ok(())
+}
+
+/// The path without detours, because SQLite derives the log's name from it.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| at(path, &error))
+}
+
+/// A URI that promises that the file does not change.
+fn immutable_uri(path: &Path) -> PathBuf {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let mut uri = b"file:".to_vec();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'_' | b'-' => uri.push(*byte),
+            other => uri.extend_from_slice(format!("%{other:02X}").as_bytes()),
+        }
+    }
+    uri.extend_from_slice(b"?immutable=1");
+    PathBuf::from(std::ffi::OsString::from_vec(uri))
+}
+
+pub(super) fn at(path: &Path, error: &io::Error) -> CatalogError {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => CatalogError::NoSpace,
+        _ => CatalogError::Io(format!("{}: {error}", path.display())),
+    }
+}
+
+pub(super) fn sync_parent(path: &Path) -> Result<()> {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    fs::File::open(parent)
+        .and_then(|dir| dir.sync_all())
+        .map_err(|error| at(parent, &error))
+}

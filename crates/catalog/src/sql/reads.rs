@@ -1,0 +1,246 @@
+//! Reading: one statement for each question.
+
+use std::fs;
+
+use rusqlite::{CachedStatement, OptionalExtension, Params, Row};
+
+use super::rows::{self, bound, damaged, to_sql};
+use super::{SqlCatalog, State, schema};
+use crate::{Chunk, DirEntry, Inode, InodeNo, Result, SegmentAccount, SegmentNo, Totals};
+
+impl State {
+    pub(super) fn statement(&self, sql: &str) -> Result<CachedStatement<'_>> {
+        Ok(self.conn.prepare_cached(sql)?)
+    }
+
+    /// The first row, if any.
+    fn one<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        row: impl FnOnce(&Row<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let mut statement = self.statement(sql)?;
+        let mut rows = statement.query(params)?;
+        rows.next()?.map(row).transpose()
+    }
+
+    /// All rows.
+    fn all<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        row: impl Fn(&Row<'_>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut statement = self.statement(sql)?;
+        let mut rows = statement.query(params)?;
+        let mut out = Vec::new();
+        while let Some(next) = rows.next()? {
+            out.push(row(next)?);
+        }
+        Ok(out)
+    }
+
+    pub(super) fn inode(&self, no: InodeNo) -> Result<Option<Inode>> {
+        self.one(schema::INODE, [bound(no.0)], rows::inode)
+    }
+
+    pub(super) fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Option<Inode>> {
+        self.one(
+            schema::LOOKUP,
+            (bound(parent.0), self.name_hash(name), name),
+            |row| self.entry_inode(row),
+        )
+    }
+
+    /// The inode of an entry's row, which holds the inode's columns and then, last or later, the entry's.
+    fn entry_inode(&self, row: &Row<'_>) -> Result<Inode> {
+        if row.get::<_, Option<i64>>(0)?.is_none() {
+            return Err(damaged("a name leads to an inode that is not there"));
+        }
+        rows::inode(row)
+    }
+
+    pub(super) fn entries(
+        &self,
+        parent: InodeNo,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<DirEntry>> {
+        let params = (bound(parent.0), bound(after), bound(limit as u64));
+        self.all(schema::ENTRIES, params, |row| rows::entry(row, 0))
+    }
+
+    pub(super) fn entries_plus(
+        &self,
+        parent: InodeNo,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(DirEntry, Inode)>> {
+        let params = (bound(parent.0), bound(after), bound(limit as u64));
+        self.all(schema::ENTRIES_PLUS, params, |row| {
+            Ok((
+                rows::entry(row, schema::INODE_COLUMNS)?,
+                self.entry_inode(row)?,
+            ))
+        })
+    }
+
+    pub(super) fn is_empty(&self, parent: InodeNo) -> Result<bool> {
+        Ok(self
+            .one(schema::ANY_ENTRY, [bound(parent.0)], |_| Ok(()))?
+            .is_none())
+    }
+
+    pub(super) fn xattr(&self, inode: InodeNo, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.one(schema::XATTR, (bound(inode.0), name), |row| {
+            rows::bytes(row, 0, "an attribute's value")
+        })
+    }
+
+    pub(super) fn xattr_names(&self, inode: InodeNo) -> Result<Vec<Vec<u8>>> {
+        self.all(schema::XATTR_NAMES, [bound(inode.0)], |row| {
+            rows::bytes(row, 0, "an attribute's name")
+        })
+    }
+
+    pub(super) fn chunk(&self, inode: InodeNo, index: u64) -> Result<Chunk> {
+        let chunk = self.one(schema::CHUNK, (bound(inode.0), bound(index)), |row| {
+            rows::chunk(row, 0)
+        })?;
+        Ok(chunk.unwrap_or_default())
+    }
+
+    pub(super) fn chunks_from(
+        &self,
+        inode: InodeNo,
+        first: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Chunk)>> {
+        let params = (bound(inode.0), bound(first), bound(limit as u64));
+        self.all(schema::CHUNKS_FROM, params, |row| {
+            Ok((
+                rows::number(row, 0, "a chunk's index")?,
+                rows::chunk(row, 1)?,
+            ))
+        })
+    }
+
+    pub(super) fn chunk_before(&self, inode: InodeNo, end: u64) -> Result<Option<(u64, Chunk)>> {
+        self.one(schema::CHUNK_BEFORE, (bound(inode.0), bound(end)), |row| {
+            Ok((
+                rows::number(row, 0, "a chunk's index")?,
+                rows::chunk(row, 1)?,
+            ))
+        })
+    }
+
+    pub(super) fn shared_references(&self, segment: SegmentNo, position: u32) -> Result<u64> {
+        let count = self.one(schema::SHARED, (bound(segment.0), position), |row| {
+            rows::number(row, 0, "a share count")
+        })?;
+        Ok(count.unwrap_or(0))
+    }
+
+    pub(super) fn segments(&self) -> Result<Vec<SegmentAccount>> {
+        self.all(schema::SEGMENTS, (), rows::segment)
+    }
+
+    pub(super) fn orphans(&self) -> Result<Vec<InodeNo>> {
+        self.all(schema::ORPHANS, (), |row| {
+            Ok(InodeNo(rows::number(row, 0, "an inode number")?))
+        })
+    }
+
+    pub(super) fn all_chunks(
+        &self,
+        after: Option<(InodeNo, u64)>,
+        limit: usize,
+    ) -> Result<Vec<(InodeNo, u64, Chunk)>> {
+        // Inode 0 has no chunks.
+        let (inode, index) = after.map_or((0, 0), |(inode, index)| (bound(inode.0), bound(index)));
+        self.all(
+            schema::ALL_CHUNKS,
+            (inode, index, bound(limit as u64)),
+            |row| {
+                let inode = InodeNo(rows::number(row, 0, "a chunk's inode")?);
+                Ok((
+                    inode,
+                    rows::number(row, 1, "a chunk's index")?,
+                    rows::chunk(row, 2)?,
+                ))
+            },
+        )
+    }
+
+    pub(super) fn all_inodes(&self, after: InodeNo, limit: usize) -> Result<Vec<Inode>> {
+        self.all(
+            schema::ALL_INODES,
+            (bound(after.0), bound(limit as u64)),
+            rows::inode,
+        )
+    }
+
+    pub(super) fn all_entries(
+        &self,
+        after: (InodeNo, u64),
+        limit: usize,
+    ) -> Result<Vec<(InodeNo, DirEntry)>> {
+        self.all(
+            schema::ALL_ENTRIES,
+            (bound(after.0.0), bound(after.1), bound(limit as u64)),
+            |row| {
+                Ok((
+                    InodeNo(rows::number(row, 0, "an entry's directory")?),
+                    rows::entry(row, 1)?,
+                ))
+            },
+        )
+    }
+
+    pub(super) fn all_shared(&self) -> Result<Vec<(SegmentNo, u32, u64)>> {
+        self.all(schema::ALL_SHARED, (), |row| {
+            Ok((
+                SegmentNo(rows::number(row, 0, "a shared unit's segment")?),
+                rows::number(row, 1, "a shared unit's position")?,
+                rows::number(row, 2, "a share count")?,
+            ))
+        })
+    }
+
+    pub(super) fn meta(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        self.one(schema::META, [key], |row| {
+            rows::bytes(row, 0, "a named value")
+        })
+    }
+
+    /// All but the bytes on disk.
+    pub(super) fn totals(&self) -> Result<Totals> {
+        let live = self
+            .conn
+            .query_row(schema::LIVE_BLOCKS, (), |row| row.get::<_, i64>(0))
+            .optional()?;
+        Ok(Totals {
+            inodes: self.inodes,
+            live_blocks: u64::try_from(live.unwrap_or(0))
+                .map_err(|_| damaged("live blocks are negative"))?,
+            catalog_bytes: 0,
+        })
+    }
+
+    /// SipHash-2-4 of a name under the catalog's own key, so that nobody can choose names that collide.
+    pub(super) fn name_hash(&self, name: &[u8]) -> i64 {
+        use std::hash::Hasher;
+        let mut hasher = siphasher::sip::SipHasher24::new_with_key(&self.hash_key);
+        hasher.write(name);
+        to_sql(hasher.finish() & self.hash_mask)
+    }
+}
+
+impl SqlCatalog {
+    /// Bytes of the catalog's file and its log.
+    pub(super) fn bytes_on_disk(&self) -> u64 {
+        let len = |path: &std::path::Path| fs::metadata(path).map_or(0, |meta| meta.len());
+        len(&self.path) + len(&super::log::path(&self.path))
+    }
+}
