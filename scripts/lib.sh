@@ -29,3 +29,27 @@ as_root() {
         die "this needs root, and there is no sudo. As root, run: $*"
     fi
 }
+
+# Installs those of the packages that are not there yet.
+install_packages() {
+    local missing=() package
+    if ! have dpkg-query; then
+        warn "this is no Debian: install what corresponds to: $*"
+        return
+    fi
+    for package in "$@"; do
+        if ! dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed; then
+            missing+=("$package")
+        fi
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    if [ "$(id -u)" -ne 0 ] && ! have sudo; then
+        die "these packages are missing, and there is no sudo. As root, run: apt-get install ${missing[*]}"
+    fi
+    say "Installing: ${missing[*]}"
+    # A fresh machine may have no package lists, an old one stale ones: try, then fetch lists and try again.
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null 2>&1 || {
+        as_root apt-get update -qq
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
+    }
+}
