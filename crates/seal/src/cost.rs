@@ -6,8 +6,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use argon2::{Algorithm, Argon2, Params, Version};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroize;
 
 use crate::{KEY_LEN, SealError};
 
@@ -170,10 +171,33 @@ impl Argon2Cost {
         out: &mut [u8; KEY_LEN],
     ) -> Result<(), SealError> {
         let failed = |error: argon2::Error| SealError::Derivation(error.to_string());
-        let params =
-            Params::new(self.memory_kib, self.passes, self.lanes, Some(KEY_LEN)).map_err(failed)?;
+        let params = Params::new(self.memory_kib, self.passes, self.lanes, Some(KEY_LEN));
+        let params = params.map_err(failed)?;
+        let mut memory = WorkingMemory::of(params.block_count())?;
         Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
-            .hash_password_into(secret, salt, out)
+            .hash_password_into_with_memory(secret, salt, out, memory.0.as_mut_slice())
             .map_err(failed)
+    }
+}
+
+/// Argon2's memory, from which a passphrase's candidates could be checked faster than from the slot; the library leaves the wiping to
+/// the caller.
+struct WorkingMemory(Vec<Block>);
+
+impl WorkingMemory {
+    fn of(blocks: usize) -> Result<WorkingMemory, SealError> {
+        let mut memory = Vec::new();
+        let reserved = memory.try_reserve_exact(blocks);
+        reserved.map_err(|error| SealError::Derivation(error.to_string()))?;
+        memory.resize(blocks, Block::new());
+        Ok(WorkingMemory(memory))
+    }
+}
+
+impl Drop for WorkingMemory {
+    fn drop(&mut self) {
+        for block in &mut self.0 {
+            block.zeroize();
+        }
     }
 }

@@ -6,17 +6,18 @@
 //! 2. It has at least one slot, at most [`SLOTS_MAX`], with different numbers.
 //! 3. Every change raises the revision.
 //!
-//! It does not know where headers are kept or that there are two copies. How it is written stands in `header_text`.
+//! It does not know where headers are kept or that there are two copies. How it is written stands in `header_text`, how a room
+//! gets a new master key in `rekey`.
 
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::header_text;
-use crate::slot::{KeySlot, SlotMethod};
+use crate::slot::KeySlot;
 use crate::wrap::WrappedKey;
 use crate::{
-    CostLimits, Credential, HeaderError, MAC_LEN, MasterKey, NamedRecipient, NewCredential, RoomId,
-    SLOTS_MAX, SealError, SlotInfo, SlotKind, Suite, UNIT_LEN,
+    CostLimits, Credential, HeaderError, MAC_LEN, MasterKey, NewCredential, RoomId, SLOTS_MAX,
+    SealError, SlotInfo, SlotKind, Suite, UNIT_LEN,
 };
 
 /// The format this version writes, and the newest it reads.
@@ -325,118 +326,7 @@ impl Header {
         self.take_slots(slots)
     }
 
-    /// Gives the room a new master key. From here on the header is written and opened with `new`; `old` stays in it, wrapped, until
-    /// [`Header::finish_rekey`].
-    ///
-    /// Kept are the slots in `keep`, whose credentials must open them, wrapped anew with a fresh salt at their old cost; and the
-    /// recipients' slots whose recipients can still be used. Returned are the slots that had to go.
-    ///
-    /// # Errors
-    /// Nothing has changed after any of them. [`SealError::RekeyUnderWay`]; [`SealError::HeaderForged`] when `old` is not this header's;
-    /// [`SealError::NoSuchSlot`], [`SealError::KindMismatch`], [`SealError::WrongCredential`] for what is in `keep`;
-    /// [`SealError::NothingKept`] when no slot would remain.
-    pub fn begin_rekey(
-        &mut self,
-        old: &MasterKey,
-        new: &MasterKey,
-        keep: &[(u32, &Credential)],
-    ) -> Result<Vec<SlotInfo>, SealError> {
-        if self.previous.is_some() {
-            return Err(SealError::RekeyUnderWay);
-        }
-        self.verify(old)?;
-        for (id, _) in keep {
-            self.position(*id)?;
-        }
-        let (mut kept, mut gone) = (Vec::new(), Vec::new());
-        for slot in &self.slots {
-            let given = keep
-                .iter()
-                .find(|(id, _)| *id == slot.id)
-                .map(|(_, credential)| *credential);
-            match self.carried(slot, given)? {
-                Some(credential) => kept.push(KeySlot::make(
-                    &self.room,
-                    slot.id,
-                    new,
-                    &credential,
-                    &slot.label,
-                    slot.created_unix_s,
-                    &self.limits,
-                )?),
-                None => gone.push(slot.info()),
-            }
-        }
-        if kept.is_empty() {
-            return Err(SealError::NothingKept);
-        }
-        let wrapped = new.wrap_previous(&self.room, self.epoch, old);
-        self.previous = Some(Previous {
-            epoch: self.epoch,
-            wrapped,
-        });
-        self.epoch += 1;
-        self.slots = kept;
-        self.revision += 1;
-        self.verified = OnceLock::from(fingerprint(new, &self.room));
-        Ok(gone)
-    }
-
-    /// What a slot is wrapped anew for; `None` when nobody here can say.
-    fn carried(
-        &self,
-        slot: &KeySlot,
-        given: Option<&Credential>,
-    ) -> Result<Option<NewCredential>, SealError> {
-        if let Some(credential) = given {
-            // A mistyped credential must not become the only one that opens the room.
-            let opened = slot.open(&self.room, credential)?;
-            let kind = credential.kind();
-            let master = opened.ok_or(SealError::WrongCredential { kind })?;
-            self.verify(&master)?;
-        }
-        Ok(match (&slot.method, given) {
-            (SlotMethod::Passphrase(cost), Some(Credential::Passphrase(secret))) => {
-                Some(NewCredential::Passphrase {
-                    secret: secret.clone(),
-                    cost: *cost,
-                })
-            }
-            (SlotMethod::KeyFile(cost), Some(Credential::KeyFile(secret))) => {
-                Some(NewCredential::KeyFile {
-                    secret: secret.clone(),
-                    cost: *cost,
-                })
-            }
-            (SlotMethod::RawKey, Some(Credential::RawKey(secret))) => {
-                Some(NewCredential::RawKey(secret.clone()))
-            }
-            (SlotMethod::Recipients { texts, .. }, _) => {
-                let recipients = texts
-                    .iter()
-                    .map(|text| NamedRecipient::parse(text, age::NoCallbacks));
-                recipients
-                    .collect::<Result<Vec<_>, _>>()
-                    .ok()
-                    .map(NewCredential::Recipients)
-            }
-            _ => None,
-        })
-    }
-
-    /// Whether a rekey has begun and not ended.
-    pub fn rekey_under_way(&self) -> bool {
-        self.previous.is_some()
-    }
-
-    /// Forgets the master key of before. Call it when nothing sealed with it is left. Without a rekey it does nothing.
-    pub fn finish_rekey(&mut self) {
-        if self.previous.take().is_some() {
-            self.revision += 1;
-        }
-    }
-
-    fn position(&self, id: u32) -> Result<usize, SealError> {
+    pub(crate) fn position(&self, id: u32) -> Result<usize, SealError> {
         let found = self.slots.iter().position(|slot| slot.id == id);
         found.ok_or(SealError::NoSuchSlot(id))
     }
@@ -453,7 +343,7 @@ impl Header {
 
 /// A mark of the master key, kept in memory to notice a mix-up of keys. The header key never authenticates these bytes as a
 /// header: a header starts with a brace.
-fn fingerprint(master: &MasterKey, room: &RoomId) -> [u8; MAC_LEN] {
+pub(crate) fn fingerprint(master: &MasterKey, room: &RoomId) -> [u8; MAC_LEN] {
     master.header_key(room).mac(b"which master key")
 }
 

@@ -22,6 +22,7 @@ mod keys;
 )]
 mod memory;
 mod recipients;
+mod rekey;
 mod secret;
 mod segment;
 mod slot;

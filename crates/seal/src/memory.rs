@@ -8,6 +8,8 @@
 //! A room holds a handful of such keys (20 KiB), far below the usual limit of 8 MiB on locked memory. Locking is done where
 //! allowed: a system that forbids it still gets the room, with keys that could reach its swap. The expanded keys of single
 //! segments live in the cipher library's own memory, which wipes but does not lock them; one opens one segment.
+//!
+//! A child made by `fork` has the keys but not the locks on them: a program that goes into the background opens its room there.
 
 use std::ffi::c_void;
 use std::fmt;

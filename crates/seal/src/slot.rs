@@ -106,22 +106,22 @@ impl KeySlot {
         if label.len() > LABEL_LEN_MAX || label.chars().any(char::is_control) {
             return Err(SealError::BadLabel);
         }
+        if let NewCredential::Passphrase { secret, .. } | NewCredential::KeyFile { secret, .. } =
+            new
+            && secret.expose().is_empty()
+        {
+            return Err(SealError::EmptySecret(new.kind()));
+        }
         let mut salt = [0; SALT_LEN];
         fill_random(&mut salt);
         let (method, secret) = match new {
             NewCredential::Passphrase { secret, cost } => {
                 cost.check_within(limits)?;
-                (
-                    SlotMethod::Passphrase(*cost),
-                    stretch(SlotKind::Passphrase, secret, &salt, cost)?,
-                )
+                (SlotMethod::Passphrase(*cost), stretch(secret, &salt, cost)?)
             }
             NewCredential::KeyFile { secret, cost } => {
                 cost.check_within(limits)?;
-                (
-                    SlotMethod::KeyFile(*cost),
-                    stretch(SlotKind::KeyFile, secret, &salt, cost)?,
-                )
+                (SlotMethod::KeyFile(*cost), stretch(secret, &salt, cost)?)
             }
             NewCredential::RawKey(secret) => (SlotMethod::RawKey, raw(secret)?),
             NewCredential::Recipients(recipients) => {
@@ -154,7 +154,7 @@ impl KeySlot {
         let secret = match (&self.method, credential) {
             (SlotMethod::Passphrase(cost), Credential::Passphrase(secret))
             | (SlotMethod::KeyFile(cost), Credential::KeyFile(secret)) => {
-                stretch(credential.kind(), secret, &self.salt, cost)?
+                stretch(secret, &self.salt, cost)?
             }
             (SlotMethod::RawKey, Credential::RawKey(secret)) => raw(secret)?,
             (SlotMethod::Recipients { age_file, .. }, Credential::Identities(identities)) => {
@@ -229,14 +229,10 @@ pub(crate) fn wrapping_key(
 }
 
 pub(crate) fn stretch(
-    kind: SlotKind,
     secret: &Secret,
     salt: &[u8; SALT_LEN],
     cost: &Argon2Cost,
 ) -> Result<SlotSecret, SealError> {
-    if secret.expose().is_empty() {
-        return Err(SealError::EmptySecret(kind));
-    }
     let mut out = SlotSecret::default();
     cost.run(secret.expose(), salt, &mut out)?;
     Ok(out)

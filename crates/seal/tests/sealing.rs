@@ -61,7 +61,8 @@ proptest! {
         }
         let mut out = vec![1; unit.len()];
         let refused = key.open_into(block, &tag, &unit, &mut out);
-        prop_assert!(matches!(refused, Err(SealError::Corrupt { block: b }) if b == block));
+        let named = matches!(refused, Err(SealError::Corrupt { block: place }) if place == block);
+        prop_assert!(named);
         prop_assert!(out.iter().all(|byte| *byte == 0));
         prop_assert!(key.open(block, &tag, &mut unit).is_err());
         prop_assert!(unit.iter().all(|byte| *byte == 0));

@@ -7,6 +7,7 @@ use seal::{
 };
 use strongroom_seal as seal;
 
+// Key pairs made for these tests alone.
 const ED25519: &str = include_str!("keys/ed25519");
 const ED25519_PUB: &str = include_str!("keys/ed25519.pub");
 const RSA: &str = include_str!("keys/rsa");
@@ -131,6 +132,64 @@ fn a_wrong_credential_is_refused_by_its_kind() {
             kind: SlotKind::Recipients
         })
     ));
+}
+
+#[test]
+fn an_empty_passphrase_is_as_wrong_as_another() {
+    let (header, _) = room();
+    let result = header.unlock(&passphrase(""));
+    assert!(matches!(
+        result,
+        Err(SealError::WrongCredential {
+            kind: SlotKind::Passphrase
+        })
+    ));
+}
+
+#[test]
+fn the_time_to_open_does_not_tell_which_slot_opened() {
+    // Three slots of equal work. A loop that stopped at the first slot would take a third of the time.
+    let cost = Argon2Cost {
+        memory_kib: 32 << 10,
+        passes: 1,
+        lanes: 1,
+    };
+    let new = |text: &str| NewCredential::Passphrase {
+        secret: text.into(),
+        cost,
+    };
+    let (mut header, master) = Header::create(Suite::Aes256Gcm, new("first"), "").unwrap();
+    header.add_slot(&master, new("second"), "").unwrap();
+    header.add_slot(&master, new("third"), "").unwrap();
+    let fastest = |text: &str| {
+        let once = || {
+            let start = std::time::Instant::now();
+            let _ = header.unlock(&passphrase(text));
+            start.elapsed()
+        };
+        (0..5).map(|_| once()).min().unwrap()
+    };
+    let (first, wrong) = (fastest("first"), fastest("wrong"));
+    assert!(
+        first > wrong.mul_f64(0.5) && wrong > first.mul_f64(0.5),
+        "{first:?} {wrong:?}"
+    );
+}
+
+#[test]
+fn a_slot_put_in_for_a_known_recipient_by_a_stranger_is_refused() {
+    // Anyone can encrypt to a public key, so a stranger can make a slot of his own master key that Ann's identity opens.
+    let identity = age::x25519::Identity::generate();
+    let public = identity.to_public().to_string();
+    let (header, master) = Header::create(Suite::Aes256Gcm, recipients(&[&public]), "Ann").unwrap();
+    let mut file: serde_json::Value = serde_json::from_slice(&header.encode(&master)).unwrap();
+    let (strange, key) = Header::create(Suite::Aes256Gcm, recipients(&[&public]), "Ann").unwrap();
+    let other: serde_json::Value = serde_json::from_slice(&strange.encode(&key)).unwrap();
+    file["body"]["room"] = other["body"]["room"].clone();
+    file["body"]["slots"] = other["body"]["slots"].clone();
+    let header = Header::parse(&serde_json::to_vec(&file).unwrap()).unwrap();
+    let result = header.unlock(&identities(identity.to_string().expose_secret()));
+    assert!(matches!(result, Err(SealError::HeaderForged)));
 }
 
 #[test]
@@ -336,6 +395,23 @@ fn a_rekey_keeps_the_slots_it_can_and_names_the_others() {
         assert!(same(&header, &previous, &old));
     }
     assert!(header.unlock(&passphrase("second")).is_err());
+}
+
+#[test]
+fn a_rekey_names_recipients_it_can_no_longer_wrap_for() {
+    let (mut header, old) = room();
+    let mut named = NamedRecipient::parse(ED25519_PUB, age::NoCallbacks).unwrap();
+    named.text = "age1unplugged1of2a3plugin4that5is6gone".into();
+    header
+        .add_slot(&old, NewCredential::Recipients(vec![named]), "token")
+        .unwrap();
+    let new = MasterKey::random();
+    let gone = header
+        .begin_rekey(&old, &new, &[(0, &passphrase("first"))])
+        .unwrap();
+    assert_eq!(gone.len(), 1);
+    assert_eq!(gone[0].label, "token");
+    assert_eq!(reread(&header, &new).slots().len(), 1);
 }
 
 #[test]
