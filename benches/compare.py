@@ -42,6 +42,7 @@ def arguments():
     parser.add_argument("--size", type=int, default=256, metavar="MIB", help="of the large file (default %(default)s)")
     parser.add_argument("--dir", default=str(PROJECT / "target"), metavar="DIR", help="where to work: decides the disk (default: target)")
     parser.add_argument("--strongroom", default=str(PROJECT / "target/release/strongroom"), metavar="FILE")
+    parser.add_argument("--mount-options", default="", metavar="WORDS", help="more words for strongroom mount, to try one out")
     parser.add_argument("--json", metavar="FILE", help="write every measurement")
     options = parser.parse_args()
     options.strongroom = str(Path(options.strongroom).resolve())

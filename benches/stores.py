@@ -195,7 +195,7 @@ class Strongroom(Store):
     def mount_command(self):
         return [
             self.options.strongroom, "mount", self.backing, self.mountpoint,
-            "--passphrase-file", self.passfile, "--foreground",
+            "--passphrase-file", self.passfile, "--foreground", *self.options.mount_options.split(),
         ]  # fmt: skip
 
 
