@@ -64,7 +64,8 @@ class Data:
         self.tar = Path(directory) / "tree.tar"
         self.sums = {}
         self.tree_bytes = 0
-        self._make_tar(draw)
+        # Its own draws, so that the tree is the same whatever the size of the large file.
+        self._make_tar(random.Random(SEED + 1))
 
     def _make_tar(self, draw):
         """A source tree's shape: some 300 directories up to six deep, most files a few KiB, some far larger."""
