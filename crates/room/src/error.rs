@@ -114,6 +114,16 @@ pub enum Error {
         /// Generation found.
         found: u64,
     },
+    /// The header is older than the one the catalog remembers.
+    #[error(
+        "the header was rolled back: revision {seen} was written, revision {found} is there; open it with --accept-rollback if you restored a backup yourself"
+    )]
+    OldHeader {
+        /// Revision remembered.
+        seen: u64,
+        /// Revision found.
+        found: u64,
+    },
     /// The catalog is damaged.
     #[error("{0}")]
     Catalog(CatalogError),

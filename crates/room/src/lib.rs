@@ -23,12 +23,28 @@
 
 #![forbid(unsafe_code)]
 
+mod accounts;
+mod acl;
+mod attributes;
+mod commit;
+mod core;
+mod data;
 mod error;
+mod header;
+mod inodes;
+mod keys;
+mod lock;
+mod names;
+mod open;
 mod options;
+mod path;
+mod ranges;
+mod rollback;
 mod room;
 
 pub use catalog::{DirEntry, FileKind, Inode, InodeNo, Timestamp};
 pub use error::{Error, Result};
 pub use options::*;
+pub use path::RoomFile;
 pub use room::Room;
-pub use seal::{Argon2Cost, Credential, NewCredential, RoomId, Secret, Suite};
+pub use seal::{Argon2Cost, Credential, NewCredential, RoomId, Secret, SlotInfo, SlotKind, Suite};

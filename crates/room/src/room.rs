@@ -1,145 +1,340 @@
-//! The room itself. (Signatures first; bodies follow.)
-#![allow(unused_variables, clippy::todo)]
+//! The public face of an open room: each call is one of the parts'.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
 
-use catalog::{DirEntry, Inode, InodeNo};
-use seal::Credential;
+use catalog::{DirEntry, FileKind, Inode, InodeNo};
+use seal::{Credential, NewCredential, SlotInfo};
 
-use crate::*;
+use crate::core::Core;
+use crate::{
+    Error, Fallocate, Info, NewFile, NewRoom, OpenOptions, RenameMode, Result, RoomFile, RoomSpace, SeekTo, SetAttr,
+    XattrMode,
+};
 
-/// An open room. All methods may be called from many threads.
+/// An open room. All methods may be called from many threads at once. Dropping it commits and closes; errors of that
+/// last commit are logged only: [`close`](Self::close) returns them.
 #[derive(Debug)]
-pub struct Room {}
+pub struct Room {
+    pub(crate) core: Arc<Core>,
+    maintenance: Option<JoinHandle<()>>,
+}
 
 impl Room {
-    /// Makes a room in `dir` (created, or empty) and opens it.
-    pub fn create(dir: &Path, new: NewRoom) -> Result<Room> { todo!() }
-    /// Opens the room in `dir`.
-    pub fn open(dir: &Path, credential: &Credential, options: OpenOptions) -> Result<Room> { todo!() }
-    /// Commits and closes; the error of the last commit is not lost as it is on drop.
-    pub fn close(self) -> Result<()> { todo!() }
+    /// Makes a room in `dir`, which must not exist or be empty, and opens it.
+    pub fn create(dir: &Path, new: NewRoom) -> Result<Room> {
+        Self::start(crate::open::create(dir, new)?)
+    }
+
+    /// Opens the room in `dir`. `InUse` where another process has it, `WrongCredential`, `RolledBack`, `HeaderDamaged`,
+    /// `Catalog` and others as they say.
+    pub fn open(dir: &Path, credential: &Credential, options: OpenOptions) -> Result<Room> {
+        Self::start(crate::open::open(dir, credential, options)?)
+    }
+
+    fn start(core: Core) -> Result<Room> {
+        let core = Arc::new(core);
+        let maintenance = if core.options.read_only {
+            None
+        } else {
+            let core = core.clone();
+            core.ask(|wake| wake.reap = true);
+            Some(std::thread::Builder::new().name("room".into()).spawn(move || core.maintain())?)
+        };
+        Ok(Room { core, maintenance })
+    }
+
+    /// Commits and closes.
+    pub fn close(mut self) -> Result<()> {
+        self.shut()
+    }
+
+    fn shut(&mut self) -> Result<()> {
+        let Some(maintenance) = self.maintenance.take() else { return Ok(()) };
+        self.core.ask(|wake| wake.stop = true);
+        if maintenance.join().is_err() {
+            tracing::error!("the maintenance thread panicked");
+        }
+        self.core.check_poison()?;
+        let done = self.core.reap_all().and_then(|()| self.core.commit_all());
+        self.core.memory.lock().write();
+        done?;
+        Ok(self.core.catalog().checkpoint()?)
+    }
+
     /// Facts.
-    pub fn info(&self) -> Result<Info> { todo!() }
+    pub fn info(&self) -> Result<Info> {
+        let header = self.core.header.lock();
+        let (h, space) = (&header.header, self.core.space()?);
+        Ok(Info {
+            id: h.room_id(),
+            format: h.format(),
+            suite: h.suite(),
+            generation: self.core.catalog().generation(),
+            key_epoch: h.epoch(),
+            rekeying: h.rekey_under_way(),
+            created: h.created_unix_s(),
+            slots: h.slots().len(),
+            segments: self.core.accounts.lock().len() as u64,
+            space,
+        })
+    }
+
+    /// The directory that holds the room.
+    pub fn dir(&self) -> &Path {
+        &self.core.dir
+    }
+
+    /// Whether changes are refused.
+    pub fn is_read_only(&self) -> bool {
+        self.core.options.read_only
+    }
+
     /// Space.
-    pub fn space(&self) -> Result<RoomSpace> { todo!() }
+    pub fn space(&self) -> Result<RoomSpace> {
+        self.core.space()
+    }
 
-    // names
-    /// A name in a directory.
-    pub fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Inode> { todo!() }
+    /// A name in a directory. `NotFound`, `NotDirectory`, `NameTooLong`.
+    pub fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Inode> {
+        self.core.lookup(parent, name)
+    }
+
     /// Attributes.
-    pub fn attributes(&self, no: InodeNo) -> Result<Inode> { todo!() }
-    /// Changes attributes.
-    pub fn set_attributes(&self, no: InodeNo, set: &SetAttr) -> Result<Inode> { todo!() }
+    pub fn attributes(&self, no: InodeNo) -> Result<Inode> {
+        self.core.attributes(no)
+    }
+
+    /// Changes attributes; returns the new ones.
+    pub fn set_attributes(&self, no: InodeNo, set: &SetAttr) -> Result<Inode> {
+        self.core.set_attributes(no, set)
+    }
+
     /// Makes a file of any kind under a name.
-    pub fn make(&self, parent: InodeNo, name: &[u8], new: &NewFile) -> Result<Inode> { todo!() }
+    pub fn make(&self, parent: InodeNo, name: &[u8], new: &NewFile) -> Result<Inode> {
+        self.core.make(parent, name, new)
+    }
+
     /// Makes a regular file without a name (O_TMPFILE), held once for the caller: see [`hold`](Self::hold).
-    pub fn make_unnamed(&self, parent: InodeNo, new: &NewFile) -> Result<Inode> { todo!() }
+    pub fn make_unnamed(&self, parent: InodeNo, new: &NewFile) -> Result<Inode> {
+        self.core.make_unnamed(parent, new)
+    }
+
     /// Gives a file another name.
-    pub fn link(&self, no: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Inode> { todo!() }
-    /// Removes a name of anything but a directory.
-    pub fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()> { todo!() }
+    pub fn link(&self, no: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Inode> {
+        self.core.link(no, parent, name)
+    }
+
+    /// Removes a name of anything but a directory. A held inode lives on without a name.
+    pub fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
+        self.core.unlink(parent, name)
+    }
+
     /// Removes an empty directory.
-    pub fn rmdir(&self, parent: InodeNo, name: &[u8]) -> Result<()> { todo!() }
-    /// Moves a name.
-    pub fn rename(&self, parent: InodeNo, name: &[u8], new_parent: InodeNo, new_name: &[u8], mode: RenameMode) -> Result<()> { todo!() }
+    pub fn rmdir(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
+        self.core.rmdir(parent, name)
+    }
+
+    /// Moves a name. What it costs does not depend on what is in a directory.
+    pub fn rename(
+        &self,
+        parent: InodeNo,
+        name: &[u8],
+        new_parent: InodeNo,
+        new_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<()> {
+        self.core.rename(parent, name, new_parent, new_name, mode)
+    }
+
     /// Target of a symbolic link.
-    pub fn read_link(&self, no: InodeNo) -> Result<Vec<u8>> { todo!() }
-    /// Up to `limit` names with a cookie above `after` (0: from the start), in a stable order; `.` and `..` are not among them.
-    pub fn read_dir(&self, no: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>> { todo!() }
-    /// Marks a read of the file or directory for its access time (relatime).
-    pub fn accessed(&self, no: InodeNo) { todo!() }
+    pub fn read_link(&self, no: InodeNo) -> Result<Vec<u8>> {
+        let inode = self.core.attributes(no)?;
+        match inode.kind {
+            FileKind::Symlink => Ok(inode.target),
+            _ => Err(Error::InvalidArgument("not a symbolic link")),
+        }
+    }
+
+    /// Up to `limit` names with a cookie above `after` (0: from the start) and their attributes, in the order of
+    /// creation, which stays the same as long as a name exists. `.` and `..` are not among them.
+    pub fn read_dir(&self, no: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>> {
+        self.core.read_dir(no, after, limit)
+    }
+
+    /// Marks a read of a file, directory or link for its access time, where relatime lets it count.
+    pub fn accessed(&self, no: InodeNo) {
+        self.core.accessed(no);
+    }
+
     /// Keeps an inode alive beyond its last name, as an open file does. Counted.
-    pub fn hold(&self, no: InodeNo) { todo!() }
+    pub fn hold(&self, no: InodeNo) {
+        self.core.hold(no);
+    }
+
     /// Undoes `count` holds.
-    pub fn release(&self, no: InodeNo, count: u64) { todo!() }
+    pub fn release(&self, no: InodeNo, count: u64) {
+        self.core.release(no, count);
+    }
 
-    // data
-    /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
-    pub fn read(&self, no: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> { todo!() }
-    /// Writes all of `data` at `offset`.
-    pub fn write(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<()> { todo!() }
+    /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file. `Corrupt` where data does not open.
+    pub fn read(&self, no: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.core.read(no, offset, buf)
+    }
+
+    /// Writes all of `data` at `offset`. Durable after the next [`fsync`](Self::fsync) or commit.
+    pub fn write(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<()> {
+        self.core.write(no, offset, data)
+    }
+
     /// Allocates, punches, zeroes, collapses, inserts.
-    pub fn fallocate(&self, no: InodeNo, what: Fallocate, offset: u64, len: u64) -> Result<()> { todo!() }
-    /// The next data or hole at or after `offset`; `NoMoreData` beyond the end.
-    pub fn seek(&self, no: InodeNo, offset: u64, to: SeekTo) -> Result<u64> { todo!() }
-    /// Copies a range between files, or within one, sharing whole blocks instead of copying where offsets allow.
-    /// Returns the bytes copied: fewer only where the source ends.
-    pub fn copy_range(&self, from: InodeNo, from_offset: u64, to: InodeNo, to_offset: u64, len: u64) -> Result<u64> { todo!() }
-    /// Makes everything done to this file so far durable (in fact everything done to the room).
-    pub fn fsync(&self, no: InodeNo) -> Result<()> { todo!() }
+    pub fn fallocate(&self, no: InodeNo, what: Fallocate, offset: u64, len: u64) -> Result<()> {
+        self.core.fallocate(no, what, offset, len)
+    }
+
+    /// The next data or hole at or after `offset`; `NoMoreData` at or beyond the end, or where no data follows.
+    pub fn seek(&self, no: InodeNo, offset: u64, to: SeekTo) -> Result<u64> {
+        self.core.seek(no, offset, to)
+    }
+
+    /// Copies a range between files, or within one, sharing whole blocks instead of copying them where both offsets
+    /// are multiples of 4096. Returns the bytes copied: fewer only where the source ends.
+    pub fn copy_range(&self, from: InodeNo, from_offset: u64, to: InodeNo, to_offset: u64, len: u64) -> Result<u64> {
+        self.core.copy_range(from, from_offset, to, to_offset, len)
+    }
+
+    /// Makes everything done to this file durable; in fact everything done to the room.
+    pub fn fsync(&self, no: InodeNo) -> Result<()> {
+        let _ = no;
+        self.core.commit()
+    }
+
     /// Makes everything done so far durable.
-    pub fn sync(&self) -> Result<()> { todo!() }
+    pub fn sync(&self) -> Result<()> {
+        self.core.commit()
+    }
 
-    // extended attributes
-    /// The value of one.
-    pub fn xattr(&self, no: InodeNo, name: &[u8]) -> Result<Vec<u8>> { todo!() }
-    /// Sets one. `system.posix_acl_access` and `_default` are parsed, checked, and kept in step with the mode.
-    /// `drop_setgid`: clear the set-group-id bit where an ACL change by a non-member would (FUSE_SETXATTR_ACL_KILL_SGID).
-    pub fn set_xattr(&self, no: InodeNo, name: &[u8], value: &[u8], mode: XattrMode, drop_setgid: bool) -> Result<()> { todo!() }
-    /// Removes one.
-    pub fn remove_xattr(&self, no: InodeNo, name: &[u8]) -> Result<()> { todo!() }
-    /// The names of all.
-    pub fn xattr_names(&self, no: InodeNo) -> Result<Vec<Vec<u8>>> { todo!() }
+    /// The value of an extended attribute, or `NoXattr`.
+    pub fn xattr(&self, no: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
+        self.core.xattr(no, name)
+    }
 
-    // by path (bytes between slashes; absolute; `follow`: the last symbolic link too)
-    /// The inode at a path.
-    pub fn resolve(&self, path: &Path, follow: bool) -> Result<InodeNo> { todo!() }
+    /// Sets an extended attribute. `system.posix_acl_access` and `system.posix_acl_default` are checked and kept in
+    /// step with the mode. `drop_setgid`: the caller, who changes the access list, may not keep the set-group-id bit.
+    pub fn set_xattr(
+        &self,
+        no: InodeNo,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+        drop_setgid: bool,
+    ) -> Result<()> {
+        self.core.set_xattr(no, name, value, mode, drop_setgid)
+    }
+
+    /// Removes an extended attribute.
+    pub fn remove_xattr(&self, no: InodeNo, name: &[u8]) -> Result<()> {
+        self.core.remove_xattr(no, name)
+    }
+
+    /// The names of all extended attributes.
+    pub fn xattr_names(&self, no: InodeNo) -> Result<Vec<Vec<u8>>> {
+        self.core.xattr_names(no)
+    }
+
+    /// The inode at a path; `follow`: through a symbolic link at its end too.
+    pub fn resolve(&self, path: &Path, follow: bool) -> Result<InodeNo> {
+        Ok(self.core.resolve(path, follow)?.no)
+    }
+
+    /// The directory that holds a path's last name, and that name.
+    pub fn resolve_parent<'a>(&self, path: &'a Path) -> Result<(InodeNo, &'a [u8])> {
+        self.core.resolve_parent(path)
+    }
+
+    /// Opens a file that exists, for reading and writing.
+    pub fn open_file(&self, path: impl AsRef<Path>) -> Result<RoomFile> {
+        let inode = self.core.resolve(path.as_ref(), true)?;
+        Ok(RoomFile::new(self.core.clone(), inode.no))
+    }
+
+    /// Opens a file, making an empty one where there is none.
+    pub fn open_or_make_file(&self, path: impl AsRef<Path>) -> Result<RoomFile> {
+        let inode = self.core.open_or_make(path.as_ref())?;
+        Ok(RoomFile::new(self.core.clone(), inode.no))
+    }
+
     /// The whole contents of a file.
-    pub fn read_file(&self, path: &Path) -> Result<Vec<u8>> { todo!() }
-    /// Makes or replaces a file's contents.
-    pub fn write_file(&self, path: impl AsRef<Path>, data: &[u8]) -> Result<()> { todo!() }
+    pub fn read_file(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
+        let inode = self.core.resolve(path.as_ref(), true)?;
+        let mut data = vec![0; inode.size as usize];
+        let n = self.core.read(inode.no, 0, &mut data)?;
+        data.truncate(n);
+        Ok(data)
+    }
 
-    // keys
+    /// Makes a file or replaces its contents.
+    pub fn write_file(&self, path: impl AsRef<Path>, data: &[u8]) -> Result<()> {
+        let inode = self.core.open_or_make(path.as_ref())?;
+        if inode.size > 0 {
+            self.core.set_attributes(inode.no, &SetAttr { size: Some(0), ..SetAttr::default() })?;
+        }
+        self.core.write(inode.no, 0, data)
+    }
+
+    /// Makes a directory, and with `parents` those above it that are missing.
+    pub fn make_dir(&self, path: impl AsRef<Path>, parents: bool) -> Result<()> {
+        let path = path.as_ref();
+        let made = self.core.resolve_parent(path).and_then(|(parent, name)| {
+            self.core.make(parent, name, &NewFile::of_kind(FileKind::Directory)).map(drop)
+        });
+        match (made, path.parent()) {
+            (Err(Error::NotFound), Some(parent)) if parents => {
+                self.make_dir(parent, true)?;
+                self.make_dir(path, false)
+            }
+            (Err(Error::Exists), _) if parents => Ok(()),
+            (made, _) => made,
+        }
+    }
+
     /// The key slots.
-    pub fn slots(&self) -> Vec<seal::KeySlot> { todo!() }
-    /// Adds a slot; returns its number.
-    pub fn add_slot(&self, new: NewCredential, label: &str) -> Result<u32> { todo!() }
-    /// Removes a slot; never the last one.
-    pub fn remove_slot(&self, id: u32) -> Result<()> { todo!() }
+    pub fn slots(&self) -> Vec<SlotInfo> {
+        self.core.slots()
+    }
+
+    /// Adds a key slot; returns its number.
+    pub fn add_slot(&self, new: NewCredential, label: &str) -> Result<u32> {
+        self.core.add_slot(new, label)
+    }
+
+    /// Removes a key slot; never the last one.
+    pub fn remove_slot(&self, id: u32) -> Result<()> {
+        self.core.remove_slot(id)
+    }
+
     /// Replaces what opens a slot.
-    pub fn change_slot(&self, id: u32, new: NewCredential) -> Result<()> { todo!() }
+    pub fn change_slot(&self, id: u32, new: NewCredential) -> Result<()> {
+        self.core.change_slot(id, new)
+    }
+
     /// The header as it stands, for a backup file.
-    pub fn header_backup(&self) -> Vec<u8> { todo!() }
-    /// Puts a header made by `header_backup` in the place of both copies of the room in `dir`, after checking that `credential` opens it.
-    pub fn header_restore(dir: &Path, backup: &[u8], credential: &Credential) -> Result<()> { todo!() }
+    pub fn header_backup(&self) -> Vec<u8> {
+        self.core.header.lock().bytes.clone()
+    }
 
-    // maintenance: `progress(done, total)` in bytes; may be called from other threads; returning false stops the work between two safe points
-    /// Rewrites thin segments so that dead space goes back. Returns bytes given back.
-    pub fn compact(&self, thinner_than_percent: u8, progress: &(dyn Fn(u64, u64) -> bool + Sync)) -> Result<u64> { todo!() }
-    /// Checks structure, and with `read_data` every unit; with `repair` mends what can be mended and lists what is given up.
-    pub fn check(&self, read_data: bool, repair: bool, progress: &(dyn Fn(u64, u64) -> bool + Sync)) -> Result<CheckReport> { todo!() }
-    /// Makes or brings up to date a copy in `target`, a consistent state of one moment; segments already there are not copied again.
-    pub fn backup(&self, target: &Path, progress: &(dyn Fn(u64, u64) -> bool + Sync)) -> Result<BackupReport> { todo!() }
-    /// Gives the room a new master key: header and catalog at once, then re-seals every segment; goes on where an
-    /// interrupted one stopped. `credential` keeps its slot, age recipients too; the slots dropped are returned.
-    pub fn rekey(&self, credential: &Credential, progress: &(dyn Fn(u64, u64) -> bool + Sync)) -> Result<Vec<u32>> { todo!() }
+    /// Puts a header made by [`header_backup`](Self::header_backup) in the place of both copies of the room in `dir`,
+    /// after checking that `credential` opens it and that its key opens the room's catalog.
+    pub fn header_restore(dir: &Path, backup: &[u8], credential: &Credential) -> Result<()> {
+        crate::keys::restore(dir, backup, credential)
+    }
 }
 
-/// What a check found.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
-pub struct CheckReport {
-    /// Files looked at.
-    pub files: u64,
-    /// Bytes of data opened.
-    pub bytes_read: u64,
-    /// Everything found, for people.
-    pub findings: Vec<String>,
-    /// Ranges of files that do not open: path (or inode), first byte, bytes.
-    pub lost: Vec<(String, u64, u64)>,
-    /// What was mended.
-    pub repaired: Vec<String>,
-}
-
-/// What a backup did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-pub struct BackupReport {
-    /// Generation of the copy.
-    pub generation: u64,
-    /// Segments copied now.
-    pub segments_copied: u64,
-    /// Segments already there.
-    pub segments_kept: u64,
-    /// Bytes copied.
-    pub bytes_copied: u64,
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Err(e) = self.shut() {
+            tracing::error!("closing the room: {e}");
+        }
+    }
 }

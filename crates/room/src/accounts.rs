@@ -1,0 +1,140 @@
+//! How much of each segment is alive, and what was given up since the last commit.
+//!
+//! 1. A block is live from the moment an extent refers to it; the account follows every change of an extent map.
+//! 2. What is given up is released to the storage only after the commit that stops referring to it is durable.
+//!
+//! It deliberately does not know which file a block belongs to.
+
+use std::collections::{BTreeMap, HashSet};
+
+use catalog::{BlockRange, SegmentAccount, SegmentId, SegmentNo};
+
+/// The accounts of all segments, as of now.
+#[derive(Debug, Default)]
+pub(crate) struct Accounts {
+    segments: BTreeMap<SegmentNo, SegmentAccount>,
+    changed: HashSet<SegmentNo>,
+    released: Vec<BlockRange>,
+}
+
+/// What a commit has to write and, once it is durable, to give back.
+#[derive(Debug, Default)]
+pub(crate) struct Settlement {
+    pub(crate) changed: Vec<SegmentAccount>,
+    pub(crate) dead: Vec<SegmentNo>,
+    pub(crate) released: Vec<BlockRange>,
+}
+
+impl Accounts {
+    pub(crate) fn load(segments: Vec<SegmentAccount>) -> Self {
+        Self { segments: segments.into_iter().map(|s| (s.id.no, s)).collect(), ..Self::default() }
+    }
+
+    /// Takes a new segment in; its header block counts as written.
+    pub(crate) fn begin(&mut self, id: SegmentId) {
+        self.segments.entry(id.no).or_insert(SegmentAccount { id, length: 1, live: 0 });
+        self.changed.insert(id.no);
+    }
+
+    /// Notes that blocks became live.
+    pub(crate) fn add(&mut self, range: BlockRange) {
+        if let Some(account) = self.segments.get_mut(&range.segment) {
+            account.live += range.blocks;
+            account.length = account.length.max(range.position + range.blocks);
+            self.changed.insert(range.segment);
+        } else {
+            debug_assert!(false, "a live block in a segment without an account");
+        }
+    }
+
+    /// Notes that nothing refers to these blocks any more.
+    pub(crate) fn release(&mut self, range: BlockRange) {
+        if let Some(account) = self.segments.get_mut(&range.segment) {
+            debug_assert!(account.live >= range.blocks, "more blocks released than live");
+            account.live = account.live.saturating_sub(range.blocks);
+            self.changed.insert(range.segment);
+        }
+        self.released.push(range);
+    }
+
+    /// Whether a commit would give space back.
+    pub(crate) fn has_released(&self) -> bool {
+        !self.released.is_empty()
+    }
+
+    /// What the next commit is to write. `open` is the segment still appended to: never dead.
+    pub(crate) fn settle(&mut self, open: Option<SegmentNo>) -> Settlement {
+        let mut settlement = Settlement { released: std::mem::take(&mut self.released), ..Settlement::default() };
+        let mut still_open = HashSet::new();
+        for no in self.changed.drain() {
+            let Some(account) = self.segments.get(&no) else { continue };
+            if account.live > 0 || open == Some(no) {
+                settlement.changed.push(*account);
+                if account.live == 0 {
+                    still_open.insert(no);
+                }
+            } else {
+                self.segments.remove(&no);
+                settlement.dead.push(no);
+            }
+        }
+        // An open segment without live blocks is looked at again when it is closed.
+        self.changed = still_open;
+        settlement.released.retain(|r| !settlement.dead.contains(&r.segment));
+        settlement
+    }
+
+    /// Puts back what a failed commit could not settle. What died stays out of the accounts: the catalog's pending
+    /// changes no longer have it, and its file goes with the next opening.
+    pub(crate) fn put_back(&mut self, settlement: Settlement) {
+        self.released.extend(settlement.released);
+    }
+
+    pub(crate) fn live_blocks(&self) -> u64 {
+        self.segments.values().map(|s| u64::from(s.live)).sum()
+    }
+
+    pub(crate) fn stored_blocks(&self) -> u64 {
+        self.segments.values().map(|s| u64::from(s.length)).sum()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &SegmentAccount> {
+        self.segments.values()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.segments.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(no: u64) -> SegmentId {
+        SegmentId { no: SegmentNo(no), key_epoch: 1, salt: [0; 32] }
+    }
+
+    fn range(no: u64, position: u32, blocks: u32) -> BlockRange {
+        BlockRange { segment: SegmentNo(no), position, blocks }
+    }
+
+    #[test]
+    fn a_segment_without_live_blocks_dies_with_the_next_commit_unless_it_is_open() {
+        let mut accounts = Accounts::default();
+        accounts.begin(id(1));
+        accounts.begin(id(2));
+        accounts.add(range(1, 1, 8));
+        accounts.add(range(2, 1, 8));
+        let first = accounts.settle(Some(SegmentNo(2)));
+        assert_eq!((first.changed.len(), first.dead.len()), (2, 0));
+        accounts.release(range(1, 1, 8));
+        accounts.release(range(2, 1, 8));
+        let second = accounts.settle(Some(SegmentNo(2)));
+        assert_eq!(second.dead, [SegmentNo(1)]);
+        assert_eq!(second.released, [range(2, 1, 8)]);
+        let third = accounts.settle(None);
+        assert_eq!(third.dead, [SegmentNo(2)]);
+        assert_eq!(accounts.len(), 0);
+    }
+}

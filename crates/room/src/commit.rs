@@ -1,0 +1,272 @@
+//! The one commit point, and the thread that reaches it unasked.
+//!
+//! 1. Order: sealed data durable, then the catalog's commit durable, then what was replaced is released.
+//! 2. A commit sees whole operations: `freeze` is held from the first row drained to the commit's end.
+//! 3. One commit serves everybody who asked for one before it began.
+//! 4. After a failure other than lack of space the room is poisoned: no change is accepted until it is opened again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use catalog::{Change, InodeNo};
+use segments::SegmentStore;
+
+use crate::accounts::Settlement;
+use crate::core::Core;
+use crate::inodes::Cell;
+use crate::{Error, Result};
+
+/// Appended bytes after which a commit is begun in the background.
+const PENDING_BYTES: u64 = 256 << 20;
+/// Inodes with pending changes after which a commit is begun in the background.
+const PENDING_INODES: usize = 8192;
+/// Changes after which a commit is begun in the background.
+const PENDING_CHANGES: u64 = 50_000;
+/// Bytes flushed ahead of a commit, while changes still go on.
+const FLUSH_AHEAD: u64 = 4 << 20;
+/// Inodes whose rows are handed to the catalog at once.
+const GROUP: usize = 64;
+
+impl Core {
+    /// Makes everything done before the call durable.
+    pub(crate) fn commit(&self) -> Result<()> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        self.check_poison()?;
+        let mark = self.changes.load(Ordering::SeqCst);
+        let _one = self.commit_lock.lock();
+        if self.committed.load(Ordering::SeqCst) >= mark {
+            return self.check_poison();
+        }
+        self.commit_now()
+    }
+
+    /// Commits even when only access times changed.
+    pub(crate) fn commit_all(&self) -> Result<()> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        self.check_poison()?;
+        let _one = self.commit_lock.lock();
+        if self.committed.load(Ordering::SeqCst) >= self.changes.load(Ordering::SeqCst)
+            && self.inodes.dirty_len() == 0
+            && !self.catalog().is_dirty()
+        {
+            return Ok(());
+        }
+        self.commit_now()
+    }
+
+    fn commit_now(&self) -> Result<()> {
+        // Most of the data is made durable while others go on; what comes meanwhile is little.
+        for _ in 0..3 {
+            if self.pending_bytes.swap(0, Ordering::Relaxed) < FLUSH_AHEAD {
+                break;
+            }
+            self.segments.flush().map_err(|e| self.failed(e.into()))?;
+        }
+        let freeze = self.freeze.write();
+        let mark = self.changes.load(Ordering::SeqCst);
+        let (settlement, drained) = self.drain().map_err(|e| self.failed(e))?;
+        let durable = self.segments.flush().map_err(Error::from).and_then(|()| Ok(self.catalog().commit()?));
+        let generation = match durable {
+            Ok(generation) => generation,
+            Err(e) => {
+                self.accounts.lock().put_back(settlement);
+                return Err(self.failed(e));
+            }
+        };
+        self.pending_bytes.store(0, Ordering::Relaxed);
+        // A buffer that found no space stays pending, and the caller is told.
+        if drained.is_ok() {
+            self.committed.store(mark, Ordering::SeqCst);
+        }
+        drop(freeze);
+        self.give_back(&settlement);
+        self.memory.lock().note(generation);
+        drained
+    }
+
+    /// Notes a failure that leaves disk and memory in doubt.
+    fn failed(&self, error: Error) -> Error {
+        if !matches!(error, Error::NoSpace) {
+            tracing::error!("commit failed, the room takes no more changes: {error}");
+            self.poison();
+        }
+        error
+    }
+
+    /// Writes every pending change to the catalog. The inner result says whether a buffer found no space.
+    fn drain(&self) -> Result<(Settlement, Result<()>)> {
+        let catalog = self.catalog();
+        let mut outcome = Ok(());
+        for group in self.inodes.take_dirty().chunks(GROUP) {
+            // The cells stay locked until the catalog has their rows: a reader must find one or the other.
+            let mut states: Vec<_> = group.iter().map(|cell| cell.state.write()).collect();
+            for (cell, state) in group.iter().zip(&mut states) {
+                match self.flush_buffer(cell, state) {
+                    Err(Error::NoSpace) => {
+                        self.inodes.mark_dirty(cell);
+                        outcome = Err(Error::NoSpace);
+                    }
+                    other => other?,
+                }
+            }
+            let mut changes = Vec::new();
+            for (cell, state) in group.iter().zip(&states) {
+                // Without space for its buffer a file stays as it was at the last commit.
+                if state.deleted || state.buffer.is_some() {
+                    continue;
+                }
+                changes.extend(state.chunks.iter().map(|(index, chunk)| Change::PutChunk {
+                    inode: cell.no,
+                    index: *index,
+                    chunk,
+                }));
+                if state.row_dirty {
+                    changes.push(Change::PutInode(&state.inode));
+                }
+            }
+            catalog.apply(&changes)?;
+            drop(changes);
+            for (cell, state) in group.iter().zip(&mut states) {
+                if !state.deleted && state.buffer.is_none() {
+                    state.row_dirty = false;
+                    for (index, chunk) in std::mem::take(&mut state.chunks) {
+                        self.inodes.keep_chunk(cell.no, index, chunk);
+                    }
+                }
+            }
+        }
+        let settlement = {
+            let mut accounts = self.accounts.lock();
+            for id in self.segments.take_new() {
+                accounts.begin(id);
+            }
+            accounts.settle(self.segments.open_segment().map(|(no, _)| no))
+        };
+        let mut changes: Vec<Change<'_>> = settlement.changed.iter().map(|a| Change::PutSegment(*a)).collect();
+        changes.extend(settlement.dead.iter().map(|no| Change::DropSegment(*no)));
+        if !settlement.changed.is_empty() {
+            self.note_last_segment()?;
+        }
+        if !changes.is_empty() {
+            catalog.apply(&changes)?;
+        }
+        Ok((settlement, outcome))
+    }
+
+    /// Gives the space of what is dead for good back. Failures cost space, not data.
+    fn give_back(&self, settlement: &Settlement) {
+        for no in &settlement.dead {
+            if let Err(e) = self.segments.remove(*no) {
+                tracing::warn!("segment {} is dead but could not be deleted: {e}", no.0);
+            }
+        }
+        if !settlement.released.is_empty()
+            && let Err(e) = self.segments.release(&settlement.released)
+        {
+            tracing::warn!("dead ranges could not be given back: {e}");
+        }
+    }
+
+    /// Asks for a commit where much is pending, and holds a writer up where more is than memory should hold.
+    pub(crate) fn throttle(&self) -> Result<()> {
+        let behind =
+            self.changes.load(Ordering::Relaxed).saturating_sub(self.committed.load(Ordering::Relaxed)) / PENDING_CHANGES;
+        let inodes = self.inodes.dirty_len() / PENDING_INODES;
+        let bytes = self.pending_bytes.load(Ordering::Relaxed) / PENDING_BYTES;
+        if behind >= 4 || inodes >= 4 {
+            return self.commit();
+        }
+        if behind + inodes as u64 + bytes > 0 {
+            self.ask(|wake| wake.commit = true);
+        }
+        Ok(())
+    }
+
+    /// Tells the maintenance thread something.
+    pub(crate) fn ask(&self, what: impl FnOnce(&mut crate::core::Wake)) {
+        what(&mut self.wake.0.lock());
+        self.wake.1.notify_one();
+    }
+
+    /// The maintenance thread: deletes what lost its last name, commits at the interval, keeps the log short.
+    pub(crate) fn maintain(self: Arc<Self>) {
+        let interval = match self.options.commit_interval_ms {
+            0 => Duration::from_secs(3600),
+            ms => Duration::from_millis(ms),
+        };
+        let mut due = Instant::now() + interval;
+        loop {
+            let (commit, reap) = {
+                let mut wake = self.wake.0.lock();
+                if !wake.stop && !wake.commit && !wake.reap {
+                    self.wake.1.wait_until(&mut wake, due);
+                }
+                if wake.stop {
+                    return;
+                }
+                (std::mem::take(&mut wake.commit), std::mem::take(&mut wake.reap))
+            };
+            if self.check_poison().is_err() {
+                due = Instant::now() + Duration::from_secs(3600);
+                continue;
+            }
+            if reap && let Err(e) = self.reap_all() {
+                tracing::error!("deleting unlinked files: {e}");
+            }
+            if commit || Instant::now() >= due {
+                due = Instant::now() + interval;
+                if let Err(e) = self.commit() {
+                    tracing::error!("commit: {e}");
+                }
+                if let Err(e) = self.catalog().checkpoint() {
+                    tracing::warn!("checkpoint: {e}");
+                }
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Deletes every inode that lost its last name and its last holder.
+    pub(crate) fn reap_all(&self) -> Result<()> {
+        loop {
+            let batch: Vec<InodeNo> = std::mem::take(&mut *self.reaping.lock());
+            if batch.is_empty() {
+                return Ok(());
+            }
+            for no in batch {
+                self.reap(no)?;
+            }
+        }
+    }
+
+    /// Deletes one such inode, a bounded part of it at a time: a commit may come between two parts, and what a crash
+    /// leaves is found by its missing name when the room is opened.
+    fn reap(&self, no: InodeNo) -> Result<()> {
+        loop {
+            let _change = self.change()?;
+            let cell: Arc<Cell> = match self.cell(no) {
+                Err(Error::NotFound) => return Ok(()),
+                other => other?,
+            };
+            let mut state = cell.state.write();
+            if state.deleted || state.inode.nlink > 0 {
+                return Ok(());
+            }
+            state.buffer = None;
+            if self.cut_some_chunks(&cell, &mut state, 0)? {
+                continue;
+            }
+            self.catalog().apply(&[Change::DeleteInode(no)])?;
+            state.deleted = true;
+            drop(state);
+            self.inodes.forget(no);
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The state that all parts of a room share, and the locks that order them.
+//!
+//! Locks are taken in this order, each released before an earlier one is taken again:
+//! 1. `freeze`, shared by every change, exclusive for a commit: a commit sees whole operations only.
+//! 2. `names`, one at a time: whoever changes the tree.
+//! 3. a cell's state, in the order of inode numbers where two are needed.
+//! 4. the short ones: inode table, accounts, catalog.
+//!
+//! Reading takes neither 1 nor 2. A reader keeps the cell locked while it reads the segments, so what it looks at is
+//! not released under it.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use catalog::{BlockRange, Catalog, InodeNo, Released, Timestamp};
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
+use segments::{DirStore, Sealed, SegmentStore, UNIT_BLOCKS};
+use storage::HostStorage;
+
+use crate::accounts::Accounts;
+use crate::header::HeaderState;
+use crate::inodes::{Cell, InodeTable};
+use crate::lock::RoomLock;
+use crate::rollback::Memory;
+use crate::{Error, OpenOptions, Result, RoomSpace};
+
+/// Bytes of one block.
+pub(crate) const BLOCK: u64 = segments::BLOCK_LEN as u64;
+
+/// Bytes that file data must leave free, so that the catalog can still be written and files deleted.
+const RESERVE: u64 = 16 << 20;
+/// Bytes promised to writers between two looks at the storage's free space.
+const BUDGET: i64 = 64 << 20;
+
+/// Everything of an open room but its maintenance thread.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) dir: PathBuf,
+    pub(crate) options: OpenOptions,
+    pub(crate) storage: Arc<HostStorage>,
+    pub(crate) header: Mutex<HeaderState>,
+    /// Replaced as a whole by a rekey.
+    catalog: RwLock<Arc<dyn Catalog>>,
+    pub(crate) segments: Arc<DirStore>,
+    pub(crate) inodes: InodeTable,
+    pub(crate) accounts: Mutex<Accounts>,
+    pub(crate) freeze: RwLock<()>,
+    pub(crate) names: Mutex<()>,
+    /// Holds on inodes, and the inodes that live only by them.
+    pub(crate) holds: Mutex<Holds>,
+    pub(crate) reaping: Mutex<Vec<InodeNo>>,
+    /// Counts changes; compared with what the last commit covered.
+    pub(crate) changes: AtomicU64,
+    /// `changes` as the last commit saw it.
+    pub(crate) committed: AtomicU64,
+    /// Held while a commit runs.
+    pub(crate) commit_lock: Mutex<()>,
+    pub(crate) memory: Mutex<Memory>,
+    poisoned: AtomicBool,
+    budget: AtomicI64,
+    /// Bytes appended since the last commit.
+    pub(crate) pending_bytes: AtomicU64,
+    pub(crate) wake: (Mutex<Wake>, Condvar),
+    _lock: RoomLock,
+}
+
+/// Holds on inodes beyond their names.
+#[derive(Debug, Default)]
+pub(crate) struct Holds {
+    pub(crate) counts: HashMap<InodeNo, u64>,
+    pub(crate) unlinked: HashSet<InodeNo>,
+}
+
+/// What the maintenance thread is told.
+#[derive(Debug, Default)]
+pub(crate) struct Wake {
+    pub(crate) stop: bool,
+    pub(crate) commit: bool,
+    pub(crate) reap: bool,
+}
+
+/// The parts of a core that its opener puts together.
+pub(crate) struct Parts {
+    pub(crate) dir: PathBuf,
+    pub(crate) options: OpenOptions,
+    pub(crate) storage: Arc<HostStorage>,
+    pub(crate) header: HeaderState,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) segments: Arc<DirStore>,
+    pub(crate) accounts: Accounts,
+    pub(crate) memory: Memory,
+    pub(crate) lock: RoomLock,
+}
+
+impl Core {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            dir: parts.dir,
+            options: parts.options,
+            storage: parts.storage,
+            header: Mutex::new(parts.header),
+            catalog: RwLock::new(parts.catalog),
+            segments: parts.segments,
+            inodes: InodeTable::new(),
+            accounts: Mutex::new(parts.accounts),
+            freeze: RwLock::new(()),
+            names: Mutex::new(()),
+            holds: Mutex::default(),
+            reaping: Mutex::default(),
+            changes: AtomicU64::new(0),
+            committed: AtomicU64::new(0),
+            commit_lock: Mutex::new(()),
+            memory: Mutex::new(parts.memory),
+            poisoned: AtomicBool::new(false),
+            budget: AtomicI64::new(0),
+            pending_bytes: AtomicU64::new(0),
+            wake: (Mutex::default(), Condvar::new()),
+            _lock: parts.lock,
+        }
+    }
+
+    /// The catalog of this moment.
+    pub(crate) fn catalog(&self) -> Arc<dyn Catalog> {
+        self.catalog.read().clone()
+    }
+
+    /// Puts another catalog with the same contents in place. The caller holds `freeze` exclusively.
+    pub(crate) fn replace_catalog(&self, catalog: Arc<dyn Catalog>) {
+        *self.catalog.write() = catalog;
+    }
+
+    /// Begins a change: refuses it where none may be, and keeps commits away until the guard is dropped.
+    pub(crate) fn change(&self) -> Result<Change<'_>> {
+        if self.options.read_only {
+            return Err(Error::ReadOnly);
+        }
+        self.check_poison()?;
+        self.throttle()?;
+        Ok(Change { core: self, _freeze: self.freeze.read() })
+    }
+
+    pub(crate) fn check_poison(&self) -> Result<()> {
+        if self.poisoned.load(Ordering::SeqCst) { Err(Error::Poisoned) } else { Ok(()) }
+    }
+
+    /// After a failed flush or commit, disk and memory may disagree: no more changes.
+    pub(crate) fn poison(&self) {
+        self.poisoned.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn cell(&self, no: InodeNo) -> Result<Arc<Cell>> {
+        self.inodes.get(&*self.catalog(), no)
+    }
+
+    /// Promises room for `bytes` more of data, or says that there is none.
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<()> {
+        // Besides the data: its catalog rows, and the padding to whole blocks.
+        let wanted = (bytes + bytes / 64 + BLOCK) as i64;
+        if self.budget.fetch_sub(wanted, Ordering::SeqCst) >= wanted {
+            return Ok(());
+        }
+        let available = self.available()?;
+        self.budget.store((available as i64).min(BUDGET) - wanted, Ordering::SeqCst);
+        if (available as i64) < wanted {
+            self.budget.store(0, Ordering::SeqCst);
+            return Err(Error::NoSpace);
+        }
+        Ok(())
+    }
+
+    /// Bytes that file data may still take.
+    fn available(&self) -> Result<u64> {
+        use storage::Storage;
+        let space = self.storage.space()?;
+        Ok(space.available.saturating_sub(RESERVE.min(space.total / 16)))
+    }
+
+    /// Runs a change that needs space; where there is none but a commit would free some, commits and tries once more.
+    pub(crate) fn with_space<T>(&self, bytes: u64, change: impl Fn() -> Result<T>) -> Result<T> {
+        match self.reserve(bytes).and_then(|()| change()) {
+            Err(Error::NoSpace) if self.accounts.lock().has_released() || !self.reaping.lock().is_empty() => {
+                self.reap_all()?;
+                self.commit()?;
+                self.reserve(bytes)?;
+                change()
+            }
+            other => other,
+        }
+    }
+
+    /// Seals and writes whole blocks, and takes them into the accounts.
+    pub(crate) fn append(&self, plain: &[u8]) -> Result<Sealed> {
+        let sealed = self.segments.append(plain)?;
+        let mut accounts = self.accounts.lock();
+        for id in self.segments.take_new() {
+            accounts.begin(id);
+        }
+        accounts.add(BlockRange { segment: sealed.segment, position: sealed.position, blocks: sealed.blocks });
+        drop(accounts);
+        self.pending_bytes.fetch_add(plain.len() as u64, Ordering::Relaxed);
+        Ok(sealed)
+    }
+
+    /// Gives up units that a chunk no longer refers to.
+    pub(crate) fn give_up(&self, released: &[Released]) -> Result<()> {
+        for r in released {
+            if r.shared {
+                self.give_up_shared(r.range)?;
+            } else {
+                self.accounts.lock().release(r.range);
+            }
+        }
+        Ok(())
+    }
+
+    fn give_up_shared(&self, range: BlockRange) -> Result<()> {
+        let catalog = self.catalog();
+        let mut position = range.position;
+        let end = range.position + range.blocks;
+        while position < end {
+            let blocks = UNIT_BLOCKS.min(end - position);
+            let unit = BlockRange { segment: range.segment, position, blocks };
+            if catalog.shared_references(unit.segment, position)? > 0 {
+                catalog.apply(&[catalog::Change::ShareUnit { segment: unit.segment, position, references: -1 }])?;
+            } else {
+                self.accounts.lock().release(unit);
+            }
+            position += blocks;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn space(&self) -> Result<RoomSpace> {
+        use storage::Storage;
+        let space = self.storage.space()?;
+        let accounts = self.accounts.lock();
+        let (live, stored) = (accounts.live_blocks() * BLOCK, accounts.stored_blocks() * BLOCK);
+        drop(accounts);
+        Ok(RoomSpace {
+            total: space.total,
+            free: space.free,
+            available: space.available.saturating_sub(RESERVE.min(space.total / 16)),
+            live,
+            stored,
+            inodes: self.catalog().totals()?.inodes,
+        })
+    }
+}
+
+/// A change under way: dropped when it is done, which is what a commit waits for.
+pub(crate) struct Change<'a> {
+    core: &'a Core,
+    _freeze: RwLockReadGuard<'a, ()>,
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        self.core.changes.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// The present moment. A clock that stands before 1970 gives 1970.
+pub(crate) fn now() -> Timestamp {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp { secs: now.as_secs() as i64, nanos: now.subsec_nanos() }
+}

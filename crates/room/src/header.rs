@@ -1,0 +1,92 @@
+//! The header's two copies on disk.
+//!
+//! 1. Each copy is replaced atomically, the first one before the backup: a crash leaves two good copies, one perhaps
+//!    a revision behind.
+//! 2. A copy is used only after its authentication held; a copy that does not parse gives way to the other one, and
+//!    that is said.
+
+use seal::{Credential, Header, HeaderError, MasterKey, SealError, Unlocked};
+use storage::Storage;
+
+use crate::{Error, Result};
+
+pub(crate) const HEADER: &str = "header.json";
+pub(crate) const BACKUP: &str = "header.backup.json";
+/// Bytes of the largest header that is read.
+pub(crate) const HEADER_MAX: u64 = 256 << 10;
+
+/// The header of an open room with the key that authenticates it.
+#[derive(Debug)]
+pub(crate) struct HeaderState {
+    pub(crate) header: Header,
+    pub(crate) master: MasterKey,
+    /// The bytes of the copies on disk.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl HeaderState {
+    /// Writes both copies with what `header` says now.
+    pub(crate) fn store(&mut self, storage: &dyn Storage) -> Result<()> {
+        self.bytes = self.header.encode(&self.master);
+        write_both(storage, &self.bytes)
+    }
+}
+
+/// Replaces both copies.
+pub(crate) fn write_both(storage: &dyn Storage, bytes: &[u8]) -> Result<()> {
+    storage::replace(storage, HEADER, bytes)?;
+    storage::replace(storage, BACKUP, bytes)?;
+    Ok(())
+}
+
+/// Reads the header and unlocks it. Returns it, what it holds, and a warning where a copy was not usable.
+pub(crate) fn load(storage: &dyn Storage, credential: &Credential) -> Result<(HeaderState, Unlocked, Option<String>)> {
+    let first = read(storage, HEADER);
+    let second = read(storage, BACKUP);
+    if let (Err(Error::Unsupported(what)), _) | (Err(_), Err(Error::Unsupported(what))) = (&first, &second) {
+        return Err(Error::Unsupported(what.clone()));
+    }
+    let mut problems = Vec::new();
+    let mut copies = Vec::new();
+    for (name, copy) in [(HEADER, first), (BACKUP, second)] {
+        match copy {
+            Ok((header, bytes)) => copies.push((name, header, bytes)),
+            Err(e) => problems.push(format!("{name}: {e}")),
+        }
+    }
+    let mut refused = None;
+    for (name, header, bytes) in copies {
+        match header.unlock(credential) {
+            Ok(unlocked) => {
+                let master = unlocked.master.clone();
+                let warning = (!problems.is_empty()).then(|| format!("{}; {name} is used instead", problems.join("; ")));
+                return Ok((HeaderState { header, master, bytes }, unlocked, warning));
+            }
+            Err(e @ SealError::HeaderForged) => problems.push(format!("{name}: {e}")),
+            Err(e) => refused = Some(e),
+        }
+        // A wrong credential is wrong for both copies: deriving its key once more would only cost time.
+        if refused.is_some() {
+            break;
+        }
+    }
+    match refused {
+        Some(SealError::WrongCredential { .. } | SealError::NoSuchKind { .. }) => Err(Error::WrongCredential(credential.kind().name())),
+        Some(e) => Err(Error::Seal(e)),
+        None => Err(Error::HeaderDamaged(problems.join("; "))),
+    }
+}
+
+fn read(storage: &dyn Storage, name: &str) -> Result<(Header, Vec<u8>)> {
+    let bytes = storage::read_limited(storage, name, HEADER_MAX)?;
+    match Header::parse(&bytes) {
+        Ok(header) => Ok((header, bytes)),
+        Err(
+            e @ (HeaderError::NewerFormat { .. }
+            | HeaderError::UnknownFeature(_)
+            | HeaderError::UnknownSuite(_)
+            | HeaderError::UnknownKind { .. }),
+        ) => Err(Error::Unsupported(e.to_string())),
+        Err(e) => Err(Error::HeaderDamaged(e.to_string())),
+    }
+}

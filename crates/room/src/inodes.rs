@@ -1,0 +1,193 @@
+//! Inodes in memory: the ones in use, and the pending changes of each.
+//!
+//! 1. A cell that differs from the catalog is in the dirty set, which keeps it in memory until a commit has drained it.
+//! 2. At most [`CELLS_MAX`] clean cells are kept; one in use by a thread is never dropped.
+//! 3. There is at most one cell for an inode, so its lock orders everything done to the file.
+//!
+//! It deliberately does not know POSIX rules or how data is stored.
+
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use catalog::{Catalog, Chunk, Inode, InodeNo};
+use lru::LruCache;
+use parking_lot::{Mutex, RwLock};
+
+use crate::{Error, Result};
+
+/// Clean inodes kept in memory.
+const CELLS_MAX: usize = 16384;
+/// Clean chunk maps kept in memory: with 4 KiB extents throughout about 40 MiB, usually 3.
+const CHUNKS_MAX: usize = 2048;
+
+/// An inode in memory.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    pub(crate) no: InodeNo,
+    pub(crate) state: RwLock<State>,
+}
+
+/// What is known of an inode, the catalog's row and what is pending on top of it.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) inode: Inode,
+    /// Chunk maps that differ from the catalog.
+    pub(crate) chunks: BTreeMap<u64, Chunk>,
+    /// Bytes written but not sealed yet.
+    pub(crate) buffer: Option<WriteBuffer>,
+    /// The row differs from the catalog.
+    pub(crate) row_dirty: bool,
+    /// The inode is gone: its last name and its last holder are.
+    pub(crate) deleted: bool,
+}
+
+/// A contiguous run of bytes within one chunk, waiting to be sealed together.
+#[derive(Debug, Clone)]
+pub(crate) struct WriteBuffer {
+    /// Offset in the file.
+    pub(crate) offset: u64,
+    pub(crate) data: Vec<u8>,
+}
+
+impl WriteBuffer {
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.data.len() as u64
+    }
+}
+
+impl State {
+    fn clean(inode: Inode) -> Self {
+        Self { inode, chunks: BTreeMap::new(), buffer: None, row_dirty: false, deleted: false }
+    }
+}
+
+/// All cells.
+#[derive(Debug)]
+pub(crate) struct InodeTable {
+    cells: Mutex<LruCache<InodeNo, Arc<Cell>>>,
+    /// Counts evictions, so that a row read before one is not taken for the latest after it.
+    evictions: AtomicU64,
+    dirty: Mutex<HashMap<InodeNo, Arc<Cell>>>,
+    chunks: Mutex<LruCache<(InodeNo, u64), Arc<Chunk>>>,
+}
+
+impl InodeTable {
+    pub(crate) fn new() -> Self {
+        let chunks = NonZeroUsize::new(CHUNKS_MAX).unwrap_or(NonZeroUsize::MIN);
+        Self {
+            cells: Mutex::new(LruCache::unbounded()),
+            evictions: AtomicU64::new(0),
+            dirty: Mutex::new(HashMap::new()),
+            chunks: Mutex::new(LruCache::new(chunks)),
+        }
+    }
+
+    /// The cell of an inode, from the catalog if it is not in memory.
+    pub(crate) fn get(&self, catalog: &dyn Catalog, no: InodeNo) -> Result<Arc<Cell>> {
+        loop {
+            if let Some(cell) = self.cells.lock().get(&no) {
+                return Ok(cell.clone());
+            }
+            let seen = self.evictions();
+            let inode = catalog.inode(no)?.ok_or(Error::NotFound)?;
+            if let Some(cell) = self.adopt(inode, seen) {
+                return Ok(cell);
+            }
+        }
+    }
+
+    /// The count to take before a row is read and to give to [`adopt`](Self::adopt).
+    pub(crate) fn evictions(&self) -> u64 {
+        self.evictions.load(Ordering::SeqCst)
+    }
+
+    /// The cell of an inode whose row was just read; `None` if the row may be outdated by now: read again.
+    pub(crate) fn adopt(&self, inode: Inode, seen: u64) -> Option<Arc<Cell>> {
+        let mut cells = self.cells.lock();
+        if let Some(cell) = cells.get(&inode.no) {
+            return Some(cell.clone());
+        }
+        if self.evictions() != seen {
+            return None;
+        }
+        Some(self.put(&mut cells, inode))
+    }
+
+    /// The cell of an inode just made.
+    pub(crate) fn insert(&self, inode: Inode) -> Arc<Cell> {
+        self.put(&mut self.cells.lock(), inode)
+    }
+
+    fn put(&self, cells: &mut LruCache<InodeNo, Arc<Cell>>, inode: Inode) -> Arc<Cell> {
+        let no = inode.no;
+        let cell = Arc::new(Cell { no, state: RwLock::new(State::clean(inode)) });
+        cells.put(no, cell.clone());
+        // A few tries suffice: a cell in use is moved to the young end, and the table may be a little longer meanwhile.
+        for _ in 0..4 {
+            if cells.len() <= CELLS_MAX {
+                break;
+            }
+            let Some((old_no, old)) = cells.pop_lru() else { break };
+            if Arc::strong_count(&old) > 1 {
+                cells.put(old_no, old);
+            } else {
+                self.evictions.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        cell
+    }
+
+    /// The newest attributes of an inode whose catalog row is at hand.
+    pub(crate) fn overlay(&self, row: Inode) -> Inode {
+        let cell = self.cells.lock().peek(&row.no).cloned();
+        match cell {
+            Some(cell) => cell.state.read().inode.clone(),
+            None => row,
+        }
+    }
+
+    /// Notes that a cell differs from the catalog. Called with its state locked for writing.
+    pub(crate) fn mark_dirty(&self, cell: &Arc<Cell>) {
+        self.dirty.lock().entry(cell.no).or_insert_with(|| cell.clone());
+    }
+
+    /// Forgets an inode that is gone.
+    pub(crate) fn forget(&self, no: InodeNo) {
+        self.dirty.lock().remove(&no);
+        if self.cells.lock().pop(&no).is_some() {
+            self.evictions.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Takes the dirty set: what a commit writes to the catalog.
+    pub(crate) fn take_dirty(&self) -> Vec<Arc<Cell>> {
+        self.dirty.lock().drain().map(|(_, cell)| cell).collect()
+    }
+
+    /// How many inodes differ from the catalog.
+    pub(crate) fn dirty_len(&self) -> usize {
+        self.dirty.lock().len()
+    }
+
+    /// A clean chunk map. Called with the cell's state locked.
+    pub(crate) fn clean_chunk(&self, catalog: &dyn Catalog, no: InodeNo, index: u64) -> Result<Arc<Chunk>> {
+        if let Some(chunk) = self.chunks.lock().get(&(no, index)) {
+            return Ok(chunk.clone());
+        }
+        let chunk = Arc::new(catalog.chunk(no, index)?);
+        self.chunks.lock().put((no, index), chunk.clone());
+        Ok(chunk)
+    }
+
+    /// Keeps a chunk map that the catalog now has. Called with the cell's state locked for writing.
+    pub(crate) fn keep_chunk(&self, no: InodeNo, index: u64, chunk: Chunk) {
+        self.chunks.lock().put((no, index), Arc::new(chunk));
+    }
+
+    /// Drops a clean chunk map, because a changed one takes its place. Called with the state locked for writing.
+    pub(crate) fn drop_chunk(&self, no: InodeNo, index: u64) -> Option<Arc<Chunk>> {
+        self.chunks.lock().pop(&(no, index))
+    }
+}

@@ -1,0 +1,77 @@
+//! Key slots and the header's backup.
+//!
+//! 1. A change is made on a copy of the header, written, and only then taken over: a failed write changes nothing here.
+//! 2. The catalog remembers the newest revision, so an older header put back is noticed when the room is opened.
+
+use std::path::Path;
+
+use seal::{Credential, Header, NewCredential, SlotInfo};
+use storage::HostStorage;
+
+use crate::core::Core;
+use crate::header::{self, HeaderState};
+use crate::lock::RoomLock;
+use crate::open::HEADER_REVISION;
+use crate::{Error, Result};
+
+impl Core {
+    /// Changes the header and makes the change durable.
+    pub(crate) fn change_header<T>(
+        &self,
+        change: impl FnOnce(&mut HeaderState) -> std::result::Result<T, seal::SealError>,
+    ) -> Result<T> {
+        if self.options.read_only {
+            return Err(Error::ReadOnly);
+        }
+        self.check_poison()?;
+        let mut header = self.header.lock();
+        let mut next =
+            HeaderState { header: header.header.clone(), master: header.master.clone(), bytes: Vec::new() };
+        let value = change(&mut next).map_err(Error::Seal)?;
+        next.store(&*self.storage)?;
+        *header = next;
+        let revision = header.header.revision();
+        drop(header);
+        {
+            let _change = self.change()?;
+            self.catalog().set_meta(HEADER_REVISION, revision.to_string().as_bytes())?;
+        }
+        self.commit()?;
+        Ok(value)
+    }
+
+    pub(crate) fn slots(&self) -> Vec<SlotInfo> {
+        self.header.lock().header.slots()
+    }
+
+    pub(crate) fn add_slot(&self, new: NewCredential, label: &str) -> Result<u32> {
+        self.change_header(|h| h.header.add_slot(&h.master, new, label))
+    }
+
+    pub(crate) fn remove_slot(&self, id: u32) -> Result<()> {
+        self.change_header(|h| h.header.remove_slot(id))
+    }
+
+    pub(crate) fn change_slot(&self, id: u32, new: NewCredential) -> Result<()> {
+        self.change_header(|h| h.header.replace_slot(&h.master, id, new, None))
+    }
+}
+
+/// Puts a backed-up header in the place of both copies, after checking that the credential opens it and that it is
+/// the header of this room, as far as that can be told: the catalog must open with its key.
+pub(crate) fn restore(dir: &Path, backup: &[u8], credential: &Credential) -> Result<()> {
+    let _lock = RoomLock::take(dir, false)?;
+    let storage = HostStorage::open(dir)?;
+    let parsed = Header::parse(backup).map_err(|e| Error::Seal(e.into()))?;
+    let unlocked = parsed.unlock(credential).map_err(|e| match e {
+        seal::SealError::WrongCredential { .. } => Error::WrongCredential(credential.kind().name()),
+        other => Error::Seal(other),
+    })?;
+    if dir.join(crate::open::CATALOG).exists() {
+        let mut options = catalog::OpenOptions::default();
+        options.read_only = true;
+        let key = unlocked.master.catalog_key(&parsed.room_id());
+        catalog::SqlCatalog::open(&dir.join(crate::open::CATALOG), &key, &options)?;
+    }
+    header::write_both(&storage, backup)
+}

@@ -1,0 +1,241 @@
+//! Making, opening and closing a room.
+//!
+//! 1. A room under construction has no `header.json`: it is written last, so a crash leaves no half room that opens.
+//! 2. Opening checks, in this order: the lock, the header under the credential, the catalog under the master key, the
+//!    generation against this machine's memory. Only then anything is changed.
+//! 3. Segment files that the catalog does not know are leftovers of a crash: they are deleted. Inodes without a name are
+//!    deleted too.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use catalog::{Catalog, FileKind, Inode, InodeNo, SqlCatalog};
+use seal::{Credential, Header, MasterKey, Suite};
+use segments::{DirStore, Keyring, SegmentNo, SegmentStore};
+use storage::{HostStorage, Storage};
+
+use crate::accounts::Accounts;
+use crate::core::{Core, Parts, now};
+use crate::header::{self, HeaderState};
+use crate::lock::RoomLock;
+use crate::rollback::Memory;
+use crate::{Error, NewRoom, OpenOptions, Result};
+
+pub(crate) const CATALOG: &str = "catalog.db";
+/// A catalog that a rekey has written but not yet put in place.
+pub(crate) const NEW_CATALOG: &str = "catalog.db.new";
+pub(crate) const SEGMENTS: &str = "segments";
+/// Catalog value: revision of the newest header, so that an older one put back is noticed.
+pub(crate) const HEADER_REVISION: &str = "header_revision";
+/// Catalog value: highest segment number ever used.
+const LAST_SEGMENT: &str = "last_segment";
+
+/// Makes a room and opens it.
+pub(crate) fn create(dir: &Path, new: NewRoom) -> Result<Core> {
+    let existed = dir.exists();
+    if existed {
+        if !dir.is_dir() || dir.read_dir()?.next().is_some() {
+            return Err(Error::NotEmptyTarget(dir.to_owned()));
+        }
+    } else {
+        use std::os::unix::fs::DirBuilderExt;
+        std::fs::DirBuilder::new().mode(0o700).create(dir)?;
+    }
+    let made = fill(dir, new);
+    if made.is_err() {
+        // Nothing of a room that could not be made is left behind: the directory was empty before.
+        for name in [header::HEADER, header::BACKUP, "lock", CATALOG, "catalog.db-wal"] {
+            let _ = std::fs::remove_file(dir.join(name));
+        }
+        let _ = std::fs::remove_dir(dir.join(SEGMENTS));
+        if !existed {
+            let _ = std::fs::remove_dir(dir);
+        }
+    }
+    made
+}
+
+fn fill(dir: &Path, new: NewRoom) -> Result<Core> {
+    let lock = RoomLock::take(dir, false)?;
+    let storage = Arc::new(HostStorage::open(dir)?);
+    let suite = new.suite.unwrap_or_else(Suite::fastest);
+    let (header, master) = Header::create(suite, new.credential, &new.label).map_err(Error::Seal)?;
+    storage.create_dir(SEGMENTS)?;
+    let catalog = SqlCatalog::create(
+        &dir.join(CATALOG),
+        &master.catalog_key(&header.room_id()),
+        &catalog::OpenOptions::default(),
+    )?;
+    let now = now();
+    let root = Inode {
+        no: InodeNo::ROOT,
+        kind: FileKind::Directory,
+        mode: 0o755,
+        uid: new.uid,
+        gid: new.gid,
+        nlink: 2,
+        size: 0,
+        blocks: 0,
+        rdev: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        btime: now,
+        parent: InodeNo::ROOT,
+        has_xattrs: false,
+        target: Vec::new(),
+    };
+    catalog.apply(&[catalog::Change::PutInode(&root)])?;
+    catalog.set_meta("room", header.room_id().to_string().as_bytes())?;
+    catalog.set_meta(HEADER_REVISION, header.revision().to_string().as_bytes())?;
+    catalog.commit()?;
+    storage.sync_dir("")?;
+    let mut header = HeaderState { header, master, bytes: Vec::new() };
+    header.store(&*storage)?;
+    if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
+        std::fs::File::open(parent)?.sync_all()?;
+    }
+    assemble(dir, new.open, storage, lock, header, None, Arc::new(catalog))
+}
+
+/// Opens a room.
+pub(crate) fn open(dir: &Path, credential: &Credential, options: OpenOptions) -> Result<Core> {
+    let has = |name: &str| dir.join(name).exists();
+    if !has(header::HEADER) && !has(header::BACKUP) && !has(CATALOG) {
+        return Err(Error::NotARoom(dir.to_owned()));
+    }
+    let lock = RoomLock::take(dir, options.read_only)?;
+    let storage = Arc::new(HostStorage::open(dir)?);
+    let (header, unlocked, warning) = header::load(&*storage, credential)?;
+    if let Some(warning) = &warning {
+        tracing::warn!("{warning}");
+        if !options.read_only {
+            header::write_both(&*storage, &header.bytes)?;
+        }
+    }
+    settle_rekey(&*storage, &header, options.read_only)?;
+    let key = header.master.catalog_key(&header.header.room_id());
+    let mut catalog_options = catalog::OpenOptions::default();
+    catalog_options.read_only = options.read_only;
+    let catalog = SqlCatalog::open(&dir.join(CATALOG), &key, &catalog_options)?;
+    assemble(dir, options, storage, lock, header, unlocked.previous, Arc::new(catalog))
+}
+
+/// A rekey writes the new catalog beside the old one, then the header, then puts the catalog in place. The header
+/// decides: see `rekey`.
+fn settle_rekey(storage: &HostStorage, header: &HeaderState, read_only: bool) -> Result<()> {
+    if !storage.list("")?.iter().any(|n| n == NEW_CATALOG) {
+        return Ok(());
+    }
+    let path = storage.path().join(NEW_CATALOG);
+    let key = header.master.catalog_key(&header.header.room_id());
+    let mut options = catalog::OpenOptions::default();
+    options.read_only = true;
+    let is_ours = SqlCatalog::open(&path, &key, &options).is_ok();
+    match (is_ours, read_only) {
+        (true, true) => Err(Error::Unsupported("a rekey was interrupted: open the room for writing once".into())),
+        (true, false) => put_new_catalog_in_place(storage),
+        (false, false) => Ok(storage.remove(NEW_CATALOG)?),
+        (false, true) => Ok(()),
+    }
+}
+
+/// Puts the catalog that a rekey wrote in the place of the old one, whose log must go first.
+pub(crate) fn put_new_catalog_in_place(storage: &dyn Storage) -> Result<()> {
+    match storage.remove("catalog.db-wal") {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e.into()),
+        _ => {}
+    }
+    storage.rename(NEW_CATALOG, CATALOG)?;
+    Ok(storage.sync_dir("")?)
+}
+
+fn assemble(
+    dir: &Path,
+    options: OpenOptions,
+    storage: Arc<HostStorage>,
+    lock: RoomLock,
+    header: HeaderState,
+    previous: Option<(u32, MasterKey)>,
+    catalog: Arc<dyn Catalog>,
+) -> Result<Core> {
+    let room = header.header.room_id();
+    let named = catalog.meta("room")?.unwrap_or_default();
+    if named != room.to_string().as_bytes() {
+        return Err(Error::Damaged("the catalog names another room than the header".into()));
+    }
+    let mut memory = Memory::load(&room, &options);
+    memory.check(catalog.generation(), options.accept_rollback)?;
+    check_header_revision(&*catalog, &header, &options)?;
+
+    let keyring = keyring(&header, previous.as_ref());
+    let known = catalog.segments()?;
+    let on_disk = storage.list(SEGMENTS)?;
+    let last_known = known.iter().map(|s| s.id.no.0).max().unwrap_or(0);
+    let last_used = number(catalog.meta(LAST_SEGMENT)?).max(last_known);
+    let last_file = on_disk.iter().filter_map(|n| n.parse().ok()).max().unwrap_or(0).max(last_used);
+    let ids = known.iter().map(|s| s.id).collect();
+    let segments = DirStore::open(storage.clone(), keyring, ids, SegmentNo(last_file + 1))?;
+    if !options.read_only {
+        let known: HashSet<SegmentNo> = known.iter().map(|s| s.id.no).collect();
+        for (no, _) in segments.list()? {
+            if !known.contains(&no) {
+                segments.remove(no)?;
+            }
+        }
+    }
+    let orphans = if options.read_only { Vec::new() } else { catalog.orphans()? };
+    let core = Core::new(Parts {
+        dir: dir.to_owned(),
+        options,
+        storage,
+        header,
+        catalog,
+        segments: Arc::new(segments),
+        accounts: Accounts::load(known),
+        memory,
+        lock,
+    });
+    core.reaping.lock().extend(orphans);
+    Ok(core)
+}
+
+/// The keys of the header's epoch and, while a rekey is unfinished, of the one before.
+pub(crate) fn keyring(header: &HeaderState, previous: Option<&(u32, MasterKey)>) -> Keyring {
+    let (h, room) = (&header.header, header.header.room_id());
+    let master = &header.master;
+    let ring =
+        Keyring::new(h.suite(), room, h.epoch(), master.data_key(&room), master.segment_header_key(&room));
+    match previous {
+        Some((epoch, old)) => ring.with_epoch(*epoch, old.data_key(&room), old.segment_header_key(&room)),
+        None => ring,
+    }
+}
+
+/// Notices a header older than the catalog remembers: a slot that was removed would be back.
+fn check_header_revision(catalog: &dyn Catalog, header: &HeaderState, options: &OpenOptions) -> Result<()> {
+    let (seen, found) = (number(catalog.meta(HEADER_REVISION)?), header.header.revision());
+    if found < seen && !options.accept_rollback {
+        return Err(Error::OldHeader { seen, found });
+    }
+    if found != seen && !options.read_only {
+        catalog.set_meta(HEADER_REVISION, found.to_string().as_bytes())?;
+        catalog.commit()?;
+    }
+    Ok(())
+}
+
+fn number(value: Option<Vec<u8>>) -> u64 {
+    value.and_then(|v| String::from_utf8(v).ok()).and_then(|t| t.parse().ok()).unwrap_or(0)
+}
+
+impl Core {
+    /// Notes the highest segment number, so that it is never used again even when its segment is gone.
+    pub(crate) fn note_last_segment(&self) -> Result<()> {
+        if let Some((no, _)) = self.segments.open_segment() {
+            self.catalog().set_meta(LAST_SEGMENT, no.0.to_string().as_bytes())?;
+        }
+        Ok(())
+    }
+}
