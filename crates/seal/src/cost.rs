@@ -1,7 +1,8 @@
 //! How much work Argon2id (RFC 9106) is set to, and the bounds on it.
 //!
-//! Invariant: no cost outside its bounds is ever run. A header is read before it can be verified, so its costs are an
-//! attacker's to choose; the bounds keep one from eating the machine's memory or a day of its time.
+//! Invariant: no cost outside its bounds is ever run. A header is read before it can be verified, so its
+//! costs are an attacker's to choose; the bounds keep one from eating the machine's memory or a day of its
+//! time.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -66,11 +67,13 @@ impl Argon2Cost {
         lanes: 1,
     };
 
-    /// The memory [`Argon2Cost::measured`] settles on: 128 MiB, so that opening a room stays under 256 MiB in all.
+    /// The memory [`Argon2Cost::measured`] settles on: 128 MiB, so that opening a room stays under 256 MiB
+    /// in all.
     const MEASURED_MEMORY_KIB: u32 = 128 << 10;
 
-    /// A cost that takes this machine about `target`, found by one run of about 50 ms: 128 MiB and as many passes as fit, or one pass over
-    /// less memory where the machine is slow. Always within [`CostLimits::USUAL`].
+    /// A cost that takes this machine about `target`, found by one run of about 50 ms: 128 MiB and as many
+    /// passes as fit, or one pass over less memory where the machine is slow. Always within
+    /// [`CostLimits::USUAL`].
     pub fn measured(target: Duration) -> Argon2Cost {
         let lanes = thread::available_parallelism().map_or(1, |n| n.get().min(4) as u32);
         let probe = Argon2Cost {
@@ -180,8 +183,8 @@ impl Argon2Cost {
     }
 }
 
-/// Argon2's memory, from which a passphrase's candidates could be checked faster than from the slot; the library leaves the wiping to
-/// the caller.
+/// Argon2's memory, from which a passphrase's candidates could be checked faster than from the slot; the
+/// library leaves the wiping to the caller.
 struct WorkingMemory(Vec<Block>);
 
 impl WorkingMemory {

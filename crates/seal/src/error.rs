@@ -1,7 +1,7 @@
 //! What can go wrong with keys, headers and sealed data.
 //!
-//! Invariant: no message carries a secret. [`HeaderError`] is about bytes that cannot be a header, found before any key is
-//! known; [`SealError`] about everything after.
+//! Invariant: no message carries a secret. [`HeaderError`] is about bytes that cannot be a header, found
+//! before any key is known; [`SealError`] about everything after.
 
 use crate::{HEADER_LEN_MAX, SLOTS_MAX};
 

@@ -1,13 +1,13 @@
 //! The header of a room: what it is made of, and everything that opens or changes it.
 //!
 //! Invariants:
-//! 1. A header read from bytes hands out no key, and cannot be changed or written, before its code was verified as a whole
-//!    under the master key.
+//! 1. A header read from bytes hands out no key, and cannot be changed or written, before its code was
+//!    verified as a whole under the master key.
 //! 2. It has at least one slot, at most [`SLOTS_MAX`], with different numbers.
 //! 3. Every change raises the revision.
 //!
-//! It does not know where headers are kept or that there are two copies. How it is written stands in `header_text`, how a room
-//! gets a new master key in `rekey`.
+//! It does not know where headers are kept or that there are two copies. How it is written stands in
+//! `header_text`, how a room gets a new master key in `rekey`.
 
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -72,8 +72,9 @@ impl Header {
     /// A header for a new room, with a fresh id and master key and one slot, number 0.
     ///
     /// # Errors
-    /// [`SealError::BadLabel`], [`SealError::CostOutOfBounds`], [`SealError::EmptySecret`], [`SealError::RawKeyLength`],
-    /// [`SealError::Age`], [`SealError::Derivation`]: what is wrong with the slot asked for.
+    /// [`SealError::BadLabel`], [`SealError::CostOutOfBounds`], [`SealError::EmptySecret`],
+    /// [`SealError::RawKeyLength`], [`SealError::Age`], [`SealError::Derivation`]: what is wrong with the
+    /// slot asked for.
     pub fn create(
         suite: Suite,
         first: NewCredential,
@@ -102,7 +103,8 @@ impl Header {
         Ok((header, master))
     }
 
-    /// Reads a header whose slots ask for no more than [`CostLimits::USUAL`]. It is not yet verified: [`Header::unlock`] does that.
+    /// Reads a header whose slots ask for no more than [`CostLimits::USUAL`]. It is not yet verified:
+    /// [`Header::unlock`] does that.
     ///
     /// # Errors
     /// See [`HeaderError`]: each says what cannot be read and why.
@@ -110,7 +112,8 @@ impl Header {
         Header::parse_within(bytes, &CostLimits::USUAL)
     }
 
-    /// Reads a header, allowing its slots as much work as given. It is not yet verified: [`Header::unlock`] does that.
+    /// Reads a header, allowing its slots as much work as given. It is not yet verified: [`Header::unlock`]
+    /// does that.
     ///
     /// # Errors
     /// See [`HeaderError`]: each says what cannot be read and why.
@@ -120,13 +123,15 @@ impl Header {
 
     /// Opens the header: tries every slot of the credential's kind, then verifies the header as a whole.
     ///
-    /// A passphrase, key file or raw key is tried on all slots of its kind whether or not an earlier one opens, so the time it takes tells nothing. Identities are tried
-    /// until one opens a slot: they may ask for a touch or a PIN each time.
+    /// A passphrase, key file or raw key is tried on all slots of its kind whether or not an earlier one
+    /// opens, so the time it takes tells nothing. Identities are tried until one opens a slot: they may ask
+    /// for a touch or a PIN each time.
     ///
     /// # Errors
-    /// [`SealError::WrongCredential`] and [`SealError::NoSuchKind`] when no slot opens, [`SealError::HeaderForged`] when one does
-    /// and the header is not what was written; [`SealError::RawKeyLength`], [`SealError::EmptySecret`],
-    /// [`SealError::Derivation`], [`SealError::Age`] when the credential could not be tried.
+    /// [`SealError::WrongCredential`] and [`SealError::NoSuchKind`] when no slot opens,
+    /// [`SealError::HeaderForged`] when one does and the header is not what was written;
+    /// [`SealError::RawKeyLength`], [`SealError::Derivation`], [`SealError::Age`] when the credential could
+    /// not be tried.
     pub fn unlock(&self, credential: &Credential) -> Result<Unlocked, SealError> {
         let kind = credential.kind();
         let mut opened = None;
@@ -191,7 +196,8 @@ impl Header {
     /// The bytes of the header file, authenticated under the master key. At most [`crate::HEADER_LEN_MAX`].
     ///
     /// # Panics
-    /// When the header was neither made nor verified under this master key: writing it would sign what nobody has checked.
+    /// When the header was neither made nor verified under this master key: writing it would sign what
+    /// nobody has checked.
     pub fn encode(&self, master: &MasterKey) -> Vec<u8> {
         assert!(
             self.verify(master).is_ok(),
@@ -245,7 +251,8 @@ impl Header {
         self.slots.iter().map(KeySlot::info).collect()
     }
 
-    /// Allows slots made from here on as much work as given; a reader has to allow it too ([`Header::parse_within`]).
+    /// Allows slots made from here on as much work as given; a reader has to allow it too
+    /// ([`Header::parse_within`]).
     pub fn set_cost_limits(&mut self, limits: CostLimits) {
         self.limits = limits;
     }
@@ -253,7 +260,8 @@ impl Header {
     /// Adds a slot under the lowest free number, which it returns.
     ///
     /// # Errors
-    /// As for [`Header::create`], and [`SealError::SlotsFull`]; [`SealError::HeaderForged`] when `master` is not this header's.
+    /// As for [`Header::create`], and [`SealError::SlotsFull`]; [`SealError::HeaderForged`] when `master`
+    /// is not this header's.
     pub fn add_slot(
         &mut self,
         master: &MasterKey,
@@ -281,10 +289,12 @@ impl Header {
         Ok(id)
     }
 
-    /// Removes a slot. An older copy of the header still opens with its credential: only a rekey shuts that out.
+    /// Removes a slot. An older copy of the header still opens with its credential: only a rekey shuts that
+    /// out.
     ///
     /// # Errors
-    /// [`SealError::NoSuchSlot`]; [`SealError::LastSlot`]; [`SealError::NotVerified`] before the header was opened.
+    /// [`SealError::NoSuchSlot`]; [`SealError::LastSlot`]; [`SealError::NotVerified`] before the header was
+    /// opened.
     pub fn remove_slot(&mut self, id: u32) -> Result<(), SealError> {
         if self.verified.get().is_none() {
             return Err(SealError::NotVerified);
@@ -341,8 +351,8 @@ impl Header {
     }
 }
 
-/// A mark of the master key, kept in memory to notice a mix-up of keys. The header key never authenticates these bytes as a
-/// header: a header starts with a brace.
+/// A mark of the master key, kept in memory to notice a mix-up of keys. The header key never authenticates
+/// these bytes as a header: a header starts with a brace.
 pub(crate) fn fingerprint(master: &MasterKey, room: &RoomId) -> [u8; MAC_LEN] {
     master.header_key(room).mac(b"which master key")
 }

@@ -4,9 +4,10 @@
 //! {"body": { … }, "mac": "64 hexadecimal digits"}
 //! ```
 //!
-//! `mac` is HMAC-SHA-256 under the header key over the bytes of the value of `body` exactly as they stand in the file, from its opening
-//! brace to its closing one, both included. All binary values are lowercase hexadecimal. A header has at most
-//! 256 KiB. The fields of `body`, none of which may be missing unless said so, and no others:
+//! `mac` is HMAC-SHA-256 under the header key over the bytes of the value of `body` exactly as they stand
+//! in the file, from its opening brace to its closing one, both included. All binary values are lowercase
+//! hexadecimal. A header has at most 256 KiB. The fields of `body`, none of which may be missing unless
+//! said so, and no others:
 //!
 //! | field | value |
 //! |---|---|
@@ -35,8 +36,8 @@
 //! | `age` | recipients only: an age file (binary, not armored) of 32 bytes, at most 64 KiB |
 //! | `nonce`, `wrapped` | 24 bytes; 48 bytes: the master key sealed by XChaCha20-Poly1305, ciphertext then tag |
 //!
-//! Reading is bounded before anything is derived: no field of an unverified header sets the reader to more work than its
-//! [`CostLimits`].
+//! Reading is bounded before anything is derived: no field of an unverified header sets the reader to more
+//! work than its [`CostLimits`].
 
 use std::sync::OnceLock;
 

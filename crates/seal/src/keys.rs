@@ -1,8 +1,8 @@
 //! The master key, the keys derived from it, and the room's id.
 //!
 //! Invariants:
-//! 1. Every derived key comes from HKDF-SHA-256 (RFC 5869) with an info string that names its purpose and the room, so no key
-//!    serves two purposes or two rooms.
+//! 1. Every derived key comes from HKDF-SHA-256 (RFC 5869) with an info string that names its purpose and
+//!    the room, so no key serves two purposes or two rooms.
 //! 2. Each purpose has a type of its own; none converts into another.
 //!
 //! The derivation, for a reader in another language: `HKDF(salt, key material, info, 32 bytes)` with
@@ -32,7 +32,8 @@ use crate::{KEY_LEN, MAC_LEN, SealError, SegmentKey, Suite};
 /// The length in bytes of a segment's salt and of a key slot's salt.
 pub const SALT_LEN: usize = 32;
 
-/// What tells one room from every other: 16 random bytes, written as 32 lowercase hexadecimal digits. Not a secret.
+/// What tells one room from every other: 16 random bytes, written as 32 lowercase hexadecimal digits. Not a
+/// secret.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RoomId([u8; 16]);
 
@@ -100,7 +101,8 @@ impl hkdf::KeyType for KeyLen {
     }
 }
 
-/// One 32-byte HKDF-SHA-256 derivation; the info layout stands at the top of this file (RFC 5869, sections 2.2 and 2.3).
+/// One 32-byte HKDF-SHA-256 derivation; the info layout stands at the top of this file (RFC 5869, sections
+/// 2.2 and 2.3).
 pub(crate) fn derive(
     material: &[u8],
     salt: &[u8],

@@ -2,11 +2,13 @@
 //!
 //! Invariants:
 //! 1. A key has a type for its purpose, is wiped when dropped, and is never printed.
-//! 2. A nonce is used once with a key: by structure for data ([`SegmentKey`]), at random from 192 bits for key slots.
+//! 2. A nonce is used once with a key: by structure for data ([`SegmentKey`]), at random from 192 bits for
+//!    key slots.
 //! 3. Nothing that does not verify is handed out.
 //!
-//! It deliberately does not know files, directories or time limits: it reads no file and asks nobody anything. (An age plugin
-//! recipient or identity starts its plugin's program when used, inside the age library.)
+//! It deliberately does not know files, directories or time limits: it reads no file and asks nobody
+//! anything. (An age plugin recipient or identity starts its plugin's program when used, inside the age
+//! library.)
 
 #![deny(unsafe_code)]
 

@@ -1,15 +1,17 @@
-//! Where long-lived keys live: each in a page of its own, locked into memory where the system allows it, left out of core
-//! dumps, and wiped when dropped.
+//! Where long-lived keys live: each in a page of its own, locked into memory where the system allows it,
+//! left out of core dumps, and wiped when dropped.
 //!
 //! Invariants:
 //! 1. A key's page holds nothing else, so unlocking and unmapping it cannot touch another key.
 //! 2. The page is wiped before it is given back.
 //!
-//! A room holds a handful of such keys (20 KiB), far below the usual limit of 8 MiB on locked memory. Locking is done where
-//! allowed: a system that forbids it still gets the room, with keys that could reach its swap. The expanded keys of single
-//! segments live in the cipher library's own memory, which wipes but does not lock them; one opens one segment.
+//! A room holds a handful of such keys (20 KiB), far below the usual limit of 8 MiB on locked memory.
+//! Locking is done where allowed: a system that forbids it still gets the room, with keys that could reach
+//! its swap. The expanded keys of single segments live in the cipher library's own memory, which wipes but
+//! does not lock them; one opens one segment.
 //!
-//! A child made by `fork` has the keys but not the locks on them: a program that goes into the background opens its room there.
+//! A child made by `fork` has the keys but not the locks on them: a program that goes into the background
+//! opens its room there.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -26,8 +28,8 @@ use crate::KEY_LEN;
 /// 32 bytes in a page of their own.
 pub(crate) struct KeyPage(NonNull<u8>);
 
-// SAFETY: the page is owned by this value alone, is written only through `&mut self` or before it is shared, and belongs to
-// no thread.
+// SAFETY: the page is owned by this value alone, is written only through `&mut self` or before it is
+// shared, and belongs to no thread.
 unsafe impl Send for KeyPage {}
 // SAFETY: as above; a shared reference only reads.
 unsafe impl Sync for KeyPage {}
@@ -50,8 +52,9 @@ impl KeyPage {
             .and_then(|address| NonNull::new(address.cast::<u8>()));
         // As for any other small allocation, there is no going on without the memory.
         let address = address.expect("the system has one page of memory for a key");
-        // SAFETY: both calls name exactly the page just mapped, and neither changes what it holds. A refusal (no allowance for
-        // locked memory, an old kernel) leaves an ordinary page, which is the documented fallback.
+        // SAFETY: both calls name exactly the page just mapped, and neither changes what it holds. A
+        // refusal (no allowance for locked memory, an old kernel) leaves an ordinary page, which is the
+        // documented fallback.
         unsafe {
             let _ = mlock(address.as_ptr().cast::<c_void>(), page_size());
             let _ = madvise(
@@ -64,8 +67,8 @@ impl KeyPage {
     }
 
     pub(crate) fn bytes(&self) -> &[u8; KEY_LEN] {
-        // SAFETY: the page is mapped readable for as long as `self` lives, is longer than 32 bytes, zero-filled at first, and a
-        // byte array has no alignment to keep. `&self` keeps writers away.
+        // SAFETY: the page is mapped readable for as long as `self` lives, is longer than 32 bytes,
+        // zero-filled at first, and a byte array has no alignment to keep. `&self` keeps writers away.
         unsafe { &*self.0.as_ptr().cast::<[u8; KEY_LEN]>() }
     }
 
@@ -83,7 +86,8 @@ impl Clone for KeyPage {
 
 impl Drop for KeyPage {
     fn drop(&mut self) {
-        // SAFETY: the page is mapped and owned by `self`, and nothing can borrow from it any more. Unmapping also unlocks it.
+        // SAFETY: the page is mapped and owned by `self`, and nothing can borrow from it any more.
+        // Unmapping also unlocks it.
         unsafe {
             slice::from_raw_parts_mut(self.0.as_ptr(), KEY_LEN).zeroize();
             let _ = munmap(self.0.as_ptr().cast::<c_void>(), page_size());
@@ -99,11 +103,11 @@ impl fmt::Debug for KeyPage {
 
 /// Turns core dumps off for this process and what it starts. Call it once, first thing in `main`.
 ///
-/// Sets the size limit for core files to one byte: the kernel writes no core file that small, and for a program that
-/// collects cores through a pipe, where a limit of zero is not looked at, it takes exactly 1 as "no dump" (`core(5)`,
-/// `do_coredump`). The process stays "dumpable" in the sense of `prctl(2)`: clearing that flag would give `/proc/self` to root, which
-/// `fusermount3` and an ordinary user's mount need. Best effort: a refusal changes nothing, and key pages are left out of
-/// dumps in any case.
+/// Sets the size limit for core files to one byte: the kernel writes no core file that small, and for a
+/// program that collects cores through a pipe, where a limit of zero is not looked at, it takes exactly 1
+/// as "no dump" (`core(5)`, `do_coredump`). The process stays "dumpable" in the sense of `prctl(2)`:
+/// clearing that flag would give `/proc/self` to root, which `fusermount3` and an ordinary user's mount
+/// need. Best effort: a refusal changes nothing, and key pages are left out of dumps in any case.
 pub fn protect_process() {
     let hard = getrlimit(Resource::Core).maximum;
     let limit = hard.map_or(1, |hard| hard.min(1));

@@ -1,6 +1,7 @@
 //! age and SSH recipients and identities, from the texts people have of them.
 //!
-//! Plugin recipients and identities start their plugin's program when they are used; that is the age library's doing.
+//! Plugin recipients and identities start their plugin's program when they are used; that is the age
+//! library's doing.
 
 use std::fmt;
 use std::io::BufReader;
@@ -16,8 +17,8 @@ pub struct NamedRecipient {
 }
 
 impl NamedRecipient {
-    /// Reads `age1…`, `age1PLUGIN1…`, `ssh-ed25519 …` or `ssh-rsa …`. A plugin that wants to ask something asks through
-    /// `callbacks`.
+    /// Reads `age1…`, `age1PLUGIN1…`, `ssh-ed25519 …` or `ssh-rsa …`. A plugin that wants to ask something
+    /// asks through `callbacks`.
     ///
     /// # Errors
     /// [`SealError::BadRecipient`] for anything else, or when the plugin is not installed.
@@ -58,8 +59,8 @@ fn bad_recipient(text: &str, problem: &str) -> SealError {
     SealError::BadRecipient(format!("`{shown}`: {problem}"))
 }
 
-/// Reads an identity file: an age identity file (X25519 and plugin identities, one a line) or an SSH private key. A key with a
-/// passphrase of its own, and plugins, ask through `callbacks`.
+/// Reads an identity file: an age identity file (X25519 and plugin identities, one a line) or an SSH
+/// private key. A key with a passphrase of its own, and plugins, ask through `callbacks`.
 ///
 /// # Errors
 /// [`SealError::BadIdentity`] when it is neither, holds no identity, or its plugin is not installed.

@@ -1,9 +1,10 @@
 //! The header's part of a rekey: from one master key to the next.
 //!
 //! Invariants:
-//! 1. While a rekey is unfinished the header holds the old master key, wrapped under the new one, so whoever opens the room has both.
-//! 2. A slot is carried over only by someone who can wrap for it anew; nothing is carried over unasked but recipients, whose
-//!    texts the header's code vouches for.
+//! 1. While a rekey is unfinished the header holds the old master key, wrapped under the new one, so
+//!    whoever opens the room has both.
+//! 2. A slot is carried over only by someone who can wrap for it anew; nothing is carried over unasked but
+//!    recipients, whose texts the header's code vouches for.
 //!
 //! It does not know what is sealed with which key: the caller re-seals, then finishes.
 
@@ -15,16 +16,18 @@ use crate::slot::{KeySlot, SlotMethod};
 use crate::{Credential, MasterKey, NamedRecipient, NewCredential, SealError, SlotInfo};
 
 impl Header {
-    /// Gives the room a new master key. From here on the header is written and opened with `new`; `old` stays in it, wrapped, until
-    /// [`Header::finish_rekey`].
+    /// Gives the room a new master key. From here on the header is written and opened with `new`; `old`
+    /// stays in it, wrapped, until [`Header::finish_rekey`].
     ///
-    /// Kept are the slots in `keep`, whose credentials must open them, wrapped anew with a fresh salt at their old cost; and the
-    /// recipients' slots whose recipients can still be used. Returned are the slots that had to go.
+    /// Kept are the slots in `keep`, whose credentials must open them, wrapped anew with a fresh salt at
+    /// their old cost; and the recipients' slots whose recipients can still be used. Returned are the slots
+    /// that had to go.
     ///
     /// # Errors
-    /// Nothing has changed after any of them. [`SealError::RekeyUnderWay`]; [`SealError::HeaderForged`] when `old` is not this header's;
-    /// [`SealError::NoSuchSlot`], [`SealError::KindMismatch`], [`SealError::WrongCredential`] for what is in `keep`;
-    /// [`SealError::NothingKept`] when no slot would remain.
+    /// Nothing has changed after any of them. [`SealError::RekeyUnderWay`]; [`SealError::HeaderForged`]
+    /// when `old` is not this header's; [`SealError::NoSuchSlot`], [`SealError::KindMismatch`],
+    /// [`SealError::WrongCredential`] for what is in `keep`; [`SealError::NothingKept`] when no slot would
+    /// remain.
     pub fn begin_rekey(
         &mut self,
         old: &MasterKey,
@@ -114,7 +117,8 @@ impl Header {
             created,
             &self.limits,
         ) {
-            // A recipient's plugin that is gone or wants to ask something: the slot goes, and the caller says so.
+            // A recipient's plugin that is gone or wants to ask something: the slot goes, and the caller
+            // says so.
             Err(SealError::Age(_)) => Ok(None),
             made => made.map(Some),
         }
@@ -125,7 +129,8 @@ impl Header {
         self.previous.is_some()
     }
 
-    /// Forgets the master key of before. Call it when nothing sealed with it is left. Without a rekey it does nothing.
+    /// Forgets the master key of before. Call it when nothing sealed with it is left. Without a rekey it
+    /// does nothing.
     pub fn finish_rekey(&mut self) {
         if self.previous.take().is_some() {
             self.revision += 1;

@@ -61,7 +61,8 @@ pub(crate) fn to_hex(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of lowercase hexadecimal text; `None` for anything else. One value has one writing, so uppercase is refused.
+/// The bytes of lowercase hexadecimal text; `None` for anything else. One value has one writing, so
+/// uppercase is refused.
 pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
     fn digit(byte: u8) -> Option<u8> {
         match byte {
@@ -87,7 +88,8 @@ pub(crate) fn array_from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
 
 /// Fills the buffer from the operating system's generator.
 pub(crate) fn fill_random(buffer: &mut [u8]) {
-    // The library gathers from the kernel and fails only on a system without a generator, where no key may be made.
+    // The library gathers from the kernel and fails only on a system without a generator, where no key may
+    // be made.
     aws_lc_rs::rand::fill(buffer).expect("the operating system has a random number generator");
 }
 

@@ -34,12 +34,12 @@ impl SegmentKey {
         self.suite
     }
 
-    /// The nonce of a unit, 12 bytes (RFC 5116, section 3.2; NIST SP 800-38D, section 8.2.1): 4 zero bytes, then the index of the
-    /// unit's first 4 KiB block in the segment file, 8 bytes, most significant first.
+    /// The nonce of a unit, 12 bytes (RFC 5116, section 3.2; NIST SP 800-38D, section 8.2.1): 4 zero bytes,
+    /// then the index of the unit's first 4 KiB block in the segment file, 8 bytes, most significant first.
     ///
-    /// The key is fresh for each segment and a position is written once, so no nonce is used twice. Units of
-    /// different lengths need no mark of it: they start at different blocks, and the tag covers the length. There is no associated
-    /// data: the room, the suite and the segment are in the key.
+    /// The key is fresh for each segment and a position is written once, so no nonce is used twice. Units
+    /// of different lengths need no mark of it: they start at different blocks, and the tag covers the
+    /// length. There is no associated data: the room, the suite and the segment are in the key.
     fn nonce(block: u64) -> Nonce {
         let mut nonce = [0; NONCE_LEN];
         nonce[4..].copy_from_slice(&block.to_be_bytes());
@@ -48,8 +48,9 @@ impl SegmentKey {
 
     /// Seals a unit in place: `unit` becomes its ciphertext, of the same length.
     ///
-    /// `block` is the index of the unit's first 4 KiB block in the segment file. `unit` has a multiple of [`BLOCK_LEN`] bytes, from one block
-    /// to [`UNIT_LEN`]; another length is a bug of the caller and panics.
+    /// `block` is the index of the unit's first 4 KiB block in the segment file. `unit` has a multiple of
+    /// [`BLOCK_LEN`] bytes, from one block to [`UNIT_LEN`]; another length is a bug of the caller and
+    /// panics.
     ///
     /// The caller never seals the same block twice with a key.
     pub fn seal(&self, block: u64, unit: &mut [u8]) -> Tag {
@@ -82,8 +83,8 @@ impl SegmentKey {
         }
     }
 
-    /// Opens a unit from one buffer into another of the same length. When it fails, `out` holds zeros. Lengths as for
-    /// [`SegmentKey::seal`].
+    /// Opens a unit from one buffer into another of the same length. When it fails, `out` holds zeros.
+    /// Lengths as for [`SegmentKey::seal`].
     ///
     /// # Errors
     /// [`SealError::Corrupt`] when the bytes are not what was sealed here: restore them from a copy.

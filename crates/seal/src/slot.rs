@@ -2,8 +2,9 @@
 //!
 //! Invariants:
 //! 1. Every slot has a fresh 32-byte salt, so its wrapping key is used once.
-//! 2. What the wrapping covers (room, slot number, kind, cost, salt) cannot be changed without the slot ceasing to open. Label, time and
-//!    recipients' texts are covered by the header's code, which every opening checks.
+//! 2. What the wrapping covers (room, slot number, kind, cost, salt) cannot be changed without the slot
+//!    ceasing to open. Label, time and recipients' texts are covered by the header's code, which every
+//!    opening checks.
 //!
 //! The wrapping key, by kind; `derive` is the derivation at the top of `keys`, with the slot's salt:
 //!
@@ -145,7 +146,8 @@ impl KeySlot {
         })
     }
 
-    /// The master key, when the credential opens this slot; `None` when it does not. The credential is of the slot's kind.
+    /// The master key, when the credential opens this slot; `None` when it does not. The credential is of
+    /// the slot's kind.
     pub(crate) fn open(
         &self,
         room: &RoomId,
@@ -193,10 +195,10 @@ impl KeySlot {
     }
 }
 
-/// What the wrapping of a slot covers, 93 bytes; numbers most significant byte first:
+/// What the wrapping of a slot covers, 84 bytes; numbers most significant byte first:
 ///
-/// `"strongroom v1 slot" ‖ 0x00 ‖ room id (16) ‖ slot number (4) ‖ kind (1) ‖ memory in KiB (4) ‖ passes (4) ‖ lanes (4) ‖ salt (32)`,
-/// the three numbers of the cost being 0 for kinds that have none.
+/// `"strongroom v1 slot" ‖ 0x00 ‖ room id (16) ‖ slot number (4) ‖ kind (1) ‖ memory in KiB (4) ‖ passes
+/// (4) ‖ lanes (4) ‖ salt (32)`, the three numbers of the cost being 0 for kinds that have none.
 pub(crate) fn associated_data(
     room: &RoomId,
     id: u32,

@@ -1,7 +1,7 @@
 //! The two cipher suites a room's data can be sealed with.
 //!
-//! Invariant: a suite's number and name are part of the format and never change meaning. A room records its suite at
-//! creation and never negotiates another.
+//! Invariant: a suite's number and name are part of the format and never change meaning. A room records its
+//! suite at creation and never negotiates another.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,7 @@
 //! Wrapping one 32-byte key under another: XChaCha20-Poly1305 with a random nonce.
 //!
-//! Invariant: a wrapping key wraps once (a slot's salt is fresh), and the 192-bit random nonce would still keep nonces apart
-//! if it did not.
+//! Invariant: a wrapping key wraps once (a slot's salt is fresh), and the 192-bit random nonce would still
+//! keep nonces apart if it did not.
 
 use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::{Key, KeyInit, Tag, XChaCha20Poly1305, XNonce};
@@ -25,8 +25,8 @@ pub struct WrappedKey {
 }
 
 impl WrappedKey {
-    /// Wraps the master key. Nonce: 24 random bytes (draft-irtf-cfrg-xchacha, section 2.3). Associated data: the caller's, which lays
-    /// it out so that no two places have the same.
+    /// Wraps the master key. Nonce: 24 random bytes (draft-irtf-cfrg-xchacha, section 2.3). Associated
+    /// data: the caller's, which lays it out so that no two places have the same.
     pub(crate) fn wrap(
         key: &[u8; KEY_LEN],
         associated_data: &[u8],
@@ -54,7 +54,8 @@ impl WrappedKey {
         WrappedKey { nonce, bytes }
     }
 
-    /// The master key; `None` when the wrapping key, the associated data or the wrapped bytes are not those of the wrapping.
+    /// The master key; `None` when the wrapping key, the associated data or the wrapped bytes are not those
+    /// of the wrapping.
     pub(crate) fn unwrap(&self, key: &[u8; KEY_LEN], associated_data: &[u8]) -> Option<MasterKey> {
         let mut text = Zeroizing::new([0; KEY_LEN]);
         text.copy_from_slice(&self.bytes[..KEY_LEN]);
@@ -81,7 +82,8 @@ impl MasterKey {
     /// The master key of before a rekey.
     ///
     /// # Errors
-    /// [`SealError::HeaderForged`] when it was not wrapped by [`MasterKey::wrap_previous`] with the same room and epoch.
+    /// [`SealError::HeaderForged`] when it was not wrapped by [`MasterKey::wrap_previous`] with the same
+    /// room and epoch.
     pub fn unwrap_previous(
         &self,
         room: &RoomId,

@@ -178,7 +178,8 @@ fn the_time_to_open_does_not_tell_which_slot_opened() {
 
 #[test]
 fn a_slot_put_in_for_a_known_recipient_by_a_stranger_is_refused() {
-    // Anyone can encrypt to a public key, so a stranger can make a slot of his own master key that Ann's identity opens.
+    // Anyone can encrypt to a public key, so a stranger can make a slot of his own master key that Ann's
+    // identity opens.
     let identity = age::x25519::Identity::generate();
     let public = identity.to_public().to_string();
     let (header, master) = Header::create(Suite::Aes256Gcm, recipients(&[&public]), "Ann").unwrap();

@@ -1,5 +1,5 @@
-//! The derivations, one sealed unit of each suite and a whole header against values worked out in another language, by
-//! `vectors/make_vectors.py`.
+//! The derivations, one sealed unit of each suite and a whole header against values worked out in another
+//! language, by `vectors/make_vectors.py`.
 
 use seal::{
     Credential, Header, HeaderError, MasterKey, RoomId, Secret, SegmentKey, Suite, UNIT_LEN,
