@@ -13,11 +13,13 @@
 #![forbid(unsafe_code)]
 
 mod buffers;
+mod extent;
 mod header;
 mod keyring;
 mod ledger;
 mod readers;
 mod store;
+mod tail;
 #[cfg(test)]
 mod testkeys;
 #[cfg(test)]

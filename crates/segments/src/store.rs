@@ -7,7 +7,7 @@
 //!
 //! It deliberately does not know which ranges are alive, and keeps no tags.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +16,15 @@ use parking_lot::{Mutex, RwLock};
 use storage::{OpenMode, Storage, StorageFile};
 
 use crate::buffers::Buffers;
+use crate::extent::{merge, offset, read_whole_units};
 use crate::ledger::Ledger;
 use crate::readers::{Reader, Readers};
+use crate::tail::Tail;
 use crate::writing::Writing;
 use crate::{
-    APPEND_BLOCKS_MAX, BLOCK_LEN, BlockRange, Keyring, SEGMENT_BLOCKS, SEGMENTS_DIR, Sealed,
-    SegmentError, SegmentId, SegmentNo, SegmentStore, Tag, UNIT_BLOCKS, UNIT_LEN, file_name,
-    header, parse_file_name,
+    APPEND_BLOCKS_MAX, BLOCK_LEN, BlockRange, Keyring, SEGMENTS_DIR, Sealed, SegmentError,
+    SegmentId, SegmentNo, SegmentStore, Tag, UNIT_BLOCKS, UNIT_LEN, file_name, header,
+    parse_file_name,
 };
 
 /// The segments of one room in a directory.
@@ -39,16 +41,6 @@ pub struct DirStore {
     flushing: Mutex<()>,
     poisoned: AtomicBool,
     cannot_punch: AtomicBool,
-}
-
-/// Where the next append goes.
-#[derive(Debug)]
-struct Tail {
-    /// The open segment, and the block after its last reserved one.
-    open: Option<(Arc<Writing>, u32)>,
-    next: u64,
-    /// Numbers from `next` on whose files were there at opening: a crash left them before the catalog knew of them.
-    taken: BTreeSet<u64>,
 }
 
 impl DirStore {
@@ -75,16 +67,12 @@ impl DirStore {
             .chain([next.0, 1])
             .max()
             .unwrap_or(1);
-        let taken = names
+        let found = names
             .iter()
             .filter_map(|name| parse_file_name(name))
             .map(|no| no.0);
         Ok(Self {
-            tail: Mutex::new(Tail {
-                open: None,
-                next,
-                taken: taken.filter(|no| *no >= next).collect(),
-            }),
+            tail: Mutex::new(Tail::new(next, found)),
             storage,
             keyring: RwLock::new(Arc::new(keyring)),
             known: RwLock::new(known),
@@ -103,7 +91,7 @@ impl DirStore {
     pub fn set_keyring(&self, keyring: Keyring) {
         let mut tail = self.tail.lock();
         *self.keyring.write() = Arc::new(keyring);
-        tail.open = None;
+        tail.close();
         // A keyring that no longer has an epoch shall not leave keys of it behind.
         self.readers.clear();
     }
@@ -117,14 +105,10 @@ impl DirStore {
     }
 
     /// Takes `blocks` positions of the open segment, or of a new one.
-    fn reserve(&self, blocks: u32) -> Result<(Arc<Writing>, u32), SegmentError> {
+    pub(crate) fn reserve(&self, blocks: u32) -> Result<(Arc<Writing>, u32), SegmentError> {
         let mut tail = self.tail.lock();
-        if let Some((writing, end)) = &mut tail.open
-            && *end + blocks <= SEGMENT_BLOCKS
-        {
-            let position = *end;
-            *end += blocks;
-            return Ok((writing.clone(), position));
+        if let Some(taken) = tail.take(blocks) {
+            return Ok(taken);
         }
         let keyring = self.keyring.read().clone();
         let id = SegmentId {
@@ -136,9 +120,11 @@ impl DirStore {
         let key = keyring
             .segment_key(&id)
             .expect("a keyring holds its current epoch");
-        let writing = Arc::new(Writing::new(id, Arc::new(key), keyring));
-        tail.open = Some((writing.clone(), 1 + blocks));
-        Ok((writing, 1))
+        tail.begin(Arc::new(Writing::new(id, Arc::new(key), keyring)));
+        // A segment just begun has room for any append.
+        Ok(tail
+            .take(blocks)
+            .expect("an append fits in an empty segment"))
     }
 
     /// The file of the segment reserved in, made by whoever comes first.
@@ -160,14 +146,7 @@ impl DirStore {
             self.begun.lock().push(id);
         };
         writing.file(&*self.storage, made).map_err(|e| {
-            let mut tail = self.tail.lock();
-            if tail
-                .open
-                .as_ref()
-                .is_some_and(|(open, _)| Arc::ptr_eq(open, writing))
-            {
-                tail.open = None;
-            }
+            self.tail.lock().close_if(writing.id.no);
             e.into()
         })
     }
@@ -255,17 +234,6 @@ impl DirStore {
     }
 }
 
-impl Tail {
-    /// The number of the next segment.
-    fn number(&mut self) -> SegmentNo {
-        while self.taken.remove(&self.next) {
-            self.next += 1;
-        }
-        self.next += 1;
-        SegmentNo(self.next - 1)
-    }
-}
-
 impl SegmentStore for DirStore {
     fn append(&self, plain: &[u8]) -> Result<Sealed, SegmentError> {
         let blocks = (plain.len() / BLOCK_LEN) as u32;
@@ -342,16 +310,12 @@ impl SegmentStore for DirStore {
     }
 
     fn open_segment(&self) -> Option<(SegmentNo, u32)> {
-        self.tail
-            .lock()
-            .open
-            .as_ref()
-            .map(|(writing, end)| (writing.id.no, *end))
+        self.tail.lock().open()
     }
 
     fn rotate(&self) -> Result<(), SegmentError> {
         self.usable()?;
-        self.tail.lock().open = None;
+        self.tail.lock().close();
         Ok(())
     }
 
@@ -386,16 +350,7 @@ impl SegmentStore for DirStore {
     }
 
     fn remove(&self, segment: SegmentNo) -> Result<(), SegmentError> {
-        {
-            let mut tail = self.tail.lock();
-            if tail
-                .open
-                .as_ref()
-                .is_some_and(|(writing, _)| writing.id.no == segment)
-            {
-                tail.open = None;
-            }
-        }
+        self.tail.lock().close_if(segment);
         match self.storage.remove(&file_name(segment)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             other => other?,
@@ -456,57 +411,8 @@ impl SegmentStore for DirStore {
     }
 }
 
-/// Where a block begins in its file, or how long so many blocks are, in bytes.
-fn offset(blocks: u32) -> u64 {
-    u64::from(blocks) * BLOCK_LEN as u64
-}
-
 fn fresh_salt() -> Result<[u8; 32], SegmentError> {
     let mut salt = [0; 32];
     getrandom::fill(&mut salt).map_err(io::Error::other)?;
     Ok(salt)
-}
-
-/// Fills `out` from `offset`; where the file is shorter, only the units that are wholly there. Returns the bytes read.
-fn read_whole_units(file: &dyn StorageFile, offset: u64, out: &mut [u8]) -> io::Result<usize> {
-    match file.read_at(out, offset) {
-        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {}
-        other => return other.map(|()| out.len()),
-    }
-    let there = file.len()?.saturating_sub(offset).min(out.len() as u64) as usize;
-    let whole = if there == out.len() {
-        there
-    } else {
-        there - there % UNIT_LEN
-    };
-    match file.read_at(&mut out[..whole], offset) {
-        // The file is being cut under the reader: nothing of it counts.
-        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
-        other => other.map(|()| whole),
-    }
-}
-
-/// The same ranges in order, those that touch or overlap as one.
-fn merge(ranges: &[BlockRange]) -> Vec<BlockRange> {
-    let mut sorted = ranges.to_vec();
-    sorted.sort_unstable();
-    let mut merged: Vec<BlockRange> = Vec::with_capacity(sorted.len());
-    for range in sorted.into_iter().filter(|range| range.blocks != 0) {
-        assert!(
-            range.position != 0,
-            "segment {}: its header is no data to release",
-            range.segment.0
-        );
-        let end = range.position + range.blocks;
-        match merged.last_mut() {
-            Some(last)
-                if last.segment == range.segment
-                    && range.position <= last.position + last.blocks =>
-            {
-                last.blocks = last.blocks.max(end - last.position);
-            }
-            _ => merged.push(range),
-        }
-    }
-    merged
 }
