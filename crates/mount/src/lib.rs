@@ -1,1 +1,46 @@
-//! To come.
+//! Mounts a room: FUSE requests become room calls, and room errors become errno. The only crate that knows errno.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let room: std::sync::Arc<room::Room> = unimplemented!();
+//! let mounted = mount::mount(room, "/mnt".as_ref(), &mount::MountOptions::default())?;
+//! mount::tune(mounted.mountpoint());
+//! mounted.wait()?;
+//! # Ok(()) }
+//! ```
+//!
+//! 1. The kernel checks permissions, ACLs included, before it asks; a mount where it would not is refused.
+//! 2. The mount is the only one that changes the room, so the kernel may keep everything it was told. Whoever changes the
+//!    room beside the mount says so through [`Handle`].
+//! 3. What a program wrote reaches the room when it closes the file, when it asks for it (fsync), and at the latest after
+//!    [`MountOptions::write_back_interval`]; there the room's own commits take over. `fsync` is durable when it returns.
+//!    `sync` and `syncfs` are not: Linux passes everything on, but does not tell an ordinary FUSE mount that somebody
+//!    waits for it, so it becomes durable with the room's next commit.
+//! 4. Access times follow reads that reach the room (with the rules of relatime); one served from the kernel's cache does
+//!    not show.
+//!
+//! It deliberately does not know the command line, signals, or how the mounting process goes into the background.
+//!
+//! What the kernel does not let through a FUSE mount: `fallocate` with collapse and insert, and `FICLONE`
+//! (`copy_file_range` shares blocks all the same). Locks (flock, fcntl) are kept by the kernel.
+
+#![deny(unsafe_code)]
+
+mod attach;
+mod data;
+mod errno;
+mod error;
+mod fuse;
+mod keeper;
+mod lookups;
+mod mounted;
+mod options;
+mod seeker;
+mod server;
+mod tune;
+mod xattrs;
+
+pub use error::MountError;
+pub use mounted::{Handle, Mounted, mount};
+pub use options::MountOptions;
+pub use tune::tune;

@@ -1,0 +1,294 @@
+//! Mounting and unmounting proper: by the kernel directly for those who may, else through `fusermount3`.
+//!
+//! `default_permissions` is part of every mount made here; there is no way to leave it out.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, IoSliceMut, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::io::{Errno, FdFlags};
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+};
+
+use crate::error::MountError;
+use crate::options::MountOptions;
+
+/// What `mount` shows as the type, after `fuse.`.
+const SUBTYPE: &str = "strongroom";
+
+/// Mounts on `mountpoint` (absolute, a directory); returns the connection.
+pub(crate) fn attach(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
+    match attach_directly(mountpoint, options)? {
+        Some(fd) => Ok(fd),
+        None => attach_by_helper(mountpoint, options),
+    }
+}
+
+/// `None`: this user may not.
+fn attach_directly(
+    mountpoint: &Path,
+    options: &MountOptions,
+) -> Result<Option<OwnedFd>, MountError> {
+    let device = match File::options().read(true).write(true).open("/dev/fuse") {
+        Ok(device) => device,
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+        Err(e) => return Err(MountError::NoFuse(e)),
+    };
+    let mut flags = MountFlags::empty();
+    flags.set(MountFlags::RDONLY, options.read_only);
+    flags.set(MountFlags::NOSUID, !options.suid);
+    flags.set(MountFlags::NODEV, !options.dev);
+    flags.set(MountFlags::NOEXEC, !options.exec);
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
+        device.as_raw_fd(),
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw()
+    );
+    if options.allow_other {
+        data.push_str(",allow_other");
+    }
+    let refused = |reason: String| MountError::Refused {
+        path: mountpoint.to_owned(),
+        reason,
+    };
+    let data = CString::new(data).map_err(|e| refused(e.to_string()))?;
+    match rustix::mount::mount(
+        options.name.as_str(),
+        mountpoint,
+        format!("fuse.{SUBTYPE}"),
+        flags,
+        data.as_c_str(),
+    ) {
+        Ok(()) => Ok(Some(device.into())),
+        Err(Errno::PERM) => Ok(None),
+        Err(Errno::NODEV) => Err(MountError::NoFuse(Errno::NODEV.into())),
+        Err(e) => Err(refused(e.to_string())),
+    }
+}
+
+/// Has `fusermount3` mount, which is set-user-id root, and receives the connection from it.
+fn attach_by_helper(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
+    let failed = |e: io::Error| MountError::Refused {
+        path: mountpoint.to_owned(),
+        reason: e.to_string(),
+    };
+    let (ours, theirs) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|e| failed(e.into()))?;
+    rustix::io::fcntl_setfd(&theirs, FdFlags::empty()).map_err(|e| failed(e.into()))?;
+    let mut helper = Command::new("fusermount3")
+        .arg("-o")
+        .arg(helper_options(options))
+        .arg("--")
+        .arg(mountpoint)
+        .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| {
+            if e.kind() == io::ErrorKind::NotFound {
+                MountError::NoFusermount
+            } else {
+                failed(e)
+            }
+        })?;
+    drop(theirs);
+    let received = receive(&ours);
+    drop(ours);
+    let mut said = String::new();
+    if let Some(mut stderr) = helper.stderr.take() {
+        // What it says is only for the message.
+        let _ = stderr.read_to_string(&mut said);
+    }
+    let _ = helper.wait();
+    match received {
+        Ok(Some(fd)) => {
+            rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
+            Ok(fd)
+        }
+        Ok(None) if said.contains("user_allow_other") => Err(MountError::AllowOther),
+        Ok(None) => Err(MountError::Refused {
+            path: mountpoint.to_owned(),
+            reason: said.trim().trim_start_matches("fusermount3: ").to_owned(),
+        }),
+        Err(e) => Err(failed(e)),
+    }
+}
+
+/// The helper adds nosuid and nodev by itself.
+fn helper_options(options: &MountOptions) -> String {
+    // Commas would end the name; the helper understands a backslash before them.
+    let name = options.name.replace('\\', "\\\\").replace(',', "\\,");
+    let mut list = format!("default_permissions,subtype={SUBTYPE},fsname={name}");
+    for (wanted, word) in [
+        (options.read_only, "ro"),
+        (!options.exec, "noexec"),
+        (options.allow_other, "allow_other"),
+    ] {
+        if wanted {
+            list.push(',');
+            list.push_str(word);
+        }
+    }
+    list
+}
+
+/// One descriptor; `None`: the other side closed without sending one.
+fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let mut byte = [0u8];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        let mut iov = [IoSliceMut::new(&mut byte)];
+        match rustix::net::recvmsg(
+            socket.as_fd(),
+            &mut iov,
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        ) {
+            Err(Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let mut fds = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    Ok(fds.next().and_then(|mut fds| fds.next()))
+}
+
+/// Unmounts; fails with [`MountError::Busy`] when something is open there. Not mounted any more is no error.
+pub(crate) fn detach(mountpoint: &Path) -> Result<(), MountError> {
+    let failed = |reason: String| MountError::Unmount {
+        path: mountpoint.to_owned(),
+        reason,
+    };
+    match rustix::mount::unmount(mountpoint, UnmountFlags::NOFOLLOW) {
+        Ok(()) | Err(Errno::INVAL) => Ok(()),
+        Err(Errno::BUSY) => Err(MountError::Busy(mountpoint.to_owned())),
+        Err(Errno::PERM) => {
+            let output = Command::new("fusermount3")
+                .arg("-u")
+                .arg("--")
+                .arg(mountpoint.as_os_str())
+                .env("LC_ALL", "C")
+                .stdin(Stdio::null())
+                .output()
+                .map_err(|e| {
+                    if e.kind() == io::ErrorKind::NotFound {
+                        MountError::NoFusermount
+                    } else {
+                        failed(e.to_string())
+                    }
+                })?;
+            let said = String::from_utf8_lossy(&output.stderr);
+            if output.status.success() || said.contains("not found in") {
+                Ok(())
+            } else if said.contains("busy") {
+                Err(MountError::Busy(mountpoint.to_owned()))
+            } else {
+                Err(failed(said.trim().to_owned()))
+            }
+        }
+        Err(e) => Err(failed(e.to_string())),
+    }
+}
+
+/// Whether `line` of `/proc/self/mountinfo` is a mount on `mountpoint` that lets the kernel check permissions.
+fn checks_permissions(line: &str, mountpoint: &Path) -> bool {
+    let mut fields = line.split(' ');
+    let on = fields.nth(4).unwrap_or_default();
+    let options = line.rsplit(' ').next().unwrap_or_default();
+    unescape(on) == mountpoint.as_os_str().as_bytes()
+        && options.split(',').any(|o| o == "default_permissions")
+}
+
+/// Whether the kernel says that it checks permissions on the mount at `mountpoint`.
+pub(crate) fn permissions_are_checked(mountpoint: &Path) -> bool {
+    // Other file systems' names may be anything but UTF-8.
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let table = String::from_utf8_lossy(&table);
+    // The last one on a path is the one on top.
+    table
+        .lines()
+        .rev()
+        .find(|l| {
+            l.split(' ')
+                .nth(4)
+                .is_some_and(|on| unescape(on) == mountpoint.as_os_str().as_bytes())
+        })
+        .is_some_and(|l| checks_permissions(l, mountpoint))
+}
+
+/// Undoes the octal escapes of space, tab, newline and backslash.
+fn unescape(field: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut bytes = field.as_bytes();
+    while let [first, rest @ ..] = bytes {
+        if *first == b'\\'
+            && let Some(octal) = rest.get(..3).and_then(|d| std::str::from_utf8(d).ok())
+            && let Ok(byte) = u8::from_str_radix(octal, 8)
+        {
+            out.push(byte);
+            bytes = &rest[3..];
+        } else {
+            out.push(*first);
+            bytes = rest;
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_without_default_permissions_is_recognised() {
+        let line = |options: &str| {
+            format!(
+                "36 35 0:41 / /mnt/my\\040room rw,nosuid shared:1 - fuse.strongroom room rw,user_id=0,{options}"
+            )
+        };
+        let path = Path::new("/mnt/my room");
+        assert!(checks_permissions(
+            &line("group_id=0,default_permissions,allow_other"),
+            path
+        ));
+        assert!(!checks_permissions(&line("group_id=0,allow_other"), path));
+        assert!(!checks_permissions(
+            &line("default_permissions"),
+            Path::new("/mnt/other")
+        ));
+    }
+
+    #[test]
+    fn a_comma_in_the_name_does_not_end_it() {
+        let options = MountOptions {
+            name: "a,suid".into(),
+            allow_other: false,
+            exec: true,
+            ..Default::default()
+        };
+        assert_eq!(
+            helper_options(&options),
+            "default_permissions,subtype=strongroom,fsname=a\\,suid"
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! File data: read, write, allocate, seek, copy, make durable.
+
+use room::{Fallocate, InodeNo, SeekTo, SetAttr};
+
+use crate::errno::{Errno, OrErrno};
+use crate::server::{Caller, Server};
+
+/// Longest copy answered at once, in bytes: the reply counts in 32 bits, and a copy should stay interruptible.
+const COPY_MAX: u64 = 1 << 30;
+
+impl Server {
+    /// Fills `buf` from `offset`; less only at the end of the file.
+    pub(crate) fn read(&self, no: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
+        let got = self.room.read(no, offset, buf).or_errno("read", no)?;
+        self.room.accessed(no);
+        Ok(got)
+    }
+
+    /// Writes all of `data`.
+    pub(crate) fn write(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        self.room.write(no, offset, data).or_errno("write", no)
+    }
+
+    /// Takes set-id bits and file capabilities away before an unprivileged change of data. `true`: there were some,
+    /// and the kernel's idea of the attributes is old.
+    pub(crate) fn drop_privileges(&self, no: InodeNo) -> Result<bool, Errno> {
+        let inode = self.attributes(no)?;
+        // The set-group-id bit without execution by the group means something else, but the room knows that.
+        if inode.mode & 0o6000 == 0 && !inode.has_xattrs {
+            return Ok(false);
+        }
+        let set = SetAttr {
+            drop_privileges: true,
+            ..SetAttr::default()
+        };
+        let after = self.set_attributes(no, &set)?;
+        Ok(after.mode != inode.mode || after.has_xattrs)
+    }
+
+    /// As [`drop_privileges`](Self::drop_privileges), for requests in which the kernel does not say whether the caller
+    /// may keep them: root may.
+    pub(crate) fn drop_privileges_of(&self, caller: Caller, no: InodeNo) -> Result<bool, Errno> {
+        if caller.uid == 0 {
+            Ok(false)
+        } else {
+            self.drop_privileges(no)
+        }
+    }
+
+    /// `mode` is that of fallocate.
+    pub(crate) fn allocate(
+        &self,
+        no: InodeNo,
+        offset: u64,
+        len: u64,
+        mode: i32,
+    ) -> Result<(), Errno> {
+        let what = allocation(mode).ok_or(Errno::EOPNOTSUPP)?;
+        self.room
+            .fallocate(no, what, offset, len)
+            .or_errno("fallocate", no)
+    }
+
+    /// `whence` is SEEK_DATA or SEEK_HOLE.
+    pub(crate) fn seek(&self, no: InodeNo, offset: i64, whence: i32) -> Result<i64, Errno> {
+        let to = match whence {
+            libc::SEEK_DATA => SeekTo::Data,
+            libc::SEEK_HOLE => SeekTo::Hole,
+            _ => return Err(Errno::EINVAL),
+        };
+        let offset = u64::try_from(offset).map_err(|_| Errno(libc::ENXIO))?;
+        let found = self.room.seek(no, offset, to).or_errno("seek", no)?;
+        i64::try_from(found).map_err(|_| Errno(libc::EOVERFLOW))
+    }
+
+    /// Copies up to `len` bytes; answers how many.
+    pub(crate) fn copy(
+        &self,
+        from: (InodeNo, u64),
+        to: (InodeNo, u64),
+        len: u64,
+    ) -> Result<u32, Errno> {
+        let len = len.min(COPY_MAX);
+        let copied = self
+            .room
+            .copy_range(from.0, from.1, to.0, to.1, len)
+            .or_errno("copy", from.0)?;
+        // Own bug if it were more than asked for, and that fits.
+        u32::try_from(copied).map_err(|_| Errno::EIO)
+    }
+
+    pub(crate) fn fsync(&self, no: InodeNo) -> Result<(), Errno> {
+        self.room.fsync(no).or_errno("fsync", no)
+    }
+
+    pub(crate) fn sync(&self) -> Result<(), Errno> {
+        self.room.sync().or_errno("sync", InodeNo::ROOT)
+    }
+}
+
+/// What the room is to do for a mode of fallocate; `None` if nobody does that.
+fn allocation(mode: i32) -> Option<Fallocate> {
+    const KEEP_SIZE: i32 = libc::FALLOC_FL_KEEP_SIZE;
+    const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | KEEP_SIZE;
+    const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE;
+    const ZERO_KEEP: i32 = libc::FALLOC_FL_ZERO_RANGE | KEEP_SIZE;
+    match mode {
+        0 => Some(Fallocate::Allocate { keep_size: false }),
+        KEEP_SIZE => Some(Fallocate::Allocate { keep_size: true }),
+        PUNCH_HOLE => Some(Fallocate::PunchHole),
+        ZERO_RANGE => Some(Fallocate::ZeroRange { keep_size: false }),
+        ZERO_KEEP => Some(Fallocate::ZeroRange { keep_size: true }),
+        // Linux 6.18 refuses these two itself for every FUSE mount; a later one may not.
+        libc::FALLOC_FL_COLLAPSE_RANGE => Some(Fallocate::Collapse),
+        libc::FALLOC_FL_INSERT_RANGE => Some(Fallocate::Insert),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mode_of_fallocate_that_linux_defines_is_understood_or_refused() {
+        use libc::*;
+        assert_eq!(
+            allocation(0),
+            Some(Fallocate::Allocate { keep_size: false })
+        );
+        assert_eq!(
+            allocation(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE),
+            Some(Fallocate::PunchHole)
+        );
+        assert_eq!(
+            allocation(FALLOC_FL_ZERO_RANGE),
+            Some(Fallocate::ZeroRange { keep_size: false })
+        );
+        assert_eq!(
+            allocation(FALLOC_FL_COLLAPSE_RANGE),
+            Some(Fallocate::Collapse)
+        );
+        assert_eq!(allocation(FALLOC_FL_INSERT_RANGE), Some(Fallocate::Insert));
+        assert_eq!(
+            allocation(FALLOC_FL_PUNCH_HOLE),
+            None,
+            "a hole may not change the length"
+        );
+        assert_eq!(allocation(FALLOC_FL_UNSHARE_RANGE), None);
+    }
+}

@@ -1,0 +1,144 @@
+//! The connection to the kernel: what is agreed on at its start, the threads that serve it, and what it can be told.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, OnceLock};
+
+use fuser::{BackgroundSession, Config, INodeNo, InitFlags, KernelConfig, Notifier, SessionACL};
+use room::InodeNo;
+
+use super::Handler;
+use crate::error::MountError;
+use crate::seeker::Seeker;
+use crate::server::Server;
+
+/// Bytes of the largest request: more gains nothing that was measured, and each thread has a buffer of it.
+const MAX_WRITE: u32 = 1 << 20;
+/// Requests the kernel may have under way without anybody waiting: read-ahead and write-back.
+const MAX_BACKGROUND: u16 = 64;
+
+/// Without these the kernel would not check what this crate leaves to it.
+const REQUIRED: [(InitFlags, &str); 3] = [
+    (InitFlags::FUSE_POSIX_ACL, "FUSE_POSIX_ACL"),
+    (InitFlags::FUSE_DONT_MASK, "FUSE_DONT_MASK"),
+    (
+        InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+        "FUSE_HANDLE_KILLPRIV_V2",
+    ),
+];
+
+/// What makes it faster or more complete, each taken where the kernel has it.
+const WANTED: [InitFlags; 11] = [
+    InitFlags::FUSE_WRITEBACK_CACHE,
+    InitFlags::FUSE_DO_READDIRPLUS,
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    InitFlags::FUSE_ASYNC_DIO,
+    InitFlags::FUSE_CACHE_SYMLINKS,
+    InitFlags::FUSE_NO_OPEN_SUPPORT,
+    InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+    InitFlags::FUSE_SETXATTR_EXT,
+    InitFlags::FUSE_EXPORT_SUPPORT,
+    InitFlags::FUSE_MAX_PAGES,
+    InitFlags::FUSE_ABORT_ERROR,
+];
+
+/// The kernel's side, to be told what changed behind its back.
+#[derive(Debug, Default)]
+pub(crate) struct Kernel(OnceLock<Notifier>);
+
+impl Kernel {
+    /// The attributes and ACLs the kernel keeps of an inode are old. Takes no lock and writes nothing back.
+    pub(crate) fn attributes_changed(&self, no: InodeNo) {
+        self.tell(|n| n.inval_inode(INodeNo(no.0), -1, 0));
+    }
+
+    /// The data and attributes the kernel keeps of an inode are old. What programs wrote and the kernel has not yet
+    /// passed on is passed on first: not to be called from a thread that serves requests.
+    pub(crate) fn inode_changed(&self, no: InodeNo) {
+        self.tell(|n| n.inval_inode(INodeNo(no.0), 0, 0));
+    }
+
+    /// A name came, went, or leads elsewhere. Waits for requests on the directory: not to be called from a thread that
+    /// serves requests.
+    pub(crate) fn entry_changed(&self, parent: InodeNo, name: &[u8]) {
+        self.tell(|n| n.inval_entry(INodeNo(parent.0), OsStr::from_bytes(name)));
+    }
+
+    fn tell(&self, f: impl FnOnce(&Notifier) -> io::Result<()>) {
+        if let Some(notifier) = self.0.get()
+            && let Err(e) = f(notifier)
+        {
+            // It fails when the kernel does not know the inode, or when the mount is gone.
+            tracing::debug!("telling the kernel of a change: {e}");
+        }
+    }
+}
+
+/// Agrees on features with the kernel.
+pub(super) fn negotiate(config: &mut KernelConfig) -> io::Result<()> {
+    for (flag, name) in REQUIRED {
+        if config.add_capabilities(flag).is_err() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, name));
+        }
+    }
+    for flag in WANTED {
+        if config.add_capabilities(flag).is_err() {
+            tracing::debug!(?flag, "the kernel lacks a feature");
+        }
+    }
+    // Each may be refused only in favour of the nearest value, which is then taken.
+    if let Err(nearest) = config.set_max_write(MAX_WRITE) {
+        let _ = config.set_max_write(nearest);
+    }
+    if let Err(nearest) = config.set_max_readahead(MAX_WRITE) {
+        let _ = config.set_max_readahead(nearest);
+    }
+    let _ = config.set_max_background(MAX_BACKGROUND);
+    Ok(())
+}
+
+/// The threads that serve one mount.
+#[derive(Debug)]
+pub(crate) struct Session(BackgroundSession);
+
+impl Session {
+    /// Returns when the mount is gone and every request is answered.
+    pub(crate) fn join(self) -> Result<(), MountError> {
+        self.0.join().map_err(MountError::Session)
+    }
+}
+
+/// Serves the connection `fd` by `threads` threads.
+pub(crate) fn start(
+    server: Arc<Server>,
+    seeker: Seeker,
+    kernel: Arc<Kernel>,
+    fd: OwnedFd,
+    threads: usize,
+) -> Result<Session, MountError> {
+    let mut config = Config::default();
+    config.n_threads = Some(threads);
+    // A device of its own for each thread spares them a common lock; it takes the right to open the device.
+    config.clone_fd = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse")
+        .is_ok();
+    let handler = Handler {
+        server,
+        seeker,
+        kernel: kernel.clone(),
+    };
+    // `All`: who may enter is the kernel's to decide, and it has. Its own write-back comes under the name of root.
+    let session = fuser::Session::from_fd(handler, fd, SessionACL::All, config).map_err(|e| {
+        let missing = REQUIRED.iter().find(|(_, name)| e.to_string() == *name);
+        missing.map_or(MountError::Session(e), |(_, name)| {
+            MountError::KernelTooOld(name)
+        })
+    })?;
+    // Set once: this is the only call for this value.
+    let _ = kernel.0.set(session.notifier());
+    session.spawn().map(Session).map_err(MountError::Session)
+}

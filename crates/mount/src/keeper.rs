@@ -1,0 +1,195 @@
+//! The thread that uses the mount from inside the process that serves it: it asks the kernel to write back every few
+//! seconds, and unmounts an idle mount.
+//!
+//! 1. It holds no descriptor of `/dev/fuse`. A thread that waits in the kernel for its own process to serve a request
+//!    would otherwise keep that device open after the process is killed, and with it everybody who waits for the mount,
+//!    for ever. So it begins by taking a table of descriptors of its own and closing everything in it but 0, 1 and 2;
+//!    from then on it touches no descriptor that another thread made, and does not log.
+//! 2. It keeps the mount busy only while one `syncfs` runs. When nothing in the mount is open there is nothing dirty
+//!    either (the kernel writes back at close), and that takes microseconds.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use rustix::fs::{Mode, OFlags};
+
+use crate::attach;
+use crate::error::MountError;
+use crate::server::Server;
+
+/// How often an idle mount that turned out to be busy is tried again.
+const IDLE_RETRY: Duration = Duration::from_secs(5);
+
+/// What the thread is to keep.
+#[derive(Debug, Clone)]
+pub(crate) struct Duties {
+    /// Absolute.
+    pub(crate) mountpoint: PathBuf,
+    /// Device number of the mount, so that nothing mounted over it is taken for it.
+    pub(crate) device: u64,
+    /// `None`: only when asked.
+    pub(crate) write_back_interval: Option<Duration>,
+    pub(crate) idle_timeout: Option<Duration>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Write-backs asked for, and done: counts.
+    asked: u64,
+    done: u64,
+    stop: bool,
+    /// Process-wide number of the thread, once it runs.
+    thread: Option<i32>,
+    /// It could not close its descriptors, and does nothing.
+    crippled: bool,
+}
+
+/// Orders to the thread.
+#[derive(Debug, Default)]
+pub(crate) struct Keeper {
+    state: Mutex<State>,
+    /// For the thread: something was ordered.
+    order: Condvar,
+    /// For others: something was done.
+    news: Condvar,
+}
+
+impl Keeper {
+    /// Starts the thread.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        duties: Duties,
+        server: Arc<Server>,
+    ) -> Result<JoinHandle<()>, MountError> {
+        let keeper = self.clone();
+        let thread = std::thread::Builder::new()
+            .name("strongroom-keep".to_owned())
+            .spawn(move || keeper.run(&duties, &server))
+            .map_err(MountError::Thread)?;
+        let mut state = self.state.lock();
+        while state.thread.is_none() && !state.crippled {
+            self.news.wait(&mut state);
+        }
+        if state.crippled {
+            drop(state);
+            // It ends at once; a thread that panicked is no news here.
+            let _ = thread.join();
+            return Err(MountError::KernelTooOld("close_range"));
+        }
+        Ok(thread)
+    }
+
+    /// Has the kernel pass on everything that programs wrote, and waits until it has. Returns at once when the mount is
+    /// ending.
+    pub(crate) fn write_back(&self) {
+        let mut state = self.state.lock();
+        state.asked += 1;
+        let mine = state.asked;
+        self.order.notify_one();
+        while state.done < mine && !state.stop {
+            self.news.wait(&mut state);
+        }
+    }
+
+    /// Ends the thread, as soon as it is out of the kernel.
+    pub(crate) fn stop(&self) {
+        self.state.lock().stop = true;
+        self.order.notify_all();
+        self.news.notify_all();
+    }
+
+    fn run(&self, duties: &Duties, server: &Server) {
+        let alone = leave_descriptors();
+        {
+            let mut state = self.state.lock();
+            match alone {
+                true => state.thread = Some(rustix::thread::gettid().as_raw_nonzero().get()),
+                false => state.crippled = true,
+            }
+            if let Some(tid) = state.thread {
+                server.ignore(tid.unsigned_abs());
+            }
+            self.news.notify_all();
+        }
+        if !alone {
+            return;
+        }
+        let mut last = Instant::now();
+        let mut last_try = Instant::now();
+        loop {
+            let mut state = self.state.lock();
+            while !state.stop && state.asked == state.done {
+                let now = Instant::now();
+                let next = [
+                    duties.write_back_interval.map(|i| last + i),
+                    duties
+                        .idle_timeout
+                        .map(|t| (server.last_request() + t).max(last_try + IDLE_RETRY.min(t))),
+                ];
+                let Some(next) = next.into_iter().flatten().min() else {
+                    self.order.wait(&mut state);
+                    continue;
+                };
+                if next <= now || self.order.wait_until(&mut state, next).timed_out() {
+                    break;
+                }
+            }
+            if state.stop {
+                return;
+            }
+            let asked = state.asked;
+            let wanted = asked > state.done;
+            drop(state);
+
+            if wanted
+                || duties
+                    .write_back_interval
+                    .is_some_and(|i| last.elapsed() >= i)
+            {
+                // An error means that the mount is ending, or that this user may not read its root: then the
+                // kernel's own interval has to do.
+                let _ = syncfs(&duties.mountpoint, duties.device);
+                last = Instant::now();
+                self.state.lock().done = asked;
+                self.news.notify_all();
+            }
+            if duties
+                .idle_timeout
+                .is_some_and(|t| server.last_request().elapsed() >= t)
+            {
+                // Busy is the usual answer when something is open: tried again later.
+                let _ = attach::detach(&duties.mountpoint);
+                last_try = Instant::now();
+            }
+        }
+    }
+}
+
+fn syncfs(mountpoint: &Path, device: u64) -> rustix::io::Result<()> {
+    let root = rustix::fs::open(
+        mountpoint,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    if rustix::fs::fstat(&root)?.st_dev == device {
+        rustix::fs::syncfs(&root)?;
+    }
+    Ok(())
+}
+
+/// Gives this thread a table of descriptors of its own with none but 0, 1 and 2. `false`: the kernel cannot.
+#[allow(unsafe_code)]
+fn leave_descriptors() -> bool {
+    // SAFETY: with CLOSE_RANGE_UNSHARE the calling thread first gets its own copy of the table, and closes only there:
+    // what other threads hold stays open for them. This thread uses nothing it did not open itself afterwards: invariant 1.
+    unsafe {
+        libc::close_range(
+            3,
+            libc::c_uint::MAX,
+            libc::CLOSE_RANGE_UNSHARE as libc::c_int,
+        ) == 0
+    }
+}

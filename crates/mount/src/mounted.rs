@@ -1,0 +1,177 @@
+//! A mount from its beginning to its end.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use room::{InodeNo, Room};
+
+use crate::attach;
+use crate::error::MountError;
+use crate::fuse::{self, Kernel, Session};
+use crate::keeper::{Duties, Keeper};
+use crate::options::MountOptions;
+use crate::seeker::Seeker;
+use crate::server::Server;
+
+/// A room that is mounted. Dropping it leaves the mount as it is: call [`wait`](Self::wait).
+pub struct Mounted {
+    mountpoint: PathBuf,
+    session: Session,
+    keeper: Arc<Keeper>,
+    threads: Vec<JoinHandle<()>>,
+    kernel: Arc<Kernel>,
+}
+
+impl fmt::Debug for Mounted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mounted")
+            .field("mountpoint", &self.mountpoint)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Mounts `room` on the directory `mountpoint` and serves it until it is unmounted: from outside, by
+/// [`Mounted::unmount`], or by the idle timeout.
+///
+/// Permissions are checked by the kernel. If it cannot, nothing is mounted.
+///
+/// # Errors
+/// Any of [`MountError`] but `Busy` and `Unmount`.
+pub fn mount(
+    room: Arc<Room>,
+    mountpoint: &Path,
+    options: &MountOptions,
+) -> Result<Mounted, MountError> {
+    let unusable = |source| MountError::Mountpoint {
+        path: mountpoint.to_owned(),
+        source,
+    };
+    let at = mountpoint.canonicalize().map_err(unusable)?;
+    if !at.is_dir() {
+        return Err(unusable(std::io::ErrorKind::NotADirectory.into()));
+    }
+    let fd = attach::attach(&at, options)?;
+    serve(room, &at, options, fd).inspect_err(|_| {
+        // The first error is the one to report.
+        let _ = attach::detach(&at);
+    })
+}
+
+fn serve(
+    room: Arc<Room>,
+    at: &Path,
+    options: &MountOptions,
+    fd: std::os::fd::OwnedFd,
+) -> Result<Mounted, MountError> {
+    if !attach::permissions_are_checked(at) {
+        return Err(MountError::Refused {
+            path: at.to_owned(),
+            reason: "the kernel does not check permissions on it (default_permissions is missing)"
+                .to_owned(),
+        });
+    }
+    let server = Arc::new(Server::new(room));
+    let keeper = Arc::new(Keeper::default());
+    let kernel = Arc::new(Kernel::default());
+    let (seeker, seek_thread) = Seeker::start(keeper.clone())?;
+    let session = fuse::start(
+        server.clone(),
+        seeker,
+        kernel.clone(),
+        fd,
+        options.threads.clamp(2, 64),
+    )?;
+    // Answered by the threads that were just started.
+    let device = rustix::fs::stat(at)
+        .map_err(|e| MountError::Mountpoint {
+            path: at.to_owned(),
+            source: e.into(),
+        })?
+        .st_dev;
+    let duties = Duties {
+        mountpoint: at.to_owned(),
+        device,
+        write_back_interval: options.write_back_interval.filter(|_| !options.read_only),
+        idle_timeout: options.idle_timeout,
+    };
+    let keep_thread = keeper.start(duties, server)?;
+    tracing::debug!(mountpoint = %at.display(), "mounted");
+    Ok(Mounted {
+        mountpoint: at.to_owned(),
+        session,
+        keeper,
+        threads: vec![keep_thread, seek_thread],
+        kernel,
+    })
+}
+
+impl Mounted {
+    /// Where it is mounted: absolute, without symbolic links.
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// Unmounts, after the kernel has passed on everything that programs wrote. [`wait`](Self::wait) then returns.
+    ///
+    /// # Errors
+    /// [`MountError::Busy`] when something is open in the mount: nothing has changed then.
+    pub fn unmount(&self) -> Result<(), MountError> {
+        attach::detach(&self.mountpoint)
+    }
+
+    /// A handle that unmounts, and that tells the kernel of changes made to the room by other ways than the mount. It
+    /// may be given to other threads and outlive the mount.
+    pub fn handle(&self) -> Handle {
+        Handle {
+            mountpoint: self.mountpoint.clone(),
+            kernel: self.kernel.clone(),
+        }
+    }
+
+    /// Waits until the mount is gone and every request is answered. The room is then as the last program left it, not yet
+    /// committed: close it.
+    ///
+    /// # Errors
+    /// [`MountError::Session`] when the connection to the kernel broke.
+    pub fn wait(self) -> Result<(), MountError> {
+        let ended = self.session.join();
+        self.keeper.stop();
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the mount ended by a bug in this program");
+            }
+        }
+        tracing::debug!(mountpoint = %self.mountpoint.display(), "unmounted");
+        ended
+    }
+}
+
+/// A handle on a mount: see [`Mounted::handle`].
+#[derive(Debug, Clone)]
+pub struct Handle {
+    mountpoint: PathBuf,
+    kernel: Arc<Kernel>,
+}
+
+impl Handle {
+    /// As [`Mounted::unmount`].
+    ///
+    /// # Errors
+    /// [`MountError::Busy`] when something is open in the mount.
+    pub fn unmount(&self) -> Result<(), MountError> {
+        attach::detach(&self.mountpoint)
+    }
+
+    /// A name came, went, or leads elsewhere, by another way than the mount.
+    pub fn entry_changed(&self, parent: InodeNo, name: &[u8]) {
+        self.kernel.attributes_changed(parent);
+        self.kernel.entry_changed(parent, name);
+    }
+
+    /// Data or attributes of an inode changed by another way than the mount.
+    pub fn inode_changed(&self, no: InodeNo) {
+        self.kernel.inode_changed(no);
+    }
+}

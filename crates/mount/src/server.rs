@@ -1,0 +1,328 @@
+//! Answers requests from a room: names, attributes, directories, space. File data and extended attributes are beside it.
+//!
+//! 1. Permissions are not looked at here: the kernel checked them before it asked (`default_permissions`, ACLs).
+//! 2. Every entry handed out is counted in [`Lookups`] before the reply is sent.
+//! 3. All state is the room's and the counts': files and directories are not opened here, requests name inodes.
+//!
+//! It knows neither the FUSE library nor the mount point.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use room::{FileKind, Inode, InodeNo, NewFile, RenameMode, Room, RoomSpace, SetAttr};
+
+use crate::errno::{Errno, OrErrno};
+use crate::lookups::Lookups;
+
+/// Longest name in bytes.
+const NAME_MAX: usize = 255;
+
+/// Who asks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caller {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+/// A new file of any kind, as the kernel asks for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Type and permission bits.
+    pub(crate) mode: u32,
+    /// Bits to take away where there is no default ACL.
+    pub(crate) umask: u32,
+    /// Device number of a device node.
+    pub(crate) rdev: u32,
+}
+
+/// One name of a directory listing.
+pub(crate) struct Listed<'a> {
+    pub(crate) inode: &'a Inode,
+    /// Position to go on after.
+    pub(crate) cookie: u64,
+    pub(crate) name: &'a [u8],
+}
+
+/// Serves one room.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) room: Arc<Room>,
+    lookups: Lookups,
+    last_request: Mutex<Instant>,
+    /// The thread whose requests are no activity: it asks the kernel to write back.
+    ignored: AtomicU32,
+}
+
+impl Server {
+    pub(crate) fn new(room: Arc<Room>) -> Self {
+        Self {
+            room,
+            lookups: Lookups::new(),
+            last_request: Mutex::new(Instant::now()),
+            ignored: AtomicU32::new(0),
+        }
+    }
+
+    /// Requests by thread `tid` are no activity from now on.
+    pub(crate) fn ignore(&self, tid: u32) {
+        self.ignored.store(tid, Ordering::Relaxed);
+    }
+
+    /// Notes that thread `tid` asked for something.
+    pub(crate) fn touched(&self, tid: u32) {
+        if tid != self.ignored.load(Ordering::Relaxed) {
+            *self.last_request.lock() = Instant::now();
+        }
+    }
+
+    /// When somebody last asked for something.
+    pub(crate) fn last_request(&self) -> Instant {
+        *self.last_request.lock()
+    }
+
+    /// Counts an entry that is about to be handed out.
+    fn hand_out(&self, inode: Inode) -> Inode {
+        if self.lookups.add(inode.no) {
+            self.room.hold(inode.no);
+        }
+        inode
+    }
+
+    pub(crate) fn forget(&self, no: InodeNo, count: u64) {
+        if self.lookups.forget(no, count) {
+            self.room.release(no, 1);
+        }
+    }
+
+    /// The kernel is gone, and with it everything it knew.
+    pub(crate) fn forget_all(&self) {
+        for no in self.lookups.drain() {
+            self.room.release(no, 1);
+        }
+    }
+
+    /// A name in a directory; `None` if there is none, which the kernel may remember.
+    pub(crate) fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Option<Inode>, Errno> {
+        // What the kernel asks when a file handle (open_by_handle_at, NFS) outlived its caches.
+        let found = match name {
+            b"." => self.room.attributes(parent),
+            b".." => self
+                .room
+                .attributes(parent)
+                .and_then(|i| self.room.attributes(i.parent)),
+            _ if name.len() > NAME_MAX => return Err(Errno::ENAMETOOLONG),
+            _ => self.room.lookup(parent, name),
+        };
+        match found {
+            Ok(inode) => Ok(Some(self.hand_out(inode))),
+            Err(room::Error::NotFound) if name != b"." && name != b".." => Ok(None),
+            Err(e) => Err(Errno::of(&e, "lookup", parent)),
+        }
+    }
+
+    pub(crate) fn attributes(&self, no: InodeNo) -> Result<Inode, Errno> {
+        self.room.attributes(no).or_errno("attributes", no)
+    }
+
+    pub(crate) fn set_attributes(&self, no: InodeNo, set: &SetAttr) -> Result<Inode, Errno> {
+        self.room
+            .set_attributes(no, set)
+            .or_errno("set attributes", no)
+    }
+
+    pub(crate) fn read_link(&self, no: InodeNo) -> Result<Vec<u8>, Errno> {
+        let target = self.room.read_link(no).or_errno("read link", no)?;
+        self.room.accessed(no);
+        Ok(target)
+    }
+
+    /// Makes a file of the kind that `wanted.mode` names; no kind is a regular file.
+    pub(crate) fn make(
+        &self,
+        caller: Caller,
+        parent: InodeNo,
+        name: &[u8],
+        wanted: Wanted,
+    ) -> Result<Inode, Errno> {
+        let new = new_file(caller, wanted)?;
+        let inode = self
+            .room
+            .make(parent, name, &new)
+            .or_errno("make", parent)?;
+        Ok(self.hand_out(inode))
+    }
+
+    pub(crate) fn symlink(
+        &self,
+        caller: Caller,
+        parent: InodeNo,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Inode, Errno> {
+        let new = NewFile {
+            kind: FileKind::Symlink,
+            mode: 0o777,
+            umask: 0,
+            uid: caller.uid,
+            gid: caller.gid,
+            rdev: 0,
+            target: target.to_vec(),
+        };
+        let inode = self
+            .room
+            .make(parent, name, &new)
+            .or_errno("symlink", parent)?;
+        Ok(self.hand_out(inode))
+    }
+
+    pub(crate) fn make_unnamed(
+        &self,
+        caller: Caller,
+        parent: InodeNo,
+        wanted: Wanted,
+    ) -> Result<Inode, Errno> {
+        let new = new_file(caller, wanted)?;
+        let inode = self
+            .room
+            .make_unnamed(parent, &new)
+            .or_errno("make unnamed", parent)?;
+        // It came held, so that it does not vanish before this line.
+        if !self.lookups.add(inode.no) {
+            self.room.release(inode.no, 1);
+        }
+        Ok(inode)
+    }
+
+    pub(crate) fn link(&self, no: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Inode, Errno> {
+        let inode = self.room.link(no, parent, name).or_errno("link", no)?;
+        Ok(self.hand_out(inode))
+    }
+
+    pub(crate) fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<(), Errno> {
+        self.room.unlink(parent, name).or_errno("unlink", parent)
+    }
+
+    pub(crate) fn rmdir(&self, parent: InodeNo, name: &[u8]) -> Result<(), Errno> {
+        self.room.rmdir(parent, name).or_errno("rmdir", parent)
+    }
+
+    /// `flags` are those of renameat2.
+    pub(crate) fn rename(
+        &self,
+        from: (InodeNo, &[u8]),
+        to: (InodeNo, &[u8]),
+        flags: u32,
+    ) -> Result<(), Errno> {
+        let mode = match flags {
+            0 => RenameMode::Replace,
+            libc::RENAME_NOREPLACE => RenameMode::NoReplace,
+            libc::RENAME_EXCHANGE => RenameMode::Exchange,
+            // Whiteouts are for file systems under an overlay that let users make device nodes.
+            _ => return Err(Errno::EINVAL),
+        };
+        self.room
+            .rename(from.0, from.1, to.0, to.1, mode)
+            .or_errno("rename", from.0)
+    }
+
+    /// Lists a directory after `cookie`, handing each name to `put` until that returns false (it found no place).
+    /// `count`: what is put is an entry the kernel keeps.
+    pub(crate) fn list(
+        &self,
+        no: InodeNo,
+        cookie: u64,
+        count: bool,
+        mut put: impl FnMut(&Listed<'_>) -> bool,
+    ) -> Result<(), Errno> {
+        /// Names fetched at once: about as many as one request takes with attributes (32 KiB).
+        const BATCH: usize = 160;
+        /// Positions of `.` and `..`; the room's own start at 16.
+        const DOT: u64 = 1;
+        const DOT_DOT: u64 = 2;
+
+        if cookie < DOT_DOT {
+            let own = self.attributes(no)?;
+            if own.kind != FileKind::Directory {
+                return Err(Errno(libc::ENOTDIR));
+            }
+            if cookie < DOT {
+                self.room.accessed(no);
+                // These two are not entries the kernel keeps, so they are not counted.
+                if !put(&Listed {
+                    inode: &own,
+                    cookie: DOT,
+                    name: b".",
+                }) {
+                    return Ok(());
+                }
+            }
+            // A directory that was removed while open has no parent any more: show itself, as others do.
+            let parent = self.room.attributes(own.parent).unwrap_or(own);
+            if !put(&Listed {
+                inode: &parent,
+                cookie: DOT_DOT,
+                name: b"..",
+            }) {
+                return Ok(());
+            }
+        }
+        let mut after = if cookie <= DOT_DOT { 0 } else { cookie };
+        loop {
+            let batch = self
+                .room
+                .read_dir(no, after, BATCH)
+                .or_errno("read directory", no)?;
+            let last = batch.len() < BATCH;
+            for (entry, inode) in batch {
+                after = entry.cookie;
+                // Counted first: once put, the entry is in the reply.
+                let first = count && self.lookups.add(inode.no);
+                if first {
+                    self.room.hold(inode.no);
+                }
+                if !put(&Listed {
+                    inode: &inode,
+                    cookie: entry.cookie,
+                    name: &entry.name,
+                }) {
+                    if count {
+                        self.forget(inode.no, 1);
+                    }
+                    return Ok(());
+                }
+            }
+            if last {
+                return Ok(());
+            }
+        }
+    }
+
+    pub(crate) fn space(&self) -> Result<RoomSpace, Errno> {
+        self.room.space().or_errno("space", InodeNo::ROOT)
+    }
+}
+
+/// What the room is to make.
+fn new_file(caller: Caller, wanted: Wanted) -> Result<NewFile, Errno> {
+    let kind = match wanted.mode & libc::S_IFMT {
+        0 | libc::S_IFREG => FileKind::Regular,
+        libc::S_IFDIR => FileKind::Directory,
+        libc::S_IFIFO => FileKind::Fifo,
+        libc::S_IFSOCK => FileKind::Socket,
+        libc::S_IFCHR => FileKind::CharDevice,
+        libc::S_IFBLK => FileKind::BlockDevice,
+        _ => return Err(Errno::EINVAL),
+    };
+    Ok(NewFile {
+        kind,
+        mode: (wanted.mode & 0o7777) as u16,
+        umask: (wanted.umask & 0o777) as u16,
+        uid: caller.uid,
+        gid: caller.gid,
+        // The kernel's 32-bit form has the same layout as makedev's, for as long as both fit.
+        rdev: u64::from(wanted.rdev),
+        target: Vec::new(),
+    })
+}

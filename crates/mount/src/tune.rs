@@ -1,0 +1,37 @@
+//! Lifts limits that the kernel sets a FUSE mount by default. Only root may.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Read ahead in KiB: two requests of the largest size.
+const READ_AHEAD_KIB: u32 = 2048;
+
+/// Lets the mount use the kernel's cache as other file systems do: its share of dirty pages is otherwise 1 % of memory, which
+/// throttles small writes, and its read-ahead 128 KiB. Best effort: returns whether all of it was done, and an ordinary
+/// user's mount works without.
+pub fn tune(mountpoint: &Path) -> bool {
+    let Ok(root) = std::fs::metadata(mountpoint) else {
+        return false;
+    };
+    let device = format!(
+        "{}:{}",
+        rustix::fs::major(root.dev()),
+        rustix::fs::minor(root.dev())
+    );
+    let dir = PathBuf::from("/sys/class/bdi").join(device);
+    let read_ahead = READ_AHEAD_KIB.to_string();
+    [
+        ("strict_limit", "0"),
+        ("max_ratio", "100"),
+        ("read_ahead_kb", read_ahead.as_str()),
+    ]
+    .into_iter()
+    .map(|(file, value)| {
+        let done = std::fs::write(dir.join(file), value);
+        if let Err(e) = &done {
+            tracing::debug!("{file} of the mount is left as it is: {e}");
+        }
+        done.is_ok()
+    })
+    .fold(true, |all, one| all && one)
+}

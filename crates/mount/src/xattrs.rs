@@ -1,0 +1,69 @@
+//! Extended attributes as the kernel asks for them: values, and the list of names.
+
+use room::{InodeNo, XattrMode};
+
+use crate::errno::{Errno, OrErrno};
+use crate::server::{Caller, Server};
+
+impl Server {
+    pub(crate) fn xattr(&self, no: InodeNo, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        self.room.xattr(no, name).or_errno("get xattr", no)
+    }
+
+    /// `flags` are those of setxattr; `drop_setgid`: see [`room::Room::set_xattr`].
+    pub(crate) fn set_xattr(
+        &self,
+        no: InodeNo,
+        name: &[u8],
+        value: &[u8],
+        flags: i32,
+        drop_setgid: bool,
+    ) -> Result<(), Errno> {
+        let mode = match flags {
+            0 => XattrMode::Any,
+            libc::XATTR_CREATE => XattrMode::Create,
+            libc::XATTR_REPLACE => XattrMode::Replace,
+            _ => return Err(Errno::EINVAL),
+        };
+        self.room
+            .set_xattr(no, name, value, mode, drop_setgid)
+            .or_errno("set xattr", no)
+    }
+
+    pub(crate) fn remove_xattr(&self, no: InodeNo, name: &[u8]) -> Result<(), Errno> {
+        self.room
+            .remove_xattr(no, name)
+            .or_errno("remove xattr", no)
+    }
+
+    /// All names, each ended by NUL. Those of `trusted.` only for root: the kernel keeps others from their values, but
+    /// does not filter the list that a FUSE file system gives.
+    pub(crate) fn xattr_list(&self, caller: Caller, no: InodeNo) -> Result<Vec<u8>, Errno> {
+        let names = self.room.xattr_names(no).or_errno("list xattrs", no)?;
+        Ok(join_names(&names, caller.uid == 0))
+    }
+}
+
+fn join_names(names: &[Vec<u8>], trusted: bool) -> Vec<u8> {
+    let mut list = Vec::new();
+    for name in names
+        .iter()
+        .filter(|n| trusted || !n.starts_with(b"trusted."))
+    {
+        list.extend_from_slice(name);
+        list.push(0);
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trusted_names_are_listed_for_root_only() {
+        let names = [b"trusted.a".to_vec(), b"user.b".to_vec()];
+        assert_eq!(join_names(&names, true), b"trusted.a\0user.b\0");
+        assert_eq!(join_names(&names, false), b"user.b\0");
+    }
+}

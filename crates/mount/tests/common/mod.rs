@@ -1,0 +1,202 @@
+//! A room mounted for one test, gone when the test ends, however it ends.
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use mount::{Handle, MountOptions};
+use room::{Credential, NewCredential, NewRoom, OpenOptions, Room, Secret};
+
+/// A mounted room in a directory of its own.
+pub struct Mount {
+    dir: Option<tempfile::TempDir>,
+    at: PathBuf,
+    pub room: Option<Arc<Room>>,
+    pub handle: Handle,
+    serving: Option<JoinHandle<Result<(), mount::MountError>>>,
+}
+
+const KEY: [u8; 32] = [7; 32];
+
+fn open_options(dir: &Path) -> OpenOptions {
+    OpenOptions {
+        state_dir: Some(dir.join("state")),
+        ..OpenOptions::default()
+    }
+}
+
+impl Mount {
+    /// A new room, mounted with the default options. `None`, said on standard error: this machine cannot mount.
+    pub fn new() -> Option<Self> {
+        Self::with(MountOptions::default())
+    }
+
+    pub fn with(options: MountOptions) -> Option<Self> {
+        if !Path::new("/dev/fuse").exists() {
+            eprintln!("skipped: there is no /dev/fuse");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(
+            dir.path(),
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )
+        .unwrap();
+        let at = dir.path().join("mnt");
+        std::fs::create_dir(&at).unwrap();
+        let mut new = NewRoom::with_credential(NewCredential::RawKey(Secret::from(KEY.to_vec())));
+        new.open = open_options(dir.path());
+        let room = Arc::new(Room::create(&dir.path().join("room"), new).unwrap());
+        Some(Self::start(dir, at, room, options))
+    }
+
+    fn start(dir: tempfile::TempDir, at: PathBuf, room: Arc<Room>, options: MountOptions) -> Self {
+        let mounted = mount::mount(room.clone(), &at, &options).unwrap();
+        let handle = mounted.handle();
+        let serving = std::thread::spawn(move || mounted.wait());
+        Self {
+            dir: Some(dir),
+            at,
+            room: Some(room),
+            handle,
+            serving: Some(serving),
+        }
+    }
+
+    /// Unmounts, closes the room, opens it again and mounts it again.
+    pub fn again(mut self) -> Self {
+        self.end();
+        let dir = self.dir.take().unwrap();
+        let room = self.room.take().unwrap();
+        Arc::into_inner(room)
+            .expect("the mount let go of the room")
+            .close()
+            .unwrap();
+        let credential = Credential::RawKey(Secret::from(KEY.to_vec()));
+        let room = Room::open(
+            &dir.path().join("room"),
+            &credential,
+            open_options(dir.path()),
+        )
+        .unwrap();
+        Self::start(
+            dir,
+            self.at.clone(),
+            Arc::new(room),
+            MountOptions::default(),
+        )
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        if name.is_empty() {
+            self.at.clone()
+        } else {
+            self.at.join(name)
+        }
+    }
+
+    /// A plain directory beside the mount, to compare with.
+    pub fn plain(&self) -> PathBuf {
+        let plain = self.dir.as_ref().unwrap().path().join("plain");
+        std::fs::create_dir_all(&plain).unwrap();
+        plain
+    }
+
+    pub fn room_dir(&self) -> PathBuf {
+        self.dir.as_ref().unwrap().path().join("room")
+    }
+
+    /// Waits for the end that something else brings about.
+    pub fn join(&mut self) {
+        self.serving.take().unwrap().join().unwrap().unwrap();
+    }
+
+    fn end(&mut self) {
+        let Some(serving) = self.serving.take() else {
+            return;
+        };
+        for _ in 0..100 {
+            match self.handle.unmount() {
+                Err(mount::MountError::Busy(_)) => {
+                    std::thread::sleep(std::time::Duration::from_millis(20))
+                }
+                other => {
+                    other.unwrap();
+                    serving.join().unwrap().unwrap();
+                    return;
+                }
+            }
+        }
+        eprintln!("still busy: unmounting lazily");
+        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Files of the test may still be open; what matters is that nothing stays mounted.
+            let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+        } else {
+            self.end();
+        }
+    }
+}
+
+/// Runs a shell script in the mount; its output.
+pub fn sh(mount: &Mount, script: &str) -> Output {
+    Command::new("sh")
+        .arg("-c")
+        .arg(script)
+        .current_dir(mount.path(""))
+        .output()
+        .unwrap()
+}
+
+/// Runs a shell script that is to succeed; what it printed.
+pub fn ok(mount: &Mount, script: &str) -> String {
+    let out = sh(mount, script);
+    assert!(
+        out.status.success(),
+        "{script}\n{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    String::from_utf8(out.stdout).unwrap()
+}
+
+/// Runs a shell script as an ordinary user (65534); its output.
+pub fn as_nobody(mount: &Mount, script: &str) -> Output {
+    Command::new("setpriv")
+        .args([
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "sh",
+            "-c",
+            script,
+        ])
+        .current_dir(mount.path(""))
+        .output()
+        .unwrap()
+}
+
+pub fn ok_as_nobody(mount: &Mount, script: &str) -> String {
+    let out = as_nobody(mount, script);
+    assert!(
+        out.status.success(),
+        "{script}\n{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    String::from_utf8(out.stdout).unwrap()
+}
+
+/// Whether tests that take root may run; says so if not.
+pub fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: needs root");
+    }
+    root
+}

@@ -1,0 +1,260 @@
+//! Permissions, ACLs, set-id bits and extended attributes through a real mount. Most of it takes root and a second user.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use common::{Mount, as_nobody, is_root, ok, ok_as_nobody, sh};
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+
+fn mode(mount: &Mount, name: &str) -> u32 {
+    fs::symlink_metadata(mount.path(name)).unwrap().mode() & 0o7777
+}
+
+/// A mount whose root everybody may write.
+fn open_mount() -> Option<Mount> {
+    if !is_root() {
+        return None;
+    }
+    let mount = Mount::new()?;
+    fs::set_permissions(mount.path(""), fs::Permissions::from_mode(0o777)).unwrap();
+    Some(mount)
+}
+
+#[test]
+fn the_kernel_checks_permissions_for_other_users() {
+    let Some(mount) = open_mount() else { return };
+    ok(
+        &mount,
+        "echo secret > file && chmod 600 file && mkdir -m 700 dir && touch dir/x && echo a > ro && chmod 644 ro",
+    );
+    for refused in [
+        "cat file",
+        "ls dir",
+        "cat dir/x",
+        "echo b > ro",
+        "rm -f dir/x",
+        "chmod 777 ro",
+        "chown 65534 ro",
+    ] {
+        assert!(!as_nobody(&mount, refused).status.success(), "{refused}");
+    }
+    ok_as_nobody(
+        &mount,
+        "cat ro && echo mine > own && chmod 600 own && rm own",
+    );
+}
+
+#[test]
+fn the_sticky_bit_keeps_others_files() {
+    let Some(mount) = open_mount() else { return };
+    ok(&mount, "mkdir d && chmod 1777 d && touch d/root");
+    assert!(!as_nobody(&mount, "rm -f d/root").status.success());
+    assert!(!as_nobody(&mount, "mv d/root d/other").status.success());
+    ok_as_nobody(&mount, "touch d/mine && rm d/mine");
+}
+
+#[test]
+fn a_set_group_id_directory_hands_its_group_down() {
+    let Some(mount) = open_mount() else { return };
+    ok(
+        &mount,
+        "mkdir d && chgrp 4242 d && chmod 2777 d && touch d/f && mkdir d/sub",
+    );
+    assert_eq!(fs::metadata(mount.path("d/f")).unwrap().gid(), 4242);
+    assert_eq!(fs::metadata(mount.path("d/sub")).unwrap().gid(), 4242);
+    assert_eq!(mode(&mount, "d/sub") & 0o2000, 0o2000);
+    // Who is not in the group does not get its set-group-id bit on a program.
+    ok_as_nobody(&mount, "touch d/g && chmod 2755 d/g");
+    assert_eq!(mode(&mount, "d/g") & 0o2000, 0);
+}
+
+#[test]
+fn set_id_bits_go_when_an_ordinary_user_changes_the_file() {
+    let Some(mount) = open_mount() else { return };
+    for change in [
+        "printf x >> f",
+        "truncate -s 1 f",
+        "dd if=/dev/zero of=f bs=4096 count=1 oflag=direct conv=notrunc status=none",
+        "fallocate -l 8192 f",
+        "sh -c ': > f'",
+    ] {
+        ok(&mount, "printf 0123456789 > f && chmod 6777 f");
+        assert_eq!(mode(&mount, "f"), 0o6777);
+        let out = as_nobody(&mount, change);
+        assert!(
+            out.status.success(),
+            "{change}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        assert_eq!(mode(&mount, "f"), 0o777, "{change}");
+        assert_eq!(
+            mount
+                .room
+                .as_ref()
+                .unwrap()
+                .lookup(room::InodeNo::ROOT, b"f")
+                .unwrap()
+                .mode,
+            0o777,
+            "{change}"
+        );
+        ok(&mount, "rm f");
+    }
+    // Root's own writes keep them; a change of owner does not, whoever makes it.
+    ok(&mount, "printf 0 > f && chmod 6777 f && printf x >> f");
+    assert_eq!(mode(&mount, "f"), 0o6777);
+    ok(&mount, "chown 65534 f");
+    assert_eq!(mode(&mount, "f"), 0o777);
+    ok(&mount, "mkdir d && chmod 2755 d && chown 65534 d");
+    assert_eq!(
+        mode(&mount, "d"),
+        0o2755,
+        "a directory keeps its set-group-id bit"
+    );
+}
+
+#[test]
+fn a_write_takes_file_capabilities_away() {
+    let Some(mount) = open_mount() else { return };
+    fs::write(mount.path("f"), b"x").unwrap();
+    fs::set_permissions(mount.path("f"), fs::Permissions::from_mode(0o777)).unwrap();
+    // Version 2, CAP_NET_RAW permitted.
+    let mut caps = [0u8; 20];
+    caps[..8].copy_from_slice(&[0, 0, 0, 2, 0, 32, 0, 0]);
+    rustix::fs::setxattr(
+        mount.path("f"),
+        "security.capability",
+        &caps,
+        XattrFlags::empty(),
+    )
+    .unwrap();
+    let get = || {
+        let mut buf = [0u8; 64];
+        rustix::fs::getxattr(mount.path("f"), "security.capability", &mut buf)
+    };
+    assert_eq!(get(), Ok(20));
+    ok(&mount, "chown 65534 f");
+    assert_eq!(get(), Err(Errno::NODATA));
+}
+
+#[test]
+fn the_umask_applies_unless_a_default_acl_does() {
+    let Some(mount) = open_mount() else { return };
+    ok(&mount, "umask 027; touch f; mkdir d; mkfifo p");
+    assert_eq!(
+        (mode(&mount, "f"), mode(&mount, "d"), mode(&mount, "p")),
+        (0o640, 0o750, 0o640)
+    );
+    ok(
+        &mount,
+        "mkdir a && setfacl -d -m u::rwx,g::rwx,o::r-x,u:65534:rwx,m::rwx a && umask 077 && touch a/f && mkdir a/d",
+    );
+    assert_eq!(mode(&mount, "a/f"), 0o664);
+    assert_eq!(mode(&mount, "a/d"), 0o775);
+    let acl = ok(&mount, "getfacl -cEn a/d/../f a/d 2>/dev/null");
+    assert!(acl.contains("user:65534:rwx"), "{acl}");
+    assert!(acl.contains("default:user:65534:rwx"), "{acl}");
+}
+
+#[test]
+fn acls_are_enforced_kept_and_follow_the_mode() {
+    let Some(mount) = open_mount() else { return };
+    ok(&mount, "echo secret > f && chmod 600 f");
+    assert!(!as_nobody(&mount, "cat f").status.success());
+    ok(&mount, "setfacl -m u:65534:r f");
+    ok_as_nobody(&mount, "cat f");
+    assert_eq!(mode(&mount, "f"), 0o640, "the group bits show the mask");
+    ok(&mount, "chmod g= f");
+    assert!(
+        !as_nobody(&mount, "cat f").status.success(),
+        "chmod took the mask away"
+    );
+    ok(&mount, "chmod g=r f");
+    ok_as_nobody(&mount, "cat f");
+    let before = ok(&mount, "getfacl -n f");
+    let mount = mount.again();
+    assert_eq!(ok(&mount, "getfacl -n f"), before);
+    ok_as_nobody(&mount, "cat f");
+    ok(&mount, "setfacl -b f");
+    assert!(!as_nobody(&mount, "cat f").status.success());
+}
+
+#[test]
+fn extended_attributes_are_probed_sized_created_and_replaced() {
+    let Some(mount) = Mount::new() else { return };
+    let path = mount.path("f");
+    fs::write(&path, b"").unwrap();
+    let set = |name: &str, value: &[u8], flags| rustix::fs::setxattr(&path, name, value, flags);
+    let mut buf = [0u8; 16];
+    let get = |name: &str, buf: &mut [u8]| rustix::fs::getxattr(&path, name, buf);
+    assert_eq!(get("user.a", &mut buf), Err(Errno::NODATA));
+    assert_eq!(set("user.a", b"1", XattrFlags::REPLACE), Err(Errno::NODATA));
+    set("user.a", b"value", XattrFlags::CREATE).unwrap();
+    assert_eq!(set("user.a", b"2", XattrFlags::CREATE), Err(Errno::EXIST));
+    assert_eq!(get("user.a", &mut []), Ok(5));
+    assert_eq!(get("user.a", &mut buf[..4]), Err(Errno::RANGE));
+    assert_eq!(get("user.a", &mut buf), Ok(5));
+    assert_eq!(&buf[..5], b"value");
+    set("user.empty", b"", XattrFlags::empty()).unwrap();
+    assert_eq!(get("user.empty", &mut buf), Ok(0));
+    let mut list = [0u8; 64];
+    assert_eq!(
+        rustix::fs::listxattr(&path, &mut list[..3]),
+        Err(Errno::RANGE)
+    );
+    let n = rustix::fs::listxattr(&path, &mut list).unwrap();
+    assert_eq!(&list[..n], b"user.a\0user.empty\0");
+    let large = vec![7u8; 64 << 10];
+    set("user.large", &large, XattrFlags::empty()).unwrap();
+    let mut back = vec![0u8; 64 << 10];
+    assert_eq!(get("user.large", &mut back), Ok(64 << 10));
+    assert!(back == large);
+    rustix::fs::removexattr(&path, "user.a").unwrap();
+    assert_eq!(rustix::fs::removexattr(&path, "user.a"), Err(Errno::NODATA));
+}
+
+#[test]
+fn trusted_attributes_are_roots_alone() {
+    let Some(mount) = open_mount() else { return };
+    fs::write(mount.path("f"), b"").unwrap();
+    for name in ["trusted.t", "user.u"] {
+        rustix::fs::setxattr(mount.path("f"), name, b"1", XattrFlags::empty()).unwrap();
+    }
+    let list = "python3 -c 'import os; print(os.listxattr(\"f\"))'";
+    assert_eq!(ok(&mount, list), "['trusted.t', 'user.u']\n");
+    assert_eq!(ok_as_nobody(&mount, list), "['user.u']\n");
+    assert!(
+        !as_nobody(
+            &mount,
+            "python3 -c 'import os; os.getxattr(\"f\", \"trusted.t\")'"
+        )
+        .status
+        .success()
+    );
+}
+
+#[test]
+fn a_set_user_id_program_runs_as_its_owner_on_roots_mount() {
+    let Some(mount) = open_mount() else { return };
+    ok(
+        &mount,
+        "cp /usr/bin/id id && chown 4243 id && chmod 4755 id",
+    );
+    assert_eq!(ok_as_nobody(&mount, "./id -u"), "4243\n");
+}
+
+#[test]
+fn a_read_only_mount_refuses_every_change() {
+    let mut options = mount::MountOptions::default();
+    options.read_only = true;
+    let Some(mount) = Mount::with(options) else {
+        return;
+    };
+    let out = sh(&mount, "echo x > f");
+    assert!(!out.status.success());
+    assert!(String::from_utf8_lossy(&out.stderr).contains("Read-only file system"));
+    ok(&mount, "ls -la");
+}
