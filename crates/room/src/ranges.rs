@@ -314,6 +314,8 @@ impl Core {
         if from == to && from_offset < to_offset.saturating_add(len) && to_offset < from_offset.saturating_add(len) {
             return Err(Error::InvalidArgument("copying a range onto itself"));
         }
+        // A copy within one file may make it longer: what counts is its end before.
+        let len = len.min(self.attributes(from)?.size.saturating_sub(from_offset));
         let mut done = 0;
         while done < len {
             // One chunk of the source at a time, so that others get their turn and a commit its moment.

@@ -1,0 +1,77 @@
+//! What the room's tests share: rooms in temporary directories with a cheap key derivation.
+#![allow(dead_code, missing_docs, reason = "each test file uses some of it")]
+
+use std::path::{Path, PathBuf};
+
+use room::{Argon2Cost, Credential, NewCredential, NewRoom, OpenOptions, Room, Secret};
+
+pub struct Place {
+    pub dir: tempfile::TempDir,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn room_dir(&self) -> PathBuf {
+        self.dir.path().join("room")
+    }
+
+    pub fn options(&self) -> OpenOptions {
+        OpenOptions {
+            state_dir: Some(self.dir.path().join("state")),
+            commit_interval_ms: 0,
+            ..OpenOptions::default()
+        }
+    }
+
+    pub fn create(&self) -> Room {
+        let mut new = NewRoom::with_credential(NewCredential::Passphrase { secret: secret(), cost: Argon2Cost::LEAST });
+        new.open = self.options();
+        Room::create(&self.room_dir(), new).unwrap()
+    }
+
+    pub fn open(&self) -> Room {
+        self.try_open().unwrap()
+    }
+
+    pub fn try_open(&self) -> room::Result<Room> {
+        Room::open(&self.room_dir(), &credential(), self.options())
+    }
+}
+
+pub fn secret() -> Secret {
+    Secret::from(b"correct horse".to_vec())
+}
+
+pub fn credential() -> Credential {
+    Credential::Passphrase(secret())
+}
+
+/// Copies a directory tree: what a crash at this moment would leave if every write so far had reached the disk.
+pub fn copy_tree(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_tree(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), &target).unwrap();
+        }
+    }
+}
+
+/// Bytes that differ from place to place.
+pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            (x >> 32) as u8
+        })
+        .collect()
+}
