@@ -3,7 +3,8 @@
 //! `cargo run --release -p strongroom-segments --example throughput -- [DIRECTORY] [MIB] [ROUNDS]`
 //!
 //! Plain file and store take turns; each row prints the medians over the rounds and the median of the rounds' ratios
-//! (above 1 the store is faster). Cold reads drop the files from the page cache before.
+//! (above 1 the store is faster), and the processor time of one operation, which other work on the machine blurs less
+//! than it does the rates. Cold reads drop the files from the page cache before.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,11 +13,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::fs::{Advice, fadvise};
+use rustix::time::{ClockId, clock_gettime};
 use seal::{MasterKey, RoomId, Suite};
-use segments::{
+use storage::HostStorage;
+use strongroom_segments::{
     BLOCK_LEN, BlockRange, DirStore, Keyring, SEGMENTS_DIR, Sealed, SegmentNo, SegmentStore,
 };
-use storage::HostStorage;
 
 const MIB: usize = 1 << 20;
 
@@ -127,7 +129,10 @@ impl Subject for Store {
     }
 }
 
-/// The rows, and what each subject's round took for every one of them, in seconds.
+/// What a row of a round took, in seconds: by the clock, and of the processor.
+type Took = (f64, f64);
+
+/// The rows of a round.
 const ROWS: [&str; 8] = [
     "1 MiB writes, flush at the end",
     "1 MiB reads, warm",
@@ -153,10 +158,14 @@ fn drop_cache(subject: &dyn Subject) -> Result<(), Failure> {
     Ok(())
 }
 
-fn timed(work: impl FnOnce() -> Result<(), Failure>) -> Result<f64, Failure> {
-    let start = Instant::now();
+fn timed(work: impl FnOnce() -> Result<(), Failure>) -> Result<Took, Failure> {
+    let processor = || {
+        let now = clock_gettime(ClockId::ProcessCPUTime);
+        now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+    };
+    let (start, before) = (Instant::now(), processor());
     work()?;
-    Ok(start.elapsed().as_secs_f64())
+    Ok((start.elapsed().as_secs_f64(), processor() - before))
 }
 
 fn writes(
@@ -164,7 +173,7 @@ fn writes(
     count: usize,
     piece: &[u8],
     each: bool,
-) -> Result<f64, Failure> {
+) -> Result<Took, Failure> {
     timed(|| {
         for _ in 0..count {
             subject.append(piece)?;
@@ -181,7 +190,7 @@ fn reads(
     count: usize,
     of: usize,
     out: &mut [u8],
-) -> Result<f64, Failure> {
+) -> Result<Took, Failure> {
     // An odd stride visits the pieces in an order no read-ahead follows; 1 is the sequential one.
     let stride = if out.len() == MIB { 1 } else { 7919 };
     timed(|| (0..count).try_for_each(|i| subject.read(i * stride % of, out)))
@@ -191,11 +200,11 @@ fn reads(
 fn round(
     make: &dyn Fn() -> Result<Box<dyn Subject>, Failure>,
     sizes: &Sizes,
-) -> Result<[f64; 8], Failure> {
+) -> Result<[Took; 8], Failure> {
     let large: Vec<u8> = (0..MIB).map(|i| (i % 253) as u8).collect();
     let small = &large[..BLOCK_LEN];
     let (mut large_out, mut small_out) = (vec![0; MIB], vec![0; BLOCK_LEN]);
-    let mut took = [0.0; 8];
+    let mut took = [(0.0, 0.0); 8];
 
     let mut subject = make()?;
     took[0] = writes(&mut *subject, sizes.large, &large, false)?;
@@ -255,7 +264,10 @@ fn main() -> Result<(), Failure> {
         }
     }
 
-    println!("{:32} {:>12} {:>12} {:>7}", "", "plain", "store", "ratio");
+    println!(
+        "{:32} {:>12} {:>12} {:>7} {:>22}",
+        "", "plain", "store", "ratio", "processor µs each"
+    );
     let counts = [
         mib,
         mib,
@@ -267,20 +279,23 @@ fn main() -> Result<(), Failure> {
         sizes.synced / 4,
     ];
     for (row, name) in ROWS.iter().enumerate() {
-        let rate = |of: &[[f64; 8]]| {
-            counts[row] as f64 / median(of.iter().map(|took| took[row]).collect())
-        };
+        let count = counts[row] as f64;
+        let rate = |of: &[[Took; 8]]| count / median(of.iter().map(|took| took[row].0).collect());
+        let work =
+            |of: &[[Took; 8]]| 1e6 * median(of.iter().map(|took| took[row].1).collect()) / count;
         let ratio = median(
             plain
                 .iter()
                 .zip(&store)
-                .map(|(p, s)| p[row] / s[row])
+                .map(|(p, s)| p[row].0 / s[row].0)
                 .collect(),
         );
         println!(
-            "{name:32} {:>10.0}/s {:>10.0}/s {ratio:>7.2}",
+            "{name:32} {:>10.0}/s {:>10.0}/s {ratio:>7.2} {:>10.1} / {:>9.1}",
             rate(&plain),
-            rate(&store)
+            rate(&store),
+            work(&plain),
+            work(&store)
         );
     }
     Ok(())

@@ -29,6 +29,8 @@ pub(crate) struct Due {
     pub(crate) files: BTreeMap<SegmentNo, Arc<dyn StorageFile>>,
     /// Whether files were made.
     pub(crate) names: bool,
+    /// Blocks appended.
+    pub(crate) blocks: u32,
 }
 
 impl Due {
@@ -38,13 +40,10 @@ impl Due {
 }
 
 impl Ledger {
-    pub(crate) fn written(&self, no: SegmentNo, file: &Arc<dyn StorageFile>) {
-        self.0
-            .lock()
-            .due
-            .files
-            .entry(no)
-            .or_insert_with(|| file.clone());
+    pub(crate) fn written(&self, no: SegmentNo, file: &Arc<dyn StorageFile>, blocks: u32) {
+        let due = &mut self.0.lock().due;
+        due.blocks = due.blocks.saturating_add(blocks);
+        due.files.entry(no).or_insert_with(|| file.clone());
     }
 
     pub(crate) fn made(&self, no: SegmentNo, file: &Arc<dyn StorageFile>) {

@@ -3,7 +3,7 @@
 //! 1. A reservation hands each position of a segment out once; what fails after it leaves the position unused.
 //! 2. Segments known when the store was opened are never appended to, and numbers of files found then are passed over.
 //! 3. Locks nest in one order: the tail, a segment's making, then the ledger, the known segments, the readers. None is
-//!    held while data is sealed, written, read or synced.
+//!    held while data is sealed, written, read or synced; the tail is while zeros are written ahead of it.
 //!
 //! It deliberately does not know which ranges are alive, and keeps no tags.
 
@@ -17,7 +17,7 @@ use storage::{OpenMode, Storage, StorageFile};
 
 use crate::buffers::Buffers;
 use crate::extent::{merge, offset, read_whole_units};
-use crate::ledger::Ledger;
+use crate::ledger::{Due, Ledger};
 use crate::readers::{Reader, Readers};
 use crate::tail::Tail;
 use crate::writing::Writing;
@@ -219,10 +219,30 @@ impl DirStore {
         (cut, there)
     }
 
+    /// Writes zeros after the open segment's last position when that will spare later flushes work.
+    fn write_ahead(&self, due: &Due) {
+        // Under the lock: no position may be handed out and written while zeros go there.
+        let mut tail = self.tail.lock();
+        if let Some((writing, from, blocks)) = tail.write_ahead(due)
+            && let Some(file) = writing.made()
+        {
+            let len = blocks as usize * BLOCK_LEN;
+            let done = self.buffers.with(len, |zeros| {
+                zeros.fill(0);
+                file.write_at(zeros, offset(from))
+            });
+            // Not needed for anything: a disk too full for zeros may still take data.
+            if let Err(e) = done {
+                tracing::debug!(error = %e, "no zeros written ahead");
+            }
+        }
+    }
+
     fn sync_due(&self) -> io::Result<()> {
         let Some(due) = self.ledger.take() else {
             return Ok(());
         };
+        self.write_ahead(&due);
         for file in due.files.values() {
             file.sync()?;
         }
@@ -254,7 +274,7 @@ impl SegmentStore for DirStore {
             }
             let file = self.file_of(&writing)?;
             file.write_at(sealed, offset(position))?;
-            self.ledger.written(writing.id.no, file);
+            self.ledger.written(writing.id.no, file, blocks);
             Ok(Sealed {
                 segment: writing.id.no,
                 position,

@@ -34,6 +34,11 @@ impl Writing {
         }
     }
 
+    /// The segment's file, if it is made.
+    pub(crate) fn made(&self) -> Option<&Arc<dyn StorageFile>> {
+        self.file.get()
+    }
+
     /// The segment's file, made by the first call. `made` runs once, before any call returns the file.
     pub(crate) fn file(
         &self,

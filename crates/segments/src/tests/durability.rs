@@ -208,3 +208,42 @@ fn numbers_go_on_above_known_segments_whose_files_are_gone() {
     let store = open(&storage, known);
     assert_eq!(append(&store, 1, 1).sealed.segment, SegmentNo(42));
 }
+
+#[test]
+fn small_flushes_in_a_row_find_their_place_written() {
+    let mut bench = Bench::new();
+    let lengthened = Arc::new(std::sync::Mutex::new((0_u64, 0)));
+    let seen = lengthened.clone();
+    bench.faults.observe(move |call| {
+        let mut seen = seen.lock().unwrap();
+        if call.op == Op::Write && call.offset + call.len > seen.0 {
+            *seen = (call.offset + call.len, seen.1 + 1);
+        }
+    });
+    let written: Vec<_> = (0..130)
+        .map(|seed| {
+            let w = bench.append(1, seed);
+            bench.store.flush().unwrap();
+            w
+        })
+        .collect();
+    let times = lengthened.lock().unwrap().1;
+    assert!(times <= 8, "the file was lengthened {times} times");
+    bench.memory.power_cut();
+    bench.reopen();
+    written.iter().for_each(|w| w.assert_readable(&bench.store));
+}
+
+#[test]
+fn zeros_that_find_no_space_stop_nothing() {
+    let mut bench = Bench::new();
+    bench.append(1, 1);
+    bench.store.flush().unwrap();
+    bench.append(1, 2);
+    bench
+        .faults
+        .refuse(Op::Write, 1, Fault::NoSpace, Times::Once);
+    bench.store.flush().unwrap();
+    bench.append(1, 3).assert_readable(&bench.store);
+    bench.store.flush().unwrap();
+}

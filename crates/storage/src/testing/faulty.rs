@@ -73,6 +73,8 @@ pub struct Call<'a> {
     pub offset: u64,
     /// Bytes, for operations on a range.
     pub len: u64,
+    /// What is written, for writes.
+    pub data: &'a [u8],
 }
 
 type Observer = dyn Fn(&Call<'_>) + Send + Sync;
@@ -135,6 +137,7 @@ impl Plan {
             path,
             offset,
             len,
+            data: &[],
         }) {
             None => Ok(()),
             Some(Fault::NoSpace) => Err(Errno::NOSPC.into()),
@@ -252,6 +255,7 @@ impl StorageFile for FaultyFile {
             path: &self.path,
             offset,
             len: buf.len() as u64,
+            data: buf,
         };
         match self.plan.judge(&call) {
             None => self.inner.write_at(buf, offset),
