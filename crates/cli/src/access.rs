@@ -1,0 +1,158 @@
+//! Reaching a room: through the library when nobody has it open, through its serving process when it is mounted.
+//!
+//! Invariant: what a command asks of a room goes through [`Access::run`] or [`Access::tree`], and so works both ways.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use room::{OpenOptions, Room};
+
+use crate::control::client::Client;
+use crate::control::{Reply, Request, SOCKET};
+use crate::credentials::{CredentialArgs, Given};
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::place::must_be_room;
+use crate::tree::{HostTree, RoomTree, Tree};
+use crate::work::{self, Progress};
+
+/// How the room is opened, for every command that may have to.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct OpenArgs {
+    #[command(flatten)]
+    pub(crate) credential: CredentialArgs,
+    /// Open the room although this machine saw a newer state of it (after you restored a backup yourself)
+    #[arg(long, help_heading = "Options")]
+    pub(crate) accept_rollback: bool,
+}
+
+/// Whether a command changes the room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Intent {
+    Read,
+    Change,
+}
+
+/// A room that can be worked on.
+#[derive(Debug)]
+pub(crate) enum Access {
+    /// Opened by this process.
+    Library { dir: PathBuf, room: Box<Room> },
+    /// Held by the process that serves its mount.
+    Mounted(Client),
+}
+
+impl Access {
+    /// Finds out how the room in `dir` can be reached, opening it if nobody has.
+    pub(crate) fn reach(dir: &Path, open: &OpenArgs, intent: Intent) -> Result<Access> {
+        must_be_room(dir)?;
+        if let Some(client) = Client::find(dir)? {
+            return Ok(Access::Mounted(client));
+        }
+        let given = open.credential.read(&dir.display().to_string())?;
+        Access::open(dir, &given, open.accept_rollback, intent)
+    }
+
+    /// The same for what needs a credential in any case, mounted or not. Returns it too.
+    pub(crate) fn reach_with_key(
+        dir: &Path,
+        open: &OpenArgs,
+        intent: Intent,
+    ) -> Result<(Access, Given)> {
+        must_be_room(dir)?;
+        let mounted = Client::find(dir)?;
+        let given = open.credential.read(&dir.display().to_string())?;
+        let access = match mounted {
+            Some(client) => Access::Mounted(client),
+            None => Access::open(dir, &given, open.accept_rollback, intent)?,
+        };
+        Ok((access, given))
+    }
+
+    fn open(dir: &Path, given: &Given, accept_rollback: bool, intent: Intent) -> Result<Access> {
+        let options = OpenOptions {
+            read_only: intent == Intent::Read,
+            accept_rollback,
+            ..OpenOptions::default()
+        };
+        let room =
+            Room::open(dir, &given.credential()?, options).map_err(|e| Error::room(dir, e))?;
+        // The lock is ours, so a control socket is left from a crash. Where it cannot be removed, nobody answers on it anyway.
+        let _ = std::fs::remove_file(dir.join(SOCKET));
+        Ok(Access::Library {
+            dir: dir.to_owned(),
+            room: Box::new(room),
+        })
+    }
+
+    /// Carries out a request.
+    pub(crate) fn run(&self, request: &Request, progress: Progress<'_>) -> Result<Reply> {
+        match self {
+            Access::Library { dir, room } => work::carry_out(dir, room, request, progress),
+            Access::Mounted(client) => client.run(request, progress),
+        }
+    }
+
+    /// The room's files.
+    pub(crate) fn tree(&self) -> Result<Box<dyn Tree + '_>> {
+        match self {
+            Access::Library { room, .. } => Ok(Box::new(RoomTree::new(room))),
+            Access::Mounted(client) => HostTree::mounted(&client.mountpoint).map(|tree| Box::new(tree) as _).map_err(|e| {
+                Error::said(
+                    Exit::InUse,
+                    format!(
+                        "{}: mounted at {} by process {}, where this user cannot enter ({e}): become the user who \
+                         mounted it, or mount it with --allow-other",
+                        client.room.display(),
+                        client.mountpoint.display(),
+                        client.pid
+                    ),
+                )
+            }),
+        }
+    }
+
+    /// Commits and closes a room that this process opened.
+    pub(crate) fn close(self) -> Result<()> {
+        match self {
+            Access::Library { dir, room } => room.close().map_err(|e| Error::room(&dir, e)),
+            Access::Mounted(_) => Ok(()),
+        }
+    }
+}
+
+/// The rooms of a command that may name several, each reached once.
+#[derive(Debug, Default)]
+pub(crate) struct Rooms {
+    reached: Vec<(PathBuf, Access)>,
+}
+
+impl Rooms {
+    /// Reaches the room in `dir` unless it is reached already; returns its place in the list.
+    pub(crate) fn reach(&mut self, dir: &Path, open: &OpenArgs, intent: Intent) -> Result<usize> {
+        must_be_room(dir)?;
+        let canonical = dir.canonicalize().map_err(|e| Error::host(dir, e))?;
+        if let Some(at) = self
+            .reached
+            .iter()
+            .position(|(known, _)| *known == canonical)
+        {
+            return Ok(at);
+        }
+        self.reached
+            .push((canonical, Access::reach(dir, open, intent)?));
+        Ok(self.reached.len() - 1)
+    }
+
+    pub(crate) fn get(&self, at: usize) -> &Access {
+        &self.reached[at].1
+    }
+
+    /// Commits and closes all; the first failure is returned, after the others were closed too.
+    pub(crate) fn close(self) -> Result<()> {
+        self.reached
+            .into_iter()
+            .map(|(_, access)| access.close())
+            .fold(Ok(()), Result::and)
+    }
+}

@@ -1,0 +1,68 @@
+//! The command line as clap sees it: global options and the list of commands. Each command's own arguments are with it.
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+
+use crate::commands::*;
+
+/// Encrypted rooms: POSIX file systems kept in ordinary directories.
+#[derive(Debug, Parser)]
+#[command(
+    name = "strongroom",
+    version,
+    about,
+    propagate_version = true,
+    arg_required_else_help = true,
+    after_help = "First steps:\n  strongroom create work.strongroom\n  mkdir -p ~/work && strongroom mount work.strongroom ~/work\n  strongroom umount ~/work\n\nPaths inside a room are written ROOM:/path, as in: strongroom ls work.strongroom:/papers"
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Global {
+    /// Report as JSON, with stable field names
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Say more of what is going on; twice for more still
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// Say nothing but errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Create(create::Args),
+    Mount(mount::Args),
+    #[command(visible_alias = "unmount")]
+    Umount(umount::Args),
+    Info(info::Args),
+    Ls(ls::Args),
+    Tree(tree::Args),
+    Cat(cat::Args),
+    Cp(cp::Args),
+    Mv(mv::Args),
+    Rm(rm::Args),
+    Mkdir(mkdir::Args),
+    Ln(ln::Args),
+    Stat(stat::Args),
+    Df(df::Args),
+    Du(du::Args),
+    Key(key::Args),
+    Header(header::Args),
+    Check(check::Args),
+    Compact(compact::Args),
+    Backup(backup::Args),
+    Rekey(rekey::Args),
+    Sync(sync::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+    /// The process that serves a mount; started by `mount`, never typed.
+    #[command(hide = true)]
+    Serve(serve::Args),
+}

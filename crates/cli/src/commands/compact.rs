@@ -1,0 +1,51 @@
+//! `strongroom compact`: gives space of deleted data back.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::access::{Access, Intent, OpenArgs};
+use crate::args::Global;
+use crate::control::client::unexpected;
+use crate::control::{Reply, Request};
+use crate::error::Result;
+use crate::output;
+use crate::progress::Bar;
+
+/// Rewrite thinly filled segments, so that deleted data's space goes back to the disk
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The room's directory
+    room: PathBuf,
+    /// Rewrite segments with less live data than this, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(1..=100))]
+    thinner_than: u8,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    let access = Access::reach(&args.room, &args.open, Intent::Change)?;
+    let bar = Bar::start("compacting", global);
+    let reply = access.run(
+        &Request::Compact {
+            percent: args.thinner_than,
+        },
+        &|done, total| bar.tell(done, total),
+    );
+    bar.end();
+    let Reply::Compacted(bytes) = reply? else {
+        return Err(unexpected());
+    };
+    access.close()?;
+    if global.json {
+        output::json_line(&json!({"bytes_given_back": bytes}));
+    } else {
+        output::note(global, format!("{} given back.", output::size(bytes)));
+    }
+    if bar.stopped() {
+        Err(crate::progress::interrupted())
+    } else {
+        Ok(())
+    }
+}

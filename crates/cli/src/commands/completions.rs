@@ -1,0 +1,25 @@
+//! `strongroom completions`: what a shell needs to complete our commands.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::args::{Cli, Global};
+use crate::error::Result;
+use crate::output;
+
+/// Print completions for a shell
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "For bash: strongroom completions bash > ~/.local/share/bash-completion/completions/strongroom"
+)]
+pub(crate) struct Args {
+    /// bash, zsh, fish, elvish or powershell
+    shell: Shell,
+}
+
+pub(crate) fn run(args: Args, _global: &Global) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "strongroom", &mut script);
+    output::bytes(&script);
+    Ok(())
+}

@@ -1,0 +1,305 @@
+//! `strongroom cp`: copies in, out and within.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use room::FileKind;
+use serde_json::json;
+
+use crate::access::{Intent, OpenArgs, Rooms};
+use crate::args::Global;
+use crate::copy::Copier;
+use crate::error::{Error, Result};
+use crate::output::{self, Failures};
+use crate::place::{Place, place};
+use crate::progress::Bar;
+use crate::tree::{HostTree, Meta, Tree};
+
+/// Copy files into a room, out of it, or within it, with all their attributes
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Mode, owner (where allowed), times, extended attributes, ACLs, hard links and holes are always kept."
+)]
+pub(crate) struct Args {
+    /// What to copy, and last where to: host paths, or ROOM:/path
+    #[arg(required = true, num_args = 2.., value_name = "PATH")]
+    paths: Vec<OsString>,
+    /// Copy directories with everything in them
+    #[arg(
+        short,
+        long,
+        visible_short_alias = 'R',
+        visible_short_alias = 'a',
+        visible_alias = "archive"
+    )]
+    recursive: bool,
+    /// Leave files alone that exist at the target
+    #[arg(short, long)]
+    no_clobber: bool,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    let mut sources = args
+        .paths
+        .iter()
+        .map(|path| place(path))
+        .collect::<Result<Vec<_>>>()?;
+    let Some(target) = sources.pop() else {
+        return Err(Error::usage("copy what, and where to?"));
+    };
+    if !sources
+        .iter()
+        .chain([&target])
+        .any(|place| matches!(place, Place::Room(_)))
+    {
+        return Err(Error::usage(
+            "none of these is in a room: write ROOM:/path for the side that is; for ordinary files there is cp",
+        ));
+    }
+    let mut work = Transfer::new(&sources, &target, &args.open, false)?;
+    let bar = Bar::counting("copying", global);
+    let options = CopyOptions {
+        recursive: args.recursive,
+        keep_existing: args.no_clobber,
+    };
+    let done = work.copy_all(&sources, &options, global, &bar, &mut |_, _| Ok(()));
+    bar.end();
+    // What was copied is committed even if something failed.
+    let closed = work.close();
+    let (files, bytes, failures) = done?;
+    closed?;
+    if global.json {
+        output::json_line(&json!({"files": files, "bytes": bytes}));
+    }
+    failures.end()
+}
+
+/// How to copy.
+pub(crate) struct CopyOptions {
+    pub(crate) recursive: bool,
+    pub(crate) keep_existing: bool,
+}
+
+/// The rooms a copy or move touches, and where it goes.
+pub(crate) struct Transfer {
+    rooms: Rooms,
+    /// For each source: its room's place in `rooms`.
+    sources: Vec<Option<usize>>,
+    target: Place,
+    target_room: Option<usize>,
+}
+
+impl Transfer {
+    /// Reaches every room once. `moving`: sources change too.
+    pub(crate) fn new(
+        sources: &[Place],
+        target: &Place,
+        open: &OpenArgs,
+        moving: bool,
+    ) -> Result<Self> {
+        let mut rooms = Rooms::default();
+        // The target first: it is opened for changes, and a source in the same room then shares it.
+        let mut reach = |place: &Place, intent| match place {
+            Place::Room(path) => rooms.reach(&path.room, open, intent).map(Some),
+            Place::Host(_) => Ok(None),
+        };
+        let target_room = reach(target, Intent::Change)?;
+        let intent = if moving { Intent::Change } else { Intent::Read };
+        let sources = sources
+            .iter()
+            .map(|place| reach(place, intent))
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            rooms,
+            sources,
+            target: target.clone(),
+            target_room,
+        })
+    }
+
+    pub(crate) fn tree(&self, room: Option<usize>) -> Result<Box<dyn Tree + '_>> {
+        match room {
+            Some(at) => self.rooms.get(at).tree(),
+            None => Ok(Box::new(HostTree::whole())),
+        }
+    }
+
+    pub(crate) fn same_tree(&self, source: usize) -> bool {
+        self.sources[source] == self.target_room
+    }
+
+    pub(crate) fn source_tree(&self, source: usize) -> Result<Box<dyn Tree + '_>> {
+        self.tree(self.sources[source])
+    }
+
+    /// Where each source goes: into the target if that is a directory, else to the target itself.
+    pub(crate) fn destinations(&self, sources: &[Place]) -> Result<Vec<PathBuf>> {
+        let to = self.tree(self.target_room)?;
+        let (path, must_be_directory) = parts(&self.target);
+        let into = match to.stat(path, true) {
+            Ok(meta) => meta.kind == FileKind::Directory,
+            Err(fault) if fault.is_not_found() => false,
+            Err(fault) => {
+                return Err(Error::At {
+                    what: words(&self.target),
+                    fault,
+                });
+            }
+        };
+        if !into && (sources.len() > 1 || must_be_directory) {
+            return Err(Error::failed(format!(
+                "{}: there is no such directory",
+                words(&self.target)
+            )));
+        }
+        Ok(sources
+            .iter()
+            .map(|source| match (into, parts(source).0.file_name()) {
+                (true, Some(name)) => path.join(name),
+                // The root of a room, or `.` and `..`: what is in it goes straight into the target.
+                _ => path.to_owned(),
+            })
+            .collect())
+    }
+
+    /// Copies every source; `after` is told each one that was copied whole.
+    pub(crate) fn copy_all(
+        &mut self,
+        sources: &[Place],
+        options: &CopyOptions,
+        global: &Global,
+        bar: &Bar,
+        after: &mut dyn FnMut(usize, &Meta) -> Result<()>,
+    ) -> Result<(u64, u64, Failures)> {
+        let destinations = self.destinations(sources)?;
+        let to = self.tree(self.target_room)?;
+        let mut failures = Failures::default();
+        let (mut files, mut bytes) = (0, 0);
+        let mut links = HashMap::new();
+        for (at, (source, destination)) in sources.iter().zip(&destinations).enumerate() {
+            let from = self.source_tree(at)?;
+            let (path, must_be_directory) = parts(source);
+            let meta = match from.stat(path, must_be_directory || !options.recursive) {
+                Ok(meta) => meta,
+                Err(fault) => {
+                    failures.note(
+                        &Error::At {
+                            what: words(source),
+                            fault,
+                        },
+                        global,
+                    );
+                    continue;
+                }
+            };
+            if let Some(refusal) = self.refusal(at, source, &meta, destination, options) {
+                failures.note(&refusal, global);
+                continue;
+            }
+            let mut copier = Copier {
+                from: &*from,
+                to: &*to,
+                from_name: prefix(source),
+                keep_existing: options.keep_existing,
+                global,
+                bar,
+                failures: Failures::default(),
+                links: std::mem::take(&mut links),
+                files: 0,
+                bytes: 0,
+            };
+            copier.copy(path, &meta, destination)?;
+            files += copier.files;
+            bytes += copier.bytes;
+            links = copier.links;
+            let whole = !copier.failures.any();
+            failures.absorb(copier.failures);
+            // Identities are unique within one tree only.
+            if !sources
+                .iter()
+                .skip(at + 1)
+                .all(|next| prefix(next) == prefix(source))
+            {
+                links.clear();
+            }
+            if whole {
+                after(at, &meta)?;
+            }
+        }
+        Ok((files, bytes, failures))
+    }
+
+    fn refusal(
+        &self,
+        at: usize,
+        source: &Place,
+        meta: &Meta,
+        to: &std::path::Path,
+        options: &CopyOptions,
+    ) -> Option<Error> {
+        let (path, _) = parts(source);
+        if meta.kind == FileKind::Directory && !options.recursive {
+            return Some(Error::failed(format!(
+                "{}: is a directory; copy it with -r",
+                words(source)
+            )));
+        }
+        if self.same_tree(at) && to == path {
+            return Some(Error::failed(format!(
+                "{}: source and target are the same file",
+                words(source)
+            )));
+        }
+        if self.same_tree(at) && meta.kind == FileKind::Directory && to.starts_with(path) {
+            return Some(Error::failed(format!(
+                "{}: a directory cannot go into itself",
+                words(source)
+            )));
+        }
+        None
+    }
+
+    /// Makes what was copied durable, as far as the target can.
+    pub(crate) fn sync_target(&self) -> Result<()> {
+        let tree = self.tree(self.target_room)?;
+        tree.sync().map_err(|fault| Error::At {
+            what: words(&self.target),
+            fault,
+        })
+    }
+
+    pub(crate) fn close(self) -> Result<()> {
+        self.rooms.close()
+    }
+}
+
+/// A place's path within its tree, and whether it must be a directory.
+pub(crate) fn parts(place: &Place) -> (&std::path::Path, bool) {
+    match place {
+        Place::Room(path) => (&path.path, path.must_be_directory),
+        Place::Host(path) => (path, ends_with_slash(path.as_os_str())),
+    }
+}
+
+fn ends_with_slash(path: &OsStr) -> bool {
+    path.as_encoded_bytes().ends_with(b"/")
+}
+
+/// A place as it is written.
+pub(crate) fn words(place: &Place) -> String {
+    match place {
+        Place::Room(path) => path.words(),
+        Place::Host(path) => path.display().to_string(),
+    }
+}
+
+/// What stands before a path of the same tree in messages.
+fn prefix(place: &Place) -> String {
+    match place {
+        Place::Room(path) => format!("{}:", path.room.display()),
+        Place::Host(_) => String::new(),
+    }
+}

@@ -1,0 +1,134 @@
+//! `strongroom create`: makes a room.
+
+use std::path::{Path, PathBuf};
+
+use room::{NewCredential, NewRoom, Room, Suite};
+use serde_json::json;
+
+use crate::args::Global;
+use crate::ask;
+use crate::credentials::{self, HexSecret, KEY_FILE_MAX, NewGiven, WorkArgs};
+use crate::error::{Error, Result};
+use crate::output;
+
+/// Make a room in a new or empty directory
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The room's directory; must not exist, or be empty
+    room: PathBuf,
+    /// Read the passphrase from FILE ("-": one line of standard input); one newline at its end is taken away
+    #[arg(long, value_name = "FILE", group = "credential")]
+    passphrase_file: Option<PathBuf>,
+    /// Make the content of FILE the key (up to 1 MiB, every byte counts)
+    #[arg(long, value_name = "FILE", group = "credential")]
+    key_file: Option<PathBuf>,
+    /// Make the raw key in FILE (32 bytes, or 64 hexadecimal digits) the key
+    #[arg(long, value_name = "FILE", group = "credential")]
+    raw_key_file: Option<PathBuf>,
+    /// Let an age or SSH recipient open the room: age1..., ssh-ed25519 ..., ssh-rsa ...; may be repeated
+    #[arg(long, value_name = "RECIPIENT", group = "credential")]
+    recipient: Vec<String>,
+    /// A word for the first key slot
+    #[arg(long, default_value = "")]
+    label: String,
+    /// The cipher suite of file data; the faster one here if not given
+    #[arg(long, value_parser = ["aes-256-gcm", "chacha20-poly1305"])]
+    suite: Option<String>,
+    #[command(flatten)]
+    work: WorkArgs,
+}
+
+impl Args {
+    fn credential(&self) -> Result<NewCredential> {
+        let cost = self.work.cost()?;
+        let secret = HexSecret;
+        let given = if let Some(file) = &self.passphrase_file {
+            NewGiven::Passphrase {
+                secret: secret(credentials::passphrase_file(file)?),
+                cost,
+            }
+        } else if let Some(file) = &self.key_file {
+            NewGiven::KeyFile {
+                secret: secret(credentials::secret_file(file, KEY_FILE_MAX)?),
+                cost,
+            }
+        } else if let Some(file) = &self.raw_key_file {
+            NewGiven::RawKey {
+                secret: secret(credentials::raw_key_file(file)?),
+            }
+        } else if !self.recipient.is_empty() {
+            NewGiven::Recipients {
+                recipients: self.recipient.clone(),
+            }
+        } else if ask::somebody_is_there() {
+            NewGiven::Passphrase {
+                secret: secret(ask::new_passphrase(&self.room.display().to_string())?),
+                cost,
+            }
+        } else {
+            NewGiven::Passphrase {
+                secret: secret(credentials::passphrase_file(Path::new("-"))?),
+                cost,
+            }
+        };
+        given.credential()
+    }
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    let dir = &args.room;
+    check_target(dir)?;
+    let mut new = NewRoom::with_credential(args.credential()?);
+    new.label = args.label.clone();
+    new.suite = args
+        .suite
+        .as_deref()
+        .and_then(|name| Suite::ALL.into_iter().find(|suite| suite.name() == name));
+    let failed = |e| Error::room(dir, e);
+    let room = Room::create(dir, new).map_err(failed)?;
+    let info = room.info().map_err(failed)?;
+    room.close().map_err(failed)?;
+    if global.json {
+        output::json_line(
+            &json!({"room": dir.to_string_lossy(), "id": info.id.to_string(), "suite": info.suite.name()}),
+        );
+    } else {
+        let name = dir.display();
+        output::note(
+            global,
+            format!(
+                "Made the room {name}.\n\
+                 Mount it:          mkdir MOUNTPOINT && strongroom mount {name} MOUNTPOINT\n\
+                 Keep its header:   strongroom header backup {name} FILE  (a damaged header without a backup is a lost room)"
+            ),
+        );
+    }
+    Ok(())
+}
+
+/// Refuses before a passphrase is asked for.
+fn check_target(dir: &Path) -> Result<()> {
+    let name = dir.display();
+    match std::fs::read_dir(dir) {
+        Ok(mut entries) => match entries.next() {
+            None => Ok(()),
+            Some(_) if crate::place::is_room(dir) => Err(Error::failed(format!(
+                "{name}: there is a room here already; mount it with: strongroom mount {name} MOUNTPOINT"
+            ))),
+            Some(_) => Err(Error::failed(format!(
+                "{name}: exists and is not empty; choose a new directory"
+            ))),
+        },
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => match dir.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() && !parent.exists() => {
+                Err(Error::failed(format!(
+                    "{name}: {} does not exist; make it first with: mkdir -p {}",
+                    parent.display(),
+                    parent.display()
+                )))
+            }
+            _ => Ok(()),
+        },
+        Err(e) => Err(Error::host(dir, e)),
+    }
+}

@@ -1,0 +1,129 @@
+//! `strongroom du`: what directories of a room take.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::path::Path;
+
+use room::FileKind;
+use serde_json::json;
+
+use crate::access::{Intent, OpenArgs, Rooms};
+use crate::args::Global;
+use crate::error::{Error, Result};
+use crate::output::{self, Failures};
+use crate::place::{RoomPath, room_path};
+use crate::tree::{FileId, Meta, Tree};
+
+/// Show how much directories of a room hold
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// ROOM:/path, or ROOM for its root
+    #[arg(required = true, value_name = "ROOM:/PATH")]
+    paths: Vec<OsString>,
+    /// Only the sum of each argument
+    #[arg(short, long)]
+    summarize: bool,
+    /// Lengths of files instead of the storage their data takes
+    #[arg(long)]
+    apparent_size: bool,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    let paths = args
+        .paths
+        .iter()
+        .map(|path| room_path(path))
+        .collect::<Result<Vec<_>>>()?;
+    let mut rooms = Rooms::default();
+    let mut failures = Failures::default();
+    for path in &paths {
+        let at = rooms.reach(&path.room, &args.open, Intent::Read)?;
+        let tree = rooms.get(at).tree()?;
+        let mut sum = Sum {
+            args: &args,
+            global,
+            tree: &*tree,
+            path,
+            seen: HashSet::new(),
+            failures: &mut failures,
+        };
+        match tree.stat(&path.path, path.must_be_directory) {
+            Ok(meta) => {
+                let total = sum.of(&path.path, &meta);
+                if args.summarize || meta.kind != FileKind::Directory {
+                    sum.show(&path.path, total);
+                }
+            }
+            Err(fault) => failures.note(
+                &Error::At {
+                    what: path.words(),
+                    fault,
+                },
+                global,
+            ),
+        }
+    }
+    rooms.close()?;
+    failures.end()
+}
+
+struct Sum<'a> {
+    args: &'a Args,
+    global: &'a Global,
+    tree: &'a dyn Tree,
+    path: &'a RoomPath,
+    /// Files with several names count once.
+    seen: HashSet<FileId>,
+    failures: &'a mut Failures,
+}
+
+impl Sum<'_> {
+    /// (bytes, files) of a file or of everything below a directory.
+    fn of(&mut self, path: &Path, meta: &Meta) -> (u64, u64) {
+        let own = if self.args.apparent_size {
+            meta.size
+        } else {
+            meta.allocated
+        };
+        if meta.kind != FileKind::Directory {
+            return if meta.nlink > 1 && !self.seen.insert(meta.id) {
+                (0, 0)
+            } else {
+                (own, 1)
+            };
+        }
+        let mut total = (0, 1);
+        match self.tree.list(path) {
+            Ok(entries) => {
+                for (name, below) in entries {
+                    let (bytes, files) = self.of(&path.join(name), &below);
+                    total = (total.0 + bytes, total.1 + files);
+                }
+            }
+            Err(fault) => {
+                let what = format!("{}:{}", self.path.room.display(), output::shown_path(path));
+                self.failures.note(&Error::At { what, fault }, self.global);
+            }
+        }
+        if !self.args.summarize {
+            self.show(path, total);
+        }
+        total
+    }
+
+    fn show(&self, path: &Path, (bytes, files): (u64, u64)) {
+        if self.global.json {
+            output::json_line(
+                &json!({"path": path.to_string_lossy(), "bytes": bytes, "files": files}),
+            );
+        } else {
+            output::line(format!(
+                "{:>12}  {}",
+                output::size(bytes),
+                output::shown_path(path)
+            ));
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! `strongroom header`: a backup of the header, and putting it back.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use room::Room;
+use serde_json::json;
+
+use crate::access::{Access, Intent, OpenArgs};
+use crate::args::Global;
+use crate::control::client::{Client, unexpected};
+use crate::control::{Reply, Request};
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::output;
+use crate::work::unhex;
+
+/// Back up or restore a room's header, without which no key opens it
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Write the header to a new file; it opens the room with the keys of today, so keep it as safe as those
+    Backup {
+        /// The room's directory
+        room: PathBuf,
+        /// The file to make
+        file: PathBuf,
+        #[command(flatten)]
+        open: OpenArgs,
+    },
+    /// Put a backed-up header in the place of both copies, after checking that the credential opens it
+    Restore {
+        /// The room's directory
+        room: PathBuf,
+        /// The backup
+        file: PathBuf,
+        #[command(flatten)]
+        open: OpenArgs,
+    },
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    match args.command {
+        Command::Backup { room, file, open } => backup(&room, &file, &open, global),
+        Command::Restore { room, file, open } => restore(&room, &file, &open, global),
+    }
+}
+
+fn backup(room: &Path, file: &Path, open: &OpenArgs, global: &Global) -> Result<()> {
+    if file.exists() {
+        return Err(Error::failed(format!(
+            "{}: exists; a header backup is written to a new file",
+            file.display()
+        )));
+    }
+    let (access, with) = Access::reach_with_key(room, open, Intent::Read)?;
+    let Reply::Header(header) = access.run(&Request::HeaderBackup { with }, &|_, _| true)? else {
+        return Err(unexpected());
+    };
+    access.close()?;
+    let header = unhex(&header)?;
+    File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file)
+        .and_then(|mut out| {
+            out.write_all(&header)?;
+            out.sync_all()
+        })
+        .map_err(|e| Error::host(file, e))?;
+    if global.json {
+        output::json_line(&json!({"file": file.to_string_lossy(), "bytes": header.len()}));
+    } else {
+        output::note(
+            global,
+            format!(
+                "Wrote the header to {}; keep it apart from the room.",
+                file.display()
+            ),
+        );
+    }
+    Ok(())
+}
+
+fn restore(room: &Path, file: &Path, open: &OpenArgs, global: &Global) -> Result<()> {
+    if !room.is_dir() {
+        crate::place::must_be_room(room)?;
+    }
+    if let Ok(Some(client)) = Client::find(room) {
+        return Err(Error::said(
+            Exit::InUse,
+            format!(
+                "{}: in use by process {}; unmount the room first",
+                room.display(),
+                client.pid
+            ),
+        ));
+    }
+    let mut header = Vec::new();
+    let most = seal::HEADER_LEN_MAX as u64 + 1;
+    File::open(file)
+        .and_then(|f| f.take(most).read_to_end(&mut header))
+        .map_err(|e| Error::host(file, e))?;
+    let given = open
+        .credential
+        .read(&format!("the backup {}", file.display()))?;
+    Room::header_restore(room, &header, &given.credential()?).map_err(|e| match e {
+        room::Error::WrongCredential(_) => {
+            Error::said(Exit::WrongCredential, format!("{}: {e}", file.display()))
+        }
+        other => Error::room(room, other),
+    })?;
+    if global.json {
+        output::json_line(&json!({"restored": room.to_string_lossy()}));
+    } else {
+        output::note(global, "Both copies of the header were restored.");
+    }
+    Ok(())
+}

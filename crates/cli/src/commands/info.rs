@@ -1,0 +1,122 @@
+//! `strongroom info`: facts about a room.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::access::{Access, Intent, OpenArgs};
+use crate::args::Global;
+use crate::control::client::{Client, unexpected};
+use crate::control::{InfoReply, Reply, Request};
+use crate::error::Result;
+use crate::output::{self, size};
+use crate::place::must_be_room;
+
+use super::key::read_header;
+
+/// Show facts about a room; without a credential, and not mounted, only what its header says
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The room's directory
+    room: PathBuf,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    must_be_room(&args.room)?;
+    let mounted = Client::find(&args.room)?;
+    if mounted.is_none() && !args.open.credential.any() {
+        return header_only(&args, global);
+    }
+    let access = Access::reach(&args.room, &args.open, Intent::Read)?;
+    let Reply::Info(info) = access.run(&Request::Info, &|_, _| true)? else {
+        return Err(unexpected());
+    };
+    access.close()?;
+    if global.json {
+        // Our own report has text for keys.
+        let mut value = serde_json::to_value(&info).expect("our own reports are JSON");
+        value["room"] = args.room.to_string_lossy().into();
+        value["verified"] = true.into();
+        if let Some(client) = &mounted {
+            value["mounted"] = json!({"mountpoint": client.mountpoint.to_string_lossy(), "pid": client.pid, "read_only": client.read_only});
+        }
+        output::json_line(&value);
+    } else {
+        people(&args, &info, mounted.as_ref());
+    }
+    Ok(())
+}
+
+fn people(args: &Args, info: &InfoReply, mounted: Option<&Client>) {
+    output::line(format!("room        {}", args.room.display()));
+    output::line(format!("id          {}", info.id));
+    output::line(format!("format      {}", info.format));
+    output::line(format!("suite       {}", info.suite));
+    output::line(format!(
+        "made        {} UTC",
+        output::moment(i64::try_from(info.created).unwrap_or(i64::MAX))
+    ));
+    output::line(format!("generation  {}", info.generation));
+    let rekeying = if info.rekeying {
+        " (a rekey is unfinished: run `strongroom rekey` again)"
+    } else {
+        ""
+    };
+    output::line(format!("key epoch   {}{rekeying}", info.key_epoch));
+    output::line(format!("key slots   {}", info.slots));
+    output::line(format!("files       {}", info.space.inodes));
+    output::line(format!("data        {}", size(info.space.live)));
+    output::line(format!(
+        "stored      {} in {} segments",
+        size(info.space.stored),
+        info.segments
+    ));
+    output::line(format!("free        {}", size(info.space.available)));
+    match mounted {
+        Some(client) => {
+            let how = if client.read_only { ", read-only" } else { "" };
+            output::line(format!(
+                "mounted     {} by process {}{how}",
+                client.mountpoint.display(),
+                client.pid
+            ));
+        }
+        None => output::line("mounted     no"),
+    }
+}
+
+fn header_only(args: &Args, global: &Global) -> Result<()> {
+    let header = read_header(&args.room, global)?;
+    if global.json {
+        output::json_line(&json!({
+            "room": args.room.to_string_lossy(),
+            "verified": false,
+            "id": header.room_id().to_string(),
+            "format": header.format(),
+            "suite": header.suite().name(),
+            "created": header.created_unix_s(),
+            "key_epoch": header.epoch(),
+            "rekeying": header.rekey_under_way(),
+            "slots": header.slots().len(),
+        }));
+        return Ok(());
+    }
+    output::line(format!("room        {}", args.room.display()));
+    output::line(format!("id          {}", header.room_id()));
+    output::line(format!("format      {}", header.format()));
+    output::line(format!("suite       {}", header.suite().name()));
+    output::line(format!(
+        "made        {} UTC",
+        output::moment(i64::try_from(header.created_unix_s()).unwrap_or(i64::MAX))
+    ));
+    output::line(format!("key epoch   {}", header.epoch()));
+    output::line(format!("key slots   {}", header.slots().len()));
+    output::line("mounted     no");
+    output::note(
+        global,
+        "This is what the header says, unverified; give a credential (such as --passphrase-file) for the rest.",
+    );
+    Ok(())
+}

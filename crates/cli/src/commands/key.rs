@@ -1,0 +1,228 @@
+//! `strongroom key`: what opens a room: list, add, remove, change.
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use seal::Header;
+use serde_json::json;
+
+use crate::access::{Access, Intent, OpenArgs};
+use crate::args::Global;
+use crate::control::client::{Client, unexpected};
+use crate::control::{Reply, Request, SlotReply};
+use crate::credentials::NewCredentialArgs;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::output;
+use crate::place::must_be_room;
+use crate::work;
+
+/// Add, remove, change or list the keys that open a room (up to 32 slots); data is not touched
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Add a key slot
+    Add {
+        /// The room's directory
+        room: PathBuf,
+        /// A word for the slot
+        #[arg(long, default_value = "")]
+        label: String,
+        #[command(flatten)]
+        open: OpenArgs,
+        #[command(flatten)]
+        new: NewCredentialArgs,
+    },
+    /// Remove a key slot; never the last one
+    #[command(visible_alias = "rm")]
+    Remove {
+        /// The room's directory
+        room: PathBuf,
+        /// The slot's number, as `key list` shows it
+        slot: u32,
+        #[command(flatten)]
+        open: OpenArgs,
+    },
+    /// Replace what opens a slot
+    Change {
+        /// The room's directory
+        room: PathBuf,
+        /// The slot's number [default: the one that the given credential opens]
+        #[arg(long)]
+        slot: Option<u32>,
+        #[command(flatten)]
+        open: OpenArgs,
+        #[command(flatten)]
+        new: NewCredentialArgs,
+    },
+    /// List the key slots; without a credential, and not mounted, as the header says, unverified
+    #[command(visible_alias = "ls")]
+    List {
+        /// The room's directory
+        room: PathBuf,
+        #[command(flatten)]
+        open: OpenArgs,
+    },
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    match args.command {
+        Command::Add {
+            room,
+            label,
+            open,
+            new,
+        } => {
+            let (access, with) = Access::reach_with_key(&room, &open, Intent::Change)?;
+            let new = new.read(&room.display().to_string())?;
+            let Reply::Slot(slot) =
+                access.run(&Request::AddSlot { with, new, label }, &|_, _| true)?
+            else {
+                return Err(unexpected());
+            };
+            access.close()?;
+            told(&room, slot, "added", global);
+            Ok(())
+        }
+        Command::Remove { room, slot, open } => {
+            let (access, with) = Access::reach_with_key(&room, &open, Intent::Change)?;
+            access.run(&Request::RemoveSlot { with, slot }, &|_, _| true)?;
+            access.close()?;
+            told(&room, slot, "removed", global);
+            Ok(())
+        }
+        Command::Change {
+            room,
+            slot,
+            open,
+            new,
+        } => {
+            let (access, with) = Access::reach_with_key(&room, &open, Intent::Change)?;
+            let new = new.read(&room.display().to_string())?;
+            let Reply::Slot(slot) =
+                access.run(&Request::ChangeSlot { with, slot, new }, &|_, _| true)?
+            else {
+                return Err(unexpected());
+            };
+            access.close()?;
+            told(&room, slot, "changed", global);
+            Ok(())
+        }
+        Command::List { room, open } => list(&room, &open, global),
+    }
+}
+
+fn told(room: &Path, slot: u32, what: &str, global: &Global) {
+    if global.json {
+        output::json_line(&json!({"slot": slot, "done": what}));
+    } else {
+        output::note(
+            global,
+            format!(
+                "Key slot {slot} {what}. Backups of the header made before keep the old keys: make a new one with \
+                 `strongroom header backup {} FILE`, and destroy the old.",
+                room.display()
+            ),
+        );
+    }
+}
+
+fn list(room: &Path, open: &OpenArgs, global: &Global) -> Result<()> {
+    must_be_room(room)?;
+    let verified = open.credential.any() || Client::find(room)?.is_some();
+    let slots = if verified {
+        let access = Access::reach(room, open, Intent::Read)?;
+        let Reply::Slots(slots) = access.run(&Request::Slots, &|_, _| true)? else {
+            return Err(unexpected());
+        };
+        access.close()?;
+        slots
+    } else {
+        read_header(room, global)?
+            .slots()
+            .iter()
+            .map(work::slot)
+            .collect()
+    };
+    if global.json {
+        output::json_line(&json!({"verified": verified, "slots": slots}));
+        return Ok(());
+    }
+    for slot in &slots {
+        output::line(people(slot));
+    }
+    if !verified {
+        output::note(
+            global,
+            "This is what the header says, unverified; give a credential to have it checked.",
+        );
+    }
+    Ok(())
+}
+
+fn people(slot: &SlotReply) -> String {
+    let made = output::moment(i64::try_from(slot.created).unwrap_or(i64::MAX));
+    let mut text = format!("{:>2}  {:<10}  {made} UTC", slot.slot, slot.kind);
+    if let (Some(memory), Some(passes)) = (slot.kdf_memory_kib, slot.kdf_passes) {
+        text.push_str(&format!("  argon2id {} MiB, {passes} passes", memory >> 10));
+    }
+    if !slot.label.is_empty() {
+        text.push_str(&format!("  \"{}\"", slot.label));
+    }
+    for recipient in &slot.recipients {
+        text.push_str(&format!("\n    {recipient}"));
+    }
+    text
+}
+
+/// What the header of a room says, not verified by any key: the first copy that can be read.
+pub(crate) fn read_header(room: &Path, global: &Global) -> Result<Header> {
+    let mut problems = Vec::new();
+    for name in ["header.json", "header.backup.json"] {
+        let path = room.join(name);
+        let parsed = std::fs::read(&path)
+            .map_err(|e| e.to_string())
+            .and_then(|bytes| match Header::parse(&bytes) {
+                Ok(header) => Ok(Ok(header)),
+                Err(
+                    e @ (seal::HeaderError::NewerFormat { .. }
+                    | seal::HeaderError::UnknownFeature(_)
+                    | seal::HeaderError::UnknownSuite(_)
+                    | seal::HeaderError::UnknownKind { .. }),
+                ) => Ok(Err(e)),
+                Err(e) => Err(e.to_string()),
+            });
+        match parsed {
+            Ok(Ok(header)) => {
+                if let [problem] = &problems[..] {
+                    output::note(
+                        global,
+                        format!("warning: {problem}; the backup copy was used"),
+                    );
+                }
+                return Ok(header);
+            }
+            Ok(Err(newer)) => {
+                return Err(Error::said(
+                    Exit::Newer,
+                    format!("{}: {newer}", room.display()),
+                ));
+            }
+            Err(problem) => problems.push(format!("{name}: {problem}")),
+        }
+    }
+    Err(Error::said(
+        Exit::HeaderDamaged,
+        format!(
+            "{}: both copies of the header are damaged ({}); restore one with: strongroom header restore {} FILE",
+            room.display(),
+            problems.join("; "),
+            room.display()
+        ),
+    ))
+}

@@ -1,0 +1,53 @@
+//! `strongroom man`: the manual pages, made from the same descriptions as `--help`.
+
+use std::path::{Path, PathBuf};
+
+use clap::CommandFactory;
+
+use crate::args::{Cli, Global};
+use crate::error::{Error, Result};
+use crate::output;
+
+/// Print the manual page, or write one page a command to a directory
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where the pages go: strongroom.1, strongroom-create.1, ...
+    directory: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: Args, _global: &Global) -> Result<()> {
+    let mut command = Cli::command();
+    command.build();
+    match args.directory {
+        Some(directory) => {
+            std::fs::create_dir_all(&directory).map_err(|e| Error::host(&directory, e))?;
+            write_pages(&command, "strongroom", &directory)
+        }
+        None => {
+            output::bytes(&page(&command, "strongroom")?);
+            Ok(())
+        }
+    }
+}
+
+fn page(command: &clap::Command, name: &str) -> Result<Vec<u8>> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command.clone())
+        .title(name.to_uppercase())
+        .section("1")
+        .render(&mut page)
+        .map_err(|e| Error::failed(format!("the manual page of {name}: {e}")))?;
+    Ok(page)
+}
+
+fn write_pages(command: &clap::Command, name: &str, directory: &Path) -> Result<()> {
+    let path = directory.join(format!("{name}.1"));
+    std::fs::write(&path, page(command, name)?).map_err(|e| Error::host(&path, e))?;
+    for below in command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set() && below.get_name() != "help")
+    {
+        write_pages(below, &format!("{name}-{}", below.get_name()), directory)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! One module a command: its arguments, and a `run` that does it.
+
+pub(crate) mod backup;
+pub(crate) mod cat;
+pub(crate) mod check;
+pub(crate) mod compact;
+pub(crate) mod completions;
+pub(crate) mod cp;
+pub(crate) mod create;
+pub(crate) mod df;
+pub(crate) mod du;
+pub(crate) mod header;
+pub(crate) mod info;
+pub(crate) mod key;
+pub(crate) mod ln;
+pub(crate) mod ls;
+pub(crate) mod man;
+pub(crate) mod mkdir;
+pub(crate) mod mount;
+pub(crate) mod mv;
+pub(crate) mod rekey;
+pub(crate) mod rm;
+pub(crate) mod serve;
+pub(crate) mod stat;
+pub(crate) mod sync;
+pub(crate) mod tree;
+pub(crate) mod umount;
+
+use crate::args::{Command, Global};
+use crate::error::Result;
+
+/// Does the command.
+pub(crate) fn run(command: Command, global: &Global) -> Result<()> {
+    match command {
+        Command::Create(args) => create::run(args, global),
+        Command::Mount(args) => mount::run(args, global),
+        Command::Umount(args) => umount::run(args, global),
+        Command::Info(args) => info::run(args, global),
+        Command::Ls(args) => ls::run(args, global),
+        Command::Tree(args) => tree::run(args, global),
+        Command::Cat(args) => cat::run(args, global),
+        Command::Cp(args) => cp::run(args, global),
+        Command::Mv(args) => mv::run(args, global),
+        Command::Rm(args) => rm::run(args, global),
+        Command::Mkdir(args) => mkdir::run(args, global),
+        Command::Ln(args) => ln::run(args, global),
+        Command::Stat(args) => stat::run(args, global),
+        Command::Df(args) => df::run(args, global),
+        Command::Du(args) => du::run(args, global),
+        Command::Key(args) => key::run(args, global),
+        Command::Header(args) => header::run(args, global),
+        Command::Check(args) => check::run(args, global),
+        Command::Compact(args) => compact::run(args, global),
+        Command::Backup(args) => backup::run(args, global),
+        Command::Rekey(args) => rekey::run(args, global),
+        Command::Sync(args) => sync::run(args, global),
+        Command::Completions(args) => completions::run(args, global),
+        Command::Man(args) => man::run(args, global),
+        Command::Serve(args) => serve::run(args, global),
+    }
+}

@@ -1,0 +1,71 @@
+//! `strongroom mount`: makes a room's files appear in a directory.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::access::OpenArgs;
+use crate::args::Global;
+use crate::error::Result;
+use crate::mounting::launch;
+use crate::mounting::options::{Options, duration};
+use crate::output;
+
+/// Mount a room on an empty directory
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The room's directory
+    room: PathBuf,
+    /// Where its files shall appear: an empty directory
+    mountpoint: PathBuf,
+    /// Stay here and serve until unmounted or Ctrl-C
+    #[arg(short, long)]
+    foreground: bool,
+    /// Refuse every change
+    #[arg(short, long, visible_alias = "ro")]
+    read_only: bool,
+    /// Let other users in, by the files' permissions (root: always so; others need user_allow_other in /etc/fuse.conf)
+    #[arg(long)]
+    allow_other: bool,
+    /// Unmount when nothing was asked for this long and nothing is open: 90s, 10m, 2h
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    idle_timeout: Option<Duration>,
+    /// Where the background process writes what it has to say [default: NAME.log in the user's state directory]
+    #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
+    log: Option<PathBuf>,
+    /// Mount options as in fstab: ro, allow_other, nosuid, nodev, noexec, passphrase-file=FILE, ...
+    #[arg(short, value_name = "OPTIONS")]
+    options: Vec<String>,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    let mut options = Options {
+        credential: args.open.credential,
+        read_only: args.read_only,
+        allow_other: args.allow_other.then_some(true),
+        idle_timeout: args.idle_timeout,
+        accept_rollback: args.open.accept_rollback,
+        log: args.log,
+        ..Options::default()
+    };
+    for list in &args.options {
+        options.add(list, false)?;
+    }
+    launch::mount(
+        &args.room,
+        &args.mountpoint,
+        &options,
+        args.foreground,
+        global,
+    )?;
+    if global.json && !args.foreground {
+        output::json_line(&json!({
+            "room": args.room.to_string_lossy(),
+            "mountpoint": args.mountpoint.to_string_lossy(),
+        }));
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! `strongroom mv`: renames within a room; into, out of and between rooms it copies and then removes.
+
+use std::ffi::OsString;
+
+use crate::access::OpenArgs;
+use crate::args::Global;
+use crate::error::{Error, Result};
+use crate::output::Failures;
+use crate::place::{Place, place};
+use crate::progress::Bar;
+
+use super::cp::{CopyOptions, Transfer, parts, words};
+use super::rm::remove_tree;
+
+/// Move or rename files within a room, into it, or out of it
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to move, and last where to: host paths, or ROOM:/path
+    #[arg(required = true, num_args = 2.., value_name = "PATH")]
+    paths: Vec<OsString>,
+    /// Do not replace a file that exists
+    #[arg(short, long)]
+    no_clobber: bool,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    let mut sources = args
+        .paths
+        .iter()
+        .map(|path| place(path))
+        .collect::<Result<Vec<_>>>()?;
+    let Some(target) = sources.pop() else {
+        return Err(Error::usage("move what, and where to?"));
+    };
+    if !sources
+        .iter()
+        .chain([&target])
+        .any(|place| matches!(place, Place::Room(_)))
+    {
+        return Err(Error::usage(
+            "none of these is in a room: write ROOM:/path for the side that is; for ordinary files there is mv",
+        ));
+    }
+    let mut work = Transfer::new(&sources, &target, &args.open, true)?;
+    let within = (0..sources.len()).all(|at| work.same_tree(at));
+    let bar = Bar::counting("moving", global);
+    let done = if within {
+        rename_all(&work, &sources, &target, args.no_clobber, global)
+    } else {
+        move_all(&mut work, &sources, args.no_clobber, global, &bar)
+    };
+    bar.end();
+    let closed = work.close();
+    let failures = done?;
+    closed?;
+    failures.end()
+}
+
+fn rename_all(
+    work: &Transfer,
+    sources: &[Place],
+    target: &Place,
+    keep: bool,
+    global: &Global,
+) -> Result<Failures> {
+    let mut failures = Failures::default();
+    for (at, (source, to)) in sources.iter().zip(work.destinations(sources)?).enumerate() {
+        let tree = work.source_tree(at)?;
+        match tree.rename(parts(source).0, &to, !keep) {
+            Err(fault) if keep && fault.is_exists() => {}
+            Err(fault) => {
+                failures.note(
+                    &Error::At {
+                        what: format!("{} to {}", words(source), words(target)),
+                        fault,
+                    },
+                    global,
+                );
+            }
+            Ok(()) => {}
+        }
+    }
+    Ok(failures)
+}
+
+fn move_all(
+    work: &mut Transfer,
+    sources: &[Place],
+    keep: bool,
+    global: &Global,
+    bar: &Bar,
+) -> Result<Failures> {
+    if keep {
+        // What is left alone at the target must not be removed at the source, and a tree may hold some of each.
+        return Err(Error::usage(
+            "--no-clobber works only within one room; copy with `strongroom cp -rn` and remove by hand",
+        ));
+    }
+    let mut whole = Vec::new();
+    let options = CopyOptions {
+        recursive: true,
+        keep_existing: false,
+    };
+    let (_, _, mut failures) = work.copy_all(sources, &options, global, bar, &mut |at, meta| {
+        whole.push((at, meta.clone()));
+        Ok(())
+    })?;
+    // The copies must be safe before the only other ones go.
+    work.sync_target()?;
+    for (at, meta) in whole {
+        let tree = work.source_tree(at)?;
+        let (path, _) = parts(&sources[at]);
+        remove_tree(
+            &*tree,
+            path,
+            &meta,
+            &words(&sources[at]),
+            &mut failures,
+            global,
+        )?;
+    }
+    Ok(failures)
+}

@@ -1,0 +1,123 @@
+//! `strongroom rm`: removes files of a room.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use room::FileKind;
+
+use crate::access::{Intent, OpenArgs, Rooms};
+use crate::args::Global;
+use crate::error::{Error, Result};
+use crate::output::{self, Failures};
+use crate::place::room_path;
+use crate::tree::{Meta, Tree};
+use crate::walk::{Step, walk};
+
+/// Remove files from a room
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// ROOM:/path
+    #[arg(required = true, value_name = "ROOM:/PATH")]
+    paths: Vec<OsString>,
+    /// Remove directories with everything in them
+    #[arg(short, long, visible_short_alias = 'R')]
+    recursive: bool,
+    /// Say nothing of what is not there
+    #[arg(short, long)]
+    force: bool,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    let paths = args
+        .paths
+        .iter()
+        .map(|path| room_path(path))
+        .collect::<Result<Vec<_>>>()?;
+    if let Some(root) = paths.iter().find(|path| path.path == Path::new("/")) {
+        return Err(Error::usage(format!(
+            "{}: the root of a room cannot be removed; name what is in it",
+            root.words()
+        )));
+    }
+    let mut rooms = Rooms::default();
+    let mut failures = Failures::default();
+    for path in &paths {
+        let at = rooms.reach(&path.room, &args.open, Intent::Change)?;
+        let tree = rooms.get(at).tree()?;
+        match tree.stat(&path.path, path.must_be_directory) {
+            Err(fault) if fault.is_not_found() && args.force => {}
+            Err(fault) => failures.note(
+                &Error::At {
+                    what: path.words(),
+                    fault,
+                },
+                global,
+            ),
+            Ok(meta) if meta.kind == FileKind::Directory && !args.recursive => {
+                failures.note(
+                    &Error::failed(format!(
+                        "{}: is a directory; remove it with -r",
+                        path.words()
+                    )),
+                    global,
+                );
+            }
+            Ok(meta) => remove_tree(
+                &*tree,
+                &path.path,
+                &meta,
+                &path.words(),
+                &mut failures,
+                global,
+            )?,
+        }
+    }
+    rooms.close()?;
+    failures.end()
+}
+
+/// Removes a file, or a directory with everything in it. `words`: how the user named it.
+pub(crate) fn remove_tree(
+    tree: &dyn Tree,
+    path: &Path,
+    meta: &Meta,
+    words: &str,
+    failures: &mut Failures,
+    global: &Global,
+) -> Result<()> {
+    // Both closures report failures.
+    let failures = std::cell::RefCell::new(failures);
+    let note = |at: &Path, fault| {
+        let what = match at.strip_prefix(path) {
+            Ok(below) if !below.as_os_str().is_empty() => {
+                format!("{words}/{}", output::shown_path(below))
+            }
+            _ => words.to_owned(),
+        };
+        failures
+            .borrow_mut()
+            .note(&Error::At { what, fault }, global);
+    };
+    walk(
+        tree,
+        path,
+        meta,
+        &mut |step, at, _| {
+            let removed = match step {
+                Step::Enter => Ok(()),
+                Step::File => tree.remove_file(at),
+                Step::Leave => tree.remove_dir(at),
+            };
+            if let Err(fault) = removed {
+                note(at, fault);
+            }
+            Ok(())
+        },
+        &mut |at, fault| {
+            note(at, fault);
+            Ok(())
+        },
+    )
+}

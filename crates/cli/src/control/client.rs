@@ -1,0 +1,168 @@
+//! The client's side of the control socket: one connection a request.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{ANSWER_LINE_MAX, Line, Reply, Request, encode_line, short_path};
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::work::{Progress, path_from_hex};
+
+/// A mounted room, as its serving process describes it.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    /// The room's directory.
+    pub(crate) room: PathBuf,
+    /// The process that serves it.
+    pub(crate) pid: u32,
+    /// Where it is mounted.
+    pub(crate) mountpoint: PathBuf,
+    /// Whether it was mounted read-only.
+    pub(crate) read_only: bool,
+}
+
+/// How long the serving process may take to say who it is.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Client {
+    /// Finds the process that serves the room in `dir`; `None` if nobody answers there, which a socket left by a crash
+    /// looks like too.
+    pub(crate) fn find(dir: &Path) -> Result<Option<Client>> {
+        let stream = match connect(dir) {
+            Ok(stream) => stream,
+            Err(e) => {
+                return match e.kind() {
+                    ErrorKind::PermissionDenied if dir.join(super::SOCKET).exists() => {
+                        Err(Error::said(
+                            Exit::InUse,
+                            format!(
+                                "{}: mounted by another user, who alone (and root) can reach it: become that user, or work \
+                             through the mountpoint",
+                                dir.display()
+                            ),
+                        ))
+                    }
+                    _ => Ok(None),
+                };
+            }
+        };
+        stream
+            .set_read_timeout(Some(STATUS_TIMEOUT))
+            .map_err(broken)?;
+        send(&stream, &Request::Status)?;
+        match receive(stream, &|_, _| true).map_err(|e| named(dir, e))? {
+            Reply::Status {
+                pid,
+                mountpoint,
+                read_only,
+            } => Ok(Some(Client {
+                room: dir.to_owned(),
+                pid,
+                mountpoint: path_from_hex(&mountpoint)?,
+                read_only,
+            })),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Sends a request and waits for its answer, however long it takes.
+    pub(crate) fn run(&self, request: &Request, progress: Progress<'_>) -> Result<Reply> {
+        self.start(request)?.finish(progress)
+    }
+
+    /// Sends a request; its answer is waited for later.
+    pub(crate) fn start(&self, request: &Request) -> Result<Pending<'_>> {
+        let stream = connect(&self.room).map_err(|e| {
+            Error::said(
+                Exit::NotMounted,
+                format!(
+                    "{}: the mount has gone away meanwhile: {e}",
+                    self.room.display()
+                ),
+            )
+        })?;
+        send(&stream, request).map_err(|e| named(&self.room, e))?;
+        Ok(Pending {
+            room: &self.room,
+            stream,
+        })
+    }
+}
+
+/// A request whose answer is still to come. Dropping it tells the other side that nobody waits any more.
+#[derive(Debug)]
+pub(crate) struct Pending<'c> {
+    room: &'c Path,
+    stream: UnixStream,
+}
+
+impl Pending<'_> {
+    /// Waits for the answer.
+    pub(crate) fn finish(self, progress: Progress<'_>) -> Result<Reply> {
+        receive(self.stream, progress).map_err(|e| named(self.room, e))
+    }
+}
+
+/// The answer is of another kind than the request asks for: both programs are ours, but may be of different versions.
+pub(crate) fn unexpected() -> Error {
+    Error::failed(
+        "the process that serves the mount answers something else: is it of another version? Unmount, and mount again",
+    )
+}
+
+fn named(dir: &Path, error: Error) -> Error {
+    match error {
+        Error::Said { exit, message } if !message.starts_with(&*dir.to_string_lossy()) => {
+            Error::Said {
+                exit,
+                message: format!("{}: {message}", dir.display()),
+            }
+        }
+        other => other,
+    }
+}
+
+fn connect(dir: &Path) -> std::io::Result<UnixStream> {
+    let (_dir, path) = short_path(dir)?;
+    UnixStream::connect(path)
+}
+
+fn send(mut stream: &UnixStream, request: &Request) -> Result<()> {
+    stream.write_all(&encode_line(request)).map_err(broken)
+}
+
+fn broken(error: std::io::Error) -> Error {
+    Error::failed(format!("control socket: {error}"))
+}
+
+fn receive(stream: UnixStream, progress: Progress<'_>) -> Result<Reply> {
+    let mut lines = BufReader::new(stream);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        lines
+            .by_ref()
+            .take(ANSWER_LINE_MAX as u64)
+            .read_until(b'\n', &mut line)
+            .map_err(broken)?;
+        if !line.ends_with(b"\n") {
+            return Err(Error::failed(
+                "the process that serves the mount ended without an answer; its log says why",
+            ));
+        }
+        match serde_json::from_slice(&line).map_err(|_| unexpected())? {
+            Line::Progress(done, total) => {
+                // Closing the connection is how the other side learns that it shall stop.
+                if !progress(done, total) {
+                    return Err(Error::said(
+                        Exit::Interrupted,
+                        "stopped; what was done so far is kept",
+                    ));
+                }
+            }
+            Line::Answer(answer) => return answer.into_result(),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The control socket: how a mounted room is reached by other processes of the same user.
+//!
+//! The process that serves a mount listens on a Unix socket named `control` in the room's directory. A client sends one
+//! request as a line of JSON and reads lines of JSON: any number of progress lines, then one answer, then the end.
+//!
+//! 1. Only the user who mounted the room, and root, are answered: by the file's mode (0600) and by the peer's
+//!    credentials.
+//! 2. A request line is bounded ([`REQUEST_LINE_MAX`]), read within a time limit, and parsed strictly: an unknown field is
+//!    an error, not a guess.
+//! 3. Whoever holds the room's lock owns the name: a socket found by the holder of the lock is left from a crash.
+
+pub(crate) mod client;
+pub(crate) mod server;
+mod wire;
+
+pub use wire::{
+    ANSWER_LINE_MAX, Answer, Line, REQUEST_LINE_MAX, Reply, Request, WireError, parse_request,
+};
+pub(crate) use wire::{
+    BackupReply, CheckReply, InfoReply, LostRange, SlotReply, SpaceReply, encode_line,
+};
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// The socket's name in the room's directory.
+pub(crate) const SOCKET: &str = "control";
+
+/// A short path to the socket: names of sockets are limited to 107 bytes, rooms' paths are not. The directory must stay
+/// open while the path is used.
+fn short_path(room: &Path) -> std::io::Result<(File, PathBuf)> {
+    let dir = File::open(room)?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", dir.as_raw_fd()));
+    Ok((dir, path))
+}

@@ -1,0 +1,289 @@
+//! The serving process's side of the control socket.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use room::Room;
+use zeroize::Zeroizing;
+
+use super::{
+    Answer, Line, REQUEST_LINE_MAX, Reply, Request, SOCKET, encode_line, parse_request, short_path,
+};
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::work::{self, path_to_hex};
+
+/// How long a client may take to send its request, and to take a line of the answer.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How many clients are served at once; more are sent away.
+const CLIENTS_MAX: usize = 32;
+/// Progress is told at most this often.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The socket of a mounted room.
+#[derive(Debug)]
+pub(crate) struct Server {
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Canonical path of the room's directory.
+    dir: PathBuf,
+    mountpoint: PathBuf,
+    read_only: bool,
+    room: Weak<Room>,
+    clients: AtomicUsize,
+    /// Set when the room is about to be closed.
+    stopping: AtomicBool,
+    /// How closing the room ended, once it has.
+    closed: Mutex<Option<Answer>>,
+    closing: Condvar,
+}
+
+impl Server {
+    /// Binds the socket and starts to answer. The caller holds the room's lock, so a socket already there is a leftover.
+    pub(crate) fn start(
+        dir: &Path,
+        mountpoint: &Path,
+        read_only: bool,
+        room: &Arc<Room>,
+    ) -> std::io::Result<Server> {
+        let (_dir, path) = short_path(dir)?;
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        // Made private by the process's umask (see `serve`), and said again for whoever changes that.
+        let listener = UnixListener::bind(&path)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        let state = Arc::new(State {
+            dir: dir.to_owned(),
+            mountpoint: mountpoint.to_owned(),
+            read_only,
+            room: Arc::downgrade(room),
+            clients: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+            closed: Mutex::new(None),
+            closing: Condvar::new(),
+        });
+        let accepting = state.clone();
+        std::thread::Builder::new()
+            .name("control".into())
+            .spawn(move || accept(&listener, &accepting))?;
+        Ok(Server { state })
+    }
+
+    /// Tells whoever waits how closing the room ended, and gives them a moment to hear it.
+    pub(crate) fn closed(&self, result: &Result<()>) {
+        let answer = match result {
+            Ok(()) => Answer::Done(Reply::Nothing),
+            Err(e) => Answer::from(e),
+        };
+        *self
+            .state
+            .closed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        self.state.closing.notify_all();
+        let patience = Instant::now() + Duration::from_secs(2);
+        while self.state.clients.load(Ordering::Acquire) > 0 && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Has whatever works on the room stop at its next safe point.
+    pub(crate) fn stop_work(&self) {
+        self.state.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Removes the socket's name. Called while the room's lock is still held, so it cannot be another's.
+    pub(crate) fn remove_name(&self) {
+        // A directory that has vanished has no name to remove.
+        let _ = std::fs::remove_file(self.state.dir.join(SOCKET));
+    }
+}
+
+fn accept(listener: &UnixListener, state: &Arc<State>) {
+    for stream in listener.incoming() {
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(e) => {
+                tracing::warn!("control socket: {e}");
+                // Out of file descriptors, mostly: trying again at once would only burn the processor.
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+        };
+        if let Err(e) = admit(&stream) {
+            tracing::warn!("control socket: {e}");
+            continue;
+        }
+        if state.clients.fetch_add(1, Ordering::AcqRel) >= CLIENTS_MAX {
+            state.clients.fetch_sub(1, Ordering::AcqRel);
+            continue;
+        }
+        let served = state.clone();
+        let thread = std::thread::Builder::new()
+            .name("control client".into())
+            .spawn(move || {
+                let counted = Counted(&served);
+                serve(stream, counted.0);
+            });
+        if let Err(e) = thread {
+            state.clients.fetch_sub(1, Ordering::AcqRel);
+            tracing::warn!("control socket: {e}");
+        }
+    }
+}
+
+/// Takes the client off the count however its thread ends.
+struct Counted<'a>(&'a State);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.clients.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Only the user of this process and root are answered.
+fn admit(stream: &UnixStream) -> std::io::Result<()> {
+    let peer = rustix::net::sockopt::socket_peercred(stream)?;
+    if peer.uid != rustix::process::geteuid() && !peer.uid.is_root() {
+        return Err(std::io::Error::other(format!(
+            "user {} was sent away",
+            peer.uid.as_raw()
+        )));
+    }
+    stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+    stream.set_write_timeout(Some(CLIENT_TIMEOUT))
+}
+
+fn serve(mut stream: UnixStream, state: &State) {
+    let answer = match read_request(&stream) {
+        Ok(request) => {
+            tracing::debug!("control request {request:?}");
+            answer(&request, state, &stream)
+        }
+        Err(e) => Answer::from(&e),
+    };
+    // A client that has gone does not need its answer.
+    let _ = stream.write_all(&encode_line(&Line::Answer(answer)));
+}
+
+fn read_request(mut stream: &UnixStream) -> Result<Request> {
+    let bad = |message: String| Error::usage(format!("control socket: {message}"));
+    let deadline = Instant::now() + CLIENT_TIMEOUT;
+    let mut piece = Zeroizing::new([0; 16 << 10]);
+    let mut line = Zeroizing::new(Vec::with_capacity(piece.len()));
+    loop {
+        let len = stream.read(&mut *piece).map_err(|e| bad(e.to_string()))?;
+        let read = &piece[..len];
+        if let Some(end) = read.iter().position(|byte| *byte == b'\n') {
+            append_wiped(&mut line, &read[..end]);
+            return parse_request(&line).map_err(|e| bad(e.to_string()));
+        }
+        append_wiped(&mut line, read);
+        if len == 0 || line.len() > REQUEST_LINE_MAX {
+            return Err(bad(format!(
+                "the request has no end within {REQUEST_LINE_MAX} bytes"
+            )));
+        }
+        // So that a client that sends a byte now and then does not stay for ever.
+        if Instant::now() > deadline {
+            return Err(bad("the request took too long to arrive".into()));
+        }
+    }
+}
+
+/// Appends to a buffer that may hold a secret: where it must grow, the old place is wiped.
+fn append_wiped(line: &mut Zeroizing<Vec<u8>>, more: &[u8]) {
+    if line.capacity() - line.len() < more.len() {
+        let mut larger = Zeroizing::new(Vec::with_capacity(2 * (line.len() + more.len())));
+        larger.extend_from_slice(line);
+        *line = larger;
+    }
+    line.extend_from_slice(more);
+}
+
+fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
+    match request {
+        Request::Status => Answer::Done(Reply::Status {
+            pid: std::process::id(),
+            mountpoint: path_to_hex(&state.mountpoint),
+            read_only: state.read_only,
+        }),
+        Request::AwaitClose => {
+            let mut closed = state.closed.lock().unwrap_or_else(PoisonError::into_inner);
+            loop {
+                match &*closed {
+                    Some(answer) => return answer.clone(),
+                    None => {
+                        closed = state
+                            .closing
+                            .wait(closed)
+                            .unwrap_or_else(PoisonError::into_inner)
+                    }
+                }
+            }
+        }
+        Request::Unmount => {
+            outcome(crate::mounting::unmount::unmount(&state.mountpoint).map(|()| Reply::Nothing))
+        }
+        request => {
+            let Some(room) = state.room.upgrade() else {
+                return Answer::from(&Error::said(
+                    Exit::NotMounted,
+                    "the room is being unmounted",
+                ));
+            };
+            let progress = Telling {
+                stream,
+                state,
+                last: Mutex::new(None),
+            };
+            outcome(work::carry_out(
+                &state.dir,
+                &room,
+                request,
+                &|done, total| progress.tell(done, total),
+            ))
+        }
+    }
+}
+
+fn outcome(result: Result<Reply>) -> Answer {
+    match result {
+        Ok(reply) => Answer::Done(reply),
+        Err(e) => Answer::from(&e),
+    }
+}
+
+/// Sends progress lines, and notices when nobody reads them any more.
+struct Telling<'a> {
+    stream: &'a UnixStream,
+    state: &'a State,
+    last: Mutex<Option<Instant>>,
+}
+
+impl Telling<'_> {
+    fn tell(&self, done: u64, total: u64) -> bool {
+        if self.state.stopping.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_some_and(|last| last.elapsed() < PROGRESS_INTERVAL) {
+            return true;
+        }
+        *last = Some(Instant::now());
+        let mut stream = self.stream;
+        stream
+            .write_all(&encode_line(&Line::Progress(done, total)))
+            .is_ok()
+    }
+}

@@ -1,0 +1,316 @@
+//! What is said over the control socket: requests, progress, answers; one JSON object a line.
+//!
+//! Invariant: [`parse_request`] accepts exactly what [`Request`] can express; anything else is an error that names no secret.
+
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use crate::credentials::{Given, NewGiven};
+use crate::exit::Exit;
+
+/// The most bytes of a request line: the largest key file twice (old and new) in hexadecimal, and some room.
+pub const REQUEST_LINE_MAX: usize = 4 * (1 << 20) + (64 << 10);
+/// The most bytes of an answer line: a check may list many files.
+pub const ANSWER_LINE_MAX: usize = 256 << 20;
+
+/// What a client asks of the process that holds a room.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// Where the room is mounted, and by which process.
+    Status,
+    /// Facts about the room.
+    Info,
+    /// Its space.
+    Space,
+    /// Makes everything done so far durable.
+    Sync,
+    /// The key slots.
+    Slots,
+    /// Adds a key slot.
+    AddSlot {
+        /// Opens the room already.
+        with: Given,
+        /// The new key.
+        new: NewGiven,
+        /// A word for it.
+        label: String,
+    },
+    /// Removes a key slot.
+    RemoveSlot {
+        /// Opens the room.
+        with: Given,
+        /// The slot.
+        slot: u32,
+    },
+    /// Replaces what opens a slot.
+    ChangeSlot {
+        /// Opens the room already.
+        with: Given,
+        /// The slot; `None`: the one that `with` opens.
+        slot: Option<u32>,
+        /// The new key.
+        new: NewGiven,
+    },
+    /// The header, for a backup.
+    HeaderBackup {
+        /// Opens the room.
+        with: Given,
+    },
+    /// Checks the room.
+    Check {
+        /// Opens every unit of data.
+        read_data: bool,
+        /// Mends what can be mended.
+        repair: bool,
+    },
+    /// Rewrites thin segments.
+    Compact {
+        /// Segments with less live data than this are thin; 1 to 100.
+        percent: u8,
+    },
+    /// Copies the room to a directory.
+    Backup {
+        /// Absolute path of the target, in hexadecimal: paths need not be text.
+        target: String,
+    },
+    /// Gives the room a new master key.
+    Rekey {
+        /// Opens the room, and keeps its slot.
+        with: Given,
+    },
+    /// Answers once the room is unmounted, committed and closed.
+    AwaitClose,
+    /// Unmounts the room.
+    Unmount,
+}
+
+/// A line from the process that holds the room.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Line {
+    /// Bytes done, bytes in all.
+    Progress(u64, u64),
+    /// The answer; nothing follows.
+    Answer(Answer),
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// It was carried out.
+    Done(Reply),
+    /// It was not.
+    Failed {
+        /// An exit code of the command.
+        exit: u8,
+        /// What happened and what to do.
+        message: String,
+    },
+}
+
+/// What a request yields.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reply {
+    /// Nothing to say.
+    Nothing,
+    /// Where the room is mounted.
+    Status {
+        /// The process that serves it.
+        pid: u32,
+        /// Its mountpoint, in hexadecimal.
+        mountpoint: String,
+        /// Whether it was mounted read-only.
+        read_only: bool,
+    },
+    /// Facts.
+    Info(InfoReply),
+    /// Space.
+    Space(SpaceReply),
+    /// Key slots.
+    Slots(Vec<SlotReply>),
+    /// The slot that was added or changed.
+    Slot(u32),
+    /// A header, in hexadecimal.
+    Header(String),
+    /// What a check found.
+    Check(CheckReply),
+    /// Bytes given back.
+    Compacted(u64),
+    /// What a backup did.
+    Backup(BackupReply),
+    /// Slots that a rekey had to drop.
+    Rekeyed(Vec<u32>),
+}
+
+/// Facts about a room; the JSON of `info`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct InfoReply {
+    pub(crate) id: String,
+    pub(crate) format: u32,
+    pub(crate) suite: String,
+    pub(crate) generation: u64,
+    pub(crate) key_epoch: u32,
+    pub(crate) rekeying: bool,
+    pub(crate) created: u64,
+    pub(crate) slots: u64,
+    pub(crate) segments: u64,
+    pub(crate) space: SpaceReply,
+}
+
+/// Space in bytes; the JSON of `df`.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct SpaceReply {
+    pub(crate) total: u64,
+    pub(crate) free: u64,
+    pub(crate) available: u64,
+    pub(crate) live: u64,
+    pub(crate) stored: u64,
+    pub(crate) inodes: u64,
+}
+
+/// A key slot; the JSON of `key list`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SlotReply {
+    pub(crate) slot: u32,
+    pub(crate) kind: String,
+    pub(crate) label: String,
+    pub(crate) created: u64,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) kdf_memory_kib: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) kdf_passes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) kdf_lanes: Option<u32>,
+    pub(crate) recipients: Vec<String>,
+}
+
+/// What a check found; the JSON of `check`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct CheckReply {
+    pub(crate) files: u64,
+    pub(crate) bytes_read: u64,
+    pub(crate) findings: Vec<String>,
+    pub(crate) lost: Vec<LostRange>,
+    pub(crate) repaired: Vec<String>,
+}
+
+/// A range of a file that does not open.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LostRange {
+    pub(crate) file: String,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+}
+
+/// What a backup did; the JSON of `backup`.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct BackupReply {
+    pub(crate) generation: u64,
+    pub(crate) segments_copied: u64,
+    pub(crate) segments_kept: u64,
+    pub(crate) bytes_copied: u64,
+}
+
+/// Why a line is not a request.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// Longer than [`REQUEST_LINE_MAX`].
+    #[error("the request is longer than {REQUEST_LINE_MAX} bytes")]
+    TooLong,
+    /// Not one of the requests.
+    #[error("not a request: {0}")]
+    NotARequest(String),
+}
+
+/// Reads a request from a line (without its newline).
+///
+/// # Errors
+/// [`WireError`] for anything that is not exactly one request.
+pub fn parse_request(line: &[u8]) -> Result<Request, WireError> {
+    if line.len() > REQUEST_LINE_MAX {
+        return Err(WireError::TooLong);
+    }
+    serde_json::from_slice(line).map_err(|e| {
+        // serde's message may quote a string of the request, which may be a secret: only its place is told.
+        WireError::NotARequest(format!("column {}: {:?} error", e.column(), e.classify()))
+    })
+}
+
+/// A line of JSON with its newline, in a buffer that is wiped.
+pub(crate) fn encode_line(value: &impl Serialize) -> Zeroizing<Vec<u8>> {
+    let mut line = Zeroizing::new(Vec::with_capacity(4096));
+    // Writing to memory cannot fail, and every type here has text for keys.
+    serde_json::to_writer(&mut *line, value).expect("our own messages are JSON");
+    line.push(b'\n');
+    line
+}
+
+impl From<&crate::error::Error> for Answer {
+    fn from(error: &crate::error::Error) -> Answer {
+        Answer::Failed {
+            exit: error.exit().code(),
+            message: error.to_string(),
+        }
+    }
+}
+
+impl Answer {
+    /// The reply, or the failure as our own error.
+    pub(crate) fn into_result(self) -> crate::error::Result<Reply> {
+        match self {
+            Answer::Done(reply) => Ok(reply),
+            Answer::Failed { exit, message } => Err(crate::error::Error::Said {
+                exit: Exit::from_code(exit),
+                message,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plain_request_survives_the_wire() {
+        for request in [
+            Request::Status,
+            Request::Info,
+            Request::Check {
+                read_data: true,
+                repair: false,
+            },
+            Request::Compact { percent: 50 },
+            Request::AwaitClose,
+        ] {
+            let line = encode_line(&request);
+            let back = parse_request(&line[..line.len() - 1]).unwrap();
+            assert_eq!(format!("{back:?}"), format!("{request:?}"));
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused_without_repeating_it() {
+        for bad in [
+            "",
+            "{}",
+            "[]",
+            "null",
+            r#"{"op":"fly"}"#,
+            r#"{"op":"check","read_data":true}"#,
+            r#"{"op":"check","read_data":true,"repair":false,"more":1}"#,
+            r#"{"op":"compact","percent":300}"#,
+            r#"{"op":"status"} {"op":"status"}"#,
+            r#"{"op":"rekey","with":{"kind":"passphrase","secret":"sesame"}}"#,
+        ] {
+            let refusal = parse_request(bad.as_bytes()).unwrap_err().to_string();
+            assert!(
+                !refusal.contains("sesame") && !refusal.contains("fly"),
+                "{refusal}"
+            );
+        }
+    }
+}

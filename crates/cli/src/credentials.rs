@@ -1,0 +1,357 @@
+//! Credentials from the command line's point of view: which options name them, how their bytes are read, and the form in
+//! which they go to another process of ours (the serving one through a pipe, a mounted room through its control socket).
+//!
+//! 1. Bytes of secrets are held in types that wipe them.
+//! 2. One trailing newline of a passphrase file is taken away; nothing else is ever changed.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use room::{Argon2Cost, Credential, NewCredential, Secret};
+use serde::{Deserialize, Serialize};
+
+use crate::ask;
+use crate::error::{Error, Result};
+
+mod hex;
+pub use hex::HexSecret;
+pub(crate) use hex::decode as decode_hex;
+
+/// The largest key file, in bytes.
+pub(crate) const KEY_FILE_MAX: u64 = 1 << 20;
+/// The largest passphrase and the largest identity file, in bytes.
+const SMALL_FILE_MAX: u64 = 64 << 10;
+
+/// What opens the room.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "What opens the room (asked for when none is given)")]
+pub(crate) struct CredentialArgs {
+    /// Read the passphrase from FILE ("-": one line of standard input); one newline at its end is taken away
+    #[arg(long, value_name = "FILE", group = "credential")]
+    pub(crate) passphrase_file: Option<PathBuf>,
+    /// Use the content of FILE as the key (up to 1 MiB, every byte counts)
+    #[arg(long, value_name = "FILE", group = "credential")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// Read a raw key from FILE: 32 bytes, or 64 hexadecimal digits
+    #[arg(long, value_name = "FILE", group = "credential")]
+    pub(crate) raw_key_file: Option<PathBuf>,
+    /// Use an age identity file or an SSH private key
+    #[arg(long, value_name = "FILE", group = "credential")]
+    pub(crate) identity: Option<PathBuf>,
+}
+
+impl CredentialArgs {
+    /// Whether any option was given.
+    pub(crate) fn any(&self) -> bool {
+        self.passphrase_file.is_some()
+            || self.key_file.is_some()
+            || self.raw_key_file.is_some()
+            || self.identity.is_some()
+    }
+
+    /// Reads what the options name; without any, asks for the passphrase of `of`.
+    pub(crate) fn read(&self, of: &str) -> Result<Given> {
+        if let Some(file) = &self.passphrase_file {
+            return Ok(Given {
+                kind: GivenKind::Passphrase,
+                secret: HexSecret(passphrase_file(file)?),
+            });
+        }
+        if let Some(file) = &self.key_file {
+            return Ok(Given {
+                kind: GivenKind::KeyFile,
+                secret: HexSecret(secret_file(file, KEY_FILE_MAX)?),
+            });
+        }
+        if let Some(file) = &self.raw_key_file {
+            return Ok(Given {
+                kind: GivenKind::RawKey,
+                secret: HexSecret(raw_key_file(file)?),
+            });
+        }
+        if let Some(file) = &self.identity {
+            return Ok(Given {
+                kind: GivenKind::Identity,
+                secret: HexSecret(secret_file(file, SMALL_FILE_MAX)?),
+            });
+        }
+        let secret = if ask::somebody_is_there() {
+            ask::passphrase(of)?
+        } else {
+            passphrase_line()?
+        };
+        Ok(Given {
+            kind: GivenKind::Passphrase,
+            secret: HexSecret(secret),
+        })
+    }
+}
+
+/// What a new key slot is made for.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "The new key (a passphrase is asked for when none is given)")]
+pub(crate) struct NewCredentialArgs {
+    /// Read the new passphrase from FILE ("-": one line of standard input)
+    #[arg(long, value_name = "FILE", group = "new_credential")]
+    pub(crate) new_passphrase_file: Option<PathBuf>,
+    /// Make the content of FILE the new key
+    #[arg(long, value_name = "FILE", group = "new_credential")]
+    pub(crate) new_key_file: Option<PathBuf>,
+    /// Make the 32 bytes (or 64 hexadecimal digits) in FILE the new key
+    #[arg(long, value_name = "FILE", group = "new_credential")]
+    pub(crate) new_raw_key_file: Option<PathBuf>,
+    /// Let an age or SSH recipient open the room: age1..., ssh-ed25519 ..., ssh-rsa ...; may be repeated
+    #[arg(long, value_name = "RECIPIENT", group = "new_credential")]
+    pub(crate) new_recipient: Vec<String>,
+    #[command(flatten)]
+    pub(crate) work: WorkArgs,
+}
+
+impl NewCredentialArgs {
+    /// Reads what the options name; without any, asks for a new passphrase for `of`.
+    pub(crate) fn read(&self, of: &str) -> Result<NewGiven> {
+        let cost = self.work.cost()?;
+        if let Some(file) = &self.new_passphrase_file {
+            return Ok(NewGiven::Passphrase {
+                secret: HexSecret(passphrase_file(file)?),
+                cost,
+            });
+        }
+        if let Some(file) = &self.new_key_file {
+            return Ok(NewGiven::KeyFile {
+                secret: HexSecret(secret_file(file, KEY_FILE_MAX)?),
+                cost,
+            });
+        }
+        if let Some(file) = &self.new_raw_key_file {
+            return Ok(NewGiven::RawKey {
+                secret: HexSecret(raw_key_file(file)?),
+            });
+        }
+        if !self.new_recipient.is_empty() {
+            return Ok(NewGiven::Recipients {
+                recipients: self.new_recipient.clone(),
+            });
+        }
+        let secret = if ask::somebody_is_there() {
+            ask::new_passphrase(of)?
+        } else {
+            passphrase_line()?
+        };
+        Ok(NewGiven::Passphrase {
+            secret: HexSecret(secret),
+            cost,
+        })
+    }
+}
+
+/// How much work a passphrase is given.
+#[derive(Debug, Clone, Default, Args)]
+#[command(
+    next_help_heading = "Work of a passphrase's key derivation (measured to about a second when not given)"
+)]
+pub(crate) struct WorkArgs {
+    /// Memory in MiB, 8 to 1024
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(8..=1024))]
+    pub(crate) kdf_memory: Option<u32>,
+    /// Passes over the memory, 1 to 64
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) kdf_passes: Option<u32>,
+    /// Lanes, 1 to 16
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub(crate) kdf_lanes: Option<u32>,
+}
+
+impl WorkArgs {
+    /// The cost asked for; `None`: measure.
+    pub(crate) fn cost(&self) -> Result<Option<Argon2Cost>> {
+        if self.kdf_memory.is_none() && self.kdf_passes.is_none() && self.kdf_lanes.is_none() {
+            return Ok(None);
+        }
+        let cost = Argon2Cost {
+            memory_kib: self.kdf_memory.unwrap_or(128) << 10,
+            passes: self.kdf_passes.unwrap_or(3),
+            lanes: self.kdf_lanes.unwrap_or(1),
+        };
+        cost.check().map_err(|e| Error::usage(e.to_string()))?;
+        Ok(Some(cost))
+    }
+}
+
+/// A credential as it travels.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Given {
+    pub(crate) kind: GivenKind,
+    pub(crate) secret: HexSecret,
+}
+
+/// The kinds of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GivenKind {
+    /// A passphrase.
+    Passphrase,
+    /// A key file's content.
+    KeyFile,
+    /// 32 bytes.
+    RawKey,
+    /// An identity file's content.
+    Identity,
+}
+
+impl Given {
+    /// The credential itself. An encrypted identity asks for its passphrase here.
+    pub(crate) fn credential(&self) -> Result<Credential> {
+        let secret = self.secret.0.clone();
+        Ok(match self.kind {
+            GivenKind::Passphrase => Credential::Passphrase(secret),
+            GivenKind::KeyFile => Credential::KeyFile(secret),
+            GivenKind::RawKey => Credential::RawKey(secret),
+            GivenKind::Identity => Credential::Identities(
+                seal::parse_identities(&secret, ask::Terminal)
+                    .map_err(|e| Error::usage(e.to_string()))?,
+            ),
+        })
+    }
+}
+
+/// A new credential as it travels.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum NewGiven {
+    /// A passphrase.
+    Passphrase {
+        /// The passphrase.
+        secret: HexSecret,
+        /// Its work; `None`: measured where the key is made.
+        cost: Option<Argon2Cost>,
+    },
+    /// A key file.
+    KeyFile {
+        /// Its content.
+        secret: HexSecret,
+        /// Its work; `None`: measured where the key is made.
+        cost: Option<Argon2Cost>,
+    },
+    /// A raw key.
+    RawKey {
+        /// 32 bytes.
+        secret: HexSecret,
+    },
+    /// age or SSH recipients.
+    Recipients {
+        /// Their texts.
+        recipients: Vec<String>,
+    },
+}
+
+impl NewGiven {
+    /// The new credential itself, its work measured if nobody set it.
+    pub(crate) fn credential(&self) -> Result<NewCredential> {
+        let measured = |cost: &Option<Argon2Cost>| {
+            cost.unwrap_or_else(|| Argon2Cost::measured(std::time::Duration::from_secs(1)))
+        };
+        Ok(match self {
+            NewGiven::Passphrase { secret, cost } => NewCredential::Passphrase {
+                secret: secret.0.clone(),
+                cost: measured(cost),
+            },
+            NewGiven::KeyFile { secret, cost } => NewCredential::KeyFile {
+                secret: secret.0.clone(),
+                cost: measured(cost),
+            },
+            NewGiven::RawKey { secret } => NewCredential::RawKey(secret.0.clone()),
+            NewGiven::Recipients { recipients } => NewCredential::Recipients(
+                recipients
+                    .iter()
+                    .map(|text| seal::NamedRecipient::parse(text, ask::Terminal))
+                    .collect::<std::result::Result<_, _>>()
+                    .map_err(|e| Error::usage(e.to_string()))?,
+            ),
+        })
+    }
+}
+
+/// A passphrase from a file, `-` being a line of standard input.
+pub(crate) fn passphrase_file(path: &Path) -> Result<Secret> {
+    if path.as_os_str() == "-" {
+        return passphrase_line();
+    }
+    let secret = secret_file(path, SMALL_FILE_MAX)?;
+    let bytes = secret.expose();
+    ask::not_empty(Secret::from(bytes.strip_suffix(b"\n").unwrap_or(bytes)))
+}
+
+/// One line of standard input, its newline taken away. Byte by byte, so that a second line is left for a second secret.
+fn passphrase_line() -> Result<Secret> {
+    let mut line = zeroize::Zeroizing::new(Vec::with_capacity(SMALL_FILE_MAX as usize));
+    let mut byte = [0];
+    loop {
+        match rustix::io::read(std::io::stdin(), &mut byte) {
+            Ok(0) if line.is_empty() => {
+                return Err(Error::usage(
+                    "no passphrase: standard input is empty; type it at a terminal, or name a file with --passphrase-file",
+                ));
+            }
+            Ok(0) => break,
+            Ok(_) if byte == *b"\n" => break,
+            Ok(_) if line.len() as u64 == SMALL_FILE_MAX => {
+                return Err(Error::usage("the passphrase is longer than 64 KiB"));
+            }
+            Ok(_) => line.push(byte[0]),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => {
+                return Err(Error::failed(format!(
+                    "standard input: {}",
+                    std::io::Error::from(e)
+                )));
+            }
+        }
+    }
+    ask::not_empty(Secret::from(line.as_slice()))
+}
+
+/// The whole of a file that holds a secret.
+pub(crate) fn secret_file(path: &Path, max: u64) -> Result<Secret> {
+    let unreadable = |e| Error::host(path, e);
+    // Room for one byte more than allowed: the buffer never moves, so no copy of the secret is left behind.
+    let mut bytes = zeroize::Zeroizing::new(Vec::with_capacity(max as usize + 1));
+    File::open(path)
+        .map_err(unreadable)?
+        .take(max + 1)
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
+    if bytes.len() as u64 > max {
+        return Err(Error::usage(format!(
+            "{}: larger than the {max} bytes such a file may have",
+            path.display()
+        )));
+    }
+    if bytes.is_empty() {
+        return Err(Error::usage(format!("{}: is empty", path.display())));
+    }
+    Ok(Secret::from(bytes.as_slice()))
+}
+
+/// A raw key: 32 bytes, or 64 hexadecimal digits with or without a newline.
+pub(crate) fn raw_key_file(path: &Path) -> Result<Secret> {
+    let secret = secret_file(path, SMALL_FILE_MAX)?;
+    let bytes = secret.expose();
+    if bytes.len() == seal::KEY_LEN {
+        return Ok(secret);
+    }
+    let digits = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    if digits.len() == 2 * seal::KEY_LEN
+        && let Some(key) = hex::decode(digits)
+    {
+        return Ok(Secret::new(key));
+    }
+    Err(Error::usage(format!(
+        "{}: a raw key is 32 bytes, or 64 hexadecimal digits; this file has {} bytes",
+        path.display(),
+        bytes.len()
+    )))
+}

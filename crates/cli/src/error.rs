@@ -1,0 +1,118 @@
+//! Why a command failed, in words a person reads, with the exit code that goes with it.
+//!
+//! Invariant: a message names the thing it is about (a room, a path) and never a secret.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::exit::Exit;
+use crate::tree::Fault;
+
+/// Result of everything here.
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// Everything that is said in one sentence.
+    #[error("{message}")]
+    Said { exit: Exit, message: String },
+    /// A room as a whole could not be opened or worked on.
+    #[error("{}: {}", room.display(), room_words(source))]
+    Room { room: PathBuf, source: room::Error },
+    /// One file, in a room or on the host.
+    #[error("{what}: {fault}")]
+    At { what: String, fault: Fault },
+    /// Several failures were already reported, one a line.
+    #[error("{count} of the files could not be handled; see above")]
+    Several { exit: Exit, count: u64 },
+}
+
+impl Error {
+    pub(crate) fn said(exit: Exit, message: impl Into<String>) -> Error {
+        Error::Said {
+            exit,
+            message: message.into(),
+        }
+    }
+
+    pub(crate) fn failed(message: impl Into<String>) -> Error {
+        Error::said(Exit::Failed, message)
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Error {
+        Error::said(Exit::Usage, message)
+    }
+
+    pub(crate) fn room(room: &Path, source: room::Error) -> Error {
+        Error::Room {
+            room: room.to_owned(),
+            source,
+        }
+    }
+
+    /// An operation on a host file.
+    pub(crate) fn host(path: &Path, source: io::Error) -> Error {
+        Error::At {
+            what: path.display().to_string(),
+            fault: Fault::Host(source),
+        }
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Error::Said { exit, .. } | Error::Several { exit, .. } => *exit,
+            Error::Room { source, .. } => room_exit(source),
+            Error::At { fault, .. } => fault.exit(),
+        }
+    }
+}
+
+/// The exit code of a room's error.
+pub(crate) fn room_exit(error: &room::Error) -> Exit {
+    use room::Error as E;
+    match error {
+        E::WrongCredential(_) => Exit::WrongCredential,
+        E::Seal(seal::SealError::WrongCredential { .. } | seal::SealError::NoSuchKind { .. }) => {
+            Exit::WrongCredential
+        }
+        E::InUse { .. } => Exit::InUse,
+        E::Corrupt { .. } | E::Catalog(_) | E::Damaged(_) => Exit::Damaged,
+        E::HeaderDamaged(_) | E::Seal(seal::SealError::HeaderForged) => Exit::HeaderDamaged,
+        E::Unsupported(_) => Exit::Newer,
+        E::RolledBack { .. } | E::OldHeader { .. } => Exit::RolledBack,
+        E::NoSpace => Exit::NoSpace,
+        E::Io(error) => io_exit(error),
+        E::NotARoom(_) => Exit::NotARoom,
+        _ => Exit::Failed,
+    }
+}
+
+/// The exit code of a host's error.
+pub(crate) fn io_exit(error: &io::Error) -> Exit {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Exit::NoSpace,
+        _ => Exit::Failed,
+    }
+}
+
+/// The room's own words, with the next step where the room cannot know it.
+fn room_words(error: &room::Error) -> String {
+    match error {
+        room::Error::Catalog(_) => {
+            let words = error.to_string();
+            if words.contains("strongroom check") {
+                words
+            } else {
+                format!("{words}; run `strongroom check` on the room")
+            }
+        }
+        // The path is said already.
+        room::Error::NotARoom(_) => {
+            "not a room (no header.json); make one with `strongroom create`".into()
+        }
+        room::Error::NotEmptyTarget(_) => "exists and is not empty; choose a new directory".into(),
+        room::Error::InUse { pid } => format!("the room is in use by process {pid}"),
+        other => other.to_string(),
+    }
+}

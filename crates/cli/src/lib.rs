@@ -1,0 +1,118 @@
+//! The `strongroom` command: the composition root, where arguments, terminals, sockets and signals meet the library.
+//!
+//! 1. A secret comes from a prompt, a file or standard input, never from an argument or the environment, is wiped after
+//!    use, and is handed to another process only through a pipe or the control socket.
+//! 2. What works on an unmounted room works on a mounted one: through its control socket, or through the mounted tree.
+//!    One function ([`work`]) carries a request out for both, one trait ([`tree`]) names both kinds of tree.
+//! 3. Every failure has a message that says what to do and an exit code from one list ([`Exit`]).
+//!
+//! It deliberately does not know formats, keys' derivations, or FUSE.
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod args;
+mod ask;
+mod commands;
+pub mod control;
+mod copy;
+mod credentials;
+mod error;
+mod exit;
+mod mounting;
+mod output;
+mod place;
+mod progress;
+mod tree;
+mod walk;
+mod work;
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Parser;
+
+pub use exit::Exit;
+
+/// Runs the command with these arguments, the program's own name first. Reports failures on standard error.
+pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    seal::protect_process();
+    if mounting::helper::is_helper(&arguments) {
+        return mounting::helper::run(&arguments);
+    }
+    let cli = match args::Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(refusal) => {
+            // A closed standard output or error leaves nobody to tell.
+            let _ = refusal.print();
+            return if refusal.use_stderr() {
+                Exit::Usage.into()
+            } else {
+                Exit::Ok.into()
+            };
+        }
+    };
+    let global = cli.global;
+    init_tracing(&global, matches!(cli.command, args::Command::Serve(_)));
+    match commands::run(cli.command, &global) {
+        Ok(()) => Exit::Ok.into(),
+        Err(error) => {
+            output::report(&error, &global);
+            error.exit().into()
+        }
+    }
+}
+
+/// `serving`: for a log that somebody reads later, not for a terminal.
+fn init_tracing(global: &args::Global, serving: bool) {
+    use tracing_subscriber::EnvFilter;
+    let level = match (global.quiet, global.verbose) {
+        (true, _) => "error",
+        (false, 0) if !serving => "warn",
+        (false, 0 | 1) => "info",
+        (false, 2) => "debug",
+        (false, _) => "trace",
+    };
+    let filter =
+        EnvFilter::try_from_env("STRONGROOM_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let colour = !serving && std::io::stderr().is_terminal();
+    // A second call (a test that runs the command in its own process) keeps the first subscriber.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(Log { serving })
+        .with_ansi(colour)
+        .with_target(serving)
+        .try_init();
+}
+
+/// Whether the process that serves a mount has its log, and need not spare the user's terminal any more.
+static HAS_LOG: AtomicBool = AtomicBool::new(false);
+
+/// From here on standard error is a log, which takes everything.
+fn log_everything() {
+    HAS_LOG.store(true, Ordering::Relaxed);
+}
+
+/// Standard error; while it is still the terminal of whoever mounts, the serving process only writes warnings there.
+struct Log {
+    serving: bool,
+}
+
+impl<'w> tracing_subscriber::fmt::MakeWriter<'w> for Log {
+    type Writer = Box<dyn std::io::Write>;
+
+    fn make_writer(&'w self) -> Self::Writer {
+        Box::new(std::io::stderr())
+    }
+
+    fn make_writer_for(&'w self, meta: &tracing::Metadata<'_>) -> Self::Writer {
+        if self.serving && !HAS_LOG.load(Ordering::Relaxed) && *meta.level() > tracing::Level::WARN
+        {
+            Box::new(std::io::sink())
+        } else {
+            self.make_writer()
+        }
+    }
+}

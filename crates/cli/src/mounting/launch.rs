@@ -1,0 +1,135 @@
+//! Starting the process that serves a mount, in the foreground or beside us, and learning how it went.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+use super::options::Options;
+use crate::args::Global;
+use crate::control::client::Client;
+use crate::control::{ANSWER_LINE_MAX, Answer, encode_line};
+use crate::credentials::Given;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::place::must_be_room;
+use crate::work::{path_from_hex, path_to_hex};
+
+/// Everything the serving process needs to know. Paths are absolute, in hexadecimal: they need not be text.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Plan {
+    pub(crate) room: String,
+    pub(crate) mountpoint: String,
+    pub(crate) read_only: bool,
+    pub(crate) allow_other: Option<bool>,
+    pub(crate) suid: Option<bool>,
+    pub(crate) dev: Option<bool>,
+    pub(crate) exec: Option<bool>,
+    pub(crate) idle_timeout_s: Option<u64>,
+    pub(crate) accept_rollback: bool,
+    pub(crate) log: Option<String>,
+    pub(crate) credential: Given,
+}
+
+impl Plan {
+    pub(crate) fn room(&self) -> Result<PathBuf> {
+        path_from_hex(&self.room)
+    }
+
+    pub(crate) fn mountpoint(&self) -> Result<PathBuf> {
+        path_from_hex(&self.mountpoint)
+    }
+
+    pub(crate) fn log(&self) -> Result<Option<PathBuf>> {
+        self.log.as_deref().map(path_from_hex).transpose()
+    }
+}
+
+/// Checks what can be checked, reads the credential, and mounts.
+pub(crate) fn mount(
+    room: &std::path::Path,
+    mountpoint: &std::path::Path,
+    options: &Options,
+    foreground: bool,
+    global: &Global,
+) -> Result<()> {
+    must_be_room(room)?;
+    if let Some(client) = Client::find(room)? {
+        return Err(Error::said(
+            Exit::InUse,
+            format!(
+                "{}: the room is in use by process {}, which has it mounted at {}",
+                room.display(),
+                client.pid,
+                client.mountpoint.display()
+            ),
+        ));
+    }
+    super::check_possible(room, mountpoint)?;
+    let credential = options.credential.read(&room.display().to_string())?;
+    let canonical = |path: &std::path::Path| path.canonicalize().map_err(|e| Error::host(path, e));
+    let log = options.log.as_deref().map(std::path::absolute).transpose();
+    let plan = Plan {
+        room: path_to_hex(&canonical(room)?),
+        mountpoint: path_to_hex(&canonical(mountpoint)?),
+        read_only: options.read_only,
+        allow_other: options.allow_other,
+        suid: options.suid,
+        dev: options.dev,
+        exec: options.exec,
+        idle_timeout_s: options.idle_timeout.map(|time| time.as_secs()),
+        accept_rollback: options.accept_rollback,
+        log: log
+            .map_err(|e| Error::failed(format!("the log's path: {e}")))?
+            .map(|path| path_to_hex(&path)),
+        credential,
+    };
+    if foreground {
+        super::serve::serve(&plan, &mut || Ok(()))
+    } else {
+        beside_us(&plan, global)
+    }
+}
+
+/// Starts ourselves again as the serving process. The plan, secret included, goes through its standard input; its standard
+/// output brings one answer. Standard error stays the user's until it has answered.
+fn beside_us(plan: &Plan, global: &Global) -> Result<()> {
+    let broken =
+        |e: std::io::Error| Error::failed(format!("the serving process could not be started: {e}"));
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg0("strongroom")
+        .arg("serve")
+        .arg(plan.room()?)
+        .arg(plan.mountpoint()?);
+    for _ in 0..global.verbose {
+        command.arg("-v");
+    }
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(broken)?;
+    if let Some(mut input) = child.stdin.take() {
+        // A child that is gone already does not read; how it ended is told below.
+        let _ = input.write_all(&encode_line(plan));
+    }
+    let mut line = Vec::new();
+    if let Some(output) = child.stdout.take() {
+        BufReader::new(output.take(ANSWER_LINE_MAX as u64))
+            .read_until(b'\n', &mut line)
+            .map_err(broken)?;
+    }
+    match serde_json::from_slice::<Answer>(&line) {
+        Ok(answer) => answer.into_result().map(drop),
+        Err(_) => {
+            let status = child.wait().map_err(broken)?;
+            Err(Error::failed(format!(
+                "the serving process ended before the room was mounted ({status})"
+            )))
+        }
+    }
+}

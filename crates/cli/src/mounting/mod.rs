@@ -1,0 +1,104 @@
+//! Mounting from the command's side: what is checked before, the process that serves, how it is started and ended.
+//!
+//! Invariant: `mount` returns when the room is mounted, or with the reason why not and a true exit code; afterwards the
+//! serving process stands alone, without terminal or working directory.
+
+pub(crate) mod helper;
+pub(crate) mod launch;
+pub(crate) mod options;
+pub(crate) mod serve;
+pub(crate) mod table;
+pub(crate) mod unmount;
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+
+/// Refuses what cannot work, each with the next step, before a passphrase is asked for.
+pub(crate) fn check_possible(room: &Path, mountpoint: &Path) -> Result<()> {
+    check_mountpoint(room, mountpoint)?;
+    check_fuse()
+}
+
+fn check_mountpoint(room: &Path, mountpoint: &Path) -> Result<()> {
+    let name = mountpoint.display();
+    let refuse = |words: String| Err(Error::said(Exit::CannotMount, format!("{name}: {words}")));
+    match std::fs::metadata(mountpoint) {
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            return refuse(format!(
+                "there is no such directory to mount on; make it with: mkdir {name}"
+            ));
+        }
+        Err(e) if e.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()) => {
+            return refuse(format!(
+                "a mount is here whose process has died; clear it with: strongroom umount {name}"
+            ));
+        }
+        Err(e) => return refuse(e.to_string()),
+        Ok(meta) if !meta.is_dir() => {
+            return refuse("not a directory; a room is mounted on an empty directory".into());
+        }
+        Ok(_) => {}
+    }
+    let canonical = mountpoint
+        .canonicalize()
+        .map_err(|e| Error::host(mountpoint, e))?;
+    let room = room.canonicalize().map_err(|e| Error::host(room, e))?;
+    if let Some(mount) = table::strongroom_at(&canonical) {
+        return refuse(format!(
+            "{} is mounted here already; unmount it with: strongroom umount {name}",
+            mount.source.display()
+        ));
+    }
+    if canonical.starts_with(&room) || room.starts_with(&canonical) {
+        return refuse(
+            "the mountpoint and the room's own directory must not lie in each other".into(),
+        );
+    }
+    match std::fs::read_dir(mountpoint).map(|mut entries| entries.next().is_some()) {
+        Ok(true) => {
+            refuse("not empty, and what is in it would be hidden; choose an empty directory".into())
+        }
+        // A directory that may not be read can still be mounted on.
+        Ok(false) | Err(_) => Ok(()),
+    }
+}
+
+fn check_fuse() -> Result<()> {
+    let refuse = |words: &str| Err(Error::said(Exit::CannotMount, words));
+    match std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse")
+    {
+        Err(e) if e.kind() == ErrorKind::NotFound => refuse(
+            "/dev/fuse is missing: load the kernel's module with `modprobe fuse`; in a container, start it with \
+             --device /dev/fuse --cap-add SYS_ADMIN",
+        ),
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+            refuse("/dev/fuse may not be opened by this user: as root, run: chmod 0666 /dev/fuse")
+        }
+        Err(e) => refuse(&format!(
+            "/dev/fuse: {e}: load the kernel's module with `modprobe fuse`"
+        )),
+        Ok(_) if !rustix::process::geteuid().is_root() && fusermount().is_none() => refuse(
+            "fusermount3 is missing, without which only root can mount: install the package fuse3",
+        ),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// The program that mounts and unmounts for ordinary users.
+pub(crate) fn fusermount() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    std::env::split_paths(&path)
+        .chain([
+            PathBuf::from("/usr/bin"),
+            PathBuf::from("/bin"),
+            PathBuf::from("/usr/local/bin"),
+        ])
+        .map(|dir| dir.join("fusermount3"))
+        .find(|program| program.is_file())
+}

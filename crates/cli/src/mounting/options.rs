@@ -1,0 +1,178 @@
+//! Mount options as `-o` brings them, from the command line and from fstab by way of mount(8).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::credentials::CredentialArgs;
+use crate::error::{Error, Result};
+
+/// How a room is to be mounted. `None` where the default depends on who mounts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Options {
+    pub(crate) credential: CredentialArgs,
+    pub(crate) read_only: bool,
+    pub(crate) allow_other: Option<bool>,
+    pub(crate) suid: Option<bool>,
+    pub(crate) dev: Option<bool>,
+    pub(crate) exec: Option<bool>,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) accept_rollback: bool,
+    pub(crate) log: Option<PathBuf>,
+}
+
+/// Options that are mount(8)'s own or say what is so anyway.
+const IGNORED: &[&str] = &[
+    "defaults",
+    "_netdev",
+    "auto",
+    "noauto",
+    "nofail",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "async",
+    "relatime",
+    "strictatime",
+    "nostrictatime",
+    "diratime",
+    "nodiratime",
+    "atime",
+    "lazytime",
+    "nolazytime",
+    "loud",
+    "silent",
+    "mand",
+    "nomand",
+    "iversion",
+    "noiversion",
+    "bg",
+    "fg",
+];
+
+impl Options {
+    /// Takes in a list such as `ro,allow_other,passphrase-file=/root/pass`. `sloppy`: what is unknown is passed over.
+    pub(crate) fn add(&mut self, list: &str, sloppy: bool) -> Result<()> {
+        for option in list.split(',').filter(|option| !option.is_empty()) {
+            let (name, value) = match option.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (option, None),
+            };
+            // fstab spells options either way.
+            let name = name.replace('_', "-");
+            let path = || match value {
+                Some(value) if !value.is_empty() => Ok(Some(PathBuf::from(value))),
+                _ => Err(Error::usage(format!(
+                    "mount option {name} needs a file: {name}=FILE"
+                ))),
+            };
+            match name.as_str() {
+                "ro" => self.read_only = true,
+                "rw" => self.read_only = false,
+                "allow-other" => self.allow_other = Some(true),
+                "suid" => self.suid = Some(true),
+                "nosuid" => self.suid = Some(false),
+                "dev" => self.dev = Some(true),
+                "nodev" => self.dev = Some(false),
+                "exec" => self.exec = Some(true),
+                "noexec" => self.exec = Some(false),
+                "passphrase-file" => self.credential.passphrase_file = path()?,
+                "key-file" => self.credential.key_file = path()?,
+                "raw-key-file" => self.credential.raw_key_file = path()?,
+                "identity" => self.credential.identity = path()?,
+                "log" => self.log = path()?,
+                "accept-rollback" => self.accept_rollback = true,
+                "idle-timeout" => {
+                    self.idle_timeout =
+                        Some(duration(value.unwrap_or_default()).map_err(Error::usage)?)
+                }
+                // The access times of a room are relatime always; what asks for less is not worth a refusal at boot.
+                "noatime" | "user" | "uid" | "gid" | "comment" => {}
+                _ if name.starts_with("x-") || name.starts_with("X-") => {}
+                _ if IGNORED.contains(&option) || IGNORED.contains(&name.as_str()) => {}
+                _ if sloppy => {}
+                _ => {
+                    return Err(Error::usage(format!(
+                        "unknown mount option `{option}`; known: ro, allow_other, nosuid, nodev, noexec, passphrase-file=, \
+                         key-file=, raw-key-file=, identity=, idle-timeout=, log=, accept-rollback"
+                    )));
+                }
+            }
+        }
+        let given = [
+            &self.credential.passphrase_file,
+            &self.credential.key_file,
+            &self.credential.raw_key_file,
+            &self.credential.identity,
+        ];
+        if given.into_iter().flatten().count() > 1 {
+            return Err(Error::usage(
+                "more than one of passphrase-file, key-file, raw-key-file and identity: give one",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A time such as `90`, `90s`, `10m` or `2h`.
+pub(crate) fn duration(text: &str) -> std::result::Result<Duration, String> {
+    let refusal = || format!("`{text}` is not a time: write seconds, or 90s, 10m, 2h");
+    let (digits, unit) = match text.char_indices().last() {
+        Some((at, 's')) => (&text[..at], 1),
+        Some((at, 'm')) => (&text[..at], 60),
+        Some((at, 'h')) => (&text[..at], 3600),
+        _ => (text, 1),
+    };
+    let number: u64 = digits.parse().map_err(|_| refusal())?;
+    match number.checked_mul(unit) {
+        Some(seconds) if seconds > 0 && seconds <= 366 * 86_400 => Ok(Duration::from_secs(seconds)),
+        _ => Err(refusal()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_of_an_fstab_line_are_understood() {
+        let mut options = Options::default();
+        options
+            .add("rw,ro,allow_other,nosuid,_netdev,nofail,x-systemd.automount,passphrase-file=/p,idle_timeout=10m", false)
+            .unwrap();
+        assert!(options.read_only);
+        assert_eq!(options.allow_other, Some(true));
+        assert_eq!(options.suid, Some(false));
+        assert_eq!(options.idle_timeout, Some(Duration::from_secs(600)));
+        assert_eq!(options.credential.passphrase_file, Some("/p".into()));
+    }
+
+    #[test]
+    fn what_is_unknown_is_refused_unless_sloppy() {
+        let mut options = Options::default();
+        assert!(
+            options
+                .add("frobnicate", false)
+                .unwrap_err()
+                .to_string()
+                .contains("`frobnicate`")
+        );
+        options.add("frobnicate", true).unwrap();
+        assert!(options.add("passphrase-file=", false).is_err());
+        assert!(
+            options
+                .add("passphrase-file=/a,key-file=/b", false)
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn times_are_read_with_and_without_a_unit() {
+        assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("2h"), Ok(Duration::from_secs(7200)));
+        for bad in ["", "0", "-1", "h", "1d", "99999999999999999999h", "é"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+}

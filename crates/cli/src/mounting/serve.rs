@@ -1,0 +1,192 @@
+//! The process that serves a mount: opens the room, mounts it, answers on the control socket, ends cleanly.
+//!
+//! 1. While the room is open, its control socket's name is this process's to make and remove.
+//! 2. However the mount ends (unmounted, idle, a signal), the room is committed and closed before the process ends, and
+//!    whoever waits on the control socket hears how that went.
+
+use std::fs::File;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use room::{OpenOptions, Room};
+use rustix::fs::Mode;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::launch::Plan;
+use crate::control::server::Server;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+
+/// How long closing waits for a check or compaction to reach a safe point.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
+/// A log larger than this is set aside when a new mount begins, in bytes.
+const LOG_MAX: u64 = 1 << 20;
+
+/// Serves until unmounted. `ready` is called once, when the room can be used.
+pub(crate) fn serve(plan: &Plan, ready: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    // Everything this process makes is private: socket, log, and what the room writes.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    let (dir, mountpoint) = (plan.room()?, plan.mountpoint()?);
+    // Before anything can be left half done by one.
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .map_err(|e| Error::failed(format!("signals: {e}")))?;
+
+    let open = OpenOptions {
+        read_only: plan.read_only,
+        accept_rollback: plan.accept_rollback,
+        ..OpenOptions::default()
+    };
+    let room =
+        Room::open(&dir, &plan.credential.credential()?, open).map_err(|e| Error::room(&dir, e))?;
+    let room = Arc::new(room);
+    let server = match Server::start(&dir, &mountpoint, plan.read_only, &room) {
+        Ok(server) => Some(server),
+        // A room on a read-only disk is still worth mounting.
+        Err(e) => {
+            tracing::warn!(
+                "no control socket in {}: {e}; commands will not reach the mounted room",
+                dir.display()
+            );
+            None
+        }
+    };
+    let mounted = mount::mount(room.clone(), &mountpoint, &mount_options(plan, &dir))
+        .map_err(|e| refused(&e));
+    let outcome = mounted.and_then(|mounted| {
+        mount::tune(&mountpoint);
+        ready()?;
+        tracing::info!("{} mounted at {}", dir.display(), mountpoint.display());
+        let (handle, at) = (signals.handle(), mountpoint.clone());
+        let syncing = Arc::downgrade(&room);
+        std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                for signal in signals.forever() {
+                    tracing::info!("signal {signal}: unmounting");
+                    if let Some(room) = syncing.upgrade()
+                        && let Err(e) = room.sync()
+                    {
+                        tracing::error!("commit before unmounting: {e}");
+                    }
+                    super::unmount::unmount_even_if_busy(&at);
+                }
+            })
+            .map_err(|e| Error::failed(format!("signals: {e}")))?;
+        let served = mounted.wait().map_err(|e| Error::failed(e.to_string()));
+        handle.close();
+        served
+    });
+    if let Some(server) = &server {
+        server.stop_work();
+        server.remove_name();
+    }
+    let closed = close(room, &dir);
+    if let Some(server) = &server {
+        server.closed(&closed);
+    }
+    match &closed {
+        Ok(()) => tracing::info!("{} closed", dir.display()),
+        Err(e) => tracing::error!("{e}"),
+    }
+    outcome.and(closed)
+}
+
+fn mount_options(plan: &Plan, dir: &Path) -> mount::MountOptions {
+    let usual = mount::MountOptions::default();
+    mount::MountOptions {
+        read_only: plan.read_only,
+        allow_other: plan.allow_other.unwrap_or(usual.allow_other),
+        suid: plan.suid.unwrap_or(usual.suid),
+        dev: plan.dev.unwrap_or(usual.dev),
+        exec: plan.exec.unwrap_or(usual.exec),
+        idle_timeout: plan.idle_timeout_s.map(Duration::from_secs),
+        name: dir.to_string_lossy().into_owned(),
+        ..usual
+    }
+}
+
+fn refused(error: &mount::MountError) -> Error {
+    let exit = match error {
+        mount::MountError::Busy(_) => Exit::Busy,
+        _ => Exit::CannotMount,
+    };
+    Error::said(exit, error.to_string())
+}
+
+/// Closes the room once nobody works on it any more; after a while commits it and leaves the rest to the end of the process.
+fn close(mut room: Arc<Room>, dir: &Path) -> Result<()> {
+    let patience = Instant::now() + CLOSE_PATIENCE;
+    loop {
+        match Arc::try_unwrap(room) {
+            Ok(room) => return room.close().map_err(|e| Error::room(dir, e)),
+            Err(shared) if Instant::now() > patience => {
+                return shared.sync().map_err(|e| Error::room(dir, e));
+            }
+            Err(shared) => room = shared,
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Cuts the process off from the terminal it was started at: own session, no working directory, log instead of standard
+/// error.
+pub(crate) fn detach(plan: &Plan) -> Result<()> {
+    let broken = |e: std::io::Error| {
+        Error::failed(format!(
+            "the serving process could not be put into the background: {e}"
+        ))
+    };
+    let path = match plan.log()? {
+        Some(path) => path,
+        None => default_log(&plan.room()?).map_err(broken)?,
+    };
+    let log = open_log(&path).map_err(|e| Error::host(&path, e))?;
+    let nothing = File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .map_err(broken)?;
+    // Refused only to the leader of a process group, which a started process is not; then it keeps its old session.
+    let _ = rustix::process::setsid();
+    std::env::set_current_dir("/").map_err(broken)?;
+    rustix::stdio::dup2_stdin(&nothing).map_err(|e| broken(e.into()))?;
+    rustix::stdio::dup2_stdout(&nothing).map_err(|e| broken(e.into()))?;
+    rustix::stdio::dup2_stderr(&log).map_err(|e| broken(e.into()))
+}
+
+/// `$XDG_STATE_HOME/strongroom/NAME.log`, else in `~/.local/state`. The name is the room's directory's: the log shows no more
+/// than the directory does.
+fn default_log(room: &Path) -> std::io::Result<PathBuf> {
+    let absolute = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let state = absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+        .unwrap_or_else(std::env::temp_dir)
+        .join("strongroom");
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&state)?;
+    let mut name = room.file_name().unwrap_or("room".as_ref()).to_owned();
+    name.push(".log");
+    Ok(state.join(name))
+}
+
+fn open_log(path: &Path) -> std::io::Result<File> {
+    if std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > LOG_MAX) {
+        let mut old = path.as_os_str().to_owned();
+        old.push(".old");
+        std::fs::rename(path, old)?;
+    }
+    File::options()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
+}

@@ -1,0 +1,107 @@
+//! The kernel's list of mounts, as this process sees it (`/proc/self/mountinfo`, proc(5)).
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// A mounted room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mount {
+    pub(crate) mountpoint: PathBuf,
+    /// What was mounted: the room's directory.
+    pub(crate) source: PathBuf,
+}
+
+/// The room mounted at exactly this (canonical) path, if one is.
+pub(crate) fn strongroom_at(mountpoint: &Path) -> Option<Mount> {
+    // A later line lies over an earlier one.
+    rooms()
+        .into_iter()
+        .rev()
+        .find(|mount| mount.mountpoint == mountpoint)
+}
+
+/// Every mounted room.
+pub(crate) fn rooms() -> Vec<Mount> {
+    std::fs::read("/proc/self/mountinfo")
+        .map(|table| parse(&table))
+        .unwrap_or_default()
+}
+
+fn parse(table: &[u8]) -> Vec<Mount> {
+    table
+        .split(|b| *b == b'\n')
+        .filter_map(parse_line)
+        .collect()
+}
+
+/// One line: `ID PARENT MAJ:MIN ROOT MOUNTPOINT OPTIONS [TAG...] - TYPE SOURCE SUPEROPTIONS`.
+fn parse_line(line: &[u8]) -> Option<Mount> {
+    let fields: Vec<&[u8]> = line.split(|b| *b == b' ').collect();
+    let dash = fields.iter().position(|field| *field == b"-")?;
+    let (kind, source) = (fields.get(dash + 1)?, fields.get(dash + 2)?);
+    let mountpoint = fields.get(4)?;
+    (*kind == b"fuse.strongroom").then(|| Mount {
+        mountpoint: unescape(mountpoint),
+        source: unescape(source),
+    })
+}
+
+/// Space, tab, newline and backslash are written as a backslash and three octal digits.
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, after)) = rest.split_first() {
+        if *first == b'\\'
+            && let Some(digits) = after.get(..3)
+            && let Ok(byte) = u8::from_str_radix(&String::from_utf8_lossy(digits), 8)
+        {
+            bytes.push(byte);
+            rest = &after[3..];
+        } else {
+            bytes.push(*first);
+            rest = after;
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+/// An absolute path with its directory resolved but not its last name, which may be a mount that answers no more.
+pub(crate) fn without_touching(path: &Path) -> std::io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    // A slash at the end would have the last name touched.
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes
+        .iter()
+        .rposition(|b| *b != b'/')
+        .map_or(1, |at| at + 1);
+    let path = Path::new(std::ffi::OsStr::from_bytes(&bytes[..end]));
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => Ok(parent.canonicalize()?.join(name)),
+        _ => path.canonicalize(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_rooms_are_found_and_odd_names_are_read_back() {
+        let table = b"22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n\
+            90 22 0:50 / /mnt/a\\040b\\134c rw,nosuid,nodev - fuse.strongroom /home/x/my\\040room rw,user_id=0\n\
+            91 22 0:51 / /mnt/other rw - fuse.sshfs host: rw\n";
+        let expected = Mount {
+            mountpoint: "/mnt/a b\\c".into(),
+            source: "/home/x/my room".into(),
+        };
+        assert_eq!(parse(table), [expected]);
+    }
+
+    #[test]
+    fn a_line_cut_short_is_nothing() {
+        for line in [&b""[..], b"-", b"- fuse.strongroom", b"1 2 3 4 5 6 -"] {
+            assert_eq!(parse_line(line), None);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Taking a mount away: by the system call as root, by fusermount3 as anybody else.
+
+use std::path::Path;
+use std::process::Command;
+
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+
+/// Unmounts; refuses while something is open there.
+pub(crate) fn unmount(mountpoint: &Path) -> Result<()> {
+    take_away(mountpoint, false)
+}
+
+/// Takes the mount out of sight at once; what is open there goes on until it is closed.
+pub(crate) fn unmount_lazily(mountpoint: &Path) -> Result<()> {
+    take_away(mountpoint, true)
+}
+
+/// What a signal asks for: unmounted if it can be, out of sight otherwise.
+pub(crate) fn unmount_even_if_busy(mountpoint: &Path) {
+    match unmount(mountpoint) {
+        Ok(()) => {}
+        Err(e) => {
+            tracing::warn!("{e}; unmounting lazily");
+            if let Err(e) = unmount_lazily(mountpoint) {
+                tracing::error!("{e}");
+            }
+        }
+    }
+}
+
+fn take_away(mountpoint: &Path, lazily: bool) -> Result<()> {
+    if rustix::process::geteuid().is_root() {
+        as_root(mountpoint, lazily)
+    } else {
+        as_user(mountpoint, lazily)
+    }
+}
+
+fn as_root(mountpoint: &Path, lazily: bool) -> Result<()> {
+    let detach = if lazily {
+        UnmountFlags::DETACH
+    } else {
+        UnmountFlags::empty()
+    };
+    match rustix::mount::unmount(mountpoint, detach | UnmountFlags::NOFOLLOW) {
+        Ok(()) => Ok(()),
+        Err(Errno::BUSY) => Err(busy(mountpoint)),
+        Err(Errno::INVAL | Errno::NOENT) => Err(not_mounted(mountpoint)),
+        Err(e) => Err(Error::failed(format!(
+            "{}: cannot unmount: {}",
+            mountpoint.display(),
+            std::io::Error::from(e)
+        ))),
+    }
+}
+
+fn as_user(mountpoint: &Path, lazily: bool) -> Result<()> {
+    let Some(program) = super::fusermount() else {
+        return Err(Error::said(
+            Exit::CannotMount,
+            "fusermount3 is missing, without which only root can unmount: install the package fuse3",
+        ));
+    };
+    let mut command = Command::new(program);
+    command.arg("-u");
+    if lazily {
+        command.arg("-z");
+    }
+    // Its words are looked at, so they must not be translated.
+    let output = command
+        .arg("--")
+        .arg(mountpoint)
+        .env("LC_ALL", "C")
+        .output();
+    let output = output.map_err(|e| Error::failed(format!("fusermount3 cannot be run: {e}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if words.contains("busy") {
+        Err(busy(mountpoint))
+    } else if words.contains("not found in") || words.contains("not mounted") {
+        Err(not_mounted(mountpoint))
+    } else {
+        Err(Error::failed(format!(
+            "{}: cannot unmount: {words}",
+            mountpoint.display()
+        )))
+    }
+}
+
+fn busy(mountpoint: &Path) -> Error {
+    let name = mountpoint.display();
+    Error::said(
+        Exit::Busy,
+        format!(
+            "{name}: in use: a file is open in it, or it is somebody's working directory (`fuser -vm {name}` shows \
+             whose); close that and try again, or use --lazy"
+        ),
+    )
+}
+
+pub(crate) fn not_mounted(path: &Path) -> Error {
+    Error::said(
+        Exit::NotMounted,
+        format!("{}: no room is mounted here", path.display()),
+    )
+}

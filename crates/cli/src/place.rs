@@ -1,0 +1,212 @@
+//! Where an argument points: into a room (`ROOM:/path`, or just `ROOM`), or at an ordinary file.
+//!
+//! Invariant: a mistyped room is never taken for a host path silently; only `cp` and `mv` take host paths at all.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+
+/// Either side of a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    Room(RoomPath),
+    Host(PathBuf),
+}
+
+/// A path inside a room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RoomPath {
+    /// The room's directory, as it was typed.
+    pub(crate) room: PathBuf,
+    /// Absolute, without a slash at its end unless it is the root.
+    pub(crate) path: PathBuf,
+    /// Whether a slash ended it, or it was the root: it must be a directory.
+    pub(crate) must_be_directory: bool,
+}
+
+impl RoomPath {
+    /// As it is written.
+    pub(crate) fn words(&self) -> String {
+        format!("{}:{}", self.room.display(), self.path.display())
+    }
+}
+
+/// Whether a directory looks like a room: it has a copy of the header.
+pub(crate) fn is_room(dir: &Path) -> bool {
+    dir.join("header.json").exists() || dir.join("header.backup.json").exists()
+}
+
+/// Refuses a directory that is no room, with the next step.
+pub(crate) fn must_be_room(dir: &Path) -> Result<()> {
+    if is_room(dir) {
+        return Ok(());
+    }
+    let name = dir.display();
+    let message = match std::fs::metadata(dir) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            format!("{name}: there is no room here; make one with: strongroom create {name}")
+        }
+        Err(e) => format!("{name}: {e}"),
+        Ok(meta) if !meta.is_dir() => {
+            format!("{name}: not a room, but a file; a room is a directory")
+        }
+        Ok(_) if dir.join("segments").exists() || dir.join("catalog.db").exists() => {
+            return Err(Error::said(
+                Exit::HeaderDamaged,
+                format!(
+                    "{name}: both copies of the room's header are missing; restore one with: strongroom header restore {name} FILE"
+                ),
+            ));
+        }
+        Ok(_) => format!(
+            "{name}: not a room (no header.json); make one with `strongroom create` in a new directory"
+        ),
+    };
+    Err(Error::said(Exit::NotARoom, message))
+}
+
+/// Reads an argument that must point into a room.
+pub(crate) fn room_path(argument: &OsStr) -> Result<RoomPath> {
+    match place(argument)? {
+        Place::Room(path) => Ok(path),
+        Place::Host(path) => {
+            let name = path.display();
+            if path.is_absolute() && !path.exists() {
+                return Err(Error::usage(format!(
+                    "{name}: not in a room; paths inside a room are written ROOM:{name}"
+                )));
+            }
+            must_be_room(&path)?;
+            Ok(whole(path))
+        }
+    }
+}
+
+fn whole(room: PathBuf) -> RoomPath {
+    RoomPath {
+        room,
+        path: PathBuf::from("/"),
+        must_be_directory: true,
+    }
+}
+
+/// Reads an argument that may point into a room or at a host's file.
+pub(crate) fn place(argument: &OsStr) -> Result<Place> {
+    let bytes = argument.as_bytes();
+    if bytes.is_empty() {
+        return Err(Error::usage(
+            "an argument is empty; paths inside a room are written ROOM:/path",
+        ));
+    }
+    // A room's own name may hold a colon: the first split that names a room wins.
+    let splits = || {
+        bytes
+            .iter()
+            .enumerate()
+            .filter(|(_, b)| **b == b':')
+            .map(|(at, _)| at)
+    };
+    let after = |at: usize| bytes.get(at + 1).copied();
+    for at in splits().filter(|at| matches!(after(*at), None | Some(b'/'))) {
+        let room = PathBuf::from(OsStr::from_bytes(&bytes[..at]));
+        if at > 0 && is_room(&room) {
+            return Ok(Place::Room(inside(room, &bytes[at + 1..])));
+        }
+    }
+    let host = PathBuf::from(argument);
+    if host.exists() || host.is_symlink() {
+        return Ok(Place::Host(host));
+    }
+    for at in splits().filter(|at| *at > 0) {
+        let room = PathBuf::from(OsStr::from_bytes(&bytes[..at]));
+        match after(at) {
+            None | Some(b'/') => {
+                must_be_room(&room)?;
+            }
+            Some(_) if is_room(&room) => {
+                let path = String::from_utf8_lossy(&bytes[at + 1..]);
+                return Err(Error::usage(format!(
+                    "{}: paths inside a room begin with a slash; did you mean {}:/{path} ?",
+                    host.display(),
+                    room.display()
+                )));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(Place::Host(host))
+}
+
+fn inside(room: PathBuf, path: &[u8]) -> RoomPath {
+    let parts: Vec<&[u8]> = path
+        .split(|b| *b == b'/')
+        .filter(|part| !part.is_empty() && *part != b".")
+        .collect();
+    let mut clean = vec![b'/'];
+    clean.extend_from_slice(&parts.join(&b'/'));
+    let must_be_directory = parts.is_empty() || path.ends_with(b"/") || path.ends_with(b"/.");
+    RoomPath {
+        room,
+        path: PathBuf::from(OsStr::from_bytes(&clean)),
+        must_be_directory,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made() -> (tempfile::TempDir, String) {
+        let dir = tempfile::tempdir().unwrap();
+        let room = dir.path().join("a:b");
+        std::fs::create_dir(&room).unwrap();
+        std::fs::write(room.join("header.json"), "{}").unwrap();
+        let name = room.to_str().unwrap().to_owned();
+        (dir, name)
+    }
+
+    #[test]
+    fn a_colon_and_a_slash_after_a_room_point_into_it() {
+        let (_dir, room) = made();
+        for (typed, path, directory) in [
+            (":/", "/", true),
+            (":", "/", true),
+            (":/x/y", "/x/y", false),
+            ("://x//./y/", "/x/y", true),
+            (":/x:/y", "/x:/y", false),
+        ] {
+            let place = place(OsStr::new(&format!("{room}{typed}"))).unwrap();
+            let expected = RoomPath {
+                room: room.clone().into(),
+                path: path.into(),
+                must_be_directory: directory,
+            };
+            assert_eq!(place, Place::Room(expected), "{typed}");
+        }
+    }
+
+    #[test]
+    fn a_mistyped_room_is_not_taken_for_a_host_path() {
+        let (dir, room) = made();
+        let missing = format!("{}/nothing:/x", dir.path().display());
+        assert_eq!(
+            place(OsStr::new(&missing)).unwrap_err().exit(),
+            Exit::NotARoom
+        );
+        let relative = place(OsStr::new(&format!("{room}:x"))).unwrap_err();
+        assert!(relative.to_string().contains(":/x ?"), "{relative}");
+        assert_eq!(
+            place(OsStr::new("/etc")).unwrap(),
+            Place::Host("/etc".into())
+        );
+        assert!(
+            room_path(OsStr::new("/papers"))
+                .unwrap_err()
+                .to_string()
+                .contains("ROOM:/papers")
+        );
+    }
+}

@@ -1,0 +1,415 @@
+//! A directory of the host as a tree; a mounted room is one, confined to its mountpoint.
+//!
+//! Invariant: confined, no path and no symbolic link leads out: every path is opened by `openat2` with
+//! `RESOLVE_IN_ROOT`, and the last name is used only relative to the directory opened so.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use room::{FileKind, Timestamp};
+use rustix::fs::{
+    self as fs, AtFlags, CWD, Mode, OFlags, ResolveFlags, SeekFrom, Timespec, Timestamps,
+};
+use rustix::io::Errno;
+
+use super::{Attrs, Fault, FileId, Meta, OpenFile, Result, Tree};
+
+/// A host directory.
+#[derive(Debug)]
+pub(crate) struct HostTree {
+    /// The mountpoint of a mounted room; `None`: paths are the host's own.
+    root: Option<OwnedFd>,
+}
+
+impl HostTree {
+    /// The host's whole tree, paths as the user types them.
+    pub(crate) fn whole() -> Self {
+        Self { root: None }
+    }
+
+    /// A mounted room.
+    pub(crate) fn mounted(mountpoint: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self {
+            root: Some(fs::open(mountpoint, flags, Mode::empty())?),
+        })
+    }
+
+    fn fault(&self, error: Errno) -> Fault {
+        self.io_fault(error.into())
+    }
+
+    fn io_fault(&self, error: io::Error) -> Fault {
+        if self.root.is_some() {
+            Fault::Mounted(error)
+        } else {
+            Fault::Host(error)
+        }
+    }
+
+    fn open_fd(&self, path: &Path, flags: OFlags) -> Result<OwnedFd> {
+        let flags = flags | OFlags::CLOEXEC;
+        match &self.root {
+            None => fs::openat(CWD, path, flags, Mode::empty()),
+            Some(root) => fs::openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT),
+        }
+        .map_err(|e| self.fault(e))
+    }
+
+    /// The directory of a path's last name, and that name; `.` for what has no name, such as the root.
+    fn parent(&self, path: &Path) -> Result<(OwnedFd, OsString)> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        match (path.parent(), path.file_name()) {
+            (Some(parent), Some(name)) => {
+                let parent = if parent.as_os_str().is_empty() {
+                    Path::new(".")
+                } else {
+                    parent
+                };
+                Ok((self.open_fd(parent, flags)?, name.to_owned()))
+            }
+            _ => Ok((self.open_fd(path, flags)?, ".".into())),
+        }
+    }
+
+    /// A path by which calls that take no directory descriptor reach the file itself. Lives as long as the descriptor.
+    fn beside(dir: &OwnedFd, name: &OsStr) -> PathBuf {
+        Path::new("/proc/self/fd")
+            .join(dir.as_raw_fd().to_string())
+            .join(name)
+    }
+}
+
+fn stat_fd(fd: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<Meta> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW
+        | if name.is_empty() {
+            AtFlags::EMPTY_PATH
+        } else {
+            AtFlags::empty()
+        };
+    let x = fs::statx(
+        fd,
+        name,
+        flags,
+        fs::StatxFlags::BASIC_STATS | fs::StatxFlags::BTIME,
+    )?;
+    let time = |t: fs::StatxTimestamp| Timestamp {
+        secs: t.tv_sec,
+        nanos: t.tv_nsec,
+    };
+    let has_birth = x.stx_mask & fs::StatxFlags::BTIME.bits() != 0;
+    Ok(Meta {
+        id: FileId(fs::makedev(x.stx_dev_major, x.stx_dev_minor), x.stx_ino),
+        kind: kind(fs::FileType::from_raw_mode(x.stx_mode.into())),
+        mode: x.stx_mode & 0o7777,
+        uid: x.stx_uid,
+        gid: x.stx_gid,
+        nlink: x.stx_nlink.into(),
+        size: x.stx_size,
+        allocated: x.stx_blocks * 512,
+        rdev: fs::makedev(x.stx_rdev_major, x.stx_rdev_minor),
+        atime: time(x.stx_atime),
+        mtime: time(x.stx_mtime),
+        ctime: time(x.stx_ctime),
+        btime: has_birth.then(|| time(x.stx_btime)),
+    })
+}
+
+fn kind(file_type: fs::FileType) -> FileKind {
+    match file_type {
+        fs::FileType::Directory => FileKind::Directory,
+        fs::FileType::Symlink => FileKind::Symlink,
+        fs::FileType::Fifo => FileKind::Fifo,
+        fs::FileType::Socket => FileKind::Socket,
+        fs::FileType::CharacterDevice => FileKind::CharDevice,
+        fs::FileType::BlockDevice => FileKind::BlockDevice,
+        fs::FileType::RegularFile | fs::FileType::Unknown => FileKind::Regular,
+    }
+}
+
+impl Tree for HostTree {
+    fn stat(&self, path: &Path, follow: bool) -> Result<Meta> {
+        if follow {
+            let fd = self.open_fd(path, OFlags::PATH)?;
+            return stat_fd(fd.as_fd(), OsStr::new("")).map_err(|e| self.fault(e));
+        }
+        let (dir, name) = self.parent(path)?;
+        stat_fd(dir.as_fd(), &name).map_err(|e| self.fault(e))
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<(OsString, Meta)>> {
+        let fd = self.open_fd(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let mut found = Vec::new();
+        for entry in fs::Dir::read_from(&fd).map_err(|e| self.fault(e))? {
+            let entry = entry.map_err(|e| self.fault(e))?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            match stat_fd(fd.as_fd(), name) {
+                Ok(meta) => found.push((name.to_owned(), meta)),
+                // Removed meanwhile.
+                Err(Errno::NOENT) => {}
+                Err(e) => return Err(self.fault(e)),
+            }
+        }
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(found)
+    }
+
+    fn read_link(&self, path: &Path) -> Result<OsString> {
+        let (dir, name) = self.parent(path)?;
+        let target = fs::readlinkat(&dir, &name, Vec::new()).map_err(|e| self.fault(e))?;
+        Ok(OsString::from_vec(target.into_bytes()))
+    }
+
+    fn open<'a>(&'a self, path: &Path) -> Result<Box<dyn OpenFile + 'a>> {
+        // NONBLOCK, so that a FIFO without a writer is refused below instead of waited for.
+        let fd = self.open_fd(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+        match stat_fd(fd.as_fd(), OsStr::new(""))
+            .map_err(|e| self.fault(e))?
+            .kind
+        {
+            FileKind::Regular => Ok(Box::new(HostFile {
+                tree: self,
+                file: fd.into(),
+            })),
+            FileKind::Directory => Err(self.fault(Errno::ISDIR)),
+            _ => Err(Fault::Refused("not a regular file".into())),
+        }
+    }
+
+    fn create<'a>(&'a self, path: &Path) -> Result<Box<dyn OpenFile + 'a>> {
+        let (dir, name) = self.parent(path)?;
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd =
+            fs::openat(&dir, &name, flags, Mode::RUSR | Mode::WUSR).map_err(|e| self.fault(e))?;
+        Ok(Box::new(HostFile {
+            tree: self,
+            file: fd.into(),
+        }))
+    }
+
+    fn make_dir(&self, path: &Path, mode: u16) -> Result<()> {
+        let (dir, name) = self.parent(path)?;
+        fs::mkdirat(&dir, &name, Mode::from_raw_mode(mode.into())).map_err(|e| self.fault(e))
+    }
+
+    fn symlink(&self, target: &OsString, path: &Path) -> Result<()> {
+        let (dir, name) = self.parent(path)?;
+        fs::symlinkat(target, &dir, &name).map_err(|e| self.fault(e))
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
+        let (from_dir, from_name) = self.parent(from)?;
+        let (to_dir, to_name) = self.parent(to)?;
+        fs::linkat(&from_dir, &from_name, &to_dir, &to_name, AtFlags::empty())
+            .map_err(|e| self.fault(e))
+    }
+
+    fn make_node(&self, path: &Path, kind: FileKind, mode: u16, rdev: u64) -> Result<()> {
+        let (dir, name) = self.parent(path)?;
+        let file_type = match kind {
+            FileKind::Fifo => fs::FileType::Fifo,
+            FileKind::Socket => fs::FileType::Socket,
+            FileKind::CharDevice => fs::FileType::CharacterDevice,
+            FileKind::BlockDevice => fs::FileType::BlockDevice,
+            FileKind::Regular | FileKind::Directory | FileKind::Symlink => {
+                return Err(Fault::Refused("not a node".into()));
+            }
+        };
+        fs::mknodat(
+            &dir,
+            &name,
+            file_type,
+            Mode::from_raw_mode(mode.into()),
+            rdev,
+        )
+        .map_err(|e| self.fault(e))
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<()> {
+        let (dir, name) = self.parent(path)?;
+        fs::unlinkat(&dir, &name, AtFlags::empty()).map_err(|e| self.fault(e))
+    }
+
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        let (dir, name) = self.parent(path)?;
+        fs::unlinkat(&dir, &name, AtFlags::REMOVEDIR).map_err(|e| self.fault(e))
+    }
+
+    fn rename(&self, from: &Path, to: &Path, replace: bool) -> Result<()> {
+        let (from_dir, from_name) = self.parent(from)?;
+        let (to_dir, to_name) = self.parent(to)?;
+        let flags = if replace {
+            fs::RenameFlags::empty()
+        } else {
+            fs::RenameFlags::NOREPLACE
+        };
+        fs::renameat_with(&from_dir, &from_name, &to_dir, &to_name, flags)
+            .map_err(|e| self.fault(e))
+    }
+
+    fn set_attrs(&self, path: &Path, attrs: &Attrs) -> Result<()> {
+        let (dir, name) = self.parent(path)?;
+        if let Some((uid, gid)) = attrs.owner {
+            let (uid, gid) = (fs::Uid::from_raw(uid), fs::Gid::from_raw(gid));
+            fs::chownat(&dir, &name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+                .map_err(|e| self.fault(e))?;
+        }
+        if let Some(mode) = attrs.mode
+            && stat_fd(dir.as_fd(), &name).map_err(|e| self.fault(e))?.kind != FileKind::Symlink
+        {
+            fs::chmodat(
+                &dir,
+                &name,
+                Mode::from_raw_mode(mode.into()),
+                AtFlags::empty(),
+            )
+            .map_err(|e| self.fault(e))?;
+        }
+        if let Some((atime, mtime)) = attrs.times {
+            let time = |t: Timestamp| Timespec {
+                tv_sec: t.secs,
+                tv_nsec: t.nanos.into(),
+            };
+            let times = Timestamps {
+                last_access: time(atime),
+                last_modification: time(mtime),
+            };
+            fs::utimensat(&dir, &name, &times, AtFlags::SYMLINK_NOFOLLOW)
+                .map_err(|e| self.fault(e))?;
+        }
+        Ok(())
+    }
+
+    fn xattrs(&self, path: &Path) -> Result<Vec<(OsString, Vec<u8>)>> {
+        let (dir, name) = self.parent(path)?;
+        let file = Self::beside(&dir, &name);
+        let names = match grown(|buf| fs::llistxattr(&file, buf)) {
+            Ok(names) => names,
+            Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
+            Err(e) => return Err(self.fault(e)),
+        };
+        let mut found = Vec::new();
+        for name in names.split(|b| *b == 0).filter(|name| !name.is_empty()) {
+            let name = OsStr::from_bytes(name);
+            match grown(|buf| fs::lgetxattr(&file, name, buf)) {
+                Ok(value) => found.push((name.to_owned(), value)),
+                // Removed meanwhile, or one that this user may list but not read.
+                Err(Errno::NODATA | Errno::PERM | Errno::ACCESS) => {}
+                Err(e) => return Err(self.fault(e)),
+            }
+        }
+        Ok(found)
+    }
+
+    fn set_xattr(&self, path: &Path, name: &OsString, value: &[u8]) -> Result<()> {
+        let (dir, file) = self.parent(path)?;
+        fs::lsetxattr(
+            Self::beside(&dir, &file),
+            name,
+            value,
+            fs::XattrFlags::empty(),
+        )
+        .map_err(|e| self.fault(e))
+    }
+
+    fn sync(&self) -> Result<()> {
+        match &self.root {
+            // The host's own file systems are committed as usual; `cp` makes each file durable where it is asked to.
+            None => Ok(()),
+            Some(root) => {
+                let dir = fs::openat(
+                    root,
+                    ".",
+                    OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+                    Mode::empty(),
+                )
+                .map_err(|e| self.fault(e))?;
+                fs::fsync(dir).map_err(|e| self.fault(e))
+            }
+        }
+    }
+}
+
+/// Calls with a buffer that grows until the answer fits.
+fn grown(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
+    let mut buf = vec![0; 4096];
+    loop {
+        match call(&mut buf) {
+            Ok(len) => {
+                buf.truncate(len);
+                return Ok(buf);
+            }
+            // 64 KiB is the most the kernel hands out, for a list and for a value.
+            Err(Errno::RANGE) if buf.len() < 64 << 10 => buf.resize(64 << 10, 0),
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+struct HostFile<'t> {
+    tree: &'t HostTree,
+    file: File,
+}
+
+impl OpenFile for HostFile<'_> {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.file.read_at(&mut buf[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(len) => done += len,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(self.tree.io_fault(e)),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        self.file
+            .write_all_at(data, offset)
+            .map_err(|e| self.tree.io_fault(e))
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.file.set_len(len).map_err(|e| self.tree.io_fault(e))
+    }
+
+    fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>> {
+        match fs::seek(&self.file, SeekFrom::Data(offset)) {
+            Ok(start) => {
+                let end =
+                    fs::seek(&self.file, SeekFrom::Hole(start)).map_err(|e| self.tree.fault(e))?;
+                Ok(Some((start, end)))
+            }
+            Err(Errno::NXIO) => Ok(None),
+            // A file system without holes: everything up to the end is data.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => {
+                let len = self
+                    .file
+                    .metadata()
+                    .map_err(|e| self.tree.io_fault(e))?
+                    .len();
+                Ok((offset < len).then_some((offset, len)))
+            }
+            Err(e) => Err(self.tree.fault(e)),
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.file.sync_all().map_err(|e| self.tree.io_fault(e))
+    }
+
+    fn as_host(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+}

@@ -1,0 +1,197 @@
+//! One trait for trees of files, so that `ls`, `cp` and their like are written once: a room through the library, and a host
+//! directory, which a mounted room is too.
+//!
+//! 1. Paths are absolute in a room; symbolic links never lead out of it, mounted or not.
+//! 2. Nothing follows a symbolic link at a path's end unless it is told to.
+//!
+//! It deliberately does not know how anything is shown or which tree an argument meant.
+
+mod host;
+mod in_room;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+pub(crate) use host::HostTree;
+pub(crate) use in_room::RoomTree;
+use room::{FileKind, InodeNo, Room, Timestamp};
+
+use crate::exit::Exit;
+
+/// Why an operation on one file failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error("{0}")]
+    Room(room::Error),
+    #[error("{}", host_words(.0))]
+    Host(io::Error),
+    /// The host's file is in a mounted room, whose damaged data is an input/output error.
+    #[error("{}", mounted_words(.0))]
+    Mounted(io::Error),
+    /// Refused here, for a reason that needs its own words.
+    #[error("{0}")]
+    Refused(String),
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Fault>;
+
+impl Fault {
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Fault::Room(e) => crate::error::room_exit(e),
+            Fault::Mounted(e) if is_io_error(e) => Exit::Damaged,
+            Fault::Host(e) | Fault::Mounted(e) => crate::error::io_exit(e),
+            Fault::Refused(_) => Exit::Failed,
+        }
+    }
+
+    pub(crate) fn is_not_found(&self) -> bool {
+        match self {
+            Fault::Room(e) => matches!(e, room::Error::NotFound),
+            Fault::Host(e) | Fault::Mounted(e) => e.kind() == io::ErrorKind::NotFound,
+            Fault::Refused(_) => false,
+        }
+    }
+
+    pub(crate) fn is_exists(&self) -> bool {
+        match self {
+            Fault::Room(e) => matches!(e, room::Error::Exists),
+            Fault::Host(e) | Fault::Mounted(e) => e.kind() == io::ErrorKind::AlreadyExists,
+            Fault::Refused(_) => false,
+        }
+    }
+
+    /// Whether the operation is one that this user, or this file system, does not allow or have.
+    pub(crate) fn is_not_allowed(&self) -> bool {
+        match self {
+            Fault::Room(e) => matches!(
+                e,
+                room::Error::NotPermitted(_) | room::Error::NotSupported(_)
+            ),
+            Fault::Host(e) | Fault::Mounted(e) => {
+                matches!(
+                    e.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported
+                )
+            }
+            Fault::Refused(_) => false,
+        }
+    }
+}
+
+fn is_io_error(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+}
+
+/// The system's words without "(os error 2)", which tells a person nothing.
+fn host_words(error: &io::Error) -> String {
+    let words = error.to_string();
+    let words = words.split(" (os error").next().unwrap_or(&words);
+    let mut letters = words.chars();
+    letters
+        .next()
+        .map(|first| first.to_lowercase().collect::<String>() + letters.as_str())
+        .unwrap_or_default()
+}
+
+fn mounted_words(error: &io::Error) -> String {
+    if is_io_error(error) {
+        "data damaged or the room's storage failed (the mount's log says which); restore the file from a backup".into()
+    } else {
+        host_words(error)
+    }
+}
+
+/// Which file a name leads to: two names with equal identity are hard links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct FileId(pub(crate) u64, pub(crate) u64);
+
+/// Attributes of a file.
+#[derive(Debug, Clone)]
+pub(crate) struct Meta {
+    pub(crate) id: FileId,
+    pub(crate) kind: FileKind,
+    /// Permission bits with set-id and sticky.
+    pub(crate) mode: u16,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) nlink: u64,
+    /// Bytes.
+    pub(crate) size: u64,
+    /// Bytes of storage its data takes.
+    pub(crate) allocated: u64,
+    pub(crate) rdev: u64,
+    pub(crate) atime: Timestamp,
+    pub(crate) mtime: Timestamp,
+    pub(crate) ctime: Timestamp,
+    pub(crate) btime: Option<Timestamp>,
+}
+
+/// Attributes to be set; `None` stays.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Attrs {
+    pub(crate) owner: Option<(u32, u32)>,
+    pub(crate) mode: Option<u16>,
+    /// Access and modification.
+    pub(crate) times: Option<(Timestamp, Timestamp)>,
+}
+
+/// An open regular file.
+pub(crate) trait OpenFile {
+    /// Reads at an offset; fewer bytes only at the file's end.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize>;
+    /// Writes all of it.
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()>;
+    /// Sets the length in bytes.
+    fn set_len(&self, len: u64) -> Result<()>;
+    /// The next range of stored data at or after an offset: first byte and end. `None`: only holes follow.
+    fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>>;
+    /// Makes the file durable.
+    fn sync(&self) -> Result<()>;
+    /// The descriptor of a host's file.
+    fn as_host(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    /// The inode of a room's file.
+    fn as_inode(&self) -> Option<(&Room, InodeNo)> {
+        None
+    }
+}
+
+/// A tree of files.
+pub(crate) trait Tree {
+    /// Attributes; `follow` a symbolic link at the end.
+    fn stat(&self, path: &Path, follow: bool) -> Result<Meta>;
+    /// Names and attributes in a directory, sorted by name.
+    fn list(&self, path: &Path) -> Result<Vec<(OsString, Meta)>>;
+    /// Target of a symbolic link.
+    fn read_link(&self, path: &Path) -> Result<OsString>;
+    /// Opens a regular file for reading, through symbolic links.
+    fn open<'a>(&'a self, path: &Path) -> Result<Box<dyn OpenFile + 'a>>;
+    /// Makes a regular file with mode 0600, or one that nobody else may read yet; it must not exist.
+    fn create<'a>(&'a self, path: &Path) -> Result<Box<dyn OpenFile + 'a>>;
+    /// Makes a directory.
+    fn make_dir(&self, path: &Path, mode: u16) -> Result<()>;
+    /// Makes a symbolic link.
+    fn symlink(&self, target: &OsString, path: &Path) -> Result<()>;
+    /// Gives a file (or a symbolic link itself) another name.
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Makes a FIFO, socket or device node.
+    fn make_node(&self, path: &Path, kind: FileKind, mode: u16, rdev: u64) -> Result<()>;
+    /// Removes a name of anything but a directory.
+    fn remove_file(&self, path: &Path) -> Result<()>;
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &Path) -> Result<()>;
+    /// Moves a name, replacing what is there unless told not to.
+    fn rename(&self, from: &Path, to: &Path, replace: bool) -> Result<()>;
+    /// Sets attributes of the file itself, not of what a symbolic link leads to.
+    fn set_attrs(&self, path: &Path, attrs: &Attrs) -> Result<()>;
+    /// All extended attributes this user can see.
+    fn xattrs(&self, path: &Path) -> Result<Vec<(OsString, Vec<u8>)>>;
+    /// Sets an extended attribute.
+    fn set_xattr(&self, path: &Path, name: &OsString, value: &[u8]) -> Result<()>;
+    /// Makes everything durable that was done through this tree, as far as the tree can.
+    fn sync(&self) -> Result<()>;
+}

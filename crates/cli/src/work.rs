@@ -1,0 +1,151 @@
+//! Carries requests out on an open room. The unmounted room's command and the mounted room's control socket both end here,
+//! so that they cannot differ.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use room::{Credential, Room};
+
+use crate::control::{InfoReply, Reply, Request, SlotReply, SpaceReply};
+use crate::credentials::Given;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+
+/// Told (bytes done, bytes in all) by whatever thread works; false stops the work at the next safe point.
+pub(crate) type Progress<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
+
+/// Carries out a request on the room in `dir`.
+pub(crate) fn carry_out(
+    dir: &Path,
+    room: &Room,
+    request: &Request,
+    progress: Progress<'_>,
+) -> Result<Reply> {
+    let failed = |e| Error::room(dir, e);
+    Ok(match request {
+        // Facts of the mount, not of the room: the server answers them itself.
+        Request::Status | Request::AwaitClose | Request::Unmount => {
+            return Err(Error::said(
+                Exit::NotMounted,
+                format!("{}: the room is not mounted", dir.display()),
+            ));
+        }
+        Request::Info => Reply::Info(info(room).map_err(failed)?),
+        Request::Space => Reply::Space(space(&room.space().map_err(failed)?)),
+        Request::Sync => {
+            room.sync().map_err(failed)?;
+            Reply::Nothing
+        }
+        Request::Slots => Reply::Slots(room.slots().iter().map(slot).collect()),
+        Request::AddSlot { with, new, label } => {
+            must_open(dir, room, with)?;
+            Reply::Slot(room.add_slot(new.credential()?, label).map_err(failed)?)
+        }
+        Request::RemoveSlot { with, slot } => {
+            must_open(dir, room, with)?;
+            room.remove_slot(*slot).map_err(failed)?;
+            Reply::Nothing
+        }
+        Request::ChangeSlot { with, slot, new } => {
+            let (_, opened) = must_open(dir, room, with)?;
+            let slot = slot.unwrap_or(opened);
+            room.change_slot(slot, new.credential()?).map_err(failed)?;
+            Reply::Slot(slot)
+        }
+        Request::HeaderBackup { with } => {
+            must_open(dir, room, with)?;
+            Reply::Header(hex(&room.header_backup()))
+        }
+        Request::Check { .. }
+        | Request::Compact { .. }
+        | Request::Backup { .. }
+        | Request::Rekey { .. } => {
+            let _ = progress;
+            return Err(Error::failed("this version cannot do this yet"));
+        }
+    })
+}
+
+/// Proves that a credential opens the room as it stands, and says which slot it opened. An open room does not stand for
+/// that: whoever changes keys or takes the header away must bring one himself.
+fn must_open(dir: &Path, room: &Room, with: &Given) -> Result<(Credential, u32)> {
+    let credential = with.credential()?;
+    let unreadable =
+        |e: String| Error::said(Exit::HeaderDamaged, format!("{}: {e}", dir.display()));
+    let header =
+        seal::Header::parse(&room.header_backup()).map_err(|e| unreadable(e.to_string()))?;
+    let unlocked = header.unlock(&credential).map_err(|e| match e {
+        seal::SealError::WrongCredential { .. } | seal::SealError::NoSuchKind { .. } => {
+            Error::said(Exit::WrongCredential, format!("{}: {e}", dir.display()))
+        }
+        other => unreadable(other.to_string()),
+    })?;
+    Ok((credential, unlocked.slot))
+}
+
+fn info(room: &Room) -> room::Result<InfoReply> {
+    let info = room.info()?;
+    Ok(InfoReply {
+        id: info.id.to_string(),
+        format: info.format,
+        suite: info.suite.name().to_owned(),
+        generation: info.generation,
+        key_epoch: info.key_epoch,
+        rekeying: info.rekeying,
+        created: info.created,
+        slots: info.slots as u64,
+        segments: info.segments,
+        space: space(&info.space),
+    })
+}
+
+fn space(space: &room::RoomSpace) -> SpaceReply {
+    SpaceReply {
+        total: space.total,
+        free: space.free,
+        available: space.available,
+        live: space.live,
+        stored: space.stored,
+        inodes: space.inodes,
+    }
+}
+
+/// A key slot as it is reported.
+pub(crate) fn slot(slot: &seal::SlotInfo) -> SlotReply {
+    SlotReply {
+        slot: slot.id,
+        kind: slot.kind.name().to_owned(),
+        label: slot.label.clone(),
+        created: slot.created_unix_s,
+        kdf_memory_kib: slot.cost.map(|cost| cost.memory_kib),
+        kdf_passes: slot.cost.map(|cost| cost.passes),
+        kdf_lanes: slot.cost.map(|cost| cost.lanes),
+        recipients: slot.recipients.clone(),
+    }
+}
+
+/// Bytes that need not be text, for a JSON string. Not for secrets.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The same for a path.
+pub(crate) fn path_to_hex(path: &Path) -> String {
+    hex(path.as_os_str().as_bytes())
+}
+
+/// The bytes again.
+pub(crate) fn unhex(text: &str) -> Result<Vec<u8>> {
+    crate::credentials::decode_hex(text.as_bytes())
+        .ok_or_else(|| Error::failed("the message holds no hexadecimal digits where it must"))
+}
+
+/// The path again; it must be absolute, since the two processes have different working directories.
+pub(crate) fn path_from_hex(text: &str) -> Result<PathBuf> {
+    let path = PathBuf::from(OsString::from_vec(unhex(text)?));
+    if !path.is_absolute() {
+        return Err(Error::failed("the path in the message is not absolute"));
+    }
+    Ok(path)
+}
