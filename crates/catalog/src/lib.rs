@@ -11,6 +11,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(any(test, feature = "testing"))]
+pub mod contract;
 mod extents;
 mod sql;
 

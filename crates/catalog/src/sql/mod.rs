@@ -212,6 +212,13 @@ impl SqlCatalog {
             )));
         }
         self.generation.store(generation, Ordering::Release);
+        let mut state = self.lock();
+        if state.checkpoint_wanted && !state.dirty && state.writable().is_ok() {
+            // The commit stands whether this works or not.
+            if let Err(error) = state.checkpoint() {
+                tracing::warn!(%error, "the catalog's log could not be moved into its file");
+            }
+        }
         Ok(generation)
     }
 }

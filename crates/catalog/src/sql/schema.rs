@@ -1,6 +1,7 @@
 //! The catalog's tables and every statement that runs against them.
 //!
-//! 1. Each statement of [`ALL`] finds its rows through a key or an index; a test holds them to it.
+//! 1. Each statement of [`ALL`] finds its rows through a key or an index; a test holds them to it. Without statistics
+//!    SQLite takes the directory's own key for a name's search and walks the directory: hence `INDEXED BY`.
 //! 2. Unsigned 64-bit values are stored as SQLite's signed ones; all but device numbers are below 2^63.
 
 /// The format this program writes, and the newest it reads.
@@ -107,7 +108,7 @@ pub(super) const INODE_COLUMNS: usize = 20;
 
 statements! {
     INODE = concat!("SELECT ", inode_columns!(), " FROM inodes i WHERE no = ?1");
-    LOOKUP = concat!("SELECT ", inode_columns!(), ", e.inode FROM entries e LEFT JOIN inodes i ON i.no = e.inode \
+    LOOKUP = concat!("SELECT ", inode_columns!(), ", e.inode FROM entries e INDEXED BY entry_names LEFT JOIN inodes i ON i.no = e.inode \
         WHERE e.parent = ?1 AND e.hash = ?2 AND e.name = ?3");
     ENTRIES = "SELECT cookie, name, inode, kind FROM entries WHERE parent = ?1 AND cookie > ?2 \
         ORDER BY cookie LIMIT ?3";
@@ -135,9 +136,9 @@ statements! {
     DELETE_INODE = "DELETE FROM inodes WHERE no = ?1";
     DELETE_XATTRS = "DELETE FROM xattrs WHERE inode = ?1";
     DELETE_CHUNKS = "DELETE FROM chunks WHERE inode = ?1";
-    POINT_ENTRY = "UPDATE entries SET inode = ?4, kind = ?5 WHERE parent = ?1 AND hash = ?2 AND name = ?3";
+    POINT_ENTRY = "UPDATE entries INDEXED BY entry_names SET inode = ?4, kind = ?5 WHERE parent = ?1 AND hash = ?2 AND name = ?3";
     INSERT_ENTRY = "INSERT INTO entries (parent, cookie, hash, name, inode, kind) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-    DELETE_ENTRY = "DELETE FROM entries WHERE parent = ?1 AND hash = ?2 AND name = ?3";
+    DELETE_ENTRY = "DELETE FROM entries INDEXED BY entry_names WHERE parent = ?1 AND hash = ?2 AND name = ?3";
     PUT_XATTR = "INSERT INTO xattrs (inode, name, value) VALUES (?1, ?2, ?3) \
         ON CONFLICT DO UPDATE SET value = excluded.value";
     DELETE_XATTR = "DELETE FROM xattrs WHERE inode = ?1 AND name = ?2";

@@ -1,1 +1,689 @@
-//! To come.
+//! The contract, and what is this implementation's own: crashes, damage, query plans, size.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use seal::{CatalogKey, MasterKey, RoomId};
+use tempfile::TempDir;
+
+use super::*;
+use crate::contract::{Maker, file, map};
+use crate::{FileKind, InodeNo};
+
+struct Files {
+    dirs: Vec<TempDir>,
+    path: PathBuf,
+}
+
+impl Files {
+    fn new() -> Self {
+        Self {
+            dirs: Vec::new(),
+            path: PathBuf::new(),
+        }
+    }
+
+    fn dir(&mut self) -> PathBuf {
+        self.dirs.push(tempfile::tempdir().unwrap());
+        self.dirs.last().unwrap().path().join("catalog.db")
+    }
+
+    fn create(&mut self) -> SqlCatalog {
+        self.path = self.dir();
+        SqlCatalog::create(&self.path, &key(1), &OpenOptions::default()).unwrap()
+    }
+
+    /// The files as they are on the disk at this moment, elsewhere.
+    fn snapshot(&mut self) -> PathBuf {
+        let to = self.dir();
+        fs::copy(&self.path, &to).unwrap();
+        if let Ok(log) = fs::read(log::path(&self.path)) {
+            fs::write(log::path(&to), log).unwrap();
+        }
+        to
+    }
+}
+
+impl Maker for Files {
+    fn fresh(&mut self) -> Box<dyn Catalog> {
+        Box::new(self.create())
+    }
+
+    fn after_crash(&mut self) -> Box<dyn Catalog> {
+        Box::new(open(&self.snapshot()).unwrap())
+    }
+}
+
+crate::contract_tests!(Files::new());
+
+fn key(n: u8) -> CatalogKey {
+    MasterKey::from_bytes(&[n; 32]).catalog_key(&RoomId::from_bytes([9; 16]))
+}
+
+fn open(path: &Path) -> Result<SqlCatalog> {
+    SqlCatalog::open(path, &key(1), &OpenOptions::default())
+}
+
+fn open_for_reading(path: &Path) -> Result<SqlCatalog> {
+    SqlCatalog::open(
+        path,
+        &key(1),
+        &OpenOptions {
+            read_only: true,
+            ..OpenOptions::default()
+        },
+    )
+}
+
+fn put(catalog: &SqlCatalog, parent: InodeNo, name: &[u8]) -> InodeNo {
+    let inode = file(catalog.new_inode().0);
+    let entry = Change::PutEntry {
+        parent,
+        name,
+        inode: inode.no,
+        kind: inode.kind,
+    };
+    catalog.apply(&[Change::PutInode(&inode), entry]).unwrap();
+    inode.no
+}
+
+/// A catalog of some size with something in every table, closed.
+fn filled(files: &mut Files) -> Vec<Inode> {
+    let catalog = files.create();
+    for i in 0..300u64 {
+        let no = put(
+            &catalog,
+            InodeNo(1 + i % 3),
+            format!("a name of some length {i}").as_bytes(),
+        );
+        catalog
+            .apply(&[
+                Change::PutXattr {
+                    inode: no,
+                    name: b"user.a",
+                    value: &[i as u8; 100],
+                },
+                Change::PutChunk {
+                    inode: no,
+                    index: i,
+                    chunk: &map(1, 200),
+                },
+                Change::ShareUnit {
+                    segment: SegmentNo(i + 1),
+                    position: 1,
+                    references: 1,
+                },
+            ])
+            .unwrap();
+    }
+    catalog.commit().unwrap();
+    catalog.all_inodes(InodeNo(0), 1000).unwrap()
+}
+
+#[test]
+fn a_wrong_key_is_told_apart() {
+    let mut files = Files::new();
+    filled(&mut files);
+    for read_only in [false, true] {
+        let options = OpenOptions {
+            read_only,
+            ..OpenOptions::default()
+        };
+        let error = SqlCatalog::open(&files.path, &key(2), &options).unwrap_err();
+        assert!(matches!(error, CatalogError::NotThisRoom), "{error}");
+    }
+    fs::write(&files.path, b"").unwrap();
+    assert!(matches!(open(&files.path), Err(CatalogError::NotThisRoom)));
+    fs::write(&files.path, [0; 8192]).unwrap();
+    assert!(matches!(open(&files.path), Err(CatalogError::NotThisRoom)));
+    fs::remove_file(&files.path).unwrap();
+    assert!(matches!(open(&files.path), Err(CatalogError::Io(_))));
+}
+
+#[test]
+fn creating_over_a_file_is_refused() {
+    let mut files = Files::new();
+    filled(&mut files);
+    let before = fs::read(&files.path).unwrap();
+    let again = SqlCatalog::create(&files.path, &key(1), &OpenOptions::default());
+    assert!(matches!(again, Err(CatalogError::Io(_))));
+    assert_eq!(fs::read(&files.path).unwrap(), before);
+}
+
+/// Every answer is the right one or an error that says damage.
+#[test]
+fn a_flipped_byte_in_any_page_is_damage_and_never_wrong_data() {
+    let mut files = Files::new();
+    let inodes = filled(&mut files);
+    let good = fs::read(&files.path).unwrap();
+    assert!(good.len() > 20 * 4096);
+    for page in 0..good.len() / 4096 {
+        for at in [page * 4096 + 20 + page % 1000, page * 4096 + 4095] {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            let path = files.dir();
+            fs::write(&path, &bad).unwrap();
+            let catalog = match open(&path) {
+                Ok(catalog) => catalog,
+                Err(CatalogError::NotThisRoom | CatalogError::Damaged(_)) => continue,
+                Err(error) => panic!("byte {at}: {error}"),
+            };
+            let mut damage = false;
+            for inode in &inodes {
+                match (
+                    catalog.inode(inode.no),
+                    catalog.chunks_from(inode.no, 0, 9),
+                    catalog.xattr(inode.no, b"user.a"),
+                ) {
+                    (Ok(Some(same)), Ok(chunks), Ok(Some(_))) => {
+                        assert_eq!((&same, chunks.len()), (inode, 1), "byte {at}");
+                    }
+                    (inode, chunks, xattr) => {
+                        damage = true;
+                        let errors = [inode.err(), chunks.err(), xattr.err()];
+                        for error in errors.into_iter().flatten() {
+                            assert!(
+                                matches!(error, CatalogError::Damaged(_)),
+                                "byte {at}: {error}"
+                            );
+                        }
+                        break;
+                    }
+                }
+            }
+            if damage {
+                assert!(matches!(
+                    catalog.commit(),
+                    Ok(_) | Err(CatalogError::Damaged(_))
+                ));
+                assert!(catalog.apply(&[Change::PutInode(&inodes[0])]).is_err());
+            }
+            drop(catalog);
+            let found = open(&path).and_then(|catalog| catalog.verify());
+            assert!(
+                !found.unwrap_or(vec!["not opened".into()]).is_empty(),
+                "byte {at} is found by the check"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_shortened_file_is_damage() {
+    let mut files = Files::new();
+    filled(&mut files);
+    let good = fs::read(&files.path).unwrap();
+    for len in [
+        100,
+        4096,
+        5000,
+        good.len() / 2,
+        good.len() - 4096,
+        good.len() - 1,
+    ] {
+        let path = files.dir();
+        fs::write(&path, &good[..len]).unwrap();
+        let found = open(&path).and_then(|catalog| catalog.verify());
+        assert!(
+            !found.unwrap_or(vec!["not opened".into()]).is_empty(),
+            "{len} bytes"
+        );
+    }
+}
+
+#[test]
+fn a_log_cut_or_flipped_anywhere_leaves_a_whole_commit() {
+    let mut files = Files::new();
+    let catalog = files.create();
+    let mut counts = vec![0];
+    for i in 0..12u64 {
+        put(&catalog, InodeNo::ROOT, format!("{i}").as_bytes());
+        catalog.commit().unwrap();
+        counts.push(i as usize + 1);
+    }
+    let snapshot = files.snapshot();
+    let log = fs::read(log::path(&snapshot)).unwrap();
+    let end = log.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let mut seen = std::collections::BTreeSet::new();
+    for at in (0..end).step_by(1031) {
+        for cut in [true, false] {
+            let path = files.dir();
+            fs::copy(&snapshot, &path).unwrap();
+            let mut bad = log.clone();
+            if cut {
+                bad.truncate(at);
+            } else {
+                bad[at] ^= 0x10;
+            }
+            fs::write(log::path(&path), bad).unwrap();
+            let catalog = match open(&path) {
+                Ok(catalog) => catalog,
+                Err(CatalogError::Damaged(_) | CatalogError::NotThisRoom) => continue,
+                Err(error) => panic!("{error}"),
+            };
+            assert_eq!(catalog.verify().unwrap(), [""; 0]);
+            let entries = catalog.entries(InodeNo::ROOT, 0, 100).unwrap();
+            // The generation says which commit it is, and everything is of that one.
+            assert_eq!(entries.len() as u64, catalog.generation() - 1, "at {at}");
+            seen.insert(entries.len());
+        }
+    }
+    assert!(seen.len() > 5, "{seen:?}");
+}
+
+#[test]
+fn a_newer_format_is_refused_by_its_number() {
+    let mut files = Files::new();
+    let catalog = files.create();
+    catalog
+        .lock()
+        .set_meta(schema::META_VERSION, &7u32.to_le_bytes())
+        .unwrap();
+    catalog.commit().unwrap();
+    drop(catalog);
+    let before = fs::read(&files.path).unwrap();
+    for error in [
+        open(&files.path).unwrap_err(),
+        open_for_reading(&files.path).unwrap_err(),
+    ] {
+        assert!(
+            matches!(error, CatalogError::Version { found: 7, known: 1 }),
+            "{error}"
+        );
+    }
+    assert_eq!(fs::read(&files.path).unwrap(), before);
+}
+
+#[test]
+fn a_second_opening_is_refused_while_the_first_lasts() {
+    let mut files = Files::new();
+    let catalog = files.create();
+    put(&catalog, InodeNo::ROOT, b"a");
+    catalog.commit().unwrap();
+    // Locks of one process do not exclude each other across handles, so SQLite's own bookkeeping has to.
+    assert!(matches!(open(&files.path), Err(CatalogError::Io(_))));
+    put(&catalog, InodeNo::ROOT, b"b");
+    catalog.commit().unwrap();
+    assert_eq!(catalog.verify().unwrap(), [""; 0]);
+}
+
+#[test]
+fn every_statement_finds_its_rows_by_key_or_index() {
+    let catalog = Files::new().create();
+    let state = catalog.lock();
+    for (name, sql) in schema::ALL {
+        let mut explain = state
+            .conn
+            .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
+            .unwrap();
+        let count = explain.parameter_count();
+        let params = rusqlite::params_from_iter(vec![1i64; count]);
+        let plan: Vec<String> = explain
+            .query_map(params, |row| row.get(3))
+            .unwrap()
+            .map(|line| line.unwrap())
+            .collect();
+        for line in &plan {
+            // The index of orphans holds nothing else: walking all of it is the purpose.
+            let walks = line.contains("SCAN") && *name != "ORPHANS";
+            assert!(!walks && !line.contains("TEMP B-TREE"), "{name}: {plan:?}");
+        }
+    }
+    let plan = |sql: &str| -> String {
+        let mut explain = state
+            .conn
+            .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
+            .unwrap();
+        let params = rusqlite::params_from_iter(vec![1i64; explain.parameter_count()]);
+        let lines: Vec<String> = explain
+            .query_map(params, |row| row.get(3))
+            .unwrap()
+            .map(|line| line.unwrap())
+            .collect();
+        lines.join("; ")
+    };
+    for sql in [schema::LOOKUP, schema::POINT_ENTRY, schema::DELETE_ENTRY] {
+        assert!(
+            plan(sql).contains("entry_names (parent=? AND hash=?)"),
+            "{}",
+            plan(sql)
+        );
+    }
+    for sql in [schema::ENTRIES, schema::ENTRIES_PLUS] {
+        assert!(
+            plan(sql).contains("PRIMARY KEY (parent=? AND cookie>?)"),
+            "{}",
+            plan(sql)
+        );
+    }
+    assert!(plan(schema::CHUNK_BEFORE).contains("(inode=? AND idx<?)"));
+    assert!(plan(schema::ALL_CHUNKS).contains("PRIMARY KEY ((inode,idx)>(?,?))"));
+}
+
+#[test]
+fn names_whose_hashes_collide_stay_apart() {
+    let catalog = Files::new().create();
+    catalog.lock().hash_mask = 1;
+    let names: Vec<Vec<u8>> = (0..50).map(|i| format!("{i}").into_bytes()).collect();
+    let inodes: Vec<_> = names
+        .iter()
+        .map(|name| put(&catalog, InodeNo::ROOT, name))
+        .collect();
+    for (name, no) in names.iter().zip(&inodes) {
+        assert_eq!(
+            catalog.lookup(InodeNo::ROOT, name).unwrap().unwrap().no,
+            *no
+        );
+    }
+    for (i, name) in names.iter().enumerate().step_by(2) {
+        catalog
+            .apply(&[Change::RemoveEntry {
+                parent: InodeNo::ROOT,
+                name,
+            }])
+            .unwrap();
+        assert_eq!(
+            catalog.entries(InodeNo::ROOT, 0, 100).unwrap().len(),
+            49 - i / 2
+        );
+    }
+    put(&catalog, InodeNo::ROOT, &names[1]);
+    for (i, name) in names.iter().enumerate() {
+        assert_eq!(
+            catalog.lookup(InodeNo::ROOT, name).unwrap().is_some(),
+            i % 2 == 1
+        );
+    }
+    assert_eq!(catalog.entries(InodeNo::ROOT, 0, 100).unwrap().len(), 25);
+}
+
+#[test]
+fn a_million_names_list_from_any_cookie_while_others_go() {
+    const NAMES: u64 = 1_000_000;
+    let mut files = Files::new();
+    let catalog = files.create();
+    let parent = InodeNo::ROOT;
+    for i in 0..NAMES {
+        let name = i.to_le_bytes().map(|byte| byte | 0x80);
+        let name = [&name[..], format!("{i}").as_bytes()].concat();
+        catalog
+            .apply(&[Change::PutEntry {
+                parent,
+                name: &name,
+                inode: InodeNo(2),
+                kind: FileKind::Regular,
+            }])
+            .unwrap();
+        if i % 50_000 == 0 {
+            catalog.commit().unwrap();
+            catalog.checkpoint().unwrap();
+        }
+    }
+    catalog.commit().unwrap();
+    let (mut after, mut listed, mut round) = (0, 0, 0);
+    loop {
+        let some = catalog.entries(parent, after, 10_000).unwrap();
+        let Some(last) = some.last() else { break };
+        // One name of each batch goes: the one the listing stands on.
+        catalog
+            .apply(&[Change::RemoveEntry {
+                parent,
+                name: &last.name,
+            }])
+            .unwrap();
+        assert!(some.is_sorted_by_key(|entry| entry.cookie));
+        after = last.cookie;
+        listed += some.len() as u64;
+        round += 1;
+    }
+    assert_eq!((listed, round), (NAMES, 100));
+    let middle = catalog.entries(parent, 16 + NAMES / 2, 3).unwrap();
+    assert_eq!(middle[0].cookie, 16 + NAMES / 2 + 1);
+    assert!(
+        catalog.lookup(parent, &middle[0].name).is_err(),
+        "its inode was never put"
+    );
+}
+
+#[test]
+fn the_log_is_used_again_after_a_checkpoint() {
+    let mut files = Files::new();
+    let catalog = files.create();
+    let mut longest = 0;
+    for round in 0..40 {
+        for i in 0..100 {
+            put(&catalog, InodeNo::ROOT, format!("{round} {i}").as_bytes());
+            catalog.commit().unwrap();
+        }
+        catalog.checkpoint().unwrap();
+        longest = longest.max(fs::metadata(log::path(&files.path)).unwrap().len());
+    }
+    assert!(longest < 6 << 20, "{longest}");
+    assert!(!log::is_left(&files.dir()).unwrap());
+    drop(catalog);
+    assert!(
+        !log::path(&files.path).exists(),
+        "closing leaves nothing behind"
+    );
+    assert_eq!(
+        open(&files.path)
+            .unwrap()
+            .entries(InodeNo::ROOT, 0, 10_000)
+            .unwrap()
+            .len(),
+        4000
+    );
+}
+
+#[test]
+fn a_checkpoint_asked_for_amid_changes_comes_with_their_commit() {
+    let mut files = Files::new();
+    let catalog = files.create();
+    put(&catalog, InodeNo::ROOT, b"a");
+    let before = fs::metadata(&files.path).unwrap().len();
+    let modified = fs::read(&files.path).unwrap();
+    catalog.checkpoint().unwrap();
+    assert!(catalog.is_dirty(), "a checkpoint commits nothing");
+    assert_eq!(fs::read(&files.path).unwrap(), modified);
+    catalog.commit().unwrap();
+    assert!(fs::metadata(&files.path).unwrap().len() >= before);
+    assert_ne!(fs::read(&files.path).unwrap(), modified);
+}
+
+#[test]
+fn a_full_database_costs_the_pending_changes_and_says_so() {
+    let mut files = Files::new();
+    let catalog = files.create();
+    put(&catalog, InodeNo::ROOT, b"kept");
+    catalog.commit().unwrap();
+    catalog
+        .lock()
+        .conn
+        .execute_batch("PRAGMA max_page_count = 60")
+        .unwrap();
+    let error = (0..).find_map(|i| {
+        let inode = file(i + 100);
+        let xattr = Change::PutXattr {
+            inode: inode.no,
+            name: b"user.a",
+            value: &[0; 3000],
+        };
+        catalog.apply(&[Change::PutInode(&inode), xattr]).err()
+    });
+    assert!(matches!(error, Some(CatalogError::NoSpace)), "{error:?}");
+    assert!(matches!(catalog.commit(), Err(CatalogError::Poisoned)));
+    assert!(matches!(
+        catalog.apply(&[Change::DeleteInode(InodeNo(100))]),
+        Err(CatalogError::Poisoned)
+    ));
+    assert_eq!(
+        catalog.all_inodes(InodeNo(0), 100).unwrap().len(),
+        1,
+        "what was committed can be read"
+    );
+    drop(catalog);
+    let catalog = open(&files.path).unwrap();
+    assert_eq!(catalog.all_inodes(InodeNo(0), 100).unwrap().len(), 1);
+    put(&catalog, InodeNo::ROOT, b"more");
+    catalog.commit().unwrap();
+}
+
+#[test]
+fn reading_only_changes_nothing_and_needs_no_writable_directory() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut files = Files::new();
+    let inodes = filled(&mut files);
+    let before = fs::read(&files.path).unwrap();
+    let dir = files.path.parent().unwrap().to_owned();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o555)).unwrap();
+    let catalog = open_for_reading(&files.path).unwrap();
+    assert_eq!(catalog.all_inodes(InodeNo(0), 1000).unwrap(), inodes);
+    assert!(matches!(
+        catalog.apply(&[Change::DeleteInode(inodes[0].no)]),
+        Err(CatalogError::Io(_))
+    ));
+    assert_eq!(catalog.verify().unwrap(), [""; 0]);
+    let copy = files.dir();
+    catalog.copy_to(&copy, &key(1)).unwrap();
+    drop(catalog);
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(fs::read(&files.path).unwrap(), before);
+    assert_eq!(fs::read(copy).unwrap(), before);
+    assert_eq!(fs::read_dir(dir).unwrap().count(), 1);
+}
+
+#[test]
+fn reading_only_after_a_crash_sees_the_log_and_leaves_it() {
+    let mut files = Files::new();
+    let catalog = files.create();
+    put(&catalog, InodeNo::ROOT, b"in the log");
+    catalog.commit().unwrap();
+    let crashed = files.snapshot();
+    let before = (
+        fs::read(&crashed).unwrap(),
+        fs::read(log::path(&crashed)).unwrap(),
+    );
+    let reader = open_for_reading(&crashed).unwrap();
+    assert!(
+        reader
+            .lookup(InodeNo::ROOT, b"in the log")
+            .unwrap()
+            .is_some()
+    );
+    drop(reader);
+    assert_eq!(
+        (
+            fs::read(&crashed).unwrap(),
+            fs::read(log::path(&crashed)).unwrap()
+        ),
+        before
+    );
+}
+
+#[test]
+fn copies_open_under_their_key_with_everything_in_them() {
+    let mut files = Files::new();
+    let inodes = filled(&mut files);
+    let catalog = open(&files.path).unwrap();
+    let extra = put(&catalog, InodeNo::ROOT, b"pending when copied");
+    for n in [1, 2] {
+        let copy = files.dir();
+        catalog.copy_to(&copy, &key(n)).unwrap();
+        let other = SqlCatalog::open(&copy, &key(n), &OpenOptions::default()).unwrap();
+        assert_eq!(other.generation(), catalog.generation());
+        assert_eq!(other.verify().unwrap(), [""; 0]);
+        let mut expected = inodes.clone();
+        expected.push(file(extra.0));
+        assert_eq!(other.all_inodes(InodeNo(0), 1000).unwrap(), expected);
+        assert_eq!(
+            other
+                .lookup(InodeNo::ROOT, b"pending when copied")
+                .unwrap()
+                .unwrap()
+                .no,
+            extra
+        );
+        assert_eq!(
+            other.all_chunks(None, 1000).unwrap(),
+            catalog.all_chunks(None, 1000).unwrap()
+        );
+        put(&other, InodeNo::ROOT, b"goes on");
+        other.commit().unwrap();
+        drop(other);
+        let wrong = SqlCatalog::open(&copy, &key(3 - n), &OpenOptions::default());
+        assert!(matches!(wrong, Err(CatalogError::NotThisRoom)));
+        // The original goes on too.
+        put(
+            &catalog,
+            InodeNo::ROOT,
+            format!("after copy {n}").as_bytes(),
+        );
+        catalog.commit().unwrap();
+        catalog
+            .apply(&[
+                Change::RemoveEntry {
+                    parent: InodeNo::ROOT,
+                    name: format!("after copy {n}").as_bytes(),
+                },
+                Change::DeleteInode(InodeNo(catalog.new_inode().0 - 1)),
+            ])
+            .unwrap();
+    }
+}
+
+#[test]
+fn threads_apply_commit_and_read_at_once() {
+    let mut files = Files::new();
+    let catalog = files.create();
+    std::thread::scope(|scope| {
+        for t in 0..4u64 {
+            let catalog = &catalog;
+            scope.spawn(move || {
+                for i in 0..200 {
+                    let no = put(catalog, InodeNo(t + 1), format!("{i}").as_bytes());
+                    if i % 10 == t {
+                        catalog.commit().unwrap();
+                    }
+                    assert_eq!(
+                        catalog
+                            .lookup(InodeNo(t + 1), format!("{i}").as_bytes())
+                            .unwrap()
+                            .unwrap()
+                            .no,
+                        no
+                    );
+                    if i % 50 == t {
+                        catalog.checkpoint().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    catalog.commit().unwrap();
+    assert_eq!(catalog.totals().unwrap().inodes, 800);
+    drop(catalog);
+    let catalog = open(&files.path).unwrap();
+    assert_eq!(catalog.verify().unwrap(), [""; 0]);
+    for t in 0..4 {
+        assert_eq!(catalog.entries(InodeNo(t + 1), 0, 1000).unwrap().len(), 200);
+    }
+}
+
+#[test]
+fn the_files_hold_no_name_in_the_clear() {
+    let mut files = Files::new();
+    let catalog = files.create();
+    for i in 0..50 {
+        put(&catalog, InodeNo::ROOT, format!("MARKER-{i}").as_bytes());
+    }
+    catalog.commit().unwrap();
+    for path in [files.path.clone(), log::path(&files.path)] {
+        let bytes = fs::read(path).unwrap();
+        assert!(!bytes.windows(6).any(|window| window == b"MARKER"));
+        assert!(
+            !bytes
+                .windows(6)
+                .any(|window| window == b"CREATE" || window == b"SQLite")
+        );
+    }
+}

@@ -1,0 +1,645 @@
+//! What every catalog must do, as tests that any implementation runs: [`contract_tests!`](crate::contract_tests)
+//! makes them. They panic where the promise is broken.
+
+#![allow(missing_docs, reason = "the names of the tests are the promises")]
+
+use crate::{
+    BlockRange, CHUNK_BLOCKS, Catalog, Change, Chunk, Extent, FileKind, Inode, InodeNo,
+    SegmentAccount, SegmentId, SegmentNo, Timestamp,
+};
+use segments::Sealed;
+
+/// Makes the catalogs that the contract is tried on.
+pub trait Maker {
+    /// An empty catalog, just made.
+    fn fresh(&mut self) -> Box<dyn Catalog>;
+    /// What a crash at this moment would leave of the catalog last made, opened anew.
+    fn after_crash(&mut self) -> Box<dyn Catalog>;
+}
+
+/// Declares one test for each promise, on the [`Maker`](crate::contract::Maker) that the expression makes.
+#[macro_export]
+macro_rules! contract_tests {
+    ($maker:expr) => {
+        $crate::contract_tests!(@each $maker;
+            inodes_come_back_as_they_were_put,
+            inode_numbers_are_never_given_twice,
+            names_lead_to_inodes,
+            a_name_keeps_its_cookie_when_it_is_pointed_elsewhere,
+            listings_go_on_where_they_stopped,
+            attributes_are_kept_by_inode_and_name,
+            chunks_are_found_from_both_sides,
+            deleting_an_inode_takes_all_that_is_its_own,
+            segments_are_accounted,
+            shared_units_are_counted_and_never_below_nothing,
+            orphans_are_inodes_without_a_name,
+            walks_over_everything_miss_nothing,
+            what_is_applied_is_read_at_once_and_a_crash_forgets_it,
+            a_commit_survives_a_crash_and_raises_the_generation,
+            named_values_are_part_of_the_commit,
+            totals_follow_the_changes,
+            a_copy_holds_the_last_commit,
+            a_sound_catalog_has_no_findings,
+        );
+    };
+    (@each $maker:expr; $($name:ident,)*) => {
+        $(#[test]
+        fn $name() {
+            $crate::contract::$name(&mut $maker);
+        })*
+    };
+}
+
+/// A regular file as [`Inode`] number `no`, every field with a value of its own.
+pub fn file(no: u64) -> Inode {
+    let time = |n: i64| Timestamp {
+        secs: n - 5_000_000_000,
+        nanos: 999_999_999 - no as u32 % 1000,
+    };
+    Inode {
+        no: InodeNo(no),
+        kind: FileKind::Regular,
+        mode: 0o4755,
+        uid: u32::MAX,
+        gid: 1000,
+        nlink: 1,
+        size: i64::MAX as u64,
+        blocks: 77,
+        rdev: 0,
+        atime: time(1),
+        mtime: time(20_000_000_000),
+        ctime: time(3),
+        btime: time(4),
+        parent: InodeNo(0),
+        has_xattrs: false,
+        target: Vec::new(),
+    }
+}
+
+/// A map of one extent of `blocks` blocks at `position`.
+pub fn map(position: u32, blocks: u32) -> Chunk {
+    let tags = vec![[position as u8; 16]; blocks.div_ceil(segments::UNIT_BLOCKS) as usize];
+    let sealed = Sealed {
+        segment: SegmentNo(3),
+        position,
+        blocks,
+        tags,
+    };
+    let mut chunk = Chunk::default();
+    chunk.replace(0, CHUNK_BLOCKS as u16, &[Extent::from_sealed(0, &sealed)]);
+    chunk
+}
+
+fn account(no: u64, live: u32) -> SegmentAccount {
+    let id = SegmentId {
+        no: SegmentNo(no),
+        key_epoch: u32::MAX,
+        salt: [no as u8; 32],
+    };
+    SegmentAccount {
+        id,
+        length: 16384,
+        live,
+    }
+}
+
+fn put_file(catalog: &dyn Catalog, parent: InodeNo, name: &[u8]) -> InodeNo {
+    let inode = file(catalog.new_inode().0);
+    let entry = Change::PutEntry {
+        parent,
+        name,
+        inode: inode.no,
+        kind: inode.kind,
+    };
+    catalog.apply(&[Change::PutInode(&inode), entry]).unwrap();
+    inode.no
+}
+
+pub fn inodes_come_back_as_they_were_put(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    let kinds = [
+        FileKind::Regular,
+        FileKind::Directory,
+        FileKind::Symlink,
+        FileKind::Fifo,
+        FileKind::Socket,
+        FileKind::CharDevice,
+        FileKind::BlockDevice,
+    ];
+    for (no, kind) in (1..).zip(kinds) {
+        let inode = Inode {
+            kind,
+            rdev: u64::MAX,
+            target: vec![0xff; 4095],
+            parent: InodeNo(9),
+            ..file(no)
+        };
+        assert_eq!(catalog.inode(inode.no).unwrap(), None);
+        catalog.apply(&[Change::PutInode(&inode)]).unwrap();
+        assert_eq!(catalog.inode(inode.no).unwrap(), Some(inode.clone()));
+        let other = Inode {
+            size: 0,
+            nlink: 0,
+            has_xattrs: true,
+            target: Vec::new(),
+            ..inode
+        };
+        catalog.apply(&[Change::PutInode(&other)]).unwrap();
+        assert_eq!(catalog.inode(other.no).unwrap(), Some(other));
+    }
+    assert_eq!(catalog.inode(InodeNo(u64::MAX)).unwrap(), None);
+}
+
+pub fn inode_numbers_are_never_given_twice(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    let first = put_file(&*catalog, InodeNo::ROOT, b"a");
+    assert!(first > InodeNo::ROOT);
+    let second = catalog.new_inode();
+    assert!(second > first);
+    catalog.commit().unwrap();
+    catalog.apply(&[Change::DeleteInode(first)]).unwrap();
+    catalog.commit().unwrap();
+    drop(catalog);
+    assert!(maker.after_crash().new_inode() > second);
+}
+
+pub fn names_lead_to_inodes(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    let (here, there) = (InodeNo(1), InodeNo(2));
+    assert!(catalog.is_empty(here).unwrap());
+    let names: [&[u8]; 5] = [b"a", b"A", &[0xff; 255], "ä".as_bytes(), b" \n"];
+    for name in names {
+        let no = put_file(&*catalog, here, name);
+        assert_eq!(catalog.lookup(here, name).unwrap().unwrap().no, no);
+        assert_eq!(catalog.lookup(there, name).unwrap(), None);
+    }
+    assert_eq!(catalog.lookup(here, b"b").unwrap(), None);
+    assert!(!catalog.is_empty(here).unwrap());
+    for name in names {
+        catalog
+            .apply(&[Change::RemoveEntry { parent: here, name }])
+            .unwrap();
+        assert_eq!(catalog.lookup(here, name).unwrap(), None);
+    }
+    assert!(catalog.is_empty(here).unwrap());
+    // Removing what is not there changes nothing.
+    catalog
+        .apply(&[Change::RemoveEntry {
+            parent: here,
+            name: b"a",
+        }])
+        .unwrap();
+}
+
+pub fn a_name_keeps_its_cookie_when_it_is_pointed_elsewhere(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    put_file(&*catalog, InodeNo::ROOT, b"a");
+    put_file(&*catalog, InodeNo::ROOT, b"b");
+    let before = catalog.entries(InodeNo::ROOT, 0, 10).unwrap();
+    let other = put_file(&*catalog, InodeNo::ROOT, b"a");
+    let after = catalog.entries(InodeNo::ROOT, 0, 10).unwrap();
+    assert_eq!(after.len(), 2);
+    assert_eq!(after[0].cookie, before[0].cookie);
+    assert_eq!(after[0].inode, other);
+    assert_eq!(after[1], before[1]);
+}
+
+pub fn listings_go_on_where_they_stopped(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    let names: Vec<Vec<u8>> = (0..100).map(|i| format!("name {i}").into_bytes()).collect();
+    for name in &names {
+        put_file(&*catalog, InodeNo::ROOT, name);
+        put_file(&*catalog, InodeNo(2), b"elsewhere");
+    }
+    let mut seen = Vec::new();
+    let mut after = 0;
+    loop {
+        let some = catalog.entries(InodeNo::ROOT, after, 7).unwrap();
+        let Some(last) = some.last() else { break };
+        assert!(some.iter().all(|entry| entry.cookie >= 16));
+        // What goes and comes meanwhile does not move the rest.
+        catalog
+            .apply(&[Change::RemoveEntry {
+                parent: InodeNo::ROOT,
+                name: &last.name,
+            }])
+            .unwrap();
+        put_file(&*catalog, InodeNo::ROOT, &last.name);
+        let plus = catalog.entries_plus(InodeNo::ROOT, after, 7).unwrap();
+        assert_eq!(plus.len(), 7.min(plus.len()));
+        for (entry, inode) in plus {
+            assert_eq!((entry.inode, entry.kind), (inode.no, inode.kind));
+        }
+        after = last.cookie;
+        seen.extend(some.into_iter().map(|entry| entry.name));
+        if seen.len() >= 2 * names.len() {
+            break;
+        }
+    }
+    assert_eq!(seen[..names.len()], names[..], "in the order of creation");
+}
+
+pub fn attributes_are_kept_by_inode_and_name(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    let (one, two) = (InodeNo(5), InodeNo(6));
+    let big = vec![7; 65536];
+    let put = |inode, name: &[u8], value: &[u8]| {
+        catalog
+            .apply(&[Change::PutXattr { inode, name, value }])
+            .unwrap()
+    };
+    put(one, b"user.b", b"1");
+    put(one, b"user.a", &big);
+    put(one, b"user.\xff", b"");
+    put(two, b"user.b", b"other");
+    put(one, b"user.b", b"2");
+    assert_eq!(catalog.xattr(one, b"user.b").unwrap().unwrap(), b"2");
+    assert_eq!(catalog.xattr(one, b"user.a").unwrap().unwrap(), big);
+    assert_eq!(catalog.xattr(one, b"user.\xff").unwrap().unwrap(), b"");
+    assert_eq!(catalog.xattr(one, b"user.c").unwrap(), None);
+    assert_eq!(
+        catalog.xattr_names(one).unwrap(),
+        [&b"user.a"[..], b"user.b", b"user.\xff"]
+    );
+    catalog
+        .apply(&[Change::RemoveXattr {
+            inode: one,
+            name: b"user.b",
+        }])
+        .unwrap();
+    assert_eq!(catalog.xattr(one, b"user.b").unwrap(), None);
+    assert_eq!(catalog.xattr(two, b"user.b").unwrap().unwrap(), b"other");
+    assert!(catalog.xattr_names(InodeNo(7)).unwrap().is_empty());
+}
+
+pub fn chunks_are_found_from_both_sides(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    let inode = InodeNo(5);
+    let last = (1 << 43) - 1;
+    for (index, position) in [(0, 1), (4, 5), (last, 9)] {
+        catalog
+            .apply(&[Change::PutChunk {
+                inode,
+                index,
+                chunk: &map(position, 6),
+            }])
+            .unwrap();
+    }
+    catalog
+        .apply(&[Change::PutChunk {
+            inode: InodeNo(6),
+            index: 2,
+            chunk: &map(20, 1),
+        }])
+        .unwrap();
+    assert_eq!(catalog.chunk(inode, 4).unwrap(), map(5, 6));
+    assert!(catalog.chunk(inode, 2).unwrap().is_empty());
+    let indexes = |first, limit| -> Vec<u64> {
+        catalog
+            .chunks_from(inode, first, limit)
+            .unwrap()
+            .into_iter()
+            .map(|(index, _)| index)
+            .collect()
+    };
+    assert_eq!(indexes(0, 10), [0, 4, last]);
+    assert_eq!(indexes(1, 1), [4]);
+    assert_eq!(indexes(u64::MAX, 1), []);
+    assert_eq!(
+        catalog.chunk_before(inode, last).unwrap(),
+        Some((4, map(5, 6)))
+    );
+    assert_eq!(
+        catalog.chunk_before(inode, u64::MAX).unwrap(),
+        Some((last, map(9, 6)))
+    );
+    assert_eq!(catalog.chunk_before(inode, 0).unwrap(), None);
+    catalog
+        .apply(&[Change::PutChunk {
+            inode,
+            index: 4,
+            chunk: &map(30, 256),
+        }])
+        .unwrap();
+    assert_eq!(catalog.chunk(inode, 4).unwrap(), map(30, 256));
+    catalog
+        .apply(&[Change::PutChunk {
+            inode,
+            index: 4,
+            chunk: &Chunk::default(),
+        }])
+        .unwrap();
+    assert_eq!(indexes(0, 10), [0, last]);
+}
+
+pub fn deleting_an_inode_takes_all_that_is_its_own(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    for no in [5, 6] {
+        let inode = InodeNo(no);
+        catalog
+            .apply(&[
+                Change::PutInode(&file(no)),
+                Change::PutXattr {
+                    inode,
+                    name: b"user.a",
+                    value: b"1",
+                },
+                Change::PutChunk {
+                    inode,
+                    index: 0,
+                    chunk: &map(1, 1),
+                },
+                Change::PutChunk {
+                    inode,
+                    index: 9,
+                    chunk: &map(2, 1),
+                },
+            ])
+            .unwrap();
+    }
+    catalog.apply(&[Change::DeleteInode(InodeNo(5))]).unwrap();
+    assert_eq!(catalog.inode(InodeNo(5)).unwrap(), None);
+    assert!(catalog.xattr_names(InodeNo(5)).unwrap().is_empty());
+    assert!(catalog.chunks_from(InodeNo(5), 0, 10).unwrap().is_empty());
+    assert_eq!(catalog.xattr_names(InodeNo(6)).unwrap().len(), 1);
+    assert_eq!(catalog.chunks_from(InodeNo(6), 0, 10).unwrap().len(), 2);
+}
+
+pub fn segments_are_accounted(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    for no in [2, 1, 3] {
+        catalog
+            .apply(&[Change::PutSegment(account(no, 5))])
+            .unwrap();
+    }
+    catalog
+        .apply(&[
+            Change::PutSegment(account(2, 16384)),
+            Change::DropSegment(SegmentNo(3)),
+        ])
+        .unwrap();
+    assert_eq!(
+        catalog.segments().unwrap(),
+        [account(1, 5), account(2, 16384)]
+    );
+}
+
+pub fn shared_units_are_counted_and_never_below_nothing(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    let unit = |position, references| Change::ShareUnit {
+        segment: SegmentNo(3),
+        position,
+        references,
+    };
+    assert_eq!(catalog.shared_references(SegmentNo(3), 1).unwrap(), 0);
+    catalog
+        .apply(&[unit(1, 1), unit(1, 1), unit(5, 7)])
+        .unwrap();
+    assert_eq!(catalog.shared_references(SegmentNo(3), 1).unwrap(), 2);
+    catalog
+        .apply(&[unit(1, -3), unit(1, 2), unit(5, -7)])
+        .unwrap();
+    assert_eq!(catalog.all_shared().unwrap(), [(SegmentNo(3), 1, 1)]);
+    // The whole operation is refused, and nothing else is disturbed.
+    let inode = file(9);
+    assert!(
+        catalog
+            .apply(&[Change::PutInode(&inode), unit(1, -2)])
+            .is_err()
+    );
+    assert_eq!(catalog.inode(inode.no).unwrap(), None);
+    catalog.apply(&[unit(1, -1)]).unwrap();
+    assert!(catalog.all_shared().unwrap().is_empty());
+    catalog.commit().unwrap();
+}
+
+pub fn orphans_are_inodes_without_a_name(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    for no in 5..9 {
+        catalog
+            .apply(&[Change::PutInode(&Inode {
+                nlink: (no % 2) as u32,
+                ..file(no)
+            })])
+            .unwrap();
+    }
+    assert_eq!(catalog.orphans().unwrap(), [InodeNo(6), InodeNo(8)]);
+    catalog
+        .apply(&[
+            Change::PutInode(&file(6)),
+            Change::PutInode(&Inode {
+                nlink: 0,
+                ..file(5)
+            }),
+        ])
+        .unwrap();
+    catalog.apply(&[Change::DeleteInode(InodeNo(8))]).unwrap();
+    assert_eq!(catalog.orphans().unwrap(), [InodeNo(5)]);
+}
+
+pub fn walks_over_everything_miss_nothing(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    let mut inodes = Vec::new();
+    for i in 0..20u64 {
+        let no = put_file(&*catalog, InodeNo(1 + i % 3), format!("{i}").as_bytes());
+        for index in 0..i % 4 {
+            catalog
+                .apply(&[Change::PutChunk {
+                    inode: no,
+                    index,
+                    chunk: &map(1, 1),
+                }])
+                .unwrap();
+        }
+        inodes.push(no);
+    }
+    let mut walked = Vec::new();
+    while let Some(last) = catalog
+        .all_inodes(*walked.last().unwrap_or(&InodeNo(0)), 3)
+        .unwrap()
+        .last()
+    {
+        let after = *walked.last().unwrap_or(&InodeNo(0));
+        walked.extend(
+            catalog
+                .all_inodes(after, 3)
+                .unwrap()
+                .iter()
+                .map(|inode| inode.no),
+        );
+        assert_eq!(walked.last(), Some(&last.no));
+    }
+    assert_eq!(walked, inodes);
+
+    let mut chunks = Vec::new();
+    loop {
+        let some = catalog.all_chunks(chunks.last().copied(), 4).unwrap();
+        if some.is_empty() {
+            break;
+        }
+        chunks.extend(some.iter().map(|(inode, index, _)| (*inode, *index)));
+    }
+    let expected: Vec<_> = inodes
+        .iter()
+        .zip(0..20u64)
+        .flat_map(|(no, i)| (0..i % 4).map(|index| (*no, index)))
+        .collect();
+    assert_eq!(chunks, expected);
+
+    let mut entries = Vec::new();
+    let mut after = (InodeNo(0), 0);
+    loop {
+        let some = catalog.all_entries(after, 4).unwrap();
+        let Some((parent, entry)) = some.last() else {
+            break;
+        };
+        after = (*parent, entry.cookie);
+        entries.extend(some);
+    }
+    assert_eq!(entries.len(), 20);
+    assert!(entries.is_sorted_by_key(|(parent, entry)| (*parent, entry.cookie)));
+}
+
+pub fn what_is_applied_is_read_at_once_and_a_crash_forgets_it(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    assert!(!catalog.is_dirty());
+    let kept = put_file(&*catalog, InodeNo::ROOT, b"kept");
+    assert!(catalog.is_dirty());
+    let generation = catalog.commit().unwrap();
+    assert!(!catalog.is_dirty());
+    let lost = put_file(&*catalog, InodeNo::ROOT, b"lost");
+    catalog
+        .apply(&[
+            Change::DeleteInode(kept),
+            Change::RemoveEntry {
+                parent: InodeNo::ROOT,
+                name: b"kept",
+            },
+        ])
+        .unwrap();
+    assert!(catalog.inode(lost).unwrap().is_some());
+    let after = maker.after_crash();
+    drop(catalog);
+    assert_eq!(after.generation(), generation);
+    assert_eq!(after.inode(lost).unwrap(), None);
+    assert_eq!(
+        after.lookup(InodeNo::ROOT, b"kept").unwrap().unwrap().no,
+        kept
+    );
+    assert_eq!(after.totals().unwrap().inodes, 1);
+    assert_eq!(after.verify().unwrap(), [""; 0]);
+}
+
+pub fn a_commit_survives_a_crash_and_raises_the_generation(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    let first = catalog.generation();
+    assert_eq!(catalog.commit().unwrap(), first, "nothing to do");
+    for i in 1..=20 {
+        put_file(&*catalog, InodeNo::ROOT, format!("{i}").as_bytes());
+        assert_eq!(catalog.commit().unwrap(), first + i);
+        assert_eq!(catalog.generation(), first + i);
+        if i % 5 == 0 {
+            catalog.checkpoint().unwrap();
+        }
+        let after = maker.after_crash();
+        assert_eq!(after.generation(), first + i);
+        assert_eq!(
+            after.entries(InodeNo::ROOT, 0, 100).unwrap().len() as u64,
+            i
+        );
+    }
+}
+
+pub fn named_values_are_part_of_the_commit(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    assert_eq!(catalog.meta("room.x").unwrap(), None);
+    catalog.set_meta("room.x", b"1").unwrap();
+    assert!(catalog.is_dirty());
+    catalog.commit().unwrap();
+    catalog.set_meta("room.x", b"").unwrap();
+    assert_eq!(catalog.meta("room.x").unwrap().unwrap(), b"");
+    assert_eq!(maker.after_crash().meta("room.x").unwrap().unwrap(), b"1");
+}
+
+pub fn totals_follow_the_changes(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    let before = catalog.totals().unwrap();
+    assert_eq!((before.inodes, before.live_blocks), (0, 0));
+    assert!(before.catalog_bytes > 0);
+    for no in 5..10 {
+        catalog
+            .apply(&[Change::PutInode(&file(no)), Change::PutInode(&file(no))])
+            .unwrap();
+        catalog
+            .apply(&[Change::PutSegment(account(no, 100))])
+            .unwrap();
+    }
+    catalog
+        .apply(&[
+            Change::DeleteInode(InodeNo(5)),
+            Change::DeleteInode(InodeNo(5)),
+        ])
+        .unwrap();
+    let after = catalog.totals().unwrap();
+    assert_eq!((after.inodes, after.live_blocks), (4, 500));
+}
+
+pub fn a_copy_holds_the_last_commit(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    put_file(&*catalog, InodeNo::ROOT, b"a");
+    let dir = std::env::temp_dir().join(format!(
+        "catalog-contract-{}-{:p}",
+        std::process::id(),
+        &*catalog
+    ));
+    std::fs::create_dir(&dir).unwrap();
+    let key = seal::MasterKey::from_bytes(&[1; 32]).catalog_key(&seal::RoomId::from_bytes([2; 16]));
+    let generation = catalog.generation();
+    catalog.copy_to(&dir.join("copy"), &key).unwrap();
+    assert!(!catalog.is_dirty(), "pending changes are committed first");
+    assert_eq!(catalog.generation(), generation + 1);
+    assert!(std::fs::metadata(dir.join("copy")).unwrap().len() > 0);
+    assert!(
+        catalog.copy_to(&dir.join("copy"), &key).is_err(),
+        "nothing is overwritten"
+    );
+    put_file(&*catalog, InodeNo::ROOT, b"b");
+    catalog.commit().unwrap();
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+pub fn a_sound_catalog_has_no_findings(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    let range = BlockRange {
+        segment: SegmentNo(3),
+        position: 1,
+        blocks: 4,
+    };
+    for i in 0..200 {
+        let no = put_file(&*catalog, InodeNo(1 + i % 5), format!("{i}").as_bytes());
+        catalog
+            .apply(&[
+                Change::PutXattr {
+                    inode: no,
+                    name: b"user.a",
+                    value: &[1; 300],
+                },
+                Change::PutChunk {
+                    inode: no,
+                    index: 0,
+                    chunk: &map(1, 256),
+                },
+                Change::ShareUnit {
+                    segment: range.segment,
+                    position: range.position,
+                    references: 1,
+                },
+                Change::PutSegment(account(i + 1, 5)),
+            ])
+            .unwrap();
+    }
+    assert_eq!(catalog.verify().unwrap(), [""; 0]);
+    catalog.commit().unwrap();
+    catalog.checkpoint().unwrap();
+    assert_eq!(catalog.verify().unwrap(), [""; 0]);
+}
