@@ -86,7 +86,10 @@ impl State {
             self.statement("BEGIN IMMEDIATE")?.execute(())?;
         }
         self.dirty = true;
-        run(self).map_err(|error| {
+        self.applying = true;
+        let ran = run(self);
+        self.applying = false;
+        ran.map_err(|error| {
             let error = self.note(error);
             // The operation may be half done: nothing of this transaction may become durable.
             if self.failed.is_none() {
@@ -287,7 +290,6 @@ impl State {
 
     fn put_segment(&mut self, account: SegmentAccount) -> Result<()> {
         let SegmentAccount { id, length, live } = account;
-        assert!(live <= length, "no more blocks are live than were written");
         self.run(
             schema::PUT_SEGMENT,
             (to_sql(id.no.0), id.key_epoch, &id.salt[..], length, live),

@@ -85,7 +85,8 @@ struct State {
     /// Generation of the last commit, durable or about to be.
     generation: u64,
     dirty: bool,
-    /// A commit found no space; cleared by one that succeeds.
+    /// An operation is under way, or panicked half done: the pending changes must not be committed then.
+    applying: bool,
     failed: Option<Failure>,
     checkpoint_wanted: bool,
 }
@@ -124,10 +125,10 @@ impl State {
 
     fn writable(&self) -> Result<()> {
         self.readable()?;
-        match self.failed {
-            Some(_) => Err(CatalogError::Poisoned),
-            None => Ok(()),
+        if self.failed.is_some() || self.applying {
+            return Err(CatalogError::Poisoned);
         }
+        Ok(())
     }
 
     /// Notes what an error means for the connection, and says it in the catalog's words.

@@ -146,6 +146,7 @@ impl State {
             inodes: 0,
             generation: 0,
             dirty: false,
+            applying: false,
             failed: None,
             checkpoint_wanted: false,
         };

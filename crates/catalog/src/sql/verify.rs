@@ -74,7 +74,14 @@ pub(super) fn findings(state: &State) -> Result<Vec<String>> {
         },
     );
     each(state, "segments", schema::SEGMENTS, &mut found, |row| {
-        rows::segment(row).map(drop)
+        let account = rows::segment(row)?;
+        if account.live <= account.length {
+            return Ok(());
+        }
+        let (no, live, length) = (account.id.no.0, account.live, account.length);
+        Err(rows::damaged(format!(
+            "segment {no}: {live} of {length} blocks are live"
+        )))
     });
     each(state, "shared", schema::ALL_SHARED, &mut found, |row| {
         let _: u64 = rows::number(row, 0, "a shared unit's segment")?;

@@ -1,0 +1,230 @@
+//! Promises about the whole catalog: walks, commits, crashes, copies.
+
+use super::{Maker, account, file, map, put_file};
+use crate::{Change, Inode, InodeNo, SegmentNo};
+
+pub fn orphans_are_inodes_without_a_name(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    for no in 5..9 {
+        catalog
+            .apply(&[Change::PutInode(&Inode {
+                nlink: (no % 2) as u32,
+                ..file(no)
+            })])
+            .unwrap();
+    }
+    assert_eq!(catalog.orphans().unwrap(), [InodeNo(6), InodeNo(8)]);
+    catalog
+        .apply(&[
+            Change::PutInode(&file(6)),
+            Change::PutInode(&Inode {
+                nlink: 0,
+                ..file(5)
+            }),
+        ])
+        .unwrap();
+    catalog.apply(&[Change::DeleteInode(InodeNo(8))]).unwrap();
+    assert_eq!(catalog.orphans().unwrap(), [InodeNo(5)]);
+}
+
+pub fn walks_over_everything_miss_nothing(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    let mut inodes = Vec::new();
+    for i in 0..20u64 {
+        let no = put_file(&*catalog, InodeNo(1 + i % 3), format!("{i}").as_bytes());
+        for index in 0..i % 4 {
+            catalog
+                .apply(&[Change::PutChunk {
+                    inode: no,
+                    index,
+                    chunk: &map(1, 1),
+                }])
+                .unwrap();
+        }
+        inodes.push(no);
+    }
+    let mut walked = Vec::new();
+    while let Some(last) = catalog
+        .all_inodes(*walked.last().unwrap_or(&InodeNo(0)), 3)
+        .unwrap()
+        .last()
+    {
+        let after = *walked.last().unwrap_or(&InodeNo(0));
+        walked.extend(
+            catalog
+                .all_inodes(after, 3)
+                .unwrap()
+                .iter()
+                .map(|inode| inode.no),
+        );
+        assert_eq!(walked.last(), Some(&last.no));
+    }
+    assert_eq!(walked, inodes);
+
+    let mut chunks = Vec::new();
+    loop {
+        let some = catalog.all_chunks(chunks.last().copied(), 4).unwrap();
+        if some.is_empty() {
+            break;
+        }
+        chunks.extend(some.iter().map(|(inode, index, _)| (*inode, *index)));
+    }
+    let expected: Vec<_> = inodes
+        .iter()
+        .zip(0..20u64)
+        .flat_map(|(no, i)| (0..i % 4).map(|index| (*no, index)))
+        .collect();
+    assert_eq!(chunks, expected);
+
+    let mut entries = Vec::new();
+    let mut after = (InodeNo(0), 0);
+    loop {
+        let some = catalog.all_entries(after, 4).unwrap();
+        let Some((parent, entry)) = some.last() else {
+            break;
+        };
+        after = (*parent, entry.cookie);
+        entries.extend(some);
+    }
+    assert_eq!(entries.len(), 20);
+    assert!(entries.is_sorted_by_key(|(parent, entry)| (*parent, entry.cookie)));
+}
+
+pub fn what_is_applied_is_read_at_once_and_a_crash_forgets_it(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    assert!(!catalog.is_dirty());
+    let kept = put_file(&*catalog, InodeNo::ROOT, b"kept");
+    assert!(catalog.is_dirty());
+    let generation = catalog.commit().unwrap();
+    assert!(!catalog.is_dirty());
+    let lost = put_file(&*catalog, InodeNo::ROOT, b"lost");
+    catalog
+        .apply(&[
+            Change::DeleteInode(kept),
+            Change::RemoveEntry {
+                parent: InodeNo::ROOT,
+                name: b"kept",
+            },
+        ])
+        .unwrap();
+    assert!(catalog.inode(lost).unwrap().is_some());
+    let after = maker.after_crash();
+    drop(catalog);
+    assert_eq!(after.generation(), generation);
+    assert_eq!(after.inode(lost).unwrap(), None);
+    assert_eq!(
+        after.lookup(InodeNo::ROOT, b"kept").unwrap().unwrap().no,
+        kept
+    );
+    assert_eq!(after.totals().unwrap().inodes, 1);
+    assert_eq!(after.verify().unwrap(), [""; 0]);
+}
+
+pub fn a_commit_survives_a_crash_and_raises_the_generation(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    let first = catalog.generation();
+    assert_eq!(catalog.commit().unwrap(), first, "nothing to do");
+    for i in 1..=20 {
+        put_file(&*catalog, InodeNo::ROOT, format!("{i}").as_bytes());
+        assert_eq!(catalog.commit().unwrap(), first + i);
+        assert_eq!(catalog.generation(), first + i);
+        if i % 5 == 0 {
+            catalog.checkpoint().unwrap();
+        }
+        let after = maker.after_crash();
+        assert_eq!(after.generation(), first + i);
+        assert_eq!(
+            after.entries(InodeNo::ROOT, 0, 100).unwrap().len() as u64,
+            i
+        );
+    }
+}
+
+pub fn named_values_are_part_of_the_commit(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    assert_eq!(catalog.meta("room.x").unwrap(), None);
+    catalog.set_meta("room.x", b"1").unwrap();
+    assert!(catalog.is_dirty());
+    catalog.commit().unwrap();
+    catalog.set_meta("room.x", b"").unwrap();
+    assert_eq!(catalog.meta("room.x").unwrap().unwrap(), b"");
+    assert_eq!(maker.after_crash().meta("room.x").unwrap().unwrap(), b"1");
+}
+
+pub fn totals_follow_the_changes(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    let before = catalog.totals().unwrap();
+    assert_eq!((before.inodes, before.live_blocks), (0, 0));
+    assert!(before.catalog_bytes > 0);
+    for no in 5..10 {
+        catalog
+            .apply(&[Change::PutInode(&file(no)), Change::PutInode(&file(no))])
+            .unwrap();
+        catalog
+            .apply(&[Change::PutSegment(account(no, 100))])
+            .unwrap();
+    }
+    catalog
+        .apply(&[
+            Change::DeleteInode(InodeNo(5)),
+            Change::DeleteInode(InodeNo(5)),
+        ])
+        .unwrap();
+    let after = catalog.totals().unwrap();
+    assert_eq!((after.inodes, after.live_blocks), (4, 500));
+}
+
+pub fn a_copy_holds_the_last_commit(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    put_file(&*catalog, InodeNo::ROOT, b"a");
+    let dir = std::env::temp_dir().join(format!(
+        "catalog-contract-{}-{:p}",
+        std::process::id(),
+        &*catalog
+    ));
+    std::fs::create_dir(&dir).unwrap();
+    let key = seal::MasterKey::from_bytes(&[1; 32]).catalog_key(&seal::RoomId::from_bytes([2; 16]));
+    let generation = catalog.generation();
+    catalog.copy_to(&dir.join("copy"), &key).unwrap();
+    assert!(!catalog.is_dirty(), "pending changes are committed first");
+    assert_eq!(catalog.generation(), generation + 1);
+    assert!(std::fs::metadata(dir.join("copy")).unwrap().len() > 0);
+    assert!(
+        catalog.copy_to(&dir.join("copy"), &key).is_err(),
+        "nothing is overwritten"
+    );
+    put_file(&*catalog, InodeNo::ROOT, b"b");
+    catalog.commit().unwrap();
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+pub fn a_sound_catalog_has_no_findings(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    for i in 0..200 {
+        let no = put_file(&*catalog, InodeNo(1 + i % 5), format!("{i}").as_bytes());
+        catalog
+            .apply(&[
+                Change::PutXattr {
+                    inode: no,
+                    name: b"user.a",
+                    value: &[1; 300],
+                },
+                Change::PutChunk {
+                    inode: no,
+                    index: 0,
+                    chunk: &map(1, 256),
+                },
+                Change::ShareUnit {
+                    segment: SegmentNo(3),
+                    position: 1,
+                    references: 1,
+                },
+                Change::PutSegment(account(i + 1, 5)),
+            ])
+            .unwrap();
+    }
+    assert_eq!(catalog.verify().unwrap(), [""; 0]);
+    catalog.commit().unwrap();
+    catalog.checkpoint().unwrap();
+    assert_eq!(catalog.verify().unwrap(), [""; 0]);
+}

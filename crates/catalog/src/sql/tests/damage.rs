@@ -1,0 +1,181 @@
+//! Foreign, damaged, cut and newer files: refused or found, never believed.
+
+use std::fs;
+
+use super::super::*;
+use super::{Files, filled, key, open, open_for_reading, put};
+use crate::InodeNo;
+
+#[test]
+fn a_wrong_key_is_told_apart() {
+    let mut files = Files::new();
+    filled(&mut files);
+    for read_only in [false, true] {
+        let options = OpenOptions {
+            read_only,
+            ..OpenOptions::default()
+        };
+        let error = SqlCatalog::open(&files.path, &key(2), &options).unwrap_err();
+        assert!(matches!(error, CatalogError::NotThisRoom), "{error}");
+    }
+    fs::write(&files.path, b"").unwrap();
+    assert!(matches!(open(&files.path), Err(CatalogError::NotThisRoom)));
+    fs::write(&files.path, [0; 8192]).unwrap();
+    assert!(matches!(open(&files.path), Err(CatalogError::NotThisRoom)));
+    fs::remove_file(&files.path).unwrap();
+    assert!(matches!(open(&files.path), Err(CatalogError::Io(_))));
+}
+
+#[test]
+fn creating_over_a_file_is_refused() {
+    let mut files = Files::new();
+    filled(&mut files);
+    let before = fs::read(&files.path).unwrap();
+    let again = SqlCatalog::create(&files.path, &key(1), &OpenOptions::default());
+    assert!(matches!(again, Err(CatalogError::Io(_))));
+    assert_eq!(fs::read(&files.path).unwrap(), before);
+}
+
+/// Every answer is the right one or an error that says damage.
+#[test]
+fn a_flipped_byte_in_any_page_is_damage_and_never_wrong_data() {
+    let mut files = Files::new();
+    let inodes = filled(&mut files);
+    let good = fs::read(&files.path).unwrap();
+    assert!(good.len() > 20 * 4096);
+    for page in 0..good.len() / 4096 {
+        for at in [page * 4096 + 20 + page % 1000, page * 4096 + 4095] {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            let path = files.dir();
+            fs::write(&path, &bad).unwrap();
+            let catalog = match open(&path) {
+                Ok(catalog) => catalog,
+                Err(CatalogError::NotThisRoom | CatalogError::Damaged(_)) => continue,
+                Err(error) => panic!("byte {at}: {error}"),
+            };
+            let mut damage = false;
+            for inode in &inodes {
+                match (
+                    catalog.inode(inode.no),
+                    catalog.chunks_from(inode.no, 0, 9),
+                    catalog.xattr(inode.no, b"user.a"),
+                ) {
+                    (Ok(Some(same)), Ok(chunks), Ok(Some(_))) => {
+                        assert_eq!((&same, chunks.len()), (inode, 1), "byte {at}");
+                    }
+                    (inode, chunks, xattr) => {
+                        damage = true;
+                        let errors = [inode.err(), chunks.err(), xattr.err()];
+                        for error in errors.into_iter().flatten() {
+                            assert!(
+                                matches!(error, CatalogError::Damaged(_)),
+                                "byte {at}: {error}"
+                            );
+                        }
+                        break;
+                    }
+                }
+            }
+            if damage {
+                assert!(matches!(
+                    catalog.commit(),
+                    Ok(_) | Err(CatalogError::Damaged(_))
+                ));
+                assert!(catalog.apply(&[Change::PutInode(&inodes[0])]).is_err());
+            }
+            drop(catalog);
+            let found = open(&path).and_then(|catalog| catalog.verify());
+            assert!(
+                !found.unwrap_or(vec!["not opened".into()]).is_empty(),
+                "byte {at} is found by the check"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_shortened_file_is_damage() {
+    let mut files = Files::new();
+    filled(&mut files);
+    let good = fs::read(&files.path).unwrap();
+    for len in [
+        100,
+        4096,
+        5000,
+        good.len() / 2,
+        good.len() - 4096,
+        good.len() - 1,
+    ] {
+        let path = files.dir();
+        fs::write(&path, &good[..len]).unwrap();
+        let found = open(&path).and_then(|catalog| catalog.verify());
+        assert!(
+            !found.unwrap_or(vec!["not opened".into()]).is_empty(),
+            "{len} bytes"
+        );
+    }
+}
+
+#[test]
+fn a_log_cut_or_flipped_anywhere_leaves_a_whole_commit() {
+    let mut files = Files::new();
+    let catalog = files.create();
+    let mut counts = vec![0];
+    for i in 0..12u64 {
+        put(&catalog, InodeNo::ROOT, format!("{i}").as_bytes());
+        catalog.commit().unwrap();
+        counts.push(i as usize + 1);
+    }
+    let snapshot = files.snapshot();
+    let log = fs::read(log::path(&snapshot)).unwrap();
+    let end = log.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let mut seen = std::collections::BTreeSet::new();
+    for at in (0..end).step_by(1031) {
+        for cut in [true, false] {
+            let path = files.dir();
+            fs::copy(&snapshot, &path).unwrap();
+            let mut bad = log.clone();
+            if cut {
+                bad.truncate(at);
+            } else {
+                bad[at] ^= 0x10;
+            }
+            fs::write(log::path(&path), bad).unwrap();
+            let catalog = match open(&path) {
+                Ok(catalog) => catalog,
+                Err(CatalogError::Damaged(_) | CatalogError::NotThisRoom) => continue,
+                Err(error) => panic!("{error}"),
+            };
+            assert_eq!(catalog.verify().unwrap(), [""; 0]);
+            let entries = catalog.entries(InodeNo::ROOT, 0, 100).unwrap();
+            // The generation says which commit it is, and everything is of that one.
+            assert_eq!(entries.len() as u64, catalog.generation() - 1, "at {at}");
+            seen.insert(entries.len());
+        }
+    }
+    assert!(seen.len() > 5, "{seen:?}");
+}
+
+#[test]
+fn a_newer_format_is_refused_by_its_number() {
+    let mut files = Files::new();
+    let catalog = files.create();
+    catalog
+        .lock()
+        .set_meta(schema::META_VERSION, &7u32.to_le_bytes())
+        .unwrap();
+    catalog.commit().unwrap();
+    drop(catalog);
+    let before = fs::read(&files.path).unwrap();
+    for error in [
+        open(&files.path).unwrap_err(),
+        open_for_reading(&files.path).unwrap_err(),
+    ] {
+        assert!(
+            matches!(error, CatalogError::Version { found: 7, known: 1 }),
+            "{error}"
+        );
+    }
+    assert_eq!(fs::read(&files.path).unwrap(), before);
+}

@@ -1,0 +1,133 @@
+//! A disk that is really full: a small tmpfs, where this process may mount one.
+
+use std::path::Path;
+use std::process::Command;
+
+use seal::{MasterKey, RoomId};
+use strongroom_catalog::{
+    Catalog, CatalogError, Change, FileKind, Inode, InodeNo, OpenOptions, SqlCatalog, Timestamp,
+};
+
+struct Mounted(tempfile::TempDir);
+
+impl Mounted {
+    fn new(bytes: u64) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let options = format!("size={bytes}");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
+            .arg(dir.path())
+            .output();
+        mounted
+            .is_ok_and(|output| output.status.success())
+            .then_some(Self(dir))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+fn file(no: u64) -> Inode {
+    Inode {
+        no: InodeNo(no),
+        kind: FileKind::Regular,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        nlink: 1,
+        size: 0,
+        blocks: 0,
+        rdev: 0,
+        atime: Timestamp::default(),
+        mtime: Timestamp::default(),
+        ctime: Timestamp::default(),
+        btime: Timestamp::default(),
+        parent: InodeNo(0),
+        has_xattrs: true,
+        target: Vec::new(),
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_the_changes_pending_until_there_is_space() {
+    let Some(disk) = Mounted::new(12 << 20) else {
+        eprintln!("skipped: a tmpfs cannot be mounted here");
+        return;
+    };
+    let key = MasterKey::from_bytes(&[1; 32]).catalog_key(&RoomId::from_bytes([1; 16]));
+    let path = disk.path().join("catalog.db");
+    let ballast = disk.path().join("ballast");
+    std::fs::write(&ballast, vec![1; 6 << 20]).unwrap();
+    let catalog = SqlCatalog::create(&path, &key, &OpenOptions::default()).unwrap();
+
+    let (mut applied, mut committed) = (0, 0);
+    let error = loop {
+        let inode = file(applied + 2);
+        let xattr = Change::PutXattr {
+            inode: inode.no,
+            name: b"user.a",
+            value: &[1; 3000],
+        };
+        if let Err(error) = catalog.apply(&[Change::PutInode(&inode), xattr]) {
+            break error;
+        }
+        applied += 1;
+        if applied % 50 == 0 {
+            if let Err(error) = catalog.commit() {
+                break error;
+            }
+            committed = applied;
+            // On a full disk this may fail; nothing is lost by that.
+            let _ = catalog.checkpoint();
+        }
+        assert!(applied < 100_000, "the disk is never full");
+    };
+    assert!(matches!(error, CatalogError::NoSpace), "{error:?}");
+    assert!(committed > 0);
+    assert!(matches!(catalog.commit(), Err(CatalogError::NoSpace)));
+    let count =
+        |catalog: &SqlCatalog| catalog.all_inodes(InodeNo(0), usize::MAX).unwrap().len() as u64;
+    assert_eq!(count(&catalog), applied, "all of it can still be read");
+    assert!(catalog.is_dirty());
+
+    std::fs::remove_file(&ballast).unwrap();
+    catalog.commit().unwrap();
+    drop(catalog);
+    let catalog = SqlCatalog::open(&path, &key, &OpenOptions::default()).unwrap();
+    assert_eq!(count(&catalog), applied);
+    assert_eq!(catalog.verify().unwrap(), [""; 0]);
+}
+
+#[test]
+fn a_catalog_opens_and_deletes_on_a_full_disk() {
+    let Some(disk) = Mounted::new(8 << 20) else {
+        eprintln!("skipped: a tmpfs cannot be mounted here");
+        return;
+    };
+    let key = MasterKey::from_bytes(&[1; 32]).catalog_key(&RoomId::from_bytes([1; 16]));
+    let path = disk.path().join("catalog.db");
+    let catalog = SqlCatalog::create(&path, &key, &OpenOptions::default()).unwrap();
+    for no in 2..100 {
+        catalog.apply(&[Change::PutInode(&file(no))]).unwrap();
+    }
+    catalog.commit().unwrap();
+    drop(catalog);
+    let mut ballast = std::fs::File::create(disk.path().join("ballast")).unwrap();
+    while std::io::Write::write(&mut ballast, &[1; 4096]).is_ok_and(|n| n > 0) {}
+    let catalog = SqlCatalog::open(&path, &key, &OpenOptions::default()).unwrap();
+    assert!(catalog.inode(InodeNo(5)).unwrap().is_some());
+    catalog.apply(&[Change::DeleteInode(InodeNo(5))]).unwrap();
+    assert!(matches!(catalog.commit(), Err(CatalogError::NoSpace)));
+    ballast.set_len(0).unwrap();
+    catalog.commit().unwrap();
+    drop(catalog);
+    let catalog = SqlCatalog::open(&path, &key, &OpenOptions::default()).unwrap();
+    assert_eq!(catalog.inode(InodeNo(5)).unwrap(), None);
+}
