@@ -27,7 +27,9 @@ pub(crate) struct Settlement {
 
 impl Accounts {
     pub(crate) fn load(segments: Vec<SegmentAccount>) -> Self {
-        Self { segments: segments.into_iter().map(|s| (s.id.no, s)).collect(), ..Self::default() }
+        // One that was open and empty when the room was closed has nobody else to drop it.
+        let changed = segments.iter().filter(|s| s.live == 0).map(|s| s.id.no).collect();
+        Self { segments: segments.into_iter().map(|s| (s.id.no, s)).collect(), changed, released: Vec::new() }
     }
 
     /// Takes a new segment in; its header block counts as written.
@@ -88,6 +90,18 @@ impl Accounts {
     /// changes no longer have it, and its file goes with the next opening.
     pub(crate) fn put_back(&mut self, settlement: Settlement) {
         self.released.extend(settlement.released);
+    }
+
+    /// Puts a counted number of live blocks in the place of the one believed so far.
+    pub(crate) fn correct(&mut self, segment: SegmentNo, live: u32) {
+        if let Some(account) = self.segments.get_mut(&segment) {
+            account.live = live;
+            self.changed.insert(segment);
+        }
+    }
+
+    pub(crate) fn get(&self, segment: SegmentNo) -> Option<&SegmentAccount> {
+        self.segments.get(&segment)
     }
 
     pub(crate) fn live_blocks(&self) -> u64 {

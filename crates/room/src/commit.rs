@@ -13,6 +13,7 @@ use catalog::{Change, InodeNo};
 use segments::SegmentStore;
 
 use crate::accounts::Settlement;
+use crate::cleaner::Cleaner;
 use crate::core::Core;
 use crate::inodes::Cell;
 use crate::{Error, Result};
@@ -60,6 +61,22 @@ impl Core {
     }
 
     fn commit_now(&self) -> Result<()> {
+        self.commit_now_and(|| Ok(()))
+    }
+
+    /// Commits, and does `then` before any other change is made: what it sees on disk is the state of one moment. A
+    /// room opened for reading only is just held still.
+    pub(crate) fn commit_and<T>(&self, then: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _one = self.commit_lock.lock();
+        if self.options.read_only {
+            let _freeze = self.freeze.write();
+            return then();
+        }
+        self.check_poison()?;
+        self.commit_now_and(then)
+    }
+
+    fn commit_now_and<T>(&self, then: impl FnOnce() -> Result<T>) -> Result<T> {
         // Most of the data is made durable while others go on; what comes meanwhile is little.
         for _ in 0..3 {
             if self.pending_bytes.swap(0, Ordering::Relaxed) < FLUSH_AHEAD {
@@ -83,10 +100,11 @@ impl Core {
         if drained.is_ok() {
             self.committed.store(mark, Ordering::SeqCst);
         }
+        let outcome = drained.and_then(|()| then());
         drop(freeze);
-        self.give_back(&settlement);
+        self.give_back(settlement);
         self.memory.lock().note(generation);
-        drained
+        outcome
     }
 
     /// Notes a failure that leaves disk and memory in doubt.
@@ -159,7 +177,8 @@ impl Core {
     }
 
     /// Gives the space of what is dead for good back. Failures cost space, not data.
-    fn give_back(&self, settlement: &Settlement) {
+    pub(crate) fn give_back(&self, settlement: Settlement) {
+        let settlement = self.pins.lock().hold_back(settlement);
         for no in &settlement.dead {
             if let Err(e) = self.segments.remove(*no) {
                 tracing::warn!("segment {} is dead but could not be deleted: {e}", no.0);
@@ -200,11 +219,12 @@ impl Core {
             ms => Duration::from_millis(ms),
         };
         let mut due = Instant::now() + interval;
+        let mut cleaner = Cleaner::new();
         loop {
             let (commit, reap) = {
                 let mut wake = self.wake.0.lock();
                 if !wake.stop && !wake.commit && !wake.reap {
-                    self.wake.1.wait_until(&mut wake, due);
+                    self.wake.1.wait_until(&mut wake, due.min(cleaner.due()));
                 }
                 if wake.stop {
                     return;
@@ -213,6 +233,7 @@ impl Core {
             };
             if self.check_poison().is_err() {
                 due = Instant::now() + Duration::from_secs(3600);
+                cleaner.pause();
                 continue;
             }
             if reap && let Err(e) = self.reap_all() {
@@ -227,6 +248,7 @@ impl Core {
                     tracing::warn!("checkpoint: {e}");
                 }
             }
+            cleaner.step(&self);
         }
     }
 }

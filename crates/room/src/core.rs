@@ -4,7 +4,9 @@
 //! 1. `freeze`, shared by every change, exclusive for a commit: a commit sees whole operations only.
 //! 2. `names`, one at a time: whoever changes the tree.
 //! 3. a cell's state, in the order of inode numbers where two are needed.
-//! 4. the short ones: inode table, accounts, catalog.
+//! 4. the short ones: inode table, shares before accounts and catalog.
+//!
+//! Long work (check, backup, compaction, rekey) takes `moving` or `swap` before all of these.
 //!
 //! Reading takes neither 1 nor 2. A reader keeps the cell locked while it reads the segments, so what it looks at is
 //! not released under it.
@@ -24,6 +26,8 @@ use crate::accounts::Accounts;
 use crate::header::HeaderState;
 use crate::inodes::{Cell, InodeTable};
 use crate::lock::RoomLock;
+use crate::moves::Moves;
+use crate::pins::Pins;
 use crate::rollback::Memory;
 use crate::{Error, OpenOptions, Result, RoomSpace};
 
@@ -64,6 +68,14 @@ pub(crate) struct Core {
     /// Bytes appended since the last commit.
     pub(crate) pending_bytes: AtomicU64,
     pub(crate) wake: (Mutex<Wake>, Condvar),
+    /// Held while the count of a shared unit is read and acted on; where compaction took shared units.
+    pub(crate) shares: Mutex<Moves>,
+    /// What a backup still reads, and what is given back after it.
+    pub(crate) pins: Mutex<Pins>,
+    /// Held by whoever moves data between segments.
+    pub(crate) moving: Mutex<()>,
+    /// Shared by whoever works on one catalog for long, exclusive for putting another in its place.
+    pub(crate) swap: RwLock<()>,
     _lock: RoomLock,
 }
 
@@ -118,6 +130,10 @@ impl Core {
             budget: AtomicI64::new(0),
             pending_bytes: AtomicU64::new(0),
             wake: (Mutex::default(), Condvar::new()),
+            shares: Mutex::default(),
+            pins: Mutex::default(),
+            moving: Mutex::default(),
+            swap: RwLock::default(),
             _lock: parts.lock,
         }
     }
@@ -217,6 +233,8 @@ impl Core {
     }
 
     fn give_up_shared(&self, range: BlockRange) -> Result<()> {
+        // Two files that give the same unit up at the same time must not both see the other's reference.
+        let mut shares = self.shares.lock();
         let catalog = self.catalog();
         let mut position = range.position;
         let end = range.position + range.blocks;
@@ -227,6 +245,7 @@ impl Core {
                 catalog.apply(&[catalog::Change::ShareUnit { segment: unit.segment, position, references: -1 }])?;
             } else {
                 self.accounts.lock().release(unit);
+                shares.forget(unit.segment, position);
             }
             position += blocks;
         }

@@ -68,8 +68,7 @@ pub(crate) fn restore(dir: &Path, backup: &[u8], credential: &Credential) -> Res
         other => Error::Seal(other),
     })?;
     if dir.join(crate::open::CATALOG).exists() {
-        let mut options = catalog::OpenOptions::default();
-        options.read_only = true;
+        let options = catalog::OpenOptions { read_only: true, ..catalog::OpenOptions::default() };
         let key = unlocked.master.catalog_key(&parsed.room_id());
         catalog::SqlCatalog::open(&dir.join(crate::open::CATALOG), &key, &options)?;
     }

@@ -114,10 +114,10 @@ pub(crate) fn open(dir: &Path, credential: &Credential, options: OpenOptions) ->
             header::write_both(&*storage, &header.bytes)?;
         }
     }
-    settle_rekey(&*storage, &header, options.read_only)?;
+    settle_rekey(&storage, &header, options.read_only)?;
     let key = header.master.catalog_key(&header.header.room_id());
-    let mut catalog_options = catalog::OpenOptions::default();
-    catalog_options.read_only = options.read_only;
+    let catalog_options =
+        catalog::OpenOptions { read_only: options.read_only, ..catalog::OpenOptions::default() };
     let catalog = SqlCatalog::open(&dir.join(CATALOG), &key, &catalog_options)?;
     assemble(dir, options, storage, lock, header, unlocked.previous, Arc::new(catalog))
 }
@@ -130,8 +130,7 @@ fn settle_rekey(storage: &HostStorage, header: &HeaderState, read_only: bool) ->
     }
     let path = storage.path().join(NEW_CATALOG);
     let key = header.master.catalog_key(&header.header.room_id());
-    let mut options = catalog::OpenOptions::default();
-    options.read_only = true;
+    let options = catalog::OpenOptions { read_only: true, ..catalog::OpenOptions::default() };
     let is_ours = SqlCatalog::open(&path, &key, &options).is_ok();
     match (is_ours, read_only) {
         (true, true) => Err(Error::Unsupported("a rekey was interrupted: open the room for writing once".into())),

@@ -1,0 +1,90 @@
+//! What can be told of a room that does not open: which of its parts are whole.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use catalog::{Catalog, SqlCatalog};
+use seal::Credential;
+use segments::{DirStore, SegmentNo, SegmentStore};
+use storage::{HostStorage, Storage};
+
+use crate::core::BLOCK;
+use crate::header::{self, BACKUP, HEADER};
+use crate::lock::RoomLock;
+use crate::maintenance::CheckReport;
+use crate::open::{CATALOG, NEW_CATALOG, keyring};
+use crate::{Error, Result};
+
+/// Looks at a closed room and changes nothing.
+pub(crate) fn examine(dir: &Path, credential: &Credential) -> Result<CheckReport> {
+    if ![HEADER, BACKUP, CATALOG]
+        .iter()
+        .any(|name| dir.join(name).exists())
+    {
+        return Err(Error::NotARoom(dir.to_owned()));
+    }
+    let _lock = RoomLock::take(dir, true)?;
+    let storage = Arc::new(HostStorage::open(dir)?);
+    let mut report = CheckReport::default();
+    let findings = &mut report.findings;
+    let (header, unlocked, warning) = match header::load(&*storage, credential) {
+        Ok(loaded) => loaded,
+        Err(e @ Error::WrongCredential(_)) => return Err(e),
+        Err(e) => {
+            findings.push(format!("header: {e}"));
+            return Ok(report);
+        }
+    };
+    findings.extend(warning.map(|w| format!("header: {w}")));
+    if storage.list("")?.iter().any(|name| name == NEW_CATALOG) {
+        findings.push(
+            "a rekey or backup was interrupted: opening the room for writing settles it".into(),
+        );
+    }
+    let key = header.master.catalog_key(&header.header.room_id());
+    let options = catalog::OpenOptions {
+        read_only: true,
+        ..catalog::OpenOptions::default()
+    };
+    let catalog = match SqlCatalog::open(&dir.join(CATALOG), &key, &options) {
+        Ok(catalog) => catalog,
+        Err(e) => {
+            findings.push(format!("catalog: {e}"));
+            return Ok(report);
+        }
+    };
+    match catalog.verify() {
+        Ok(found) => findings.extend(found.into_iter().map(|f| format!("catalog: {f}"))),
+        Err(e) => findings.push(format!("catalog: {e}")),
+    }
+    match catalog.segments() {
+        Ok(known) => {
+            let ids = known.iter().map(|a| a.id).collect();
+            let store = DirStore::open(
+                storage.clone(),
+                keyring(&header, unlocked.previous.as_ref()),
+                ids,
+                SegmentNo(known.iter().map(|a| a.id.no.0).max().unwrap_or(0) + 1),
+            )?;
+            for account in known.iter().filter(|a| a.live > 0) {
+                if let Err(e) = store.check_header(account.id.no) {
+                    findings.push(e.to_string());
+                }
+            }
+            for (no, len) in store.list()? {
+                let needed = known
+                    .iter()
+                    .find(|a| a.id.no == no)
+                    .map_or(0, |a| u64::from(a.length) * BLOCK);
+                if len < needed {
+                    findings.push(format!(
+                        "segment {}: its file has {len} bytes of {needed}",
+                        no.0
+                    ));
+                }
+            }
+        }
+        Err(e) => findings.push(format!("segments: {e}")),
+    }
+    Ok(report)
+}

@@ -1,0 +1,201 @@
+//! Whether a room is whole, and mending what is not.
+//!
+//! 1. The structure is looked at while no change is made, so nothing is found that is only under way. Data is read
+//!    afterwards, each chunk under its file's lock.
+//! 2. Mending starts only from a walk that saw everything: after a row that cannot be read, what seems to be missing
+//!    may only be hidden.
+//! 3. Nothing readable is given up. What is given up, because it does not open, is listed with its file and range.
+//!
+//! `tree` looks at inodes and names, `space` at extent maps and segments, `mend` mends both, `data` reads, `names` finds
+//! paths, `examine` looks at a room that does not open.
+
+mod data;
+mod examine;
+mod mend;
+mod names;
+mod space;
+mod tree;
+
+use std::collections::HashSet;
+
+use catalog::{FileKind, InodeNo, SegmentNo};
+
+pub(crate) use examine::examine;
+
+use crate::Result;
+use crate::core::Core;
+use crate::maintenance::{CheckReport, Progress};
+use data::Lost;
+use mend::Mend;
+
+/// Rounds of looking and mending: mending one thing can uncover another.
+const ROUNDS: usize = 4;
+/// More findings than this say nothing new.
+const FINDINGS_MAX: usize = 10_000;
+
+/// What one look at the structure found.
+#[derive(Debug, Default)]
+struct Look {
+    files: u64,
+    directories: u64,
+    findings: Vec<String>,
+    mends: Vec<Mend>,
+    /// Ranges whose extents lead nowhere.
+    lost: Vec<Lost>,
+    /// A row could not be read: what seems to be missing may be there.
+    incomplete: bool,
+    /// Segments whose own header is wrong: their data is to be moved.
+    suspect: Vec<SegmentNo>,
+}
+
+impl Look {
+    fn find(&mut self, finding: impl Into<String>) {
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding.into());
+        }
+    }
+
+    fn find_and_mend(&mut self, finding: impl Into<String>, mend: Mend) {
+        self.find(finding);
+        self.mends.push(mend);
+    }
+}
+
+impl Core {
+    /// Checks, and mends where asked to.
+    pub(crate) fn check(
+        &self,
+        read_data: bool,
+        repair: bool,
+        progress: Progress<'_>,
+    ) -> Result<CheckReport> {
+        // Another catalog must not take the place of the one that is looked at.
+        let swap = self.swap.read();
+        let mut report = CheckReport::default();
+        let total = self.accounts.lock().live_blocks() * crate::core::BLOCK;
+        if !progress(0, total) {
+            report.stopped = true;
+            return Ok(report);
+        }
+        report.findings = self
+            .catalog()
+            .verify()?
+            .into_iter()
+            .map(|f| format!("catalog: {f}"))
+            .collect();
+        let intact = report.findings.is_empty();
+        let (mut lost, suspect) = self.check_structure(repair && intact, &mut report)?;
+        if read_data {
+            self.check_data(repair, total, progress, &mut report, &mut lost)?;
+        }
+        report.lost = self.named(lost)?;
+        drop(swap);
+        if repair && !suspect.is_empty() {
+            self.move_suspects(&suspect, progress, &mut report)?;
+        }
+        if repair {
+            self.commit()?;
+        }
+        Ok(report)
+    }
+
+    fn check_structure(
+        &self,
+        repair: bool,
+        report: &mut CheckReport,
+    ) -> Result<(Vec<Lost>, Vec<SegmentNo>)> {
+        let mut lost = Vec::new();
+        let mut said: HashSet<String> = HashSet::new();
+        let mut suspect = Vec::new();
+        for _ in 0..ROUNDS {
+            let (look, mended) = self.commit_and(|| {
+                let look = self.look();
+                let mended = if repair && !look.incomplete {
+                    self.mend(&look.mends)?
+                } else {
+                    Vec::new()
+                };
+                Ok((look, mended))
+            })?;
+            (report.files, report.directories) = (look.files, look.directories);
+            report
+                .findings
+                .extend(look.findings.into_iter().filter(|f| said.insert(f.clone())));
+            lost.extend(look.lost);
+            suspect = look.suspect;
+            if mended.is_empty() {
+                break;
+            }
+            report.repaired.extend(mended);
+            self.commit()?;
+        }
+        lost.sort_unstable();
+        lost.dedup();
+        Ok((lost, suspect))
+    }
+
+    /// Looks at everything but data. No change is under way.
+    fn look(&self) -> Look {
+        let mut look = Look::default();
+        let catalog = self.catalog();
+        let outcome = tree::look(&*catalog, &mut look)
+            .map_err(crate::Error::from)
+            .and_then(|()| space::look(self, &*catalog, &mut look));
+        if let Err(e) = outcome {
+            look.find(format!("the catalog cannot be read any further: {e}"));
+            look.incomplete = true;
+        }
+        look
+    }
+
+    /// Moves data out of segments whose own header is wrong; with the last of it they go.
+    fn move_suspects(
+        &self,
+        suspect: &[SegmentNo],
+        progress: Progress<'_>,
+        report: &mut CheckReport,
+    ) -> Result<()> {
+        let _one = self.moving.lock();
+        let accounts: Vec<_> = {
+            let accounts = self.accounts.lock();
+            suspect
+                .iter()
+                .filter_map(|no| accounts.get(*no).copied())
+                .collect()
+        };
+        self.close_segment()?;
+        let mut tally = crate::compact::Tally::default();
+        self.move_out(accounts, &mut tally, progress)?;
+        report.stopped |= tally.stopped;
+        let accounts = self.accounts.lock();
+        for no in suspect.iter().filter(|no| accounts.get(**no).is_none()) {
+            report.repaired.push(format!(
+                "segment {}: its data was moved to another one",
+                no.0
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// How a finding names an inode.
+fn inode_text(no: InodeNo) -> String {
+    format!("inode {}", no.0)
+}
+
+/// A name as a finding shows it.
+fn text(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+fn kind_text(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Regular => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symbolic link",
+        FileKind::Fifo => "FIFO",
+        FileKind::Socket => "socket",
+        FileKind::CharDevice => "character device",
+        FileKind::BlockDevice => "block device",
+    }
+}

@@ -1,0 +1,402 @@
+//! Space: every extent lies in a segment that is there, every account and count is what the extents say.
+//!
+//! What is counted are the extents that can be: one that leads nowhere is found, and left out of all counts, which are
+//! therefore right once it is gone.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use catalog::{
+    BlockRange, CHUNK_LEN, Catalog, Chunk, Extent, FileKind, Inode, InodeNo, SegmentAccount,
+    SegmentNo,
+};
+use segments::{SegmentError, SegmentStore};
+
+use super::data::Lost;
+use super::mend::Mend;
+use super::{Look, inode_text};
+use crate::Result;
+use crate::core::{BLOCK, Core};
+
+/// Rows read at once.
+const PAGE: usize = 256;
+
+type Unit = (SegmentNo, u32);
+
+/// A segment and the blocks in it that extents refer to.
+struct Segment {
+    account: SegmentAccount,
+    used: Vec<u64>,
+    starts: Vec<u64>,
+    live: u32,
+}
+
+impl Segment {
+    fn new(account: SegmentAccount) -> Self {
+        let words = account.length.div_ceil(64) as usize;
+        Self {
+            account,
+            used: vec![0; words],
+            starts: vec![0; words],
+            live: 0,
+        }
+    }
+}
+
+fn get(bits: &[u64], at: u32) -> bool {
+    bits.get(at as usize / 64)
+        .is_some_and(|word| word >> (at % 64) & 1 == 1)
+}
+
+fn set(bits: &mut [u64], at: u32) {
+    bits[at as usize / 64] |= 1 << (at % 64);
+}
+
+struct Counts {
+    segments: BTreeMap<SegmentNo, Segment>,
+    /// References beyond the first.
+    extra: HashMap<Unit, u64>,
+}
+
+impl Counts {
+    /// Why a unit cannot be where an extent says, if so.
+    fn fault(&self, unit: BlockRange) -> Option<&'static str> {
+        let Some(segment) = self.segments.get(&unit.segment) else {
+            return Some("leads to a segment that is not known");
+        };
+        if unit.position == 0
+            || unit
+                .position
+                .checked_add(unit.blocks)
+                .is_none_or(|end| end > segment.account.length)
+        {
+            return Some("leads beyond the end of a segment");
+        }
+        let mut blocks = unit.position..unit.position + unit.blocks;
+        let overlaps =
+            !get(&segment.starts, unit.position) && blocks.any(|block| get(&segment.used, block));
+        overlaps.then_some("overlaps other data")
+    }
+
+    /// Counts a reference to a unit without fault.
+    fn refer(&mut self, unit: BlockRange) {
+        let Some(segment) = self.segments.get_mut(&unit.segment) else {
+            return;
+        };
+        if get(&segment.starts, unit.position) {
+            *self.extra.entry((unit.segment, unit.position)).or_insert(0) += 1;
+            return;
+        }
+        set(&mut segment.starts, unit.position);
+        (unit.position..unit.position + unit.blocks)
+            .for_each(|block| set(&mut segment.used, block));
+        segment.live += unit.blocks;
+    }
+}
+
+pub(super) fn look(core: &Core, catalog: &dyn Catalog, look: &mut Look) -> Result<()> {
+    let segments = catalog
+        .segments()?
+        .into_iter()
+        .map(|a| (a.id.no, Segment::new(a)))
+        .collect();
+    let mut counts = Counts {
+        segments,
+        extra: HashMap::new(),
+    };
+    chunks(catalog, &mut counts, look)?;
+    accounts(&counts, look);
+    shares(catalog, &counts, look)?;
+    files(core, &counts, look)
+}
+
+/// The file whose maps are being looked at.
+struct Current {
+    no: InodeNo,
+    inode: Option<Inode>,
+    blocks: u64,
+}
+
+impl Current {
+    fn end(&self, look: &mut Look) {
+        if let Some(inode) = &self.inode
+            && inode.blocks != self.blocks
+        {
+            look.find_and_mend(
+                format!(
+                    "{}: {} blocks are stored, {} are counted",
+                    inode_text(self.no),
+                    self.blocks,
+                    inode.blocks
+                ),
+                Mend::Blocks {
+                    no: self.no,
+                    blocks: self.blocks,
+                },
+            );
+        }
+    }
+}
+
+/// Looks at every extent map, and at files without any.
+fn chunks(catalog: &dyn Catalog, counts: &mut Counts, look: &mut Look) -> Result<()> {
+    let mut after = None;
+    // Inodes and maps are both in the order of inode numbers: one walk along both.
+    let mut inodes = Inodes {
+        catalog,
+        page: Vec::new().into_iter(),
+        after: InodeNo(0),
+        over: false,
+    };
+    let mut current: Option<Current> = None;
+    loop {
+        let page = catalog.all_chunks(after, PAGE)?;
+        let Some((no, index, _)) = page.last() else {
+            break;
+        };
+        after = Some((*no, *index));
+        for (no, index, chunk) in &page {
+            if current.as_ref().is_none_or(|c| c.no != *no) {
+                if let Some(done) = current.take() {
+                    done.end(look);
+                }
+                let inode = inodes.advance(*no, look)?;
+                current = Some(Current {
+                    no: *no,
+                    inode,
+                    blocks: 0,
+                });
+            }
+            if let Some(current) = &mut current {
+                one(current, *index, chunk, counts, look);
+            }
+        }
+    }
+    if let Some(done) = current.take() {
+        done.end(look);
+    }
+    inodes.advance(InodeNo(u64::MAX), look)?;
+    Ok(())
+}
+
+/// All inodes in order; those passed over have no maps.
+struct Inodes<'a> {
+    catalog: &'a dyn Catalog,
+    page: std::vec::IntoIter<Inode>,
+    after: InodeNo,
+    over: bool,
+}
+
+impl Inodes<'_> {
+    fn advance(&mut self, to: InodeNo, look: &mut Look) -> Result<Option<Inode>> {
+        while !self.over {
+            match self.page.as_slice().first() {
+                None => {
+                    let page = self.catalog.all_inodes(self.after, PAGE)?;
+                    self.over = page.is_empty();
+                    self.after = page.last().map_or(self.after, |i| i.no);
+                    self.page = page.into_iter();
+                }
+                Some(inode) if inode.no > to => return Ok(None),
+                Some(inode) if inode.no == to => return Ok(self.page.next()),
+                Some(inode) => {
+                    if inode.blocks != 0 {
+                        look.find_and_mend(
+                            format!(
+                                "{}: nothing is stored, {} blocks are counted",
+                                inode_text(inode.no),
+                                inode.blocks
+                            ),
+                            Mend::Blocks {
+                                no: inode.no,
+                                blocks: 0,
+                            },
+                        );
+                    }
+                    self.page.next();
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Looks at one map.
+fn one(current: &mut Current, index: u64, chunk: &Chunk, counts: &mut Counts, look: &mut Look) {
+    let (no, name) = (current.no, inode_text(current.no));
+    let Some(inode) = &current.inode else {
+        look.find_and_mend(
+            format!(
+                "{name}: data of an inode that is not there, at byte {}",
+                index * CHUNK_LEN
+            ),
+            Mend::DropOrphanChunk { no, index },
+        );
+        return;
+    };
+    if inode.kind != FileKind::Regular {
+        look.find(format!("{name}: data of what is not a file"));
+    }
+    let end = inode.size.div_ceil(BLOCK);
+    let mut seen: HashSet<Unit> = HashSet::new();
+    for extent in chunk.extents() {
+        let start = index * (CHUNK_LEN / BLOCK) + u64::from(extent.first);
+        match extent.units().find_map(|(unit, _)| counts.fault(unit)) {
+            Some(why) => lost(no, index, extent, why, inode, look),
+            None => {
+                for (unit, _) in extent
+                    .units()
+                    .filter(|(u, _)| seen.insert((u.segment, u.position)))
+                {
+                    counts.refer(unit);
+                }
+                current.blocks += u64::from(extent.blocks);
+                if start + u64::from(extent.blocks) > end {
+                    look.find_and_mend(
+                        format!(
+                            "{name}: {} blocks at block {start}, beyond the end of the file",
+                            extent.blocks
+                        ),
+                        Mend::CutEnd {
+                            no,
+                            index,
+                            size: inode.size,
+                        },
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// An extent that cannot be.
+fn lost(no: InodeNo, index: u64, extent: &Extent, why: &str, inode: &Inode, look: &mut Look) {
+    let offset = index * CHUNK_LEN + u64::from(extent.first) * BLOCK;
+    let bytes = u64::from(extent.blocks) * BLOCK;
+    look.find_and_mend(
+        format!(
+            "{}: {bytes} bytes from byte {offset}: the map {why}",
+            inode_text(no)
+        ),
+        Mend::DropExtent {
+            no,
+            index,
+            extent: extent.clone(),
+        },
+    );
+    let len = bytes.min(inode.size.saturating_sub(offset));
+    if len > 0 {
+        look.lost.push(Lost { no, offset, len });
+    }
+}
+
+/// Compares what was counted with the accounts.
+fn accounts(counts: &Counts, look: &mut Look) {
+    for (no, segment) in &counts.segments {
+        if segment.live != segment.account.live {
+            look.find_and_mend(
+                format!(
+                    "segment {}: {} blocks are live, {} are counted",
+                    no.0, segment.live, segment.account.live
+                ),
+                Mend::Live {
+                    segment: *no,
+                    live: segment.live,
+                },
+            );
+        }
+    }
+}
+
+/// Compares counts of shared units, and the marks on the extents that refer to them.
+fn shares(catalog: &dyn Catalog, counts: &Counts, look: &mut Look) -> Result<()> {
+    let mut counted: HashMap<Unit, u64> = HashMap::new();
+    for (segment, position, references) in catalog.all_shared()? {
+        counted.insert((segment, position), references);
+    }
+    let mut units: Vec<&Unit> = counts.extra.keys().chain(counted.keys()).collect();
+    units.sort_unstable();
+    units.dedup();
+    for unit in units {
+        let (is, said) = (
+            counts.extra.get(unit).copied().unwrap_or(0),
+            counted.get(unit).copied().unwrap_or(0),
+        );
+        if is != said {
+            look.find_and_mend(
+                format!(
+                    "segment {}, block {}: {is} more references, {said} are counted",
+                    unit.0.0, unit.1
+                ),
+                Mend::Shared {
+                    segment: unit.0,
+                    position: unit.1,
+                    by: is as i64 - said as i64,
+                },
+            );
+        }
+    }
+    if counts.extra.is_empty() {
+        return Ok(());
+    }
+    let mut after = None;
+    loop {
+        let page = catalog.all_chunks(after, PAGE)?;
+        let Some((no, index, _)) = page.last() else {
+            return Ok(());
+        };
+        after = Some((*no, *index));
+        for (no, index, chunk) in &page {
+            let unmarked = chunk.extents().iter().find(|e| {
+                !e.shared
+                    && e.units()
+                        .any(|(unit, _)| counts.extra.contains_key(&(unit.segment, unit.position)))
+            });
+            if let Some(extent) = unmarked {
+                look.find_and_mend(
+                    format!(
+                        "{}: shared data at block {} of chunk {index} is not marked",
+                        inode_text(*no),
+                        extent.first
+                    ),
+                    Mend::Mark {
+                        no: *no,
+                        index: *index,
+                    },
+                );
+            }
+        }
+    }
+}
+
+/// Looks at the segments' files.
+fn files(core: &Core, counts: &Counts, look: &mut Look) -> Result<()> {
+    let there: HashMap<SegmentNo, u64> = core.segments.list()?.into_iter().collect();
+    for (no, segment) in &counts.segments {
+        let needed = u64::from(segment.account.length) * BLOCK;
+        match there.get(no) {
+            _ if segment.live == 0 => {}
+            None => look.find(format!(
+                "segment {}: its file is missing, with {} live bytes",
+                no.0,
+                u64::from(segment.live) * BLOCK
+            )),
+            Some(len) => {
+                if *len < needed {
+                    look.find(format!(
+                        "segment {}: its file has {len} bytes of {needed}",
+                        no.0
+                    ));
+                }
+                match core.segments.check_header(*no) {
+                    Ok(()) => {}
+                    Err(e @ (SegmentError::Header { .. } | SegmentError::Missing { .. })) => {
+                        look.find(e.to_string());
+                        look.suspect.push(*no);
+                    }
+                    Err(e) => look.find(format!("segment {}: {e}", no.0)),
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! Maintenance of an open room: what it reports, and the calls that begin it.
+//!
+//! All of it works while the room is in use. It deliberately does not know how any of it is done.
+
+use std::path::Path;
+
+use seal::{Credential, SlotInfo};
+use serde::Serialize;
+
+use crate::{Error, Result, Room};
+
+/// Told how many bytes are done and how many there are in all, from whatever thread works. `false` stops the work at
+/// the next safe point.
+pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
+
+/// What a compaction did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct CompactReport {
+    /// Segments that are gone, their data moved elsewhere.
+    pub segments_rewritten: u64,
+    /// Bytes of live data moved.
+    pub bytes_moved: u64,
+    /// Bytes of segment files less than before.
+    pub bytes_freed: u64,
+    /// Ranges of files that could not be moved because they do not open, in words. They stay as they are.
+    pub unreadable: Vec<String>,
+    /// Whether `progress` stopped it before the end.
+    pub stopped: bool,
+}
+
+/// A range of a file whose data is damaged, missing or replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LostRange {
+    /// Path of the file in the room, from `/`; bytes that are not UTF-8 are replaced. Without a name: `inode <number>`.
+    pub path: String,
+    /// Its inode number.
+    pub inode: u64,
+    /// First byte of the range.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// What a check found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct CheckReport {
+    /// Files of any kind but directories.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Bytes of file data read and opened.
+    pub bytes_read: u64,
+    /// What contradicts itself or is not there, one line each. Empty: the structure is whole.
+    pub findings: Vec<String>,
+    /// Ranges of files that cannot be read; with repair, those that now read as zeros.
+    pub lost: Vec<LostRange>,
+    /// What was mended, one line each.
+    pub repaired: Vec<String>,
+    /// Whether `progress` stopped it before the end.
+    pub stopped: bool,
+}
+
+/// What a backup did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct BackupReport {
+    /// Generation of the room that the copy holds.
+    pub generation: u64,
+    /// Segments copied.
+    pub segments_copied: u64,
+    /// Segments that an earlier backup had copied already.
+    pub segments_kept: u64,
+    /// Bytes of segments and catalog copied.
+    pub bytes_copied: u64,
+}
+
+/// What a rekey did.
+#[derive(Debug, Clone, Default)]
+pub struct RekeyReport {
+    /// Key slots that could not be carried over, because nobody here has their credentials.
+    pub dropped_slots: Vec<SlotInfo>,
+    /// Segments of older keys that are gone, their data sealed anew.
+    pub segments_resealed: u64,
+    /// Whether nothing sealed under an older key is left, and the older key is gone.
+    pub finished: bool,
+    /// Ranges of files that could not be sealed anew because they do not open, in words. As long as there are any
+    /// the older key is kept: `check` with repair gives them up.
+    pub unreadable: Vec<String>,
+}
+
+impl Room {
+    /// Rewrites segments of which less than `thinner_than_percent` is alive, and merges short ones, so that their space
+    /// goes back to the disk. Data that does not open is left where it is.
+    pub fn compact(
+        &self,
+        thinner_than_percent: u8,
+        progress: Progress<'_>,
+    ) -> Result<CompactReport> {
+        self.writable()?;
+        self.core.compact(thinner_than_percent, progress)
+    }
+
+    /// Checks that the room is whole: its structure, and with `read_data` every unit of every file. Changes to the room
+    /// wait while the structure is looked at. With `repair`, what can be mended is; files without a name come to lie in
+    /// a new directory `/lost+found-<n>`, and ranges that do not open read as zeros from then on. Every such range is
+    /// in [`CheckReport::lost`], with or without repair.
+    pub fn check(
+        &self,
+        read_data: bool,
+        repair: bool,
+        progress: Progress<'_>,
+    ) -> Result<CheckReport> {
+        if repair {
+            self.writable()?;
+        }
+        self.core.check(read_data, repair, progress)
+    }
+
+    /// Looks at a room that does not open, or at any closed one, and says what is wrong with it. Nothing is changed.
+    /// What cannot be told because something before it does not open is not in the report. `InUse`, `NotARoom`,
+    /// `WrongCredential`.
+    pub fn examine(dir: &Path, credential: &Credential) -> Result<CheckReport> {
+        crate::check::examine(dir, credential)
+    }
+
+    /// Makes `target` a copy of the room as of one moment: a room of its own, with the same keys and the same id. An
+    /// earlier backup in `target` is brought up to date, copying only segments it does not have; stopped in the middle,
+    /// it stays what it was.
+    ///
+    /// The machine that used the room remembers the newest generation it saw of this id: there, an older backup opens
+    /// with [`accept_rollback`](crate::OpenOptions::accept_rollback) only. A backup that was itself changed as a room is
+    /// a fork: bring up to date only what was left alone.
+    ///
+    /// `NotEmptyTarget` where the target holds anything but a backup of this room, `InUse` where that is open,
+    /// `InvalidArgument` where it lies within the room, `Io` with kind `Interrupted` where `progress` stopped it.
+    pub fn backup(&self, target: &Path, progress: Progress<'_>) -> Result<BackupReport> {
+        self.core.backup(target, progress)
+    }
+
+    /// Gives the room a new master key and seals everything anew under it; goes on with a rekey that was interrupted.
+    /// `credential` keeps its slot. The room can be used meanwhile. Space for about a segment more is needed.
+    pub fn rekey(&self, credential: &Credential, progress: Progress<'_>) -> Result<RekeyReport> {
+        self.writable()?;
+        self.core.rekey(credential, progress)
+    }
+
+    fn writable(&self) -> Result<()> {
+        if self.core.options.read_only {
+            Err(Error::ReadOnly)
+        } else {
+            self.core.check_poison()
+        }
+    }
+}

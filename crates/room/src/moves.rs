@@ -1,0 +1,66 @@
+//! Where compaction took units that more than one chunk refers to, so that all of them follow to one place.
+//!
+//! Invariant: a unit named here as a target is alive. Whoever gives the last reference to a unit up forgets it here,
+//! under the same lock.
+
+use std::collections::HashMap;
+
+use catalog::{SegmentNo, Tag};
+
+type Unit = (SegmentNo, u32);
+
+/// Moves of shared units, as far as they can still matter.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    to: HashMap<Unit, (Unit, Tag)>,
+    from: HashMap<Unit, Unit>,
+}
+
+impl Moves {
+    /// Notes that the unit at `old` has its copy at `new`.
+    pub(crate) fn note(&mut self, old: Unit, new: Unit, tag: Tag) {
+        self.to.insert(old, (new, tag));
+        self.from.insert(new, old);
+    }
+
+    /// Where the copy of a unit is, with its tag.
+    pub(crate) fn get(&self, segment: SegmentNo, position: u32) -> Option<(SegmentNo, u32, Tag)> {
+        self.to
+            .get(&(segment, position))
+            .map(|((segment, position), tag)| (*segment, *position, *tag))
+    }
+
+    /// Nothing refers to this unit any more.
+    pub(crate) fn forget(&mut self, segment: SegmentNo, position: u32) {
+        let unit = (segment, position);
+        if let Some(old) = self.from.remove(&unit) {
+            self.to.remove(&old);
+        }
+        if let Some((new, _)) = self.to.remove(&unit) {
+            self.from.remove(&new);
+        }
+    }
+
+    /// Forgets all: what follows is copied again.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_died_is_no_longer_offered() {
+        let mut moves = Moves::default();
+        moves.note((SegmentNo(1), 5), (SegmentNo(2), 9), [7; 16]);
+        assert_eq!(moves.get(SegmentNo(1), 5), Some((SegmentNo(2), 9, [7; 16])));
+        moves.forget(SegmentNo(2), 9);
+        assert_eq!(moves.get(SegmentNo(1), 5), None);
+        moves.note((SegmentNo(1), 5), (SegmentNo(2), 13), [7; 16]);
+        moves.forget(SegmentNo(1), 5);
+        assert_eq!(moves.get(SegmentNo(1), 5), None);
+        assert!(moves.from.is_empty() && moves.to.is_empty());
+    }
+}

@@ -1,0 +1,213 @@
+//! A new master key for a room, while it is in use.
+//!
+//! Steps, each of which leaves a room that opens:
+//! 1. the catalog is written anew under the new key, beside the old one, while no change is made;
+//! 2. the header is written with the new key, the old one wrapped in it: from here on the new key opens the room;
+//! 3. the new catalog takes the old one's place (an opening that finds it beside the old one does the same);
+//! 4. data sealed under the old key is moved, as compaction does, until no segment of it is left;
+//! 5. the header forgets the old key.
+//!
+//! What was sealed with the old key and copied away before stays readable with the old key: a rekey shuts nobody out of
+//! what he has.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use catalog::{Catalog, SegmentAccount, SqlCatalog};
+use seal::{Credential, MasterKey, SlotInfo};
+use storage::Storage;
+
+use crate::compact::Tally;
+use crate::core::Core;
+use crate::header::HeaderState;
+use crate::maintenance::{Progress, RekeyReport};
+use crate::open::{CATALOG, HEADER_REVISION, NEW_CATALOG, keyring, put_new_catalog_in_place};
+use crate::{Error, Result};
+
+/// Rounds of moving data; each one finds what the one before could not see.
+const ROUNDS: usize = 8;
+/// How long a reader may keep the old catalog.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A moment between two steps, for tests that look at the disk there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    CatalogWritten,
+    HeaderWritten,
+    CatalogInPlace,
+    Resealed,
+}
+
+impl Core {
+    /// Begins a rekey or goes on with one.
+    pub(crate) fn rekey(
+        &self,
+        credential: &Credential,
+        progress: Progress<'_>,
+    ) -> Result<RekeyReport> {
+        self.rekey_watched(credential, progress, &|_| {})
+    }
+
+    pub(crate) fn rekey_watched(
+        &self,
+        credential: &Credential,
+        progress: Progress<'_>,
+        watch: &dyn Fn(Step),
+    ) -> Result<RekeyReport> {
+        let _one = self.moving.lock();
+        let mut report = RekeyReport::default();
+        if !self.header.lock().header.rekey_under_way() {
+            report.dropped_slots = self.begin_rekey(credential, watch)?;
+        }
+        self.reseal(&mut report, progress)?;
+        watch(Step::Resealed);
+        if self.old_segments().is_empty() {
+            self.finish_rekey()?;
+            report.finished = true;
+        }
+        Ok(report)
+    }
+
+    fn begin_rekey(&self, credential: &Credential, watch: &dyn Fn(Step)) -> Result<Vec<SlotInfo>> {
+        // Nobody may be working on one catalog for long.
+        let _swap = self.swap.write();
+        let new = MasterKey::random();
+        // The slow derivations come before anybody is kept waiting; the header cannot change meanwhile.
+        let mut header = self.header.lock();
+        let slot = header.header.unlock(credential).map_err(|e| match e {
+            seal::SealError::WrongCredential { .. } | seal::SealError::NoSuchKind { .. } => {
+                Error::WrongCredential(credential.kind().name())
+            }
+            other => Error::Seal(other),
+        })?;
+        let mut next = HeaderState {
+            header: header.header.clone(),
+            master: new,
+            bytes: Vec::new(),
+        };
+        let old = (header.header.epoch(), header.master.clone());
+        let dropped = next
+            .header
+            .begin_rekey(&old.1, &next.master, &[(slot.slot, credential)])
+            .map_err(Error::Seal)?;
+        drop(slot);
+        let room = next.header.room_id();
+        let key = next.master.catalog_key(&room);
+        let beside = self.storage.path().join(NEW_CATALOG);
+        let revision = next.header.revision();
+        self.commit_and(|| {
+            if self
+                .storage
+                .list("")?
+                .iter()
+                .any(|name| name == NEW_CATALOG)
+            {
+                self.storage.remove(NEW_CATALOG)?;
+            }
+            self.catalog().copy_to(&beside, &key)?;
+            watch(Step::CatalogWritten);
+            // From here on a failure leaves it open which key the next opening will need: no more changes here.
+            let switched = next.store(&*self.storage).and_then(|()| {
+                watch(Step::HeaderWritten);
+                self.exchange_catalog(&beside, &key)
+            });
+            if let Err(e) = switched {
+                self.poison();
+                return Err(e);
+            }
+            watch(Step::CatalogInPlace);
+            self.segments.set_keyring(keyring(&next, Some(&old)));
+            *header = next;
+            Ok(())
+        })?;
+        drop(header);
+        {
+            let _change = self.change()?;
+            self.catalog()
+                .set_meta(HEADER_REVISION, revision.to_string().as_bytes())?;
+        }
+        self.commit()?;
+        Ok(dropped)
+    }
+
+    /// Puts the catalog beside in the place of the one in use. Readers go on: in between they read the one beside. No
+    /// change is under way.
+    fn exchange_catalog(&self, beside: &std::path::Path, key: &seal::CatalogKey) -> Result<()> {
+        let for_reading = catalog::OpenOptions {
+            read_only: true,
+            ..catalog::OpenOptions::default()
+        };
+        let old = self.catalog();
+        self.replace_catalog(Arc::new(SqlCatalog::open(beside, key, &for_reading)?));
+        // Closing the old one removes its log by name: that must be over before the new one has a log of that name.
+        close(old)?;
+        put_new_catalog_in_place(&*self.storage)?;
+        let path = self.storage.path().join(CATALOG);
+        self.replace_catalog(Arc::new(SqlCatalog::open(
+            &path,
+            key,
+            &catalog::OpenOptions::default(),
+        )?));
+        Ok(())
+    }
+
+    /// Segments sealed under another epoch than the header's.
+    fn old_segments(&self) -> Vec<SegmentAccount> {
+        let epoch = self.header.lock().header.epoch();
+        self.accounts
+            .lock()
+            .iter()
+            .filter(|a| a.id.key_epoch != epoch)
+            .copied()
+            .collect()
+    }
+
+    /// Seals anew what is sealed under an older key.
+    fn reseal(&self, report: &mut RekeyReport, progress: Progress<'_>) -> Result<()> {
+        self.close_segment()?;
+        self.commit()?;
+        for _ in 0..ROUNDS {
+            let old = self.old_segments();
+            if old.is_empty() {
+                break;
+            }
+            let count = old.len();
+            let mut tally = Tally::default();
+            self.move_out(old, &mut tally, progress)?;
+            report.segments_resealed += tally.segments;
+            report.unreadable = tally.unreadable;
+            if tally.stopped || (tally.moved == 0 && self.old_segments().len() == count) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish_rekey(&self) -> Result<()> {
+        self.change_header(|h| {
+            h.header.finish_rekey();
+            Ok(())
+        })?;
+        self.segments
+            .set_keyring(keyring(&self.header.lock(), None));
+        Ok(())
+    }
+}
+
+/// Waits for the last reader of a catalog, and closes it.
+fn close(catalog: Arc<dyn Catalog>) -> Result<()> {
+    let begun = Instant::now();
+    while Arc::strong_count(&catalog) > 1 {
+        if begun.elapsed() > PATIENCE {
+            return Err(Error::Damaged(
+                "the old catalog is still being read after a minute".into(),
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(catalog);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
