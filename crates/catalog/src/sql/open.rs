@@ -49,7 +49,8 @@ impl SqlCatalog {
             .open(&path);
         let file = file.map_err(|error| at(&path, &error))?;
         let mut conn = connect(&path, key, options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        settle(&conn, options)?;
+        settle(&conn)?;
+        move_log_on_close(&conn)?;
 
         let mut hash_key = [0; 16];
         getrandom::fill(&mut hash_key)
@@ -100,7 +101,8 @@ impl SqlCatalog {
         } else {
             let conn = connect(&path, key, options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
             check_version(&conn)?;
-            settle(&conn, options)?;
+            settle(&conn)?;
+            move_log_on_close(&conn)?;
             conn
         };
         check_version(&conn)?;
@@ -182,8 +184,7 @@ fn open_for_reading(path: &Path, key: &CatalogKey, options: &OpenOptions) -> Res
     let recover = || -> Result<Connection> {
         let conn = connect(path, key, options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         check_version(&conn)?;
-        keep_log_on_close(&conn);
-        settle(&conn, options)?;
+        settle(&conn)?;
         conn.execute_batch("PRAGMA query_only = ON;")?;
         Ok(conn)
     };
@@ -197,7 +198,10 @@ fn open_for_reading(path: &Path, key: &CatalogKey, options: &OpenOptions) -> Res
     })
 }
 
-/// A connection that has the key; nothing is read yet.
+/// A connection that has the key; nothing is read yet, and closing it moves nothing out of the log.
+///
+/// `locking_mode` comes before the first look at the log, so that the log's index is kept in memory: a file for it would need
+/// room that a full disk does not have.
 fn connect(
     path: &Path,
     key: &CatalogKey,
@@ -208,24 +212,22 @@ fn connect(
     let conn = Connection::open_with_flags(path, flags)?;
     conn.execute_batch(&key_pragma("key", key))?;
     conn.execute_batch(CIPHER)?;
+    keep_log_on_close(&conn);
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, false)?;
     let cache_kib = options.cache_bytes.clamp(1 << 20, 1 << 40) / 1024;
     conn.execute_batch(&format!(
-        "PRAGMA mmap_size = 0; PRAGMA cache_size = -{cache_kib};"
+        "PRAGMA locking_mode = EXCLUSIVE; PRAGMA mmap_size = 0; PRAGMA cache_size = -{cache_kib};"
     ))?;
     Ok(conn)
 }
 
-/// What only a connection that writes needs. `locking_mode` comes before the first look at the log, so that its index
-/// is kept in memory instead of a file.
-fn settle(conn: &Connection, options: &OpenOptions) -> Result<()> {
-    let _ = options;
+/// What a connection to a file in use needs, once the format is known.
+fn settle(conn: &Connection) -> Result<()> {
     conn.execute_batch(&format!(
-        "PRAGMA locking_mode = EXCLUSIVE;
-         PRAGMA journal_mode = WAL;
+        "PRAGMA journal_mode = WAL;
          PRAGMA synchronous = NORMAL;
          PRAGMA wal_autocheckpoint = 0;
          PRAGMA journal_size_limit = {LOG_KEPT};
@@ -237,6 +239,11 @@ fn settle(conn: &Connection, options: &OpenOptions) -> Result<()> {
             "the catalog's log cannot be used here (mode {mode})"
         )));
     }
+    Ok(())
+}
+
+fn move_log_on_close(conn: &Connection) -> Result<()> {
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
     Ok(())
 }
 
