@@ -27,9 +27,7 @@ pub(crate) struct Settlement {
 
 impl Accounts {
     pub(crate) fn load(segments: Vec<SegmentAccount>) -> Self {
-        // One that was open and empty when the room was closed has nobody else to drop it.
-        let changed = segments.iter().filter(|s| s.live == 0).map(|s| s.id.no).collect();
-        Self { segments: segments.into_iter().map(|s| (s.id.no, s)).collect(), changed, released: Vec::new() }
+        Self { segments: segments.into_iter().map(|s| (s.id.no, s)).collect(), ..Self::default() }
     }
 
     /// Takes a new segment in; its header block counts as written.

@@ -76,7 +76,12 @@ impl Cleaner {
         }
         match self.go_on(core) {
             Ok(true) => self.due = Instant::now() + REST,
-            Ok(false) => self.rest(core),
+            Ok(false) => {
+                if let Some(walk) = &self.walk {
+                    core.drop_empty(walk.victims());
+                }
+                self.rest(core);
+            }
             Err(e) => {
                 tracing::warn!("rewriting thin segments: {e}");
                 self.rest(core);

@@ -79,7 +79,7 @@ impl Core {
             .accounts
             .lock()
             .iter()
-            .filter(|a| Some(a.id.no) != open && a.live > 0)
+            .filter(|a| Some(a.id.no) != open)
             .copied()
             .collect();
         let is_short = |a: &SegmentAccount| a.length < SEGMENT_BLOCKS / 2;
@@ -159,6 +159,9 @@ impl Core {
                     break;
                 }
             }
+            if !tally.stopped {
+                self.drop_empty(&remaining);
+            }
             self.commit()?;
             let accounts = self.accounts.lock();
             remaining.retain(|no| accounts.get(*no).is_some());
@@ -178,6 +181,22 @@ impl Core {
     }
 }
 
+impl Core {
+    /// Lets the next commit drop those of the segments that nothing refers to. The caller has looked at every map: an
+    /// account alone is not believed, because one left by an earlier opening may be wrong.
+    pub(crate) fn drop_empty(&self, segments: &HashSet<SegmentNo>) {
+        let mut accounts = self.accounts.lock();
+        for no in segments {
+            if accounts.get(*no).is_some_and(|a| a.live == 0) {
+                accounts.correct(*no, 0);
+            }
+        }
+        drop(accounts);
+        self.changes
+            .fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
 /// A walk over all chunk maps of the catalog, which moves what lies in certain segments.
 #[derive(Debug)]
 pub(crate) struct Walk {
@@ -186,6 +205,11 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
+    /// The segments that are emptied.
+    pub(crate) fn victims(&self) -> &HashSet<SegmentNo> {
+        &self.victims
+    }
+
     pub(crate) fn new(victims: HashSet<SegmentNo>) -> Self {
         Self {
             victims,

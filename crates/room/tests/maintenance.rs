@@ -245,6 +245,25 @@ fn compacting_while_files_are_written_loses_nothing() {
     assert_eq!(contents(&place.open()), before);
 }
 
+#[test]
+fn a_segment_left_empty_at_closing_goes_with_the_next_compaction() {
+    let place = Place::new();
+    let room = place.create();
+    room.write_file("/a", &pattern(1, 100_000)).unwrap();
+    room.sync().unwrap();
+    room.write_file("/a", b"").unwrap();
+    room.close().unwrap();
+    let room = place.open();
+    room.compact(50, GO).unwrap();
+    assert_eq!(room.info().unwrap().segments, 0);
+    assert_eq!(
+        std::fs::read_dir(place.room_dir().join("segments"))
+            .unwrap()
+            .count(),
+        0
+    );
+}
+
 fn accept(place: &Place) -> OpenOptions {
     OpenOptions {
         accept_rollback: true,

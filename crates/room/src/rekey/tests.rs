@@ -1,1 +1,128 @@
-//! Tests of the rekey.
+//! A rekey killed between any two of its steps.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use seal::{Argon2Cost, Credential, NewCredential, Secret};
+
+use super::Step;
+use crate::{Error, NewRoom, OpenOptions, Room};
+
+fn credential() -> Credential {
+    Credential::Passphrase(Secret::from(b"correct horse".to_vec()))
+}
+
+fn options(dir: &Path) -> OpenOptions {
+    OpenOptions {
+        state_dir: Some(dir.join("state")),
+        commit_interval_ms: 0,
+        ..OpenOptions::default()
+    }
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_tree(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), &target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_rekey_killed_at_every_step_opens_and_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("room");
+    let secret = Secret::from(b"correct horse".to_vec());
+    let mut new = NewRoom::with_credential(NewCredential::Passphrase {
+        secret,
+        cost: Argon2Cost::LEAST,
+    });
+    new.open = options(dir.path());
+    let room = Room::create(&at, new).unwrap();
+    let data: Vec<u8> = (0..3_000_000u32).map(|n| (n / 7) as u8).collect();
+    room.write_file("/a", &data).unwrap();
+    let (a, b) = (
+        room.resolve("/a".as_ref(), true).unwrap(),
+        room.open_or_make_file("/b").unwrap().inode(),
+    );
+    room.copy_range(a, 0, b, 4096, 1 << 20).unwrap();
+    room.make_dir("/d", false).unwrap();
+    let old_header = room.header_backup();
+
+    let copies = Mutex::new(Vec::new());
+    let watch = |step: Step| {
+        let copy = dir.path().join(format!("{step:?}"));
+        copy_tree(&at, &copy);
+        copies.lock().unwrap().push((step, copy));
+    };
+    let report = room
+        .core
+        .rekey_watched(&credential(), &|_, _| true, &watch)
+        .unwrap();
+    assert!(report.finished);
+    let copies = copies.into_inner().unwrap();
+    assert_eq!(copies.len(), 4);
+    for (step, copy) in copies {
+        // In the middle of the exchange the disk may also hold the old log no longer, or the new header only once.
+        if step == Step::HeaderWritten {
+            let half = copy.with_extension("half");
+            copy_tree(&copy, &half);
+            std::fs::write(half.join("header.backup.json"), &old_header).unwrap();
+            let _ = std::fs::remove_file(half.join("catalog.db-wal"));
+            goes_on(&half, step, &data);
+        }
+        goes_on(&copy, step, &data);
+    }
+}
+
+fn goes_on(copy: &Path, step: Step, data: &[u8]) {
+    let state = tempfile::tempdir().unwrap();
+    let room = Room::open(copy, &credential(), options(state.path())).unwrap();
+    assert_eq!(
+        room.info().unwrap().rekeying,
+        step != Step::CatalogWritten,
+        "{step:?}"
+    );
+    assert!(!copy.join("catalog.db.new").exists());
+    let whole = |room: &Room| {
+        let report = room.check(true, false, &|_, _| true).unwrap();
+        assert!(
+            report.findings.is_empty() && report.lost.is_empty(),
+            "{step:?}: {report:?}"
+        );
+        assert_eq!(room.read_file("/a").unwrap(), data);
+        assert_eq!(room.read_file("/b").unwrap()[4096..], data[..1 << 20]);
+    };
+    whole(&room);
+    room.write_file("/new", b"new").unwrap();
+    assert!(room.rekey(&credential(), &|_, _| true).unwrap().finished);
+    let info = room.info().unwrap();
+    assert_eq!((info.rekeying, info.key_epoch), (false, 2), "{step:?}");
+    whole(&room);
+    room.close().unwrap();
+    let room = Room::open(copy, &credential(), options(state.path())).unwrap();
+    whole(&room);
+    assert_eq!(room.read_file("/new").unwrap(), b"new");
+}
+
+#[test]
+fn a_rekey_needs_a_credential_of_this_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let secret = Secret::from(b"correct horse".to_vec());
+    let mut new = NewRoom::with_credential(NewCredential::Passphrase {
+        secret,
+        cost: Argon2Cost::LEAST,
+    });
+    new.open = options(dir.path());
+    let room = Room::create(&dir.path().join("room"), new).unwrap();
+    let raw = Credential::RawKey(Secret::from(vec![1; 32]));
+    assert!(matches!(
+        room.rekey(&raw, &|_, _| true),
+        Err(Error::WrongCredential(_))
+    ));
+}
