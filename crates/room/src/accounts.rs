@@ -62,29 +62,30 @@ impl Accounts {
         !self.released.is_empty()
     }
 
-    /// What the next commit is to write. `open` is the segment still appended to: never dead.
-    pub(crate) fn settle(&mut self, open: Option<SegmentNo>) -> Settlement {
-        let mut settlement = Settlement { released: std::mem::take(&mut self.released), ..Settlement::default() };
-        let mut still_open = HashSet::new();
-        for no in self.changed.drain() {
-            let Some(account) = self.segments.get(&no) else { continue };
-            if account.live > 0 || open == Some(no) {
+    /// What the next commit is to write. `open` is the segment still appended to: never dead. Nothing is different here
+    /// until it is [`accept`](Self::accept)ed.
+    pub(crate) fn propose(&self, open: Option<SegmentNo>) -> Settlement {
+        let mut settlement = Settlement { released: self.released.clone(), ..Settlement::default() };
+        for account in self.changed.iter().filter_map(|no| self.segments.get(no)) {
+            if account.live > 0 || open == Some(account.id.no) {
                 settlement.changed.push(*account);
-                if account.live == 0 {
-                    still_open.insert(no);
-                }
             } else {
-                self.segments.remove(&no);
-                settlement.dead.push(no);
+                settlement.dead.push(account.id.no);
             }
         }
-        // An open segment without live blocks is looked at again when it is closed.
-        self.changed = still_open;
         settlement.released.retain(|r| !settlement.dead.contains(&r.segment));
         settlement
     }
 
-    /// Puts back what a failed commit could not settle. What died stays out of the accounts: the catalog's pending
+    /// Takes note that the catalog has what was proposed; nothing has changed since.
+    pub(crate) fn accept(&mut self, settlement: &Settlement) {
+        self.released.clear();
+        self.segments.retain(|no, _| !settlement.dead.contains(no));
+        // An open segment without live blocks is looked at again when it is closed.
+        self.changed = settlement.changed.iter().filter(|a| a.live == 0).map(|a| a.id.no).collect();
+    }
+
+    /// Puts back what a failed commit could not give back. What died stays out of the accounts: the catalog's pending
     /// changes no longer have it, and its file goes with the next opening.
     pub(crate) fn put_back(&mut self, settlement: Settlement) {
         self.released.extend(settlement.released);
@@ -138,14 +139,19 @@ mod tests {
         accounts.begin(id(2));
         accounts.add(range(1, 1, 8));
         accounts.add(range(2, 1, 8));
-        let first = accounts.settle(Some(SegmentNo(2)));
+        let settle = |accounts: &mut Accounts, open| {
+            let settlement = accounts.propose(open);
+            accounts.accept(&settlement);
+            settlement
+        };
+        let first = settle(&mut accounts, Some(SegmentNo(2)));
         assert_eq!((first.changed.len(), first.dead.len()), (2, 0));
         accounts.release(range(1, 1, 8));
         accounts.release(range(2, 1, 8));
-        let second = accounts.settle(Some(SegmentNo(2)));
+        let second = settle(&mut accounts, Some(SegmentNo(2)));
         assert_eq!(second.dead, [SegmentNo(1)]);
         assert_eq!(second.released, [range(2, 1, 8)]);
-        let third = accounts.settle(None);
+        let third = settle(&mut accounts, None);
         assert_eq!(third.dead, [SegmentNo(2)]);
         assert_eq!(accounts.len(), 0);
     }

@@ -118,9 +118,22 @@ impl Core {
 
     /// Writes every pending change to the catalog. The inner result says whether a buffer found no space.
     fn drain(&self) -> Result<(Settlement, Result<()>)> {
+        let dirty = self.inodes.take_dirty();
+        let drained = self.drain_cells(&dirty).and_then(|outcome| Ok((self.drain_accounts()?, outcome)));
+        if drained.is_err() {
+            // What the catalog did not take is still to be written.
+            for cell in &dirty {
+                let _state = cell.state.write();
+                self.inodes.mark_dirty(cell);
+            }
+        }
+        drained
+    }
+
+    fn drain_cells(&self, dirty: &[Arc<Cell>]) -> Result<Result<()>> {
         let catalog = self.catalog();
         let mut outcome = Ok(());
-        for group in self.inodes.take_dirty().chunks(GROUP) {
+        for group in dirty.chunks(GROUP) {
             // The cells stay locked until the catalog has their rows: a reader must find one or the other.
             let mut states: Vec<_> = group.iter().map(|cell| cell.state.write()).collect();
             for (cell, state) in group.iter().zip(&mut states) {
@@ -134,10 +147,10 @@ impl Core {
             }
             let mut changes = Vec::new();
             for (cell, state) in group.iter().zip(&states) {
-                // Without space for its buffer a file stays as it was at the last commit.
-                if state.deleted || state.buffer.is_some() {
+                if state.deleted {
                     continue;
                 }
+                // Also without space for its buffer: what the maps no longer refer to is given back after this commit.
                 changes.extend(state.chunks.iter().map(|(index, chunk)| Change::PutChunk {
                     inode: cell.no,
                     index: *index,
@@ -150,7 +163,7 @@ impl Core {
             catalog.apply(&changes)?;
             drop(changes);
             for (cell, state) in group.iter().zip(&mut states) {
-                if !state.deleted && state.buffer.is_none() {
+                if !state.deleted {
                     state.row_dirty = false;
                     for (index, chunk) in std::mem::take(&mut state.chunks) {
                         self.inodes.keep_chunk(cell.no, index, chunk);
@@ -158,13 +171,16 @@ impl Core {
                 }
             }
         }
-        let settlement = {
-            let mut accounts = self.accounts.lock();
-            for id in self.segments.take_new() {
-                accounts.begin(id);
-            }
-            accounts.settle(self.segments.open_segment().map(|(no, _)| no))
-        };
+        Ok(outcome)
+    }
+
+    fn drain_accounts(&self) -> Result<Settlement> {
+        let catalog = self.catalog();
+        let mut accounts = self.accounts.lock();
+        for id in self.segments.take_new() {
+            accounts.begin(id);
+        }
+        let settlement = accounts.propose(self.segments.open_segment().map(|(no, _)| no));
         let mut changes: Vec<Change<'_>> = settlement.changed.iter().map(|a| Change::PutSegment(*a)).collect();
         changes.extend(settlement.dead.iter().map(|no| Change::DropSegment(*no)));
         if !settlement.changed.is_empty() {
@@ -173,7 +189,8 @@ impl Core {
         if !changes.is_empty() {
             catalog.apply(&changes)?;
         }
-        Ok((settlement, outcome))
+        accounts.accept(&settlement);
+        Ok(settlement)
     }
 
     /// Gives the space of what is dead for good back. Failures cost space, not data.

@@ -55,10 +55,13 @@ pub(crate) fn load(storage: &dyn Storage, credential: &Credential) -> Result<(He
         }
     }
     let mut refused = None;
-    for (name, header, bytes) in copies {
+    let mut copies = copies.into_iter();
+    while let Some((name, header, bytes)) = copies.next() {
         match header.unlock(credential) {
             Ok(unlocked) => {
                 let master = unlocked.master.clone();
+                // A crash between the two, or an older one put back: it would keep removed slots alive.
+                problems.extend(copies.filter(|other| other.2 != bytes).map(|other| format!("{}: differs", other.0)));
                 let warning = (!problems.is_empty()).then(|| format!("{}; {name} is used instead", problems.join("; ")));
                 return Ok((HeaderState { header, master, bytes }, unlocked, warning));
             }

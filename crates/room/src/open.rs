@@ -110,16 +110,18 @@ pub(crate) fn open(dir: &Path, credential: &Credential, options: OpenOptions) ->
     let (header, unlocked, warning) = header::load(&*storage, credential)?;
     if let Some(warning) = &warning {
         tracing::warn!("{warning}");
-        if !options.read_only {
-            header::write_both(&*storage, &header.bytes)?;
-        }
     }
     settle_rekey(&storage, &header, options.read_only)?;
     let key = header.master.catalog_key(&header.header.room_id());
     let catalog_options =
         catalog::OpenOptions { read_only: options.read_only, ..catalog::OpenOptions::default() };
     let catalog = SqlCatalog::open(&dir.join(CATALOG), &key, &catalog_options)?;
-    assemble(dir, options, storage, lock, header, unlocked.previous, Arc::new(catalog))
+    let core = assemble(dir, options, storage, lock, header, unlocked.previous, Arc::new(catalog))?;
+    if warning.is_some() && !core.options.read_only {
+        // Only now is it certain that this copy is the room's newest.
+        header::write_both(&*core.storage, &core.header.lock().bytes)?;
+    }
+    Ok(core)
 }
 
 /// A rekey writes the new catalog beside the old one, then the header, then puts the catalog in place. The header

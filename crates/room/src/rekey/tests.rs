@@ -89,6 +89,8 @@ fn goes_on(copy: &Path, step: Step, data: &[u8]) {
         "{step:?}"
     );
     assert!(!copy.join("catalog.db.new").exists());
+    let header = |name: &str| std::fs::read(copy.join(name)).unwrap();
+    assert_eq!(header("header.json"), header("header.backup.json"));
     let whole = |room: &Room| {
         let report = room.check(true, false, &|_, _| true).unwrap();
         assert!(

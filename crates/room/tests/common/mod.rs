@@ -1,5 +1,5 @@
 //! What the room's tests share: rooms in temporary directories with a cheap key derivation.
-#![allow(dead_code, missing_docs, reason = "each test file uses some of it")]
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses some of it")]
 
 use std::path::{Path, PathBuf};
 
