@@ -4,7 +4,8 @@
 //! 1. It holds no descriptor of `/dev/fuse`. A thread that waits in the kernel for its own process to serve a request
 //!    would otherwise keep that device open after the process is killed, and with it everybody who waits for the mount,
 //!    for ever. So it begins by taking a table of descriptors of its own and closing everything in it but 0, 1 and 2;
-//!    from then on it touches no descriptor that another thread made, and does not log.
+//!    from then on it touches no descriptor that another thread made, and does not log. It holds nothing that owns one
+//!    either, such as the room: the last to drop that would close it.
 //! 2. It keeps the mount busy only while one `syncfs` runs. When nothing in the mount is open there is nothing dirty
 //!    either (the kernel writes back at close), and that takes microseconds.
 
@@ -18,7 +19,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::attach;
 use crate::error::MountError;
-use crate::server::Server;
+use crate::server::Activity;
 
 /// How often an idle mount that turned out to be busy is tried again.
 const IDLE_RETRY: Duration = Duration::from_secs(5);
@@ -62,12 +63,12 @@ impl Keeper {
     pub(crate) fn start(
         self: &Arc<Self>,
         duties: Duties,
-        server: Arc<Server>,
+        activity: Arc<Activity>,
     ) -> Result<JoinHandle<()>, MountError> {
         let keeper = self.clone();
         let thread = std::thread::Builder::new()
             .name("strongroom-keep".to_owned())
-            .spawn(move || keeper.run(&duties, &server))
+            .spawn(move || keeper.run(&duties, &activity))
             .map_err(MountError::Thread)?;
         let mut state = self.state.lock();
         while state.thread.is_none() && !state.crippled {
@@ -82,8 +83,8 @@ impl Keeper {
         Ok(thread)
     }
 
-    /// Has the kernel pass on everything that programs wrote, and waits until it has. Returns at once when the mount is
-    /// ending.
+    /// Has the kernel send everything that programs wrote. It is on its way when this returns, not yet all served. Returns
+    /// at once when the mount is ending.
     pub(crate) fn write_back(&self) {
         let mut state = self.state.lock();
         state.asked += 1;
@@ -101,7 +102,7 @@ impl Keeper {
         self.news.notify_all();
     }
 
-    fn run(&self, duties: &Duties, server: &Server) {
+    fn run(&self, duties: &Duties, activity: &Activity) {
         let alone = leave_descriptors();
         {
             let mut state = self.state.lock();
@@ -110,7 +111,7 @@ impl Keeper {
                 false => state.crippled = true,
             }
             if let Some(tid) = state.thread {
-                server.ignore(tid.unsigned_abs());
+                activity.ignore(tid.unsigned_abs());
             }
             self.news.notify_all();
         }
@@ -127,7 +128,7 @@ impl Keeper {
                     duties.write_back_interval.map(|i| last + i),
                     duties
                         .idle_timeout
-                        .map(|t| (server.last_request() + t).max(last_try + IDLE_RETRY.min(t))),
+                        .map(|t| (activity.last() + t).max(last_try + IDLE_RETRY.min(t))),
                 ];
                 let Some(next) = next.into_iter().flatten().min() else {
                     self.order.wait(&mut state);
@@ -158,7 +159,7 @@ impl Keeper {
             }
             if duties
                 .idle_timeout
-                .is_some_and(|t| server.last_request().elapsed() >= t)
+                .is_some_and(|t| activity.last().elapsed() >= t)
             {
                 // Busy is the usual answer when something is open: tried again later.
                 let _ = attach::detach(&duties.mountpoint);

@@ -73,11 +73,13 @@ fn serve(
         });
     }
     let server = Arc::new(Server::new(room));
+    let activity = server.activity.clone();
     let keeper = Arc::new(Keeper::default());
     let kernel = Arc::new(Kernel::default());
-    let (seeker, seek_thread) = Seeker::start(keeper.clone())?;
+    let (seeker, seek_thread) =
+        Seeker::start(keeper.clone(), kernel.clone(), server.writes.clone())?;
     let session = fuse::start(
-        server.clone(),
+        server,
         seeker,
         kernel.clone(),
         fd,
@@ -96,7 +98,7 @@ fn serve(
         write_back_interval: options.write_back_interval.filter(|_| !options.read_only),
         idle_timeout: options.idle_timeout,
     };
-    let keep_thread = keeper.start(duties, server)?;
+    let keep_thread = keeper.start(duties, activity)?;
     tracing::debug!(mountpoint = %at.display(), "mounted");
     Ok(Mounted {
         mountpoint: at.to_owned(),

@@ -1,33 +1,88 @@
 //! Answers SEEK_DATA and SEEK_HOLE after the kernel has passed on what programs wrote.
 //!
 //! The kernel asks for the next data or hole without writing its cache back first, so the answer would miss what was just
-//! written. Nothing tells which files have such data (they are opened without asking us), so the whole mount is written
-//! back; it is little or nothing, for the kernel writes back at every close.
+//! written. Nothing tells which files have such data (they are opened without asking us), so each answer takes three steps:
+//! the kernel is made to send what is dirty in the whole mount, in large writes (`syncfs`; it is little or nothing, for
+//! the kernel writes back at every close); the writes that arrived are waited for; and the kernel is told to drop its copy of
+//! the file from that offset on, which ends only when nothing of it is dirty or on its way any more. The last step
+//! alone would be right, but slow: it sends page by page. The first alone would be wrong: since Linux 6.18 `syncfs` does
+//! not wait for FUSE.
 //!
-//! 1. The thread that waits for the write-back is none of those that serve requests, for they serve it.
+//! 1. The thread that waits is none of those that serve requests, for they serve the writes it waits for.
 //! 2. Questions that arrive while one write-back runs share the next.
+//! 3. While the last step waits, killing this process would leave the connection open until somebody unmounts by force
+//!    (the thread waits in the kernel, with the device open). The second step is there so that there is nothing to
+//!    wait for.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+use room::InodeNo;
 
 use crate::error::MountError;
+use crate::fuse::Kernel;
 use crate::keeper::Keeper;
 
 /// A question with its answer's way back.
-pub(crate) struct Seek(Box<dyn FnOnce() + Send>);
+pub(crate) struct Seek {
+    no: InodeNo,
+    offset: u64,
+    answer: Box<dyn FnOnce() + Send>,
+}
 
 impl Seek {
-    /// `answer` finds the answer and sends it; it does not panic.
-    pub(crate) fn new(answer: impl FnOnce() + Send + 'static) -> Self {
-        Self(Box::new(answer))
+    /// What follows `offset` in `no`? `answer` finds the answer and sends it; it does not panic.
+    pub(crate) fn new(no: InodeNo, offset: u64, answer: impl FnOnce() + Send + 'static) -> Self {
+        Self {
+            no,
+            offset,
+            answer: Box::new(answer),
+        }
+    }
+}
+
+/// Writes that are being served. Apart from the server, so that who waits for them does not keep the room open.
+#[derive(Debug, Default)]
+pub(crate) struct Writes(AtomicUsize);
+
+impl Writes {
+    /// Counts one for as long as what is returned lives.
+    pub(crate) fn begin(&self) -> Writing<'_> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Writing(self)
+    }
+
+    /// Waits until none is being served, a second at most.
+    fn wait(&self) {
+        for _ in 0..10_000 {
+            if self.0.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+}
+
+/// One write being served.
+#[derive(Debug)]
+pub(crate) struct Writing<'a>(&'a Writes);
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl fmt::Debug for Seek {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Seek")
+        f.debug_struct("Seek")
+            .field("no", &self.no)
+            .field("offset", &self.offset)
+            .finish_non_exhaustive()
     }
 }
 
@@ -36,11 +91,15 @@ impl fmt::Debug for Seek {
 pub(crate) struct Seeker(Sender<Seek>);
 
 impl Seeker {
-    pub(crate) fn start(keeper: Arc<Keeper>) -> Result<(Self, JoinHandle<()>), MountError> {
+    pub(crate) fn start(
+        keeper: Arc<Keeper>,
+        kernel: Arc<Kernel>,
+        writes: Arc<Writes>,
+    ) -> Result<(Self, JoinHandle<()>), MountError> {
         let (sender, receiver) = channel();
         let thread = std::thread::Builder::new()
             .name("strongroom-seek".to_owned())
-            .spawn(move || run(&receiver, &keeper))
+            .spawn(move || run(&receiver, &keeper, &kernel, &writes))
             .map_err(MountError::Thread)?;
         Ok((Self(sender), thread))
     }
@@ -51,12 +110,14 @@ impl Seeker {
     }
 }
 
-fn run(receiver: &Receiver<Seek>, keeper: &Keeper) {
+fn run(receiver: &Receiver<Seek>, keeper: &Keeper, kernel: &Kernel, writes: &Writes) {
     while let Ok(first) = receiver.recv() {
         let more: Vec<Seek> = receiver.try_iter().collect();
         keeper.write_back();
         for seek in std::iter::once(first).chain(more) {
-            (seek.0)();
+            writes.wait();
+            kernel.drop_cache(seek.no, seek.offset);
+            (seek.answer)();
         }
     }
 }

@@ -15,6 +15,7 @@ use room::{FileKind, Inode, InodeNo, NewFile, RenameMode, Room, RoomSpace, SetAt
 
 use crate::errno::{Errno, OrErrno};
 use crate::lookups::Lookups;
+use crate::seeker::Writes;
 
 /// Longest name in bytes.
 const NAME_MAX: usize = 255;
@@ -45,26 +46,24 @@ pub(crate) struct Listed<'a> {
     pub(crate) name: &'a [u8],
 }
 
-/// Serves one room.
+/// When something was last asked. Apart from the server, so that who watches it does not keep the room open.
 #[derive(Debug)]
-pub(crate) struct Server {
-    pub(crate) room: Arc<Room>,
-    lookups: Lookups,
-    last_request: Mutex<Instant>,
+pub(crate) struct Activity {
+    last: Mutex<Instant>,
     /// The thread whose requests are no activity: it asks the kernel to write back.
     ignored: AtomicU32,
 }
 
-impl Server {
-    pub(crate) fn new(room: Arc<Room>) -> Self {
+impl Default for Activity {
+    fn default() -> Self {
         Self {
-            room,
-            lookups: Lookups::new(),
-            last_request: Mutex::new(Instant::now()),
+            last: Mutex::new(Instant::now()),
             ignored: AtomicU32::new(0),
         }
     }
+}
 
+impl Activity {
     /// Requests by thread `tid` are no activity from now on.
     pub(crate) fn ignore(&self, tid: u32) {
         self.ignored.store(tid, Ordering::Relaxed);
@@ -73,13 +72,33 @@ impl Server {
     /// Notes that thread `tid` asked for something.
     pub(crate) fn touched(&self, tid: u32) {
         if tid != self.ignored.load(Ordering::Relaxed) {
-            *self.last_request.lock() = Instant::now();
+            *self.last.lock() = Instant::now();
         }
     }
 
     /// When somebody last asked for something.
-    pub(crate) fn last_request(&self) -> Instant {
-        *self.last_request.lock()
+    pub(crate) fn last(&self) -> Instant {
+        *self.last.lock()
+    }
+}
+
+/// Serves one room.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) room: Arc<Room>,
+    lookups: Lookups,
+    pub(crate) activity: Arc<Activity>,
+    pub(crate) writes: Arc<Writes>,
+}
+
+impl Server {
+    pub(crate) fn new(room: Arc<Room>) -> Self {
+        Self {
+            room,
+            lookups: Lookups::new(),
+            activity: Arc::default(),
+            writes: Arc::default(),
+        }
     }
 
     /// Counts an entry that is about to be handed out.

@@ -20,18 +20,16 @@ pub fn tune(mountpoint: &Path) -> bool {
     );
     let dir = PathBuf::from("/sys/class/bdi").join(device);
     let read_ahead = READ_AHEAD_KIB.to_string();
-    [
+    let mut all = true;
+    for (file, value) in [
         ("strict_limit", "0"),
         ("max_ratio", "100"),
         ("read_ahead_kb", read_ahead.as_str()),
-    ]
-    .into_iter()
-    .map(|(file, value)| {
-        let done = std::fs::write(dir.join(file), value);
-        if let Err(e) = &done {
+    ] {
+        if let Err(e) = std::fs::write(dir.join(file), value) {
             tracing::debug!("{file} of the mount is left as it is: {e}");
+            all = false;
         }
-        done.is_ok()
-    })
-    .fold(true, |all, one| all && one)
+    }
+    all
 }

@@ -55,9 +55,11 @@ fn unmounting_from_outside_ends_the_wait() {
 
 #[test]
 fn an_idle_mount_goes_but_not_while_something_is_open() {
-    let mut options = MountOptions::default();
-    options.idle_timeout = Some(Duration::from_millis(300));
-    options.write_back_interval = Some(Duration::from_millis(50));
+    let options = MountOptions {
+        idle_timeout: Some(Duration::from_millis(300)),
+        write_back_interval: Some(Duration::from_millis(50)),
+        ..Default::default()
+    };
     let Some(mut mount) = Mount::with(options) else {
         return;
     };
@@ -92,8 +94,10 @@ fn mounting_where_nothing_can_be_mounted_says_so() {
 
 #[test]
 fn the_mount_table_shows_what_it_is() {
-    let mut options = MountOptions::default();
-    options.name = "my room, it is".to_owned();
+    let options = MountOptions {
+        name: "my room, it is".to_owned(),
+        ..Default::default()
+    };
     let Some(mount) = Mount::with(options) else {
         return;
     };

@@ -57,7 +57,13 @@ impl Kernel {
     /// The data and attributes the kernel keeps of an inode are old. What programs wrote and the kernel has not yet
     /// passed on is passed on first: not to be called from a thread that serves requests.
     pub(crate) fn inode_changed(&self, no: InodeNo) {
-        self.tell(|n| n.inval_inode(INodeNo(no.0), 0, 0));
+        self.drop_cache(no, 0);
+    }
+
+    /// As [`inode_changed`](Self::inode_changed), for the data from `offset` on.
+    pub(crate) fn drop_cache(&self, no: InodeNo, offset: u64) {
+        let offset = i64::try_from(offset).unwrap_or(i64::MAX);
+        self.tell(|n| n.inval_inode(INodeNo(no.0), offset, 0));
     }
 
     /// A name came, went, or leads elsewhere. Waits for requests on the directory: not to be called from a thread that

@@ -1,5 +1,5 @@
 //! A room mounted for one test, gone when the test ends, however it ends.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub, missing_docs)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,0 +1,582 @@
+//! The library's trait, request by request: takes each apart for [`Server`](crate::server::Server), and sends its answer.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::panic::AssertUnwindSafe;
+use std::path::Path;
+use std::time::SystemTime;
+
+use fuser::{
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, FopenFlags,
+    INodeNo, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyStatx, ReplyWrite,
+    ReplyXattr, Request, SetxattrFlags, TimeOrNow, WriteFlags,
+};
+use room::SetAttr;
+
+use crate::errno::Errno;
+use crate::seeker::Seek;
+use crate::server::Wanted;
+
+use super::convert::{self, file_attr, file_type, no, set_time, timestamp};
+use super::{BUFFER, FOR_EVER, GENERATION, Handler, attr, caller, empty, session, sized};
+
+impl Filesystem for Handler {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        session::negotiate(config)
+    }
+
+    fn destroy(&mut self) {
+        self.server.forget_all();
+    }
+
+    fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.serve(req, || self.server.lookup(no(parent), name.as_bytes())) {
+            Ok(Some(inode)) => self.entry(reply, Ok(inode)),
+            // Inode 0: there is none, and this may be remembered.
+            Ok(None) => reply.entry(&FOR_EVER, &convert::nothing(), GENERATION),
+            Err(e) => reply.error(e.into()),
+        }
+    }
+
+    fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
+        // No activity: the kernel forgets when it needs memory.
+        let forget = || self.server.forget(no(ino), nlookup);
+        if std::panic::catch_unwind(AssertUnwindSafe(forget)).is_err() {
+            tracing::error!(
+                inode = ino.0,
+                "forgetting an inode failed by a bug in this program"
+            );
+        }
+    }
+
+    fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        attr(reply, self.serve(req, || self.server.attributes(no(ino))));
+    }
+
+    fn statx(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _fh: Option<FileHandle>,
+        _flags: u32,
+        _mask: u32,
+        reply: ReplyStatx,
+    ) {
+        match self.serve(req, || self.server.attributes(no(ino))) {
+            Ok(inode) => reply.statx(&FOR_EVER, &file_attr(&inode)),
+            Err(e) => reply.error(e.into()),
+        }
+    }
+
+    fn setattr(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        kill_suidgid: bool,
+        reply: ReplyAttr,
+    ) {
+        let set = SetAttr {
+            mode: mode.map(|m| (m & 0o7777) as u16),
+            uid,
+            gid,
+            size,
+            atime: atime.map(set_time),
+            mtime: mtime.map(set_time),
+            // With the write-back cache the kernel keeps the times of regular files, and tells them here.
+            ctime: ctime.map(timestamp),
+            btime: None,
+            drop_privileges: kill_suidgid,
+        };
+        attr(
+            reply,
+            self.serve(req, || self.server.set_attributes(no(ino), &set)),
+        );
+    }
+
+    fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.serve(req, || self.server.read_link(no(ino))) {
+            Ok(target) => reply.data(&target),
+            Err(e) => reply.error(e.into()),
+        }
+    }
+
+    fn mknod(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let wanted = Wanted { mode, umask, rdev };
+        self.entry(
+            reply,
+            self.serve(req, || {
+                self.server
+                    .make(caller(req), no(parent), name.as_bytes(), wanted)
+            }),
+        );
+    }
+
+    fn mkdir(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let wanted = Wanted {
+            mode: (mode & 0o7777) | libc::S_IFDIR,
+            umask,
+            rdev: 0,
+        };
+        self.entry(
+            reply,
+            self.serve(req, || {
+                self.server
+                    .make(caller(req), no(parent), name.as_bytes(), wanted)
+            }),
+        );
+    }
+
+    fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        empty(
+            reply,
+            self.serve(req, || self.server.unlink(no(parent), name.as_bytes())),
+        );
+    }
+
+    fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        empty(
+            reply,
+            self.serve(req, || self.server.rmdir(no(parent), name.as_bytes())),
+        );
+    }
+
+    fn symlink(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        link_name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let target = target.as_os_str().as_bytes();
+        self.entry(
+            reply,
+            self.serve(req, || {
+                self.server
+                    .symlink(caller(req), no(parent), link_name.as_bytes(), target)
+            }),
+        );
+    }
+
+    fn rename(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let from = (no(parent), name.as_bytes());
+        let to = (no(newparent), newname.as_bytes());
+        empty(
+            reply,
+            self.serve(req, || self.server.rename(from, to, flags.bits())),
+        );
+    }
+
+    fn link(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        newparent: INodeNo,
+        newname: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        self.entry(
+            reply,
+            self.serve(req, || {
+                self.server.link(no(ino), no(newparent), newname.as_bytes())
+            }),
+        );
+    }
+
+    fn open(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _flags: OpenFlags,
+        _kill_suidgid: bool,
+        reply: ReplyOpen,
+    ) {
+        reply.error(Errno::ENOSYS.into());
+    }
+
+    fn create(
+        &self,
+        _req: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        _flags: i32,
+        _kill_suidgid: bool,
+        reply: ReplyCreate,
+    ) {
+        reply.error(Errno::ENOSYS.into());
+    }
+
+    fn tmpfile(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        mode: u32,
+        umask: u32,
+        _flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let wanted = Wanted {
+            mode,
+            umask,
+            rdev: 0,
+        };
+        match self.serve(req, || {
+            self.server.make_unnamed(caller(req), no(parent), wanted)
+        }) {
+            Ok(inode) => reply.created(
+                &FOR_EVER,
+                &file_attr(&inode),
+                GENERATION,
+                FileHandle(0),
+                FopenFlags::FOPEN_KEEP_CACHE,
+            ),
+            Err(e) => reply.error(e.into()),
+        }
+    }
+
+    fn read(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        BUFFER.with_borrow_mut(|buffer| {
+            let size = size as usize;
+            if buffer.len() < size {
+                buffer.resize(size, 0);
+            }
+            match self.serve(req, || {
+                self.server.read(no(ino), offset, &mut buffer[..size])
+            }) {
+                Ok(got) => reply.data(&buffer[..got]),
+                Err(e) => reply.error(e.into()),
+            }
+        });
+    }
+
+    fn write(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let answer = self.serve(req, || {
+            if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID)
+                && self.server.drop_privileges(no(ino))?
+            {
+                self.kernel.attributes_changed(no(ino));
+            }
+            let _writing = self.server.writes.begin();
+            self.server.write(no(ino), offset, data)
+        });
+        match answer {
+            // The kernel sends no more than it negotiated: 1 MiB.
+            Ok(()) => reply.written(data.len() as u32),
+            Err(e) => reply.error(e.into()),
+        }
+    }
+
+    /// There is nothing of an open file to flush. Told once, the kernel does not ask again; it writes its cache back and
+    /// reports errors at close by itself.
+    fn flush(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _lock_owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::ENOSYS.into());
+    }
+
+    fn fsync(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        empty(reply, self.serve(req, || self.server.fsync(no(ino))));
+    }
+
+    fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        reply.opened(FileHandle(0), FopenFlags::empty());
+    }
+
+    fn readdir(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let answer = self.serve(req, || {
+            self.server.list(no(ino), offset, false, |one| {
+                let name = OsStr::from_bytes(one.name);
+                !reply.add(
+                    INodeNo(one.inode.no.0),
+                    one.cookie,
+                    file_type(one.inode.kind),
+                    name,
+                )
+            })
+        });
+        match answer {
+            Ok(()) => reply.ok(),
+            Err(e) => reply.error(e.into()),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let answer = self.serve(req, || {
+            self.server.list(no(ino), offset, true, |one| {
+                let name = OsStr::from_bytes(one.name);
+                let attr: FileAttr = file_attr(one.inode);
+                !reply.add(attr.ino, one.cookie, name, &FOR_EVER, &attr, GENERATION)
+            })
+        });
+        match answer {
+            Ok(()) => reply.ok(),
+            Err(e) => reply.error(e.into()),
+        }
+    }
+
+    fn fsyncdir(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        empty(reply, self.serve(req, || self.server.fsync(no(ino))));
+    }
+
+    fn statfs(&self, req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        match self.serve(req, || self.server.space()) {
+            Ok(space) => {
+                let s = convert::statfs(&space);
+                reply.statfs(
+                    s.blocks,
+                    s.free,
+                    s.available,
+                    s.files,
+                    s.files_free,
+                    s.block,
+                    s.name_max,
+                    s.block,
+                );
+            }
+            Err(e) => reply.error(e.into()),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        setxattr_flags: SetxattrFlags,
+        reply: ReplyEmpty,
+    ) {
+        let drop_setgid = setxattr_flags.contains(SetxattrFlags::FUSE_SETXATTR_ACL_KILL_SGID);
+        empty(
+            reply,
+            self.serve(req, || {
+                self.server
+                    .set_xattr(no(ino), name.as_bytes(), value, flags, drop_setgid)
+            }),
+        );
+    }
+
+    fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        sized(
+            reply,
+            self.serve(req, || self.server.xattr(no(ino), name.as_bytes())),
+            size,
+        );
+    }
+
+    fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        sized(
+            reply,
+            self.serve(req, || self.server.xattr_list(caller(req), no(ino))),
+            size,
+        );
+    }
+
+    fn removexattr(&self, req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        empty(
+            reply,
+            self.serve(req, || self.server.remove_xattr(no(ino), name.as_bytes())),
+        );
+    }
+
+    fn access(&self, _req: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
+        reply.error(Errno::ENOSYS.into());
+    }
+
+    fn syncfs(&self, req: &Request, _ino: INodeNo, reply: ReplyEmpty) {
+        empty(reply, self.serve(req, || self.server.sync()));
+    }
+
+    fn fallocate(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let answer = self.serve(req, || {
+            if self.server.drop_privileges_of(caller(req), no(ino))? {
+                self.kernel.attributes_changed(no(ino));
+            }
+            self.server.allocate(no(ino), offset, length, mode)
+        });
+        empty(reply, answer);
+    }
+
+    fn lseek(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        self.server.activity.touched(req.pid());
+        let server = self.server.clone();
+        let no = no(ino);
+        self.seeker
+            .ask(Seek::new(no, offset.max(0).unsigned_abs(), move || {
+                let seek = AssertUnwindSafe(|| server.seek(no, offset, whence));
+                match std::panic::catch_unwind(seek).unwrap_or(Err(Errno::EIO)) {
+                    Ok(found) => reply.offset(found),
+                    Err(e) => reply.error(e.into()),
+                }
+            }));
+    }
+
+    fn copy_file_range(
+        &self,
+        req: &Request,
+        ino_in: INodeNo,
+        _fh_in: FileHandle,
+        offset_in: u64,
+        ino_out: INodeNo,
+        _fh_out: FileHandle,
+        offset_out: u64,
+        len: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let answer = self.serve(req, || {
+            if self.server.drop_privileges_of(caller(req), no(ino_out))? {
+                self.kernel.attributes_changed(no(ino_out));
+            }
+            self.server
+                .copy((no(ino_in), offset_in), (no(ino_out), offset_out), len)
+        });
+        match answer {
+            Ok(copied) => reply.written(copied),
+            Err(e) => reply.error(e.into()),
+        }
+    }
+
+    fn ioctl(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _flags: IoctlFlags,
+        _cmd: u32,
+        _in_data: &[u8],
+        _out_size: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(Errno::ENOTTY.into());
+    }
+
+    /// Files are always ready; told once, the kernel does not ask again.
+    fn poll(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _ph: PollNotifier,
+        _events: PollEvents,
+        _flags: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        reply.error(Errno::ENOSYS.into());
+    }
+}
