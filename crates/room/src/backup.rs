@@ -47,6 +47,16 @@ struct Moment {
 impl Core {
     /// Brings a backup up to date, or makes the first one.
     pub(crate) fn backup(&self, target: &Path, progress: Progress<'_>) -> Result<BackupReport> {
+        self.backup_watched(target, progress, &|| {})
+    }
+
+    /// Calls `watch` between any two steps that change which room an opening of the target finds.
+    fn backup_watched(
+        &self,
+        target: &Path,
+        progress: Progress<'_>,
+        watch: &dyn Fn(),
+    ) -> Result<BackupReport> {
         let room = self.header.lock().header.room_id();
         let earlier = prepare(self.storage.path(), target, &room)?;
         let _lock = RoomLock::take(target, false)?;
@@ -67,7 +77,8 @@ impl Core {
         self.copy_segments(target, &moment.segments, &mut report, progress)?;
         drop(pin);
         storage.sync_dir(SEGMENTS)?;
-        put_in_place(&storage, &moment, earlier)?;
+        watch();
+        put_in_place(&storage, &moment, earlier, watch)?;
         remove_others(&storage, &moment.segments)?;
         Ok(report)
     }
@@ -315,12 +326,20 @@ fn copy_range(from: &File, to: &File, offset: u64, len: u64) -> io::Result<()> {
 }
 
 /// Puts header and catalog in place. Which of them comes first decides what an opening in between finds.
-fn put_in_place(storage: &HostStorage, moment: &Moment, earlier: bool) -> Result<()> {
+fn put_in_place(
+    storage: &HostStorage,
+    moment: &Moment,
+    earlier: bool,
+    watch: &dyn Fn(),
+) -> Result<()> {
     if !earlier {
         // Without a header it is no room yet: an opening in between is refused.
         put_catalog_copy(storage)?;
+        watch();
         put_new_catalog_in_place(storage)?;
+        watch();
         header::write_both(storage, &moment.header)?;
+        watch();
         storage.remove(INCOMPLETE)?;
         return Ok(storage.sync_dir("")?);
     }
@@ -334,13 +353,18 @@ fn put_in_place(storage: &HostStorage, moment: &Moment, earlier: bool) -> Result
         // A header newer than the catalog is fine, an older one is refused. The finished catalog beside the old one is
         // put in place by whoever opens the backup, if need be.
         header::write_both(storage, &moment.header)?;
+        watch();
         put_catalog_copy(storage)?;
     } else {
         // The header decides which of the two catalogs it is.
         put_catalog_copy(storage)?;
+        watch();
         header::write_both(storage, &moment.header)?;
     }
-    put_new_catalog_in_place(storage)
+    watch();
+    put_new_catalog_in_place(storage)?;
+    watch();
+    Ok(())
 }
 
 /// Gives the finished copy the name under which an opening looks for it.
@@ -361,4 +385,68 @@ fn remove_others(storage: &HostStorage, segments: &[SegmentAccount]) -> Result<(
         }
     }
     Ok(storage.sync_dir(SEGMENTS)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::testing::{copy_tree, credential, options, room_in};
+    use crate::{Error, Room};
+
+    /// Backs up and opens a copy of the target as it is between any two steps.
+    fn opens_at_every_step(room: &Room, target: &Path, each: impl Fn(crate::Result<Room>)) {
+        let dir = tempfile::tempdir().unwrap();
+        let copies = RefCell::new(Vec::new());
+        room.core
+            .backup_watched(target, &|_, _| true, &|| {
+                let copy = dir.path().join(copies.borrow().len().to_string());
+                copy_tree(target, &copy);
+                copies.borrow_mut().push(copy);
+            })
+            .unwrap();
+        assert!(copies.borrow().len() >= 4);
+        for copy in copies.into_inner() {
+            let state = tempfile::tempdir().unwrap();
+            each(Room::open(&copy, &credential(), options(state.path())));
+        }
+    }
+
+    #[test]
+    fn a_backup_killed_at_every_step_is_the_earlier_one_or_the_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let room = room_in(dir.path());
+        let target = dir.path().join("copy");
+        room.write_file("/a", &vec![1; 300_000]).unwrap();
+        opens_at_every_step(&room, &target, |opened| match opened {
+            Ok(copy) => assert_eq!(copy.read_file("/a").unwrap(), vec![1; 300_000]),
+            Err(e) => assert!(
+                matches!(e, Error::NotARoom(_) | Error::HeaderDamaged(_)),
+                "{e}"
+            ),
+        });
+        let either = |old: u8, new: u8| {
+            move |opened: crate::Result<Room>| {
+                let copy = opened.unwrap();
+                let report = copy.check(true, false, &|_, _| true).unwrap();
+                assert!(
+                    report.findings.is_empty() && report.lost.is_empty(),
+                    "{report:?}"
+                );
+                let data = copy.read_file("/a").unwrap();
+                assert!(data == vec![old; 300_000] || data == vec![new; 300_000]);
+            }
+        };
+        room.write_file("/a", &vec![2; 300_000]).unwrap();
+        room.add_slot(
+            seal::NewCredential::RawKey(seal::Secret::from(vec![7; 32])),
+            "",
+        )
+        .unwrap();
+        opens_at_every_step(&room, &target, either(1, 2));
+        room.write_file("/a", &vec![3; 300_000]).unwrap();
+        room.rekey(&credential(), &|_, _| true).unwrap();
+        opens_at_every_step(&room, &target, either(2, 3));
+    }
 }

@@ -122,3 +122,51 @@ fn victims(core: &Core) -> HashSet<catalog::SegmentNo> {
         .map(|a: &SegmentAccount| a.id.no)
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Room;
+    use crate::testing::{credential, options, room_in};
+
+    #[test]
+    fn the_cleaner_merges_many_short_segments_and_then_rests() {
+        let dir = tempfile::tempdir().unwrap();
+        room_in(dir.path()).close().unwrap();
+        let open =
+            || Room::open(&dir.path().join("room"), &credential(), options(dir.path())).unwrap();
+        for n in 0..SHORT {
+            let room = open();
+            room.write_file(format!("/{n}"), &vec![n as u8; 50_000])
+                .unwrap();
+            room.close().unwrap();
+        }
+        let room = open();
+        let mut cleaner = Cleaner::new();
+        cleaner.step(&room.core);
+        assert!(cleaner.walk.is_none(), "it has just begun to rest");
+        let mut steps = 0;
+        loop {
+            cleaner.due = Instant::now();
+            cleaner.step(&room.core);
+            room.sync().unwrap();
+            if cleaner.walk.is_none() {
+                break;
+            }
+            steps += 1;
+        }
+        assert!(steps < 10);
+        assert_eq!(room.info().unwrap().segments, 1);
+        for n in 0..SHORT {
+            assert_eq!(
+                room.read_file(format!("/{n}")).unwrap(),
+                vec![n as u8; 50_000]
+            );
+        }
+        let report = room.check(true, false, &|_, _| true).unwrap();
+        assert!(
+            report.findings.is_empty() && report.lost.is_empty(),
+            "{report:?}"
+        );
+    }
+}

@@ -49,6 +49,8 @@ mod ranges;
 mod rekey;
 mod rollback;
 mod room;
+#[cfg(test)]
+mod testing;
 
 pub use catalog::{DirEntry, FileKind, Inode, InodeNo, Timestamp};
 pub use error::{Error, Result};

@@ -3,47 +3,17 @@
 use std::path::Path;
 use std::sync::Mutex;
 
-use seal::{Argon2Cost, Credential, NewCredential, Secret};
+use seal::{Credential, Secret};
 
 use super::Step;
-use crate::{Error, NewRoom, OpenOptions, Room};
-
-fn credential() -> Credential {
-    Credential::Passphrase(Secret::from(b"correct horse".to_vec()))
-}
-
-fn options(dir: &Path) -> OpenOptions {
-    OpenOptions {
-        state_dir: Some(dir.join("state")),
-        commit_interval_ms: 0,
-        ..OpenOptions::default()
-    }
-}
-
-fn copy_tree(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_tree(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), &target).unwrap();
-        }
-    }
-}
+use crate::testing::{copy_tree, credential, options, room_in};
+use crate::{Error, Room};
 
 #[test]
 fn a_rekey_killed_at_every_step_opens_and_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path().join("room");
-    let secret = Secret::from(b"correct horse".to_vec());
-    let mut new = NewRoom::with_credential(NewCredential::Passphrase {
-        secret,
-        cost: Argon2Cost::LEAST,
-    });
-    new.open = options(dir.path());
-    let room = Room::create(&at, new).unwrap();
+    let room = room_in(dir.path());
     let data: Vec<u8> = (0..3_000_000u32).map(|n| (n / 7) as u8).collect();
     room.write_file("/a", &data).unwrap();
     let (a, b) = (
@@ -115,13 +85,7 @@ fn goes_on(copy: &Path, step: Step, data: &[u8]) {
 #[test]
 fn a_rekey_needs_a_credential_of_this_room() {
     let dir = tempfile::tempdir().unwrap();
-    let secret = Secret::from(b"correct horse".to_vec());
-    let mut new = NewRoom::with_credential(NewCredential::Passphrase {
-        secret,
-        cost: Argon2Cost::LEAST,
-    });
-    new.open = options(dir.path());
-    let room = Room::create(&dir.path().join("room"), new).unwrap();
+    let room = room_in(dir.path());
     let raw = Credential::RawKey(Secret::from(vec![1; 32]));
     assert!(matches!(
         room.rekey(&raw, &|_, _| true),
