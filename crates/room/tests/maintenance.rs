@@ -519,3 +519,65 @@ fn maintenance_that_changes_is_refused_in_a_room_opened_for_reading() {
         contents(&room)
     );
 }
+
+#[test]
+fn everything_at_once_loses_nothing() {
+    let place = Place::new();
+    let room = place.create();
+    let steady = pattern(51, 6 << 20);
+    room.write_file("/steady", &steady).unwrap();
+    stir(&room, &mut Dice(52), 60);
+    let target = place.dir.path().join("copy");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let going = || !stop.load(std::sync::atomic::Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let mut others = Vec::new();
+        others.push(scope.spawn(|| {
+            let mut dice = Dice(53);
+            while going() {
+                stir(&room, &mut dice, 10);
+            }
+        }));
+        others.push(scope.spawn(|| {
+            while going() {
+                assert_eq!(room.read_file("/steady").unwrap(), steady);
+            }
+        }));
+        others.push(scope.spawn(|| {
+            while going() {
+                let report = room.check(true, false, GO).unwrap();
+                assert!(
+                    report.findings.is_empty() && report.lost.is_empty(),
+                    "{report:?}"
+                );
+            }
+        }));
+        others.push(scope.spawn(|| {
+            while going() {
+                room.backup(&target, GO).unwrap();
+            }
+        }));
+        others.push(scope.spawn(|| {
+            while going() {
+                room.compact(80, GO).unwrap();
+            }
+        }));
+        for _ in 0..3 {
+            let report = room.rekey(&credential(), GO).unwrap();
+            assert!(report.finished, "{report:?}");
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+    assert_eq!(room.info().unwrap().key_epoch, 4);
+    assert_whole(&room);
+    let before = contents(&room);
+    room.backup(&target, GO).unwrap();
+    room.close().unwrap();
+    assert_eq!(contents(&place.open()), before);
+    let copy = Room::open(&target, &credential(), Place::new().options()).unwrap();
+    assert_whole(&copy);
+    assert_eq!(contents(&copy), before);
+}
