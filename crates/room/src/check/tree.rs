@@ -48,11 +48,15 @@ pub(super) fn look(catalog: &dyn Catalog, look: &mut Look) -> Result<()> {
     let mut after = InodeNo(0);
     loop {
         let facts = inodes(catalog, after, look, &mut directories)?;
-        let Some(last) = facts.last().map(|f| f.no) else {
-            break;
-        };
-        names(catalog, facts, look)?;
-        after = last;
+        let last = facts
+            .last()
+            .map(|f| f.no)
+            .filter(|_| facts.len() >= INODES_AT_ONCE);
+        names(catalog, facts, after, last, look)?;
+        match last {
+            Some(last) => after = last,
+            None => break,
+        }
     }
     if !directories.contains_key(&InodeNo::ROOT) {
         look.find("there is no root directory");
@@ -142,16 +146,46 @@ fn alone(catalog: &dyn Catalog, inode: &Inode, look: &mut Look) -> Result<()> {
     Ok(())
 }
 
-/// Counts the names of these inodes, which are in order.
-fn names(catalog: &dyn Catalog, mut facts: Vec<Facts>, look: &mut Look) -> Result<()> {
-    let (Some(low), Some(high)) = (facts.first().map(|f| f.no), facts.last().map(|f| f.no)) else {
-        return Ok(());
-    };
-    each_entry(catalog, |_, entry| {
-        if (low..=high).contains(&entry.inode)
-            && let Ok(index) = facts.binary_search_by_key(&entry.inode, |f| f.no)
-        {
-            facts[index].names += 1;
+/// Counts the names of these inodes, which are in order and all there are from behind `after` to `last`, or to the end.
+fn names(
+    catalog: &dyn Catalog,
+    mut facts: Vec<Facts>,
+    after: InodeNo,
+    last: Option<InodeNo>,
+    look: &mut Look,
+) -> Result<()> {
+    each_entry(catalog, |parent, entry| {
+        if entry.inode <= after || last.is_some_and(|last| entry.inode > last) {
+            return Ok(());
+        }
+        let place = || format!("`{}` in inode {}", text(&entry.name), parent.0);
+        let Ok(index) = facts.binary_search_by_key(&entry.inode, |f| f.no) else {
+            look.find_and_mend(
+                format!(
+                    "the name {} leads to inode {}, which is not there",
+                    place(),
+                    entry.inode.0
+                ),
+                Mend::RemoveName {
+                    parent,
+                    name: entry.name.clone(),
+                },
+            );
+            return Ok(());
+        };
+        facts[index].names += 1;
+        let kind = facts[index].kind;
+        if kind != entry.kind {
+            let (said, is) = (kind_text(entry.kind), kind_text(kind));
+            look.find_and_mend(
+                format!("the name {} says {said}, but leads to a {is}", place()),
+                Mend::Kind {
+                    parent,
+                    name: entry.name.clone(),
+                    inode: entry.inode,
+                    kind,
+                },
+            );
         }
         Ok(())
     })?;
@@ -181,7 +215,7 @@ fn names(catalog: &dyn Catalog, mut facts: Vec<Facts>, look: &mut Look) -> Resul
     Ok(())
 }
 
-/// Looks at every name.
+/// Looks at every name's directory, and at the names of directories.
 fn entries(
     catalog: &dyn Catalog,
     look: &mut Look,
@@ -213,35 +247,7 @@ fn entries(
             look.find_and_mend(format!("the name {place} is not allowed"), mend);
             return Ok(());
         }
-        let kind = match directories.contains_key(&entry.inode) {
-            true => Some(FileKind::Directory),
-            // Files are not kept in memory: asked for one after the other, mostly from the same few pages.
-            false => catalog.inode(entry.inode)?.map(|inode| inode.kind),
-        };
-        let Some(kind) = kind else {
-            look.find_and_mend(
-                format!(
-                    "the name {place} leads to inode {}, which is not there",
-                    entry.inode.0
-                ),
-                gone(),
-            );
-            return Ok(());
-        };
-        if kind != entry.kind {
-            let (said, is) = (kind_text(entry.kind), kind_text(kind));
-            let mend = Mend::Kind {
-                parent,
-                name: name.clone(),
-                inode: entry.inode,
-                kind,
-            };
-            look.find_and_mend(
-                format!("the name {place} says {said}, but leads to a {is}"),
-                mend,
-            );
-        }
-        if kind == FileKind::Directory {
+        if directories.contains_key(&entry.inode) {
             if let Some(parent) = directories.get_mut(&parent) {
                 parent.subdirectories += 1;
             }
