@@ -69,7 +69,13 @@ impl Access {
         Ok((access, given))
     }
 
-    fn open(dir: &Path, given: &Given, accept_rollback: bool, intent: Intent) -> Result<Access> {
+    /// Opens a room that nobody has open.
+    pub(crate) fn open(
+        dir: &Path,
+        given: &Given,
+        accept_rollback: bool,
+        intent: Intent,
+    ) -> Result<Access> {
         let options = OpenOptions {
             read_only: intent == Intent::Read,
             accept_rollback,
@@ -97,18 +103,24 @@ impl Access {
     pub(crate) fn tree(&self) -> Result<Box<dyn Tree + '_>> {
         match self {
             Access::Library { room, .. } => Ok(Box::new(RoomTree::new(room))),
-            Access::Mounted(client) => HostTree::mounted(&client.mountpoint).map(|tree| Box::new(tree) as _).map_err(|e| {
-                Error::said(
-                    Exit::InUse,
-                    format!(
-                        "{}: mounted at {} by process {}, where this user cannot enter ({e}): become the user who \
-                         mounted it, or mount it with --allow-other",
-                        client.room.display(),
-                        client.mountpoint.display(),
-                        client.pid
-                    ),
-                )
-            }),
+            Access::Mounted(client) => {
+                let closed = |e: &dyn std::fmt::Display| {
+                    Error::said(
+                        Exit::InUse,
+                        format!(
+                            "{}: mounted at {} by process {}, where this user cannot enter ({e}): become the user \
+                             who mounted it, or mount it with --allow-other",
+                            client.room.display(),
+                            client.mountpoint.display(),
+                            client.pid
+                        ),
+                    )
+                };
+                let tree = HostTree::mounted(&client.mountpoint).map_err(|e| closed(&e))?;
+                // The root of a mount can be held by whom it then lets do nothing.
+                tree.stat(Path::new("/"), true).map_err(|e| closed(&e))?;
+                Ok(Box::new(tree))
+            }
         }
     }
 

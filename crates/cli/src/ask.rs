@@ -69,20 +69,6 @@ pub(crate) fn not_empty(secret: Secret) -> Result<Secret> {
     Ok(secret)
 }
 
-/// Asks yes or no; no where nobody sits.
-pub(crate) fn confirm(question: &str) -> bool {
-    if !somebody_is_there() {
-        return false;
-    }
-    eprint!("{question} [y/N] ");
-    let _ = std::io::stderr().flush();
-    let mut answer = String::new();
-    if std::io::stdin().lock().read_line(&mut answer).is_err() {
-        return false;
-    }
-    matches!(answer.trim(), "y" | "Y" | "yes" | "Yes")
-}
-
 /// How age's plugins and encrypted identities reach the person at the terminal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terminal;

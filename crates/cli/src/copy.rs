@@ -29,6 +29,8 @@ pub(crate) struct Copier<'a> {
     pub(crate) from_name: String,
     /// Leave existing files alone.
     pub(crate) keep_existing: bool,
+    /// Make each file durable before going on: its source is about to be removed.
+    pub(crate) durable: bool,
     pub(crate) global: &'a Global,
     pub(crate) bar: &'a Bar,
     pub(crate) failures: Failures,
@@ -148,6 +150,9 @@ impl Copier<'_> {
                 let source = self.from.open(from)?;
                 let target = self.to.create(to)?;
                 self.contents(&*source, &*target, meta.size)?;
+                if self.durable && target.as_host().is_some() {
+                    target.sync()?;
+                }
             }
             FileKind::Symlink => self.to.symlink(&self.from.read_link(from)?, to)?,
             FileKind::Fifo | FileKind::Socket | FileKind::CharDevice | FileKind::BlockDevice => {

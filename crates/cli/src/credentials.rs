@@ -16,7 +16,7 @@ use crate::ask;
 use crate::error::{Error, Result};
 
 mod hex;
-pub use hex::HexSecret;
+pub(crate) use hex::HexSecret;
 pub(crate) use hex::decode as decode_hex;
 
 /// The largest key file, in bytes.
@@ -191,7 +191,7 @@ pub struct Given {
 /// The kinds of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum GivenKind {
+pub(crate) enum GivenKind {
     /// A passphrase.
     Passphrase,
     /// A key file's content.

@@ -91,6 +91,8 @@ pub(crate) fn room_exit(error: &room::Error) -> Exit {
 /// The exit code of a host's error.
 pub(crate) fn io_exit(error: &io::Error) -> Exit {
     match error.kind() {
+        // Only work that was asked to stop ends so.
+        io::ErrorKind::Interrupted => Exit::Interrupted,
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Exit::NoSpace,
         _ => Exit::Failed,
     }

@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(size(u64::MAX), "16.0 EiB");
         assert_eq!(mode_letters(FileKind::Regular, 0o4755), "-rwsr-xr-x");
         assert_eq!(mode_letters(FileKind::Directory, 0o1777), "drwxrwxrwt");
-        assert_eq!(mode_letters(FileKind::Fifo, 0o2604), "prw--S-r--");
+        assert_eq!(mode_letters(FileKind::Fifo, 0o2604), "prw---Sr--");
     }
 
     #[test]

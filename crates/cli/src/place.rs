@@ -45,6 +45,13 @@ pub(crate) fn must_be_room(dir: &Path) -> Result<()> {
         return Ok(());
     }
     let name = dir.display();
+    if let Err(e) = std::fs::metadata(dir.join("header.json"))
+        && e.kind() == std::io::ErrorKind::PermissionDenied
+    {
+        return Err(Error::failed(format!(
+            "{name}: permission denied: the room belongs to another user"
+        )));
+    }
     let message = match std::fs::metadata(dir) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             format!("{name}: there is no room here; make one with: strongroom create {name}")

@@ -77,11 +77,6 @@ impl Bar {
         bar
     }
 
-    /// Whether the user asked to stop.
-    pub(crate) fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
     /// Takes the bar away.
     pub(crate) fn end(&self) {
         self.bar.finish_and_clear();

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 
 use room::{Credential, Room};
 
-use crate::control::{InfoReply, Reply, Request, SlotReply, SpaceReply};
+use crate::control::{
+    BackupReply, CheckReply, CompactReply, InfoReply, LostReply, RekeyReply, Reply, Request,
+    SlotReply, SpaceReply,
+};
 use crate::credentials::Given;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -25,19 +28,19 @@ pub(crate) fn carry_out(
     let failed = |e| Error::room(dir, e);
     Ok(match request {
         // Facts of the mount, not of the room: the server answers them itself.
-        Request::Status | Request::AwaitClose | Request::Unmount => {
+        Request::Status {} | Request::AwaitClose {} | Request::Unmount {} => {
             return Err(Error::said(
                 Exit::NotMounted,
                 format!("{}: the room is not mounted", dir.display()),
             ));
         }
-        Request::Info => Reply::Info(info(room).map_err(failed)?),
-        Request::Space => Reply::Space(space(&room.space().map_err(failed)?)),
-        Request::Sync => {
+        Request::Info {} => Reply::Info(info(room).map_err(failed)?),
+        Request::Space {} => Reply::Space(space(&room.space().map_err(failed)?)),
+        Request::Sync {} => {
             room.sync().map_err(failed)?;
             Reply::Nothing
         }
-        Request::Slots => Reply::Slots(room.slots().iter().map(slot).collect()),
+        Request::Slots {} => Reply::Slots(room.slots().iter().map(slot).collect()),
         Request::AddSlot { with, new, label } => {
             must_open(dir, room, with)?;
             Reply::Slot(room.add_slot(new.credential()?, label).map_err(failed)?)
@@ -57,14 +60,65 @@ pub(crate) fn carry_out(
             must_open(dir, room, with)?;
             Reply::Header(hex(&room.header_backup()))
         }
-        Request::Check { .. }
-        | Request::Compact { .. }
-        | Request::Backup { .. }
-        | Request::Rekey { .. } => {
-            let _ = progress;
-            return Err(Error::failed("this version cannot do this yet"));
+        Request::Check { read_data, repair } => Reply::Check(check(
+            room.check(*read_data, *repair, progress).map_err(failed)?,
+        )),
+        Request::Compact { percent } => {
+            let report = room.compact(*percent, progress).map_err(failed)?;
+            Reply::Compacted(CompactReply {
+                segments_rewritten: report.segments_rewritten,
+                bytes_moved: report.bytes_moved,
+                bytes_given_back: report.bytes_freed,
+                unreadable: report.unreadable,
+                stopped: report.stopped,
+            })
+        }
+        Request::Backup { target } => {
+            let report = room
+                .backup(&path_from_hex(target)?, progress)
+                .map_err(failed)?;
+            Reply::Backup(BackupReply {
+                generation: report.generation,
+                segments_copied: report.segments_copied,
+                segments_kept: report.segments_kept,
+                bytes_copied: report.bytes_copied,
+            })
+        }
+        Request::Rekey { with } => {
+            let (credential, _) = must_open(dir, room, with)?;
+            let report = room.rekey(&credential, progress).map_err(failed)?;
+            Reply::Rekeyed(RekeyReply {
+                dropped_slots: report.dropped_slots.iter().map(slot).collect(),
+                segments_resealed: report.segments_resealed,
+                finished: report.finished,
+                unreadable: report.unreadable,
+            })
         }
     })
+}
+
+/// Looks at a room that does not open.
+pub(crate) fn examine(dir: &Path, given: &Given) -> Result<CheckReply> {
+    let report = Room::examine(dir, &given.credential()?).map_err(|e| Error::room(dir, e))?;
+    Ok(check(report))
+}
+
+fn check(report: room::CheckReport) -> CheckReply {
+    let lost = report.lost.into_iter().map(|range| LostReply {
+        path: range.path,
+        inode: range.inode,
+        offset: range.offset,
+        length: range.len,
+    });
+    CheckReply {
+        files: report.files,
+        directories: report.directories,
+        bytes_read: report.bytes_read,
+        findings: report.findings,
+        lost: lost.collect(),
+        repaired: report.repaired,
+        stopped: report.stopped,
+    }
 }
 
 /// Proves that a credential opens the room as it stands, and says which slot it opened. An open room does not stand for

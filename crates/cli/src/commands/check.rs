@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use crate::access::{Access, Intent, OpenArgs};
 use crate::args::Global;
-use crate::control::client::unexpected;
+use crate::control::client::{Client, unexpected};
 use crate::control::{CheckReply, Reply, Request};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output;
+use crate::place::must_be_room;
 use crate::progress::Bar;
+use crate::work;
 
 /// Check a room's structure, and with --read-data every byte
 #[derive(Debug, clap::Args)]
@@ -32,42 +34,34 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     } else {
         Intent::Read
     };
-    let access = Access::reach(&args.room, &args.open, intent).map_err(|e| match &e {
-        Error::Room { source: room::Error::Catalog(_) | room::Error::Damaged(_), .. } => Error::said(
-            Exit::Damaged,
-            format!(
-                "{}: {}; the names and places of files are lost with it: restore the room from a backup \
-                 (`strongroom backup` made it)",
-                args.room.display(),
-                match &e {
-                    Error::Room { source, .. } => source.to_string(),
-                    other => other.to_string(),
-                }
-            ),
-        ),
-        _ => e,
-    })?;
-    let bar = Bar::start("checking", global);
-    let request = Request::Check {
-        read_data: args.read_data,
-        repair: args.repair,
+    must_be_room(&args.room)?;
+    let report = if let Some(client) = Client::find(&args.room)? {
+        check_open(Access::Mounted(client), &args, global)?
+    } else {
+        let given = args
+            .open
+            .credential
+            .read(&args.room.display().to_string())?;
+        match Access::open(&args.room, &given, args.open.accept_rollback, intent) {
+            Ok(access) => check_open(access, &args, global)?,
+            // What does not open can still be looked at.
+            Err(error) if error.exit() == Exit::Damaged => {
+                output::report(&error, global);
+                work::examine(&args.room, &given)?
+            }
+            Err(error) => return Err(error),
+        }
     };
-    let reply = access.run(&request, &|done, total| bar.tell(done, total));
-    bar.end();
-    let Reply::Check(report) = reply? else {
-        return Err(unexpected());
-    };
-    access.close()?;
-    if bar.stopped() {
-        return Err(crate::progress::interrupted());
-    }
     if global.json {
         output::json_line(&report);
     } else {
         people(&report, args.read_data, global);
     }
-    let open_findings = report.findings.len() > report.repaired.len();
-    if report.lost.is_empty() && !open_findings {
+    if report.stopped {
+        return Err(crate::progress::interrupted());
+    }
+    let all_mended = args.repair && report.findings.len() <= report.repaired.len();
+    if report.lost.is_empty() && (report.findings.is_empty() || all_mended) {
         return Ok(());
     }
     let next = if args.repair {
@@ -81,6 +75,21 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     ))
 }
 
+fn check_open(access: Access, args: &Args, global: &Global) -> Result<CheckReply> {
+    let bar = Bar::start("checking", global);
+    let request = Request::Check {
+        read_data: args.read_data,
+        repair: args.repair,
+    };
+    let reply = access.run(&request, &|done, total| bar.tell(done, total));
+    bar.end();
+    let Reply::Check(report) = reply? else {
+        return Err(unexpected());
+    };
+    access.close()?;
+    Ok(report)
+}
+
 fn people(report: &CheckReply, read_data: bool, global: &Global) {
     for finding in &report.findings {
         output::line(format!("found     {finding}"));
@@ -91,7 +100,7 @@ fn people(report: &CheckReply, read_data: bool, global: &Global) {
     for range in &report.lost {
         output::line(format!(
             "lost      {}: {} bytes from byte {}",
-            range.file, range.length, range.offset
+            range.path, range.length, range.offset
         ));
     }
     let data = if read_data {
@@ -99,15 +108,15 @@ fn people(report: &CheckReply, read_data: bool, global: &Global) {
     } else {
         String::new()
     };
+    let outcome = match (report.findings.len(), report.lost.len()) {
+        (0, 0) => "everything is whole".to_owned(),
+        (findings, lost) => format!("{findings} findings, {lost} ranges lost"),
+    };
     output::note(
         global,
         format!(
-            "{} files checked{data}: {}",
-            report.files,
-            match (report.findings.len(), report.lost.len()) {
-                (0, 0) => "everything is whole".to_owned(),
-                (findings, lost) => format!("{findings} findings, {lost} ranges lost"),
-            }
+            "{} files and {} directories checked{data}: {outcome}",
+            report.files, report.directories
         ),
     );
 }

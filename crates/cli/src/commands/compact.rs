@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use serde_json::json;
-
 use crate::access::{Access, Intent, OpenArgs};
 use crate::args::Global;
 use crate::control::client::unexpected;
@@ -34,16 +32,29 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         &|done, total| bar.tell(done, total),
     );
     bar.end();
-    let Reply::Compacted(bytes) = reply? else {
+    let Reply::Compacted(report) = reply? else {
         return Err(unexpected());
     };
     access.close()?;
     if global.json {
-        output::json_line(&json!({"bytes_given_back": bytes}));
+        output::json_line(&report);
     } else {
-        output::note(global, format!("{} given back.", output::size(bytes)));
+        for range in &report.unreadable {
+            output::line(format!(
+                "left where it is, because it does not open: {range}"
+            ));
+        }
+        output::note(
+            global,
+            format!(
+                "{} given back; {} segments rewritten, {} moved.",
+                output::size(report.bytes_given_back),
+                report.segments_rewritten,
+                output::size(report.bytes_moved)
+            ),
+        );
     }
-    if bar.stopped() {
+    if report.stopped {
         Err(crate::progress::interrupted())
     } else {
         Ok(())

@@ -64,6 +64,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let options = CopyOptions {
         recursive: args.recursive,
         keep_existing: args.no_clobber,
+        durable: false,
     };
     let done = work.copy_all(&sources, &options, global, &bar, &mut |_, _| Ok(()));
     bar.end();
@@ -81,6 +82,8 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
 pub(crate) struct CopyOptions {
     pub(crate) recursive: bool,
     pub(crate) keep_existing: bool,
+    /// See [`Copier::durable`].
+    pub(crate) durable: bool,
 }
 
 /// The rooms a copy or move touches, and where it goes.
@@ -204,6 +207,7 @@ impl Transfer {
                 to: &*to,
                 from_name: prefix(source),
                 keep_existing: options.keep_existing,
+                durable: options.durable,
                 global,
                 bar,
                 failures: Failures::default(),

@@ -28,7 +28,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     }
     for room in &args.rooms {
         let access = Access::reach(room, &args.open, Intent::Read)?;
-        let Reply::Space(space) = access.run(&Request::Space, &|_, _| true)? else {
+        let Reply::Space(space) = access.run(&Request::Space {}, &|_, _| true)? else {
             return Err(unexpected());
         };
         access.close()?;

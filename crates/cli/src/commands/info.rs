@@ -30,7 +30,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         return header_only(&args, global);
     }
     let access = Access::reach(&args.room, &args.open, Intent::Read)?;
-    let Reply::Info(info) = access.run(&Request::Info, &|_, _| true)? else {
+    let Reply::Info(info) = access.run(&Request::Info {}, &|_, _| true)? else {
         return Err(unexpected());
     };
     access.close()?;

@@ -137,7 +137,7 @@ fn list(room: &Path, open: &OpenArgs, global: &Global) -> Result<()> {
     let verified = open.credential.any() || Client::find(room)?.is_some();
     let slots = if verified {
         let access = Access::reach(room, open, Intent::Read)?;
-        let Reply::Slots(slots) = access.run(&Request::Slots, &|_, _| true)? else {
+        let Reply::Slots(slots) = access.run(&Request::Slots {}, &|_, _| true)? else {
             return Err(unexpected());
         };
         access.close()?;

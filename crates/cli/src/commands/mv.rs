@@ -102,6 +102,7 @@ fn move_all(
     let options = CopyOptions {
         recursive: true,
         keep_existing: false,
+        durable: true,
     };
     let (_, _, mut failures) = work.copy_all(sources, &options, global, bar, &mut |at, meta| {
         whole.push((at, meta.clone()));

@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use serde_json::json;
-
 use crate::access::{Access, Intent, OpenArgs};
 use crate::args::Global;
 use crate::control::client::unexpected;
 use crate::control::{Reply, Request};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
 use crate::output;
 use crate::progress::Bar;
 
@@ -33,26 +32,41 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         bar.tell(done, total)
     });
     bar.end();
-    let Reply::Rekeyed(dropped) = reply? else {
+    let Reply::Rekeyed(report) = reply? else {
         return Err(unexpected());
     };
     access.close()?;
     if global.json {
-        output::json_line(&json!({"dropped_slots": dropped, "finished": !bar.stopped()}));
+        output::json_line(&report);
     } else {
-        for slot in &dropped {
+        for slot in &report.dropped_slots {
             output::line(format!(
-                "key slot {slot} was dropped: add its key again with `strongroom key add`"
+                "key slot {} ({}) was dropped: add its key again with `strongroom key add`",
+                slot.slot, slot.kind
+            ));
+        }
+        for range in &report.unreadable {
+            output::line(format!(
+                "not sealed anew, because it does not open: {range}"
             ));
         }
         output::note(
             global,
-            "Backups of the header made before are useless now: make a new one with `strongroom header backup`.",
+            "Backups of the header made before are of no use now: make a new one with `strongroom header backup`.",
         );
     }
-    if bar.stopped() {
+    if report.finished {
+        Ok(())
+    } else if report.unreadable.is_empty() {
         Err(crate::progress::interrupted())
     } else {
-        Ok(())
+        Err(Error::said(
+            Exit::Damaged,
+            format!(
+                "{}: the old key is kept, because damaged ranges are sealed under it; `strongroom check --read-data \
+                 --repair` gives them up, and another `strongroom rekey` then ends the work",
+                args.room.display()
+            ),
+        ))
     }
 }

@@ -1,6 +1,7 @@
 //! `strongroom serve`: the process behind a mount in the background. `mount` starts it; nobody types it.
 
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use zeroize::Zeroizing;
@@ -10,7 +11,6 @@ use crate::control::{Answer, REQUEST_LINE_MAX, Reply, encode_line};
 use crate::error::{Error, Result};
 use crate::mounting::launch::Plan;
 use crate::mounting::serve;
-use crate::output;
 
 /// The process behind a mount; `strongroom mount` starts it
 #[derive(Debug, clap::Args)]
@@ -23,25 +23,56 @@ pub(crate) struct Args {
 
 pub(crate) fn run(_args: Args, _global: &Global) -> Result<()> {
     let plan = read_plan()?;
-    let mut told = false;
-    let served = serve::serve(&plan, &mut || {
-        // What is needed for the log is done first: once the answer is out, the terminal belongs to somebody else.
-        let answer = encode_line(&Answer::Done(Reply::Nothing));
-        let pipe = rustix::io::dup(std::io::stdout())
-            .map_err(|e| Error::failed(format!("standard output: {e}")))?;
-        serve::detach(&plan)?;
-        crate::log_everything();
-        told = true;
-        // If whoever started us is gone, the room is mounted all the same.
-        let _ = rustix::io::write(&pipe, &answer);
-        Ok(())
-    });
+    let mut start = InBackground {
+        plan: &plan,
+        pipe: None,
+        told: false,
+    };
+    let served = serve::serve(&plan, &mut start);
     match served {
-        Err(error) if !told => {
-            output::bytes(&encode_line(&Answer::from(&error)));
+        Err(error) if !start.told => {
+            start.tell(&Answer::from(&error));
             Ok(())
         }
         other => other,
+    }
+}
+
+/// Telling whoever started us how it went, and leaving his terminal.
+struct InBackground<'p> {
+    plan: &'p Plan,
+    /// The pipe that was our standard output.
+    pipe: Option<OwnedFd>,
+    told: bool,
+}
+
+impl InBackground<'_> {
+    fn tell(&mut self, answer: &Answer) {
+        self.told = true;
+        let line = encode_line(answer);
+        // If whoever started us is gone, what was done is done all the same.
+        let _ = match self.pipe.take() {
+            Some(pipe) => rustix::io::write(&pipe, &line),
+            None => rustix::io::write(std::io::stdout(), &line),
+        };
+    }
+}
+
+impl serve::Start for InBackground<'_> {
+    fn opened(&mut self) -> Result<()> {
+        let pipe = rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), 3);
+        self.pipe = Some(pipe.map_err(|e| Error::failed(format!("standard output: {e}")))?);
+        serve::detach(self.plan)?;
+        crate::log_everything();
+        Ok(())
+    }
+
+    fn mounted(&mut self) {
+        self.tell(&Answer::Done(Reply::Nothing));
+    }
+
+    fn has_terminal(&self) -> bool {
+        false
     }
 }
 

@@ -24,6 +24,6 @@ pub(crate) fn run(args: Args, _global: &Global) -> Result<()> {
             let _ = tree.sync();
         }
     }
-    access.run(&Request::Sync, &|_, _| true)?;
+    access.run(&Request::Sync {}, &|_, _| true)?;
     access.close()
 }

@@ -35,12 +35,12 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let (mountpoint, client) = find(&args.mountpoint)?;
     if args.lazy {
         if let Some(client) = &client {
-            client.run(&Request::Sync, &|_, _| true)?;
+            client.run(&Request::Sync {}, &|_, _| true)?;
         }
         unmount::unmount_lazily(&mountpoint)?;
     } else if let Some(client) = client {
         // Asked before, so that the answer to how closing went cannot be missed.
-        let waiting = client.start(&Request::AwaitClose)?;
+        let waiting = client.start(&Request::AwaitClose {})?;
         let ended = pidfd(client.pid);
         unmount::unmount(&mountpoint)?;
         waiting.finish(&|_, _| true)?;

@@ -48,11 +48,18 @@ impl Client {
                 };
             }
         };
-        stream
+        let asked = stream
             .set_read_timeout(Some(STATUS_TIMEOUT))
-            .map_err(broken)?;
-        send(&stream, &Request::Status)?;
-        match receive(stream, &|_, _| true).map_err(|e| named(dir, e))? {
+            .map_err(broken)
+            .and_then(|()| send(&stream, &Request::Status {}))
+            .and_then(|()| receive(stream, &|_, _| true));
+        let reply = match asked {
+            Ok(reply) => reply,
+            // It ended while we asked.
+            Err(_) if connect(dir).is_err() => return Ok(None),
+            Err(e) => return Err(named(dir, e)),
+        };
+        match reply {
             Reply::Status {
                 pid,
                 mountpoint,

@@ -13,11 +13,10 @@ pub(crate) mod client;
 pub(crate) mod server;
 mod wire;
 
+pub(crate) use wire::encode_line;
 pub use wire::{
-    ANSWER_LINE_MAX, Answer, Line, REQUEST_LINE_MAX, Reply, Request, WireError, parse_request,
-};
-pub(crate) use wire::{
-    BackupReply, CheckReply, InfoReply, LostRange, SlotReply, SpaceReply, encode_line,
+    ANSWER_LINE_MAX, Answer, BackupReply, CheckReply, CompactReply, InfoReply, Line, LostReply,
+    REQUEST_LINE_MAX, RekeyReply, Reply, Request, SlotReply, SpaceReply, WireError, parse_request,
 };
 
 use std::fs::File;

@@ -213,12 +213,12 @@ fn append_wiped(line: &mut Zeroizing<Vec<u8>>, more: &[u8]) {
 
 fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
     match request {
-        Request::Status => Answer::Done(Reply::Status {
+        Request::Status {} => Answer::Done(Reply::Status {
             pid: std::process::id(),
             mountpoint: path_to_hex(&state.mountpoint),
             read_only: state.read_only,
         }),
-        Request::AwaitClose => {
+        Request::AwaitClose {} => {
             let mut closed = state.closed.lock().unwrap_or_else(PoisonError::into_inner);
             loop {
                 match &*closed {
@@ -232,7 +232,7 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
                 }
             }
         }
-        Request::Unmount => {
+        Request::Unmount {} => {
             outcome(crate::mounting::unmount::unmount(&state.mountpoint).map(|()| Reply::Nothing))
         }
         request => {

@@ -13,20 +13,21 @@ pub const REQUEST_LINE_MAX: usize = 4 * (1 << 20) + (64 << 10);
 /// The most bytes of an answer line: a check may list many files.
 pub const ANSWER_LINE_MAX: usize = 256 << 20;
 
-/// What a client asks of the process that holds a room.
+/// What a client asks of the process that holds a room. Requests without fields have braces all the same: serde would take
+/// unknown fields for a plain name.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
     /// Where the room is mounted, and by which process.
-    Status,
+    Status {},
     /// Facts about the room.
-    Info,
+    Info {},
     /// Its space.
-    Space,
+    Space {},
     /// Makes everything done so far durable.
-    Sync,
+    Sync {},
     /// The key slots.
-    Slots,
+    Slots {},
     /// Adds a key slot.
     AddSlot {
         /// Opens the room already.
@@ -80,9 +81,9 @@ pub enum Request {
         with: Given,
     },
     /// Answers once the room is unmounted, committed and closed.
-    AwaitClose,
+    AwaitClose {},
     /// Unmounts the room.
-    Unmount,
+    Unmount {},
 }
 
 /// A line from the process that holds the room.
@@ -137,12 +138,12 @@ pub enum Reply {
     Header(String),
     /// What a check found.
     Check(CheckReply),
-    /// Bytes given back.
-    Compacted(u64),
+    /// What a compaction did.
+    Compacted(CompactReply),
     /// What a backup did.
     Backup(BackupReply),
-    /// Slots that a rekey had to drop.
-    Rekeyed(Vec<u32>),
+    /// What a rekey did.
+    Rekeyed(RekeyReply),
 }
 
 /// Facts about a room; the JSON of `info`.
@@ -191,18 +192,40 @@ pub struct SlotReply {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct CheckReply {
     pub(crate) files: u64,
+    pub(crate) directories: u64,
     pub(crate) bytes_read: u64,
     pub(crate) findings: Vec<String>,
-    pub(crate) lost: Vec<LostRange>,
+    pub(crate) lost: Vec<LostReply>,
     pub(crate) repaired: Vec<String>,
+    pub(crate) stopped: bool,
 }
 
 /// A range of a file that does not open.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct LostRange {
-    pub(crate) file: String,
+pub struct LostReply {
+    pub(crate) path: String,
+    pub(crate) inode: u64,
     pub(crate) offset: u64,
     pub(crate) length: u64,
+}
+
+/// What a compaction did; the JSON of `compact`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CompactReply {
+    pub(crate) segments_rewritten: u64,
+    pub(crate) bytes_moved: u64,
+    pub(crate) bytes_given_back: u64,
+    pub(crate) unreadable: Vec<String>,
+    pub(crate) stopped: bool,
+}
+
+/// What a rekey did; the JSON of `rekey`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RekeyReply {
+    pub(crate) dropped_slots: Vec<SlotReply>,
+    pub(crate) segments_resealed: u64,
+    pub(crate) finished: bool,
+    pub(crate) unreadable: Vec<String>,
 }
 
 /// What a backup did; the JSON of `backup`.
@@ -277,14 +300,14 @@ mod tests {
     #[test]
     fn every_plain_request_survives_the_wire() {
         for request in [
-            Request::Status,
-            Request::Info,
+            Request::Status {},
+            Request::Info {},
             Request::Check {
                 read_data: true,
                 repair: false,
             },
             Request::Compact { percent: 50 },
-            Request::AwaitClose,
+            Request::AwaitClose {},
         ] {
             let line = encode_line(&request);
             let back = parse_request(&line[..line.len() - 1]).unwrap();
@@ -302,6 +325,7 @@ mod tests {
             r#"{"op":"fly"}"#,
             r#"{"op":"check","read_data":true}"#,
             r#"{"op":"check","read_data":true,"repair":false,"more":1}"#,
+            r#"{"op":"status","more":1}"#,
             r#"{"op":"compact","percent":300}"#,
             r#"{"op":"status"} {"op":"status"}"#,
             r#"{"op":"rekey","with":{"kind":"passphrase","secret":"sesame"}}"#,

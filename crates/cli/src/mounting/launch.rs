@@ -88,7 +88,7 @@ pub(crate) fn mount(
         credential,
     };
     if foreground {
-        super::serve::serve(&plan, &mut || Ok(()))
+        super::serve::serve(&plan, &mut super::serve::InForeground)
     } else {
         beside_us(&plan, global)
     }

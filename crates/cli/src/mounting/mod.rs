@@ -25,15 +25,17 @@ pub(crate) fn check_possible(room: &Path, mountpoint: &Path) -> Result<()> {
 fn check_mountpoint(room: &Path, mountpoint: &Path) -> Result<()> {
     let name = mountpoint.display();
     let refuse = |words: String| Err(Error::said(Exit::CannotMount, format!("{name}: {words}")));
+    // Asks the serving process itself; what is known of the directory otherwise may come from the kernel's memory.
+    let died = rustix::fs::statfs(mountpoint).err() == Some(rustix::io::Errno::NOTCONN);
     match std::fs::metadata(mountpoint) {
+        _ if died => {
+            return refuse(format!(
+                "a mount is here whose process has died; clear it with: strongroom umount {name}"
+            ));
+        }
         Err(e) if e.kind() == ErrorKind::NotFound => {
             return refuse(format!(
                 "there is no such directory to mount on; make it with: mkdir {name}"
-            ));
-        }
-        Err(e) if e.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error()) => {
-            return refuse(format!(
-                "a mount is here whose process has died; clear it with: strongroom umount {name}"
             ));
         }
         Err(e) => return refuse(e.to_string()),

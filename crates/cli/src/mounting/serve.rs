@@ -25,14 +25,46 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
 /// A log larger than this is set aside when a new mount begins, in bytes.
 const LOG_MAX: u64 = 1 << 20;
 
-/// Serves until unmounted. `ready` is called once, when the room can be used.
-pub(crate) fn serve(plan: &Plan, ready: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+/// What whoever serves does on the way.
+pub(crate) trait Start {
+    /// The room is open, nothing is mounted yet: the last moment at which the user's terminal is needed. The mount's threads
+    /// inherit the standard descriptors as they are after this.
+    fn opened(&mut self) -> Result<()>;
+    /// The room is mounted.
+    fn mounted(&mut self);
+    /// Whether losing the terminal ends the mount.
+    fn has_terminal(&self) -> bool;
+}
+
+/// Staying in the foreground: there is nothing to do.
+pub(crate) struct InForeground;
+
+impl Start for InForeground {
+    fn opened(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn mounted(&mut self) {}
+
+    fn has_terminal(&self) -> bool {
+        true
+    }
+}
+
+/// Serves until unmounted.
+pub(crate) fn serve(plan: &Plan, start: &mut dyn Start) -> Result<()> {
     // Everything this process makes is private: socket, log, and what the room writes.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let (dir, mountpoint) = (plan.room()?, plan.mountpoint()?);
     // Before anything can be left half done by one.
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
-        .map_err(|e| Error::failed(format!("signals: {e}")))?;
+    let broken = |e: std::io::Error| Error::failed(format!("signals: {e}"));
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(broken)?;
+    if start.has_terminal() {
+        signals.add_signal(SIGHUP).map_err(broken)?;
+    } else {
+        // A handler that does nothing of note.
+        signal_hook::flag::register(SIGHUP, Arc::default()).map_err(broken)?;
+    }
 
     let open = OpenOptions {
         read_only: plan.read_only,
@@ -53,11 +85,12 @@ pub(crate) fn serve(plan: &Plan, ready: &mut dyn FnMut() -> Result<()>) -> Resul
             None
         }
     };
-    let mounted = mount::mount(room.clone(), &mountpoint, &mount_options(plan, &dir))
-        .map_err(|e| refused(&e));
+    let mounted = start.opened().and_then(|()| {
+        mount::mount(room.clone(), &mountpoint, &mount_options(plan, &dir)).map_err(|e| refused(&e))
+    });
     let outcome = mounted.and_then(|mounted| {
         mount::tune(&mountpoint);
-        ready()?;
+        start.mounted();
         tracing::info!("{} mounted at {}", dir.display(), mountpoint.display());
         let (handle, at) = (signals.handle(), mountpoint.clone());
         let syncing = Arc::downgrade(&room);
@@ -74,7 +107,7 @@ pub(crate) fn serve(plan: &Plan, ready: &mut dyn FnMut() -> Result<()>) -> Resul
                     super::unmount::unmount_even_if_busy(&at);
                 }
             })
-            .map_err(|e| Error::failed(format!("signals: {e}")))?;
+            .map_err(broken)?;
         let served = mounted.wait().map_err(|e| Error::failed(e.to_string()));
         handle.close();
         served

@@ -1,0 +1,118 @@
+//! Two suites that know nothing of rooms try one as a file system: pjdfstest and fsx. How each is run, and what is left
+//! out and why, stands in `tests/external`.
+#![allow(missing_docs)]
+
+mod common;
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use common::{Sandbox, can_mount, is_root};
+
+/// Tests that do not apply, each with its reason.
+const NOT_APPLICABLE: &[(&str, &str)] = &[];
+
+fn project() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
+}
+
+/// The tool, or `None`, said, if set-up has not built it.
+fn tool(name: &str) -> Option<PathBuf> {
+    let path = project().join("target/tools/bin").join(name);
+    if !path.exists() {
+        eprintln!("skipped: {name} is not built; run scripts/setup.sh test");
+        return None;
+    }
+    Some(path)
+}
+
+#[test]
+fn every_pjdfstest_that_applies_passes() {
+    let (true, true, Some(tool)) = (can_mount(), is_root(), tool("pjdfstest")) else {
+        return;
+    };
+    let s = Sandbox::with_room();
+    assert!(s.mount());
+    std::fs::set_permissions(
+        s.path("mnt"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    let second = s.path("second");
+    std::fs::create_dir(&second).unwrap();
+    let output = Command::new(tool)
+        .arg("-c")
+        .arg(project().join("tests/external/pjdfstest.toml"))
+        .arg("-s")
+        .arg(&second)
+        .arg("-p")
+        .arg(s.path("mnt"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    let failed: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("FAILED") || line.contains("failed"))
+        .filter(|line| !NOT_APPLICABLE.iter().any(|(name, _)| line.contains(name)))
+        .filter(|line| !line.contains("0 failed") || line.contains("FAILED"))
+        .collect();
+    let summary = text
+        .lines()
+        .rev()
+        .find(|line| line.contains("total"))
+        .unwrap_or("no summary");
+    eprintln!("{summary}");
+    assert!(
+        failed.is_empty() && (output.status.success() || !NOT_APPLICABLE.is_empty()),
+        "{text}"
+    );
+}
+
+#[test]
+fn three_fsx_at_once_find_no_difference() {
+    let (true, Some(tool)) = (can_mount(), tool("fsx")) else {
+        return;
+    };
+    let s = Sandbox::with_room();
+    assert!(s.mount());
+    let operations = std::env::var("STRONGROOM_FSX_OPS").unwrap_or_else(|_| "100000".into());
+    let seed = std::env::var("STRONGROOM_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(1_u64);
+    let runs: Vec<_> = (0..3)
+        .map(|number| {
+            let seed = (seed + number).to_string();
+            let kept = s.path(format!("artifacts-{number}"));
+            std::fs::create_dir(&kept).unwrap();
+            let child = Command::new(&tool)
+                .arg("-f")
+                .arg(project().join("tests/external/fsx.toml"))
+                .args(["-N", &operations, "-S", &seed, "-P"])
+                .arg(&kept)
+                .arg(s.path(format!("mnt/fsx-{number}")))
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            (seed, child)
+        })
+        .collect();
+    for (seed, child) in runs {
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let tail: Vec<&str> = text.lines().rev().take(40).collect();
+        assert!(
+            output.status.success() && text.contains("A-OK"),
+            "fsx, seed {seed}: {}\n{}",
+            String::from_utf8_lossy(&output.stderr),
+            tail.into_iter().rev().collect::<Vec<_>>().join("\n")
+        );
+    }
+    s.umount();
+    s.with_pass(["check", "room", "--read-data"]);
+}

@@ -1,0 +1,456 @@
+//! Every command on a mounted room, the mount's life from beginning to end, and the control socket.
+#![allow(missing_docs)]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{CHEAP, Sandbox, can_mount, is_root, listing, make_tree};
+use serde_json::Value;
+
+#[test]
+fn a_tree_is_the_same_after_unmounting_and_mounting_again() {
+    let s = Sandbox::with_room();
+    if !s.mount() {
+        return;
+    }
+    make_tree(&s.path("tree"));
+    let copied = Command::new("cp")
+        .arg("-a")
+        .arg(s.path("tree"))
+        .arg(s.path("mnt/tree"))
+        .status()
+        .unwrap();
+    assert!(copied.success());
+    assert_eq!(listing(&s.path("tree")), listing(&s.path("mnt/tree")));
+    s.umount();
+    assert!(!s.is_mounted());
+    assert!(!s.path("room/control").exists());
+    assert_eq!(std::fs::read_dir(s.path("mnt")).unwrap().count(), 0);
+    // Nothing of it can be read from outside.
+    for entry in std::fs::read_dir(s.path("room/segments")).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        assert!(!bytes.windows(11).any(|window| window == b"a few words"));
+    }
+    assert!(s.mount());
+    assert_eq!(listing(&s.path("tree")), listing(&s.path("mnt/tree")));
+}
+
+#[test]
+fn the_file_commands_work_on_a_mounted_room_without_a_passphrase() {
+    let s = Sandbox::with_room();
+    if !s.mount() {
+        return;
+    }
+    make_tree(&s.path("tree"));
+    s.ok(["cp", "-r", "tree", "room:/"]);
+    assert_eq!(listing(&s.path("tree")), listing(&s.path("mnt/tree")));
+    s.ok(["cp", "-r", "room:/tree", "out"]);
+    assert_eq!(listing(&s.path("tree")), listing(&s.path("out")));
+    s.ok(["mkdir", "room:/d"]);
+    s.ok(["cp", "-r", "room:/tree", "room:/d/"]);
+    assert_eq!(listing(&s.path("tree")), listing(&s.path("mnt/d/tree")));
+    s.ok(["mv", "room:/d/tree", "room:/moved"]);
+    s.ok(["ln", "room:/moved/small", "room:/d/hard"]);
+    s.ok(["ln", "-s", "/moved/small", "room:/d/soft"]);
+    // An absolute link leads from the room's root, not from the host's.
+    assert_eq!(s.ok(["cat", "room:/d/soft"]), "a few words\n");
+    assert_eq!(s.ok(["ls", "room:/d"]), "hard\nsoft\n");
+    s.ok(["rm", "-r", "room:/moved", "room:/tree", "room:/d"]);
+    assert_eq!(s.ok(["ls", "-a", "room"]), "");
+    assert_eq!(std::fs::read_dir(s.path("mnt")).unwrap().count(), 0);
+    for args in [
+        &["df", "room", "--json"][..],
+        &["du", "room:", "--json"],
+        &["info", "room", "--json"],
+    ] {
+        assert!(s.ok(args).starts_with('{'), "{args:?}");
+    }
+    s.ok(["sync", "room"]);
+}
+
+#[test]
+fn a_link_in_a_mounted_room_does_not_lead_the_commands_out_of_it() {
+    let s = Sandbox::with_room();
+    std::fs::write(s.path("secret"), "of the host").unwrap();
+    if !s.mount() {
+        return;
+    }
+    std::os::unix::fs::symlink(s.path("secret"), s.path("mnt/out")).unwrap();
+    std::os::unix::fs::symlink("../../../../../../../../../../etc", s.path("mnt/up")).unwrap();
+    let ran = s.run(["cat", "room:/out"]);
+    assert_eq!((ran.code, ran.out.len()), (1, 0), "{}", ran.err);
+    assert_eq!(s.run(["ls", "room:/up/"]).code, 1);
+}
+
+#[test]
+fn keys_of_a_mounted_room_are_changed_only_by_who_brings_one() {
+    let s = Sandbox::with_room();
+    if !s.mount() {
+        return;
+    }
+    std::fs::write(s.path("raw"), [9; 32]).unwrap();
+    let refused = s.run([
+        "key",
+        "add",
+        "room",
+        "--passphrase-file",
+        "wrong",
+        "--new-raw-key-file",
+        "raw",
+    ]);
+    assert_eq!(
+        (
+            refused.code,
+            refused.err.contains("does not open this room")
+        ),
+        (3, true),
+        "{}",
+        refused.err
+    );
+    s.with_pass(["key", "add", "room", "--new-raw-key-file", "raw"]);
+    let list: Value = serde_json::from_str(&s.ok(["key", "list", "room", "--json"])).unwrap();
+    assert_eq!(
+        (&list["verified"], list["slots"].as_array().unwrap().len()),
+        (&Value::Bool(true), 2)
+    );
+    s.with_pass(["header", "backup", "room", "saved"]);
+    s.umount();
+    assert_eq!(s.ok(["ls", "room", "--raw-key-file", "raw"]), "");
+    assert!(std::fs::read(s.path("saved")).unwrap().starts_with(b"{"));
+}
+
+#[test]
+fn a_second_opening_is_told_the_process() {
+    let s = Sandbox::with_room();
+    if !s.mount() {
+        return;
+    }
+    let pid = s.pid();
+    std::fs::create_dir(s.path("other")).unwrap();
+    let err = s.fails(4, ["mount", "room", "other"]);
+    assert!(err.contains(&format!("in use by process {pid}")), "{err}");
+    // Without the socket the lock still tells.
+    std::fs::rename(s.path("room/control"), s.path("hidden")).unwrap();
+    let err = s.fails(4, ["ls", "room"]);
+    assert_eq!(
+        err,
+        format!("strongroom: room: the room is in use by process {pid}\n")
+    );
+    std::fs::rename(s.path("hidden"), s.path("room/control")).unwrap();
+}
+
+#[test]
+fn a_busy_mount_is_not_taken_away_but_can_be_lazily() {
+    let s = Sandbox::with_room();
+    if !s.mount() {
+        return;
+    }
+    let mut file = std::fs::File::create(s.path("mnt/open")).unwrap();
+    let busy = s.run(["umount", "mnt"]);
+    assert_eq!(
+        (busy.code, busy.err.contains("in use")),
+        (13, true),
+        "{}",
+        busy.err
+    );
+    assert!(s.is_mounted());
+    s.ok(["umount", "--lazy", "mnt"]);
+    assert!(!s.is_mounted());
+    file.write_all(b"after").unwrap();
+    drop(file);
+    wait_until("the room is closed", || !s.path("room/control").exists());
+    wait_until("the room opens again", || {
+        s.run(["ls", "room", "--passphrase-file", "pass"]).code == 0
+    });
+    assert_eq!(s.with_pass(["cat", "room:/open"]), "after");
+}
+
+#[test]
+fn unmounting_takes_the_rooms_directory_too_and_says_when_nothing_is_mounted() {
+    let s = Sandbox::with_room();
+    if !s.mount() {
+        return;
+    }
+    std::fs::write(s.path("mnt/f"), "x").unwrap();
+    let pid = s.pid();
+    s.with_pass(["umount", "room"]);
+    // Nothing but its exit status may be left, waiting to be fetched.
+    let process = std::fs::read_link(format!("/proc/{pid}/exe"));
+    assert!(
+        process.is_err(),
+        "the process has ended when umount returns"
+    );
+    assert!(s.fails(11, ["umount", "room"]).contains("not mounted"));
+    assert!(
+        s.fails(11, ["umount", "mnt"])
+            .contains("no room is mounted here")
+    );
+    assert_eq!(s.run(["umount", "nothing/here"]).code, 11);
+}
+
+#[test]
+fn a_killed_mount_is_cleared_and_mounted_again() {
+    let s = Sandbox::with_room();
+    if !s.mount() {
+        return;
+    }
+    std::fs::write(s.path("mnt/f"), "kept").unwrap();
+    s.ok(["sync", "room"]);
+    let pid = rustix::process::Pid::from_raw(s.pid() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    wait_until("the process is gone", || {
+        std::fs::read_dir(s.path("mnt")).is_err()
+    });
+    let err = s.fails(12, ["mount", "room", "mnt"]);
+    assert!(
+        err.contains("whose process has died") && err.contains("strongroom umount mnt"),
+        "{err}"
+    );
+    s.ok(["umount", "mnt"]);
+    // The socket is still there, and is nobody's.
+    assert!(
+        std::fs::symlink_metadata(s.path("room/control"))
+            .unwrap()
+            .file_type()
+            .is_socket()
+    );
+    assert_eq!(s.with_pass(["cat", "room:/f"]), "kept");
+    assert!(!s.path("room/control").exists());
+    assert!(s.mount());
+}
+
+#[test]
+fn a_signal_unmounts_and_commits_and_a_lost_terminal_does_not() {
+    let s = Sandbox::with_room();
+    if !s.mount() {
+        return;
+    }
+    std::fs::write(s.path("mnt/f"), "written").unwrap();
+    let pid = rustix::process::Pid::from_raw(s.pid() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(s.is_mounted());
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    wait_until("it is unmounted", || !s.is_mounted());
+    wait_until("the room is closed", || {
+        s.run(["cat", "room:/f", "--passphrase-file", "pass"]).code == 0
+    });
+    assert_eq!(s.with_pass(["cat", "room:/f"]), "written");
+}
+
+#[test]
+fn a_mount_in_the_foreground_ends_with_a_signal_and_exit_code_0() {
+    let s = Sandbox::with_room();
+    if !can_mount() {
+        return;
+    }
+    let mut child = s
+        .command([
+            "mount",
+            "--foreground",
+            "room",
+            "mnt",
+            "--passphrase-file",
+            "pass",
+        ])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("it is mounted", || s.is_mounted());
+    std::fs::write(s.path("mnt/f"), "x").unwrap();
+    let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(!s.is_mounted());
+    assert_eq!(s.with_pass(["cat", "room:/f"]), "x");
+}
+
+#[test]
+fn an_idle_mount_goes_away_by_itself() {
+    let s = Sandbox::with_room();
+    if !can_mount() {
+        return;
+    }
+    s.with_pass(["mount", "room", "mnt", "--idle-timeout", "1s"]);
+    wait_until("it is unmounted", || !s.is_mounted());
+    wait_until("the room is closed", || {
+        s.run(["ls", "room", "--passphrase-file", "pass"]).code == 0
+    });
+}
+
+#[test]
+fn a_read_only_mount_refuses_changes() {
+    let s = Sandbox::with_room();
+    if !can_mount() {
+        return;
+    }
+    s.with_pass(["mount", "room", "mnt", "--read-only"]);
+    let refused = std::fs::write(s.path("mnt/f"), "x").unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    assert_eq!(s.run(["mkdir", "room:/d"]).code, 1);
+    let info: Value = serde_json::from_str(&s.ok(["info", "room", "--json"])).unwrap();
+    assert_eq!(info["mounted"]["read_only"], true);
+}
+
+#[test]
+fn the_helper_mounts_as_mount_calls_it() {
+    let s = Sandbox::with_room();
+    if !can_mount() {
+        return;
+    }
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_strongroom"), s.path("mount.strongroom"))
+        .unwrap();
+    let options = format!(
+        "rw,ro,noauto,_netdev,passphrase-file={}",
+        s.path("pass").display()
+    );
+    let helper = |options: &str| {
+        Command::new(s.path("mount.strongroom"))
+            .arg(s.path("room"))
+            .arg(s.path("mnt"))
+            .args(["-n", "-o", options])
+            .env("XDG_STATE_HOME", s.path("state"))
+            .output()
+            .unwrap()
+    };
+    assert_eq!(helper("frobnicate").status.code(), Some(1));
+    let wrong = format!("passphrase-file={}", s.path("wrong").display());
+    assert_eq!(helper(&wrong).status.code(), Some(32));
+    let done = helper(&options);
+    assert!(
+        done.status.success(),
+        "{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    assert!(s.is_mounted());
+    assert!(std::fs::write(s.path("mnt/f"), "x").is_err());
+}
+
+#[test]
+fn an_ordinary_user_mounts_and_nobody_else_gets_in() {
+    if !can_mount() || !is_root() {
+        return;
+    }
+    let s = Sandbox::of_user(Some(65534));
+    // Readable by the user it runs as, wherever the build put it.
+    let bin = s.path("strongroom");
+    std::fs::copy(env!("CARGO_BIN_EXE_strongroom"), &bin).unwrap();
+    s.create_as(&bin);
+    s.run_as(
+        &bin,
+        65534,
+        &["mount", "room", "mnt", "--passphrase-file", "pass"],
+        0,
+    );
+    assert!(s.is_mounted());
+    s.run_as(&bin, 65534, &["cp", "pass", "room:/f"], 0);
+    s.run_as(&bin, 65534, &["cat", "room:/f"], 0);
+    // Root reaches the socket, but not the files.
+    let info = s.run_as(&bin, 0, &["info", "room"], 0);
+    assert!(info.text().contains("by process"), "{}", info.text());
+    let refused = s.run_as(&bin, 0, &["ls", "room"], 4);
+    assert!(refused.err.contains("--allow-other"), "{}", refused.err);
+    // Another user reaches neither.
+    let other = s.run_as(&bin, 65533, &["info", "room"], 1);
+    assert!(
+        other.err.contains("belongs to another user"),
+        "{}",
+        other.err
+    );
+    s.run_as(&bin, 65534, &["umount", "mnt"], 0);
+    assert!(!s.is_mounted());
+    let owner = std::fs::metadata(s.path("room/header.json")).unwrap().uid();
+    assert_eq!(owner, 65534);
+}
+
+#[test]
+fn the_control_socket_answers_only_whole_and_known_requests() {
+    let s = Sandbox::with_room();
+    if !s.mount() {
+        return;
+    }
+    let path = s.path("room/control");
+    assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    let ask = |request: &[u8]| {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.write_all(request).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    assert!(ask(b"{\"op\":\"status\"}\n").contains("\"pid\":"));
+    for bad in [
+        &b""[..],
+        b"\n",
+        b"{}\n",
+        b"{\"op\":\"status\"",
+        b"{\"op\":\"status\",\"x\":1}\n",
+        b"\xff\xfe\n",
+    ] {
+        assert!(ask(bad).contains("\"exit\":2"), "{bad:?}");
+    }
+    let mut stream = UnixStream::connect(&path).unwrap();
+    let piece = vec![b'x'; 1 << 20];
+    // Refused, or cut off, once it is longer than any request is.
+    while stream.write_all(&piece).is_ok() {}
+    assert_eq!(s.ok(["ls", "room"]), "");
+}
+
+#[test]
+fn a_room_with_a_path_too_long_for_a_socket_has_one_all_the_same() {
+    let s = Sandbox::empty();
+    if !can_mount() {
+        return;
+    }
+    let deep = format!("{0}/{0}", "d".repeat(100));
+    std::fs::create_dir_all(s.path(&deep)).unwrap();
+    let room = format!("{deep}/room");
+    s.with_pass(["create", &room].iter().chain(&CHEAP));
+    s.with_pass(["mount", &room, "mnt"]);
+    assert_eq!(s.ok(["ls", &room]), "");
+    s.ok(["umount", &room]);
+}
+
+impl Sandbox {
+    fn create_as(&self, bin: &std::path::Path) {
+        let args: Vec<&str> = ["create", "room", "--passphrase-file", "pass"]
+            .into_iter()
+            .chain(CHEAP)
+            .collect();
+        self.run_as(bin, 65534, &args, 0);
+    }
+
+    fn run_as(&self, bin: &std::path::Path, user: u32, args: &[&str], code: i32) -> common::Ran {
+        use std::os::unix::process::CommandExt;
+        let output = Command::new(bin)
+            .args(args)
+            .current_dir(self.path(""))
+            .env("XDG_STATE_HOME", self.path(format!("state-{user}")))
+            .env("HOME", self.path(""))
+            .stdin(Stdio::null())
+            .uid(user)
+            .gid(user)
+            .output()
+            .unwrap();
+        let ran = common::Ran::from(output);
+        assert_eq!(ran.code, code, "user {user}, {args:?}: {}", ran.err);
+        ran
+    }
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(
+            Instant::now() < patience,
+            "waited 20 seconds, and still not: {what}"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
