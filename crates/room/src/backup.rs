@@ -142,11 +142,10 @@ impl Core {
                     progress((done + bytes).min(total), total)
                 }) {
                     // A segment that is gone cannot be copied; the rest can, and check says what it takes with it.
-                    Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                        tracing::error!(
-                            "segment {} is missing: the backup lacks it too",
-                            account.id.no.0
-                        );
+                    Err(e) if e.kind() == io::ErrorKind::NotFound && !from.exists() => {
+                        report
+                            .problems
+                            .push(format!("segment {} is missing", account.id.no.0));
                         0
                     }
                     Err(e) => {
@@ -192,7 +191,9 @@ fn prepare(source: &Path, target: &Path, room: &RoomId) -> Result<bool> {
         ));
     };
     let resolved = match fs::canonicalize(&above) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => fs::canonicalize(parent)?.join(name),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => fs::canonicalize(parent)
+            .map_err(|e| about(parent, &e))?
+            .join(name),
         other => other?,
     };
     if resolved.starts_with(&source) {
@@ -235,6 +236,11 @@ fn prepare(source: &Path, target: &Path, room: &RoomId) -> Result<bool> {
         }
     }
     Err(foreign())
+}
+
+/// The error with the path it is about.
+fn about(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// Whether the target's segment is the source's, and all of it.
@@ -290,7 +296,7 @@ fn copy(from: &Path, to: &Path, told: impl Fn(u64) -> bool) -> io::Result<u64> {
         };
         while at < end {
             let step = (end - at).min(STEP);
-            copy_range(&source, &copy, at, step)?;
+            copy_range(&source, &copy, at, step).map_err(|e| about(from, &e))?;
             at += step;
             copied += step;
             if !told(at) {

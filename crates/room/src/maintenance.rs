@@ -71,6 +71,8 @@ pub struct BackupReport {
     pub segments_kept: u64,
     /// Bytes of segments and catalog copied.
     pub bytes_copied: u64,
+    /// What the room itself lacks, in words: the backup lacks it too, unless an earlier one had it.
+    pub problems: Vec<String>,
 }
 
 /// What a rekey did.

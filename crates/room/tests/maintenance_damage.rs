@@ -698,3 +698,57 @@ fn a_room_whose_catalog_does_not_open_is_examined() {
     let wrong = room::Credential::RawKey(secret());
     assert!(Room::examine(&place.room_dir(), &wrong).is_err());
 }
+
+#[test]
+fn a_backup_of_a_room_that_lacks_a_segment_says_so_and_keeps_the_good_copy_it_has() {
+    let place = sample();
+    let room = place.open();
+    let target = place.dir.path().join("copy");
+    assert_eq!(
+        room.backup(&target, GO).unwrap().problems,
+        [] as [String; 0]
+    );
+    room.write_file("/new", &pattern(9, 100_000)).unwrap();
+    room.close().unwrap();
+    for path in ["/a", "/new"] {
+        std::fs::remove_file(place_of(&place, path, 0).0).unwrap();
+    }
+    let room = place.open();
+    let report = room.backup(&target, GO).unwrap();
+    assert_eq!(report.problems.len(), 2, "{report:?}");
+    room.close().unwrap();
+    let copy = Room::open(&target, &credential(), place.options()).unwrap();
+    unchanged(&copy);
+    assert!(matches!(copy.read_file("/new"), Err(Error::Corrupt { .. })));
+}
+
+#[test]
+fn nothing_is_mended_while_pages_of_the_catalog_are_damaged() {
+    let place = sample();
+    tamper(&place, |c| edit(c, "/a", |i| i.nlink = 2));
+    let room = place.open();
+    room.close().unwrap();
+    // A page in the middle that opening does not read.
+    let path = place.room_dir().join("catalog.db");
+    let len = std::fs::metadata(&path).unwrap().len();
+    let mut refused = 0;
+    for page in (len / 4096 / 2)..len / 4096 {
+        flip(&path, page * 4096 + 50);
+        if let Ok(room) = place.try_open() {
+            match room.check(true, true, GO) {
+                Ok(report) => {
+                    assert!(!report.findings.is_empty(), "page {page}");
+                    assert_eq!(report.repaired, [] as [String; 0]);
+                }
+                Err(e) => assert!(matches!(e, Error::Catalog(_)), "page {page}: {e}"),
+            }
+            drop(room);
+        }
+        refused += 1;
+        flip(&path, page * 4096 + 50);
+    }
+    assert!(refused > 0);
+    let room = place.open();
+    assert_eq!(room.check(true, false, GO).unwrap().findings.len(), 1);
+    unchanged(&room);
+}

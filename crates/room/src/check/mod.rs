@@ -83,8 +83,13 @@ impl Core {
             .into_iter()
             .map(|f| format!("catalog: {f}"))
             .collect();
-        let intact = report.findings.is_empty();
-        let (mut lost, suspect) = self.check_structure(repair && intact, &mut report)?;
+        if repair && !report.findings.is_empty() {
+            report
+                .findings
+                .push("nothing is mended while the catalog itself is damaged: restore the room from a backup".into());
+        }
+        let repair = repair && report.findings.is_empty();
+        let (mut lost, suspect) = self.check_structure(repair, &mut report)?;
         if read_data {
             self.check_data(repair, total, progress, &mut report, &mut lost)?;
         }
