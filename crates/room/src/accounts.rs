@@ -57,11 +57,6 @@ impl Accounts {
         self.released.push(range);
     }
 
-    /// Whether a commit would give space back.
-    pub(crate) fn has_released(&self) -> bool {
-        !self.released.is_empty()
-    }
-
     /// What the next commit is to write. `open` is the segment still appended to: never dead. Nothing is different here
     /// until it is [`accept`](Self::accept)ed.
     pub(crate) fn propose(&self, open: Option<SegmentNo>) -> Settlement {

@@ -273,13 +273,18 @@ impl Core {
 impl Core {
     /// Deletes every inode that lost its last name and its last holder.
     pub(crate) fn reap_all(&self) -> Result<()> {
+        let _one = self.reap_lock.lock();
+        let mut outcome = Ok(());
         loop {
-            let batch: Vec<InodeNo> = std::mem::take(&mut *self.reaping.lock());
-            if batch.is_empty() {
-                return Ok(());
-            }
-            for no in batch {
-                self.reap(no)?;
+            let Some(no) = self.reaping.lock().pop() else { return outcome };
+            match self.reap(no) {
+                Ok(()) => {}
+                Err(Error::Poisoned) => return Err(Error::Poisoned),
+                // One that resists keeps its space until the next opening; the others go.
+                Err(e) => {
+                    tracing::error!("inode {} could not be deleted: {e}", no.0);
+                    outcome = Err(e);
+                }
             }
         }
     }

@@ -56,6 +56,8 @@ pub(crate) struct Core {
     /// Holds on inodes, and the inodes that live only by them.
     pub(crate) holds: Mutex<Holds>,
     pub(crate) reaping: Mutex<Vec<InodeNo>>,
+    /// Held while inodes are deleted: who waits for it finds none under way.
+    pub(crate) reap_lock: Mutex<()>,
     /// Counts changes; compared with what the last commit covered.
     pub(crate) changes: AtomicU64,
     /// `changes` as the last commit saw it.
@@ -122,6 +124,7 @@ impl Core {
             names: Mutex::new(()),
             holds: Mutex::default(),
             reaping: Mutex::default(),
+            reap_lock: Mutex::default(),
             changes: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             commit_lock: Mutex::new(()),
@@ -194,10 +197,13 @@ impl Core {
         Ok(space.available.saturating_sub(RESERVE.min(space.total / 16)))
     }
 
-    /// Runs a change that needs space; where there is none but a commit would free some, commits and tries once more.
+    /// Runs a change that needs space; where there is none, commits, which gives back what was deleted before, and
+    /// tries once more.
     pub(crate) fn with_space<T>(&self, bytes: u64, change: impl Fn() -> Result<T>) -> Result<T> {
         match self.reserve(bytes).and_then(|()| change()) {
-            Err(Error::NoSpace) if self.accounts.lock().has_released() || !self.reaping.lock().is_empty() => {
+            Err(Error::NoSpace) => {
+                // Whatever was promised, the storage knows better.
+                self.budget.store(0, Ordering::SeqCst);
                 self.reap_all()?;
                 self.commit()?;
                 self.reserve(bytes)?;
