@@ -202,7 +202,7 @@ pub struct Totals {
 pub enum CatalogError {
     /// The key does not open it, or its first page is damaged.
     #[error(
-        "the catalog does not open with this room's key: it is damaged or belongs to another room"
+        "the catalog does not open with this room's key: it is damaged or belongs to another room; run `strongroom check`"
     )]
     NotThisRoom,
     /// A page fails its check, or a row is not what the format allows.

@@ -1,0 +1,47 @@
+//! Makes the golden room that `tests/golden.rs` opens: once for each format version, never again after its release.
+//!
+//! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/v1`
+
+use room::{
+    Argon2Cost, FileKind, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions, Room, Secret, SetAttr, SetTime, Suite,
+    XattrMode,
+};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let dir = std::env::args().nth(1).ok_or("which directory?")?;
+    let state = tempfile::tempdir()?;
+    let secret = Secret::from(b"golden passphrase".to_vec());
+    let mut new = NewRoom::with_credential(NewCredential::Passphrase { secret, cost: Argon2Cost::LEAST });
+    new.open = OpenOptions { state_dir: Some(state.path().into()), ..OpenOptions::default() };
+    new.suite = Some(Suite::Aes256Gcm);
+    (new.uid, new.gid) = (1000, 1000);
+    let room = Room::create(dir.as_ref(), new)?;
+    room.add_slot(NewCredential::RawKey(Secret::from((0..32).collect::<Vec<u8>>())), "raw")?;
+    room.make_dir("/papers/old", true)?;
+    room.write_file("/papers/letter.txt", b"Dear reader, this room is of format version 1.\n")?;
+    let numbers: Vec<u8> = (0..40_000_u32).flat_map(u32::to_le_bytes).collect();
+    room.write_file("/numbers", &numbers)?;
+    room.sync()?;
+    // Overwritten across units, cut, with a hole, and shared.
+    let no = room.resolve("/numbers".as_ref(), true)?;
+    room.write(no, 16_000, &[0xee; 1000])?;
+    let copy = room.make(InodeNo::ROOT, b"copy", &NewFile::of_kind(FileKind::Regular))?.no;
+    room.copy_range(no, 0, copy, 1 << 20, 131_072)?;
+    room.link(no, room.resolve("/papers".as_ref(), true)?, b"numbers too")?;
+    let link = NewFile { target: b"papers/letter.txt".to_vec(), ..NewFile::of_kind(FileKind::Symlink) };
+    room.make(InodeNo::ROOT, b"link", &link)?;
+    let name: Vec<u8> = (1..=255).filter(|b| *b != b'/').collect();
+    room.make(InodeNo::ROOT, &name, &NewFile::of_kind(FileKind::Fifo))?;
+    room.set_xattr(no, b"user.colour", b"blue", XattrMode::Create, false)?;
+    let times = SetAttr {
+        mode: Some(0o640),
+        uid: Some(7),
+        gid: Some(8),
+        mtime: Some(SetTime::at(-1, 500_000_000)),
+        ..SetAttr::default()
+    };
+    room.set_attributes(no, &times)?;
+    room.close()?;
+    std::fs::remove_file(std::path::Path::new(&dir).join("lock"))?;
+    Ok(())
+}
