@@ -581,3 +581,36 @@ fn everything_at_once_loses_nothing() {
     assert_whole(&copy);
     assert_eq!(contents(&copy), before);
 }
+
+#[test]
+fn compaction_killed_at_any_step_leaves_a_whole_room() {
+    let place = Place::new();
+    let room = place.create();
+    stir(&room, &mut Dice(61), 100);
+    let no = room.open_or_make_file("/long").unwrap().inode();
+    for n in 0..24 {
+        room.write(no, n << 20, &pattern(n, 1 << 20)).unwrap();
+        room.write_file("/gone", &pattern(n, 500_000)).unwrap();
+        room.sync().unwrap();
+    }
+    let clone = room.open_or_make_file("/clone").unwrap().inode();
+    room.copy_range(no, 0, clone, 8192, 20 << 20).unwrap();
+    stir(&room, &mut Dice(62), 100);
+    let before = contents(&room);
+    room.sync().unwrap();
+    let copies = std::sync::Mutex::new(Vec::new());
+    let crash = |_, _| {
+        let crashed = Place::new();
+        copy_tree(&place.room_dir(), &crashed.room_dir());
+        copies.lock().unwrap().push(crashed);
+        true
+    };
+    room.compact(100, &crash).unwrap();
+    let copies = copies.into_inner().unwrap();
+    assert!(copies.len() > 4, "{}", copies.len());
+    for crashed in copies {
+        let room = crashed.open();
+        assert_eq!(contents(&room), before);
+        assert_whole(&room);
+    }
+}

@@ -90,11 +90,12 @@ impl Core {
         }
         let repair = repair && report.findings.is_empty();
         let (mut lost, suspect) = self.check_structure(repair, &mut report)?;
+        // Reading asks for the catalog page by page: a rekey need not wait for it.
+        drop(swap);
         if read_data {
             self.check_data(repair, total, progress, &mut report, &mut lost)?;
         }
         report.lost = self.named(lost)?;
-        drop(swap);
         if repair && !suspect.is_empty() {
             self.move_suspects(&suspect, progress, &mut report)?;
         }

@@ -21,6 +21,7 @@ impl Core {
         if lost.is_empty() {
             return Ok(Vec::new());
         }
+        let _swap = self.swap.read();
         let catalog = self.catalog();
         let wanted: HashSet<InodeNo> = lost.iter().map(|l| l.no).collect();
         let mut names: HashMap<InodeNo, (InodeNo, Vec<u8>)> = HashMap::new();
