@@ -106,6 +106,9 @@ pub(crate) fn open(dir: &Path, credential: &Credential, options: OpenOptions) ->
         return Err(Error::NotARoom(dir.to_owned()));
     }
     let lock = RoomLock::take(dir, options.read_only)?;
+    if !has(CATALOG) && !has(NEW_CATALOG) {
+        return Err(Error::Damaged(format!("{CATALOG} is missing")));
+    }
     let storage = Arc::new(HostStorage::open(dir)?);
     let (header, unlocked, warning) = header::load(&*storage, credential)?;
     if let Some(warning) = &warning {
