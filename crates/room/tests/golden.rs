@@ -147,7 +147,8 @@ fn key_derivation_that_would_eat_the_machine_is_refused_before_it_runs() {
 
 #[test]
 fn a_catalog_that_is_damaged_cut_or_another_rooms_is_refused_and_names_check() {
-    let damage: [(&str, &dyn Fn(&Path)); 4] = [
+    type Damage<'a> = &'a dyn Fn(&Path);
+    let damage: [(&str, Damage<'_>); 4] = [
         ("first page", &|p| {
             let mut bytes = fs::read(p).unwrap();
             bytes[100] ^= 1;
