@@ -19,11 +19,11 @@ use crate::work::{self, Progress};
 /// How the room is opened, for every command that may have to.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct OpenArgs {
+    /// Open the room although this machine saw a newer state of it (after you restored a backup yourself)
+    #[arg(long)]
+    pub(crate) accept_rollback: bool,
     #[command(flatten)]
     pub(crate) credential: CredentialArgs,
-    /// Open the room although this machine saw a newer state of it (after you restored a backup yourself)
-    #[arg(long, help_heading = "Options")]
-    pub(crate) accept_rollback: bool,
 }
 
 /// Whether a command changes the room.
@@ -121,6 +121,15 @@ impl Access {
                 tree.stat(Path::new("/"), true).map_err(|e| closed(&e))?;
                 Ok(Box::new(tree))
             }
+        }
+    }
+
+    /// Has what programs wrote to a mounted room, and the kernel still keeps, come into it; where this user may enter.
+    pub(crate) fn fetch_written(&self) {
+        if let Access::Mounted(_) = self
+            && let Err(e) = self.tree().map(|tree| tree.sync())
+        {
+            tracing::info!("{e}");
         }
     }
 

@@ -9,7 +9,7 @@ use crate::commands::*;
 #[command(
     name = "strongroom",
     version,
-    about,
+    about = "Encrypted rooms: POSIX file systems kept in ordinary directories",
     propagate_version = true,
     arg_required_else_help = true,
     after_help = "First steps:\n  strongroom create work.strongroom\n  mkdir -p ~/work && strongroom mount work.strongroom ~/work\n  strongroom umount ~/work\n\nPaths inside a room are written ROOM:/path, as in: strongroom ls work.strongroom:/papers"

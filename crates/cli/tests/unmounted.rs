@@ -230,3 +230,54 @@ fn completions_and_manual_pages_are_made_for_every_command() {
     }
     assert!(!s.path("pages/strongroom-serve.1").exists());
 }
+
+#[test]
+fn age_and_ssh_recipients_open_the_room_with_their_identities() {
+    use seal::age::secrecy::ExposeSecret;
+    let s = Sandbox::empty();
+    let identity = seal::age::x25519::Identity::generate();
+    std::fs::write(s.path("id"), identity.to_string().expose_secret()).unwrap();
+    let other = seal::age::x25519::Identity::generate();
+    std::fs::write(s.path("other"), other.to_string().expose_secret()).unwrap();
+    s.ok([
+        "create",
+        "room",
+        "--recipient",
+        &identity.to_public().to_string(),
+    ]);
+    std::fs::write(s.path("f"), "for one alone").unwrap();
+    s.ok(["cp", "f", "room:/", "--identity", "id"]);
+    assert_eq!(
+        s.ok(["cat", "room:/f", "--identity", "id"]),
+        "for one alone"
+    );
+    assert_eq!(s.run(["cat", "room:/f", "--identity", "other"]).code, 3);
+    assert_eq!(s.run(["cat", "room:/f", "--identity", "f"]).code, 2);
+    assert_eq!(
+        s.run(["create", "second", "--recipient", "age1nonsense"])
+            .code,
+        2
+    );
+    let made = std::process::Command::new("ssh-keygen")
+        .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+        .arg(s.path("ssh"))
+        .status();
+    if made.is_ok_and(|made| made.success()) {
+        let public = std::fs::read_to_string(s.path("ssh.pub")).unwrap();
+        s.ok([
+            "key",
+            "add",
+            "room",
+            "--identity",
+            "id",
+            "--new-recipient",
+            public.trim(),
+        ]);
+        assert_eq!(
+            s.ok(["cat", "room:/f", "--identity", "ssh"]),
+            "for one alone"
+        );
+        let list = s.ok(["key", "list", "room", "--json"]);
+        assert!(list.contains("ssh-ed25519"), "{list}");
+    }
+}

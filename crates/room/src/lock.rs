@@ -41,6 +41,17 @@ impl RoomLock {
     }
 }
 
+impl Drop for RoomLock {
+    /// Lets the lock go, not only our descriptor of it: a child process that another thread is just starting has a
+    /// copy until it becomes another program, and would keep the lock for that long.
+    fn drop(&mut self) {
+        if let Some(file) = &self._file {
+            // It fails for no lock that is held.
+            let _ = rustix::fs::flock(file, FlockOperation::Unlock);
+        }
+    }
+}
+
 /// The two numbers this module compares with.
 mod libc_errno {
     pub(super) const EACCES: i32 = rustix::io::Errno::ACCESS.raw_os_error();

@@ -25,6 +25,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let target = std::path::absolute(&args.target).map_err(|e| Error::host(&args.target, e))?;
     let access = Access::reach(&args.room, &args.open, Intent::Change)?;
+    access.fetch_written();
     let bar = Bar::start("copying", global);
     let reply = access.run(
         &Request::Backup {

@@ -18,12 +18,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args, _global: &Global) -> Result<()> {
     let access = Access::reach(&args.room, &args.open, Intent::Change)?;
-    if let Access::Mounted(_) = &access {
-        // What programs wrote may still be in the kernel's cache: fetch it first, where we may enter.
-        if let Ok(tree) = access.tree() {
-            let _ = tree.sync();
-        }
-    }
+    access.fetch_written();
     access.run(&Request::Sync {}, &|_, _| true)?;
     access.close()
 }

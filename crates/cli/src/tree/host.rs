@@ -333,7 +333,9 @@ impl Tree for HostTree {
                     Mode::empty(),
                 )
                 .map_err(|e| self.fault(e))?;
-                fs::fsync(dir).map_err(|e| self.fault(e))
+                // First what programs wrote comes out of the kernel's cache, then the room commits.
+                fs::syncfs(&dir).map_err(|e| self.fault(e))?;
+                fs::fsync(&dir).map_err(|e| self.fault(e))
             }
         }
     }
