@@ -3,32 +3,49 @@
 //! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/v1`
 
 use room::{
-    Argon2Cost, FileKind, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions, Room, Secret, SetAttr, SetTime, Suite,
-    XattrMode,
+    Argon2Cost, FileKind, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions, Room, Secret,
+    SetAttr, SetTime, Suite, XattrMode,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = std::env::args().nth(1).ok_or("which directory?")?;
     let state = tempfile::tempdir()?;
     let secret = Secret::from(b"golden passphrase".to_vec());
-    let mut new = NewRoom::with_credential(NewCredential::Passphrase { secret, cost: Argon2Cost::LEAST });
-    new.open = OpenOptions { state_dir: Some(state.path().into()), ..OpenOptions::default() };
+    let mut new = NewRoom::with_credential(NewCredential::Passphrase {
+        secret,
+        cost: Argon2Cost::LEAST,
+    });
+    new.open = OpenOptions {
+        state_dir: Some(state.path().into()),
+        ..OpenOptions::default()
+    };
     new.suite = Some(Suite::Aes256Gcm);
     (new.uid, new.gid) = (1000, 1000);
     let room = Room::create(dir.as_ref(), new)?;
-    room.add_slot(NewCredential::RawKey(Secret::from((0..32).collect::<Vec<u8>>())), "raw")?;
+    room.add_slot(
+        NewCredential::RawKey(Secret::from((0..32).collect::<Vec<u8>>())),
+        "raw",
+    )?;
     room.make_dir("/papers/old", true)?;
-    room.write_file("/papers/letter.txt", b"Dear reader, this room is of format version 1.\n")?;
+    room.write_file(
+        "/papers/letter.txt",
+        b"Dear reader, this room is of format version 1.\n",
+    )?;
     let numbers: Vec<u8> = (0..40_000_u32).flat_map(u32::to_le_bytes).collect();
     room.write_file("/numbers", &numbers)?;
     room.sync()?;
     // Overwritten across units, cut, with a hole, and shared.
     let no = room.resolve("/numbers".as_ref(), true)?;
     room.write(no, 16_000, &[0xee; 1000])?;
-    let copy = room.make(InodeNo::ROOT, b"copy", &NewFile::of_kind(FileKind::Regular))?.no;
+    let copy = room
+        .make(InodeNo::ROOT, b"copy", &NewFile::of_kind(FileKind::Regular))?
+        .no;
     room.copy_range(no, 0, copy, 1 << 20, 131_072)?;
     room.link(no, room.resolve("/papers".as_ref(), true)?, b"numbers too")?;
-    let link = NewFile { target: b"papers/letter.txt".to_vec(), ..NewFile::of_kind(FileKind::Symlink) };
+    let link = NewFile {
+        target: b"papers/letter.txt".to_vec(),
+        ..NewFile::of_kind(FileKind::Symlink)
+    };
     room.make(InodeNo::ROOT, b"link", &link)?;
     let name: Vec<u8> = (1..=255).filter(|b| *b != b'/').collect();
     room.make(InodeNo::ROOT, &name, &NewFile::of_kind(FileKind::Fifo))?;

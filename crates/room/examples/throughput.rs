@@ -20,7 +20,9 @@ const ROUNDS: usize = 7;
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Outcome<()> {
-    let base = std::env::args().nth(1).map_or_else(std::env::temp_dir, Into::into);
+    let base = std::env::args()
+        .nth(1)
+        .map_or_else(std::env::temp_dir, Into::into);
     let dir = base.join(format!("strongroom-throughput-{}", std::process::id()));
     fs::create_dir(&dir)?;
     let result = measure(&dir);
@@ -53,7 +55,12 @@ fn measure(dir: &Path) -> Outcome<()> {
     println!("{:<42} {:>22} {:>22}  ratio", "", "plain", "room");
     for (name, plain, room) in rows {
         let ratios: Vec<f64> = plain.iter().zip(&room).map(|(p, r)| r / p).collect();
-        println!("{name:<42} {:>22} {:>22}  {}", spread(&plain, 0), spread(&room, 0), spread(&ratios, 2));
+        println!(
+            "{name:<42} {:>22} {:>22}  {}",
+            spread(&plain, 0),
+            spread(&room, 0),
+            spread(&ratios, 2)
+        );
     }
     Ok(())
 }
@@ -98,8 +105,14 @@ fn plain_round(dir: &Path, data: &[u8]) -> Outcome<Vec<f64>> {
 
 fn room_round(dir: &Path, state: &Path, data: &[u8]) -> Outcome<Vec<f64>> {
     let secret = Secret::from(b"throughput".to_vec());
-    let mut new = NewRoom::with_credential(NewCredential::Passphrase { secret, cost: Argon2Cost::LEAST });
-    new.open = OpenOptions { state_dir: Some(state.to_owned()), ..OpenOptions::default() };
+    let mut new = NewRoom::with_credential(NewCredential::Passphrase {
+        secret,
+        cost: Argon2Cost::LEAST,
+    });
+    new.open = OpenOptions {
+        state_dir: Some(state.to_owned()),
+        ..OpenOptions::default()
+    };
     let room = Room::create(dir, new)?;
     let mut rates = Vec::new();
     let big = room.open_or_make_file("/big")?.inode();
@@ -151,7 +164,11 @@ fn drop_caches() {
 fn spread(values: &[f64], digits: usize) -> String {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let (low, mid, high) = (sorted[0], sorted[sorted.len() / 2], sorted[sorted.len() - 1]);
+    let (low, mid, high) = (
+        sorted[0],
+        sorted[sorted.len() / 2],
+        sorted[sorted.len() - 1],
+    );
     format!("{mid:.digits$} ({low:.digits$}-{high:.digits$})")
 }
 

@@ -27,12 +27,19 @@ pub(crate) struct Settlement {
 
 impl Accounts {
     pub(crate) fn load(segments: Vec<SegmentAccount>) -> Self {
-        Self { segments: segments.into_iter().map(|s| (s.id.no, s)).collect(), ..Self::default() }
+        Self {
+            segments: segments.into_iter().map(|s| (s.id.no, s)).collect(),
+            ..Self::default()
+        }
     }
 
     /// Takes a new segment in; its header block counts as written.
     pub(crate) fn begin(&mut self, id: SegmentId) {
-        self.segments.entry(id.no).or_insert(SegmentAccount { id, length: 1, live: 0 });
+        self.segments.entry(id.no).or_insert(SegmentAccount {
+            id,
+            length: 1,
+            live: 0,
+        });
         self.changed.insert(id.no);
     }
 
@@ -50,7 +57,10 @@ impl Accounts {
     /// Notes that nothing refers to these blocks any more.
     pub(crate) fn release(&mut self, range: BlockRange) {
         if let Some(account) = self.segments.get_mut(&range.segment) {
-            debug_assert!(account.live >= range.blocks, "more blocks released than live");
+            debug_assert!(
+                account.live >= range.blocks,
+                "more blocks released than live"
+            );
             account.live = account.live.saturating_sub(range.blocks);
             self.changed.insert(range.segment);
         }
@@ -60,7 +70,10 @@ impl Accounts {
     /// What the next commit is to write. `open` is the segment still appended to: never dead. Nothing is different here
     /// until it is [`accept`](Self::accept)ed.
     pub(crate) fn propose(&self, open: Option<SegmentNo>) -> Settlement {
-        let mut settlement = Settlement { released: self.released.clone(), ..Settlement::default() };
+        let mut settlement = Settlement {
+            released: self.released.clone(),
+            ..Settlement::default()
+        };
         for account in self.changed.iter().filter_map(|no| self.segments.get(no)) {
             if account.live > 0 || open == Some(account.id.no) {
                 settlement.changed.push(*account);
@@ -68,7 +81,9 @@ impl Accounts {
                 settlement.dead.push(account.id.no);
             }
         }
-        settlement.released.retain(|r| !settlement.dead.contains(&r.segment));
+        settlement
+            .released
+            .retain(|r| !settlement.dead.contains(&r.segment));
         settlement
     }
 
@@ -77,7 +92,12 @@ impl Accounts {
         self.released.clear();
         self.segments.retain(|no, _| !settlement.dead.contains(no));
         // An open segment without live blocks is looked at again when it is closed.
-        self.changed = settlement.changed.iter().filter(|a| a.live == 0).map(|a| a.id.no).collect();
+        self.changed = settlement
+            .changed
+            .iter()
+            .filter(|a| a.live == 0)
+            .map(|a| a.id.no)
+            .collect();
     }
 
     /// Puts back what a failed commit could not give back. What died stays out of the accounts: the catalog's pending
@@ -120,11 +140,19 @@ mod tests {
     use super::*;
 
     fn id(no: u64) -> SegmentId {
-        SegmentId { no: SegmentNo(no), key_epoch: 1, salt: [0; 32] }
+        SegmentId {
+            no: SegmentNo(no),
+            key_epoch: 1,
+            salt: [0; 32],
+        }
     }
 
     fn range(no: u64, position: u32, blocks: u32) -> BlockRange {
-        BlockRange { segment: SegmentNo(no), position, blocks }
+        BlockRange {
+            segment: SegmentNo(no),
+            position,
+            blocks,
+        }
     }
 
     #[test]

@@ -45,7 +45,9 @@ impl Acl {
         const BAD: Error = Error::InvalidArgument("not a valid access control list");
         let (version, entries) = value.split_first_chunk::<4>().ok_or(BAD)?;
         if u32::from_le_bytes(*version) != VERSION {
-            return Err(Error::NotSupported("an access control list of another version"));
+            return Err(Error::NotSupported(
+                "an access control list of another version",
+            ));
         }
         let (entries, rest) = entries.as_chunks::<8>();
         if !rest.is_empty() || entries.len() > ENTRIES_MAX {
@@ -84,7 +86,14 @@ impl Acl {
         for e in &self.0 {
             value.extend(e.tag.to_le_bytes());
             value.extend(e.permissions.to_le_bytes());
-            value.extend(if matches!(e.tag, USER | GROUP) { e.id } else { NO_ID }.to_le_bytes());
+            value.extend(
+                if matches!(e.tag, USER | GROUP) {
+                    e.id
+                } else {
+                    NO_ID
+                }
+                .to_le_bytes(),
+            );
         }
         value
     }
@@ -101,7 +110,11 @@ impl Acl {
 
     /// The entry that the group bits of a mode show: the mask if there is one.
     fn group_class(&self) -> u16 {
-        if self.permissions(MASK).is_some() { MASK } else { GROUP_OBJ }
+        if self.permissions(MASK).is_some() {
+            MASK
+        } else {
+            GROUP_OBJ
+        }
     }
 
     /// The nine permission bits that show this list.
@@ -125,7 +138,11 @@ impl Acl {
     /// Takes away what a new file's mode does not ask for.
     fn restrict(&mut self, mode: u16) {
         let group = self.group_class();
-        for (tag, bits) in [(USER_OBJ, mode >> 6 & 7), (group, mode >> 3 & 7), (OTHER, mode & 7)] {
+        for (tag, bits) in [
+            (USER_OBJ, mode >> 6 & 7),
+            (group, mode >> 3 & 7),
+            (OTHER, mode & 7),
+        ] {
             if let Some(permissions) = self.permissions(tag) {
                 self.set(tag, permissions & bits);
             }
@@ -141,12 +158,23 @@ pub(crate) struct Inherited {
 }
 
 /// Mode and lists of a new file: from the directory's default list if it has one, else from the umask.
-pub(crate) fn inherit(default: Option<&[u8]>, kind: FileKind, mode: u16, umask: u16) -> Result<Inherited> {
+pub(crate) fn inherit(
+    default: Option<&[u8]>,
+    kind: FileKind,
+    mode: u16,
+    umask: u16,
+) -> Result<Inherited> {
     if kind == FileKind::Symlink {
-        return Ok(Inherited { mode: 0o777, xattrs: Vec::new() });
+        return Ok(Inherited {
+            mode: 0o777,
+            xattrs: Vec::new(),
+        });
     }
     let Some(mut list) = default.map(Acl::parse).transpose()?.flatten() else {
-        return Ok(Inherited { mode: mode & !umask, xattrs: Vec::new() });
+        return Ok(Inherited {
+            mode: mode & !umask,
+            xattrs: Vec::new(),
+        });
     };
     let mut xattrs = Xattrs::new();
     if kind == FileKind::Directory {
@@ -165,7 +193,14 @@ mod tests {
     use super::*;
 
     fn list(entries: &[(u16, u16, u32)]) -> Acl {
-        Acl(entries.iter().map(|(tag, permissions, id)| Entry { tag: *tag, permissions: *permissions, id: *id }).collect())
+        Acl(entries
+            .iter()
+            .map(|(tag, permissions, id)| Entry {
+                tag: *tag,
+                permissions: *permissions,
+                id: *id,
+            })
+            .collect())
     }
 
     fn rich() -> Acl {
@@ -193,10 +228,28 @@ mod tests {
         assert!(Acl::parse(&[1, 0, 0, 0]).is_err());
         for broken in [
             list(&[(USER_OBJ, 7, NO_ID), (GROUP_OBJ, 7, NO_ID)]),
-            list(&[(USER_OBJ, 8, NO_ID), (GROUP_OBJ, 7, NO_ID), (OTHER, 0, NO_ID)]),
-            list(&[(GROUP_OBJ, 7, NO_ID), (USER_OBJ, 7, NO_ID), (OTHER, 0, NO_ID)]),
-            list(&[(USER_OBJ, 7, NO_ID), (USER, 7, 3), (GROUP_OBJ, 7, NO_ID), (OTHER, 0, NO_ID)]),
-            list(&[(USER_OBJ, 7, NO_ID), (GROUP_OBJ, 7, NO_ID), (OTHER, 0, NO_ID), (0x40, 0, NO_ID)]),
+            list(&[
+                (USER_OBJ, 8, NO_ID),
+                (GROUP_OBJ, 7, NO_ID),
+                (OTHER, 0, NO_ID),
+            ]),
+            list(&[
+                (GROUP_OBJ, 7, NO_ID),
+                (USER_OBJ, 7, NO_ID),
+                (OTHER, 0, NO_ID),
+            ]),
+            list(&[
+                (USER_OBJ, 7, NO_ID),
+                (USER, 7, 3),
+                (GROUP_OBJ, 7, NO_ID),
+                (OTHER, 0, NO_ID),
+            ]),
+            list(&[
+                (USER_OBJ, 7, NO_ID),
+                (GROUP_OBJ, 7, NO_ID),
+                (OTHER, 0, NO_ID),
+                (0x40, 0, NO_ID),
+            ]),
         ] {
             assert!(Acl::parse(&broken.encode()).is_err(), "{broken:?}");
         }
@@ -207,7 +260,10 @@ mod tests {
         let mut acl = rich();
         assert_eq!(acl.mode(), 0o774);
         acl.follow_mode(0o640);
-        assert_eq!((acl.permissions(MASK), acl.permissions(GROUP_OBJ)), (Some(4), Some(5)));
+        assert_eq!(
+            (acl.permissions(MASK), acl.permissions(GROUP_OBJ)),
+            (Some(4), Some(5))
+        );
         assert_eq!(acl.mode(), 0o640);
     }
 
@@ -221,7 +277,12 @@ mod tests {
         assert_eq!((directory.mode, directory.xattrs.len()), (0o2754, 2));
         let plain = inherit(None, FileKind::Regular, 0o666, 0o027).unwrap();
         assert_eq!((plain.mode, plain.xattrs.len()), (0o640, 0));
-        let minimal = list(&[(USER_OBJ, 7, NO_ID), (GROUP_OBJ, 5, NO_ID), (OTHER, 0, NO_ID)]).encode();
+        let minimal = list(&[
+            (USER_OBJ, 7, NO_ID),
+            (GROUP_OBJ, 5, NO_ID),
+            (OTHER, 0, NO_ID),
+        ])
+        .encode();
         let file = inherit(Some(&minimal), FileKind::Regular, 0o666, 0).unwrap();
         assert_eq!((file.mode, file.xattrs.len()), (0o640, 0));
     }

@@ -67,7 +67,9 @@ impl Core {
         if let Some(gid) = set.gid {
             state.inode.gid = gid;
         }
-        if set.drop_privileges || ((set.uid.is_some() || set.gid.is_some()) && state.inode.kind != FileKind::Directory) {
+        if set.drop_privileges
+            || ((set.uid.is_some() || set.gid.is_some()) && state.inode.kind != FileKind::Directory)
+        {
             self.drop_privileges(&cell, &mut state)?;
         }
         if let Some(mode) = set.mode {
@@ -100,7 +102,10 @@ impl Core {
         }
         state.inode.mode &= !gone;
         if state.inode.has_xattrs && self.catalog().xattr(cell.no, CAPABILITY)?.is_some() {
-            self.catalog().apply(&[Change::RemoveXattr { inode: cell.no, name: CAPABILITY }])?;
+            self.catalog().apply(&[Change::RemoveXattr {
+                inode: cell.no,
+                name: CAPABILITY,
+            }])?;
         }
         state.row_dirty = true;
         self.inodes.mark_dirty(cell);
@@ -118,7 +123,11 @@ impl Core {
             && let Some(mut list) = Acl::parse(&value)?
         {
             list.follow_mode(state.inode.mode);
-            catalog.apply(&[Change::PutXattr { inode: no, name: acl::ACCESS, value: &list.encode() }])?;
+            catalog.apply(&[Change::PutXattr {
+                inode: no,
+                name: acl::ACCESS,
+                value: &list.encode(),
+            }])?;
         }
         Ok(())
     }
@@ -131,7 +140,9 @@ impl Core {
         let Ok(cell) = self.cell(no) else { return };
         let now = now();
         let stale = |i: &Inode| {
-            i.atime <= i.mtime || i.atime <= i.ctime || now.secs.saturating_sub(i.atime.secs) >= RELATIME_SECS
+            i.atime <= i.mtime
+                || i.atime <= i.ctime
+                || now.secs.saturating_sub(i.atime.secs) >= RELATIME_SECS
         };
         if stale(&cell.state.read().inode) {
             let mut state = cell.state.write();
@@ -167,7 +178,9 @@ impl Core {
         drop_setgid: bool,
     ) -> Result<()> {
         if name.is_empty() || name.len() > XATTR_NAME_MAX || name.contains(&0) {
-            return Err(Error::InvalidArgument("not a name of an extended attribute"));
+            return Err(Error::InvalidArgument(
+                "not a name of an extended attribute",
+            ));
         }
         if value.len() > XATTR_VALUE_MAX {
             return Err(Error::XattrTooLarge);
@@ -187,7 +200,9 @@ impl Core {
             }
             if !exists && state.inode.has_xattrs {
                 let names = self.catalog().xattr_names(no)?;
-                if names.iter().map(|n| n.len() + 1).sum::<usize>() + name.len() + 1 > XATTR_LIST_MAX {
+                if names.iter().map(|n| n.len() + 1).sum::<usize>() + name.len() + 1
+                    > XATTR_LIST_MAX
+                {
                     return Err(Error::XattrTooLarge);
                 }
             }
@@ -195,17 +210,24 @@ impl Core {
                 acl::ACCESS => self.set_access_list(&mut state, value, drop_setgid)?,
                 acl::DEFAULT => {
                     if state.inode.kind != FileKind::Directory {
-                        return Err(Error::NotPermitted("only a directory has a default access control list"));
+                        return Err(Error::NotPermitted(
+                            "only a directory has a default access control list",
+                        ));
                     }
                     Acl::parse(value)?.is_some()
                 }
                 _ => true,
             };
             if keep {
-                self.catalog().apply(&[Change::PutXattr { inode: no, name, value }])?;
+                self.catalog().apply(&[Change::PutXattr {
+                    inode: no,
+                    name,
+                    value,
+                }])?;
                 state.inode.has_xattrs = true;
             } else if exists {
-                self.catalog().apply(&[Change::RemoveXattr { inode: no, name }])?;
+                self.catalog()
+                    .apply(&[Change::RemoveXattr { inode: no, name }])?;
             }
             self.touch_inode(&cell, &mut state, now());
             Ok(())
@@ -215,9 +237,13 @@ impl Core {
     /// Makes the mode follow an access list. False if the mode says all there is to say.
     fn set_access_list(&self, state: &mut State, value: &[u8], drop_setgid: bool) -> Result<bool> {
         if state.inode.kind == FileKind::Symlink {
-            return Err(Error::NotSupported("access control lists on symbolic links"));
+            return Err(Error::NotSupported(
+                "access control lists on symbolic links",
+            ));
         }
-        let Some(list) = Acl::parse(value)? else { return Ok(false) };
+        let Some(list) = Acl::parse(value)? else {
+            return Ok(false);
+        };
         state.inode.mode = state.inode.mode & !0o777 | list.mode();
         if drop_setgid {
             state.inode.mode &= !SET_GID;

@@ -13,9 +13,11 @@ use catalog::{Change, InodeNo};
 use segments::SegmentStore;
 
 use crate::accounts::Settlement;
+use crate::check::Lost;
 use crate::cleaner::Cleaner;
 use crate::core::Core;
 use crate::inodes::Cell;
+use crate::maintenance::LostRange;
 use crate::{Error, Result};
 
 /// Appended bytes after which a commit is begun in the background.
@@ -87,7 +89,11 @@ impl Core {
         let freeze = self.freeze.write();
         let mark = self.changes.load(Ordering::SeqCst);
         let (settlement, drained) = self.drain().map_err(|e| self.failed(e))?;
-        let durable = self.segments.flush().map_err(Error::from).and_then(|()| Ok(self.catalog().commit()?));
+        let durable = self
+            .segments
+            .flush()
+            .map_err(Error::from)
+            .and_then(|()| Ok(self.catalog().commit()?));
         let generation = match durable {
             Ok(generation) => generation,
             Err(e) => {
@@ -119,7 +125,9 @@ impl Core {
     /// Writes every pending change to the catalog. The inner result says whether a buffer found no space.
     fn drain(&self) -> Result<(Settlement, Result<()>)> {
         let dirty = self.inodes.take_dirty();
-        let drained = self.drain_cells(&dirty).and_then(|outcome| Ok((self.drain_accounts()?, outcome)));
+        let drained = self
+            .drain_cells(&dirty)
+            .and_then(|outcome| Ok((self.drain_accounts()?, outcome)));
         if drained.is_err() {
             // What the catalog did not take is still to be written.
             for cell in &dirty {
@@ -181,7 +189,11 @@ impl Core {
             accounts.begin(id);
         }
         let settlement = accounts.propose(self.segments.open_segment().map(|(no, _)| no));
-        let mut changes: Vec<Change<'_>> = settlement.changed.iter().map(|a| Change::PutSegment(*a)).collect();
+        let mut changes: Vec<Change<'_>> = settlement
+            .changed
+            .iter()
+            .map(|a| Change::PutSegment(*a))
+            .collect();
         changes.extend(settlement.dead.iter().map(|no| Change::DropSegment(*no)));
         if !settlement.changed.is_empty() {
             self.note_last_segment()?;
@@ -210,8 +222,11 @@ impl Core {
 
     /// Asks for a commit where much is pending, and holds a writer up where more is than memory should hold.
     pub(crate) fn throttle(&self) -> Result<()> {
-        let behind =
-            self.changes.load(Ordering::Relaxed).saturating_sub(self.committed.load(Ordering::Relaxed)) / PENDING_CHANGES;
+        let behind = self
+            .changes
+            .load(Ordering::Relaxed)
+            .saturating_sub(self.committed.load(Ordering::Relaxed))
+            / PENDING_CHANGES;
         let inodes = self.inodes.dirty_len() / PENDING_INODES;
         let bytes = self.pending_bytes.load(Ordering::Relaxed) / PENDING_BYTES;
         if behind >= 4 || inodes >= 4 {
@@ -238,16 +253,23 @@ impl Core {
         let mut due = Instant::now() + interval;
         let mut cleaner = Cleaner::new();
         loop {
-            let (commit, reap) = {
+            let (stop, commit, reap, damaged) = {
                 let mut wake = self.wake.0.lock();
-                if !wake.stop && !wake.commit && !wake.reap {
+                if !wake.stop && !wake.commit && !wake.reap && wake.damaged.is_empty() {
                     self.wake.1.wait_until(&mut wake, due.min(cleaner.due()));
                 }
-                if wake.stop {
-                    return;
-                }
-                (std::mem::take(&mut wake.commit), std::mem::take(&mut wake.reap))
+                let damaged = std::mem::take(&mut wake.damaged);
+                (
+                    wake.stop,
+                    std::mem::take(&mut wake.commit),
+                    std::mem::take(&mut wake.reap),
+                    damaged,
+                )
             };
+            self.log_damage(damaged);
+            if stop {
+                return;
+            }
             if self.check_poison().is_err() {
                 due = Instant::now() + Duration::from_secs(3600);
                 cleaner.pause();
@@ -271,12 +293,36 @@ impl Core {
 }
 
 impl Core {
+    /// Names the files of ranges that did not open. A file's name is looked for in the whole tree: not while somebody
+    /// waits for an answer.
+    fn log_damage(&self, damaged: Vec<Lost>) {
+        match self.named(damaged) {
+            Ok(ranges) => {
+                for LostRange {
+                    path,
+                    inode,
+                    offset,
+                    len,
+                } in ranges
+                {
+                    let end = offset + len;
+                    tracing::error!(
+                        "{path} (inode {inode}): bytes {offset} to {end} are damaged, replaced or missing"
+                    );
+                }
+            }
+            Err(e) => tracing::error!("damaged files could not be named: {e}"),
+        }
+    }
+
     /// Deletes every inode that lost its last name and its last holder.
     pub(crate) fn reap_all(&self) -> Result<()> {
         let _one = self.reap_lock.lock();
         let mut outcome = Ok(());
         loop {
-            let Some(no) = self.reaping.lock().pop() else { return outcome };
+            let Some(no) = self.reaping.lock().pop() else {
+                return outcome;
+            };
             match self.reap(no) {
                 Ok(()) => {}
                 Err(Error::Poisoned) => return Err(Error::Poisoned),

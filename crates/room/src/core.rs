@@ -23,6 +23,7 @@ use segments::{DirStore, Sealed, SegmentStore, UNIT_BLOCKS};
 use storage::HostStorage;
 
 use crate::accounts::Accounts;
+use crate::check::Lost;
 use crate::header::HeaderState;
 use crate::inodes::{Cell, InodeTable};
 use crate::lock::RoomLock;
@@ -94,6 +95,10 @@ pub(crate) struct Wake {
     pub(crate) stop: bool,
     pub(crate) commit: bool,
     pub(crate) reap: bool,
+    /// Ranges that did not open, to be named in the log.
+    pub(crate) damaged: Vec<Lost>,
+    /// Those that were seen before.
+    noted: HashSet<Lost>,
 }
 
 /// The parts of a core that its opener puts together.
@@ -158,11 +163,18 @@ impl Core {
         }
         self.check_poison()?;
         self.throttle()?;
-        Ok(Change { core: self, _freeze: self.freeze.read() })
+        Ok(Change {
+            core: self,
+            _freeze: self.freeze.read(),
+        })
     }
 
     pub(crate) fn check_poison(&self) -> Result<()> {
-        if self.poisoned.load(Ordering::SeqCst) { Err(Error::Poisoned) } else { Ok(()) }
+        if self.poisoned.load(Ordering::SeqCst) {
+            Err(Error::Poisoned)
+        } else {
+            Ok(())
+        }
     }
 
     /// After a failed flush or commit, disk and memory may disagree: no more changes.
@@ -182,7 +194,8 @@ impl Core {
             return Ok(());
         }
         let available = self.available()?;
-        self.budget.store((available as i64).min(BUDGET) - wanted, Ordering::SeqCst);
+        self.budget
+            .store((available as i64).min(BUDGET) - wanted, Ordering::SeqCst);
         if (available as i64) < wanted {
             self.budget.store(0, Ordering::SeqCst);
             return Err(Error::NoSpace);
@@ -194,7 +207,9 @@ impl Core {
     fn available(&self) -> Result<u64> {
         use storage::Storage;
         let space = self.storage.space()?;
-        Ok(space.available.saturating_sub(RESERVE.min(space.total / 16)))
+        Ok(space
+            .available
+            .saturating_sub(RESERVE.min(space.total / 16)))
     }
 
     /// Runs a change that needs space; where there is none, commits, which gives back what was deleted before, and
@@ -213,6 +228,26 @@ impl Core {
         }
     }
 
+    /// Notes a range that does not open, for the log line that names its file. Once each, and not without end.
+    pub(crate) fn note_damage(&self, lost: Lost) {
+        const NOTED_MAX: usize = 10_000;
+        if self.options.read_only {
+            // No thread looks names up there.
+            tracing::error!(
+                "inode {}: {} bytes at {} are damaged, replaced or missing",
+                lost.no.0,
+                lost.len,
+                lost.offset
+            );
+            return;
+        }
+        self.ask(|wake| {
+            if wake.noted.len() < NOTED_MAX && wake.noted.insert(lost) {
+                wake.damaged.push(lost);
+            }
+        });
+    }
+
     /// Seals and writes whole blocks, and takes them into the accounts.
     pub(crate) fn append(&self, plain: &[u8]) -> Result<Sealed> {
         let sealed = self.segments.append(plain)?;
@@ -220,9 +255,14 @@ impl Core {
         for id in self.segments.take_new() {
             accounts.begin(id);
         }
-        accounts.add(BlockRange { segment: sealed.segment, position: sealed.position, blocks: sealed.blocks });
+        accounts.add(BlockRange {
+            segment: sealed.segment,
+            position: sealed.position,
+            blocks: sealed.blocks,
+        });
         drop(accounts);
-        self.pending_bytes.fetch_add(plain.len() as u64, Ordering::Relaxed);
+        self.pending_bytes
+            .fetch_add(plain.len() as u64, Ordering::Relaxed);
         Ok(sealed)
     }
 
@@ -246,9 +286,17 @@ impl Core {
         let end = range.position + range.blocks;
         while position < end {
             let blocks = UNIT_BLOCKS.min(end - position);
-            let unit = BlockRange { segment: range.segment, position, blocks };
+            let unit = BlockRange {
+                segment: range.segment,
+                position,
+                blocks,
+            };
             if catalog.shared_references(unit.segment, position)? > 0 {
-                catalog.apply(&[catalog::Change::ShareUnit { segment: unit.segment, position, references: -1 }])?;
+                catalog.apply(&[catalog::Change::ShareUnit {
+                    segment: unit.segment,
+                    position,
+                    references: -1,
+                }])?;
             } else {
                 self.accounts.lock().release(unit);
                 shares.forget(unit.segment, position);
@@ -262,12 +310,17 @@ impl Core {
         use storage::Storage;
         let space = self.storage.space()?;
         let accounts = self.accounts.lock();
-        let (live, stored) = (accounts.live_blocks() * BLOCK, accounts.stored_blocks() * BLOCK);
+        let (live, stored) = (
+            accounts.live_blocks() * BLOCK,
+            accounts.stored_blocks() * BLOCK,
+        );
         drop(accounts);
         Ok(RoomSpace {
             total: space.total,
             free: space.free,
-            available: space.available.saturating_sub(RESERVE.min(space.total / 16)),
+            available: space
+                .available
+                .saturating_sub(RESERVE.min(space.total / 16)),
             live,
             stored,
             inodes: self.catalog().totals()?.inodes,
@@ -289,6 +342,11 @@ impl Drop for Change<'_> {
 
 /// The present moment. A clock that stands before 1970 gives 1970.
 pub(crate) fn now() -> Timestamp {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp { secs: now.as_secs() as i64, nanos: now.subsec_nanos() }
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp {
+        secs: now.as_secs() as i64,
+        nanos: now.subsec_nanos(),
+    }
 }

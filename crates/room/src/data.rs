@@ -14,6 +14,7 @@ use std::sync::Arc;
 use catalog::{BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, InodeNo, Timestamp};
 use segments::{Sealed, SegmentError, SegmentStore, UNIT_BLOCKS};
 
+use crate::check::Lost;
 use crate::core::{BLOCK, Core, now};
 use crate::inodes::{Cell, State, WriteBuffer};
 use crate::{Error, FileKind, Result};
@@ -38,7 +39,13 @@ impl Core {
     }
 
     /// Fills `buf` from `offset` on; what is not stored reads as zeros.
-    pub(crate) fn read_locked(&self, cell: &Cell, state: &State, offset: u64, buf: &mut [u8]) -> Result<()> {
+    pub(crate) fn read_locked(
+        &self,
+        cell: &Cell,
+        state: &State,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<()> {
         if let Some(buffer) = &state.buffer
             && buffer.offset <= offset
             && offset + buf.len() as u64 <= buffer.end()
@@ -60,23 +67,40 @@ impl Core {
         if let Some(buffer) = &state.buffer {
             let (from, to) = (offset.max(buffer.offset), end.min(buffer.end()));
             if from < to {
-                buf[(from - offset) as usize..(to - offset) as usize]
-                    .copy_from_slice(&buffer.data[(from - buffer.offset) as usize..(to - buffer.offset) as usize]);
+                buf[(from - offset) as usize..(to - offset) as usize].copy_from_slice(
+                    &buffer.data[(from - buffer.offset) as usize..(to - buffer.offset) as usize],
+                );
             }
         }
         Ok(())
     }
 
     /// The newest map of a chunk.
-    pub(crate) fn chunk<'a>(&self, no: InodeNo, state: &'a State, index: u64) -> Result<ChunkRef<'a>> {
+    pub(crate) fn chunk<'a>(
+        &self,
+        no: InodeNo,
+        state: &'a State,
+        index: u64,
+    ) -> Result<ChunkRef<'a>> {
         match state.chunks.get(&index) {
             Some(chunk) => Ok(ChunkRef::Changed(chunk)),
-            None => Ok(ChunkRef::Clean(self.inodes.clean_chunk(&*self.catalog(), no, index)?)),
+            None => Ok(ChunkRef::Clean(self.inodes.clean_chunk(
+                &*self.catalog(),
+                no,
+                index,
+            )?)),
         }
     }
 
     /// Reads within one chunk; `start` is a byte offset in it.
-    fn read_chunk(&self, no: InodeNo, index: u64, chunk: &Chunk, start: u64, buf: &mut [u8]) -> Result<()> {
+    fn read_chunk(
+        &self,
+        no: InodeNo,
+        index: u64,
+        chunk: &Chunk,
+        start: u64,
+        buf: &mut [u8],
+    ) -> Result<()> {
         let end = start + buf.len() as u64;
         let mut at = start;
         while at < end {
@@ -100,34 +124,56 @@ impl Core {
     }
 
     /// Reads within one extent; `start` is a byte offset in the chunk.
-    fn read_extent(&self, no: InodeNo, index: u64, extent: &Extent, start: u64, buf: &mut [u8]) -> Result<()> {
+    fn read_extent(
+        &self,
+        no: InodeNo,
+        index: u64,
+        extent: &Extent,
+        start: u64,
+        buf: &mut [u8],
+    ) -> Result<()> {
         // Offsets from here on are in the extent's run of units.
         let skip = u64::from(extent.skip) * BLOCK;
         let from = start - u64::from(extent.first) * BLOCK + skip;
         let to = from + buf.len() as u64;
         let first = (from / BLOCK) as u32 / UNIT_BLOCKS * UNIT_BLOCKS;
-        let last = ((to.div_ceil(BLOCK) as u32).div_ceil(UNIT_BLOCKS) * UNIT_BLOCKS).min(u32::from(extent.stored));
-        let range =
-            BlockRange { segment: extent.segment, position: extent.position + first, blocks: last - first };
+        let last = ((to.div_ceil(BLOCK) as u32).div_ceil(UNIT_BLOCKS) * UNIT_BLOCKS)
+            .min(u32::from(extent.stored));
+        let range = BlockRange {
+            segment: extent.segment,
+            position: extent.position + first,
+            blocks: last - first,
+        };
         let tags =
             &extent.tags[(first / UNIT_BLOCKS) as usize..last.div_ceil(UNIT_BLOCKS) as usize];
         let offset_of = |e: SegmentError| {
             let chunk = index * CHUNK_LEN;
             let position = match &e {
-                SegmentError::Corrupt { position, .. } | SegmentError::Missing { position, .. } => *position,
+                SegmentError::Corrupt { position, .. } | SegmentError::Missing { position, .. } => {
+                    *position
+                }
                 _ => return Error::from(e),
             };
             // A damaged unit hides the file from its first byte that the unit holds.
             let in_run = u64::from(position.saturating_sub(extent.position)) * BLOCK;
             let offset = chunk + u64::from(extent.first) * BLOCK + in_run.saturating_sub(skip);
-            tracing::error!("inode {}, offset {offset}: {e}", no.0);
-            Error::Corrupt { inode: no, offset, segment: range.segment.0, position }
+            let len = u64::from(UNIT_BLOCKS.min(last - (position - extent.position))) * BLOCK;
+            tracing::debug!("inode {}, offset {offset}: {e}", no.0);
+            self.note_damage(Lost { no, offset, len });
+            Error::Corrupt {
+                inode: no,
+                offset,
+                segment: range.segment.0,
+                position,
+            }
         };
         if from == u64::from(first) * BLOCK && to == u64::from(last) * BLOCK {
             return self.segments.read(range, tags, buf).map_err(offset_of);
         }
         let mut units = vec![0; range.blocks as usize * BLOCK as usize];
-        self.segments.read(range, tags, &mut units).map_err(offset_of)?;
+        self.segments
+            .read(range, tags, &mut units)
+            .map_err(offset_of)?;
         let skip = (from - u64::from(first) * BLOCK) as usize;
         buf.copy_from_slice(&units[skip..skip + buf.len()]);
         Ok(())
@@ -138,7 +184,10 @@ impl Core {
         if data.is_empty() {
             return Ok(());
         }
-        if offset.checked_add(data.len() as u64).is_none_or(|end| end > SIZE_MAX) {
+        if offset
+            .checked_add(data.len() as u64)
+            .is_none_or(|end| end > SIZE_MAX)
+        {
             return Err(Error::FileTooLarge);
         }
         self.with_space(data.len() as u64, || {
@@ -166,12 +215,23 @@ impl Core {
     }
 
     /// Writes, without touching times.
-    pub(crate) fn write_locked(&self, cell: &Arc<Cell>, state: &mut State, offset: u64, data: &[u8]) -> Result<()> {
+    pub(crate) fn write_locked(
+        &self,
+        cell: &Arc<Cell>,
+        state: &mut State,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<()> {
         let end = offset + data.len() as u64;
         let mut at = offset;
         while at < end {
             let piece_end = end.min((at / CHUNK_LEN + 1).saturating_mul(CHUNK_LEN));
-            self.write_piece(cell, state, at, &data[(at - offset) as usize..(piece_end - offset) as usize])?;
+            self.write_piece(
+                cell,
+                state,
+                at,
+                &data[(at - offset) as usize..(piece_end - offset) as usize],
+            )?;
             at = piece_end;
             if state.inode.size < at {
                 state.inode.size = at;
@@ -183,7 +243,13 @@ impl Core {
     }
 
     /// Writes within one chunk.
-    fn write_piece(&self, cell: &Arc<Cell>, state: &mut State, offset: u64, data: &[u8]) -> Result<()> {
+    fn write_piece(
+        &self,
+        cell: &Arc<Cell>,
+        state: &mut State,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<()> {
         if let Some(buffer) = &mut state.buffer {
             let same_chunk = buffer.offset / CHUNK_LEN == offset / CHUNK_LEN;
             if same_chunk && buffer.offset <= offset && offset <= buffer.end() {
@@ -205,17 +271,22 @@ impl Core {
             (offset, data) = (offset + whole as u64, &data[whole..]);
         }
         if !data.is_empty() {
-            state.buffer = Some(WriteBuffer { offset, data: data.to_vec() });
+            state.buffer = Some(WriteBuffer {
+                offset,
+                data: data.to_vec(),
+            });
         }
         Ok(())
     }
 
     /// Seals the buffer, if there is one. On failure it stays.
     pub(crate) fn flush_buffer(&self, cell: &Arc<Cell>, state: &mut State) -> Result<()> {
-        let Some(buffer) = state.buffer.take() else { return Ok(()) };
-        let sealed = self.whole_blocks(cell, state, &buffer).and_then(|(offset, blocks)| {
-            self.seal(cell, state, offset, &blocks)
-        });
+        let Some(buffer) = state.buffer.take() else {
+            return Ok(());
+        };
+        let sealed = self
+            .whole_blocks(cell, state, &buffer)
+            .and_then(|(offset, blocks)| self.seal(cell, state, offset, &blocks));
         if sealed.is_err() {
             state.buffer = Some(buffer);
         }
@@ -223,8 +294,16 @@ impl Core {
     }
 
     /// The buffer's bytes with what surrounds them in their first and last block.
-    fn whole_blocks<'a>(&self, cell: &Cell, state: &State, buffer: &'a WriteBuffer) -> Result<(u64, Cow<'a, [u8]>)> {
-        let (start, end) = (buffer.offset / BLOCK * BLOCK, buffer.end().div_ceil(BLOCK) * BLOCK);
+    fn whole_blocks<'a>(
+        &self,
+        cell: &Cell,
+        state: &State,
+        buffer: &'a WriteBuffer,
+    ) -> Result<(u64, Cow<'a, [u8]>)> {
+        let (start, end) = (
+            buffer.offset / BLOCK * BLOCK,
+            buffer.end().div_ceil(BLOCK) * BLOCK,
+        );
         if start == buffer.offset && end == buffer.end() {
             return Ok((start, Cow::Borrowed(&buffer.data)));
         }
@@ -251,7 +330,14 @@ impl Core {
         self.place(cell, state, index, first, &sealed)
     }
 
-    fn place(&self, cell: &Arc<Cell>, state: &mut State, index: u64, first: u16, sealed: &Sealed) -> Result<()> {
+    fn place(
+        &self,
+        cell: &Arc<Cell>,
+        state: &mut State,
+        index: u64,
+        first: u16,
+        sealed: &Sealed,
+    ) -> Result<()> {
         let extent = Extent::from_sealed(first, sealed);
         self.replace(cell, state, index, first, sealed.blocks as u16, &[extent])
     }
@@ -270,14 +356,20 @@ impl Core {
         let before = chunk.blocks();
         let released = chunk.replace(first, blocks, with);
         let after = chunk.blocks();
-        state.inode.blocks = (state.inode.blocks + u64::from(after)).saturating_sub(u64::from(before));
+        state.inode.blocks =
+            (state.inode.blocks + u64::from(after)).saturating_sub(u64::from(before));
         state.row_dirty = true;
         self.inodes.mark_dirty(cell);
         self.give_up(&released)
     }
 
     /// A chunk's map, to be changed.
-    pub(crate) fn changed_chunk<'a>(&self, cell: &Arc<Cell>, state: &'a mut State, index: u64) -> Result<&'a mut Chunk> {
+    pub(crate) fn changed_chunk<'a>(
+        &self,
+        cell: &Arc<Cell>,
+        state: &'a mut State,
+        index: u64,
+    ) -> Result<&'a mut Chunk> {
         use std::collections::btree_map::Entry;
         match state.chunks.entry(index) {
             Entry::Occupied(entry) => Ok(entry.into_mut()),

@@ -40,10 +40,15 @@ pub(crate) fn write_both(storage: &dyn Storage, bytes: &[u8]) -> Result<()> {
 }
 
 /// Reads the header and unlocks it. Returns it, what it holds, and a warning where a copy was not usable.
-pub(crate) fn load(storage: &dyn Storage, credential: &Credential) -> Result<(HeaderState, Unlocked, Option<String>)> {
+pub(crate) fn load(
+    storage: &dyn Storage,
+    credential: &Credential,
+) -> Result<(HeaderState, Unlocked, Option<String>)> {
     let first = read(storage, HEADER);
     let second = read(storage, BACKUP);
-    if let (Err(Error::Unsupported(what)), _) | (Err(_), Err(Error::Unsupported(what))) = (&first, &second) {
+    if let (Err(Error::Unsupported(what)), _) | (Err(_), Err(Error::Unsupported(what))) =
+        (&first, &second)
+    {
         return Err(Error::Unsupported(what.clone()));
     }
     let mut problems = Vec::new();
@@ -51,30 +56,47 @@ pub(crate) fn load(storage: &dyn Storage, credential: &Credential) -> Result<(He
     for (name, copy) in [(HEADER, first), (BACKUP, second)] {
         match copy {
             Ok((header, bytes)) => copies.push((name, header, bytes)),
+            Err(Error::HeaderDamaged(why)) => problems.push(format!("{name}: {why}")),
             Err(e) => problems.push(format!("{name}: {e}")),
         }
     }
+    // Copies that are the same fail the same way: deriving the key once more would only cost time.
+    copies.dedup_by(|second, first| second.2 == first.2);
+    let differ = copies.len() > 1;
     let mut refused = None;
-    let mut copies = copies.into_iter();
-    while let Some((name, header, bytes)) = copies.next() {
+    for (name, header, bytes) in copies {
         match header.unlock(credential) {
             Ok(unlocked) => {
                 let master = unlocked.master.clone();
                 // A crash between the two, or an older one put back: it would keep removed slots alive.
-                problems.extend(copies.filter(|other| other.2 != bytes).map(|other| format!("{}: differs", other.0)));
-                let warning = (!problems.is_empty()).then(|| format!("{}; {name} is used instead", problems.join("; ")));
-                return Ok((HeaderState { header, master, bytes }, unlocked, warning));
+                if differ && problems.is_empty() {
+                    problems.push("the two copies of the header differ".into());
+                }
+                let warning = (!problems.is_empty())
+                    .then(|| format!("{}; {name} is used", problems.join("; ")));
+                return Ok((
+                    HeaderState {
+                        header,
+                        master,
+                        bytes,
+                    },
+                    unlocked,
+                    warning,
+                ));
             }
             Err(e @ SealError::HeaderForged) => problems.push(format!("{name}: {e}")),
-            Err(e) => refused = Some(e),
-        }
-        // A wrong credential is wrong for both copies: deriving its key once more would only cost time.
-        if refused.is_some() {
-            break;
+            Err(e) => {
+                if differ {
+                    problems.push(format!("{name}: {e}"));
+                }
+                refused.get_or_insert(e);
+            }
         }
     }
     match refused {
-        Some(SealError::WrongCredential { .. } | SealError::NoSuchKind { .. }) => Err(Error::WrongCredential(credential.kind().name())),
+        Some(SealError::WrongCredential { .. } | SealError::NoSuchKind { .. }) => {
+            Err(Error::WrongCredential(credential.kind().name()))
+        }
         Some(e) => Err(Error::Seal(e)),
         None => Err(Error::HeaderDamaged(problems.join("; "))),
     }

@@ -59,7 +59,13 @@ impl WriteBuffer {
 
 impl State {
     fn clean(inode: Inode) -> Self {
-        Self { inode, chunks: BTreeMap::new(), buffer: None, row_dirty: false, deleted: false }
+        Self {
+            inode,
+            chunks: BTreeMap::new(),
+            buffer: None,
+            row_dirty: false,
+            deleted: false,
+        }
     }
 }
 
@@ -122,14 +128,19 @@ impl InodeTable {
 
     fn put(&self, cells: &mut LruCache<InodeNo, Arc<Cell>>, inode: Inode) -> Arc<Cell> {
         let no = inode.no;
-        let cell = Arc::new(Cell { no, state: RwLock::new(State::clean(inode)) });
+        let cell = Arc::new(Cell {
+            no,
+            state: RwLock::new(State::clean(inode)),
+        });
         cells.put(no, cell.clone());
         // A few tries suffice: a cell in use is moved to the young end, and the table may be a little longer meanwhile.
         for _ in 0..4 {
             if cells.len() <= CELLS_MAX {
                 break;
             }
-            let Some((old_no, old)) = cells.pop_lru() else { break };
+            let Some((old_no, old)) = cells.pop_lru() else {
+                break;
+            };
             if Arc::strong_count(&old) > 1 {
                 cells.put(old_no, old);
             } else {
@@ -150,7 +161,10 @@ impl InodeTable {
 
     /// Notes that a cell differs from the catalog. Called with its state locked for writing.
     pub(crate) fn mark_dirty(&self, cell: &Arc<Cell>) {
-        self.dirty.lock().entry(cell.no).or_insert_with(|| cell.clone());
+        self.dirty
+            .lock()
+            .entry(cell.no)
+            .or_insert_with(|| cell.clone());
     }
 
     /// Forgets an inode that is gone.
@@ -172,7 +186,12 @@ impl InodeTable {
     }
 
     /// A clean chunk map. Called with the cell's state locked.
-    pub(crate) fn clean_chunk(&self, catalog: &dyn Catalog, no: InodeNo, index: u64) -> Result<Arc<Chunk>> {
+    pub(crate) fn clean_chunk(
+        &self,
+        catalog: &dyn Catalog,
+        no: InodeNo,
+        index: u64,
+    ) -> Result<Arc<Chunk>> {
         if let Some(chunk) = self.chunks.lock().get(&(no, index)) {
             return Ok(chunk.clone());
         }

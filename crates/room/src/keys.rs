@@ -25,8 +25,11 @@ impl Core {
         }
         self.check_poison()?;
         let mut header = self.header.lock();
-        let mut next =
-            HeaderState { header: header.header.clone(), master: header.master.clone(), bytes: Vec::new() };
+        let mut next = HeaderState {
+            header: header.header.clone(),
+            master: header.master.clone(),
+            bytes: Vec::new(),
+        };
         let value = change(&mut next).map_err(Error::Seal)?;
         next.store(&*self.storage)?;
         *header = next;
@@ -34,7 +37,8 @@ impl Core {
         drop(header);
         {
             let _change = self.change()?;
-            self.catalog().set_meta(HEADER_REVISION, revision.to_string().as_bytes())?;
+            self.catalog()
+                .set_meta(HEADER_REVISION, revision.to_string().as_bytes())?;
         }
         self.commit()?;
         Ok(value)
@@ -68,7 +72,10 @@ pub(crate) fn restore(dir: &Path, backup: &[u8], credential: &Credential) -> Res
         other => Error::Seal(other),
     })?;
     if dir.join(crate::open::CATALOG).exists() {
-        let options = catalog::OpenOptions { read_only: true, ..catalog::OpenOptions::default() };
+        let options = catalog::OpenOptions {
+            read_only: true,
+            ..catalog::OpenOptions::default()
+        };
         let key = unlocked.master.catalog_key(&parsed.room_id());
         catalog::SqlCatalog::open(&dir.join(crate::open::CATALOG), &key, &options)?;
     }

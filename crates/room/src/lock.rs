@@ -19,9 +19,22 @@ impl RoomLock {
     /// Takes the lock, or says who has it. A read-only directory can have no second writer: then nothing is locked.
     pub(crate) fn take(dir: &Path, read_only: bool) -> Result<Self> {
         let path = dir.join("lock");
-        let mut file = match OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path) {
+        let mut file = match OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+        {
             Ok(file) => file,
-            Err(e) if read_only && matches!(e.raw_os_error(), Some(libc_errno::EROFS | libc_errno::EACCES)) => {
+            Err(e)
+                if read_only
+                    && matches!(
+                        e.raw_os_error(),
+                        Some(libc_errno::EROFS | libc_errno::EACCES)
+                    ) =>
+            {
                 return Ok(Self { _file: None });
             }
             Err(e) => return Err(e.into()),
@@ -32,7 +45,9 @@ impl RoomLock {
             }
             let mut text = String::new();
             let _ = file.read_to_string(&mut text);
-            return Err(Error::InUse { pid: text.trim().parse().unwrap_or(0) });
+            return Err(Error::InUse {
+                pid: text.trim().parse().unwrap_or(0),
+            });
         }
         file.set_len(0)?;
         file.rewind()?;

@@ -37,7 +37,11 @@ impl Core {
                 // A lookup in what is not a directory finds nothing either, but the reason differs.
                 let parent = self.cell(parent)?;
                 let kind = parent.state.read().inode.kind;
-                return Err(if kind == FileKind::Directory { Error::NotFound } else { Error::NotDirectory });
+                return Err(if kind == FileKind::Directory {
+                    Error::NotFound
+                } else {
+                    Error::NotDirectory
+                });
             };
             if let Some(cell) = self.inodes.adopt(row, seen) {
                 return Ok(cell.state.read().inode.clone());
@@ -76,10 +80,20 @@ impl Core {
                 return Err(Error::Exists);
             }
             let is_directory = new.kind == FileKind::Directory;
-            let (inode, xattrs) = self.new_inode(&directory, new, if is_directory { 2 } else { 1 })?;
+            let (inode, xattrs) =
+                self.new_inode(&directory, new, if is_directory { 2 } else { 1 })?;
             let mut changes = vec![Change::PutInode(&inode)];
-            changes.push(Change::PutEntry { parent, name, inode: inode.no, kind: inode.kind });
-            changes.extend(xattrs.iter().map(|(name, value)| Change::PutXattr { inode: inode.no, name, value }));
+            changes.push(Change::PutEntry {
+                parent,
+                name,
+                inode: inode.no,
+                kind: inode.kind,
+            });
+            changes.extend(xattrs.iter().map(|(name, value)| Change::PutXattr {
+                inode: inode.no,
+                name,
+                value,
+            }));
             self.catalog().apply(&changes)?;
             self.inodes.insert(inode.clone());
             self.touch_directory(&directory, i64::from(is_directory));
@@ -90,7 +104,9 @@ impl Core {
     /// Makes a regular file without a name, held once for the caller.
     pub(crate) fn make_unnamed(&self, parent: InodeNo, new: &NewFile) -> Result<Inode> {
         if new.kind != FileKind::Regular {
-            return Err(Error::InvalidArgument("only a regular file can be without a name"));
+            return Err(Error::InvalidArgument(
+                "only a regular file can be without a name",
+            ));
         }
         self.with_space(NAME_COST, || {
             let _change = self.change()?;
@@ -98,7 +114,11 @@ impl Core {
             let directory = self.directory(parent)?;
             let (inode, xattrs) = self.new_inode(&directory, new, 0)?;
             let mut changes = vec![Change::PutInode(&inode)];
-            changes.extend(xattrs.iter().map(|(name, value)| Change::PutXattr { inode: inode.no, name, value }));
+            changes.extend(xattrs.iter().map(|(name, value)| Change::PutXattr {
+                inode: inode.no,
+                name,
+                value,
+            }));
             self.catalog().apply(&changes)?;
             self.inodes.insert(inode.clone());
             let mut holds = self.holds.lock();
@@ -109,15 +129,29 @@ impl Core {
     }
 
     /// The inode of a new file, with what it inherits from its directory, and its extended attributes.
-    fn new_inode(&self, directory: &Cell, new: &NewFile, nlink: u32) -> Result<(Inode, acl::Xattrs)> {
+    fn new_inode(
+        &self,
+        directory: &Cell,
+        new: &NewFile,
+        nlink: u32,
+    ) -> Result<(Inode, acl::Xattrs)> {
         if new.target.len() > TARGET_MAX {
             return Err(Error::NameTooLong);
         }
         let (parent, parent_gid, parent_mode, has_xattrs) = {
             let state = directory.state.read();
-            (directory.no, state.inode.gid, state.inode.mode, state.inode.has_xattrs)
+            (
+                directory.no,
+                state.inode.gid,
+                state.inode.mode,
+                state.inode.has_xattrs,
+            )
         };
-        let default = if has_xattrs { self.catalog().xattr(parent, acl::DEFAULT)? } else { None };
+        let default = if has_xattrs {
+            self.catalog().xattr(parent, acl::DEFAULT)?
+        } else {
+            None
+        };
         let inherited = acl::inherit(default.as_deref(), new.kind, new.mode, new.umask)?;
         let mut mode = inherited.mode;
         let mut gid = new.gid;
@@ -138,7 +172,11 @@ impl Core {
             nlink,
             size: new.target.len() as u64,
             blocks: 0,
-            rdev: if matches!(new.kind, FileKind::CharDevice | FileKind::BlockDevice) { new.rdev } else { 0 },
+            rdev: if matches!(new.kind, FileKind::CharDevice | FileKind::BlockDevice) {
+                new.rdev
+            } else {
+                0
+            },
             atime: now,
             mtime: now,
             ctime: now,
@@ -153,7 +191,10 @@ impl Core {
     /// Notes that a directory's names changed, and how many subdirectories came or went.
     fn touch_directory(&self, directory: &Arc<Cell>, subdirectories: i64) {
         let mut state = directory.state.write();
-        state.inode.nlink = state.inode.nlink.saturating_add_signed(subdirectories as i32);
+        state.inode.nlink = state
+            .inode
+            .nlink
+            .saturating_add_signed(subdirectories as i32);
         self.touch(directory, &mut state, now());
     }
 
@@ -169,7 +210,9 @@ impl Core {
                 let state = cell.state.read();
                 match state.inode.kind {
                     _ if state.deleted => return Err(Error::NotFound),
-                    FileKind::Directory => return Err(Error::NotPermitted("a directory has one name")),
+                    FileKind::Directory => {
+                        return Err(Error::NotPermitted("a directory has one name"));
+                    }
                     _ if state.inode.nlink >= LINKS_MAX => return Err(Error::TooManyLinks),
                     kind => kind,
                 }
@@ -177,7 +220,12 @@ impl Core {
             if self.catalog().lookup(parent, name)?.is_some() {
                 return Err(Error::Exists);
             }
-            self.catalog().apply(&[Change::PutEntry { parent, name, inode: no, kind }])?;
+            self.catalog().apply(&[Change::PutEntry {
+                parent,
+                name,
+                inode: no,
+                kind,
+            }])?;
             let mut state = cell.state.write();
             state.inode.nlink += 1;
             self.touch_inode(&cell, &mut state, now());
@@ -201,7 +249,8 @@ impl Core {
         if cell.state.read().inode.kind == FileKind::Directory {
             return Err(Error::IsDirectory);
         }
-        self.catalog().apply(&[Change::RemoveEntry { parent, name }])?;
+        self.catalog()
+            .apply(&[Change::RemoveEntry { parent, name }])?;
         self.drop_name(&cell);
         self.touch_directory(&directory, 0);
         Ok(())
@@ -220,7 +269,8 @@ impl Core {
         if !self.catalog().is_empty(cell.no)? {
             return Err(Error::NotEmpty);
         }
-        self.catalog().apply(&[Change::RemoveEntry { parent, name }])?;
+        self.catalog()
+            .apply(&[Change::RemoveEntry { parent, name }])?;
         self.drop_name(&cell);
         self.touch_directory(&directory, -1);
         Ok(())
@@ -230,7 +280,11 @@ impl Core {
     fn drop_name(&self, cell: &Arc<Cell>) {
         let mut state = cell.state.write();
         let is_directory = state.inode.kind == FileKind::Directory;
-        state.inode.nlink = if is_directory { 0 } else { state.inode.nlink.saturating_sub(1) };
+        state.inode.nlink = if is_directory {
+            0
+        } else {
+            state.inode.nlink.saturating_sub(1)
+        };
         self.touch_inode(cell, &mut state, now());
         if state.inode.nlink > 0 {
             return;
@@ -285,18 +339,35 @@ impl Core {
                 if kind == FileKind::Directory {
                     self.refuse_loop(target.no, parent)?;
                 }
-                return self.exchange(&old_directory, name, &moved, &new_directory, new_name, target);
+                return self.exchange(
+                    &old_directory,
+                    name,
+                    &moved,
+                    &new_directory,
+                    new_name,
+                    target,
+                );
             }
-            match (moved_kind == FileKind::Directory, kind == FileKind::Directory) {
+            match (
+                moved_kind == FileKind::Directory,
+                kind == FileKind::Directory,
+            ) {
                 (true, false) => return Err(Error::NotDirectory),
                 (false, true) => return Err(Error::IsDirectory),
-                (true, true) if !self.catalog().is_empty(target.no)? => return Err(Error::NotEmpty),
+                (true, true) if !self.catalog().is_empty(target.no)? => {
+                    return Err(Error::NotEmpty);
+                }
                 _ => {}
             }
         }
         self.catalog().apply(&[
             Change::RemoveEntry { parent, name },
-            Change::PutEntry { parent: new_parent, name: new_name, inode: moved.no, kind: moved_kind },
+            Change::PutEntry {
+                parent: new_parent,
+                name: new_name,
+                inode: moved.no,
+                kind: moved_kind,
+            },
         ])?;
         self.moved(&moved, new_parent);
         let is_directory = i64::from(moved_kind == FileKind::Directory);
@@ -322,14 +393,28 @@ impl Core {
         new_name: &[u8],
         target: &Arc<Cell>,
     ) -> Result<()> {
-        let (moved_kind, target_kind) = (moved.state.read().inode.kind, target.state.read().inode.kind);
+        let (moved_kind, target_kind) = (
+            moved.state.read().inode.kind,
+            target.state.read().inode.kind,
+        );
         self.catalog().apply(&[
-            Change::PutEntry { parent: new_directory.no, name: new_name, inode: moved.no, kind: moved_kind },
-            Change::PutEntry { parent: old_directory.no, name, inode: target.no, kind: target_kind },
+            Change::PutEntry {
+                parent: new_directory.no,
+                name: new_name,
+                inode: moved.no,
+                kind: moved_kind,
+            },
+            Change::PutEntry {
+                parent: old_directory.no,
+                name,
+                inode: target.no,
+                kind: target_kind,
+            },
         ])?;
         self.moved(moved, new_directory.no);
         self.moved(target, old_directory.no);
-        let gained = i64::from(moved_kind == FileKind::Directory) - i64::from(target_kind == FileKind::Directory);
+        let gained = i64::from(moved_kind == FileKind::Directory)
+            - i64::from(target_kind == FileKind::Directory);
         if old_directory.no == new_directory.no {
             self.touch_directory(old_directory, 0);
         } else {
@@ -353,7 +438,9 @@ impl Core {
         let mut at = new_parent;
         loop {
             if at == moved {
-                return Err(Error::InvalidArgument("a directory cannot be moved below itself"));
+                return Err(Error::InvalidArgument(
+                    "a directory cannot be moved below itself",
+                ));
             }
             if at == InodeNo::ROOT {
                 return Ok(());
@@ -366,12 +453,20 @@ impl Core {
     }
 
     /// Up to `limit` names with a cookie above `after`, with their inodes.
-    pub(crate) fn read_dir(&self, no: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>> {
+    pub(crate) fn read_dir(
+        &self,
+        no: InodeNo,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(DirEntry, Inode)>> {
         if self.cell(no)?.state.read().inode.kind != FileKind::Directory {
             return Err(Error::NotDirectory);
         }
         let rows = self.catalog().entries_plus(no, after, limit)?;
-        Ok(rows.into_iter().map(|(entry, row)| (entry, self.inodes.overlay(row))).collect())
+        Ok(rows
+            .into_iter()
+            .map(|(entry, row)| (entry, self.inodes.overlay(row)))
+            .collect())
     }
 
     /// Keeps an inode alive beyond its last name.
@@ -382,7 +477,9 @@ impl Core {
     /// Undoes holds; the last one lets an inode without a name go.
     pub(crate) fn release(&self, no: InodeNo, count: u64) {
         let mut holds = self.holds.lock();
-        let Some(held) = holds.counts.get_mut(&no) else { return };
+        let Some(held) = holds.counts.get_mut(&no) else {
+            return;
+        };
         *held = held.saturating_sub(count);
         if *held > 0 {
             return;
@@ -400,7 +497,9 @@ fn check_name(name: &[u8]) -> Result<()> {
     match name {
         b"" | b"." | b".." => Err(Error::InvalidArgument("not a name")),
         _ if name.len() > NAME_MAX => Err(Error::NameTooLong),
-        _ if name.contains(&b'/') || name.contains(&0) => Err(Error::InvalidArgument("a name with `/` or NUL")),
+        _ if name.contains(&b'/') || name.contains(&0) => {
+            Err(Error::InvalidArgument("a name with `/` or NUL"))
+        }
         _ => Ok(()),
     }
 }

@@ -45,7 +45,13 @@ pub(crate) fn create(dir: &Path, new: NewRoom) -> Result<Core> {
     let made = fill(dir, new);
     if made.is_err() {
         // Nothing of a room that could not be made is left behind: the directory was empty before.
-        for name in [header::HEADER, header::BACKUP, "lock", CATALOG, "catalog.db-wal"] {
+        for name in [
+            header::HEADER,
+            header::BACKUP,
+            "lock",
+            CATALOG,
+            "catalog.db-wal",
+        ] {
             let _ = std::fs::remove_file(dir.join(name));
         }
         let _ = std::fs::remove_dir(dir.join(SEGMENTS));
@@ -60,7 +66,8 @@ fn fill(dir: &Path, new: NewRoom) -> Result<Core> {
     let lock = RoomLock::take(dir, false)?;
     let storage = Arc::new(HostStorage::open(dir)?);
     let suite = new.suite.unwrap_or_else(Suite::fastest);
-    let (header, master) = Header::create(suite, new.credential, &new.label).map_err(Error::Seal)?;
+    let (header, master) =
+        Header::create(suite, new.credential, &new.label).map_err(Error::Seal)?;
     storage.create_dir(SEGMENTS)?;
     let catalog = SqlCatalog::create(
         &dir.join(CATALOG),
@@ -91,12 +98,24 @@ fn fill(dir: &Path, new: NewRoom) -> Result<Core> {
     catalog.set_meta(HEADER_REVISION, header.revision().to_string().as_bytes())?;
     catalog.commit()?;
     storage.sync_dir("")?;
-    let mut header = HeaderState { header, master, bytes: Vec::new() };
+    let mut header = HeaderState {
+        header,
+        master,
+        bytes: Vec::new(),
+    };
     header.store(&*storage)?;
     if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
         std::fs::File::open(parent)?.sync_all()?;
     }
-    assemble(dir, new.open, storage, lock, header, None, Arc::new(catalog))
+    assemble(
+        dir,
+        new.open,
+        storage,
+        lock,
+        header,
+        None,
+        Arc::new(catalog),
+    )
 }
 
 /// Opens a room.
@@ -116,10 +135,20 @@ pub(crate) fn open(dir: &Path, credential: &Credential, options: OpenOptions) ->
     }
     settle_rekey(&storage, &header, options.read_only)?;
     let key = header.master.catalog_key(&header.header.room_id());
-    let catalog_options =
-        catalog::OpenOptions { read_only: options.read_only, ..catalog::OpenOptions::default() };
+    let catalog_options = catalog::OpenOptions {
+        read_only: options.read_only,
+        ..catalog::OpenOptions::default()
+    };
     let catalog = SqlCatalog::open(&dir.join(CATALOG), &key, &catalog_options)?;
-    let core = assemble(dir, options, storage, lock, header, unlocked.previous, Arc::new(catalog))?;
+    let core = assemble(
+        dir,
+        options,
+        storage,
+        lock,
+        header,
+        unlocked.previous,
+        Arc::new(catalog),
+    )?;
     if warning.is_some() && !core.options.read_only {
         // Only now is it certain that this copy is the room's newest.
         header::write_both(&*core.storage, &core.header.lock().bytes)?;
@@ -135,10 +164,15 @@ fn settle_rekey(storage: &HostStorage, header: &HeaderState, read_only: bool) ->
     }
     let path = storage.path().join(NEW_CATALOG);
     let key = header.master.catalog_key(&header.header.room_id());
-    let options = catalog::OpenOptions { read_only: true, ..catalog::OpenOptions::default() };
+    let options = catalog::OpenOptions {
+        read_only: true,
+        ..catalog::OpenOptions::default()
+    };
     let is_ours = SqlCatalog::open(&path, &key, &options).is_ok();
     match (is_ours, read_only) {
-        (true, true) => Err(Error::Unsupported("a rekey was interrupted: open the room for writing once".into())),
+        (true, true) => Err(Error::Unsupported(
+            "a rekey was interrupted: open the room for writing once".into(),
+        )),
         (true, false) => put_new_catalog_in_place(storage),
         (false, false) => Ok(storage.remove(NEW_CATALOG)?),
         (false, true) => Ok(()),
@@ -167,7 +201,9 @@ fn assemble(
     let room = header.header.room_id();
     let named = catalog.meta("room")?.unwrap_or_default();
     if named != room.to_string().as_bytes() {
-        return Err(Error::Damaged("the catalog names another room than the header".into()));
+        return Err(Error::Damaged(
+            "the catalog names another room than the header".into(),
+        ));
     }
     let mut memory = Memory::load(&room, &options);
     memory.check(catalog.generation(), options.accept_rollback)?;
@@ -178,7 +214,12 @@ fn assemble(
     let on_disk = storage.list(SEGMENTS)?;
     let last_known = known.iter().map(|s| s.id.no.0).max().unwrap_or(0);
     let last_used = number(catalog.meta(LAST_SEGMENT)?).max(last_known);
-    let last_file = on_disk.iter().filter_map(|n| n.parse().ok()).max().unwrap_or(0).max(last_used);
+    let last_file = on_disk
+        .iter()
+        .filter_map(|n| n.parse().ok())
+        .max()
+        .unwrap_or(0)
+        .max(last_used);
     let ids = known.iter().map(|s| s.id).collect();
     let segments = DirStore::open(storage.clone(), keyring, ids, SegmentNo(last_file + 1))?;
     if !options.read_only {
@@ -189,7 +230,11 @@ fn assemble(
             }
         }
     }
-    let orphans = if options.read_only { Vec::new() } else { catalog.orphans()? };
+    let orphans = if options.read_only {
+        Vec::new()
+    } else {
+        catalog.orphans()?
+    };
     let core = Core::new(Parts {
         dir: dir.to_owned(),
         options,
@@ -209,17 +254,31 @@ fn assemble(
 pub(crate) fn keyring(header: &HeaderState, previous: Option<&(u32, MasterKey)>) -> Keyring {
     let (h, room) = (&header.header, header.header.room_id());
     let master = &header.master;
-    let ring =
-        Keyring::new(h.suite(), room, h.epoch(), master.data_key(&room), master.segment_header_key(&room));
+    let ring = Keyring::new(
+        h.suite(),
+        room,
+        h.epoch(),
+        master.data_key(&room),
+        master.segment_header_key(&room),
+    );
     match previous {
-        Some((epoch, old)) => ring.with_epoch(*epoch, old.data_key(&room), old.segment_header_key(&room)),
+        Some((epoch, old)) => {
+            ring.with_epoch(*epoch, old.data_key(&room), old.segment_header_key(&room))
+        }
         None => ring,
     }
 }
 
 /// Notices a header older than the catalog remembers: a slot that was removed would be back.
-fn check_header_revision(catalog: &dyn Catalog, header: &HeaderState, options: &OpenOptions) -> Result<()> {
-    let (seen, found) = (number(catalog.meta(HEADER_REVISION)?), header.header.revision());
+fn check_header_revision(
+    catalog: &dyn Catalog,
+    header: &HeaderState,
+    options: &OpenOptions,
+) -> Result<()> {
+    let (seen, found) = (
+        number(catalog.meta(HEADER_REVISION)?),
+        header.header.revision(),
+    );
     if found < seen && !options.accept_rollback {
         return Err(Error::OldHeader { seen, found });
     }
@@ -231,14 +290,18 @@ fn check_header_revision(catalog: &dyn Catalog, header: &HeaderState, options: &
 }
 
 fn number(value: Option<Vec<u8>>) -> u64 {
-    value.and_then(|v| String::from_utf8(v).ok()).and_then(|t| t.parse().ok()).unwrap_or(0)
+    value
+        .and_then(|v| String::from_utf8(v).ok())
+        .and_then(|t| t.parse().ok())
+        .unwrap_or(0)
 }
 
 impl Core {
     /// Notes the highest segment number, so that it is never used again even when its segment is gone.
     pub(crate) fn note_last_segment(&self) -> Result<()> {
         if let Some((no, _)) = self.segments.open_segment() {
-            self.catalog().set_meta(LAST_SEGMENT, no.0.to_string().as_bytes())?;
+            self.catalog()
+                .set_meta(LAST_SEGMENT, no.0.to_string().as_bytes())?;
         }
         Ok(())
     }

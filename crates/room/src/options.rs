@@ -58,7 +58,12 @@ pub struct OpenOptions {
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { read_only: false, accept_rollback: false, state_dir: None, commit_interval_ms: 5000 }
+        Self {
+            read_only: false,
+            accept_rollback: false,
+            state_dir: None,
+            commit_interval_ms: 5000,
+        }
     }
 }
 
@@ -86,7 +91,11 @@ impl NewFile {
     pub fn of_kind(kind: FileKind) -> Self {
         Self {
             kind,
-            mode: if kind == FileKind::Directory { 0o755 } else { 0o644 },
+            mode: if kind == FileKind::Directory {
+                0o755
+            } else {
+                0o644
+            },
             umask: 0,
             uid: rustix::process::getuid().as_raw(),
             gid: rustix::process::getgid().as_raw(),

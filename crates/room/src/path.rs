@@ -22,8 +22,15 @@ impl Core {
     }
 
     fn walk(&self, from: InodeNo, path: &[u8], follow: bool, links: &mut u32) -> Result<Inode> {
-        let mut at = self.attributes(if path.starts_with(b"/") { InodeNo::ROOT } else { from })?;
-        let mut names = path.split(|b| *b == b'/').filter(|n| !n.is_empty() && *n != b".").peekable();
+        let mut at = self.attributes(if path.starts_with(b"/") {
+            InodeNo::ROOT
+        } else {
+            from
+        })?;
+        let mut names = path
+            .split(|b| *b == b'/')
+            .filter(|n| !n.is_empty() && *n != b".")
+            .peekable();
         while let Some(name) = names.next() {
             if at.kind != FileKind::Directory {
                 return Err(Error::NotDirectory);
@@ -47,9 +54,16 @@ impl Core {
     /// The directory that holds a path's last name, and that name.
     pub(crate) fn resolve_parent<'a>(&self, path: &'a Path) -> Result<(InodeNo, &'a [u8])> {
         let bytes = path.as_os_str().as_bytes();
-        let end = bytes.iter().rposition(|b| *b != b'/').ok_or(Error::InvalidArgument("the root has no name"))? + 1;
+        let end = bytes
+            .iter()
+            .rposition(|b| *b != b'/')
+            .ok_or(Error::InvalidArgument("the root has no name"))?
+            + 1;
         let trimmed = &bytes[..end];
-        let cut = trimmed.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+        let cut = trimmed
+            .iter()
+            .rposition(|b| *b == b'/')
+            .map_or(0, |at| at + 1);
         let (parent, name) = trimmed.split_at(cut);
         let parent = self.walk(InodeNo::ROOT, parent, true, &mut 0)?;
         if parent.kind != FileKind::Directory {
@@ -81,7 +95,11 @@ pub struct RoomFile {
 impl RoomFile {
     pub(crate) fn new(core: Arc<Core>, no: InodeNo) -> Self {
         core.hold(no);
-        Self { core, no, position: 0 }
+        Self {
+            core,
+            no,
+            position: 0,
+        }
     }
 
     /// Its inode.
@@ -96,7 +114,15 @@ impl RoomFile {
 
     /// Sets its length in bytes.
     pub fn set_len(&self, size: u64) -> Result<()> {
-        self.core.set_attributes(self.no, &SetAttr { size: Some(size), ..SetAttr::default() }).map(drop)
+        self.core
+            .set_attributes(
+                self.no,
+                &SetAttr {
+                    size: Some(size),
+                    ..SetAttr::default()
+                },
+            )
+            .map(drop)
     }
 
     /// Makes everything written so far durable.
@@ -113,7 +139,10 @@ impl Drop for RoomFile {
 
 impl Read for RoomFile {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let n = self.core.read(self.no, self.position, buf).map_err(io::Error::other)?;
+        let n = self
+            .core
+            .read(self.no, self.position, buf)
+            .map_err(io::Error::other)?;
         self.position += n as u64;
         Ok(n)
     }
@@ -121,7 +150,9 @@ impl Read for RoomFile {
 
 impl Write for RoomFile {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        self.core.write(self.no, self.position, data).map_err(io::Error::other)?;
+        self.core
+            .write(self.no, self.position, data)
+            .map_err(io::Error::other)?;
         self.position += data.len() as u64;
         Ok(data.len())
     }
@@ -136,11 +167,20 @@ impl Seek for RoomFile {
         let (base, by) = match to {
             SeekFrom::Start(at) => (at, 0),
             SeekFrom::Current(by) => (self.position, by),
-            SeekFrom::End(by) => (self.core.attributes(self.no).map_err(io::Error::other)?.size, by),
+            SeekFrom::End(by) => (
+                self.core
+                    .attributes(self.no)
+                    .map_err(io::Error::other)?
+                    .size,
+                by,
+            ),
         };
-        self.position = base
-            .checked_add_signed(by)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a position before the start of the file"))?;
+        self.position = base.checked_add_signed(by).ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a position before the start of the file",
+            )
+        })?;
         Ok(self.position)
     }
 }

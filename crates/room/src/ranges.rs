@@ -39,7 +39,14 @@ impl Core {
             let first_gone = size.div_ceil(BLOCK) * BLOCK;
             if !first_gone.is_multiple_of(CHUNK_LEN) {
                 let from = (first_gone % CHUNK_LEN / BLOCK) as u16;
-                self.replace(cell, state, first_gone / CHUNK_LEN, from, CHUNK_END - from, &[])?;
+                self.replace(
+                    cell,
+                    state,
+                    first_gone / CHUNK_LEN,
+                    from,
+                    CHUNK_END - from,
+                    &[],
+                )?;
             }
             while self.cut_some_chunks(cell, state, first_gone.div_ceil(CHUNK_LEN))? {}
         }
@@ -55,7 +62,12 @@ impl Core {
     }
 
     /// Gives up a bounded number of whole chunks from `first` on. True if there may be more.
-    pub(crate) fn cut_some_chunks(&self, cell: &Arc<Cell>, state: &mut State, first: u64) -> Result<bool> {
+    pub(crate) fn cut_some_chunks(
+        &self,
+        cell: &Arc<Cell>,
+        state: &mut State,
+        first: u64,
+    ) -> Result<bool> {
         let catalog = self.catalog();
         let stored = catalog.chunks_from(cell.no, first, CHUNKS_AT_ONCE)?;
         let more = stored.len() == CHUNKS_AT_ONCE;
@@ -65,7 +77,11 @@ impl Core {
             self.inodes.drop_chunk(cell.no, *index);
             let changed = state.chunks.remove(index);
             self.give_up_chunk(state, changed.unwrap_or_else(|| chunk.clone()))?;
-            changes.push(Change::PutChunk { inode: cell.no, index: *index, chunk: &nothing });
+            changes.push(Change::PutChunk {
+                inode: cell.no,
+                index: *index,
+                chunk: &nothing,
+            });
         }
         if !changes.is_empty() {
             catalog.apply(&changes)?;
@@ -86,8 +102,17 @@ impl Core {
     }
 
     /// Allocates, punches, zeroes, collapses, inserts.
-    pub(crate) fn fallocate(&self, no: InodeNo, what: Fallocate, offset: u64, len: u64) -> Result<()> {
-        let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Error::FileTooLarge)?;
+    pub(crate) fn fallocate(
+        &self,
+        no: InodeNo,
+        what: Fallocate,
+        offset: u64,
+        len: u64,
+    ) -> Result<()> {
+        let end = offset
+            .checked_add(len)
+            .filter(|end| *end <= SIZE_MAX)
+            .ok_or(Error::FileTooLarge)?;
         if len == 0 {
             return Err(Error::InvalidArgument("an empty range"));
         }
@@ -118,7 +143,9 @@ impl Core {
                 Fallocate::Collapse => {
                     aligned(offset, len)?;
                     if end >= size {
-                        return Err(Error::InvalidArgument("collapsing up to or beyond the end of the file"));
+                        return Err(Error::InvalidArgument(
+                            "collapsing up to or beyond the end of the file",
+                        ));
                     }
                     self.punch(&cell, &mut state, offset, end)?;
                     self.shift(&cell, &mut state, end, offset)?;
@@ -127,7 +154,9 @@ impl Core {
                 Fallocate::Insert => {
                     aligned(offset, len)?;
                     if offset >= size {
-                        return Err(Error::InvalidArgument("inserting at or beyond the end of the file"));
+                        return Err(Error::InvalidArgument(
+                            "inserting at or beyond the end of the file",
+                        ));
                     }
                     if size + len > SIZE_MAX {
                         return Err(Error::FileTooLarge);
@@ -148,7 +177,11 @@ impl Core {
             return Ok(());
         }
         let (first, last) = (offset.div_ceil(BLOCK) * BLOCK, end / BLOCK * BLOCK);
-        let edges = if first > last { [(offset, end), (end, end)] } else { [(offset, first), (last, end)] };
+        let edges = if first > last {
+            [(offset, end), (end, end)]
+        } else {
+            [(offset, first), (last, end)]
+        };
         for (from, to) in edges {
             let to = to.min(state.inode.size);
             if from < to && self.is_stored(cell.no, state, from)? {
@@ -162,13 +195,18 @@ impl Core {
             let chunk_end = ((index + 1) * CHUNK_LEN).min(last);
             if at.is_multiple_of(CHUNK_LEN) && last - at >= CHUNK_LEN {
                 // Whole chunks: only those that exist cost anything.
-                let Some((next, _)) = self.next_chunk(cell.no, state, index)? else { break };
+                let Some((next, _)) = self.next_chunk(cell.no, state, index)? else {
+                    break;
+                };
                 if next > index {
                     at = next.saturating_mul(CHUNK_LEN);
                     continue;
                 }
             }
-            let (from, to) = ((at % CHUNK_LEN / BLOCK) as u16, ((chunk_end - index * CHUNK_LEN) / BLOCK) as u16);
+            let (from, to) = (
+                (at % CHUNK_LEN / BLOCK) as u16,
+                ((chunk_end - index * CHUNK_LEN) / BLOCK) as u16,
+            );
             self.replace(cell, state, index, from, to - from, &[])?;
             at = chunk_end;
         }
@@ -213,7 +251,11 @@ impl Core {
             let index = at / CHUNK_LEN;
             let found = self.next_chunk(no, &state, index)?;
             let Some((next, chunk)) = found else {
-                return if to == SeekTo::Hole { Ok(at) } else { Err(Error::NoMoreData) };
+                return if to == SeekTo::Hole {
+                    Ok(at)
+                } else {
+                    Err(Error::NoMoreData)
+                };
             };
             if next > index {
                 match to {
@@ -236,7 +278,11 @@ impl Core {
                 at = end;
             }
             if at >= size {
-                return if to == SeekTo::Hole { Ok(size) } else { Err(Error::NoMoreData) };
+                return if to == SeekTo::Hole {
+                    Ok(size)
+                } else {
+                    Err(Error::NoMoreData)
+                };
             }
         }
     }
@@ -252,7 +298,9 @@ impl Core {
         let mut next = first;
         loop {
             let stored = catalog.chunks_from(cell.no, next, CHUNKS_AT_ONCE)?;
-            let Some((last, _)) = stored.last() else { break };
+            let Some((last, _)) = stored.last() else {
+                break;
+            };
             next = last + 1;
             old.extend(stored);
         }
@@ -264,8 +312,15 @@ impl Core {
             for extent in chunk.extents() {
                 let begin = index * u64::from(CHUNK_END) + u64::from(extent.first);
                 let end = begin + u64::from(extent.blocks);
-                for (a, b, moved) in [(begin, end.min(from_block), false), (begin.max(from_block), end, true)] {
-                    let target = if moved { a.wrapping_sub(from_block).wrapping_add(to_block) } else { a };
+                for (a, b, moved) in [
+                    (begin, end.min(from_block), false),
+                    (begin.max(from_block), end, true),
+                ] {
+                    let target = if moved {
+                        a.wrapping_sub(from_block).wrapping_add(to_block)
+                    } else {
+                        a
+                    };
                     if a < b {
                         spread(&mut new, extent, (a - begin) as u16, (b - a) as u16, target);
                     }
@@ -279,14 +334,21 @@ impl Core {
             let was = before.get(unit).copied().unwrap_or(0);
             if *now != was {
                 let (segment, position) = *unit;
-                changes.push(Change::ShareUnit { segment, position, references: i64::from(*now) - i64::from(was) });
+                changes.push(Change::ShareUnit {
+                    segment,
+                    position,
+                    references: i64::from(*now) - i64::from(was),
+                });
             }
         }
         for chunk in new.values_mut() {
             let grown: Vec<(u16, u16)> = chunk
                 .extents()
                 .iter()
-                .filter(|e| e.units().any(|(r, _)| after.get(&(r.segment, r.position)) > Some(&1)))
+                .filter(|e| {
+                    e.units()
+                        .any(|(r, _)| after.get(&(r.segment, r.position)) > Some(&1))
+                })
                 .map(|e| (e.first, e.blocks))
                 .collect();
             for (first, blocks) in grown {
@@ -307,11 +369,21 @@ impl Core {
     }
 
     /// Copies a range, sharing whole blocks where both offsets are block-aligned. Returns the bytes copied.
-    pub(crate) fn copy_range(&self, from: InodeNo, from_offset: u64, to: InodeNo, to_offset: u64, len: u64) -> Result<u64> {
+    pub(crate) fn copy_range(
+        &self,
+        from: InodeNo,
+        from_offset: u64,
+        to: InodeNo,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
         if to_offset.checked_add(len).is_none_or(|end| end > SIZE_MAX) {
             return Err(Error::FileTooLarge);
         }
-        if from == to && from_offset < to_offset.saturating_add(len) && to_offset < from_offset.saturating_add(len) {
+        if from == to
+            && from_offset < to_offset.saturating_add(len)
+            && to_offset < from_offset.saturating_add(len)
+        {
             return Err(Error::InvalidArgument("copying a range onto itself"));
         }
         // A copy within one file may make it longer: what counts is its end before.
@@ -321,7 +393,9 @@ impl Core {
             // One chunk of the source at a time, so that others get their turn and a commit its moment.
             let at = from_offset + done;
             let step = (len - done).min(CHUNK_LEN - at % CHUNK_LEN);
-            let copied = self.with_space(2 * BLOCK, || self.copy_step(from, at, to, to_offset + done, step))?;
+            let copied = self.with_space(2 * BLOCK, || {
+                self.copy_step(from, at, to, to_offset + done, step)
+            })?;
             done += copied;
             if copied < step {
                 break;
@@ -330,10 +404,21 @@ impl Core {
         Ok(done)
     }
 
-    fn copy_step(&self, from: InodeNo, from_offset: u64, to: InodeNo, to_offset: u64, len: u64) -> Result<u64> {
+    fn copy_step(
+        &self,
+        from: InodeNo,
+        from_offset: u64,
+        to: InodeNo,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
         let _change = self.change()?;
         let source = self.cell(from)?;
-        let target = if from == to { source.clone() } else { self.cell(to)? };
+        let target = if from == to {
+            source.clone()
+        } else {
+            self.cell(to)?
+        };
         {
             // What is only in the buffer cannot be shared.
             for cell in [&source, &target] {
@@ -354,7 +439,9 @@ impl Core {
             target_state = target.state.write();
             source_state = Some(source.state.write());
         }
-        let size = source_state.as_ref().map_or(target_state.inode.size, |s| s.inode.size);
+        let size = source_state
+            .as_ref()
+            .map_or(target_state.inode.size, |s| s.inode.size);
         let len = len.min(size.saturating_sub(from_offset));
         if len == 0 {
             return Ok(0);
@@ -367,7 +454,15 @@ impl Core {
             && (len.is_multiple_of(BLOCK) || whole_tail);
         if sharable {
             let source_state = source_state.as_deref_mut();
-            self.share(&source, source_state, &target, &mut target_state, from_offset, to_offset, len)?;
+            self.share(
+                &source,
+                source_state,
+                &target,
+                &mut target_state,
+                from_offset,
+                to_offset,
+                len,
+            )?;
         } else {
             let mut data = vec![0; len as usize];
             let state = source_state.as_deref().unwrap_or(&target_state);
@@ -382,7 +477,10 @@ impl Core {
     }
 
     /// Lets the target refer to the source's units. Offsets are whole blocks; all within one chunk of the source.
-    #[allow(clippy::too_many_arguments, reason = "two files, two offsets: a struct would have one use")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "two files, two offsets: a struct would have one use"
+    )]
     fn share(
         &self,
         source: &Arc<Cell>,
@@ -429,7 +527,11 @@ impl Core {
             gained.dedup();
             let changes: Vec<Change<'_>> = gained
                 .into_iter()
-                .map(|(segment, position)| Change::ShareUnit { segment, position, references: 1 })
+                .map(|(segment, position)| Change::ShareUnit {
+                    segment,
+                    position,
+                    references: 1,
+                })
                 .collect();
             if !changes.is_empty() {
                 self.catalog().apply(&changes)?;
@@ -453,7 +555,9 @@ fn spread(new: &mut HashMap<u64, Chunk>, extent: &Extent, skip: u16, blocks: u16
         let from = extent.first + skip + done;
         let mut piece = extent.trim(from, from + count);
         piece.first = first;
-        new.entry(at / per_chunk).or_default().replace(first, count, &[piece]);
+        new.entry(at / per_chunk)
+            .or_default()
+            .replace(first, count, &[piece]);
         done += count;
     }
 }
@@ -462,8 +566,11 @@ fn spread(new: &mut HashMap<u64, Chunk>, extent: &Extent, skip: u16, blocks: u16
 fn count_units<'a>(chunks: impl Iterator<Item = &'a Chunk>) -> HashMap<(SegmentNo, u32), u32> {
     let mut counts = HashMap::new();
     for chunk in chunks {
-        let mut units: Vec<_> =
-            chunk.extents().iter().flat_map(|e| e.units().map(|(r, _)| (r.segment, r.position))).collect();
+        let mut units: Vec<_> = chunk
+            .extents()
+            .iter()
+            .flat_map(|e| e.units().map(|(r, _)| (r.segment, r.position)))
+            .collect();
         units.sort_unstable();
         units.dedup();
         for unit in units {
@@ -477,6 +584,8 @@ fn aligned(offset: u64, len: u64) -> Result<()> {
     if offset.is_multiple_of(BLOCK) && len.is_multiple_of(BLOCK) {
         Ok(())
     } else {
-        Err(Error::InvalidArgument("offset and length must be multiples of 4096"))
+        Err(Error::InvalidArgument(
+            "offset and length must be multiples of 4096",
+        ))
     }
 }

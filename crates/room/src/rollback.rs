@@ -28,17 +28,32 @@ impl Memory {
     pub(crate) fn load(room: &RoomId, options: &OpenOptions) -> Self {
         let dir = options.state_dir.clone().or_else(default_dir);
         let path = dir.map(|dir| dir.join(format!("{room}.generation")));
-        let on_disk = path.as_ref().and_then(|p| fs::read_to_string(p).ok()).and_then(|t| t.trim().parse().ok()).unwrap_or(0);
-        Self { path, written: None, latest: on_disk, on_disk }
+        let on_disk = path
+            .as_ref()
+            .and_then(|p| fs::read_to_string(p).ok())
+            .and_then(|t| t.trim().parse().ok())
+            .unwrap_or(0);
+        Self {
+            path,
+            written: None,
+            latest: on_disk,
+            on_disk,
+        }
     }
 
     /// Refuses a room older than remembered, unless that is wanted: then the older one is what is remembered.
     pub(crate) fn check(&mut self, found: u64, accept_rollback: bool) -> Result<()> {
         if found < self.latest {
             if !accept_rollback {
-                return Err(Error::RolledBack { seen: self.latest, found });
+                return Err(Error::RolledBack {
+                    seen: self.latest,
+                    found,
+                });
             }
-            tracing::warn!("generation {found} is accepted although this machine saw {}", self.latest);
+            tracing::warn!(
+                "generation {found} is accepted although this machine saw {}",
+                self.latest
+            );
         }
         self.latest = found;
         self.write();
@@ -76,7 +91,11 @@ impl Memory {
 }
 
 fn default_dir() -> Option<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let absolute = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|p| p.is_absolute())
+    };
     absolute("XDG_STATE_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
         .map(|dir| dir.join("strongroom"))

@@ -9,8 +9,8 @@ use seal::{Credential, NewCredential, SlotInfo};
 
 use crate::core::Core;
 use crate::{
-    Error, Fallocate, Info, NewFile, NewRoom, OpenOptions, RenameMode, Result, RoomFile, RoomSpace, SeekTo, SetAttr,
-    XattrMode,
+    Error, Fallocate, Info, NewFile, NewRoom, OpenOptions, RenameMode, Result, RoomFile, RoomSpace,
+    SeekTo, SetAttr, XattrMode,
 };
 
 /// An open room. All methods may be called from many threads at once. Dropping it commits and closes; errors of that
@@ -40,7 +40,11 @@ impl Room {
         } else {
             let core = core.clone();
             core.ask(|wake| wake.reap = true);
-            Some(std::thread::Builder::new().name("room".into()).spawn(move || core.maintain())?)
+            Some(
+                std::thread::Builder::new()
+                    .name("room".into())
+                    .spawn(move || core.maintain())?,
+            )
         };
         Ok(Room { core, maintenance })
     }
@@ -51,7 +55,9 @@ impl Room {
     }
 
     fn shut(&mut self) -> Result<()> {
-        let Some(maintenance) = self.maintenance.take() else { return Ok(()) };
+        let Some(maintenance) = self.maintenance.take() else {
+            return Ok(());
+        };
         self.core.ask(|wake| wake.stop = true);
         if maintenance.join().is_err() {
             tracing::error!("the maintenance thread panicked");
@@ -159,7 +165,12 @@ impl Room {
 
     /// Up to `limit` names with a cookie above `after` (0: from the start) and their attributes, in the order of
     /// creation, which stays the same as long as a name exists. `.` and `..` are not among them.
-    pub fn read_dir(&self, no: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>> {
+    pub fn read_dir(
+        &self,
+        no: InodeNo,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(DirEntry, Inode)>> {
         self.core.read_dir(no, after, limit)
     }
 
@@ -200,7 +211,14 @@ impl Room {
 
     /// Copies a range between files, or within one, sharing whole blocks instead of copying them where both offsets
     /// are multiples of 4096. Returns the bytes copied: fewer only where the source ends.
-    pub fn copy_range(&self, from: InodeNo, from_offset: u64, to: InodeNo, to_offset: u64, len: u64) -> Result<u64> {
+    pub fn copy_range(
+        &self,
+        from: InodeNo,
+        from_offset: u64,
+        to: InodeNo,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
         self.core.copy_range(from, from_offset, to, to_offset, len)
     }
 
@@ -278,7 +296,13 @@ impl Room {
     pub fn write_file(&self, path: impl AsRef<Path>, data: &[u8]) -> Result<()> {
         let inode = self.core.open_or_make(path.as_ref())?;
         if inode.size > 0 {
-            self.core.set_attributes(inode.no, &SetAttr { size: Some(0), ..SetAttr::default() })?;
+            self.core.set_attributes(
+                inode.no,
+                &SetAttr {
+                    size: Some(0),
+                    ..SetAttr::default()
+                },
+            )?;
         }
         self.core.write(inode.no, 0, data)
     }
@@ -287,7 +311,9 @@ impl Room {
     pub fn make_dir(&self, path: impl AsRef<Path>, parents: bool) -> Result<()> {
         let path = path.as_ref();
         let made = self.core.resolve_parent(path).and_then(|(parent, name)| {
-            self.core.make(parent, name, &NewFile::of_kind(FileKind::Directory)).map(drop)
+            self.core
+                .make(parent, name, &NewFile::of_kind(FileKind::Directory))
+                .map(drop)
         });
         match (made, path.parent()) {
             (Err(Error::NotFound), Some(parent)) if parents => {

@@ -35,7 +35,10 @@ fn a_wrong_passphrase_does_not_open_the_room() {
     place.create().close().unwrap();
     let wrong = room::Credential::Passphrase(room::Secret::from(b"wrong".to_vec()));
     let refused = room::Room::open(&place.room_dir(), &wrong, place.options());
-    assert!(matches!(refused, Err(Error::WrongCredential(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Error::WrongCredential(_))),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -62,7 +65,10 @@ fn synced_data_survives_when_the_process_dies_and_the_rest_is_of_one_moment() {
     assert!(matches!(again.read_file("/lost"), Err(Error::NotFound)));
     again.write_file("/new", &pattern(5, 10_000)).unwrap();
     again.close().unwrap();
-    assert_eq!(crashed.open().read_file("/new").unwrap(), pattern(5, 10_000));
+    assert_eq!(
+        crashed.open().read_file("/new").unwrap(),
+        pattern(5, 10_000)
+    );
 }
 
 #[test]
@@ -79,7 +85,10 @@ fn an_older_copy_of_the_room_is_refused_until_that_is_wanted() {
     assert!(matches!(place.try_open(), Err(Error::RolledBack { .. })));
     let mut options = place.options();
     options.accept_rollback = true;
-    room::Room::open(&place.room_dir(), &common::credential(), options).unwrap().close().unwrap();
+    room::Room::open(&place.room_dir(), &common::credential(), options)
+        .unwrap()
+        .close()
+        .unwrap();
     place.open().close().unwrap();
 }
 
@@ -90,7 +99,12 @@ fn a_flipped_bit_costs_only_the_unit_it_is_in() {
     room.write_file("/f", &pattern(6, 1 << 20)).unwrap();
     room.write_file("/g", &pattern(7, 50_000)).unwrap();
     room.close().unwrap();
-    let segment = std::fs::read_dir(place.room_dir().join("segments")).unwrap().next().unwrap().unwrap().path();
+    let segment = std::fs::read_dir(place.room_dir().join("segments"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
     let mut bytes = std::fs::read(&segment).unwrap();
     bytes[4096 + 5 * 16384 + 77] ^= 1;
     std::fs::write(&segment, bytes).unwrap();
@@ -100,7 +114,9 @@ fn a_flipped_bit_costs_only_the_unit_it_is_in() {
     for unit in 0..64 {
         let read = room.read(no, unit * 16384, &mut buf);
         match (unit, read) {
-            (5, Err(Error::Corrupt { inode, offset, .. })) => assert_eq!((inode, offset), (no, 5 * 16384)),
+            (5, Err(Error::Corrupt { inode, offset, .. })) => {
+                assert_eq!((inode, offset), (no, 5 * 16384))
+            }
             (5, other) => panic!("{other:?}"),
             (_, read) => {
                 assert_eq!(read.unwrap(), 16384);
@@ -121,20 +137,41 @@ fn renaming_replaces_refuses_and_exchanges_as_asked() {
     room.make_dir("/d/e", true).unwrap();
     let no_replace = room.rename(root, b"a", root, b"b", RenameMode::NoReplace);
     assert!(matches!(no_replace, Err(Error::Exists)));
-    room.rename(root, b"a", root, b"b", RenameMode::Exchange).unwrap();
+    room.rename(root, b"a", root, b"b", RenameMode::Exchange)
+        .unwrap();
     assert_eq!(room.read_file("/a").unwrap(), b"b");
-    room.rename(root, b"a", root, b"b", RenameMode::Replace).unwrap();
+    room.rename(root, b"a", root, b"b", RenameMode::Replace)
+        .unwrap();
     assert_eq!(room.read_file("/b").unwrap(), b"b");
     assert!(matches!(room.read_file("/a"), Err(Error::NotFound)));
     let e = room.resolve("/d/e".as_ref(), true).unwrap();
     let loops = room.rename(root, b"d", e, b"x", RenameMode::Replace);
     assert!(matches!(loops, Err(Error::InvalidArgument(_))));
-    assert!(matches!(room.rename(root, b"b", root, b"d", RenameMode::Replace), Err(Error::IsDirectory)));
-    assert!(matches!(room.rename(root, b"d", root, b"b", RenameMode::Replace), Err(Error::NotDirectory)));
-    room.rename(e, b"..", root, b"y", RenameMode::Replace).unwrap_err();
-    room.rename(room.resolve("/d".as_ref(), true).unwrap(), b"e", root, b"e", RenameMode::Replace).unwrap();
+    assert!(matches!(
+        room.rename(root, b"b", root, b"d", RenameMode::Replace),
+        Err(Error::IsDirectory)
+    ));
+    assert!(matches!(
+        room.rename(root, b"d", root, b"b", RenameMode::Replace),
+        Err(Error::NotDirectory)
+    ));
+    room.rename(e, b"..", root, b"y", RenameMode::Replace)
+        .unwrap_err();
+    room.rename(
+        room.resolve("/d".as_ref(), true).unwrap(),
+        b"e",
+        root,
+        b"e",
+        RenameMode::Replace,
+    )
+    .unwrap();
     assert_eq!(room.attributes(root).unwrap().nlink, 4);
-    assert_eq!(room.attributes(room.resolve("/d".as_ref(), true).unwrap()).unwrap().nlink, 2);
+    assert_eq!(
+        room.attributes(room.resolve("/d".as_ref(), true).unwrap())
+            .unwrap()
+            .nlink,
+        2
+    );
 }
 
 #[test]
@@ -163,20 +200,48 @@ fn holes_are_found_and_cost_nothing() {
     let room = place.create();
     let no = room.make(InodeNo::ROOT, b"s", &file()).unwrap().no;
     room.write(no, 10 << 20, &pattern(9, 8192)).unwrap();
-    room.set_attributes(no, &SetAttr { size: Some(1 << 40), ..SetAttr::default() }).unwrap();
+    room.set_attributes(
+        no,
+        &SetAttr {
+            size: Some(1 << 40),
+            ..SetAttr::default()
+        },
+    )
+    .unwrap();
     assert_eq!(room.seek(no, 0, SeekTo::Data).unwrap(), 10 << 20);
-    assert_eq!(room.seek(no, 10 << 20, SeekTo::Hole).unwrap(), (10 << 20) + 8192);
+    assert_eq!(
+        room.seek(no, 10 << 20, SeekTo::Hole).unwrap(),
+        (10 << 20) + 8192
+    );
     assert_eq!(room.seek(no, 0, SeekTo::Hole).unwrap(), 0);
-    assert!(matches!(room.seek(no, 11 << 20, SeekTo::Data), Err(Error::NoMoreData)));
+    assert!(matches!(
+        room.seek(no, 11 << 20, SeekTo::Data),
+        Err(Error::NoMoreData)
+    ));
     assert_eq!(room.attributes(no).unwrap().blocks, 2);
-    room.fallocate(no, Fallocate::PunchHole, (10 << 20) + 100, 5000).unwrap();
+    room.fallocate(no, Fallocate::PunchHole, (10 << 20) + 100, 5000)
+        .unwrap();
     let mut buf = vec![1; 8192];
     room.read(no, 10 << 20, &mut buf).unwrap();
     let mut expected = pattern(9, 8192);
     expected[100..5100].fill(0);
     assert_eq!(buf, expected);
-    room.set_attributes(no, &SetAttr { size: Some((10 << 20) + 50), ..SetAttr::default() }).unwrap();
-    room.set_attributes(no, &SetAttr { size: Some((10 << 20) + 200), ..SetAttr::default() }).unwrap();
+    room.set_attributes(
+        no,
+        &SetAttr {
+            size: Some((10 << 20) + 50),
+            ..SetAttr::default()
+        },
+    )
+    .unwrap();
+    room.set_attributes(
+        no,
+        &SetAttr {
+            size: Some((10 << 20) + 200),
+            ..SetAttr::default()
+        },
+    )
+    .unwrap();
     room.read(no, 10 << 20, &mut buf[..200]).unwrap();
     assert!(buf[50..200].iter().all(|b| *b == 0));
 }
@@ -190,7 +255,10 @@ fn a_copy_shares_its_blocks_and_each_side_can_change() {
     let before = room.space().unwrap().live;
     let a = room.resolve("/a".as_ref(), true).unwrap();
     let b = room.make(InodeNo::ROOT, b"b", &file()).unwrap().no;
-    assert_eq!(room.copy_range(a, 0, b, 0, u64::MAX >> 2).unwrap(), 3_000_001);
+    assert_eq!(
+        room.copy_range(a, 0, b, 0, u64::MAX >> 2).unwrap(),
+        3_000_001
+    );
     room.sync().unwrap();
     assert_eq!(room.space().unwrap().live, before);
     assert_eq!(room.read_file("/b").unwrap(), pattern(10, 3_000_001));
@@ -211,9 +279,16 @@ fn extended_attributes_are_kept_and_access_lists_follow_the_mode() {
     let place = Place::new();
     let room = place.create();
     let no = room.make(InodeNo::ROOT, b"f", &file()).unwrap().no;
-    room.set_xattr(no, b"user.a", b"1", XattrMode::Create, false).unwrap();
-    assert!(matches!(room.set_xattr(no, b"user.a", b"2", XattrMode::Create, false), Err(Error::Exists)));
-    assert!(matches!(room.set_xattr(no, b"user.b", b"2", XattrMode::Replace, false), Err(Error::NoXattr)));
+    room.set_xattr(no, b"user.a", b"1", XattrMode::Create, false)
+        .unwrap();
+    assert!(matches!(
+        room.set_xattr(no, b"user.a", b"2", XattrMode::Create, false),
+        Err(Error::Exists)
+    ));
+    assert!(matches!(
+        room.set_xattr(no, b"user.b", b"2", XattrMode::Replace, false),
+        Err(Error::NoXattr)
+    ));
     room.close().unwrap();
     let room = place.open();
     assert_eq!(room.xattr(no, b"user.a").unwrap(), b"1");

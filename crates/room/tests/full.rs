@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{credential, pattern, secret};
-use room::{Argon2Cost, Error, FileKind, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions, Room};
+use room::{
+    Argon2Cost, Error, FileKind, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions, Room,
+};
 
 /// A small file system of its own, unmounted when the test ends, however it ends.
 struct Tmpfs(tempfile::TempDir);
@@ -17,7 +19,10 @@ impl Tmpfs {
     fn new(mebibytes: u32) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let size = format!("size={mebibytes}m");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(dir.path()).status();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "none"])
+            .arg(dir.path())
+            .status();
         mounted.is_ok_and(|s| s.success()).then_some(Self(dir))
     }
 
@@ -33,7 +38,11 @@ impl Drop for Tmpfs {
 }
 
 fn options(state: PathBuf) -> OpenOptions {
-    OpenOptions { state_dir: Some(state), commit_interval_ms: 0, ..OpenOptions::default() }
+    OpenOptions {
+        state_dir: Some(state),
+        commit_interval_ms: 0,
+        ..OpenOptions::default()
+    }
 }
 
 #[test]
@@ -44,7 +53,10 @@ fn a_full_disk_refuses_the_writer_keeps_what_is_synced_and_takes_deletions() {
     };
     let state = tempfile::tempdir().unwrap();
     let dir = disk.path().join("room");
-    let mut new = NewRoom::with_credential(NewCredential::Passphrase { secret: secret(), cost: Argon2Cost::LEAST });
+    let mut new = NewRoom::with_credential(NewCredential::Passphrase {
+        secret: secret(),
+        cost: Argon2Cost::LEAST,
+    });
     new.open = options(state.path().into());
     let room = Room::create(&dir, new).unwrap();
     room.write_file("/kept", &pattern(1, 3 << 20)).unwrap();
@@ -62,23 +74,35 @@ fn a_full_disk_refuses_the_writer_keeps_what_is_synced_and_takes_deletions() {
     assert!(written > 60, "only {written} MiB of 96 could be used");
     room.sync().unwrap();
     for i in 0..written {
-        assert_eq!(room.read_file(format!("/fill{i}")).unwrap(), pattern(100 + i, 1 << 20), "file {i}");
+        assert_eq!(
+            room.read_file(format!("/fill{i}")).unwrap(),
+            pattern(100 + i, 1 << 20),
+            "file {i}"
+        );
     }
     for i in 0..written {
-        room.unlink(InodeNo::ROOT, format!("fill{i}").as_bytes()).unwrap();
+        room.unlink(InodeNo::ROOT, format!("fill{i}").as_bytes())
+            .unwrap();
     }
     room.sync().unwrap();
     // The next writer finds the space of what was deleted, without waiting for anything; the catalog's log has grown.
     let again = written - 8;
     for i in 0..again {
         let done = room.write_file(format!("/again{i}"), &pattern(200 + i, 1 << 20));
-        assert!(done.is_ok(), "{done:?} after {i} of {written} MiB: {:?}", room.space());
+        assert!(
+            done.is_ok(),
+            "{done:?} after {i} of {written} MiB: {:?}",
+            room.space()
+        );
     }
     room.close().unwrap();
     let room = Room::open(&dir, &credential(), options(state.path().into())).unwrap();
     assert_eq!(room.read_file("/kept").unwrap(), pattern(1, 3 << 20));
     for i in 0..again {
-        assert_eq!(room.read_file(format!("/again{i}")).unwrap(), pattern(200 + i, 1 << 20));
+        assert_eq!(
+            room.read_file(format!("/again{i}")).unwrap(),
+            pattern(200 + i, 1 << 20)
+        );
     }
 }
 
@@ -90,7 +114,10 @@ fn a_disk_filled_by_others_loses_nothing_acknowledged() {
     };
     let state = tempfile::tempdir().unwrap();
     let dir = disk.path().join("room");
-    let mut new = NewRoom::with_credential(NewCredential::Passphrase { secret: secret(), cost: Argon2Cost::LEAST });
+    let mut new = NewRoom::with_credential(NewCredential::Passphrase {
+        secret: secret(),
+        cost: Argon2Cost::LEAST,
+    });
     new.open = options(state.path().into());
     let room = Room::create(&dir, new).unwrap();
     room.write_file("/kept", &pattern(1, 5 << 20)).unwrap();

@@ -14,7 +14,10 @@ struct Copy(tempfile::TempDir);
 impl Copy {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        copy_tree(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1"), &dir.path().join("room"));
+        copy_tree(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1"),
+            &dir.path().join("room"),
+        );
         Self(dir)
     }
 
@@ -23,11 +26,16 @@ impl Copy {
     }
 
     fn open(&self) -> room::Result<Room> {
-        self.open_with(&Credential::Passphrase(Secret::from(b"golden passphrase".to_vec())))
+        self.open_with(&Credential::Passphrase(Secret::from(
+            b"golden passphrase".to_vec(),
+        )))
     }
 
     fn open_with(&self, credential: &Credential) -> room::Result<Room> {
-        let options = OpenOptions { state_dir: Some(self.0.path().join("state")), ..OpenOptions::default() };
+        let options = OpenOptions {
+            state_dir: Some(self.0.path().join("state")),
+            ..OpenOptions::default()
+        };
         Room::open(&self.0.path().join("room"), credential, options)
     }
 
@@ -62,20 +70,52 @@ fn the_golden_room_of_format_1_opens_with_everything_in_it() {
     let mut copy = vec![0; 1 << 20];
     copy.extend(&numbers[..131_072]);
     assert!(room.read_file("/copy").unwrap() == copy);
-    let attributes = room.attributes(room.resolve("/numbers".as_ref(), true).unwrap()).unwrap();
-    assert_eq!((attributes.uid, attributes.gid, attributes.mode, attributes.nlink), (7, 8, 0o640, 2));
-    assert_eq!(attributes.mtime, Timestamp { secs: -1, nanos: 500_000_000 });
+    let attributes = room
+        .attributes(room.resolve("/numbers".as_ref(), true).unwrap())
+        .unwrap();
+    assert_eq!(
+        (
+            attributes.uid,
+            attributes.gid,
+            attributes.mode,
+            attributes.nlink
+        ),
+        (7, 8, 0o640, 2)
+    );
+    assert_eq!(
+        attributes.mtime,
+        Timestamp {
+            secs: -1,
+            nanos: 500_000_000
+        }
+    );
     assert_eq!(room.xattr(attributes.no, b"user.colour").unwrap(), b"blue");
     let names = room.read_dir(InodeNo::ROOT, 0, 100).unwrap();
     let order: Vec<(FileKind, usize)> = names.iter().map(|(e, _)| (e.kind, e.name.len())).collect();
     use FileKind::{Directory, Fifo, Regular, Symlink};
-    assert_eq!(order, [(Directory, 6), (Regular, 7), (Regular, 4), (Symlink, 4), (Fifo, 254)]);
+    assert_eq!(
+        order,
+        [
+            (Directory, 6),
+            (Regular, 7),
+            (Regular, 4),
+            (Symlink, 4),
+            (Fifo, 254)
+        ]
+    );
     let report = room.check(true, false, &|_, _| true).unwrap();
-    assert!(report.findings.is_empty() && report.lost.is_empty(), "{report:?}");
-    room.write_file("/new", b"and it can be written to").unwrap();
+    assert!(
+        report.findings.is_empty() && report.lost.is_empty(),
+        "{report:?}"
+    );
+    room.write_file("/new", b"and it can be written to")
+        .unwrap();
     room.close().unwrap();
     let raw = Credential::RawKey(Secret::from((0..32).collect::<Vec<u8>>()));
-    assert_eq!(golden.open_with(&raw).unwrap().read_file("/new").unwrap(), b"and it can be written to");
+    assert_eq!(
+        golden.open_with(&raw).unwrap().read_file("/new").unwrap(),
+        b"and it can be written to"
+    );
 }
 
 #[test]
@@ -85,11 +125,35 @@ fn one_damaged_header_gives_way_to_the_other_and_is_mended() {
         let good = fs::read(golden.file(name)).unwrap();
         golden.flip(name, 40);
         golden.open().unwrap().close().unwrap();
-        assert_eq!(fs::read(golden.file(name)).unwrap(), good, "{name} is whole again");
+        assert_eq!(
+            fs::read(golden.file(name)).unwrap(),
+            good,
+            "{name} is whole again"
+        );
         fs::remove_file(golden.file(name)).unwrap();
         golden.open().unwrap().close().unwrap();
         assert_eq!(fs::read(golden.file(name)).unwrap(), good);
     }
+}
+
+#[test]
+fn a_damaged_slot_in_the_first_header_is_not_taken_for_a_wrong_passphrase() {
+    let golden = Copy::new();
+    let good = fs::read_to_string(golden.file("header.json")).unwrap();
+    let at = good.find("\"wrapped\": \"").unwrap() + 12;
+    let flipped = if good.as_bytes()[at] == b'0' {
+        "1"
+    } else {
+        "0"
+    };
+    let mut damaged = good.clone();
+    damaged.replace_range(at..at + 1, flipped);
+    fs::write(golden.file("header.json"), damaged).unwrap();
+    golden.open().unwrap().close().unwrap();
+    assert_eq!(
+        fs::read_to_string(golden.file("header.json")).unwrap(),
+        good
+    );
 }
 
 #[test]
@@ -100,7 +164,10 @@ fn both_headers_damaged_says_what_to_restore() {
     golden.flip("header.backup.json", 50);
     let refused = golden.open().unwrap_err();
     assert!(matches!(refused, Error::HeaderDamaged(_)), "{refused:?}");
-    assert!(refused.to_string().contains("strongroom header restore"), "{refused}");
+    assert!(
+        refused.to_string().contains("strongroom header restore"),
+        "{refused}"
+    );
     let credential = Credential::Passphrase(Secret::from(b"golden passphrase".to_vec()));
     Room::header_restore(&golden.0.path().join("room"), &backup, &credential).unwrap();
     golden.open().unwrap();
@@ -110,28 +177,49 @@ fn both_headers_damaged_says_what_to_restore() {
 fn a_room_of_a_newer_version_is_refused_by_name() {
     for (from, to, named) in [
         ("\"format\": 1", "\"format\": 2", "format 2"),
-        ("\"features\": []", "\"features\": [\"time-travel\"]", "time-travel"),
-        ("\"suite\": \"aes-256-gcm\"", "\"suite\": \"aegis-256\"", "aegis-256"),
-        ("\"kind\": \"raw-key\"", "\"kind\": \"telepathy\"", "telepathy"),
+        (
+            "\"features\": []",
+            "\"features\": [\"time-travel\"]",
+            "time-travel",
+        ),
+        (
+            "\"suite\": \"aes-256-gcm\"",
+            "\"suite\": \"aegis-256\"",
+            "aegis-256",
+        ),
+        (
+            "\"kind\": \"raw-key\"",
+            "\"kind\": \"telepathy\"",
+            "telepathy",
+        ),
     ] {
         let golden = Copy::new();
         golden.edit_headers(from, to);
         let refused = golden.open().unwrap_err();
-        assert!(matches!(&refused, Error::Unsupported(why) if why.contains(named)), "{refused:?}");
+        assert!(
+            matches!(&refused, Error::Unsupported(why) if why.contains(named)),
+            "{refused:?}"
+        );
     }
 }
 
 #[test]
 fn a_header_changed_without_the_key_is_refused() {
     for (from, to) in [
-        ("\"suite\": \"aes-256-gcm\"", "\"suite\": \"chacha20-poly1305\""),
+        (
+            "\"suite\": \"aes-256-gcm\"",
+            "\"suite\": \"chacha20-poly1305\"",
+        ),
         ("\"label\": \"raw\"", "\"label\": \"war\""),
         ("\"epoch\": 1", "\"epoch\": 2"),
     ] {
         let golden = Copy::new();
         golden.edit_headers(from, to);
         let refused = golden.open().unwrap_err();
-        assert!(matches!(refused, Error::HeaderDamaged(_)), "{from}: {refused:?}");
+        assert!(
+            matches!(refused, Error::HeaderDamaged(_)),
+            "{from}: {refused:?}"
+        );
     }
 }
 
@@ -139,10 +227,16 @@ fn a_header_changed_without_the_key_is_refused() {
 fn key_derivation_that_would_eat_the_machine_is_refused_before_it_runs() {
     let golden = Copy::new();
     golden.edit_headers("\"passes\": 1", "\"passes\": 60000");
-    assert!(matches!(golden.open().unwrap_err(), Error::HeaderDamaged(_)));
+    assert!(matches!(
+        golden.open().unwrap_err(),
+        Error::HeaderDamaged(_)
+    ));
     let golden = Copy::new();
     golden.edit_headers("\"memory_kib\": 8192", "\"memory_kib\": 4000000000");
-    assert!(matches!(golden.open().unwrap_err(), Error::HeaderDamaged(_)));
+    assert!(matches!(
+        golden.open().unwrap_err(),
+        Error::HeaderDamaged(_)
+    ));
 }
 
 #[test]
@@ -166,7 +260,10 @@ fn a_catalog_that_is_damaged_cut_or_another_rooms_is_refused_and_names_check() {
         let golden = Copy::new();
         damage(&golden.file("catalog.db"));
         let refused = golden.open().unwrap_err();
-        assert!(matches!(refused, Error::Catalog(_) | Error::Damaged(_)), "{what}: {refused:?}");
+        assert!(
+            matches!(refused, Error::Catalog(_) | Error::Damaged(_)),
+            "{what}: {refused:?}"
+        );
         assert!(refused.to_string().contains("check"), "{what}: {refused}");
     }
 }
@@ -180,7 +277,10 @@ fn an_older_header_put_back_is_noticed() {
     room.close().unwrap();
     fs::write(golden.file("header.json"), &old).unwrap();
     fs::write(golden.file("header.backup.json"), &old).unwrap();
-    assert!(matches!(golden.open().unwrap_err(), Error::OldHeader { .. }));
+    assert!(matches!(
+        golden.open().unwrap_err(),
+        Error::OldHeader { .. }
+    ));
 }
 
 #[test]
@@ -188,17 +288,29 @@ fn a_missing_or_cut_segment_costs_only_the_data_that_was_in_it() {
     for cut in [false, true] {
         let golden = Copy::new();
         let room = golden.open().unwrap();
-        room.write_file("/elsewhere", b"in a segment of its own").unwrap();
+        room.write_file("/elsewhere", b"in a segment of its own")
+            .unwrap();
         room.close().unwrap();
         let first = golden.file("segments/00000000000000000001");
         if cut {
-            fs::OpenOptions::new().write(true).open(&first).unwrap().set_len(4096 + 16384).unwrap();
+            fs::OpenOptions::new()
+                .write(true)
+                .open(&first)
+                .unwrap()
+                .set_len(4096 + 16384)
+                .unwrap();
         } else {
             fs::remove_file(&first).unwrap();
         }
         let room = golden.open().unwrap();
-        assert_eq!(room.read_file("/elsewhere").unwrap(), b"in a segment of its own");
-        assert!(matches!(room.read_file("/numbers"), Err(Error::Corrupt { .. })));
+        assert_eq!(
+            room.read_file("/elsewhere").unwrap(),
+            b"in a segment of its own"
+        );
+        assert!(matches!(
+            room.read_file("/numbers"),
+            Err(Error::Corrupt { .. })
+        ));
         let report = room.check(true, false, &|_, _| true).unwrap();
         assert!(!report.lost.is_empty());
     }

@@ -41,7 +41,11 @@ fn name(r: &mut Random) -> String {
 }
 
 fn aligned(r: &mut Random, value: u64) -> u64 {
-    if r.below(2) == 0 { value / 4096 * 4096 } else { value }
+    if r.below(2) == 0 {
+        value / 4096 * 4096
+    } else {
+        value
+    }
 }
 
 fn step(room: &Room, model: &mut Model, r: &mut Random) -> String {
@@ -50,7 +54,8 @@ fn step(room: &Room, model: &mut Model, r: &mut Random) -> String {
     let existing = model.names.get(&n).copied();
     let kind = r.below(16);
     let Some(i) = existing else {
-        room.make(root, n.as_bytes(), &NewFile::of_kind(FileKind::Regular)).unwrap();
+        room.make(root, n.as_bytes(), &NewFile::of_kind(FileKind::Regular))
+            .unwrap();
         model.names.insert(n.clone(), model.contents.len());
         model.contents.push(Vec::new());
         return format!("make {n}");
@@ -60,7 +65,11 @@ fn step(room: &Room, model: &mut Model, r: &mut Random) -> String {
     match kind {
         0..=4 => {
             let spread = [4096, 65536, LARGEST][r.below(3) as usize];
-            let offset = if r.below(3) == 0 { size } else { r.below(LARGEST) };
+            let offset = if r.below(3) == 0 {
+                size
+            } else {
+                r.below(LARGEST)
+            };
             let offset = aligned(r, offset).min(LARGEST);
             let len = 1 + r.below(spread);
             let data = pattern(r.next(), len as usize);
@@ -76,7 +85,14 @@ fn step(room: &Room, model: &mut Model, r: &mut Random) -> String {
         5 => {
             let to = r.below(LARGEST);
             let to = aligned(r, to);
-            room.set_attributes(no, &SetAttr { size: Some(to), ..SetAttr::default() }).unwrap();
+            room.set_attributes(
+                no,
+                &SetAttr {
+                    size: Some(to),
+                    ..SetAttr::default()
+                },
+            )
+            .unwrap();
             model.contents[i].resize(to as usize, 0);
             format!("truncate {n} {to}")
         }
@@ -85,9 +101,13 @@ fn step(room: &Room, model: &mut Model, r: &mut Random) -> String {
             let offset = aligned(r, offset);
             let len = 1 + r.below(300_000);
             let len = aligned(r, len).max(1);
-            room.fallocate(no, Fallocate::PunchHole, offset, len).unwrap();
+            room.fallocate(no, Fallocate::PunchHole, offset, len)
+                .unwrap();
             let content = &mut model.contents[i];
-            let (from, to) = ((offset.min(size)) as usize, (offset + len).min(size) as usize);
+            let (from, to) = (
+                (offset.min(size)) as usize,
+                (offset + len).min(size) as usize,
+            );
             content[from..to].fill(0);
             format!("punch {n} {offset} {len}")
         }
@@ -95,7 +115,8 @@ fn step(room: &Room, model: &mut Model, r: &mut Random) -> String {
             let offset = r.below(size + 1) / 4096 * 4096;
             let len = (1 + r.below(100)) * 4096;
             if offset + len < size {
-                room.fallocate(no, Fallocate::Collapse, offset, len).unwrap();
+                room.fallocate(no, Fallocate::Collapse, offset, len)
+                    .unwrap();
                 model.contents[i].drain(offset as usize..(offset + len) as usize);
             }
             format!("collapse {n} {offset} {len}")
@@ -113,7 +134,9 @@ fn step(room: &Room, model: &mut Model, r: &mut Random) -> String {
         }
         10 | 11 => {
             let other = name(r);
-            let Some(&j) = model.names.get(&other) else { return "nothing".into() };
+            let Some(&j) = model.names.get(&other) else {
+                return "nothing".into();
+            };
             let to = room.lookup(root, other.as_bytes()).unwrap().no;
             let from_offset = r.below(size + 1);
             let from_offset = aligned(r, from_offset);
@@ -124,10 +147,13 @@ fn step(room: &Room, model: &mut Model, r: &mut Random) -> String {
             if i == j && from_offset < to_offset + len && to_offset < from_offset + len {
                 return "nothing".into();
             }
-            let copied = room.copy_range(no, from_offset, to, to_offset, len).unwrap();
+            let copied = room
+                .copy_range(no, from_offset, to, to_offset, len)
+                .unwrap();
             let expected = len.min(size.saturating_sub(from_offset));
             assert_eq!(copied, expected);
-            let data = model.contents[i][from_offset as usize..(from_offset + expected) as usize].to_vec();
+            let data =
+                model.contents[i][from_offset as usize..(from_offset + expected) as usize].to_vec();
             if !data.is_empty() {
                 let content = &mut model.contents[j];
                 let end = to_offset as usize + data.len();
@@ -150,7 +176,8 @@ fn step(room: &Room, model: &mut Model, r: &mut Random) -> String {
             } else {
                 RenameMode::Replace
             };
-            room.rename(root, n.as_bytes(), root, to.as_bytes(), mode).unwrap();
+            room.rename(root, n.as_bytes(), root, to.as_bytes(), mode)
+                .unwrap();
             if n != to && model.names.get(&to) != Some(&i) {
                 let old = model.names.remove(&n);
                 if let (RenameMode::Exchange, Some(&j)) = (mode, model.names.get(&to)) {
@@ -200,8 +227,14 @@ fn compare(room: &Room, model: &Model) {
         let mut at = 0;
         while at < inode.size {
             let hole = room.seek(inode.no, at, SeekTo::Hole).unwrap();
-            let data = room.seek(inode.no, hole, SeekTo::Data).unwrap_or(inode.size);
-            assert!(model.contents[*i][hole as usize..data as usize].iter().all(|b| *b == 0));
+            let data = room
+                .seek(inode.no, hole, SeekTo::Data)
+                .unwrap_or(inode.size);
+            assert!(
+                model.contents[*i][hole as usize..data as usize]
+                    .iter()
+                    .all(|b| *b == 0)
+            );
             assert!(data > at || hole > at);
             at = data;
         }
@@ -216,11 +249,16 @@ fn run(seed: u64, steps: u64) {
     let mut durable = model.clone();
     let mut story = Vec::new();
     for at in 0..steps {
-        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| step(&room, &mut model, &mut r)));
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            step(&room, &mut model, &mut r)
+        }));
         match done {
             Ok(line) => story.push(line),
             Err(e) => {
-                eprintln!("seed {seed}, step {at}; before it: {:#?}", &story[story.len().saturating_sub(12)..]);
+                eprintln!(
+                    "seed {seed}, step {at}; before it: {:#?}",
+                    &story[story.len().saturating_sub(12)..]
+                );
                 std::panic::resume_unwind(e);
             }
         }
@@ -246,9 +284,14 @@ fn run(seed: u64, steps: u64) {
                 story.push("crash".into());
             }
             3 => {
-                let same = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| compare(&room, &model)));
+                let same = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                    compare(&room, &model)
+                }));
                 if let Err(e) = same {
-                    eprintln!("seed {seed}, after step {at}: {:#?}", &story[story.len().saturating_sub(20)..]);
+                    eprintln!(
+                        "seed {seed}, after step {at}: {:#?}",
+                        &story[story.len().saturating_sub(20)..]
+                    );
                     std::panic::resume_unwind(e);
                 }
             }
@@ -261,7 +304,11 @@ fn run(seed: u64, steps: u64) {
     }
     room.close().unwrap();
     let room = place.open();
-    assert_eq!(room.space().unwrap().live, 0, "seed {seed}: space is lost after everything was deleted");
+    assert_eq!(
+        room.space().unwrap().live,
+        0,
+        "seed {seed}: space is lost after everything was deleted"
+    );
 }
 
 #[test]

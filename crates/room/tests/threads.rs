@@ -29,8 +29,14 @@ fn threads_do_not_see_each_others_work_half_done() {
                             room.sync().unwrap();
                         }
                         assert_eq!(room.read_file(format!("/{name}")).unwrap(), data);
-                        room.rename(InodeNo::ROOT, name.as_bytes(), InodeNo::ROOT, moved.as_bytes(), RenameMode::Replace)
-                            .unwrap();
+                        room.rename(
+                            InodeNo::ROOT,
+                            name.as_bytes(),
+                            InodeNo::ROOT,
+                            moved.as_bytes(),
+                            RenameMode::Replace,
+                        )
+                        .unwrap();
                         if i % 4 == 1 {
                             room.unlink(InodeNo::ROOT, moved.as_bytes()).unwrap();
                         }
@@ -39,7 +45,14 @@ fn threads_do_not_see_each_others_work_half_done() {
             })
             .collect();
         // One file that everybody writes whole: a reader finds one writer's block, never a mixture.
-        let shared = room.make(InodeNo::ROOT, b"shared", &NewFile::of_kind(FileKind::Regular)).unwrap().no;
+        let shared = room
+            .make(
+                InodeNo::ROOT,
+                b"shared",
+                &NewFile::of_kind(FileKind::Regular),
+            )
+            .unwrap()
+            .no;
         room.write(shared, 0, &[0; 65536]).unwrap();
         let (room, done) = (&room, &done);
         for w in 1..=2_u8 {
@@ -76,7 +89,10 @@ fn threads_do_not_see_each_others_work_half_done() {
             if i % 4 == 1 {
                 assert!(matches!(found, Err(Error::NotFound)));
             } else {
-                assert_eq!(found.unwrap(), pattern(t * 1000 + i, 1000 + (i as usize * 9973) % 300_000));
+                assert_eq!(
+                    found.unwrap(),
+                    pattern(t * 1000 + i, 1000 + (i as usize * 9973) % 300_000)
+                );
             }
         }
     }

@@ -23,11 +23,11 @@ const THREADS: usize = 2;
 const FAILURES_MAX: usize = 1000;
 
 /// A range of a file that cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Lost {
-    pub(super) no: InodeNo,
-    pub(super) offset: u64,
-    pub(super) len: u64,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Lost {
+    pub(crate) no: InodeNo,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
 }
 
 /// What reading found.

@@ -20,12 +20,12 @@ use std::collections::HashSet;
 
 use catalog::{FileKind, InodeNo, SegmentNo};
 
+pub(crate) use data::Lost;
 pub(crate) use examine::examine;
 
 use crate::Result;
 use crate::core::Core;
 use crate::maintenance::{CheckReport, Progress};
-use data::Lost;
 use mend::Mend;
 
 /// Rounds of looking and mending: mending one thing can uncover another.

@@ -17,7 +17,7 @@ const PAGE: usize = 1024;
 
 impl Core {
     /// The ranges with the paths of their files. A file with several names has the one found first.
-    pub(super) fn named(&self, lost: Vec<Lost>) -> Result<Vec<LostRange>> {
+    pub(crate) fn named(&self, lost: Vec<Lost>) -> Result<Vec<LostRange>> {
         if lost.is_empty() {
             return Ok(Vec::new());
         }

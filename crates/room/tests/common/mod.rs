@@ -1,5 +1,10 @@
 //! What the room's tests share: rooms in temporary directories with a cheap key derivation.
-#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses some of it")]
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    reason = "each test file uses some of it"
+)]
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +16,9 @@ pub struct Place {
 
 impl Place {
     pub fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+        }
     }
 
     pub fn room_dir(&self) -> PathBuf {
@@ -27,7 +34,10 @@ impl Place {
     }
 
     pub fn create(&self) -> Room {
-        let mut new = NewRoom::with_credential(NewCredential::Passphrase { secret: secret(), cost: Argon2Cost::LEAST });
+        let mut new = NewRoom::with_credential(NewCredential::Passphrase {
+            secret: secret(),
+            cost: Argon2Cost::LEAST,
+        });
         new.open = self.options();
         Room::create(&self.room_dir(), new).unwrap()
     }
