@@ -28,6 +28,7 @@ use crate::header::HeaderState;
 use crate::inodes::{Cell, InodeTable};
 use crate::lock::RoomLock;
 use crate::moves::Moves;
+use crate::name_cache::NameCache;
 use crate::pins::Pins;
 use crate::rollback::Memory;
 use crate::{Error, OpenOptions, Result, RoomSpace};
@@ -51,6 +52,7 @@ pub(crate) struct Core {
     catalog: RwLock<Arc<dyn Catalog>>,
     pub(crate) segments: Arc<DirStore>,
     pub(crate) inodes: InodeTable,
+    pub(crate) found: NameCache,
     pub(crate) accounts: Mutex<Accounts>,
     pub(crate) freeze: RwLock<()>,
     pub(crate) names: Mutex<()>,
@@ -124,6 +126,7 @@ impl Core {
             catalog: RwLock::new(parts.catalog),
             segments: parts.segments,
             inodes: InodeTable::new(),
+            found: NameCache::new(),
             accounts: Mutex::new(parts.accounts),
             freeze: RwLock::new(()),
             names: Mutex::new(()),

@@ -40,6 +40,7 @@ mod keys;
 mod lock;
 mod maintenance;
 mod moves;
+mod name_cache;
 mod names;
 mod open;
 mod options;

@@ -30,9 +30,14 @@ impl Core {
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong);
         }
+        if let Some(no) = self.found.get(parent, name)
+            && let Ok(inode) = self.attributes(no)
+        {
+            return Ok(inode);
+        }
         let catalog = self.catalog();
         loop {
-            let seen = self.inodes.evictions();
+            let (seen, names_seen) = (self.inodes.evictions(), self.found.seen());
             let Some(row) = catalog.lookup(parent, name)? else {
                 // A lookup in what is not a directory finds nothing either, but the reason differs.
                 let parent = self.cell(parent)?;
@@ -44,7 +49,8 @@ impl Core {
                 });
             };
             if let Some(cell) = self.inodes.adopt(row, seen) {
-                return Ok(cell.state.read().inode.clone());
+                self.found.put(parent, name, cell.no, names_seen);
+                return self.attributes(cell.no);
             }
         }
     }
@@ -251,6 +257,7 @@ impl Core {
         }
         self.catalog()
             .apply(&[Change::RemoveEntry { parent, name }])?;
+        self.found.forget(parent, name);
         self.drop_name(&cell);
         self.touch_directory(&directory, 0);
         Ok(())
@@ -271,6 +278,7 @@ impl Core {
         }
         self.catalog()
             .apply(&[Change::RemoveEntry { parent, name }])?;
+        self.found.forget(parent, name);
         self.drop_name(&cell);
         self.touch_directory(&directory, -1);
         Ok(())
@@ -369,6 +377,8 @@ impl Core {
                 kind: moved_kind,
             },
         ])?;
+        self.found.forget(parent, name);
+        self.found.forget(new_parent, new_name);
         self.moved(&moved, new_parent);
         let is_directory = i64::from(moved_kind == FileKind::Directory);
         let replaced_directory = i64::from(target_kind == Some(FileKind::Directory));
@@ -411,6 +421,8 @@ impl Core {
                 kind: target_kind,
             },
         ])?;
+        self.found.forget(old_directory.no, name);
+        self.found.forget(new_directory.no, new_name);
         self.moved(moved, new_directory.no);
         self.moved(target, old_directory.no);
         let gained = i64::from(moved_kind == FileKind::Directory)

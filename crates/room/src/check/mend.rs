@@ -86,7 +86,9 @@ impl Core {
         sorted.sort_by_key(|m| m.rank());
         let mut shelter = None;
         for mend in sorted {
-            done.push(self.mend_one(mend, &mut shelter)?);
+            let mended = self.mend_one(mend, &mut shelter);
+            self.found.clear();
+            done.push(mended?);
         }
         if !done.is_empty() {
             self.changes
