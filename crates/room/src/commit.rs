@@ -349,10 +349,9 @@ impl Core {
                 return Ok(());
             }
             state.buffer = None;
-            if self.cut_some_chunks(&cell, &mut state, 0)? {
+            if self.cut_some_chunks(&cell, &mut state, 0, true)? {
                 continue;
             }
-            self.catalog().apply(&[Change::DeleteInode(no)])?;
             state.deleted = true;
             drop(state);
             self.inodes.forget(no);

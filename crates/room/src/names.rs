@@ -101,6 +101,7 @@ impl Core {
                 value,
             }));
             self.catalog().apply(&changes)?;
+            self.found.put(parent, name, inode.no, self.found.seen());
             self.inodes.insert(inode.clone());
             self.touch_directory(&directory, i64::from(is_directory));
             Ok(inode)

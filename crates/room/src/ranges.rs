@@ -48,7 +48,7 @@ impl Core {
                     &[],
                 )?;
             }
-            while self.cut_some_chunks(cell, state, first_gone.div_ceil(CHUNK_LEN))? {}
+            while self.cut_some_chunks(cell, state, first_gone.div_ceil(CHUNK_LEN), false)? {}
         }
         state.inode.size = size;
         state.row_dirty = true;
@@ -61,30 +61,38 @@ impl Core {
         Ok(chunk.find((offset % CHUNK_LEN / BLOCK) as u16).is_ok())
     }
 
-    /// Gives up a bounded number of whole chunks from `first` on. True if there may be more.
+    /// Gives up a bounded number of whole chunks from `first` on, and with the last of them the inode's row if that is
+    /// to go too. True if there may be more. The catalog's rows go first: if it has no space for that, nothing changed.
     pub(crate) fn cut_some_chunks(
         &self,
         cell: &Arc<Cell>,
         state: &mut State,
         first: u64,
+        with_inode: bool,
     ) -> Result<bool> {
         let catalog = self.catalog();
         let stored = catalog.chunks_from(cell.no, first, CHUNKS_AT_ONCE)?;
         let more = stored.len() == CHUNKS_AT_ONCE;
-        let mut changes = Vec::with_capacity(stored.len());
         let nothing = Chunk::default();
-        for (index, chunk) in &stored {
-            self.inodes.drop_chunk(cell.no, *index);
-            let changed = state.chunks.remove(index);
-            self.give_up_chunk(state, changed.unwrap_or_else(|| chunk.clone()))?;
-            changes.push(Change::PutChunk {
-                inode: cell.no,
-                index: *index,
-                chunk: &nothing,
-            });
-        }
+        let changes: Vec<Change<'_>> = if with_inode && !more {
+            vec![Change::DeleteInode(cell.no)]
+        } else {
+            stored
+                .iter()
+                .map(|(index, _)| Change::PutChunk {
+                    inode: cell.no,
+                    index: *index,
+                    chunk: &nothing,
+                })
+                .collect()
+        };
         if !changes.is_empty() {
             catalog.apply(&changes)?;
+        }
+        for (index, chunk) in stored {
+            self.inodes.drop_chunk(cell.no, index);
+            let newest = state.chunks.remove(&index).unwrap_or(chunk);
+            self.give_up_chunk(state, newest)?;
         }
         if !more {
             // The rest are in memory only.

@@ -221,6 +221,8 @@ fn connect(
     keep_log_on_close(&conn);
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    // Without it SQLite looks at the values bound to a range and compiles the statement anew for each: 30 µs a call.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, false)?;
     let cache_kib = options.cache_bytes.clamp(1 << 20, 1 << 40) / 1024;
