@@ -173,6 +173,8 @@ impl Argon2Cost {
         salt: &[u8],
         out: &mut [u8; KEY_LEN],
     ) -> Result<(), SealError> {
+        #[cfg(test)]
+        tests::RUNS.with(|runs| runs.set(runs.get() + 1));
         let failed = |error: argon2::Error| SealError::Derivation(error.to_string());
         let params = Params::new(self.memory_kib, self.passes, self.lanes, Some(KEY_LEN));
         let params = params.map_err(failed)?;
@@ -201,6 +203,36 @@ impl Drop for WorkingMemory {
     fn drop(&mut self) {
         for block in &mut self.0 {
             block.zeroize();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::{Credential, Header, NewCredential, Suite};
+
+    thread_local! {
+        /// Derivations by this thread.
+        pub(super) static RUNS: Cell<u32> = const { Cell::new(0) };
+    }
+
+    #[test]
+    fn the_work_of_opening_does_not_tell_which_slot_opened_or_whether_one_did() {
+        let new = |text: &str| NewCredential::Passphrase {
+            secret: text.into(),
+            cost: Argon2Cost::LEAST,
+        };
+        let (mut header, master) = Header::create(Suite::Aes256Gcm, new("first"), "").unwrap();
+        header.add_slot(&master, new("second"), "").unwrap();
+        header.add_slot(&master, new("third"), "").unwrap();
+        for text in ["first", "third", "wrong"] {
+            let before = RUNS.with(Cell::get);
+            let opened = header.unlock(&Credential::Passphrase(text.into()));
+            assert_eq!(opened.is_ok(), text != "wrong");
+            assert_eq!(RUNS.with(Cell::get) - before, 3, "{text}");
         }
     }
 }

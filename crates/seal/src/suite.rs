@@ -127,11 +127,4 @@ mod tests {
         let error = "rot13".parse::<Suite>().unwrap_err();
         assert!(error.to_string().contains("rot13"));
     }
-
-    #[test]
-    fn the_fastest_suite_is_found_quickly() {
-        let start = Instant::now();
-        Suite::fastest();
-        assert!(start.elapsed() < Duration::from_secs(2));
-    }
 }

@@ -131,9 +131,16 @@ fn what_returned_before_a_flush_in_another_thread_survives_a_power_cut() {
 fn a_slow_beginning_of_a_segment_stalls_no_reservation() {
     let bench = Bench::new();
     let store = &bench.store;
-    bench.faults.observe(|call| {
+    // The file is not made before the reservation went through, or after a patience that only a stall uses up.
+    let (made, gate) = std::sync::mpsc::channel();
+    let gate = Mutex::new(gate);
+    let stalled = std::sync::Arc::new(AtomicBool::new(false));
+    let seen = stalled.clone();
+    bench.faults.observe(move |call| {
         if call.op == Op::Create {
-            std::thread::sleep(std::time::Duration::from_millis(300));
+            let patience = std::time::Duration::from_secs(30);
+            let opened = gate.lock().unwrap().recv_timeout(patience);
+            seen.store(opened.is_err(), Ordering::SeqCst);
         }
     });
     std::thread::scope(|scope| {
@@ -141,12 +148,12 @@ fn a_slow_beginning_of_a_segment_stalls_no_reservation() {
         while store.open_segment().is_none() {
             std::thread::yield_now();
         }
-        let start = std::time::Instant::now();
         store.reserve(1).unwrap();
+        made.send(()).unwrap();
+        first.join().unwrap().assert_readable(store);
         assert!(
-            start.elapsed() < std::time::Duration::from_millis(150),
+            !stalled.load(Ordering::SeqCst),
             "waited for the file to be made"
         );
-        first.join().unwrap().assert_readable(store);
     });
 }
