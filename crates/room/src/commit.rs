@@ -253,9 +253,10 @@ impl Core {
         let mut due = Instant::now() + interval;
         let mut cleaner = Cleaner::new();
         loop {
-            let (stop, commit, reap, damaged) = {
+            let (stop, commit, reap, flush, damaged) = {
                 let mut wake = self.wake.0.lock();
-                if !wake.stop && !wake.commit && !wake.reap && wake.damaged.is_empty() {
+                let asked = wake.commit || wake.reap || wake.flush;
+                if !wake.stop && !asked && wake.damaged.is_empty() {
                     self.wake.1.wait_until(&mut wake, due.min(cleaner.due()));
                 }
                 let damaged = std::mem::take(&mut wake.damaged);
@@ -263,6 +264,7 @@ impl Core {
                     wake.stop,
                     std::mem::take(&mut wake.commit),
                     std::mem::take(&mut wake.reap),
+                    std::mem::take(&mut wake.flush),
                     damaged,
                 )
             };
@@ -274,6 +276,12 @@ impl Core {
                 due = Instant::now() + Duration::from_secs(3600);
                 cleaner.pause();
                 continue;
+            }
+            if flush {
+                self.unflushed_bytes.store(0, Ordering::Relaxed);
+                if let Err(e) = self.segments.flush() {
+                    self.failed(e.into());
+                }
             }
             if reap && let Err(e) = self.reap_all() {
                 tracing::error!("deleting unlinked files: {e}");

@@ -38,6 +38,8 @@ pub(crate) const BLOCK: u64 = segments::BLOCK_LEN as u64;
 
 /// Bytes that file data must leave free, so that the catalog can still be written and files deleted.
 const RESERVE: u64 = 16 << 20;
+/// Appended bytes after which the segments are flushed in the background, without a commit.
+const FLUSH_EARLY: u64 = 32 << 20;
 /// Bytes promised to writers between two looks at the storage's free space.
 const BUDGET: i64 = 64 << 20;
 
@@ -72,6 +74,8 @@ pub(crate) struct Core {
     budget: AtomicI64,
     /// Bytes appended since the last commit.
     pub(crate) pending_bytes: AtomicU64,
+    /// Bytes appended since the last flush that was not part of a commit.
+    pub(crate) unflushed_bytes: AtomicU64,
     pub(crate) wake: (Mutex<Wake>, Condvar),
     /// Held while the count of a shared unit is read and acted on; where compaction took shared units.
     pub(crate) shares: Mutex<Moves>,
@@ -97,6 +101,7 @@ pub(crate) struct Wake {
     pub(crate) stop: bool,
     pub(crate) commit: bool,
     pub(crate) reap: bool,
+    pub(crate) flush: bool,
     /// Ranges that did not open, to be named in the log.
     pub(crate) damaged: Vec<Lost>,
     /// Those that were seen before.
@@ -140,6 +145,7 @@ impl Core {
             poisoned: AtomicBool::new(false),
             budget: AtomicI64::new(0),
             pending_bytes: AtomicU64::new(0),
+            unflushed_bytes: AtomicU64::new(0),
             wake: (Mutex::default(), Condvar::new()),
             shares: Mutex::default(),
             pins: Mutex::default(),
@@ -264,8 +270,13 @@ impl Core {
             blocks: sealed.blocks,
         });
         drop(accounts);
-        self.pending_bytes
-            .fetch_add(plain.len() as u64, Ordering::Relaxed);
+        let len = plain.len() as u64;
+        self.pending_bytes.fetch_add(len, Ordering::Relaxed);
+        // The disk writes while the next units are sealed: what a sync waits for is short.
+        let unflushed = self.unflushed_bytes.fetch_add(len, Ordering::Relaxed);
+        if unflushed < FLUSH_EARLY && unflushed + len >= FLUSH_EARLY {
+            self.ask(|wake| wake.flush = true);
+        }
         Ok(sealed)
     }
 

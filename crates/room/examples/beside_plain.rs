@@ -1,6 +1,6 @@
 //! The room through the library beside plain files, in one run and in turns: what the encryption costs without FUSE.
 //!
-//! `cargo run --release -p strongroom-room --example throughput [DIR]`. Rates are medians of the rounds with their
+//! `cargo run --release -p strongroom-room --example beside_plain [DIR]`. Rates are medians of the rounds with their
 //! spread; ratios are room to plain, above 1 where the room is faster. Both sides end with their data durable: the big
 //! plain file by fsync, the small ones by one syncfs, the room by one sync.
 
