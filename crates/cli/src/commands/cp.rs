@@ -41,24 +41,31 @@ pub(crate) struct Args {
     open: OpenArgs,
 }
 
-pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let mut sources = args
-        .paths
+/// The places named: what is moved or copied, and last where to. One of them at least is in a room; for what is not,
+/// there is the ordinary `command`.
+pub(super) fn sources_and_target(
+    paths: &[OsString],
+    verb: &str,
+    command: &str,
+) -> Result<(Vec<Place>, Place)> {
+    let mut sources = paths
         .iter()
         .map(|path| place(path))
         .collect::<Result<Vec<_>>>()?;
     let Some(target) = sources.pop() else {
-        return Err(Error::usage("copy what, and where to?"));
+        return Err(Error::usage(format!("{verb} what, and where to?")));
     };
-    if !sources
-        .iter()
-        .chain([&target])
-        .any(|place| matches!(place, Place::Room(_)))
-    {
-        return Err(Error::usage(
-            "none of these is in a room: write ROOM:/path for the side that is; for ordinary files there is cp",
-        ));
+    let in_room = |place: &Place| matches!(place, Place::Room(_));
+    if !sources.iter().chain([&target]).any(in_room) {
+        return Err(Error::usage(format!(
+            "none of these is in a room: write ROOM:/path for the side that is; for ordinary files there is {command}"
+        )));
     }
+    Ok((sources, target))
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    let (sources, target) = sources_and_target(&args.paths, "copy", "cp")?;
     let mut work = Transfer::new(&sources, &target, &args.open, false)?;
     let bar = Bar::counting("copying", global);
     let options = CopyOptions {

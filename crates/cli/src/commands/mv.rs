@@ -6,10 +6,10 @@ use crate::access::OpenArgs;
 use crate::args::Global;
 use crate::error::{Error, Result};
 use crate::output::Failures;
-use crate::place::{Place, place};
+use crate::place::Place;
 use crate::progress::Bar;
 
-use super::cp::{CopyOptions, Transfer, parts, words};
+use super::cp::{CopyOptions, Transfer, parts, sources_and_target, words};
 use super::rm::remove_tree;
 
 /// Move or rename files within a room, into it, or out of it
@@ -26,23 +26,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let mut sources = args
-        .paths
-        .iter()
-        .map(|path| place(path))
-        .collect::<Result<Vec<_>>>()?;
-    let Some(target) = sources.pop() else {
-        return Err(Error::usage("move what, and where to?"));
-    };
-    if !sources
-        .iter()
-        .chain([&target])
-        .any(|place| matches!(place, Place::Room(_)))
-    {
-        return Err(Error::usage(
-            "none of these is in a room: write ROOM:/path for the side that is; for ordinary files there is mv",
-        ));
-    }
+    let (sources, target) = sources_and_target(&args.paths, "move", "mv")?;
     let mut work = Transfer::new(&sources, &target, &args.open, true)?;
     let within = (0..sources.len()).all(|at| work.same_tree(at));
     let bar = Bar::counting("moving", global);
