@@ -9,9 +9,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Advice, AtFlags, FallocateFlags, Mode, OFlags};
+use rustix::fs::{Advice, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 
-use crate::{OpenMode, Space, Storage, StorageFile};
+use crate::{Held, OpenMode, Space, Storage, StorageFile};
 
 /// Files below one directory of the host.
 #[derive(Debug)]
@@ -100,6 +101,31 @@ impl Storage for HostStorage {
             available: s.f_bavail * s.f_frsize,
         })
     }
+
+    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn Held>> {
+        let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CREATE;
+        let fd = rustix::fs::openat(&self.root, path, flags, Mode::RUSR | Mode::WUSR)?;
+        let file = File::from(fd);
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let held = HeldFile(file);
+        held.0.set_len(0)?;
+        held.0.write_all_at(note.as_bytes(), 0)?;
+        Ok(Box::new(held))
+    }
+}
+
+#[derive(Debug)]
+struct HeldFile(File);
+
+impl Held for HeldFile {}
+
+impl Drop for HeldFile {
+    /// Lets the lock go, not only our descriptor of it: a child process that another thread is just starting has a
+    /// copy until it becomes another program, and would keep the lock for that long.
+    fn drop(&mut self) {
+        // It fails for no lock that is held.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 #[derive(Debug)]
@@ -133,6 +159,15 @@ impl StorageFile for HostFile {
             offset,
             len,
         )?)
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.0, FallocateFlags::KEEP_SIZE, offset, len) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                Err(io::ErrorKind::Unsupported.into())
+            }
+            other => Ok(other?),
+        }
     }
 
     fn prefetch(&self, offset: u64, len: u64) {

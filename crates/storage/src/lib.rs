@@ -52,7 +52,14 @@ pub trait Storage: Send + Sync + Debug {
     fn sync_dir(&self, dir: &str) -> io::Result<()>;
     /// Space of the storage below.
     fn space(&self) -> io::Result<Space>;
+    /// Takes the file at `path` for this holder alone, making it where it is not there; what is returned lets it go
+    /// when it is dropped, and the end of the process does too. `WouldBlock` where another has it. `note` becomes what
+    /// the file says, for whoever finds it taken.
+    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn Held>>;
 }
+
+/// A lock that is held until this is dropped.
+pub trait Held: Send + Sync + Debug {}
 
 impl<S: Storage + ?Sized> Storage for Arc<S> {
     fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
@@ -76,6 +83,9 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
     fn space(&self) -> io::Result<Space> {
         (**self).space()
     }
+    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn Held>> {
+        (**self).lock(path, note)
+    }
 }
 
 /// An open file. All offsets and lengths are bytes.
@@ -97,6 +107,9 @@ pub trait StorageFile: Send + Sync + Debug {
     fn sync(&self) -> io::Result<()>;
     /// Gives the space of a range back; the range then reads as zeros. `Unsupported` where the storage cannot.
     fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// Sets space aside for a range, without a change to length or contents: a write there then finds space.
+    /// `StorageFull` where there is none, `Unsupported` where the storage cannot.
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
     /// Says that a range will be read soon. A hint: never fails.
     fn prefetch(&self, offset: u64, len: u64);
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use storage::testing::{Call, Op};
-use storage::{Space, StorageFile};
+use storage::{Held, Space, StorageFile};
 
 use super::*;
 
@@ -149,6 +149,9 @@ impl Storage for Counting {
     fn space(&self) -> std::io::Result<Space> {
         self.inner.space()
     }
+    fn lock(&self, path: &str, note: &str) -> std::io::Result<Box<dyn Held>> {
+        self.inner.lock(path, note)
+    }
 }
 
 impl StorageFile for CountedFile {
@@ -170,6 +173,9 @@ impl StorageFile for CountedFile {
     fn punch(&self, _offset: u64, _len: u64) -> std::io::Result<()> {
         self.punches.fetch_add(1, Ordering::Relaxed);
         Err(std::io::ErrorKind::Unsupported.into())
+    }
+    fn allocate(&self, offset: u64, len: u64) -> std::io::Result<()> {
+        self.inner.allocate(offset, len)
     }
     fn prefetch(&self, offset: u64, len: u64) {
         self.inner.prefetch(offset, len);

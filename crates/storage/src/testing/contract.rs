@@ -46,6 +46,11 @@ const PROMISES: &[(&str, Promise)] = &[
         a_replaced_file_is_whole_and_alone,
     ),
     ("space adds up", space_adds_up),
+    ("a lock has one holder", a_lock_has_one_holder),
+    (
+        "setting space aside changes nothing one can read",
+        setting_space_aside_changes_nothing_one_can_read,
+    ),
 ];
 
 /// Runs every promise on a fresh storage from `make`; what comes with it (a temporary directory, say) lives as long.
@@ -254,4 +259,22 @@ fn a_replaced_file_is_whole_and_alone(storage: &dyn Storage) {
 fn space_adds_up(storage: &dyn Storage) {
     let space = storage.space().unwrap();
     assert!(space.available <= space.free && space.free <= space.total && space.total > 0);
+}
+
+fn a_lock_has_one_holder(storage: &dyn Storage) {
+    let held = storage.lock("lock", "first\n").unwrap();
+    refused(storage.lock("lock", "second\n"), ErrorKind::WouldBlock);
+    assert_eq!(read_limited(storage, "lock", 99).unwrap(), b"first\n");
+    drop(held);
+    drop(storage.lock("lock", "third\n").unwrap());
+}
+
+fn setting_space_aside_changes_nothing_one_can_read(storage: &dyn Storage) {
+    let file = create(storage, "f");
+    file.write_at(b"abc", 0).unwrap();
+    match file.allocate(3, 1 << 16) {
+        Err(e) if e.kind() == ErrorKind::Unsupported => {}
+        other => other.unwrap(),
+    }
+    assert_eq!(contents(&*file), b"abc");
 }

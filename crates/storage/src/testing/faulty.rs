@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::io::Errno;
 
-use crate::{OpenMode, Space, Storage, StorageFile};
+use crate::{Held, OpenMode, Space, Storage, StorageFile};
 
 /// An operation that is counted and can be refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,10 +36,14 @@ pub enum Op {
     CreateDir,
     /// Making a directory's names durable.
     SyncDir,
+    /// Setting space aside.
+    Allocate,
+    /// Taking a lock.
+    Lock,
 }
 
 impl Op {
-    const COUNT: usize = Op::SyncDir as usize + 1;
+    const COUNT: usize = Op::Lock as usize + 1;
 }
 
 /// How an operation is refused.
@@ -233,6 +237,11 @@ impl<S: Storage> Storage for FaultyStorage<S> {
     fn space(&self) -> io::Result<Space> {
         self.inner.space()
     }
+
+    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn Held>> {
+        self.plan.check(Op::Lock, path, 0, 0)?;
+        self.inner.lock(path, note)
+    }
 }
 
 #[derive(Debug)]
@@ -285,6 +294,11 @@ impl StorageFile for FaultyFile {
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
         self.plan.check(Op::Punch, &self.path, offset, len)?;
         self.inner.punch(offset, len)
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.plan.check(Op::Allocate, &self.path, offset, len)?;
+        self.inner.allocate(offset, len)
     }
 
     fn prefetch(&self, offset: u64, len: u64) {

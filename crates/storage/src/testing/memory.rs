@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::{OpenMode, Space, Storage, StorageFile};
+use crate::{Held, OpenMode, Space, Storage, StorageFile};
 
 /// What a power cut keeps or loses as a whole, in bytes.
 const BLOCK: usize = 4096;
@@ -22,6 +22,8 @@ pub struct MemoryStorage(Arc<Mutex<State>>);
 struct State {
     names: BTreeMap<String, Node>,
     durable: BTreeMap<String, Node>,
+    /// Locked paths, with the power cycle of the holder.
+    locked: BTreeMap<String, u64>,
     power: u64,
 }
 
@@ -239,6 +241,46 @@ impl Storage for MemoryStorage {
             available: 1 << 39,
         })
     }
+
+    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn Held>> {
+        let file = match self.open(path, OpenMode::ReadWrite) {
+            Err(e) if e.kind() == ErrorKind::NotFound => self.open(path, OpenMode::CreateNew)?,
+            other => other?,
+        };
+        let mut state = lock(&self.0);
+        let power = state.power;
+        if state.locked.get(path) == Some(&power) {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        state.locked.insert(path.to_owned(), power);
+        drop(state);
+        let held = HeldPath {
+            storage: self.clone(),
+            path: path.to_owned(),
+            power,
+        };
+        file.set_len(0)?;
+        file.write_at(note.as_bytes(), 0)?;
+        Ok(Box::new(held))
+    }
+}
+
+#[derive(Debug)]
+struct HeldPath {
+    storage: MemoryStorage,
+    path: String,
+    power: u64,
+}
+
+impl Held for HeldPath {}
+
+impl Drop for HeldPath {
+    fn drop(&mut self) {
+        let mut state = lock(&self.storage.0);
+        if state.locked.get(&self.path) == Some(&self.power) {
+            state.locked.remove(&self.path);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -328,6 +370,10 @@ impl StorageFile for MemoryFile {
         content.remember(start, end);
         content.bytes[start..end].fill(0);
         Ok(())
+    }
+
+    fn allocate(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        self.writable().map(|_| ())
     }
 
     fn prefetch(&self, _offset: u64, _len: u64) {}
