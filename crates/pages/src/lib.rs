@@ -1,0 +1,37 @@
+//! SQLite's files on a [`Storage`]: what the catalog writes goes through the same seam as segments and header.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let storage: Arc<dyn storage::Storage> = Arc::new(storage::testing::MemoryStorage::new());
+//! let place = pages::Place::new(storage)?;
+//! let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE | rusqlite::OpenFlags::SQLITE_OPEN_CREATE;
+//! let db = rusqlite::Connection::open_with_flags_and_vfs(place.path("a.db"), flags, pages::VFS)?;
+//! db.execute_batch("PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; CREATE TABLE t(a)")?;
+//! # Ok(()) }
+//! ```
+//!
+//! 1. Every open, read, write, truncation, sync and removal of a database, its log and its journal is one call of the
+//!    storage's. Files without a name (SQLite's own spill) live in memory: nothing of a room goes to a temporary directory.
+//! 2. There are no locks between connections and no shared memory: a room has one writer, and its lock says so. A
+//!    connection must be in exclusive locking mode before it uses a log.
+//! 3. A file that was created has its name made durable by its first sync, as SQLite's own layer for Unix does it.
+//!
+//! It deliberately does not know what is in the files. Unsafe code is in one module, the table of functions that SQLite
+//! calls.
+
+#![deny(unsafe_code)]
+
+mod file;
+mod place;
+#[allow(unsafe_code)]
+mod vfs;
+
+#[cfg(test)]
+mod tests;
+
+pub use file::PageFile;
+pub use place::Place;
+
+/// The name by which SQLite knows this layer.
+pub const VFS: &str = "strongroom";

@@ -1,0 +1,56 @@
+//! Storages under names that SQLite can open files by.
+//!
+//! SQLite takes a path and nothing else, so the first part of a path is the number of a storage: `/7/catalog.db`.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+use storage::Storage;
+
+static PLACES: RwLock<Option<HashMap<u64, Arc<dyn Storage>>>> = RwLock::new(None);
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// A storage that SQLite can reach for as long as this exists; files that are open then stay so.
+#[derive(Debug)]
+pub struct Place {
+    number: u64,
+}
+
+impl Place {
+    /// Gives a storage its number.
+    ///
+    /// # Errors
+    /// SQLite does not take this layer: it is out of memory.
+    pub fn new(storage: Arc<dyn Storage>) -> io::Result<Self> {
+        crate::vfs::register()?;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        PLACES
+            .write()
+            .get_or_insert_default()
+            .insert(number, storage);
+        Ok(Self { number })
+    }
+
+    /// What to call a file of the storage towards SQLite. `name` needs no escaping in a URI.
+    pub fn path(&self, name: &str) -> String {
+        format!("/{}/{name}", self.number)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(places) = PLACES.write().as_mut() {
+            places.remove(&self.number);
+        }
+    }
+}
+
+/// The storage and the name in it that a path of [`Place::path`] leads to.
+pub(crate) fn resolve(path: &str) -> Option<(Arc<dyn Storage>, &str)> {
+    let (number, name) = path.strip_prefix('/')?.split_once('/')?;
+    let storage = PLACES.read().as_ref()?.get(&number.parse().ok()?)?.clone();
+    Some((storage, name))
+}
