@@ -2,9 +2,11 @@
 //!
 //! The directory (the system's temporary one if none is given) decides what a durable commit costs.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use seal::{MasterKey, RoomId};
+use storage::{HostStorage, Storage};
 use strongroom_catalog::{
     BlockRange, CHUNK_BLOCKS, Catalog, Change, Chunk, Extent, FileKind, Inode, InodeNo,
     OpenOptions, SegmentNo, SqlCatalog, Timestamp,
@@ -22,14 +24,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .map_or_else(std::env::temp_dir, Into::into);
     let dir = base.join(format!("catalog-costs-{}", std::process::id()));
     std::fs::create_dir(&dir)?;
-    let measured = measure(&dir.join("catalog.db"));
+    let measured = measure(&dir);
     std::fs::remove_dir_all(&dir)?;
-    Ok(measured?)
+    measured
 }
 
-fn measure(path: &std::path::Path) -> strongroom_catalog::Result<()> {
+fn measure(dir: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
+    let storage: Arc<dyn Storage> = Arc::new(HostStorage::open(dir)?);
     let key = MasterKey::from_bytes(&[1; 32]).catalog_key(&RoomId::from_bytes([1; 16]));
-    let catalog = SqlCatalog::create(path, &key, &OpenOptions::default())?;
+    let catalog = SqlCatalog::create(&storage, "catalog.db", &key, &OpenOptions::default())?;
     // Directories of 100 files, as in a source tree.
     let place = |i: u64| {
         (
@@ -119,7 +122,7 @@ fn measure(path: &std::path::Path) -> strongroom_catalog::Result<()> {
     catalog.checkpoint()?;
     chunks(&catalog)?;
     names(&catalog)?;
-    timed("closing", 1, |_| Ok(()))
+    Ok(timed("closing", 1, |_| Ok(()))?)
 }
 
 /// Single blocks written at random places of 256 MiB.

@@ -17,6 +17,7 @@ mod extents;
 mod sql;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 pub use extents::{CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, Released};
 pub use segments::{BlockRange, SegmentId, SegmentNo, Tag};
@@ -296,7 +297,12 @@ pub trait Catalog: Send + Sync + Debug {
     fn checkpoint(&self) -> Result<()>;
     /// Checks every page and every row's form; the findings, empty if none.
     fn verify(&self) -> Result<Vec<String>>;
-    /// Writes a consistent copy of the last commit, pending changes committed first, to `target` (which must not exist) under `key`,
-    /// durable when it returns. What backup and rekey use.
-    fn copy_to(&self, target: &std::path::Path, key: &seal::CatalogKey) -> Result<()>;
+    /// Writes a consistent copy of the last commit, pending changes committed first, to the file `name` of `target`
+    /// (which must not exist) under `key`, durable when it returns. What backup and rekey use.
+    fn copy_to(
+        &self,
+        target: &Arc<dyn storage::Storage>,
+        name: &str,
+        key: &seal::CatalogKey,
+    ) -> Result<()>;
 }

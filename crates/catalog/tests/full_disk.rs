@@ -2,8 +2,10 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 use seal::{MasterKey, RoomId};
+use storage::{HostStorage, Storage};
 use strongroom_catalog::{
     Catalog, CatalogError, Change, FileKind, Inode, InodeNo, OpenOptions, SqlCatalog, Timestamp,
 };
@@ -25,6 +27,10 @@ impl Mounted {
 
     fn path(&self) -> &Path {
         self.0.path()
+    }
+
+    fn storage(&self) -> Arc<dyn Storage> {
+        Arc::new(HostStorage::open(self.path()).unwrap())
     }
 }
 
@@ -62,10 +68,11 @@ fn a_full_disk_leaves_the_changes_pending_until_there_is_space() {
         return;
     };
     let key = MasterKey::from_bytes(&[1; 32]).catalog_key(&RoomId::from_bytes([1; 16]));
-    let path = disk.path().join("catalog.db");
+    let storage = disk.storage();
     let ballast = disk.path().join("ballast");
     std::fs::write(&ballast, vec![1; 6 << 20]).unwrap();
-    let catalog = SqlCatalog::create(&path, &key, &OpenOptions::default()).unwrap();
+    let catalog =
+        SqlCatalog::create(&storage, "catalog.db", &key, &OpenOptions::default()).unwrap();
 
     let (mut applied, mut committed) = (0, 0);
     let error = loop {
@@ -100,7 +107,7 @@ fn a_full_disk_leaves_the_changes_pending_until_there_is_space() {
     std::fs::remove_file(&ballast).unwrap();
     catalog.commit().unwrap();
     drop(catalog);
-    let catalog = SqlCatalog::open(&path, &key, &OpenOptions::default()).unwrap();
+    let catalog = SqlCatalog::open(&storage, "catalog.db", &key, &OpenOptions::default()).unwrap();
     assert_eq!(count(&catalog), applied);
     assert_eq!(catalog.verify().unwrap(), [""; 0]);
 }
@@ -112,8 +119,9 @@ fn a_catalog_opens_and_deletes_on_a_full_disk() {
         return;
     };
     let key = MasterKey::from_bytes(&[1; 32]).catalog_key(&RoomId::from_bytes([1; 16]));
-    let path = disk.path().join("catalog.db");
-    let catalog = SqlCatalog::create(&path, &key, &OpenOptions::default()).unwrap();
+    let storage = disk.storage();
+    let catalog =
+        SqlCatalog::create(&storage, "catalog.db", &key, &OpenOptions::default()).unwrap();
     for no in 2..100 {
         catalog.apply(&[Change::PutInode(&file(no))]).unwrap();
     }
@@ -121,13 +129,13 @@ fn a_catalog_opens_and_deletes_on_a_full_disk() {
     drop(catalog);
     let mut ballast = std::fs::File::create(disk.path().join("ballast")).unwrap();
     while std::io::Write::write(&mut ballast, &[1; 4096]).is_ok_and(|n| n > 0) {}
-    let catalog = SqlCatalog::open(&path, &key, &OpenOptions::default()).unwrap();
+    let catalog = SqlCatalog::open(&storage, "catalog.db", &key, &OpenOptions::default()).unwrap();
     assert!(catalog.inode(InodeNo(5)).unwrap().is_some());
     catalog.apply(&[Change::DeleteInode(InodeNo(5))]).unwrap();
     assert!(matches!(catalog.commit(), Err(CatalogError::NoSpace)));
     ballast.set_len(0).unwrap();
     catalog.commit().unwrap();
     drop(catalog);
-    let catalog = SqlCatalog::open(&path, &key, &OpenOptions::default()).unwrap();
+    let catalog = SqlCatalog::open(&storage, "catalog.db", &key, &OpenOptions::default()).unwrap();
     assert_eq!(catalog.inode(InodeNo(5)).unwrap(), None);
 }

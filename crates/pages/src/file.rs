@@ -65,7 +65,9 @@ impl PageFile for Plain {
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
                 let left = self.file.len()?.saturating_sub(offset);
                 let some = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                self.file.read_at(&mut buf[..some], offset)?;
+                if some > 0 {
+                    self.file.read_at(&mut buf[..some], offset)?;
+                }
                 Ok(some)
             }
             other => other.map(|()| buf.len()),

@@ -10,15 +10,16 @@
 //! It deliberately does not know keys: what is copied is copied sealed.
 
 use std::collections::HashSet;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use catalog::{SegmentAccount, SegmentNo};
 use seal::{Header, MasterKey, RoomId};
 use segments::SegmentStore;
-use storage::{HostStorage, Storage};
+use storage::{HostStorage, OpenMode, Storage};
 
 use crate::core::{BLOCK, Core};
 use crate::header::{self, BACKUP, HEADER, HEADER_MAX};
@@ -47,49 +48,47 @@ struct Moment {
 impl Core {
     /// Brings a backup up to date, or makes the first one.
     pub(crate) fn backup(&self, target: &Path, progress: Progress<'_>) -> Result<BackupReport> {
-        self.backup_watched(target, progress, &|| {})
+        prepare(&self.dir, target)?;
+        let storage = Arc::new(HostStorage::open(target)?);
+        self.backup_on(storage, target.to_owned(), progress, &|| {})
     }
 
     /// Calls `watch` between any two steps that change which room an opening of the target finds.
-    fn backup_watched(
+    pub(crate) fn backup_on(
         &self,
-        target: &Path,
+        target: Arc<dyn Storage>,
+        dir: PathBuf,
         progress: Progress<'_>,
         watch: &dyn Fn(),
     ) -> Result<BackupReport> {
         let room = self.header.lock().header.room_id();
-        let earlier = prepare(self.storage.path(), target, &room)?;
-        let _lock = RoomLock::take(target, false)?;
-        let storage = HostStorage::open(target)?;
+        let earlier = is_backup_of(&*target, dir, &room)?;
+        let _lock = RoomLock::take(&*target, false)?;
         if !earlier {
-            storage::replace(&storage, INCOMPLETE, room.to_string().as_bytes())?;
+            storage::replace(&*target, INCOMPLETE, room.to_string().as_bytes())?;
         }
-        match storage.create_dir(SEGMENTS) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e.into()),
+        match target.create_dir(SEGMENTS) {
+            Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e.into()),
             _ => {}
         }
-        let (moment, pin) = self.moment(target)?;
+        let (moment, pin) = self.moment(&target)?;
         let mut report = BackupReport {
             generation: moment.generation,
             ..BackupReport::default()
         };
-        report.bytes_copied = fs::metadata(target.join(CATALOG_COPY))?.len();
-        self.copy_segments(target, &moment.segments, &mut report, progress)?;
+        report.bytes_copied = target.open(CATALOG_COPY, OpenMode::Read)?.len()?;
+        self.copy_segments(&*target, &moment.segments, &mut report, progress)?;
         drop(pin);
-        storage.sync_dir(SEGMENTS)?;
+        target.sync_dir(SEGMENTS)?;
         watch();
-        put_in_place(&storage, &moment, earlier, watch)?;
-        remove_others(&storage, &moment.segments)?;
+        put_in_place(&*target, &moment, earlier, watch)?;
+        remove_others(&*target, &moment.segments)?;
         Ok(report)
     }
 
     /// Commits and takes the catalog of that moment.
-    fn moment(&self, target: &Path) -> Result<(Moment, Pin<'_>)> {
-        let copy = target.join(CATALOG_COPY);
-        match fs::remove_file(&copy) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e.into()),
-            _ => {}
-        }
+    fn moment(&self, target: &Arc<dyn Storage>) -> Result<(Moment, Pin<'_>)> {
+        remove_if_there(&**target, CATALOG_COPY)?;
         // Header and catalog must be of one key.
         let _swap = self.swap.read();
         self.commit_and(|| {
@@ -104,7 +103,7 @@ impl Core {
             drop(state);
             let pin = self.pin_segments();
             let catalog = self.catalog();
-            catalog.copy_to(&copy, &key)?;
+            catalog.copy_to(target, CATALOG_COPY, &key)?;
             let (generation, segments) = (catalog.generation(), catalog.segments()?);
             Ok((
                 Moment {
@@ -121,7 +120,7 @@ impl Core {
 
     fn copy_segments(
         &self,
-        target: &Path,
+        target: &dyn Storage,
         segments: &[SegmentAccount],
         report: &mut BackupReport,
         progress: Progress<'_>,
@@ -129,31 +128,27 @@ impl Core {
         let total = segments.iter().map(|a| u64::from(a.length) * BLOCK).sum();
         let mut done = 0;
         for account in segments {
-            let (from, to) = (
-                file(self.storage.path(), account.id.no),
-                file(target, account.id.no),
-            );
+            let name = file(account.id.no);
             let needed = u64::from(account.length) * BLOCK;
-            if is_kept(&from, &to, needed)? {
+            if is_kept(&*self.storage, target, &name, needed)? {
                 report.segments_kept += 1;
             } else {
-                let beside = to.with_extension("new");
-                let copied = match copy(&from, &beside, |bytes| {
-                    progress((done + bytes).min(total), total)
-                }) {
+                let beside = format!("{name}.new");
+                let told = |bytes: u64| progress((done + bytes).min(total), total);
+                let copied = match copy(&*self.storage, &name, target, &beside, told) {
                     // A segment that is gone cannot be copied; the rest can, and check says what it takes with it.
-                    Err(e) if e.kind() == io::ErrorKind::NotFound && !from.exists() => {
+                    Ok(None) => {
                         report
                             .problems
                             .push(format!("segment {} is missing", account.id.no.0));
                         0
                     }
                     Err(e) => {
-                        let _ = fs::remove_file(&beside);
+                        let _ = target.remove(&beside);
                         return Err(e.into());
                     }
-                    Ok(copied) => {
-                        fs::rename(&beside, &to)?;
+                    Ok(Some(copied)) => {
+                        target.rename(&beside, &name)?;
                         report.segments_copied += 1;
                         copied
                     }
@@ -176,13 +171,19 @@ fn stopped() -> io::Error {
     )
 }
 
-fn file(room: &Path, no: SegmentNo) -> PathBuf {
-    room.join(SEGMENTS).join(format!("{:020}", no.0))
+fn file(no: SegmentNo) -> String {
+    format!("{SEGMENTS}/{:020}", no.0)
 }
 
-/// Makes the target directory, or finds that it is a backup of this room: true where a complete one is there.
-fn prepare(source: &Path, target: &Path, room: &RoomId) -> Result<bool> {
-    let source = fs::canonicalize(source)?;
+fn remove_if_there(storage: &dyn Storage, name: &str) -> io::Result<()> {
+    match storage.remove(name) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Makes the target directory where it is not there, and refuses one within the room's (`source`; empty: none).
+fn prepare(source: &Path, target: &Path) -> Result<()> {
     let above = std::path::absolute(target)?;
     let (parent, name) = (above.parent(), above.file_name());
     let (Some(parent), Some(name)) = (parent, name) else {
@@ -191,12 +192,12 @@ fn prepare(source: &Path, target: &Path, room: &RoomId) -> Result<bool> {
         ));
     };
     let resolved = match fs::canonicalize(&above) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => fs::canonicalize(parent)
-            .map_err(|e| about(parent, &e))?
+        Err(e) if e.kind() == ErrorKind::NotFound => fs::canonicalize(parent)
+            .map_err(|e| about(&parent.display(), &e))?
             .join(name),
         other => other?,
     };
-    if resolved.starts_with(&source) {
+    if !source.as_os_str().is_empty() && resolved.starts_with(fs::canonicalize(source)?) {
         return Err(Error::InvalidArgument(
             "a backup cannot lie within the room",
         ));
@@ -204,136 +205,128 @@ fn prepare(source: &Path, target: &Path, room: &RoomId) -> Result<bool> {
     if !above.exists() {
         DirBuilder::new().mode(0o700).create(&above)?;
         File::open(parent)?.sync_all()?;
-        return Ok(false);
+    } else if !above.is_dir() {
+        return Err(Error::NotEmptyTarget(target.to_owned()));
     }
-    let foreign = || Error::NotEmptyTarget(target.to_owned());
-    if !above.is_dir() {
-        return Err(foreign());
-    }
-    let names: Vec<_> = above.read_dir()?.collect::<io::Result<Vec<_>>>()?;
+    Ok(())
+}
+
+/// Whether the target holds a complete backup of this room; not, where it is empty or holds the beginning of one.
+/// `NotEmptyTarget` where it holds anything else.
+fn is_backup_of(target: &dyn Storage, dir: PathBuf, room: &RoomId) -> Result<bool> {
     // A directory with nothing but the lock of a backup that failed at once is as good as empty.
-    if names.iter().all(|entry| entry.file_name() == "lock") {
+    if target.list("")?.iter().all(|name| name == "lock") {
         return Ok(false);
     }
-    let storage = HostStorage::open(&above)?;
-    if let Ok(id) = storage::read_limited(&storage, INCOMPLETE, 1024) {
+    if let Ok(id) = storage::read_limited(target, INCOMPLETE, 1024) {
         return if id == room.to_string().as_bytes() {
             Ok(false)
         } else {
-            Err(foreign())
+            Err(Error::NotEmptyTarget(dir))
         };
     }
     for name in [HEADER, BACKUP] {
-        let parsed = storage::read_limited(&storage, name, HEADER_MAX)
+        let parsed = storage::read_limited(target, name, HEADER_MAX)
             .ok()
             .and_then(|b| Header::parse(&b).ok());
         if let Some(header) = parsed {
             return if header.room_id() == *room {
                 Ok(true)
             } else {
-                Err(foreign())
+                Err(Error::NotEmptyTarget(dir))
             };
         }
     }
-    Err(foreign())
+    Err(Error::NotEmptyTarget(dir))
 }
 
-/// The error with the path it is about.
-fn about(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+/// The error with the name of what it is about.
+fn about(what: &dyn std::fmt::Display, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
 /// Whether the target's segment is the source's, and all of it.
-fn is_kept(from: &Path, to: &Path, needed: u64) -> io::Result<bool> {
-    let begin = |path: &Path| -> io::Result<Option<(Vec<u8>, u64)>> {
+fn is_kept(
+    source: &dyn Storage,
+    target: &dyn Storage,
+    name: &str,
+    needed: u64,
+) -> io::Result<bool> {
+    let begin = |storage: &dyn Storage| -> io::Result<Option<(Vec<u8>, u64)>> {
         let mut block = vec![0; BLOCK as usize];
-        let opened = File::open(path).and_then(|f| {
-            f.read_exact_at(&mut block, 0)?;
-            Ok(f.metadata()?.len())
+        let opened = storage.open(name, OpenMode::Read).and_then(|f| {
+            f.read_at(&mut block, 0)?;
+            f.len()
         });
         match opened {
             Ok(len) => Ok(Some((block, len))),
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof
-                ) =>
-            {
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof) => {
                 Ok(None)
             }
             Err(e) => Err(e),
         }
     };
-    let (Some((source, _)), Some((copy, len))) = (begin(from)?, begin(to)?) else {
+    let (Some((first, _)), Some((copy, len))) = (begin(source)?, begin(target)?) else {
         return Ok(false);
     };
-    Ok(source == copy && len >= needed)
+    Ok(first == copy && len >= needed)
 }
 
-/// Copies a file, leaving its holes holes, and makes it durable. Returns the bytes copied.
-fn copy(from: &Path, to: &Path, told: impl Fn(u64) -> bool) -> io::Result<u64> {
-    use rustix::fs::SeekFrom;
-    let source = File::open(from)?;
-    let len = source.metadata()?.len();
-    let copy = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(to)?;
-    let mut copied = 0;
-    let mut at = 0;
+/// Copies a file, leaving blocks of zeros holes, and makes it durable. Returns the bytes copied; `None` where there is
+/// nothing to copy.
+fn copy(
+    source: &dyn Storage,
+    from: &str,
+    target: &dyn Storage,
+    to: &str,
+    told: impl Fn(u64) -> bool,
+) -> io::Result<Option<u64>> {
+    let original = match source.open(from, OpenMode::Read) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(|e| about(&from, &e))?,
+    };
+    remove_if_there(target, to)?;
+    let copy = target.open(to, OpenMode::CreateNew)?;
+    let len = original.len()?;
+    let mut buffer = vec![0; STEP.min(len) as usize];
+    let (mut copied, mut at) = (0, 0);
     while at < len {
-        // A file system that knows no holes has data everywhere.
-        at = match rustix::fs::seek(&source, SeekFrom::Data(at)) {
-            Ok(data) => data,
-            Err(rustix::io::Errno::NXIO) => break,
-            Err(_) => at,
-        };
-        let end = match rustix::fs::seek(&source, SeekFrom::Hole(at)) {
-            Ok(hole) if hole > at => hole.min(len),
-            _ => len,
-        };
-        while at < end {
-            let step = (end - at).min(STEP);
-            copy_range(&source, &copy, at, step).map_err(|e| about(from, &e))?;
-            at += step;
-            copied += step;
-            if !told(at) {
-                return Err(stopped());
-            }
+        let step = &mut buffer[..STEP.min(len - at) as usize];
+        original.read_at(step, at).map_err(|e| about(&from, &e))?;
+        for (start, end) in filled_runs(step) {
+            copy.write_at(&step[start..end], at + start as u64)?;
+            copied += (end - start) as u64;
+        }
+        at += step.len() as u64;
+        if !told(at) {
+            return Err(stopped());
         }
     }
     copy.set_len(len)?;
-    copy.sync_all()?;
-    Ok(copied)
+    copy.sync()?;
+    Ok(Some(copied))
 }
 
-/// Copies a range to the same place: within the kernel where that works, which shares blocks where it can.
-fn copy_range(from: &File, to: &File, offset: u64, len: u64) -> io::Result<()> {
-    let (mut read, mut written) = (offset, offset);
-    while read < offset + len {
-        let left = (offset + len - read) as usize;
-        match rustix::fs::copy_file_range(from, Some(&mut read), to, Some(&mut written), left) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => {
-                return Err(io::ErrorKind::StorageFull.into());
-            }
-            Err(_) => {
-                let mut buffer = vec![0; left];
-                from.read_exact_at(&mut buffer, read)?;
-                return to.write_all_at(&buffer, read);
+/// The longest ranges of whole blocks in which each block holds something else than zeros.
+fn filled_runs(bytes: &[u8]) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    let mut start = 0;
+    for block in bytes.chunks(BLOCK as usize) {
+        let end = start + block.len();
+        if block.iter().any(|byte| *byte != 0) {
+            match runs.last_mut() {
+                Some(last) if last.1 == start => last.1 = end,
+                _ => runs.push((start, end)),
             }
         }
+        start = end;
     }
-    Ok(())
+    runs
 }
 
 /// Puts header and catalog in place. Which of them comes first decides what an opening in between finds.
 fn put_in_place(
-    storage: &HostStorage,
+    storage: &dyn Storage,
     moment: &Moment,
     earlier: bool,
     watch: &dyn Fn(),
@@ -374,13 +367,13 @@ fn put_in_place(
 }
 
 /// Gives the finished copy the name under which an opening looks for it.
-fn put_catalog_copy(storage: &HostStorage) -> Result<()> {
+fn put_catalog_copy(storage: &dyn Storage) -> Result<()> {
     storage.rename(CATALOG_COPY, NEW_CATALOG)?;
     Ok(storage.sync_dir("")?)
 }
 
 /// Removes what the catalog does not refer to.
-fn remove_others(storage: &HostStorage, segments: &[SegmentAccount]) -> Result<()> {
+fn remove_others(storage: &dyn Storage, segments: &[SegmentAccount]) -> Result<()> {
     let known: HashSet<String> = segments
         .iter()
         .map(|a| format!("{:020}", a.id.no.0))
@@ -401,12 +394,17 @@ mod tests {
     use crate::testing::{copy_tree, credential, options, room_in};
     use crate::{Error, Room};
 
+    fn host(target: &Path) -> Arc<dyn Storage> {
+        fs::create_dir_all(target).unwrap();
+        Arc::new(HostStorage::open(target).unwrap())
+    }
+
     /// Backs up and opens a copy of the target as it is between any two steps.
     fn opens_at_every_step(room: &Room, target: &Path, each: impl Fn(crate::Result<Room>)) {
         let dir = tempfile::tempdir().unwrap();
         let copies = RefCell::new(Vec::new());
         room.core
-            .backup_watched(target, &|_, _| true, &|| {
+            .backup_on(host(target), target.to_owned(), &|_, _| true, &|| {
                 let copy = dir.path().join(copies.borrow().len().to_string());
                 copy_tree(target, &copy);
                 copies.borrow_mut().push(copy);

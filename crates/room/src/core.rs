@@ -20,7 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use catalog::{BlockRange, Catalog, InodeNo, Released, Timestamp};
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use segments::{DirStore, Sealed, SegmentStore, UNIT_BLOCKS};
-use storage::HostStorage;
+use storage::Storage;
 
 use crate::accounts::Accounts;
 use crate::check::Lost;
@@ -46,9 +46,10 @@ const BUDGET: i64 = 64 << 20;
 /// Everything of an open room but its maintenance thread.
 #[derive(Debug)]
 pub(crate) struct Core {
+    /// Empty where the room is not in a directory of the host.
     pub(crate) dir: PathBuf,
     pub(crate) options: OpenOptions,
-    pub(crate) storage: Arc<HostStorage>,
+    pub(crate) storage: Arc<dyn Storage>,
     pub(crate) header: Mutex<HeaderState>,
     /// Replaced as a whole by a rekey.
     catalog: RwLock<Arc<dyn Catalog>>,
@@ -110,9 +111,10 @@ pub(crate) struct Wake {
 
 /// The parts of a core that its opener puts together.
 pub(crate) struct Parts {
+    /// Empty where the room is not in a directory of the host.
     pub(crate) dir: PathBuf,
     pub(crate) options: OpenOptions,
-    pub(crate) storage: Arc<HostStorage>,
+    pub(crate) storage: Arc<dyn Storage>,
     pub(crate) header: HeaderState,
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) segments: Arc<DirStore>,
@@ -214,7 +216,6 @@ impl Core {
 
     /// Bytes that file data may still take.
     fn available(&self) -> Result<u64> {
-        use storage::Storage;
         let space = self.storage.space()?;
         Ok(space
             .available
@@ -321,7 +322,6 @@ impl Core {
     }
 
     pub(crate) fn space(&self) -> Result<RoomSpace> {
-        use storage::Storage;
         let space = self.storage.space()?;
         let accounts = self.accounts.lock();
         let (live, stored) = (

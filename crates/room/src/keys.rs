@@ -3,15 +3,15 @@
 //! 1. A change is made on a copy of the header, written, and only then taken over: a failed write changes nothing here.
 //! 2. The catalog remembers the newest revision, so an older header put back is noticed when the room is opened.
 
-use std::path::Path;
+use std::sync::Arc;
 
 use seal::{Credential, Header, NewCredential, SlotInfo};
-use storage::HostStorage;
+use storage::Storage;
 
 use crate::core::Core;
 use crate::header::{self, HeaderState};
 use crate::lock::RoomLock;
-use crate::open::HEADER_REVISION;
+use crate::open::{CATALOG, HEADER_REVISION};
 use crate::{Error, Result};
 
 impl Core {
@@ -63,21 +63,24 @@ impl Core {
 
 /// Puts a backed-up header in the place of both copies, after checking that the credential opens it and that it is
 /// the header of this room, as far as that can be told: the catalog must open with its key.
-pub(crate) fn restore(dir: &Path, backup: &[u8], credential: &Credential) -> Result<()> {
-    let _lock = RoomLock::take(dir, false)?;
-    let storage = HostStorage::open(dir)?;
+pub(crate) fn restore(
+    storage: &Arc<dyn Storage>,
+    backup: &[u8],
+    credential: &Credential,
+) -> Result<()> {
+    let _lock = RoomLock::take(&**storage, false)?;
     let parsed = Header::parse(backup).map_err(|e| Error::Seal(e.into()))?;
     let unlocked = parsed.unlock(credential).map_err(|e| match e {
         seal::SealError::WrongCredential { .. } => Error::WrongCredential(credential.kind().name()),
         other => Error::Seal(other),
     })?;
-    if dir.join(crate::open::CATALOG).exists() {
+    if storage.list("")?.iter().any(|name| name == CATALOG) {
         let options = catalog::OpenOptions {
             read_only: true,
             ..catalog::OpenOptions::default()
         };
         let key = unlocked.master.catalog_key(&parsed.room_id());
-        catalog::SqlCatalog::open(&dir.join(crate::open::CATALOG), &key, &options)?;
+        catalog::SqlCatalog::open(storage, CATALOG, &key, &options)?;
     }
-    header::write_both(&storage, backup)
+    header::write_both(&**storage, backup)
 }

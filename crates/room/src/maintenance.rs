@@ -2,10 +2,12 @@
 //!
 //! All of it works while the room is in use. It deliberately does not know how any of it is done.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use seal::{Credential, SlotInfo};
 use serde::Serialize;
+use storage::Storage;
 
 use crate::{Error, Result, Room};
 
@@ -121,7 +123,12 @@ impl Room {
     /// What cannot be told because something before it does not open is not in the report. `InUse`, `NotARoom`,
     /// `WrongCredential`.
     pub fn examine(dir: &Path, credential: &Credential) -> Result<CheckReport> {
-        crate::check::examine(dir, credential)
+        crate::check::examine(crate::open::host(dir)?, dir.to_owned(), credential)
+    }
+
+    /// The same for a room in a storage.
+    pub fn examine_on(storage: Arc<dyn Storage>, credential: &Credential) -> Result<CheckReport> {
+        crate::check::examine(storage, PathBuf::new(), credential)
     }
 
     /// Makes `target` a copy of the room as of one moment: a room of its own, with the same keys and the same id. An
@@ -136,6 +143,16 @@ impl Room {
     /// `InvalidArgument` where it lies within the room, `Io` with kind `Interrupted` where `progress` stopped it.
     pub fn backup(&self, target: &Path, progress: Progress<'_>) -> Result<BackupReport> {
         self.core.backup(target, progress)
+    }
+
+    /// The same with a storage as the target.
+    pub fn backup_on(
+        &self,
+        target: Arc<dyn Storage>,
+        progress: Progress<'_>,
+    ) -> Result<BackupReport> {
+        self.core
+            .backup_on(target, PathBuf::new(), progress, &|| {})
     }
 
     /// Gives the room a new master key and seals everything anew under it; goes on with a rekey that was interrupted.

@@ -7,7 +7,8 @@
 //!    deleted too.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use catalog::{Catalog, FileKind, Inode, InodeNo, SqlCatalog};
@@ -42,7 +43,15 @@ pub(crate) fn create(dir: &Path, new: NewRoom) -> Result<Core> {
         use std::os::unix::fs::DirBuilderExt;
         std::fs::DirBuilder::new().mode(0o700).create(dir)?;
     }
-    let made = fill(dir, new);
+    let made = HostStorage::open(dir)
+        .map_err(Error::from)
+        .and_then(|storage| create_on(Arc::new(storage), dir.to_owned(), new))
+        .and_then(|core| {
+            if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
+                std::fs::File::open(parent)?.sync_all()?;
+            }
+            Ok(core)
+        });
     if made.is_err() {
         // Nothing of a room that could not be made is left behind: the directory was empty before.
         for name in [
@@ -62,15 +71,19 @@ pub(crate) fn create(dir: &Path, new: NewRoom) -> Result<Core> {
     made
 }
 
-fn fill(dir: &Path, new: NewRoom) -> Result<Core> {
-    let lock = RoomLock::take(dir, false)?;
-    let storage = Arc::new(HostStorage::open(dir)?);
+/// Makes a room in a storage that holds nothing.
+pub(crate) fn create_on(storage: Arc<dyn Storage>, dir: PathBuf, new: NewRoom) -> Result<Core> {
+    if !storage.list("")?.is_empty() {
+        return Err(Error::NotEmptyTarget(dir));
+    }
+    let lock = RoomLock::take(&*storage, false)?;
     let suite = new.suite.unwrap_or_else(Suite::fastest);
     let (header, master) =
         Header::create(suite, new.credential, &new.label).map_err(Error::Seal)?;
     storage.create_dir(SEGMENTS)?;
     let catalog = SqlCatalog::create(
-        &dir.join(CATALOG),
+        &storage,
+        CATALOG,
         &master.catalog_key(&header.room_id()),
         &catalog::OpenOptions::default(),
     )?;
@@ -104,9 +117,6 @@ fn fill(dir: &Path, new: NewRoom) -> Result<Core> {
         bytes: Vec::new(),
     };
     header.store(&*storage)?;
-    if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
-        std::fs::File::open(parent)?.sync_all()?;
-    }
     assemble(
         dir,
         new.open,
@@ -120,15 +130,36 @@ fn fill(dir: &Path, new: NewRoom) -> Result<Core> {
 
 /// Opens a room.
 pub(crate) fn open(dir: &Path, credential: &Credential, options: OpenOptions) -> Result<Core> {
-    let has = |name: &str| dir.join(name).exists();
-    if !has(header::HEADER) && !has(header::BACKUP) && !has(CATALOG) {
-        return Err(Error::NotARoom(dir.to_owned()));
+    open_on(host(dir)?, dir.to_owned(), credential, options)
+}
+
+/// The directory of a room as a storage.
+pub(crate) fn host(dir: &Path) -> Result<Arc<dyn Storage>> {
+    match HostStorage::open(dir) {
+        Ok(storage) => Ok(Arc::new(storage)),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Err(Error::NotARoom(dir.to_owned()))
+        }
+        Err(e) => Err(e.into()),
     }
-    let lock = RoomLock::take(dir, options.read_only)?;
+}
+
+/// Opens the room in a storage.
+pub(crate) fn open_on(
+    storage: Arc<dyn Storage>,
+    dir: PathBuf,
+    credential: &Credential,
+    options: OpenOptions,
+) -> Result<Core> {
+    let names = storage.list("")?;
+    let has = |name: &str| names.iter().any(|found| found == name);
+    if !has(header::HEADER) && !has(header::BACKUP) && !has(CATALOG) {
+        return Err(Error::NotARoom(dir));
+    }
+    let lock = RoomLock::take(&*storage, options.read_only)?;
     if !has(CATALOG) && !has(NEW_CATALOG) {
         return Err(Error::Damaged(format!("{CATALOG} is missing")));
     }
-    let storage = Arc::new(HostStorage::open(dir)?);
     let (header, unlocked, warning) = header::load(&*storage, credential)?;
     if let Some(warning) = &warning {
         tracing::warn!("{warning}");
@@ -139,7 +170,7 @@ pub(crate) fn open(dir: &Path, credential: &Credential, options: OpenOptions) ->
         read_only: options.read_only,
         ..catalog::OpenOptions::default()
     };
-    let catalog = SqlCatalog::open(&dir.join(CATALOG), &key, &catalog_options)?;
+    let catalog = SqlCatalog::open(&storage, CATALOG, &key, &catalog_options)?;
     let core = assemble(
         dir,
         options,
@@ -158,23 +189,26 @@ pub(crate) fn open(dir: &Path, credential: &Credential, options: OpenOptions) ->
 
 /// A rekey writes the new catalog beside the old one, then the header, then puts the catalog in place. The header
 /// decides: see `rekey`.
-fn settle_rekey(storage: &HostStorage, header: &HeaderState, read_only: bool) -> Result<()> {
+fn settle_rekey(storage: &Arc<dyn Storage>, header: &HeaderState, read_only: bool) -> Result<()> {
     if !storage.list("")?.iter().any(|n| n == NEW_CATALOG) {
         return Ok(());
     }
-    let path = storage.path().join(NEW_CATALOG);
     let key = header.master.catalog_key(&header.header.room_id());
     let options = catalog::OpenOptions {
         read_only: true,
         ..catalog::OpenOptions::default()
     };
-    let is_ours = SqlCatalog::open(&path, &key, &options).is_ok();
+    let is_ours = SqlCatalog::open(storage, NEW_CATALOG, &key, &options).is_ok();
     match (is_ours, read_only) {
         (true, true) => Err(Error::Unsupported(
             "a rekey was interrupted: open the room for writing once".into(),
         )),
-        (true, false) => put_new_catalog_in_place(storage),
-        (false, false) => Ok(storage.remove(NEW_CATALOG)?),
+        (true, false) => put_new_catalog_in_place(&**storage),
+        (false, false) => {
+            // It goes only where it is certain that the other one is the room's.
+            SqlCatalog::open(storage, CATALOG, &key, &options)?;
+            Ok(storage.remove(NEW_CATALOG)?)
+        }
         (false, true) => Ok(()),
     }
 }
@@ -190,9 +224,9 @@ pub(crate) fn put_new_catalog_in_place(storage: &dyn Storage) -> Result<()> {
 }
 
 fn assemble(
-    dir: &Path,
+    dir: PathBuf,
     options: OpenOptions,
-    storage: Arc<HostStorage>,
+    storage: Arc<dyn Storage>,
     lock: RoomLock,
     header: HeaderState,
     previous: Option<(u32, MasterKey)>,
@@ -205,7 +239,7 @@ fn assemble(
             "the catalog names another room than the header".into(),
         ));
     }
-    let mut memory = Memory::load(&room, &options);
+    let mut memory = Memory::load(&room, &options, !dir.as_os_str().is_empty());
     memory.check(catalog.generation(), options.accept_rollback)?;
     check_header_revision(&*catalog, &header, &options)?;
 
@@ -236,7 +270,7 @@ fn assemble(
         catalog.orphans()?
     };
     let core = Core::new(Parts {
-        dir: dir.to_owned(),
+        dir,
         options,
         storage,
         header,

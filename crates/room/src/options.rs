@@ -54,6 +54,9 @@ pub struct OpenOptions {
     pub state_dir: Option<PathBuf>,
     /// Milliseconds after which changes are committed without being asked; 0: only when asked or when much is pending.
     pub commit_interval_ms: u64,
+    /// Whether the room has a thread of its own, for commits at the interval, deletion, cleaning. Without one these
+    /// happen in [`Room::tend`](crate::Room::tend) and at closing only, so that the same calls do the same to the storage.
+    pub background: bool,
 }
 
 impl Default for OpenOptions {
@@ -63,6 +66,7 @@ impl Default for OpenOptions {
             accept_rollback: false,
             state_dir: None,
             commit_interval_ms: 5000,
+            background: true,
         }
     }
 }

@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use catalog::{Catalog, SegmentAccount, SqlCatalog};
 use seal::{Credential, MasterKey, SlotInfo};
-use storage::Storage;
 
 use crate::compact::Tally;
 use crate::core::Core;
@@ -93,7 +92,6 @@ impl Core {
         drop(slot);
         let room = next.header.room_id();
         let key = next.master.catalog_key(&room);
-        let beside = self.storage.path().join(NEW_CATALOG);
         let revision = next.header.revision();
         self.commit_and(|| {
             if self
@@ -104,12 +102,12 @@ impl Core {
             {
                 self.storage.remove(NEW_CATALOG)?;
             }
-            self.catalog().copy_to(&beside, &key)?;
+            self.catalog().copy_to(&self.storage, NEW_CATALOG, &key)?;
             watch(Step::CatalogWritten);
             // From here on a failure leaves it open which key the next opening will need: no more changes here.
             let switched = next.store(&*self.storage).and_then(|()| {
                 watch(Step::HeaderWritten);
-                self.exchange_catalog(&beside, &key)
+                self.exchange_catalog(&key)
             });
             if let Err(e) = switched {
                 self.poison();
@@ -132,19 +130,24 @@ impl Core {
 
     /// Puts the catalog beside in the place of the one in use. Readers go on: in between they read the one beside. No
     /// change is under way.
-    fn exchange_catalog(&self, beside: &std::path::Path, key: &seal::CatalogKey) -> Result<()> {
+    fn exchange_catalog(&self, key: &seal::CatalogKey) -> Result<()> {
         let for_reading = catalog::OpenOptions {
             read_only: true,
             ..catalog::OpenOptions::default()
         };
         let old = self.catalog();
-        self.replace_catalog(Arc::new(SqlCatalog::open(beside, key, &for_reading)?));
+        self.replace_catalog(Arc::new(SqlCatalog::open(
+            &self.storage,
+            NEW_CATALOG,
+            key,
+            &for_reading,
+        )?));
         // Closing the old one removes its log by name: that must be over before the new one has a log of that name.
         close(old)?;
         put_new_catalog_in_place(&*self.storage)?;
-        let path = self.storage.path().join(CATALOG);
         self.replace_catalog(Arc::new(SqlCatalog::open(
-            &path,
+            &self.storage,
+            CATALOG,
             key,
             &catalog::OpenOptions::default(),
         )?));

@@ -24,9 +24,10 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Reads what is remembered. Without a state directory nothing is.
-    pub(crate) fn load(room: &RoomId, options: &OpenOptions) -> Self {
-        let dir = options.state_dir.clone().or_else(default_dir);
+    /// Reads what is remembered. Without a state directory nothing is; the usual one is for rooms `on_host` only.
+    pub(crate) fn load(room: &RoomId, options: &OpenOptions, on_host: bool) -> Self {
+        let usual = || default_dir().filter(|_| on_host);
+        let dir = options.state_dir.clone().or_else(usual);
         let path = dir.map(|dir| dir.join(format!("{room}.generation")));
         let on_disk = path
             .as_ref()

@@ -1,11 +1,12 @@
 //! The public face of an open room: each call is one of the parts'.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use catalog::{DirEntry, FileKind, Inode, InodeNo};
 use seal::{Credential, NewCredential, SlotInfo};
+use storage::{HostStorage, Storage};
 
 use crate::core::Core;
 use crate::{
@@ -19,6 +20,7 @@ use crate::{
 pub struct Room {
     pub(crate) core: Arc<Core>,
     maintenance: Option<JoinHandle<()>>,
+    closed: bool,
 }
 
 impl Room {
@@ -33,9 +35,29 @@ impl Room {
         Self::start(crate::open::open(dir, credential, options)?)
     }
 
+    /// Makes a room in a storage that holds nothing, and opens it. What this machine saw of it is remembered only where
+    /// `state_dir` says so.
+    pub fn create_on(storage: Arc<dyn Storage>, new: NewRoom) -> Result<Room> {
+        Self::start(crate::open::create_on(storage, PathBuf::new(), new)?)
+    }
+
+    /// Opens the room in a storage. The rest as for [`open`](Self::open) and [`create_on`](Self::create_on).
+    pub fn open_on(
+        storage: Arc<dyn Storage>,
+        credential: &Credential,
+        options: OpenOptions,
+    ) -> Result<Room> {
+        Self::start(crate::open::open_on(
+            storage,
+            PathBuf::new(),
+            credential,
+            options,
+        )?)
+    }
+
     fn start(core: Core) -> Result<Room> {
         let core = Arc::new(core);
-        let maintenance = if core.options.read_only {
+        let maintenance = if core.options.read_only || !core.options.background {
             None
         } else {
             let core = core.clone();
@@ -46,7 +68,11 @@ impl Room {
                     .spawn(move || core.maintain())?,
             )
         };
-        Ok(Room { core, maintenance })
+        Ok(Room {
+            core,
+            maintenance,
+            closed: false,
+        })
     }
 
     /// Commits and closes.
@@ -55,17 +81,30 @@ impl Room {
     }
 
     fn shut(&mut self) -> Result<()> {
-        let Some(maintenance) = self.maintenance.take() else {
+        if std::mem::replace(&mut self.closed, true) || self.core.options.read_only {
             return Ok(());
-        };
-        self.core.ask(|wake| wake.stop = true);
-        if maintenance.join().is_err() {
-            tracing::error!("the maintenance thread panicked");
+        }
+        if let Some(maintenance) = self.maintenance.take() {
+            self.core.ask(|wake| wake.stop = true);
+            if maintenance.join().is_err() {
+                tracing::error!("the maintenance thread panicked");
+            }
         }
         self.core.check_poison()?;
         let done = self.core.reap_all().and_then(|()| self.core.commit_all());
         self.core.memory.lock().write();
         done?;
+        Ok(self.core.catalog().checkpoint()?)
+    }
+
+    /// Does now what the room's own thread does in time: deletes what lost its last name, commits, and moves the
+    /// catalog's log into its file.
+    pub fn tend(&self) -> Result<()> {
+        self.core.reap_all()?;
+        self.core.commit_all()?;
+        if self.is_read_only() {
+            return Ok(());
+        }
         Ok(self.core.catalog().checkpoint()?)
     }
 
@@ -87,7 +126,7 @@ impl Room {
         })
     }
 
-    /// The directory that holds the room.
+    /// The directory that holds the room; empty where it is in a storage of another kind.
     pub fn dir(&self) -> &Path {
         &self.core.dir
     }
@@ -353,7 +392,16 @@ impl Room {
     /// Puts a header made by [`header_backup`](Self::header_backup) in the place of both copies of the room in `dir`,
     /// after checking that `credential` opens it and that its key opens the room's catalog.
     pub fn header_restore(dir: &Path, backup: &[u8], credential: &Credential) -> Result<()> {
-        crate::keys::restore(dir, backup, credential)
+        Self::header_restore_on(Arc::new(HostStorage::open(dir)?), backup, credential)
+    }
+
+    /// The same for the room in a storage.
+    pub fn header_restore_on(
+        storage: Arc<dyn Storage>,
+        backup: &[u8],
+        credential: &Credential,
+    ) -> Result<()> {
+        crate::keys::restore(&storage, backup, credential)
     }
 }
 

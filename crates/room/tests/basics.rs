@@ -4,7 +4,9 @@
 mod common;
 
 use common::{Place, copy_tree, pattern};
-use room::{Error, Fallocate, FileKind, InodeNo, NewFile, RenameMode, SeekTo, SetAttr, XattrMode};
+use room::{
+    Error, Fallocate, FileKind, InodeNo, NewFile, RenameMode, Room, SeekTo, SetAttr, XattrMode,
+};
 
 fn file() -> NewFile {
     NewFile::of_kind(FileKind::Regular)
@@ -295,4 +297,35 @@ fn extended_attributes_are_kept_and_access_lists_follow_the_mode() {
     assert_eq!(room.xattr_names(no).unwrap(), [b"user.a".to_vec()]);
     room.remove_xattr(no, b"user.a").unwrap();
     assert!(matches!(room.xattr(no, b"user.a"), Err(Error::NoXattr)));
+}
+
+#[test]
+fn a_room_lives_in_any_storage_and_keeps_there_what_was_synced() {
+    let memory = storage::testing::MemoryStorage::new();
+    let quiet = || room::OpenOptions {
+        background: false,
+        ..room::OpenOptions::default()
+    };
+    let key = || room::Secret::from(vec![7; 32]);
+    let mut new = room::NewRoom::with_credential(room::NewCredential::RawKey(key()));
+    new.open = quiet();
+    let room = Room::create_on(std::sync::Arc::new(memory.clone()), new).unwrap();
+    room.write_file("/kept", b"synced").unwrap();
+    room.sync().unwrap();
+    room.write_file("/lost", b"not synced").unwrap();
+    memory.power_cut();
+    drop(room);
+    let open = || {
+        Room::open_on(
+            std::sync::Arc::new(memory.clone()),
+            &room::Credential::RawKey(key()),
+            quiet(),
+        )
+    };
+    let room = open().unwrap();
+    assert!(matches!(open(), Err(Error::InUse { .. })));
+    assert_eq!(room.read_file("/kept").unwrap(), b"synced");
+    assert!(matches!(room.read_file("/lost"), Err(Error::NotFound)));
+    room.tend().unwrap();
+    room.close().unwrap();
 }

@@ -5,10 +5,12 @@ mod common;
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use catalog::{Catalog, Change, Chunk, FileKind, Inode, InodeNo, SegmentAccount, SqlCatalog};
 use common::{Place, credential, pattern, secret};
 use room::{CheckReport, Error, LostRange, Progress, Room};
+use storage::{HostStorage, Storage};
 
 const GO: Progress<'static> = &|_, _| true;
 const UNIT: u64 = 16384;
@@ -23,8 +25,10 @@ fn header(place: &Place) -> (seal::Header, seal::MasterKey) {
 fn catalog(place: &Place) -> SqlCatalog {
     let (header, master) = header(place);
     let key = master.catalog_key(&header.room_id());
+    let storage: Arc<dyn Storage> = Arc::new(HostStorage::open(&place.room_dir()).unwrap());
     SqlCatalog::open(
-        &place.room_dir().join("catalog.db"),
+        &storage,
+        "catalog.db",
         &key,
         &catalog::OpenOptions::default(),
     )

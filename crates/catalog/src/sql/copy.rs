@@ -1,44 +1,46 @@
 //! A copy of the catalog, under its own key or another one.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::sync::Arc;
 
+use pages::Place;
 use rusqlite::Connection;
+use storage::{OpenMode, Storage, StorageFile};
 use zeroize::Zeroizing;
 
+use super::log::is_left;
 use super::open::{at, sync_parent};
 use super::{SqlCatalog, State};
-use crate::{CatalogError, Result};
+use crate::Result;
 
 const BUFFER: usize = 1 << 20;
 
-pub(super) fn copy(catalog: &SqlCatalog, target: &Path, key: &seal::CatalogKey) -> Result<()> {
+pub(super) fn copy(
+    catalog: &SqlCatalog,
+    target: &Arc<dyn Storage>,
+    name: &str,
+    key: &seal::CatalogKey,
+) -> Result<()> {
     if !catalog.read_only {
         catalog.commit_now()?;
     }
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(target);
-    let file = file.map_err(|error| at(target, &error))?;
-    let written = copy_locked(catalog, &file, target, key)
-        .and_then(|()| file.sync_all().map_err(|error| at(target, &error)))
-        .and_then(|()| sync_parent(target));
+    let file = target.open(name, OpenMode::CreateNew);
+    let file = file.map_err(|error| at(name, &error))?;
+    let written = copy_locked(catalog, &*file, target, name, key)
+        .and_then(|()| file.sync().map_err(|error| at(name, &error)))
+        .and_then(|()| sync_parent(&**target, name));
     if written.is_err() {
         // Half a copy is of no use, and its name must be free for the next try. The first error is the one to tell.
-        let _ = std::fs::remove_file(target);
+        let _ = target.remove(name);
     }
     written
 }
 
 fn copy_locked(
     catalog: &SqlCatalog,
-    file: &File,
-    target: &Path,
+    file: &dyn StorageFile,
+    target: &Arc<dyn Storage>,
+    name: &str,
     key: &seal::CatalogKey,
 ) -> Result<()> {
     // Another thread may have begun the next transaction since: commit it too, because a copy is of a commit.
@@ -53,11 +55,12 @@ fn copy_locked(
     state.readable()?;
     let same_key = *key.to_hex() == *catalog.key.to_hex();
     let fully_in_file =
-        catalog.read_only && super::log::is_left(&catalog.path).is_ok_and(|left| !left);
+        catalog.read_only && is_left(&*catalog.storage, &catalog.name).is_ok_and(|left| !left);
     if same_key && (fully_in_file || (!catalog.read_only && empty_log(&mut state)?)) {
-        return copy_bytes(&catalog.file, file).map_err(|error| at(target, &error));
+        return copy_bytes(catalog, file).map_err(|error| at(name, &error));
     }
-    export(&state.conn, target, key).map_err(|error| state.note(error))
+    let place = super::open::place(target)?;
+    export(&state.conn, &place, name, key).map_err(|error| state.note(error))
 }
 
 /// Moves everything into the catalog's file; whether that was possible.
@@ -76,32 +79,30 @@ fn empty_log(state: &mut State) -> Result<bool> {
     Ok(busy == 0 && frames == moved)
 }
 
-fn copy_bytes(from: &File, to: &File) -> io::Result<()> {
+fn copy_bytes(catalog: &SqlCatalog, to: &dyn StorageFile) -> io::Result<()> {
+    let from = catalog.storage.open(&catalog.name, OpenMode::Read)?;
     let mut buffer = vec![0; BUFFER];
-    let mut offset = 0;
-    loop {
-        let read = match from.read_at(&mut buffer, offset) {
-            Ok(0) => return Ok(()),
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        to.write_all_at(&buffer[..read], offset)?;
-        offset += read as u64;
+    let (mut offset, len) = (0, from.len()?);
+    while offset < len {
+        let part = &mut buffer[..BUFFER.min((len - offset) as usize)];
+        from.read_at(part, offset)?;
+        to.write_at(part, offset)?;
+        offset += part.len() as u64;
     }
+    Ok(())
 }
 
 /// Writes every row into a new database under the other key.
-fn export(conn: &Connection, target: &Path, key: &seal::CatalogKey) -> Result<()> {
-    let path = target
-        .to_str()
-        .ok_or_else(|| CatalogError::Io("the copy's path is not UTF-8".into()))?;
+fn export(conn: &Connection, place: &Place, name: &str, key: &seal::CatalogKey) -> Result<()> {
     let hex = key.to_hex();
     let mut raw = Zeroizing::new(String::with_capacity(hex.len() + 3));
     for part in ["x'", &hex, "'"] {
         raw.push_str(part);
     }
-    conn.execute("ATTACH DATABASE ?1 AS copy KEY ?2", (path, &*raw))?;
+    conn.execute(
+        "ATTACH DATABASE ?1 AS copy KEY ?2",
+        (place.path(name), &*raw),
+    )?;
     let exported = conn
         .execute_batch(
             &super::open::CIPHER

@@ -7,14 +7,10 @@
 //!
 //! It deliberately does not know where in the file SQLite writes; only that it is never behind its length.
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
+use storage::{OpenMode, Storage, StorageFile};
 
 use crate::{CatalogError, Result};
 
@@ -25,7 +21,7 @@ const COMMIT: u64 = 16 * (4096 + 24);
 
 #[derive(Debug)]
 pub(super) struct Log {
-    file: Option<Arc<File>>,
+    file: Option<Arc<dyn StorageFile>>,
     /// Bytes that the pending changes may need.
     expected: u64,
     /// Offset up to which room is reserved; behind the file's length or at it.
@@ -34,24 +30,20 @@ pub(super) struct Log {
     len: u64,
 }
 
-/// The name SQLite gives the log of the catalog at `path`.
-pub(super) fn path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push("-wal");
-    PathBuf::from(name)
+/// The name SQLite gives the log of the catalog in the file `catalog`.
+pub(super) fn name(catalog: &str) -> String {
+    format!("{catalog}-wal")
 }
 
 /// Whether there is a log that may hold commits which the catalog's file does not.
-pub(super) fn is_left(catalog: &Path) -> io::Result<bool> {
+pub(super) fn is_left(storage: &dyn Storage, catalog: &str) -> io::Result<bool> {
     let mut start = [0; 4];
-    match File::open(path(catalog)).and_then(|file| file.read_exact_at(&mut start, 0)) {
+    match storage
+        .open(&name(catalog), OpenMode::Read)
+        .and_then(|file| file.read_at(&mut start, 0))
+    {
         Ok(()) => Ok(start != [0; 4]),
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof
-            ) =>
-        {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof) => {
             Ok(false)
         }
         Err(error) => Err(error),
@@ -70,23 +62,20 @@ impl Log {
     }
 
     /// Takes the log of a catalog that SQLite has opened for writing.
-    pub(super) fn open(catalog: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path(catalog))?;
-        let mut len = file.metadata()?.len();
+    pub(super) fn open(storage: &dyn Storage, catalog: &str) -> io::Result<Self> {
+        let file = storage.open(&name(catalog), OpenMode::ReadWrite)?;
+        let mut len = file.len()?;
         if len == 0 {
-            match file.write_all_at(&vec![0; STEP as usize], 0) {
+            match file.write_at(&vec![0; STEP as usize], 0) {
                 Ok(()) => {}
                 // A full disk: opening must work all the same, so that something can be deleted.
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => file.set_len(0)?,
+                Err(error) if error.kind() == ErrorKind::StorageFull => file.set_len(0)?,
                 Err(error) => return Err(error),
             }
-            len = file.metadata()?.len();
+            len = file.len()?;
         }
         Ok(Self {
-            file: Some(Arc::new(file)),
+            file: Some(file),
             expected: 0,
             reserved: len,
             len,
@@ -94,7 +83,7 @@ impl Log {
     }
 
     /// The file, to sync it.
-    pub(super) fn file(&self) -> Result<Arc<File>> {
+    pub(super) fn file(&self) -> Result<Arc<dyn StorageFile>> {
         self.file
             .clone()
             .ok_or_else(|| CatalogError::Io("the catalog is open for reading only".into()))
@@ -125,9 +114,8 @@ impl Log {
         let Some(file) = &self.file else {
             return Ok(());
         };
-        let io =
-            |error: &dyn std::fmt::Display| CatalogError::Io(format!("the catalog's log: {error}"));
-        let len = file.metadata().map_err(|error| io(&error))?.len();
+        let io = |error: io::Error| CatalogError::Io(format!("the catalog's log: {error}"));
+        let len = file.len().map_err(io)?;
         if len < self.len {
             // SQLite has cut the file, and with it what was reserved behind.
             self.reserved = len;
@@ -138,22 +126,22 @@ impl Log {
             return Ok(());
         }
         let target = needed.next_multiple_of(STEP);
-        match fallocate(&**file, FallocateFlags::KEEP_SIZE, len, target - len) {
+        match file.allocate(len, target - len) {
             Ok(()) => {}
-            Err(Errno::NOSPC | Errno::DQUOT) => {
+            Err(error) if is_full(&error) => {
                 // Perhaps there is room for what is needed now, if not for the step.
-                match fallocate(&**file, FallocateFlags::KEEP_SIZE, len, needed - len) {
+                match file.allocate(len, needed - len) {
                     Ok(()) => {
                         self.reserved = needed;
                         return Ok(());
                     }
-                    Err(Errno::NOSPC | Errno::DQUOT) => return Err(CatalogError::NoSpace),
-                    Err(error) => return Err(io(&error)),
+                    Err(error) if is_full(&error) => return Err(CatalogError::NoSpace),
+                    Err(error) => return Err(io(error)),
                 }
             }
-            // A file system that cannot reserve: a full disk then costs the pending changes.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}
-            Err(error) => return Err(io(&error)),
+            // A storage that cannot reserve: when it is full, that costs the pending changes.
+            Err(error) if error.kind() == ErrorKind::Unsupported => {}
+            Err(error) => return Err(io(error)),
         }
         self.reserved = target;
         Ok(())
@@ -163,4 +151,11 @@ impl Log {
     pub(super) fn committed(&mut self) {
         self.expected = 0;
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+    )
 }

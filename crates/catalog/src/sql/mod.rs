@@ -4,7 +4,7 @@
 //!    reads see what was applied and a crash forgets it.
 //! 2. The generation, the next inode number and the next cookie are written with every commit that changes anything,
 //!    in the same transaction as the changes.
-//! 3. SQLite writes the log, this module makes it durable (`synchronous = NORMAL` and an `fdatasync` of the log after
+//! 3. SQLite reaches its files through the storage seam (`pages`). It writes the log, this module makes it durable (`synchronous = NORMAL` and an `fdatasync` of the log after
 //!    the commit), outside the lock: readers do not wait for the disk. A commit is acknowledged after that.
 //! 4. A failed write, sync or page check ends the connection's life as a writer: SQLite and SQLCipher have given up
 //!    the transaction by then. Room in the log is reserved before anything is written, so that a full disk is found
@@ -25,12 +25,13 @@ mod verify;
 mod tests;
 
 use std::fmt;
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pages::Place;
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, ErrorCode};
+use storage::Storage;
 
 use crate::{
     Catalog, CatalogError, Change, Chunk, DirEntry, Inode, InodeNo, Result, SegmentAccount,
@@ -59,7 +60,8 @@ impl Default for OpenOptions {
 
 /// The catalog of a room in a directory.
 pub struct SqlCatalog {
-    path: PathBuf,
+    storage: Arc<dyn Storage>,
+    name: String,
     read_only: bool,
     state: Mutex<State>,
     /// Held through a commit: commits become durable one after the other.
@@ -68,8 +70,8 @@ pub struct SqlCatalog {
     /// Of the last durable commit.
     generation: AtomicU64,
     key: seal::CatalogKey,
-    // Behind the connection, so that it is closed after it: closing any handle of the file drops SQLite's locks.
-    file: File,
+    // Behind the connection, which reaches its files through it.
+    _place: Place,
 }
 
 /// What the lock guards.
@@ -206,7 +208,7 @@ impl SqlCatalog {
             state.commit(self.next_inode.load(Ordering::Relaxed))?;
             (state.generation, state.log.file()?)
         };
-        if let Err(error) = log.sync_data() {
+        if let Err(error) = log.sync() {
             self.lock().give_up(Failure::Commit);
             return Err(CatalogError::Io(format!(
                 "the log could not be made durable: {error}"
@@ -227,7 +229,7 @@ impl SqlCatalog {
 impl fmt::Debug for SqlCatalog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqlCatalog")
-            .field("path", &self.path)
+            .field("name", &self.name)
             .field("read_only", &self.read_only)
             .field("generation", &self.generation)
             .finish_non_exhaustive()
@@ -370,7 +372,7 @@ impl Catalog for SqlCatalog {
         verify::findings(&self.lock())
     }
 
-    fn copy_to(&self, target: &Path, key: &seal::CatalogKey) -> Result<()> {
-        copy::copy(self, target, key)
+    fn copy_to(&self, target: &Arc<dyn Storage>, name: &str, key: &seal::CatalogKey) -> Result<()> {
+        copy::copy(self, target, name, key)
     }
 }

@@ -3,16 +3,16 @@
 //! Invariant: the settings that shape the file (page size, ciphers) are those of the format, whatever the library's
 //! defaults become.
 
-use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use pages::Place;
 use parking_lot::Mutex;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use seal::CatalogKey;
+use storage::{OpenMode, Storage};
 use zeroize::Zeroizing;
 
 use super::changes::{Counters, decode_version, encode_version};
@@ -34,21 +34,27 @@ const STATEMENTS: usize = 64;
 const LOG_KEPT: u64 = 64 << 20;
 
 impl SqlCatalog {
-    /// Makes an empty catalog at `path`, which must not exist; durable when it returns.
+    /// Makes an empty catalog in the file `name`, which must not exist; durable when it returns.
     ///
     /// # Errors
     /// [`CatalogError::Io`] where the file exists or cannot be made, [`CatalogError::NoSpace`].
-    pub fn create(path: &Path, key: &CatalogKey, options: &OpenOptions) -> Result<Self> {
+    pub fn create(
+        storage: &Arc<dyn Storage>,
+        name: &str,
+        key: &CatalogKey,
+        options: &OpenOptions,
+    ) -> Result<Self> {
         assert!(!options.read_only, "a catalog is made for writing");
-        let path = absolute(path)?;
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path);
-        let file = file.map_err(|error| at(&path, &error))?;
-        let mut conn = connect(&path, key, options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        storage
+            .open(name, OpenMode::CreateNew)
+            .map_err(|error| at(name, &error))?;
+        let place = place(storage)?;
+        let mut conn = connect(
+            &place.path(name),
+            key,
+            options,
+            OpenFlags::SQLITE_OPEN_READ_WRITE,
+        )?;
         settle(&conn)?;
         move_log_on_close(&conn)?;
 
@@ -71,35 +77,49 @@ impl SqlCatalog {
             transaction.execute(schema::PUT_META, (name, value))?;
         }
         transaction.commit()?;
-        let log = Log::open(&path).map_err(|error| at(&path, &error))?;
-        log.file()?.sync_all().map_err(|error| at(&path, &error))?;
+        let log = Log::open(&**storage, name).map_err(|error| at(name, &error))?;
+        log.file()?.sync().map_err(|error| at(name, &error))?;
         let mut state = State::new(conn, log)?;
         // So that the file stands by itself from the beginning.
         state.checkpoint()?;
-        sync_parent(&path)?;
-        Ok(Self::new(path, file, key, options, state, counters))
+        sync_parent(&**storage, name)?;
+        Ok(Self::new(
+            storage, name, place, key, options, state, counters,
+        ))
     }
 
-    /// Opens the catalog at `path`: its state is that of the last durable commit.
+    /// Opens the catalog in the file `name`: its state is that of the last durable commit.
     ///
     /// # Errors
     /// [`CatalogError::NotThisRoom`], [`CatalogError::Version`], [`CatalogError::Damaged`]; [`CatalogError::Io`] where
-    /// the file cannot be opened, is in use, or must be recovered in storage that cannot be written.
-    pub fn open(path: &Path, key: &CatalogKey, options: &OpenOptions) -> Result<Self> {
-        let path = absolute(path)?;
-        let file = File::options()
-            .read(true)
-            .write(!options.read_only)
-            .open(&path);
-        let file = file.map_err(|error| at(&path, &error))?;
-        if file.metadata().map_err(|error| at(&path, &error))?.len() == 0 {
+    /// the file cannot be opened, or must be recovered in storage that cannot be written. That nobody else has it open
+    /// is the caller's to see to.
+    pub fn open(
+        storage: &Arc<dyn Storage>,
+        name: &str,
+        key: &CatalogKey,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let mode = if options.read_only {
+            OpenMode::Read
+        } else {
+            OpenMode::ReadWrite
+        };
+        let file = storage.open(name, mode).map_err(|error| at(name, &error))?;
+        if file.is_empty().map_err(|error| at(name, &error))? {
             // SQLite would take it for a new database.
             return Err(CatalogError::NotThisRoom);
         }
+        let place = place(storage)?;
         let conn = if options.read_only {
-            open_for_reading(&path, key, options)?
+            open_for_reading(&**storage, name, &place, key, options)?
         } else {
-            let conn = connect(&path, key, options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+            let conn = connect(
+                &place.path(name),
+                key,
+                options,
+                OpenFlags::SQLITE_OPEN_READ_WRITE,
+            )?;
             check_version(&conn)?;
             settle(&conn)?;
             move_log_on_close(&conn)?;
@@ -109,30 +129,34 @@ impl SqlCatalog {
         let log = if options.read_only {
             Log::none()
         } else {
-            Log::open(&path).map_err(|error| at(&path, &error))?
+            Log::open(&**storage, name).map_err(|error| at(name, &error))?
         };
         let state = State::new(conn, log)?;
         let counters = state.counters()?;
-        Ok(Self::new(path, file, key, options, state, counters))
+        Ok(Self::new(
+            storage, name, place, key, options, state, counters,
+        ))
     }
 
     fn new(
-        path: PathBuf,
-        file: File,
+        storage: &Arc<dyn Storage>,
+        name: &str,
+        place: Place,
         key: &CatalogKey,
         options: &OpenOptions,
         state: State,
         counters: Counters,
     ) -> Self {
         Self {
-            path,
+            storage: storage.clone(),
+            name: name.to_owned(),
             read_only: options.read_only,
             state: Mutex::new(state),
             committing: Mutex::new(()),
             next_inode: AtomicU64::new(counters.next_inode),
             generation: AtomicU64::new(counters.generation),
             key: key.clone(),
-            file,
+            _place: place,
         }
     }
 }
@@ -169,11 +193,19 @@ impl State {
     }
 }
 
-fn open_for_reading(path: &Path, key: &CatalogKey, options: &OpenOptions) -> Result<Connection> {
-    if !log::is_left(path).map_err(|error| at(path, &error))? {
+fn open_for_reading(
+    storage: &dyn Storage,
+    name: &str,
+    place: &Place,
+    key: &CatalogKey,
+    options: &OpenOptions,
+) -> Result<Connection> {
+    let path = place.path(name);
+    if !log::is_left(storage, name).map_err(|error| at(name, &error))? {
         // Closed properly: the file is all there is, and nothing beside it needs to be made.
         let conn = connect(
-            &immutable_uri(path),
+            // A URI that promises that the file does not change.
+            &format!("file:{path}?immutable=1"),
             key,
             options,
             OpenFlags::SQLITE_OPEN_READ_ONLY,
@@ -182,7 +214,7 @@ fn open_for_reading(path: &Path, key: &CatalogKey, options: &OpenOptions) -> Res
         return Ok(conn);
     }
     let recover = || -> Result<Connection> {
-        let conn = connect(path, key, options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let conn = connect(&path, key, options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         check_version(&conn)?;
         settle(&conn)?;
         conn.execute_batch("PRAGMA query_only = ON;")?;
@@ -190,9 +222,8 @@ fn open_for_reading(path: &Path, key: &CatalogKey, options: &OpenOptions) -> Res
     };
     recover().map_err(|error| match error {
         CatalogError::Io(why) => CatalogError::Io(format!(
-            "{}: was not closed properly, and reading what its log holds needs storage that can be written ({why}); \
-             open it for writing once, or copy it elsewhere",
-            path.display()
+            "{name}: was not closed properly, and reading what its log holds needs storage that can be written ({why}); \
+             open it for writing once, or copy it elsewhere"
         )),
         other => other,
     })
@@ -203,13 +234,13 @@ fn open_for_reading(path: &Path, key: &CatalogKey, options: &OpenOptions) -> Res
 /// `locking_mode` comes before the first look at the log, so that the log's index is kept in memory: a file for it would need
 /// room that a full disk does not have.
 fn connect(
-    path: &Path,
+    path: &str,
     key: &CatalogKey,
     options: &OpenOptions,
     flags: OpenFlags,
 ) -> Result<Connection> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
-    let conn = Connection::open_with_flags(path, flags)?;
+    let conn = Connection::open_with_flags_and_vfs(path, flags, pages::VFS)?;
     {
         // SQLCipher sets up what its connections share with the first keys given: two threads at it at once were seen
         // to make one of them fail.
@@ -307,35 +338,18 @@ fn check_version(conn: &Connection) -> Result<()> {
     Ok(())
 }
 
-/// The path without detours, because SQLite derives the log's name from it.
-fn absolute(path: &Path) -> Result<PathBuf> {
-    std::path::absolute(path).map_err(|error| at(path, &error))
+pub(super) fn place(storage: &Arc<dyn Storage>) -> Result<Place> {
+    Place::new(storage.clone()).map_err(|error| CatalogError::Io(error.to_string()))
 }
 
-/// A URI that promises that the file does not change.
-fn immutable_uri(path: &Path) -> PathBuf {
-    use std::os::unix::ffi::{OsStrExt, OsStringExt};
-    let mut uri = b"file:".to_vec();
-    for byte in path.as_os_str().as_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'_' | b'-' => uri.push(*byte),
-            other => uri.extend_from_slice(format!("%{other:02X}").as_bytes()),
-        }
-    }
-    uri.extend_from_slice(b"?immutable=1");
-    PathBuf::from(std::ffi::OsString::from_vec(uri))
-}
-
-pub(super) fn at(path: &Path, error: &io::Error) -> CatalogError {
+pub(super) fn at(name: &str, error: &io::Error) -> CatalogError {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => CatalogError::NoSpace,
-        _ => CatalogError::Io(format!("{}: {error}", path.display())),
+        _ => CatalogError::Io(format!("{name}: {error}")),
     }
 }
 
-pub(super) fn sync_parent(path: &Path) -> Result<()> {
-    let parent = path.parent().unwrap_or(Path::new("/"));
-    fs::File::open(parent)
-        .and_then(|dir| dir.sync_all())
-        .map_err(|error| at(parent, &error))
+pub(super) fn sync_parent(storage: &dyn Storage, name: &str) -> Result<()> {
+    let parent = name.rsplit_once('/').map_or("", |(dir, _)| dir);
+    storage.sync_dir(parent).map_err(|error| at(parent, &error))
 }

@@ -1,8 +1,7 @@
 //! Reading: one statement for each question.
 
-use std::fs;
-
 use rusqlite::{CachedStatement, OptionalExtension, Params, Row};
+use storage::OpenMode;
 
 use super::rows::{self, bound, damaged, to_sql};
 use super::{SqlCatalog, State, schema};
@@ -240,7 +239,12 @@ impl State {
 impl SqlCatalog {
     /// Bytes of the catalog's file and its log.
     pub(super) fn bytes_on_disk(&self) -> u64 {
-        let len = |path: &std::path::Path| fs::metadata(path).map_or(0, |meta| meta.len());
-        len(&self.path) + len(&super::log::path(&self.path))
+        let len = |name: &str| {
+            self.storage
+                .open(name, OpenMode::Read)
+                .and_then(|file| file.len())
+                .unwrap_or(0)
+        };
+        len(&self.name) + len(&super::log::name(&self.name))
     }
 }

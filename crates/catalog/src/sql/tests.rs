@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use seal::{CatalogKey, MasterKey, RoomId};
+use storage::HostStorage;
 use tempfile::TempDir;
 
 use super::*;
@@ -32,15 +33,15 @@ impl Files {
 
     fn create(&mut self) -> SqlCatalog {
         self.path = self.dir();
-        SqlCatalog::create(&self.path, &key(1), &OpenOptions::default()).unwrap()
+        create(&self.path).unwrap()
     }
 
     /// The files as they are on the disk at this moment, elsewhere.
     fn snapshot(&mut self) -> PathBuf {
         let to = self.dir();
         fs::copy(&self.path, &to).unwrap();
-        if let Ok(log) = fs::read(log::path(&self.path)) {
-            fs::write(log::path(&to), log).unwrap();
+        if let Ok(log) = fs::read(log_path(&self.path)) {
+            fs::write(log_path(&to), log).unwrap();
         }
         to
     }
@@ -62,12 +63,34 @@ fn key(n: u8) -> CatalogKey {
     MasterKey::from_bytes(&[n; 32]).catalog_key(&RoomId::from_bytes([9; 16]))
 }
 
+/// The directory of a path as a storage.
+fn beside(path: &Path) -> Arc<dyn Storage> {
+    Arc::new(HostStorage::open(path.parent().unwrap()).unwrap())
+}
+
+fn log_path(path: &Path) -> PathBuf {
+    path.with_file_name("catalog.db-wal")
+}
+
+fn create(path: &Path) -> Result<SqlCatalog> {
+    SqlCatalog::create(
+        &beside(path),
+        "catalog.db",
+        &key(1),
+        &OpenOptions::default(),
+    )
+}
+
+fn open_under(path: &Path, key: &CatalogKey, options: &OpenOptions) -> Result<SqlCatalog> {
+    SqlCatalog::open(&beside(path), "catalog.db", key, options)
+}
+
 fn open(path: &Path) -> Result<SqlCatalog> {
-    SqlCatalog::open(path, &key(1), &OpenOptions::default())
+    open_under(path, &key(1), &OpenOptions::default())
 }
 
 fn open_for_reading(path: &Path) -> Result<SqlCatalog> {
-    SqlCatalog::open(
+    open_under(
         path,
         &key(1),
         &OpenOptions {
@@ -120,19 +143,6 @@ fn filled(files: &mut Files) -> Vec<Inode> {
     }
     catalog.commit().unwrap();
     catalog.all_inodes(InodeNo(0), 1000).unwrap()
-}
-
-#[test]
-fn a_second_opening_is_refused_while_the_first_lasts() {
-    let mut files = Files::new();
-    let catalog = files.create();
-    put(&catalog, InodeNo::ROOT, b"a");
-    catalog.commit().unwrap();
-    // Locks of one process do not exclude each other across handles, so SQLite's own bookkeeping has to.
-    assert!(matches!(open(&files.path), Err(CatalogError::Io(_))));
-    put(&catalog, InodeNo::ROOT, b"b");
-    catalog.commit().unwrap();
-    assert_eq!(catalog.verify().unwrap(), [""; 0]);
 }
 
 #[test]
@@ -284,13 +294,13 @@ fn the_log_is_used_again_after_a_checkpoint() {
             catalog.commit().unwrap();
         }
         catalog.checkpoint().unwrap();
-        longest = longest.max(fs::metadata(log::path(&files.path)).unwrap().len());
+        longest = longest.max(fs::metadata(log_path(&files.path)).unwrap().len());
     }
     assert!(longest < 6 << 20, "{longest}");
-    assert!(!log::is_left(&files.dir()).unwrap());
+    assert!(!log::is_left(&*beside(&files.dir()), "catalog.db").unwrap());
     drop(catalog);
     assert!(
-        !log::path(&files.path).exists(),
+        !log_path(&files.path).exists(),
         "closing leaves nothing behind"
     );
     assert_eq!(
@@ -372,7 +382,9 @@ fn reading_only_changes_nothing_and_needs_no_writable_directory() {
     ));
     assert_eq!(catalog.verify().unwrap(), [""; 0]);
     let copy = files.dir();
-    catalog.copy_to(&copy, &key(1)).unwrap();
+    catalog
+        .copy_to(&beside(&copy), "catalog.db", &key(1))
+        .unwrap();
     drop(catalog);
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(fs::read(&files.path).unwrap(), before);
@@ -389,7 +401,7 @@ fn reading_only_after_a_crash_sees_the_log_and_leaves_it() {
     let crashed = files.snapshot();
     let before = (
         fs::read(&crashed).unwrap(),
-        fs::read(log::path(&crashed)).unwrap(),
+        fs::read(log_path(&crashed)).unwrap(),
     );
     let reader = open_for_reading(&crashed).unwrap();
     assert!(
@@ -402,7 +414,7 @@ fn reading_only_after_a_crash_sees_the_log_and_leaves_it() {
     assert_eq!(
         (
             fs::read(&crashed).unwrap(),
-            fs::read(log::path(&crashed)).unwrap()
+            fs::read(log_path(&crashed)).unwrap()
         ),
         before
     );
@@ -416,8 +428,10 @@ fn copies_open_under_their_key_with_everything_in_them() {
     let extra = put(&catalog, InodeNo::ROOT, b"pending when copied");
     for n in [1, 2] {
         let copy = files.dir();
-        catalog.copy_to(&copy, &key(n)).unwrap();
-        let other = SqlCatalog::open(&copy, &key(n), &OpenOptions::default()).unwrap();
+        catalog
+            .copy_to(&beside(&copy), "catalog.db", &key(n))
+            .unwrap();
+        let other = open_under(&copy, &key(n), &OpenOptions::default()).unwrap();
         assert_eq!(other.generation(), catalog.generation());
         assert_eq!(other.verify().unwrap(), [""; 0]);
         let mut expected = inodes.clone();
@@ -438,7 +452,7 @@ fn copies_open_under_their_key_with_everything_in_them() {
         put(&other, InodeNo::ROOT, b"goes on");
         other.commit().unwrap();
         drop(other);
-        let wrong = SqlCatalog::open(&copy, &key(3 - n), &OpenOptions::default());
+        let wrong = open_under(&copy, &key(3 - n), &OpenOptions::default());
         assert!(matches!(wrong, Err(CatalogError::NotThisRoom)));
         // The original goes on too.
         put(
@@ -505,7 +519,7 @@ fn the_files_hold_no_name_in_the_clear() {
         put(&catalog, InodeNo::ROOT, format!("MARKER-{i}").as_bytes());
     }
     catalog.commit().unwrap();
-    for path in [files.path.clone(), log::path(&files.path)] {
+    for path in [files.path.clone(), log_path(&files.path)] {
         let bytes = fs::read(path).unwrap();
         assert!(!bytes.windows(6).any(|window| window == b"MARKER"));
         assert!(

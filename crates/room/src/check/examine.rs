@@ -1,12 +1,12 @@
 //! What can be told of a room that does not open: which of its parts are whole.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use catalog::{Catalog, SqlCatalog};
 use seal::Credential;
 use segments::{DirStore, SegmentNo, SegmentStore};
-use storage::{HostStorage, Storage};
+use storage::Storage;
 
 use crate::core::BLOCK;
 use crate::header::{self, BACKUP, HEADER};
@@ -16,15 +16,19 @@ use crate::open::{CATALOG, NEW_CATALOG, keyring};
 use crate::{Error, Result};
 
 /// Looks at a closed room and changes nothing.
-pub(crate) fn examine(dir: &Path, credential: &Credential) -> Result<CheckReport> {
+pub(crate) fn examine(
+    storage: Arc<dyn Storage>,
+    dir: PathBuf,
+    credential: &Credential,
+) -> Result<CheckReport> {
+    let names = storage.list("")?;
     if ![HEADER, BACKUP, CATALOG]
         .iter()
-        .any(|name| dir.join(name).exists())
+        .any(|name| names.iter().any(|found| found == name))
     {
-        return Err(Error::NotARoom(dir.to_owned()));
+        return Err(Error::NotARoom(dir));
     }
-    let _lock = RoomLock::take(dir, true)?;
-    let storage = Arc::new(HostStorage::open(dir)?);
+    let _lock = RoomLock::take(&*storage, true)?;
     let mut report = CheckReport::default();
     let findings = &mut report.findings;
     let (header, unlocked, warning) = match header::load(&*storage, credential) {
@@ -36,7 +40,7 @@ pub(crate) fn examine(dir: &Path, credential: &Credential) -> Result<CheckReport
         }
     };
     findings.extend(warning.map(|w| format!("header: {w}")));
-    if storage.list("")?.iter().any(|name| name == NEW_CATALOG) {
+    if names.iter().any(|name| name == NEW_CATALOG) {
         findings.push(
             "a rekey or backup was interrupted: opening the room for writing settles it".into(),
         );
@@ -46,7 +50,7 @@ pub(crate) fn examine(dir: &Path, credential: &Credential) -> Result<CheckReport
         read_only: true,
         ..catalog::OpenOptions::default()
     };
-    let catalog = match SqlCatalog::open(&dir.join(CATALOG), &key, &options) {
+    let catalog = match SqlCatalog::open(&storage, CATALOG, &key, &options) {
         Ok(catalog) => catalog,
         Err(e) => {
             findings.push(format!("catalog: {e}"));

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::super::*;
-use super::{Files, filled, key, open, open_for_reading, put};
+use super::{Files, create, filled, key, log_path, open, open_for_reading, open_under, put};
 use crate::InodeNo;
 
 #[test]
@@ -15,7 +15,7 @@ fn a_wrong_key_is_told_apart() {
             read_only,
             ..OpenOptions::default()
         };
-        let error = SqlCatalog::open(&files.path, &key(2), &options).unwrap_err();
+        let error = open_under(&files.path, &key(2), &options).unwrap_err();
         assert!(matches!(error, CatalogError::NotThisRoom), "{error}");
     }
     fs::write(&files.path, b"").unwrap();
@@ -31,7 +31,7 @@ fn creating_over_a_file_is_refused() {
     let mut files = Files::new();
     filled(&mut files);
     let before = fs::read(&files.path).unwrap();
-    let again = SqlCatalog::create(&files.path, &key(1), &OpenOptions::default());
+    let again = create(&files.path);
     assert!(matches!(again, Err(CatalogError::Io(_))));
     assert_eq!(fs::read(&files.path).unwrap(), before);
 }
@@ -128,7 +128,7 @@ fn a_log_cut_or_flipped_anywhere_leaves_a_whole_commit() {
         counts.push(i as usize + 1);
     }
     let snapshot = files.snapshot();
-    let log = fs::read(log::path(&snapshot)).unwrap();
+    let log = fs::read(log_path(&snapshot)).unwrap();
     let end = log.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     let mut seen = std::collections::BTreeSet::new();
     for at in (0..end).step_by(1031) {
@@ -141,7 +141,7 @@ fn a_log_cut_or_flipped_anywhere_leaves_a_whole_commit() {
             } else {
                 bad[at] ^= 0x10;
             }
-            fs::write(log::path(&path), bad).unwrap();
+            fs::write(log_path(&path), bad).unwrap();
             let catalog = match open(&path) {
                 Ok(catalog) => catalog,
                 Err(CatalogError::Damaged(_) | CatalogError::NotThisRoom) => continue,
