@@ -224,6 +224,26 @@ fn a_killed_mount_is_cleared_and_mounted_again() {
     assert!(s.mount());
 }
 
+/// Found by the kill test: asked just after the serving process had died, `sync` opened the room itself, found nothing to
+/// do, and said that all was durable.
+#[test]
+fn sync_does_not_answer_for_a_mount_that_died() {
+    let s = Sandbox::with_room();
+    if !s.mount() {
+        return;
+    }
+    std::fs::write(s.path("mnt/f"), "never synced").unwrap();
+    let pid = rustix::process::Pid::from_raw(s.pid() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    wait_until("the process is gone", || {
+        std::fs::read_dir(s.path("mnt")).is_err()
+    });
+    let err = s.fails(11, ["sync", "room"]);
+    assert!(err.contains("died") && err.contains("is lost"), "{err}");
+    // Said once; from then on the room is what it is.
+    s.with_pass(["sync", "room"]);
+}
+
 #[test]
 fn a_signal_unmounts_and_commits_and_a_lost_terminal_does_not() {
     let s = Sandbox::with_room();
@@ -303,8 +323,7 @@ fn the_helper_mounts_as_mount_calls_it() {
     if !can_mount() {
         return;
     }
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_strongroom"), s.path("mount.strongroom"))
-        .unwrap();
+    std::os::unix::fs::symlink(common::program(), s.path("mount.strongroom")).unwrap();
     let options = format!(
         "rw,ro,noauto,_netdev,passphrase-file={}",
         s.path("pass").display()
@@ -339,7 +358,7 @@ fn an_ordinary_user_mounts_and_nobody_else_gets_in() {
     let s = Sandbox::of_user(Some(65534));
     // Readable by the user it runs as, wherever the build put it.
     let bin = s.path("strongroom");
-    std::fs::copy(env!("CARGO_BIN_EXE_strongroom"), &bin).unwrap();
+    std::fs::copy(common::program(), &bin).unwrap();
     s.create_as(&bin);
     s.run_as(
         &bin,

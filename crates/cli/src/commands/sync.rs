@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use crate::access::{Access, Intent, OpenArgs};
 use crate::args::Global;
-use crate::control::Request;
-use crate::error::Result;
+use crate::control::{Request, SOCKET};
+use crate::error::{Error, Result};
+use crate::exit::Exit;
 
 /// Make everything done to a mounted room so far durable
 #[derive(Debug, clap::Args)]
@@ -17,8 +18,23 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, _global: &Global) -> Result<()> {
+    // Looked for before anything is opened, which takes it away.
+    let was_mounted = args.room.join(SOCKET).symlink_metadata().is_ok();
     let access = Access::reach(&args.room, &args.open, Intent::Change)?;
+    let crashed = was_mounted && matches!(access, Access::Library { .. });
     access.fetch_written();
     access.run(&Request::Sync {}, &|_, _| true)?;
-    access.close()
+    access.close()?;
+    if crashed {
+        // What was done to the mount may not be in the room: to say that it is durable would be a lie.
+        return Err(Error::said(
+            Exit::NotMounted,
+            format!(
+                "{}: the process that had it mounted died without closing it, and what was done to the mount after its last \
+                 commit is lost; the room is whole, and can be mounted again",
+                args.room.display()
+            ),
+        ));
+    }
+    Ok(())
 }

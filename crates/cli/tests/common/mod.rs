@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// The cheapest key derivation there is: these tests are not about it.
 pub const CHEAP: [&str; 4] = ["--kdf-memory", "8", "--kdf-passes", "1"];
@@ -70,7 +71,7 @@ impl Sandbox {
 
     /// The program, run in this place.
     pub fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_strongroom"));
+        let mut command = Command::new(program());
         command
             .args(args)
             .current_dir(self.path(""))
@@ -170,13 +171,41 @@ impl Sandbox {
             serde_json::from_str(&self.ok(["info", "room", "--json"])).unwrap();
         u32::try_from(info["mounted"]["pid"].as_u64().unwrap()).unwrap()
     }
+
+    /// Kills the process that serves the mount, after a while.
+    pub fn kill_after(&self, moment: Duration) -> std::thread::JoinHandle<()> {
+        let pid = rustix::process::Pid::from_raw(self.pid() as i32).unwrap();
+        std::thread::spawn(move || {
+            std::thread::sleep(moment);
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        })
+    }
+
+    /// Clears what a killed process left, and mounts the room, which must open by itself.
+    pub fn mount_after_kill(&self) {
+        let began = Instant::now();
+        loop {
+            let ran = self.run(["umount", "mnt"]);
+            if ran.code == 0 {
+                break;
+            }
+            let waited = began.elapsed();
+            assert!(
+                waited < Duration::from_secs(60),
+                "the dead mount cannot be cleared: {}",
+                ran.err
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.with_pass(["mount", "room", "mnt"]);
+    }
 }
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
         // What is mounted still would be emptied instead of the directory below it.
         if self.dir.is_some() && self.is_mounted() {
-            let done = Command::new(env!("CARGO_BIN_EXE_strongroom"))
+            let done = Command::new(program())
                 .arg("umount")
                 .arg(self.path("mnt"))
                 .output();
@@ -205,6 +234,13 @@ impl From<Output> for Ran {
             err: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
     }
+}
+
+/// The program under test: the one built with the tests, or another that `STRONGROOM_BIN` names.
+pub fn program() -> PathBuf {
+    std::env::var_os("STRONGROOM_BIN")
+        .unwrap_or_else(|| env!("CARGO_BIN_EXE_strongroom").into())
+        .into()
 }
 
 /// Whether this machine can mount; says so if not.
