@@ -15,7 +15,9 @@ FSX_VERSION=0.3.2
 # fuse3: fusermount3, for mounts by ordinary users.   libssl-dev, pkg-config: SQLCipher's ciphers.
 # attr, acl: getfattr and setfacl, with which demo and tests compare attributes.
 PACKAGES=(fuse3 libssl-dev pkg-config attr acl)
-
+# Programs that are tried in a room. PostgreSQL, which some runs of `make soak` try too, would set up a server of its own:
+# it is left to whoever wants that.
+TEST_PACKAGES=(git rsync sqlite3 tar)
 
 check_rust() {
     local wanted found
@@ -78,7 +80,7 @@ build)
     ;;
 test)
     check_rust
-    install_packages "${PACKAGES[@]}"
+    install_packages "${PACKAGES[@]}" "${TEST_PACKAGES[@]}"
     check_fuse
     cargo fmt --version >/dev/null 2>&1 || die "rustfmt is missing. With rustup: rustup component add rustfmt"
     cargo clippy --version >/dev/null 2>&1 || die "clippy is missing. With rustup: rustup component add clippy"
