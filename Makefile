@@ -13,8 +13,8 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 LOCKED := $(if $(wildcard Cargo.lock),--locked)
 # Options for benches/compare.py, as in: make bench BENCH="--rounds 3 --stores plain,strongroom"
 BENCH ?=
-# Operations for each of the three fsx runs of `make soak`.
-SOAK_OPS ?= 5000000
+# Campaigns of `make soak`, all if empty: make soak SOAK="kill fsx". What each does: scripts/soak/*.sh
+SOAK ?=
 
 help: ## Show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | awk -F '\t' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -40,8 +40,8 @@ test: setup-test ## Format and lint checks, every test, licences and advisories
 deny: ## Check licences, bans, sources and advisories of the dependencies
 	@scripts/deny.sh
 
-soak: setup-test build ## Three fsx at once on one mount, for hours (SOAK_OPS=5000000)
-	@scripts/soak.sh $(TARGET_DIR)/release/strongroom $(SOAK_OPS)
+soak: setup-test build ## Long trials: kills, fsx, real programs and more, for hours (SOAK="kill fsx programs")
+	@STRONGROOM_BIN=$(TARGET_DIR)/release/strongroom scripts/soak.sh $(SOAK)
 
 bench: build ## Compare speeds with a plain directory and other stores (BENCH="--rounds 3")
 	@benches/compare.py $(BENCH)

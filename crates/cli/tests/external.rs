@@ -106,14 +106,16 @@ fn three_fsx_at_once_find_no_difference() {
         .ok()
         .and_then(|seed| seed.parse().ok())
         .unwrap_or(1_u64);
+    // Each in another mode; `make soak` has more.
     let runs: Vec<_> = (0..3)
-        .map(|number| {
+        .zip(["fsx", "fsx-unmapped", "fsx-odd"])
+        .map(|(number, mode)| {
             let seed = (seed + number).to_string();
             let kept = s.path(format!("artifacts-{number}"));
             std::fs::create_dir(&kept).unwrap();
             let child = Command::new(&tool)
                 .arg("-f")
-                .arg(project().join("tests/external/fsx.toml"))
+                .arg(project().join(format!("tests/external/{mode}.toml")))
                 .args(["-N", &operations, "-S", &seed, "-P"])
                 .arg(&kept)
                 .arg(s.path(format!("mnt/fsx-{number}")))
@@ -121,16 +123,16 @@ fn three_fsx_at_once_find_no_difference() {
                 .stderr(Stdio::piped())
                 .spawn()
                 .unwrap();
-            (seed, child)
+            (format!("{mode}, seed {seed}"), child)
         })
         .collect();
-    for (seed, child) in runs {
+    for (which, child) in runs {
         let output = child.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         let tail: Vec<&str> = text.lines().rev().take(40).collect();
         assert!(
             output.status.success() && text.contains("A-OK"),
-            "fsx, seed {seed}: {}\n{}",
+            "{which}: {}\n{}",
             String::from_utf8_lossy(&output.stderr),
             tail.into_iter().rev().collect::<Vec<_>>().join("\n")
         );

@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# Three fsx at once on one mounted room, each in another of the modes that tests/external has; for each seed a new room,
+# which is checked afterwards with every unit read.
+#   SOAK_OPS=10000000   operations in all
+#   SOAK_SEEDS=10       seeds
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+OPERATIONS=${SOAK_OPS:-10000000}
+SEEDS=${SOAK_SEEDS:-10}
+FSX=$TOOLS/bin/fsx
+[ -x "$FSX" ] || die "fsx is not built: run scripts/setup.sh test"
+MODES=(fsx fsx-unmapped fsx-odd fsx-large fsx-synced fsx-reopened fsx-direct)
+# Through a loop device each operation is a request to the disk, and takes twenty times as long.
+SLOWER=20
+
+WORK=$(mktemp -d "$TARGET_DIR/soak/fsx.XXXXXX")
+MNT=$WORK/mnt
+export XDG_STATE_HOME=$WORK/state
+RUNS=()
+LOOPS=()
+
+detach_loops() {
+    local loop
+    for loop in ${LOOPS[@]+"${LOOPS[@]}"}; do
+        as_root losetup -d "$loop" || true
+    done
+    LOOPS=()
+}
+
+cleanup() {
+    local status=$? run
+    for run in ${RUNS[@]+"${RUNS[@]}"}; do
+        kill "$run" 2>/dev/null || true
+    done
+    wait
+    detach_loops
+    if mountpoint -q "$MNT"; then
+        "$STRONGROOM_BIN" umount "$MNT" >/dev/null 2>&1 || fusermount3 -uz "$MNT" || true
+    fi
+    if [ "$status" -ne 0 ] && [ -d "$WORK/artifacts" ]; then
+        rm -rf "$KEPT"
+        mv "$WORK/artifacts" "$KEPT"
+        say "What fsx printed and saved is in $KEPT; repeat with SEED=$SEED"
+    fi
+    rm -rf "$WORK"
+    exit "$status"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+head -c 24 /dev/urandom | base64 >"$WORK/passphrase"
+chmod 600 "$WORK/passphrase"
+mkdir "$MNT" "$WORK/artifacts"
+
+# start MODE SEED OPERATIONS NUMBER: sets RUNS[NUMBER]
+start() {
+    local mode=$1 seed=$2 operations=$3 number=$4 file=$MNT/fsx-$4
+    if [ "$mode" = fsx-direct ]; then
+        truncate -s 16M "$file"
+        file=$(as_root losetup --find --show --direct-io=on "$file")
+        LOOPS+=("$file")
+    fi
+    "$FSX" -f "$ROOT/tests/external/$mode.toml" -N "$operations" -S "$seed" -P "$WORK/artifacts" "$file" \
+        >"$WORK/artifacts/output-$number" 2>&1 &
+    RUNS[number]=$!
+}
+
+DONE=0
+TURN=0
+BEGAN=$SECONDS
+for ((round = 0; round < SEEDS; round++)); do
+    rm -rf "$WORK/room" "$WORK/artifacts"
+    mkdir "$WORK/artifacts"
+    "$STRONGROOM_BIN" create --quiet "$WORK/room" --passphrase-file "$WORK/passphrase" --kdf-memory 8 --kdf-passes 1
+    "$STRONGROOM_BIN" mount "$WORK/room" "$MNT" --passphrase-file "$WORK/passphrase" >/dev/null
+    MODE_OF=()
+    for number in 0 1 2; do
+        mode=${MODES[TURN++ % ${#MODES[@]}]}
+        operations=$((OPERATIONS / SEEDS / 3))
+        if [ "$mode" = fsx-direct ]; then
+            if ! { [ -e /dev/loop-control ] && { [ "$(id -u)" -eq 0 ] || have sudo; }; }; then
+                warn "fsx-direct is skipped: it needs root and loop devices"
+                mode=fsx
+            else
+                operations=$((operations / SLOWER + 1))
+            fi
+        fi
+        MODE_OF[number]="$mode, seed $((SEED + round * 3 + number)), $operations operations"
+        DONE=$((DONE + operations))
+        start "$mode" $((SEED + round * 3 + number)) "$operations" "$number"
+    done
+    for number in 0 1 2; do
+        if wait "${RUNS[number]}"; then
+            say "${MODE_OF[number]}: $(tail -n 1 "$WORK/artifacts/output-$number")"
+        else
+            say "${MODE_OF[number]}: FAILED"
+            tail -n 20 "$WORK/artifacts/output-$number"
+            exit 1
+        fi
+    done
+    RUNS=()
+    detach_loops
+    "$STRONGROOM_BIN" umount "$MNT"
+    "$STRONGROOM_BIN" check --read-data "$WORK/room" --passphrase-file "$WORK/passphrase"
+done
+say "$DONE operations over $SEEDS seeds, no difference; $((DONE / (SECONDS - BEGAN + 1))) operations a second"

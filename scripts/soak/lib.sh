@@ -1,0 +1,21 @@
+# shellcheck shell=bash
+# What the campaigns share: the binary, the seed, and a place that is gone afterwards. Sourced, never run.
+
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+
+CAMPAIGN=$(basename "$0" .sh)
+STRONGROOM_BIN=$(realpath "${STRONGROOM_BIN:-$TARGET_DIR/release/strongroom}")
+export STRONGROOM_BIN
+SEED=${SEED:-$((RANDOM * 32768 + RANDOM))}
+# For what a failure leaves to be looked into.
+# shellcheck disable=SC2034
+KEPT=$TARGET_DIR/soak/$CAMPAIGN
+[ -x "$STRONGROOM_BIN" ] || die "there is no $STRONGROOM_BIN: run make build"
+mkdir -p "$TARGET_DIR/soak"
+
+# cargo_test NAME ARGUMENT...: runs the tests of that file of crates/cli/tests, built for release, on STRONGROOM_BIN.
+cargo_test() {
+    local name=$1
+    shift
+    (cd "$ROOT" && cargo test --quiet --release --locked -p strongroom-cli --test "$name" -- --nocapture "$@")
+}
