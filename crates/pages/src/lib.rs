@@ -17,11 +17,14 @@
 //!    connection must be in exclusive locking mode before it uses a log.
 //! 3. A file that was created has its name made durable by its first sync, as SQLite's own layer for Unix does it.
 //!
-//! It deliberately does not know what is in the files. Unsafe code is in one module, the table of functions that SQLite
+//! 4. The files of a catalog that a [`authentic::Witness`] vouches for pass through it ([`Place::vouch`]).
+//!
+//! It deliberately does not know what is in the pages. Unsafe code is in one module, the table of functions that SQLite
 //! calls.
 
 #![deny(unsafe_code)]
 
+pub mod authentic;
 mod file;
 mod place;
 #[allow(unsafe_code)]

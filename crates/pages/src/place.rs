@@ -10,8 +10,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::RwLock;
 use storage::Storage;
 
-static PLACES: RwLock<Option<HashMap<u64, Arc<dyn Storage>>>> = RwLock::new(None);
+use crate::authentic::Witness;
+
+static PLACES: RwLock<Option<HashMap<u64, Known>>> = RwLock::new(None);
 static NEXT: AtomicU64 = AtomicU64::new(1);
+
+struct Known {
+    storage: Arc<dyn Storage>,
+    /// Names of databases, with what vouches for their pages.
+    vouched: HashMap<String, Witness>,
+}
+
+/// What a name is to the witness of a database.
+pub(crate) enum Part {
+    Main(Witness),
+    Log(Witness),
+    Journal(Witness),
+}
 
 /// A storage that SQLite can reach for as long as this exists; files that are open then stay so.
 #[derive(Debug)]
@@ -27,11 +42,23 @@ impl Place {
     pub fn new(storage: Arc<dyn Storage>) -> io::Result<Self> {
         crate::vfs::register()?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        PLACES
-            .write()
-            .get_or_insert_default()
-            .insert(number, storage);
+        let known = Known {
+            storage,
+            vouched: HashMap::new(),
+        };
+        PLACES.write().get_or_insert_default().insert(number, known);
         Ok(Self { number })
+    }
+
+    /// From here on the database `name` and its log are opened through `witness`, which serves one connection.
+    pub fn vouch(&self, name: &str, witness: Witness) {
+        if let Some(known) = PLACES
+            .write()
+            .as_mut()
+            .and_then(|places| places.get_mut(&self.number))
+        {
+            known.vouched.insert(name.to_owned(), witness);
+        }
     }
 
     /// What to call a file of the storage towards SQLite. `name` needs no escaping in a URI.
@@ -51,6 +78,25 @@ impl Drop for Place {
 /// The storage and the name in it that a path of [`Place::path`] leads to.
 pub(crate) fn resolve(path: &str) -> Option<(Arc<dyn Storage>, &str)> {
     let (number, name) = path.strip_prefix('/')?.split_once('/')?;
-    let storage = PLACES.read().as_ref()?.get(&number.parse().ok()?)?.clone();
+    let storage = PLACES
+        .read()
+        .as_ref()?
+        .get(&number.parse().ok()?)?
+        .storage
+        .clone();
     Some((storage, name))
+}
+
+/// What vouches for the file that a path of [`Place::path`] leads to, where anything does.
+pub(crate) fn vouched(path: &str) -> Option<Part> {
+    let (number, name) = path.strip_prefix('/')?.split_once('/')?;
+    let places = PLACES.read();
+    let vouched = &places.as_ref()?.get(&number.parse().ok()?)?.vouched;
+    let of = |suffix| vouched.get(name.strip_suffix(suffix)?).cloned();
+    vouched
+        .get(name)
+        .cloned()
+        .map(Part::Main)
+        .or_else(|| of("-wal").map(Part::Log))
+        .or_else(|| of("-journal").map(Part::Journal))
 }

@@ -12,6 +12,7 @@
 //! |---|---|---|---|---|
 //! | header | master key | none | `header` | |
 //! | catalog | master key | none | `catalog` | |
+//! | page digest | master key | none | `page digest` | |
 //! | data | master key | none | `data` | |
 //! | segment header | master key | none | `segment header` | |
 //! | previous master | master key | none | `previous master` | |
@@ -159,6 +160,11 @@ impl MasterKey {
         CatalogKey(self.derived("catalog", room))
     }
 
+    /// The key that vouches that the catalog's pages are of one moment.
+    pub fn page_digest_key(&self, room: &RoomId) -> PageDigestKey {
+        PageDigestKey(MacKey::new(&self.derived("page digest", room)))
+    }
+
     /// The key that every segment's own key comes from.
     pub fn data_key(&self, room: &RoomId) -> DataKey {
         DataKey {
@@ -232,6 +238,10 @@ macro_rules! mac_key {
 mac_key! {
     /// Authenticates the header.
     HeaderKey
+}
+mac_key! {
+    /// Vouches that the catalog's pages are of one moment.
+    PageDigestKey
 }
 mac_key! {
     /// Authenticates segment headers.

@@ -35,7 +35,9 @@ pub use cost::{Argon2Cost, CostLimits};
 pub use credential::{Credential, NewCredential, SlotKind};
 pub use error::{HeaderError, SealError};
 pub use header::{FORMAT, Header, Unlocked};
-pub use keys::{CatalogKey, DataKey, HeaderKey, MasterKey, RoomId, SALT_LEN, SegmentHeaderKey};
+pub use keys::{
+    CatalogKey, DataKey, HeaderKey, MasterKey, PageDigestKey, RoomId, SALT_LEN, SegmentHeaderKey,
+};
 pub use memory::protect_process;
 pub use recipients::{NamedRecipient, parse_identities};
 pub use secret::Secret;
