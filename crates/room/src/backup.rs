@@ -25,12 +25,15 @@ use crate::core::{BLOCK, Core};
 use crate::header::{self, BACKUP, HEADER, HEADER_MAX};
 use crate::lock::RoomLock;
 use crate::maintenance::{BackupReport, Progress};
-use crate::open::{NEW_CATALOG, SEGMENTS, put_new_catalog_in_place};
+use crate::open::{
+    NEW_CATALOG, NEW_CATALOG_TABLE, SEGMENTS, put_new_catalog_in_place, remove_if_there,
+};
 use crate::pins::Pin;
 use crate::{Error, Result};
 
 /// The catalog's copy until everything it refers to is there.
 const CATALOG_COPY: &str = "catalog.db.copy";
+const CATALOG_COPY_TABLE: &str = "catalog.db.copy-pages";
 /// Marks a first backup that is not complete; holds the room's id.
 const INCOMPLETE: &str = "backup.incomplete";
 /// Bytes copied at once.
@@ -89,6 +92,7 @@ impl Core {
     /// Commits and takes the catalog of that moment.
     fn moment(&self, target: &Arc<dyn Storage>) -> Result<(Moment, Pin<'_>)> {
         remove_if_there(&**target, CATALOG_COPY)?;
+        remove_if_there(&**target, CATALOG_COPY_TABLE)?;
         // Header and catalog must be of one key.
         let _swap = self.swap.read();
         self.commit_and(|| {
@@ -98,7 +102,7 @@ impl Core {
             // Read now: a header older than what the catalog remembers would be refused.
             let state = self.header.lock();
             let (header, master) = (state.bytes.clone(), state.master.clone());
-            let key = master.catalog_key(&state.header.room_id());
+            let key = state.header.catalog_key(&master);
             let rekeying = state.header.rekey_under_way();
             drop(state);
             let pin = self.pin_segments();
@@ -173,13 +177,6 @@ fn stopped() -> io::Error {
 
 fn file(no: SegmentNo) -> String {
     format!("{SEGMENTS}/{:020}", no.0)
-}
-
-fn remove_if_there(storage: &dyn Storage, name: &str) -> io::Result<()> {
-    match storage.remove(name) {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
 }
 
 /// Makes the target directory where it is not there, and refuses one within the room's (`source`; empty: none).
@@ -368,6 +365,10 @@ fn put_in_place(
 
 /// Gives the finished copy the name under which an opening looks for it.
 fn put_catalog_copy(storage: &dyn Storage) -> Result<()> {
+    match storage.rename(CATALOG_COPY_TABLE, NEW_CATALOG_TABLE) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(e.into()),
+        _ => {}
+    }
     storage.rename(CATALOG_COPY, NEW_CATALOG)?;
     Ok(storage.sync_dir("")?)
 }

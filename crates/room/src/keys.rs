@@ -79,7 +79,7 @@ pub(crate) fn restore(
             read_only: true,
             ..catalog::OpenOptions::default()
         };
-        let key = unlocked.master.catalog_key(&parsed.room_id());
+        let key = parsed.catalog_key(&unlocked.master);
         catalog::SqlCatalog::open(storage, CATALOG, &key, &options)?;
     }
     header::write_both(&**storage, backup)

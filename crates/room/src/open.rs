@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use catalog::{Catalog, FileKind, Inode, InodeNo, SqlCatalog};
+use pages::authentic;
 use seal::{Credential, Header, MasterKey, Suite};
 use segments::{DirStore, Keyring, SegmentNo, SegmentStore};
 use storage::{HostStorage, Storage};
@@ -26,6 +27,11 @@ use crate::{Error, NewRoom, OpenOptions, Result};
 pub(crate) const CATALOG: &str = "catalog.db";
 /// A catalog that a rekey has written but not yet put in place.
 pub(crate) const NEW_CATALOG: &str = "catalog.db.new";
+const CATALOG_LOG: &str = "catalog.db-wal";
+/// The table that vouches for the catalog's pages.
+const CATALOG_TABLE: &str = "catalog.db-pages";
+/// That of the new catalog.
+pub(crate) const NEW_CATALOG_TABLE: &str = "catalog.db.new-pages";
 pub(crate) const SEGMENTS: &str = "segments";
 /// Catalog value: revision of the newest header, so that an older one put back is noticed.
 pub(crate) const HEADER_REVISION: &str = "header_revision";
@@ -59,7 +65,9 @@ pub(crate) fn create(dir: &Path, new: NewRoom) -> Result<Core> {
             header::BACKUP,
             "lock",
             CATALOG,
-            "catalog.db-wal",
+            CATALOG_LOG,
+            CATALOG_TABLE,
+            "catalog.db-pages.new",
         ] {
             let _ = std::fs::remove_file(dir.join(name));
         }
@@ -84,7 +92,7 @@ pub(crate) fn create_on(storage: Arc<dyn Storage>, dir: PathBuf, new: NewRoom) -
     let catalog = SqlCatalog::create(
         &storage,
         CATALOG,
-        &master.catalog_key(&header.room_id()),
+        &header.catalog_key(&master),
         &catalog::OpenOptions::default(),
     )?;
     let now = now();
@@ -165,7 +173,7 @@ pub(crate) fn open_on(
         tracing::warn!("{warning}");
     }
     settle_rekey(&storage, &header, options.read_only)?;
-    let key = header.master.catalog_key(&header.header.room_id());
+    let key = header.header.catalog_key(&header.master);
     let catalog_options = catalog::OpenOptions {
         read_only: options.read_only,
         ..catalog::OpenOptions::default()
@@ -190,10 +198,15 @@ pub(crate) fn open_on(
 /// A rekey writes the new catalog beside the old one, then the header, then puts the catalog in place. The header
 /// decides: see `rekey`.
 fn settle_rekey(storage: &Arc<dyn Storage>, header: &HeaderState, read_only: bool) -> Result<()> {
-    if !storage.list("")?.iter().any(|n| n == NEW_CATALOG) {
-        return Ok(());
+    let names = storage.list("")?;
+    let has = |name: &str| names.iter().any(|found| found == name);
+    let key = header.header.catalog_key(&header.master);
+    if !has(NEW_CATALOG) {
+        return match has(NEW_CATALOG_TABLE) {
+            true => settle_table(&**storage, &key, read_only),
+            false => Ok(()),
+        };
     }
-    let key = header.master.catalog_key(&header.header.room_id());
     let options = catalog::OpenOptions {
         read_only: true,
         ..catalog::OpenOptions::default()
@@ -207,20 +220,59 @@ fn settle_rekey(storage: &Arc<dyn Storage>, header: &HeaderState, read_only: boo
         (false, false) => {
             // It goes only where it is certain that the other one is the room's.
             SqlCatalog::open(storage, CATALOG, &key, &options)?;
-            Ok(storage.remove(NEW_CATALOG)?)
+            remove_new_catalog(&**storage)
         }
         (false, true) => Ok(()),
     }
 }
 
-/// Puts the catalog that a rekey wrote in the place of the old one, whose log must go first.
-pub(crate) fn put_new_catalog_in_place(storage: &dyn Storage) -> Result<()> {
-    match storage.remove("catalog.db-wal") {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e.into()),
-        _ => {}
+/// A crash came between putting the new catalog in place and its table; or the table is a leftover.
+fn settle_table(storage: &dyn Storage, key: &seal::CatalogKey, read_only: bool) -> Result<()> {
+    let fits = match key.digest() {
+        Some(digest) => authentic::fits(storage, NEW_CATALOG_TABLE, CATALOG, digest)?,
+        None => false,
+    };
+    match (fits, read_only) {
+        (true, true) => Err(Error::Unsupported(
+            "a rekey was interrupted: open the room for writing once".into(),
+        )),
+        (true, false) => {
+            storage.rename(NEW_CATALOG_TABLE, CATALOG_TABLE)?;
+            Ok(storage.sync_dir("")?)
+        }
+        (false, false) => Ok(storage.remove(NEW_CATALOG_TABLE)?),
+        (false, true) => Ok(()),
     }
+}
+
+/// Removes a catalog that was not put in place, and its table.
+pub(crate) fn remove_new_catalog(storage: &dyn Storage) -> Result<()> {
+    for name in [NEW_CATALOG, NEW_CATALOG_TABLE] {
+        remove_if_there(storage, name)?;
+    }
+    Ok(())
+}
+
+/// Removes a name; it need not be there.
+pub(crate) fn remove_if_there(storage: &dyn Storage, name: &str) -> std::io::Result<()> {
+    match storage.remove(name) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Puts the catalog that a rekey wrote in the place of the old one, whose log must go first. Its table follows: an opening
+/// in between finds it by what is in it.
+pub(crate) fn put_new_catalog_in_place(storage: &dyn Storage) -> Result<()> {
+    remove_if_there(storage, CATALOG_LOG)?;
     storage.rename(NEW_CATALOG, CATALOG)?;
-    Ok(storage.sync_dir("")?)
+    storage.sync_dir("")?;
+    match storage.rename(NEW_CATALOG_TABLE, CATALOG_TABLE) {
+        Ok(()) => Ok(storage.sync_dir("")?),
+        // A room whose catalog is not vouched for.
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e.into()),
+    }
 }
 
 fn assemble(

@@ -20,7 +20,9 @@ use crate::compact::Tally;
 use crate::core::Core;
 use crate::header::HeaderState;
 use crate::maintenance::{Progress, RekeyReport};
-use crate::open::{CATALOG, HEADER_REVISION, NEW_CATALOG, keyring, put_new_catalog_in_place};
+use crate::open::{
+    CATALOG, HEADER_REVISION, NEW_CATALOG, keyring, put_new_catalog_in_place, remove_new_catalog,
+};
 use crate::{Error, Result};
 
 /// Rounds of moving data; each one finds what the one before could not see.
@@ -90,18 +92,10 @@ impl Core {
             .begin_rekey(&old.1, &next.master, &[(slot.slot, credential)])
             .map_err(Error::Seal)?;
         drop(slot);
-        let room = next.header.room_id();
-        let key = next.master.catalog_key(&room);
+        let key = next.header.catalog_key(&next.master);
         let revision = next.header.revision();
         self.commit_and(|| {
-            if self
-                .storage
-                .list("")?
-                .iter()
-                .any(|name| name == NEW_CATALOG)
-            {
-                self.storage.remove(NEW_CATALOG)?;
-            }
+            remove_new_catalog(&*self.storage)?;
             self.catalog().copy_to(&self.storage, NEW_CATALOG, &key)?;
             watch(Step::CatalogWritten);
             // From here on a failure leaves it open which key the next opening will need: no more changes here.

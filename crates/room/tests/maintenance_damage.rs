@@ -24,7 +24,7 @@ fn header(place: &Place) -> (seal::Header, seal::MasterKey) {
 
 fn catalog(place: &Place) -> SqlCatalog {
     let (header, master) = header(place);
-    let key = master.catalog_key(&header.room_id());
+    let key = header.catalog_key(&master);
     let storage: Arc<dyn Storage> = Arc::new(HostStorage::open(&place.room_dir()).unwrap());
     SqlCatalog::open(
         &storage,

@@ -16,15 +16,18 @@ use crate::header_text;
 use crate::slot::KeySlot;
 use crate::wrap::WrappedKey;
 use crate::{
-    CostLimits, Credential, HeaderError, MAC_LEN, MasterKey, NewCredential, RoomId, SLOTS_MAX,
-    SealError, SlotInfo, SlotKind, Suite, UNIT_LEN,
+    CatalogKey, CostLimits, Credential, HeaderError, MAC_LEN, MasterKey, NewCredential, RoomId,
+    SLOTS_MAX, SealError, SlotInfo, SlotKind, Suite, UNIT_LEN,
 };
 
 /// The format this version writes, and the newest it reads.
 pub const FORMAT: u32 = 1;
 
 /// The features a room may require that this version has.
-pub(crate) const KNOWN_FEATURES: &[&str] = &[];
+pub(crate) const KNOWN_FEATURES: &[&str] = &[CATALOG_PAGES];
+
+/// The feature of a room beside whose catalog there is a table of its pages. Every new room has it.
+const CATALOG_PAGES: &str = "catalog-pages";
 
 /// A room's header.
 #[derive(Clone, Debug)]
@@ -93,7 +96,7 @@ impl Header {
             created_unix_s: now,
             revision: 1,
             epoch: 1,
-            features: Vec::new(),
+            features: vec![CATALOG_PAGES.to_owned()],
             slots: vec![slot],
             previous: None,
             limits,
@@ -244,6 +247,23 @@ impl Header {
     /// What a program must have to use the room; all of it this version has.
     pub fn features(&self) -> &[String] {
         &self.features
+    }
+
+    /// The key of the room's catalog, as the room's features ask for it. `master` is the room's.
+    pub fn catalog_key(&self, master: &MasterKey) -> CatalogKey {
+        let key = master.catalog_key(&self.room);
+        if self.features.iter().any(|name| name == CATALOG_PAGES) {
+            key.with_digest(master.page_digest_key(&self.room))
+        } else {
+            key
+        }
+    }
+
+    /// The room's catalog is about to be written anew, with what it has not yet.
+    pub(crate) fn renew_catalog(&mut self) {
+        if !self.features.iter().any(|name| name == CATALOG_PAGES) {
+            self.features.push(CATALOG_PAGES.to_owned());
+        }
     }
 
     /// The slots, for listing, in the order of their numbers.

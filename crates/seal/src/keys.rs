@@ -157,7 +157,10 @@ impl MasterKey {
 
     /// The key that encrypts the catalog.
     pub fn catalog_key(&self, room: &RoomId) -> CatalogKey {
-        CatalogKey(self.derived("catalog", room))
+        CatalogKey {
+            key: self.derived("catalog", room),
+            digest: None,
+        }
     }
 
     /// The key that vouches that the catalog's pages are of one moment.
@@ -248,14 +251,31 @@ mac_key! {
     SegmentHeaderKey
 }
 
-/// Encrypts the catalog: 32 bytes, given to SQLCipher as a raw key.
+/// Encrypts the catalog: 32 bytes, given to SQLCipher as a raw key. With it goes the key that vouches for the pages, in a
+/// room that has the feature.
 #[derive(Clone)]
-pub struct CatalogKey(KeyPage);
+pub struct CatalogKey {
+    key: KeyPage,
+    digest: Option<PageDigestKey>,
+}
 
 impl CatalogKey {
     /// 64 lowercase hexadecimal digits, for SQLCipher's `PRAGMA key = "x'…'"`. Wiped on drop.
     pub fn to_hex(&self) -> Zeroizing<String> {
-        Zeroizing::new(to_hex(self.0.bytes()))
+        Zeroizing::new(to_hex(self.key.bytes()))
+    }
+
+    /// The same, of a catalog whose pages are vouched for with `digest`.
+    pub fn with_digest(self, digest: PageDigestKey) -> CatalogKey {
+        CatalogKey {
+            digest: Some(digest),
+            ..self
+        }
+    }
+
+    /// What vouches for the catalog's pages, where anything does.
+    pub fn digest(&self) -> Option<&PageDigestKey> {
+        self.digest.as_ref()
     }
 }
 

@@ -19,6 +19,8 @@ impl Header {
     /// Gives the room a new master key. From here on the header is written and opened with `new`; `old`
     /// stays in it, wrapped, until [`Header::finish_rekey`].
     ///
+    /// The catalog is written anew under `new`: with the features that a new room has.
+    ///
     /// Kept are the slots in `keep`, whose credentials must open them, wrapped anew with a fresh salt at
     /// their old cost; and the recipients' slots whose recipients can still be used. Returned are the slots
     /// that had to go.
@@ -62,6 +64,7 @@ impl Header {
             wrapped,
         });
         self.epoch += 1;
+        self.renew_catalog();
         self.slots = kept;
         self.revision += 1;
         self.verified = OnceLock::from(fingerprint(new, &self.room));

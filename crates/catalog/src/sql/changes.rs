@@ -8,7 +8,7 @@ use super::{Failure, State, schema};
 use crate::{CatalogError, Change, FileKind, Inode, InodeNo, Result, SegmentAccount, SegmentNo};
 
 /// Rough bytes of log that one change can need: the pages it touches in the tables' trees.
-const LOG_PER_CHANGE: u64 = 3 * (4096 + 24);
+const LOG_PER_CHANGE: u64 = 3 * super::log::FRAME;
 
 /// The numbers that every commit writes, as the value of [`schema::META_COUNTERS`]: four little-endian 64-bit numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use pages::Place;
+use pages::authentic::table_path;
 use rusqlite::Connection;
 use storage::{OpenMode, Storage, StorageFile};
 use zeroize::Zeroizing;
@@ -31,6 +32,7 @@ pub(super) fn copy(
         .and_then(|()| sync_parent(&**target, name));
     if written.is_err() {
         // Half a copy is of no use, and its name must be free for the next try. The first error is the one to tell.
+        let _ = target.remove(&table_path(name));
         let _ = target.remove(name);
     }
     written
@@ -53,14 +55,25 @@ fn copy_locked(
         catalog.commit_now()?;
     };
     state.readable()?;
-    let same_key = *key.to_hex() == *catalog.key.to_hex();
+    let same_key = *key.to_hex() == *catalog.key.to_hex()
+        && key.digest().is_some() == catalog.witness.is_some();
     let fully_in_file =
         catalog.read_only && is_left(&*catalog.storage, &catalog.name).is_ok_and(|left| !left);
     if same_key && (fully_in_file || (!catalog.read_only && empty_log(&mut state)?)) {
-        return copy_bytes(catalog, file).map_err(|error| at(name, &error));
+        return copy_bytes(catalog, file)
+            .and_then(|()| match &catalog.witness {
+                Some(witness) => storage::replace(&**target, &table_path(name), &witness.table()?),
+                None => Ok(()),
+            })
+            .map_err(|error| at(name, &error));
     }
     let place = super::open::place(target)?;
-    export(&state.conn, &place, name, key).map_err(|error| state.note(error))
+    let witness = super::open::making(target, name, &place, key);
+    export(&state.conn, &place, name, key).map_err(|error| state.note(error))?;
+    match witness {
+        Some(witness) => witness.settle().map_err(|error| at(name, &error)),
+        None => Ok(()),
+    }
 }
 
 /// Moves everything into the catalog's file; whether that was possible.
@@ -103,14 +116,22 @@ fn export(conn: &Connection, place: &Place, name: &str, key: &seal::CatalogKey) 
         "ATTACH DATABASE ?1 AS copy KEY ?2",
         (place.path(name), &*raw),
     )?;
+    // It would hold for the copy too.
+    let query_only: bool = conn.query_row("PRAGMA query_only", (), |row| row.get(0))?;
+    conn.execute_batch("PRAGMA query_only = OFF")?;
     let exported = conn
         .execute_batch(
             &super::open::CIPHER
                 .replace("PRAGMA cipher_page", "PRAGMA copy.cipher_page")
                 .replace("PRAGMA cipher_hmac", "PRAGMA copy.cipher_hmac"),
         )
-        .and_then(|()| conn.query_row("SELECT sqlcipher_export('copy')", (), |_| Ok(())));
-    let detached = conn.execute_batch("DETACH DATABASE copy");
+        .and_then(|()| conn.query_row("SELECT sqlcipher_export('copy')", (), |_| Ok(())))
+        // Now, because a page that is vouched for is never written by way of a journal afterwards.
+        .and_then(|()| conn.execute_batch("PRAGMA copy.locking_mode = EXCLUSIVE;"))
+        .and_then(|()| conn.query_row("PRAGMA copy.journal_mode = WAL", (), |_| Ok(())));
+    let detached = conn.execute_batch(&format!(
+        "DETACH DATABASE copy; PRAGMA query_only = {query_only}"
+    ));
     exported?;
     Ok(detached?)
 }

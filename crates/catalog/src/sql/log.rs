@@ -16,8 +16,10 @@ use crate::{CatalogError, Result};
 
 /// Bytes of a fresh log filled with zeros, and the step in which room is reserved.
 const STEP: u64 = 1 << 20;
+/// Bytes of a page in the log at most: with SQLite's header and the commit's code.
+pub(super) const FRAME: u64 = 4096 + 24 + 32;
 /// What a commit needs beside the changes themselves: header, counters, the roots of some trees.
-const COMMIT: u64 = 16 * (4096 + 24);
+const COMMIT: u64 = 16 * FRAME;
 
 #[derive(Debug)]
 pub(super) struct Log {

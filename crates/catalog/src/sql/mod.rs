@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pages::Place;
+use pages::authentic::Witness;
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, ErrorCode};
 use storage::Storage;
@@ -70,6 +71,7 @@ pub struct SqlCatalog {
     /// Of the last durable commit.
     generation: AtomicU64,
     key: seal::CatalogKey,
+    witness: Option<Witness>,
     // Behind the connection, which reaches its files through it.
     _place: Place,
 }
@@ -77,6 +79,8 @@ pub struct SqlCatalog {
 /// What the lock guards.
 struct State {
     conn: Connection,
+    /// What vouches for the pages, where the room has that.
+    witness: Option<Witness>,
     log: Log,
     hash_key: [u8; 16],
     /// Bits of the name hash in use: all, but in tests that need collisions.
@@ -117,6 +121,14 @@ impl From<rusqlite::Error> for CatalogError {
     }
 }
 
+/// The error in the words of who found it: SQLite says only that something is wrong.
+fn named(witness: Option<&Witness>, error: CatalogError) -> CatalogError {
+    match witness.and_then(Witness::finding) {
+        Some(what) if !matches!(error, CatalogError::NoSpace) => CatalogError::Damaged(what),
+        _ => error,
+    }
+}
+
 impl State {
     fn readable(&self) -> Result<()> {
         match &self.failed {
@@ -138,6 +150,7 @@ impl State {
         if matches!(self.failed, Some(Failure::Page(_))) {
             return error;
         }
+        let error = named(self.witness.as_ref(), error);
         // A connection on which a page did not decrypt fails every call from then on, with varying codes.
         let probe = self
             .conn

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use pages::Place;
+use pages::authentic::{Witness, table_path};
 use parking_lot::Mutex;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
@@ -18,7 +19,7 @@ use zeroize::Zeroizing;
 use super::changes::{Counters, decode_version, encode_version};
 use super::log::{self, Log};
 use super::rows::damaged;
-use super::{OpenOptions, SqlCatalog, State, schema};
+use super::{OpenOptions, SqlCatalog, State, named, schema};
 use crate::{CatalogError, InodeNo, Result};
 
 /// What shapes the file. The log of SQLCipher's own is off: what it would say comes back as an error.
@@ -49,6 +50,7 @@ impl SqlCatalog {
             .open(name, OpenMode::CreateNew)
             .map_err(|error| at(name, &error))?;
         let place = place(storage)?;
+        let witness = making(storage, name, &place, key);
         let mut conn = connect(
             &place.path(name),
             key,
@@ -79,7 +81,7 @@ impl SqlCatalog {
         transaction.commit()?;
         let log = Log::open(&**storage, name).map_err(|error| at(name, &error))?;
         log.file()?.sync().map_err(|error| at(name, &error))?;
-        let mut state = State::new(conn, log)?;
+        let mut state = State::new(conn, log, witness)?;
         // So that the file stands by itself from the beginning.
         state.checkpoint()?;
         sync_parent(&**storage, name)?;
@@ -111,27 +113,18 @@ impl SqlCatalog {
             return Err(CatalogError::NotThisRoom);
         }
         let place = place(storage)?;
-        let conn = if options.read_only {
-            open_for_reading(&**storage, name, &place, key, options)?
-        } else {
-            let conn = connect(
-                &place.path(name),
-                key,
-                options,
-                OpenFlags::SQLITE_OPEN_READ_WRITE,
-            )?;
-            check_version(&conn)?;
-            settle(&conn)?;
-            move_log_on_close(&conn)?;
-            conn
+        let witness = match key.digest() {
+            Some(digest) => Some(
+                Witness::open(storage.clone(), name, digest.clone())
+                    .map_err(|error| without_witness(&place, name, key, &error))?,
+            ),
+            None => None,
         };
-        check_version(&conn)?;
-        let log = if options.read_only {
-            Log::none()
-        } else {
-            Log::open(&**storage, name).map_err(|error| at(name, &error))?
-        };
-        let state = State::new(conn, log)?;
+        if let Some(witness) = &witness {
+            place.vouch(name, witness.clone());
+        }
+        let state = open_state(storage, name, &place, key, options, witness.clone())
+            .map_err(|error| named(witness.as_ref(), error))?;
         let counters = state.counters()?;
         Ok(Self::new(
             storage, name, place, key, options, state, counters,
@@ -151,6 +144,7 @@ impl SqlCatalog {
             storage: storage.clone(),
             name: name.to_owned(),
             read_only: options.read_only,
+            witness: state.witness.clone(),
             state: Mutex::new(state),
             committing: Mutex::new(()),
             next_inode: AtomicU64::new(counters.next_inode),
@@ -162,9 +156,10 @@ impl SqlCatalog {
 }
 
 impl State {
-    fn new(conn: Connection, log: Log) -> Result<Self> {
+    fn new(conn: Connection, log: Log, witness: Option<Witness>) -> Result<Self> {
         let mut state = Self {
             conn,
+            witness,
             log,
             hash_key: [0; 16],
             hash_mask: i64::MAX as u64,
@@ -190,6 +185,70 @@ impl State {
     pub(super) fn counters(&self) -> Result<Counters> {
         let value = self.meta(schema::META_COUNTERS)?.unwrap_or_default();
         Counters::decode(&value).ok_or_else(|| damaged("the counters are malformed"))
+    }
+}
+
+/// Opens what is already there.
+fn open_state(
+    storage: &Arc<dyn Storage>,
+    name: &str,
+    place: &Place,
+    key: &CatalogKey,
+    options: &OpenOptions,
+    witness: Option<Witness>,
+) -> Result<State> {
+    let conn = if options.read_only {
+        open_for_reading(&**storage, name, place, key, options)?
+    } else {
+        let conn = connect(
+            &place.path(name),
+            key,
+            options,
+            OpenFlags::SQLITE_OPEN_READ_WRITE,
+        )?;
+        check_version(&conn)?;
+        settle(&conn)?;
+        move_log_on_close(&conn)?;
+        conn
+    };
+    check_version(&conn)?;
+    let log = if options.read_only {
+        Log::none()
+    } else {
+        Log::open(&**storage, name).map_err(|error| at(name, &error))?
+    };
+    State::new(conn, log, witness)
+}
+
+/// What vouches for a catalog that is about to be made, where its key says that something must.
+pub(super) fn making(
+    storage: &Arc<dyn Storage>,
+    name: &str,
+    place: &Place,
+    key: &CatalogKey,
+) -> Option<Witness> {
+    let witness = Witness::create(storage.clone(), name, key.digest()?.clone());
+    place.vouch(name, witness.clone());
+    Some(witness)
+}
+
+/// What it means that the table of pages cannot be used: another key, or another table.
+fn without_witness(place: &Place, name: &str, key: &CatalogKey, error: &io::Error) -> CatalogError {
+    match error.kind() {
+        io::ErrorKind::InvalidData => {}
+        io::ErrorKind::Unsupported => return CatalogError::Io(error.to_string()),
+        _ => return at(&table_path(name), error),
+    }
+    let alone = connect(
+        &format!("file:{}?immutable=1", place.path(name)),
+        key,
+        &OpenOptions::default(),
+        OpenFlags::SQLITE_OPEN_READ_ONLY,
+    )
+    .and_then(|conn| check_version(&conn));
+    match alone {
+        Err(CatalogError::NotThisRoom) => CatalogError::NotThisRoom,
+        _ => damaged(error.to_string()),
     }
 }
 

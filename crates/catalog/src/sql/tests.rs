@@ -12,6 +12,7 @@ use crate::contract::{Maker, file, map};
 use crate::{FileKind, InodeNo};
 
 mod damage;
+mod vouched;
 
 struct Files {
     dirs: Vec<TempDir>,

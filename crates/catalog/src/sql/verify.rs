@@ -1,5 +1,6 @@
 //! The form of the catalog: every page, every row. What the rows mean together is the room's to check.
 
+use pages::authentic::Witness;
 use rusqlite::{Connection, Row};
 
 use super::{State, rows, schema};
@@ -11,7 +12,10 @@ const FINDINGS_MAX: usize = 1000;
 pub(super) fn findings(state: &State) -> Result<Vec<String>> {
     state.readable()?;
     let mut found = Vec::new();
-    pragma(&state.conn, "PRAGMA cipher_integrity_check", "", &mut found);
+    if state.witness.as_ref().is_none_or(Witness::knows_file) {
+        // It reads the file without its log.
+        pragma(&state.conn, "PRAGMA cipher_integrity_check", "", &mut found);
+    }
     pragma(&state.conn, "PRAGMA integrity_check", "ok", &mut found);
     each(
         state,
@@ -103,6 +107,7 @@ pub(super) fn findings(state: &State) -> Result<Vec<String>> {
         )),
         Err(error) => found.push(format!("inodes: {error}")),
     }
+    found.extend(state.witness.as_ref().and_then(Witness::finding));
     Ok(found)
 }
 

@@ -68,6 +68,7 @@ impl LogFile {
                     chain.found(frame, code, key)
                 })?;
                 chain.keep_commits();
+                locked.between = locked.chain.has_commits();
             }
         }
         Ok(Self {

@@ -55,6 +55,45 @@ pub fn table_path(path: &str) -> String {
     format!("{path}-pages")
 }
 
+/// Whether the file `table` is authentic, and the table of the catalog's file `catalog`: of its length and every page.
+///
+/// # Errors
+/// What the storage says; a file that is not there does not fit.
+pub fn fits(
+    storage: &dyn Storage,
+    table: &str,
+    catalog: &str,
+    key: &PageDigestKey,
+) -> io::Result<bool> {
+    let fit = || -> io::Result<bool> {
+        let bytes = storage::read_limited(storage, table, table::LEN_MAX)?;
+        let (tags, _) = table::decode(&bytes, key)?;
+        let file = storage.open(catalog, OpenMode::Read)?;
+        if file.len()? != (tags.len() * PAGE) as u64 {
+            return Ok(false);
+        }
+        let mut page = [0; PAGE];
+        for (index, tag) in tags.iter().enumerate() {
+            file.read_at(&mut page, (index * PAGE) as u64)?;
+            if !is_version(&page, *tag) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    match fit() {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::InvalidData | io::ErrorKind::NotFound
+            ) =>
+        {
+            Ok(false)
+        }
+        other => other,
+    }
+}
+
 /// What vouches for the pages of one open catalog. Clones are the same.
 #[derive(Debug, Clone)]
 pub struct Witness(Arc<Mutex<State>>);
@@ -131,24 +170,10 @@ impl Witness {
         Ok(table::encode(&state.tags, &state.key).0)
     }
 
-    /// Whether the catalog's file alone is exactly what the table says: its length and every page.
-    ///
-    /// # Errors
-    /// What the storage says.
-    pub fn fits(&self) -> io::Result<bool> {
-        let state = self.0.lock();
-        let file = state.storage.open(&state.path, OpenMode::Read)?;
-        if file.len()? != (state.tags.len() * PAGE) as u64 {
-            return Ok(false);
-        }
-        let mut page = [0; PAGE];
-        for (index, tag) in state.tags.iter().enumerate() {
-            file.read_at(&mut page, (index * PAGE) as u64)?;
-            if !is_version(&page, *tag) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+    /// Whether every page of the catalog's file by itself is the version known. It is not for certain after a crash, until
+    /// a checkpoint is complete; SQLite reads the pages in question from the log until then.
+    pub fn knows_file(&self) -> bool {
+        !self.0.lock().between
     }
 
     /// Whether the catalog is being made: its file is written, by way of a journal, before there is a log.

@@ -26,6 +26,9 @@ pub(super) struct State {
     changed: bool,
     /// The root of the table of `tags` that lies beside the old one, synced.
     prepared: Option<Mac>,
+    /// A checkpoint that a crash cut short may have left pages of the log in the catalog's file, which `tags` does not
+    /// know.
+    pub(super) between: bool,
     /// The catalog's file has been changed since its last sync.
     pub(super) unsynced: bool,
     /// A rename of the table failed.
@@ -50,6 +53,7 @@ impl State {
             changed: root.is_none(),
             root,
             prepared: None,
+            between: false,
             unsynced: false,
             failed: false,
             chain: Chain::default(),
@@ -125,6 +129,7 @@ impl State {
         self.failed = false;
         self.root = self.prepared.take();
         self.changed = false;
+        self.between = false;
         Ok(())
     }
 

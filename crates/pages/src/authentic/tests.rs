@@ -149,7 +149,7 @@ fn a_catalog_lives_through_checkpoints_and_openings_with_its_pages_vouched_for()
     assert_eq!(names, [DB, TABLE], "closing leaves no log");
     let db = open(Arc::new(memory.clone())).unwrap();
     assert_eq!(db.rows().unwrap(), expected);
-    assert!(db.witness.fits().unwrap());
+    assert!(fits(&memory, TABLE, DB, &key()).unwrap());
     assert_eq!(db.witness.table().unwrap(), bytes(&memory, TABLE));
 }
 

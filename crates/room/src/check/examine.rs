@@ -45,7 +45,7 @@ pub(crate) fn examine(
             "a rekey or backup was interrupted: opening the room for writing settles it".into(),
         );
     }
-    let key = header.master.catalog_key(&header.header.room_id());
+    let key = header.header.catalog_key(&header.master);
     let options = catalog::OpenOptions {
         read_only: true,
         ..catalog::OpenOptions::default()
