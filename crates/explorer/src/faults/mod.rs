@@ -1,0 +1,1 @@
+//! Faults that are not crashes: operations that fail, data that comes back damaged.

@@ -1,0 +1,18 @@
+//! The crash explorer: cuts the power of a room at every point and looks at what is left.
+//!
+//! A workload ([`explore::Subject`]) runs on a storage in memory that logs every operation ([`record::Recorder`]). From
+//! the log come the trees that a crash may leave ([`states`]); each is opened and compared with what the workload was
+//! told is durable. A failure prints as a story with the command that reproduces it ([`story`]).
+
+#![forbid(unsafe_code)]
+
+pub mod explore;
+pub mod faults;
+pub mod image;
+pub mod record;
+pub mod sites;
+pub mod snapshot;
+pub mod states;
+pub mod story;
+pub mod verify;
+pub mod workload;

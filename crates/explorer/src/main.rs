@@ -1,0 +1,3 @@
+//! The explorer's command line.
+
+fn main() {}

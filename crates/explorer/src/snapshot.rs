@@ -1,0 +1,1 @@
+//! What a user can see of a room at one moment.

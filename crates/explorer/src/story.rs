@@ -1,0 +1,1 @@
+//! A failure as a short story.

@@ -1,0 +1,1 @@
+//! Opens what a crash left and compares it with what is allowed.

@@ -1,0 +1,1 @@
+//! Programs of file operations whose crashes are explored.
