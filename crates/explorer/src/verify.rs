@@ -1,1 +1,197 @@
 //! Opens what a crash left and compares it with what is allowed.
+//!
+//! 1. The room must open by itself, show one of the allowed moments whole, and be free of findings.
+//! 2. The tree comes from one commit point. The header, with the keys, is a file of its own that is replaced in one step:
+//!    it may be of another allowed moment than the tree, not of none.
+//! 3. A panic is a failure like any other.
+//!
+//! It deliberately does not know how the state came about.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use room::{Error, Room};
+use storage::Storage;
+
+use crate::explore::Failure;
+use crate::snapshot::Snapshot;
+use crate::workload::{KEYS, credential, options};
+
+/// Lines of differences that a failure shows.
+const SHOWN: usize = 12;
+
+/// How thoroughly a state is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct How {
+    /// Also change the room, close it, and open it again.
+    pub thorough: bool,
+    /// Accept a header older than the room remembers: for workloads that put one in place.
+    pub accept_old_header: bool,
+}
+
+/// Opens the room, compares it with each allowed snapshot, checks it with all data, and, if asked, uses it. Returns the
+/// place in `allowed` of the latest snapshot it shows.
+///
+/// # Errors
+/// What is wrong, in several lines where needed.
+pub fn verify(
+    storage: Arc<dyn Storage>,
+    allowed: &[Arc<Snapshot>],
+    how: How,
+) -> Result<usize, Failure> {
+    let looked = catch_unwind(AssertUnwindSafe(|| look(&storage, allowed, how)));
+    looked.unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("no message");
+        Err(Failure(format!("the room panicked: {text}")))
+    })
+}
+
+/// Opens the room and closes it: what is recorded when a recovery itself is interrupted.
+///
+/// # Errors
+/// What is wrong.
+pub fn recover(storage: Arc<dyn Storage>, accept_old_header: bool) -> Result<(), Failure> {
+    let done = catch_unwind(AssertUnwindSafe(|| {
+        open(&storage, accept_old_header)
+            .and_then(Room::close)
+            .map_err(|e| Failure(format!("the room does not open and close: {e}")))
+    }));
+    done.unwrap_or_else(|_| Err(Failure("the room panicked".into())))
+}
+
+fn open(storage: &Arc<dyn Storage>, accept_old_header: bool) -> room::Result<Room> {
+    let mut first = None;
+    for key in 0..KEYS {
+        match Room::open_on(storage.clone(), &credential(key), options()) {
+            Err(e @ Error::WrongCredential(_)) => {
+                first.get_or_insert(e);
+            }
+            Err(Error::OldHeader { .. }) if accept_old_header => {
+                let options = room::OpenOptions {
+                    accept_rollback: true,
+                    ..options()
+                };
+                return Room::open_on(storage.clone(), &credential(key), options);
+            }
+            other => return other,
+        }
+    }
+    Err(first.unwrap_or(Error::NotFound))
+}
+
+fn look(storage: &Arc<dyn Storage>, allowed: &[Arc<Snapshot>], how: How) -> Result<usize, Failure> {
+    let about = |what: &'static str| move |e: room::Error| Failure(format!("{what}: {e} ({e:?})"));
+    let room = open(storage, how.accept_old_header).map_err(about("the room does not open"))?;
+    let found = Snapshot::of(&room).map_err(about("the room cannot be read"))?;
+    let which = place(allowed, &found)?;
+    check(&room, &allowed[which])?;
+    if how.thorough {
+        use_it(room, storage, &found, how)?;
+    } else {
+        // What a close writes belongs to nobody here; the storage goes with the state.
+        drop(room);
+    }
+    Ok(which)
+}
+
+/// The latest allowed snapshot that shows this tree.
+fn place(allowed: &[Arc<Snapshot>], found: &Snapshot) -> Result<usize, Failure> {
+    let Some(which) = allowed.iter().rposition(|a| a.tree == found.tree) else {
+        let nearest = allowed
+            .iter()
+            .enumerate()
+            .map(|(n, a)| (a.differences(found), n))
+            .min_by_key(|(lines, _)| lines.len());
+        let Some((mut lines, n)) = nearest else {
+            return Err(Failure("nothing is allowed".into()));
+        };
+        let more = lines.len().saturating_sub(SHOWN);
+        lines.truncate(SHOWN);
+        if more > 0 {
+            lines.push(format!("and {more} more"));
+        }
+        return Err(Failure(format!(
+            "the tree is none of the {} allowed; nearest to number {n} of them:\n  {}",
+            allowed.len(),
+            lines.join("\n  ")
+        )));
+    };
+    if !allowed.iter().any(|a| a.keys == found.keys) {
+        let allowed: Vec<_> = allowed.iter().map(|a| &a.keys).collect();
+        return Err(Failure(format!(
+            "keys that open the room: {:?}, allowed: {allowed:?}",
+            found.keys
+        )));
+    }
+    Ok(which)
+}
+
+/// Checks with all data. Only what the snapshot itself says is damaged may be found.
+fn check(room: &Room, expected: &Snapshot) -> Result<(), Failure> {
+    let report = room
+        .check(true, false, &|_, _| true)
+        .map_err(|e| Failure(format!("the check fails: {e}")))?;
+    let damaged = |path: &str| {
+        expected
+            .tree
+            .get(path.trim_start_matches('/'))
+            .is_some_and(|node| node.content.is_none())
+    };
+    let lost: Vec<_> = report.lost.iter().filter(|l| !damaged(&l.path)).collect();
+    if report.findings.is_empty() && lost.is_empty() && !report.stopped {
+        return Ok(());
+    }
+    Err(Failure(format!(
+        "the check finds: {:?}, lost: {lost:?}",
+        report.findings
+    )))
+}
+
+/// Writes, reads, removes, commits, closes, opens again, and compares once more.
+fn use_it(
+    room: Room,
+    storage: &Arc<dyn Storage>,
+    found: &Snapshot,
+    how: How,
+) -> Result<(), Failure> {
+    const NAME: &str = "/written after the crash";
+    let data = crate::workload::bytes(77, 40_000);
+    let root = found.tree.get("").map(|node| node.times);
+    let used = (|| {
+        room.write_file(NAME, &data)?;
+        room.sync()?;
+        if room.read_file(NAME)? != data {
+            return Err(Error::Damaged("what was written reads otherwise".into()));
+        }
+        let (parent, name) = room.resolve_parent(NAME.as_ref())?;
+        room.unlink(parent, name)?;
+        let [atime, mtime, ctime, btime] = root.unwrap_or_default();
+        room.set_attributes(
+            parent,
+            &room::SetAttr {
+                atime: Some(room::SetTime::At(atime)),
+                mtime: Some(room::SetTime::At(mtime)),
+                ctime: Some(ctime),
+                btime: Some(btime),
+                ..room::SetAttr::default()
+            },
+        )?;
+        room.close()
+    })();
+    used.map_err(|e| Failure(format!("the room cannot be used: {e} ({e:?})")))?;
+    let room = open(storage, how.accept_old_header)
+        .map_err(|e| Failure(format!("the room does not open a second time: {e}")))?;
+    let again = Snapshot::of(&room)
+        .map_err(|e| Failure(format!("the room cannot be read a second time: {e}")))?;
+    if again != *found {
+        return Err(Failure(format!(
+            "opened a second time the room differs:\n  {}",
+            found.differences(&again).join("\n  ")
+        )));
+    }
+    check(&room, found)
+}

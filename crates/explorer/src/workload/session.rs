@@ -1,0 +1,398 @@
+//! A room under a workload: carries steps out and takes snapshots.
+//!
+//! 1. The room starts no thread of its own: the same steps make the same calls of the storage.
+//! 2. A step that fails leaves the session usable; whether the room still is, the room says.
+//!
+//! It deliberately does not know what a failure means.
+
+use std::sync::Arc;
+
+use room::{
+    Credential, FileKind, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions, RenameMode, Room,
+    Secret, SetAttr, SetTime, Suite, XattrMode,
+};
+use storage::Storage;
+
+use super::step::{Step, bytes};
+use crate::snapshot::Snapshot;
+
+/// Keys that workloads use, numbered from 0; a prepared room opens with the first.
+pub const KEYS: u8 = 4;
+
+/// The key of a number. Raw, so that nothing is derived from it at a cost.
+pub fn credential(key: u8) -> Credential {
+    Credential::RawKey(secret(key))
+}
+
+fn secret(key: u8) -> Secret {
+    Secret::from(vec![key ^ 0xa5; 32])
+}
+
+/// How every room of the explorer is opened.
+pub fn options() -> OpenOptions {
+    OpenOptions {
+        commit_interval_ms: 0,
+        background: false,
+        ..OpenOptions::default()
+    }
+}
+
+/// Opens the room with the first of the keys that fits.
+///
+/// # Errors
+/// What the room says of the first key where none fits.
+pub fn open(storage: &Arc<dyn Storage>) -> room::Result<Room> {
+    let mut first = None;
+    for key in 0..KEYS {
+        match Room::open_on(storage.clone(), &credential(key), options()) {
+            Err(e @ room::Error::WrongCredential(_)) => {
+                first.get_or_insert(e);
+            }
+            other => return other,
+        }
+    }
+    Err(first.unwrap_or(room::Error::NotFound))
+}
+
+/// A room on a storage, open or not, and what a workload holds of it.
+#[derive(Debug)]
+pub struct Session {
+    storage: Arc<dyn Storage>,
+    /// Where [`Step::Backup`] copies to; without one that step does nothing.
+    target: Option<Arc<dyn Storage>>,
+    room: Option<Room>,
+    held: Vec<InodeNo>,
+    header: Option<Vec<u8>>,
+}
+
+impl Session {
+    /// Makes a room that the first key opens.
+    ///
+    /// # Errors
+    /// What the room says.
+    pub fn create(storage: Arc<dyn Storage>) -> room::Result<Self> {
+        let new = NewRoom {
+            credential: NewCredential::RawKey(secret(0)),
+            label: String::new(),
+            suite: Some(Suite::Aes256Gcm),
+            uid: 1000,
+            gid: 1000,
+            open: options(),
+        };
+        let room = Room::create_on(storage.clone(), new)?;
+        Ok(Self::with(storage, room))
+    }
+
+    /// Opens a prepared room.
+    ///
+    /// # Errors
+    /// What the room says.
+    pub fn open(storage: Arc<dyn Storage>) -> room::Result<Self> {
+        let room = open(&storage)?;
+        Ok(Self::with(storage, room))
+    }
+
+    fn with(storage: Arc<dyn Storage>, room: Room) -> Self {
+        Self {
+            storage,
+            target: None,
+            room: Some(room),
+            held: Vec::new(),
+            header: None,
+        }
+    }
+
+    /// Where backups go.
+    pub fn back_up_to(&mut self, target: Arc<dyn Storage>) {
+        self.target = Some(target);
+    }
+
+    /// The room, while it is open.
+    pub fn room(&self) -> Option<&Room> {
+        self.room.as_ref()
+    }
+
+    /// What a user sees now; `None` while the room is closed.
+    ///
+    /// # Errors
+    /// What the room says.
+    pub fn snapshot(&self) -> room::Result<Option<Snapshot>> {
+        self.room.as_ref().map(Snapshot::of).transpose()
+    }
+
+    fn open_room(&self) -> room::Result<&Room> {
+        self.room.as_ref().ok_or(room::Error::NotFound)
+    }
+
+    /// Carries one step out; `number` chooses the bytes it writes.
+    ///
+    /// # Errors
+    /// What the room says.
+    pub fn step(&mut self, number: usize, step: &Step) -> room::Result<()> {
+        let salt = number as u64 + 1;
+        match step {
+            Step::Close => return self.close(),
+            Step::Reopen => {
+                self.close()?;
+                self.room = Some(open(&self.storage)?);
+                return Ok(());
+            }
+            Step::BackupHeader => {
+                self.header = Some(self.open_room()?.header_backup());
+                return Ok(());
+            }
+            Step::RestoreHeader => {
+                let Some(header) = self.header.clone() else {
+                    return Err(room::Error::InvalidArgument("no header was kept"));
+                };
+                self.close()?;
+                Room::header_restore_on(self.storage.clone(), &header, &credential(0))?;
+                self.room = Some(Room::open_on(
+                    self.storage.clone(),
+                    &credential(0),
+                    OpenOptions {
+                        accept_rollback: true,
+                        ..options()
+                    },
+                )?);
+                return Ok(());
+            }
+            Step::Hold(path) => {
+                let no = at(self.open_room()?, path)?;
+                self.open_room()?.hold(no);
+                self.held.push(no);
+                return Ok(());
+            }
+            Step::Release => {
+                let room = self.room.as_ref().ok_or(room::Error::NotFound)?;
+                self.held.drain(..).for_each(|no| room.release(no, 1));
+                return Ok(());
+            }
+            Step::WriteHeld(offset, len) => {
+                let no = *self.held.last().ok_or(room::Error::NotFound)?;
+                return self.open_room()?.write(no, *offset, &bytes(salt, *len));
+            }
+            _ => {}
+        }
+        let room = self.open_room()?;
+        if tree(room, step)? || data(room, salt, step)? || attributes(room, salt, step)? {
+            return Ok(());
+        }
+        whole(room, self.target.as_ref(), step)
+    }
+
+    fn close(&mut self) -> room::Result<()> {
+        self.held.clear();
+        match self.room.take() {
+            Some(room) => room.close(),
+            None => Ok(()),
+        }
+    }
+}
+
+fn at(room: &Room, path: &str) -> room::Result<InodeNo> {
+    room.resolve(path.as_ref(), false)
+}
+
+fn new(kind: FileKind) -> NewFile {
+    NewFile {
+        uid: 1000,
+        gid: 1000,
+        ..NewFile::of_kind(kind)
+    }
+}
+
+/// Steps that change names; false if it is none of them.
+fn tree(room: &Room, step: &Step) -> room::Result<bool> {
+    let make = |path: &str, new: &NewFile| {
+        let (parent, name) = room.resolve_parent(path.as_ref())?;
+        room.make(parent, name, new).map(drop)
+    };
+    let rename = |p: &str, q: &str, mode| {
+        let (parent, name) = room.resolve_parent(p.as_ref())?;
+        let (new_parent, new_name) = room.resolve_parent(q.as_ref())?;
+        room.rename(parent, name, new_parent, new_name, mode)
+    };
+    match step {
+        Step::Create(p) => make(p, &new(FileKind::Regular))?,
+        Step::Mkdir(p) => make(p, &new(FileKind::Directory))?,
+        Step::Symlink(p, to) => make(
+            p,
+            &NewFile {
+                target: to.as_bytes().to_vec(),
+                ..new(FileKind::Symlink)
+            },
+        )?,
+        Step::Rmdir(p) => {
+            let (parent, name) = room.resolve_parent(p.as_ref())?;
+            room.rmdir(parent, name)?;
+        }
+        Step::Unlink(p) => {
+            let (parent, name) = room.resolve_parent(p.as_ref())?;
+            room.unlink(parent, name)?;
+        }
+        Step::Link(p, q) => {
+            let no = at(room, p)?;
+            let (parent, name) = room.resolve_parent(q.as_ref())?;
+            room.link(no, parent, name)?;
+        }
+        Step::Rename(p, q) => rename(p, q, RenameMode::Replace)?,
+        Step::Exchange(p, q) => rename(p, q, RenameMode::Exchange)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Steps that change data.
+fn data(room: &Room, salt: u64, step: &Step) -> room::Result<bool> {
+    match step {
+        Step::Write(p, offset, len) => room.write(at(room, p)?, *offset, &bytes(salt, *len))?,
+        Step::Mmap(p, offset, len) => {
+            let no = at(room, p)?;
+            let size = room.attributes(no)?.size;
+            // A mapping is written back page by page, and never lengthens the file.
+            let end = (offset + len).min(size.next_multiple_of(4096));
+            let data = bytes(salt, *len);
+            let mut page = offset / 4096 * 4096;
+            while page < end {
+                let mut content = vec![0; 4096.min(size - page) as usize];
+                let n = room.read(no, page, &mut content)?;
+                content.truncate(n);
+                for (byte, place) in content.iter_mut().zip(page..) {
+                    if let Some(new) = place
+                        .checked_sub(*offset)
+                        .and_then(|i| data.get(i as usize))
+                    {
+                        *byte = *new;
+                    }
+                }
+                room.write(no, page, &content)?;
+                page += 4096;
+            }
+        }
+        Step::Append(p, len) => {
+            let no = at(room, p)?;
+            let size = room.attributes(no)?.size;
+            room.write(no, size, &bytes(salt, *len))?;
+        }
+        Step::Truncate(p, len) => {
+            let set = SetAttr {
+                size: Some(*len),
+                ..SetAttr::default()
+            };
+            room.set_attributes(at(room, p)?, &set)?;
+        }
+        Step::Fallocate(p, what, offset, len) => {
+            room.fallocate(at(room, p)?, *what, *offset, *len)?;
+        }
+        Step::Copy(p, from, q, to, len) => {
+            let (source, target) = (at(room, p)?, at(room, q)?);
+            room.copy_range(source, *from, target, *to, *len)?;
+        }
+        Step::Tmpfile(p, len) => {
+            let (parent, name) = room.resolve_parent(p.as_ref())?;
+            let inode = room.make_unnamed(parent, &new(FileKind::Regular))?;
+            let done = room
+                .write(inode.no, 0, &bytes(salt, *len))
+                .and_then(|()| room.link(inode.no, parent, name));
+            room.release(inode.no, 1);
+            done?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Steps that change attributes.
+fn attributes(room: &Room, salt: u64, step: &Step) -> room::Result<bool> {
+    let set = |p: &str, set: &SetAttr| room.set_attributes(at(room, p)?, set).map(drop);
+    match step {
+        Step::SetXattr(p, name, len) => room.set_xattr(
+            at(room, p)?,
+            name.as_bytes(),
+            &bytes(salt, *len),
+            XattrMode::Any,
+            false,
+        )?,
+        Step::RemoveXattr(p, name) => room.remove_xattr(at(room, p)?, name.as_bytes())?,
+        Step::Chmod(p, mode) => set(
+            p,
+            &SetAttr {
+                mode: Some(*mode),
+                ..SetAttr::default()
+            },
+        )?,
+        Step::Chown(p, id) => set(
+            p,
+            &SetAttr {
+                uid: Some(*id),
+                gid: Some(*id),
+                ..SetAttr::default()
+            },
+        )?,
+        Step::Times(p, secs) => set(
+            p,
+            &SetAttr {
+                atime: Some(SetTime::at(*secs, 1)),
+                mtime: Some(SetTime::at(*secs, 2)),
+                ..SetAttr::default()
+            },
+        )?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Steps that concern the whole room.
+fn whole(room: &Room, target: Option<&Arc<dyn Storage>>, step: &Step) -> room::Result<()> {
+    let slot_of = |key: u8| {
+        room.slots()
+            .into_iter()
+            .find(|slot| slot.label == label(key))
+            .map(|slot| slot.id)
+            .ok_or(room::Error::NotFound)
+    };
+    match step {
+        Step::Fsync(p) | Step::Fdatasync(p) | Step::SyncDir(p) => room.fsync(at(room, p)?),
+        Step::Sync => room.sync(),
+        Step::AddSlot(key) => room
+            .add_slot(NewCredential::RawKey(secret(*key)), &label(*key))
+            .map(drop),
+        Step::RemoveSlot(key) => room.remove_slot(slot_of(*key)?),
+        Step::ChangeSlot(key, to) => {
+            room.change_slot(slot_of(*key)?, NewCredential::RawKey(secret(*to)))
+        }
+        Step::Rekey(key) => match room.rekey(&credential(*key), &|_, _| true) {
+            Ok(report) if report.finished => Ok(()),
+            Ok(report) => Err(room::Error::Damaged(format!(
+                "the rekey did not finish: {report:?}"
+            ))),
+            Err(e) => Err(e),
+        },
+        Step::Compact(percent) => room.compact(*percent, &|_, _| true).map(drop),
+        Step::Backup => match target {
+            Some(target) => room.backup_on(target.clone(), &|_, _| true).map(drop),
+            None => Ok(()),
+        },
+        Step::Check => {
+            let report = room.check(true, false, &|_, _| true)?;
+            if report.findings.is_empty() && report.lost.is_empty() {
+                Ok(())
+            } else {
+                Err(room::Error::Damaged(format!("{report:?}")))
+            }
+        }
+        Step::Repair => room.check(true, true, &|_, _| true).map(drop),
+        // Every other step is carried out before this is called.
+        _ => Err(room::Error::InvalidArgument("a step nobody carries out")),
+    }
+}
+
+/// The label of a key's slot. The first slot of a room has none.
+fn label(key: u8) -> String {
+    if key == 0 {
+        String::new()
+    } else {
+        format!("key {key}")
+    }
+}
