@@ -3,152 +3,20 @@
 //! 1. Without orders it changes nothing: every call reaches the storage within.
 //! 2. An operation is counted and observed before it is carried out or refused.
 
-use std::fmt;
+mod plan;
+
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
+pub use plan::{Call, Fault, Op, Times};
+use plan::{Plan, lock};
+
 use crate::{Held, OpenMode, Space, Storage, StorageFile};
 
-/// An operation that is counted and can be refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Op {
-    /// Opening a file that exists.
-    Open,
-    /// Creating a file.
-    Create,
-    /// Reading from a file.
-    Read,
-    /// Writing to a file.
-    Write,
-    /// Setting a file's length.
-    SetLen,
-    /// Making a file durable.
-    Sync,
-    /// Giving a range back.
-    Punch,
-    /// Renaming.
-    Rename,
-    /// Removing a name.
-    Remove,
-    /// Making a directory.
-    CreateDir,
-    /// Making a directory's names durable.
-    SyncDir,
-    /// Setting space aside.
-    Allocate,
-    /// Taking a lock.
-    Lock,
-}
-
-impl Op {
-    const COUNT: usize = Op::Lock as usize + 1;
-}
-
-/// How an operation is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// EIO.
-    Io,
-    /// ENOSPC.
-    NoSpace,
-    /// The first half of a write reaches the storage, then EIO. For other operations the same as `Io`.
-    Torn,
-}
-
-/// How often an operation is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Times {
-    /// Once; later ones are carried out.
-    Once,
-    /// From then on until [`FaultyStorage::heal`].
-    Always,
-}
-
-/// One operation, as the observer sees it.
-#[derive(Debug, Clone, Copy)]
-pub struct Call<'a> {
-    /// Which.
-    pub op: Op,
-    /// The path it concerns: of the file it was opened by, of the directory, or the old name of a rename.
-    pub path: &'a str,
-    /// First byte, for operations on a range; the length, for `SetLen`.
-    pub offset: u64,
-    /// Bytes, for operations on a range.
-    pub len: u64,
-    /// What is written, for writes.
-    pub data: &'a [u8],
-}
-
-type Observer = dyn Fn(&Call<'_>) + Send + Sync;
-
-#[derive(Default)]
-struct Plan {
-    orders: Mutex<Orders>,
-    observer: Mutex<Option<Arc<Observer>>>,
-}
-
-#[derive(Debug, Default)]
-struct Orders {
-    counts: [u64; Op::COUNT],
-    /// Which operation, from which count on, how, how often.
-    refusals: Vec<(Op, u64, Fault, Times)>,
-}
-
-impl fmt::Debug for Plan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.orders.fmt(f)
-    }
-}
-
-impl Plan {
-    fn orders(&self) -> MutexGuard<'_, Orders> {
-        self.orders.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// Counts, shows and judges one operation.
-    fn judge(&self, call: &Call<'_>) -> Option<Fault> {
-        let observer = self
-            .observer
-            .lock()
-            .unwrap_or_else(|e| e.into_inner())
-            .clone();
-        if let Some(observer) = observer {
-            observer(call);
-        }
-        let mut orders = self.orders();
-        orders.counts[call.op as usize] += 1;
-        let count = orders.counts[call.op as usize];
-        let due = |(op, from, _, times): &(Op, u64, Fault, Times)| {
-            *op == call.op
-                && if *times == Times::Once {
-                    count == *from
-                } else {
-                    count >= *from
-                }
-        };
-        orders
-            .refusals
-            .iter()
-            .find(|order| due(order))
-            .map(|order| order.2)
-    }
-
-    fn check(&self, op: Op, path: &str, offset: u64, len: u64) -> io::Result<()> {
-        match self.judge(&Call {
-            op,
-            path,
-            offset,
-            len,
-            data: &[],
-        }) {
-            None => Ok(()),
-            Some(Fault::NoSpace) => Err(Errno::NOSPC.into()),
-            Some(Fault::Io | Fault::Torn) => Err(Errno::IO.into()),
-        }
-    }
-}
+/// In bytes: how finely overwritten contents are remembered.
+const BLOCK: u64 = 4096;
 
 /// A storage that fails when told to. Clones share their orders and counts.
 #[derive(Debug, Clone)]
@@ -173,24 +41,57 @@ impl<S: Storage> FaultyStorage<S> {
 
     /// Refuses the `nth` such operation from now (the next is 1), once or from then on.
     pub fn refuse(&self, op: Op, nth: u64, fault: Fault, times: Times) {
-        let mut orders = self.plan.orders();
-        let from = orders.counts[op as usize] + nth;
-        orders.refusals.push((op, from, fault, times));
+        self.plan.refuse(Some(op), nth, fault, times);
+    }
+
+    /// Refuses the `nth` operation from now, whichever it is (the next is 1), once or, with all that follow, from then
+    /// on.
+    pub fn refuse_any(&self, nth: u64, fault: Fault, times: Times) {
+        self.plan.refuse(None, nth, fault, times);
     }
 
     /// Withdraws every refusal.
     pub fn heal(&self) {
-        self.plan.orders().refusals.clear();
+        self.plan.heal();
+    }
+
+    /// Does something during which operations are carried out without being counted, shown or refused.
+    pub fn in_peace<T>(&self, what: impl FnOnce() -> T) -> T {
+        self.plan.pause(true);
+        let value = what();
+        self.plan.pause(false);
+        value
     }
 
     /// Operations of a kind so far, refused ones included.
     pub fn count(&self, op: Op) -> u64 {
-        self.plan.orders().counts[op as usize]
+        self.plan.count(op)
+    }
+
+    /// Operations of all kinds so far.
+    pub fn count_all(&self) -> u64 {
+        self.plan.count_all()
+    }
+
+    /// Operations refused, or carried out wrongly, so far.
+    pub fn refused(&self) -> u64 {
+        self.plan.refused()
     }
 
     /// Shows every operation from now on to `observer`, before it happens; to record, to delay, or to cut the power.
     pub fn observe(&self, observer: impl Fn(&Call<'_>) + Send + Sync + 'static) {
-        *self.plan.observer.lock().unwrap_or_else(|e| e.into_inner()) = Some(Arc::new(observer));
+        self.plan.observe(Arc::new(observer));
+    }
+
+    /// Tells `told` the path of each file whose sync is refused: to lose what was not synced, as Linux does, which marks
+    /// the pages clean.
+    pub fn on_failed_sync(&self, told: impl Fn(&str) + Send + Sync + 'static) {
+        self.plan.on_failed_sync(Arc::new(told));
+    }
+
+    /// Remembers from now on what was overwritten, for [`Fault::Stale`].
+    pub fn remember_overwritten(&self) {
+        lock(&self.plan.overwritten).get_or_insert_default();
     }
 }
 
@@ -201,7 +102,7 @@ impl<S: Storage> Storage for FaultyStorage<S> {
         } else {
             Op::Open
         };
-        self.plan.check(op, path, 0, 0)?;
+        self.plan.check(&Call::at(op, path))?;
         let inner = self.inner.open(path, mode)?;
         Ok(Arc::new(FaultyFile {
             inner,
@@ -211,35 +112,37 @@ impl<S: Storage> Storage for FaultyStorage<S> {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.plan.check(Op::Rename, from, 0, 0)?;
+        self.plan.check(&Call::at(Op::Rename, from))?;
         self.inner.rename(from, to)
     }
 
     fn remove(&self, path: &str) -> io::Result<()> {
-        self.plan.check(Op::Remove, path, 0, 0)?;
+        self.plan.check(&Call::at(Op::Remove, path))?;
         self.inner.remove(path)
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        self.plan.check(&Call::at(Op::List, dir))?;
         self.inner.list(dir)
     }
 
     fn create_dir(&self, path: &str) -> io::Result<()> {
-        self.plan.check(Op::CreateDir, path, 0, 0)?;
+        self.plan.check(&Call::at(Op::CreateDir, path))?;
         self.inner.create_dir(path)
     }
 
     fn sync_dir(&self, dir: &str) -> io::Result<()> {
-        self.plan.check(Op::SyncDir, dir, 0, 0)?;
+        self.plan.check(&Call::at(Op::SyncDir, dir))?;
         self.inner.sync_dir(dir)
     }
 
     fn space(&self) -> io::Result<Space> {
+        self.plan.check(&Call::at(Op::Space, ""))?;
         self.inner.space()
     }
 
     fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn Held>> {
-        self.plan.check(Op::Lock, path, 0, 0)?;
+        self.plan.check(&Call::at(Op::Lock, path))?;
         self.inner.lock(path, note)
     }
 }
@@ -251,53 +154,105 @@ struct FaultyFile {
     plan: Arc<Plan>,
 }
 
-impl StorageFile for FaultyFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.plan
-            .check(Op::Read, &self.path, offset, buf.len() as u64)?;
-        self.inner.read_at(buf, offset)
-    }
-
-    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let call = Call {
-            op: Op::Write,
-            path: &self.path,
-            offset,
-            len: buf.len() as u64,
-            data: buf,
+impl FaultyFile {
+    /// Keeps what whole blocks of a range hold before they change.
+    fn remember(&self, offset: u64, len: u64) {
+        let mut overwritten = lock(&self.plan.overwritten);
+        let Some(files) = overwritten.as_mut() else {
+            return;
         };
-        match self.plan.judge(&call) {
-            None => self.inner.write_at(buf, offset),
-            Some(Fault::NoSpace) => Err(Errno::NOSPC.into()),
-            Some(Fault::Io) => Err(Errno::IO.into()),
-            Some(Fault::Torn) => {
-                self.inner.write_at(&buf[..buf.len() / 2], offset)?;
-                Err(Errno::IO.into())
+        let blocks = files.entry(self.path.clone()).or_default();
+        let present = self.inner.len().unwrap_or(0) / BLOCK;
+        for block in offset / BLOCK..(offset + len).div_ceil(BLOCK).min(present) {
+            let mut old = vec![0; BLOCK as usize];
+            if self.inner.read_at(&mut old, block * BLOCK).is_ok() {
+                blocks.insert(block, old);
             }
         }
     }
 
+    /// Puts what was overwritten in the place of what is there.
+    fn make_stale(&self, buf: &mut [u8], offset: u64) {
+        let overwritten = lock(&self.plan.overwritten);
+        let Some(blocks) = overwritten.as_ref().and_then(|files| files.get(&self.path)) else {
+            return;
+        };
+        for (byte, place) in buf.iter_mut().zip(offset..) {
+            if let Some(old) = blocks.get(&(place / BLOCK)) {
+                *byte = old[(place % BLOCK) as usize];
+            }
+        }
+    }
+}
+
+impl StorageFile for FaultyFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let call = Call::range(Op::Read, &self.path, offset, buf.len() as u64);
+        let fault = self.plan.judge(&call);
+        match fault {
+            Some(Fault::Io | Fault::Torn) => return Err(Errno::IO.into()),
+            Some(Fault::NoSpace) => return Err(Errno::NOSPC.into()),
+            Some(Fault::Short) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            None | Some(Fault::Flip | Fault::Stale) => {}
+        }
+        self.inner.read_at(buf, offset)?;
+        match fault {
+            Some(Fault::Flip) => {
+                let middle = buf.len() / 2;
+                if let Some(byte) = buf.get_mut(middle) {
+                    *byte ^= 1;
+                }
+            }
+            Some(Fault::Stale) => self.make_stale(buf, offset),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        let call = Call {
+            data: buf,
+            ..Call::range(Op::Write, &self.path, offset, buf.len() as u64)
+        };
+        let fault = self.plan.judge(&call);
+        match fault {
+            Some(Fault::Io) => return Err(Errno::IO.into()),
+            Some(Fault::NoSpace) => return Err(Errno::NOSPC.into()),
+            _ => {}
+        }
+        self.remember(offset, buf.len() as u64);
+        if fault == Some(Fault::Torn) {
+            self.inner.write_at(&buf[..buf.len() / 2], offset)?;
+            return Err(Errno::IO.into());
+        }
+        self.inner.write_at(buf, offset)
+    }
+
     fn len(&self) -> io::Result<u64> {
+        self.plan.check(&Call::at(Op::Len, &self.path))?;
         self.inner.len()
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.plan.check(Op::SetLen, &self.path, len, 0)?;
+        self.plan
+            .check(&Call::range(Op::SetLen, &self.path, len, 0))?;
         self.inner.set_len(len)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.plan.check(Op::Sync, &self.path, 0, 0)?;
+        self.plan.check(&Call::at(Op::Sync, &self.path))?;
         self.inner.sync()
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.plan.check(Op::Punch, &self.path, offset, len)?;
+        self.plan
+            .check(&Call::range(Op::Punch, &self.path, offset, len))?;
         self.inner.punch(offset, len)
     }
 
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.plan.check(Op::Allocate, &self.path, offset, len)?;
+        self.plan
+            .check(&Call::range(Op::Allocate, &self.path, offset, len))?;
         self.inner.allocate(offset, len)
     }
 
@@ -308,6 +263,8 @@ impl StorageFile for FaultyFile {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
     use crate::testing::MemoryStorage;
 
@@ -365,5 +322,57 @@ mod tests {
             (Op::Write, "f".to_owned(), 9, 3),
         ];
         assert_eq!(*seen.lock().unwrap(), expected);
+    }
+
+    #[test]
+    fn any_operation_can_be_refused_by_its_number_among_all() {
+        for nth in 1..=4 {
+            let storage = FaultyStorage::new(MemoryStorage::new());
+            storage.refuse_any(nth, Fault::Io, Times::Once);
+            let done = || -> io::Result<()> {
+                let file = storage.open("f", OpenMode::CreateNew)?;
+                storage.in_peace(|| file.write_at(b"not counted", 0))?;
+                file.write_at(b"counted", 0)?;
+                file.sync()?;
+                storage.list("").map(drop)
+            };
+            done().unwrap_err();
+            assert_eq!((storage.count_all(), storage.refused()), (nth, 1));
+        }
+    }
+
+    #[test]
+    fn a_damaged_read_differs_in_one_bit_and_a_stale_one_is_what_was_there_before() {
+        let storage = FaultyStorage::new(MemoryStorage::new());
+        storage.remember_overwritten();
+        let file = storage.open("f", OpenMode::CreateNew).unwrap();
+        file.write_at(&[1; 8192], 0).unwrap();
+        file.write_at(&[3; 4096], 4096).unwrap();
+        let read = |fault| {
+            storage.refuse(Op::Read, 1, fault, Times::Once);
+            let mut bytes = vec![0; 8192];
+            file.read_at(&mut bytes, 0).map(|()| bytes)
+        };
+        let flipped = read(Fault::Flip).unwrap();
+        assert_eq!(flipped.iter().filter(|b| **b == 2).count(), 1);
+        assert_eq!(read(Fault::Stale).unwrap(), [1; 8192]);
+        assert_eq!(
+            read(Fault::Short).unwrap_err().kind(),
+            io::ErrorKind::UnexpectedEof
+        );
+        read(Fault::Torn).unwrap_err();
+    }
+
+    #[test]
+    fn a_refused_sync_is_told() {
+        let storage = FaultyStorage::new(MemoryStorage::new());
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let list = told.clone();
+        storage.on_failed_sync(move |path| list.lock().unwrap().push(path.to_owned()));
+        let file = storage.open("f", OpenMode::CreateNew).unwrap();
+        storage.refuse(Op::Sync, 1, Fault::Io, Times::Once);
+        file.sync().unwrap_err();
+        file.sync().unwrap();
+        assert_eq!(*told.lock().unwrap(), ["f"]);
     }
 }
