@@ -382,7 +382,13 @@ impl Catalog for SqlCatalog {
     }
 
     fn verify(&self) -> Result<Vec<String>> {
-        verify::findings(&self.lock())
+        let mut state = self.lock();
+        let file_is_all = if self.read_only {
+            log::is_left(&*self.storage, &self.name).is_ok_and(|left| !left)
+        } else {
+            !state.dirty && state.writable().is_ok() && state.checkpoint().is_ok()
+        };
+        verify::findings(&state, file_is_all)
     }
 
     fn copy_to(&self, target: &Arc<dyn Storage>, name: &str, key: &seal::CatalogKey) -> Result<()> {

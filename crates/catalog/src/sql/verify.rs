@@ -9,11 +9,12 @@ use crate::Result;
 /// More findings than this say nothing new.
 const FINDINGS_MAX: usize = 1000;
 
-pub(super) fn findings(state: &State) -> Result<Vec<String>> {
+/// `file_is_all`: the log holds nothing that the file does not. Only then each page of the file must be whole; otherwise
+/// a page whose newer version is in the log may be half written, because a crash came while it was moved.
+pub(super) fn findings(state: &State, file_is_all: bool) -> Result<Vec<String>> {
     state.readable()?;
     let mut found = Vec::new();
-    if state.witness.as_ref().is_none_or(Witness::knows_file) {
-        // It reads the file without its log.
+    if file_is_all && state.witness.as_ref().is_none_or(Witness::knows_file) {
         pragma(&state.conn, "PRAGMA cipher_integrity_check", "", &mut found);
     }
     pragma(&state.conn, "PRAGMA integrity_check", "ok", &mut found);
