@@ -29,7 +29,7 @@ pub trait Subject: Send + Sync {
     /// What a user can see of the storage at one moment.
     type State: Send + Sync + Debug;
 
-    /// The command and options of the explorer that name this workload: `twos --workload 17`.
+    /// How the workload can be named again: `twos:17`.
     fn name(&self) -> String;
 
     /// Each step in a few words; step `n` of the marks is `steps()[n - 1]`.
@@ -161,15 +161,19 @@ pub fn record<S: Subject>(
     watch: Option<Watch>,
 ) -> Result<Recorded<S::State>, Failure> {
     let start = guarded(|| subject.start())?;
-    let recorder = match watch {
-        None => Recorder::over(&start),
-        Some(watch) => Recorder::watched(&start, watch),
-    };
+    let recorder = recorder(&start, watch);
     let seen = guarded(|| subject.run(&recorder))?;
     Ok(Recorded {
         log: recorder.log_so_far(),
         seen,
     })
+}
+
+fn recorder(image: &Image, watch: Option<Watch>) -> Recorder {
+    match watch {
+        None => Recorder::over(image),
+        Some(watch) => Recorder::watched(image, watch),
+    }
 }
 
 /// A panic is a failure like any other.
@@ -197,12 +201,13 @@ pub fn explore<S: Subject>(
         workloads: 1,
         ..Report::default()
     };
-    match record(subject, watch) {
+    match record(subject, watch.clone()) {
         Ok(recorded) => Explorer {
             subject,
             recorded: &recorded,
             options,
             deadline,
+            watch,
             known: HashMap::new(),
             report: &mut report,
         }
@@ -221,6 +226,8 @@ struct Explorer<'a, S: Subject> {
     recorded: &'a Recorded<S::State>,
     options: &'a Options,
     deadline: Option<Instant>,
+    /// Also of the recoveries that are cut.
+    watch: Option<Watch>,
     /// Which step's outcome each state was found to be, by its hash.
     known: HashMap<u128, usize>,
     report: &'a mut Report,
@@ -380,7 +387,7 @@ impl<S: Subject> Explorer<'_, S> {
     }
 
     fn cut_recovery(&mut self, image: &Image, point: &Point<'_>, id: StateId, choice: &Choice) {
-        let recorder = Recorder::over(image);
+        let recorder = recorder(image, self.watch.clone());
         // That recovery succeeds is what `verify` has shown.
         let _ = guarded(|| self.subject.recover(recorder.storage()));
         self.report.recoveries += 1;
@@ -455,7 +462,7 @@ pub fn replay<S: Subject>(
     second: Option<StateId>,
     watch: Option<Watch>,
 ) -> Result<Option<String>, Failure> {
-    let recorded = record(subject, watch)?;
+    let recorded = record(subject, watch.clone())?;
     let mut outcome = Err(Failure(format!("the workload has no state {id}")));
     at(&recorded.log, &options.limits, id, |point, choice| {
         let image = point.image(choice);
@@ -469,7 +476,7 @@ pub fn replay<S: Subject>(
             }));
             return;
         };
-        let recorder = Recorder::over(&image);
+        let recorder = recorder(&image, watch.clone());
         let _ = guarded(|| subject.recover(recorder.storage()));
         let log = recorder.log_so_far();
         outcome = Err(Failure(format!(

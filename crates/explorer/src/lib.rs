@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod campaign;
 pub mod explore;
 pub mod faults;
 pub mod image;

@@ -1,3 +1,287 @@
-//! The explorer's command line.
+//! The explorer's command line: which workloads, how far, and what came of it.
 
-fn main() {}
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Parser, Subcommand};
+use explorer::campaign::{self, Bounds};
+use explorer::explore::{Options, Report, record, replay};
+use explorer::states::{Limits, StateId};
+use explorer::workload::{RoomSubject, Workload, keys, ones, random, twos};
+use explorer::{sites, story};
+
+/// Cuts the power of a room at every point and looks at what is left.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    how: How,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Every workload of one operation.
+    Ones,
+    /// Every workload of two operations.
+    Twos,
+    /// Long random workloads, without end: give a bound.
+    Random {
+        /// Steps of each.
+        #[arg(long, default_value_t = 60)]
+        steps: usize,
+    },
+    /// Workloads of keys, headers, rekeying, compaction, backup and repair.
+    Keys,
+    /// Leaves out each sync of the room in turn, and says by which workload that is noticed.
+    Sites {
+        /// Only sites whose name has this in it.
+        #[arg(long)]
+        only: Option<String>,
+        /// Names the sites and stops.
+        #[arg(long)]
+        list: bool,
+    },
+    /// Looks at one workload, or at one state of it, again.
+    Replay {
+        /// The workload's name, such as twos:17.
+        name: String,
+        /// The state, as POINT:CHOICE.
+        #[arg(long)]
+        state: Option<StateId>,
+        /// The state that a second crash left, in the recovery of the first.
+        #[arg(long, requires = "state")]
+        second: Option<StateId>,
+        /// Print every operation on the storage.
+        #[arg(long)]
+        operations: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct How {
+    /// Stop after so many seconds.
+    #[arg(long, global = true)]
+    seconds: Option<u64>,
+    /// Stop after so many different states.
+    #[arg(long, global = true)]
+    states: Option<u64>,
+    /// Look at most at so many states of each workload; 0: at all.
+    #[arg(long, global = true, default_value_t = 0)]
+    each: usize,
+    /// Of all workloads take one in so many, beginning at the seed.
+    #[arg(long, global = true, default_value_t = 1)]
+    every: usize,
+    /// Only this workload, by its number.
+    #[arg(long, global = true)]
+    workload: Option<usize>,
+    /// Seed of all that is random.
+    #[arg(long, global = true, default_value_t = 1)]
+    seed: u64,
+    /// Up to so many pending changes every subset is tried.
+    #[arg(long, global = true, default_value_t = Limits::default().bits)]
+    bits: u32,
+    /// Beyond that, so many random subsets.
+    #[arg(long, global = true, default_value_t = Limits::default().samples)]
+    samples: usize,
+    /// So many torn variants of each write.
+    #[arg(long, global = true, default_value_t = Limits::default().tears)]
+    tears: usize,
+    /// Cut the recovery too of one state in so many; 0: of none.
+    #[arg(long, global = true, default_value_t = Options::default().recovery_every)]
+    recoveries: u64,
+    /// Use the room, not only look at it, in one state in so many.
+    #[arg(long, global = true, default_value_t = Options::default().thorough_every)]
+    thorough: u64,
+    /// Stop after so many failures.
+    #[arg(long, global = true, default_value_t = 10)]
+    failures: usize,
+    /// Threads.
+    #[arg(long, global = true, default_value_t = 2)]
+    threads: usize,
+}
+
+impl How {
+    fn options(&self) -> Options {
+        Options {
+            limits: Limits {
+                bits: self.bits,
+                samples: self.samples,
+                tears: self.tears,
+                seed: self.seed,
+            },
+            states_max: self.each,
+            recovery_every: self.recoveries,
+            thorough_every: self.thorough,
+            ..Options::default()
+        }
+    }
+
+    fn bounds(&self, start: Instant) -> Bounds {
+        Bounds {
+            threads: self.threads,
+            deadline: self.seconds.map(|s| start + Duration::from_secs(s)),
+            states_max: self.states.unwrap_or(u64::MAX),
+            failures_max: self.failures,
+        }
+    }
+
+    /// The workload that comes as `index`th, in a family of so many.
+    fn number(&self, index: usize) -> Option<usize> {
+        match self.workload {
+            Some(number) => (index == 0).then_some(number),
+            None => Some(self.seed as usize % self.every.max(1) + index * self.every.max(1)),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    // A panic of the room is a failure that is told with its state.
+    std::panic::set_hook(Box::new(|_| {}));
+    let how = &cli.how;
+    let family = |all: Vec<Workload>| {
+        summed(how, |index| {
+            all.get(how.number(index)?).cloned().map(RoomSubject)
+        })
+    };
+    let failed = match &cli.command {
+        Command::Ones => family(ones()),
+        Command::Twos => family(twos()),
+        Command::Keys => family(keys()),
+        Command::Random { steps } => {
+            if how.seconds.is_none() && how.states.is_none() && how.workload.is_none() {
+                eprintln!("random workloads have no end: give --seconds, --states or --workload");
+                return ExitCode::from(2);
+            }
+            let first = how.seed << 20;
+            summed(how, |index| {
+                let seed = match how.workload {
+                    Some(number) => (index == 0).then_some(number as u64)?,
+                    None => first + index as u64,
+                };
+                Some(RoomSubject(random(seed, *steps)))
+            })
+        }
+        Command::Sites { only, list } => sites_campaign(how, only.as_deref(), *list),
+        Command::Replay {
+            name,
+            state,
+            second,
+            operations,
+        } => replayed(how, name, *state, *second, *operations),
+    };
+    ExitCode::from(u8::from(failed))
+}
+
+/// Runs a campaign and prints what came of it; whether something failed.
+fn summed(how: &How, subject: impl Fn(usize) -> Option<RoomSubject> + Sync) -> bool {
+    let start = Instant::now();
+    let report = campaign::run(subject, &how.options(), &how.bounds(start), |sum, new| {
+        for found in sum.failures.iter().rev().take(new) {
+            println!("{}", found.story);
+        }
+        println!("{}", line(sum, start));
+    });
+    println!("{}", line(&report, start));
+    !report.failures.is_empty()
+}
+
+fn line(report: &Report, start: Instant) -> String {
+    let seconds = start.elapsed().as_secs_f64();
+    format!(
+        "{} workloads, {} crash points, {} states, {} different ({:.0} a second), {} recoveries cut ({} states), {} failures, {seconds:.0} s{}",
+        report.workloads,
+        report.points,
+        report.states,
+        report.distinct,
+        report.distinct as f64 / seconds,
+        report.recoveries,
+        report.second,
+        report.failures.len(),
+        if report.cut_short { ", cut short" } else { "" },
+    )
+}
+
+fn replayed(
+    how: &How,
+    name: &str,
+    state: Option<StateId>,
+    second: Option<StateId>,
+    operations: bool,
+) -> bool {
+    let Some(workload) = Workload::named(name) else {
+        eprintln!("there is no workload {name}");
+        return true;
+    };
+    println!("{workload}");
+    let subject = RoomSubject(workload);
+    if operations {
+        match record(&subject, None) {
+            Ok(recorded) => print!("{}", story::listing(&recorded.log)),
+            Err(failure) => println!("{failure}"),
+        }
+    }
+    let Some(state) = state else {
+        return !operations && summed(how, |index| (index == 0).then(|| subject.clone()));
+    };
+    match replay(&subject, &how.options(), state, second, None) {
+        Ok(None) => println!("state {state} holds"),
+        Ok(Some(story)) => {
+            println!("{story}");
+            return true;
+        }
+        Err(failure) => {
+            println!("{failure}");
+            return true;
+        }
+    }
+    false
+}
+
+/// Leaves out each sync; whether one of them is not missed.
+fn sites_campaign(how: &How, only: Option<&str>, list: bool) -> bool {
+    let workloads: Vec<RoomSubject> = keys()
+        .into_iter()
+        .chain(ones().into_iter().step_by(how.every.max(1)))
+        .chain((0..4).map(|n| random(how.seed << 20 | n, 40)))
+        .map(RoomSubject)
+        .collect();
+    let users = sites::users(&workloads, how.threads);
+    let mut never = Vec::new();
+    for (site, by) in &users {
+        if only.is_some_and(|part| !site.0.contains(part)) {
+            continue;
+        }
+        if list {
+            println!("{site} ({} workloads)", by.len());
+            continue;
+        }
+        let start = Instant::now();
+        let subjects: Vec<&RoomSubject> = by.iter().map(|index| &workloads[*index]).collect();
+        let tried = sites::without(site, &subjects, &how.options(), &how.bounds(start));
+        let seconds = start.elapsed().as_secs_f64();
+        match tried.failures.first() {
+            Some(found) => {
+                let what = found.story.lines().skip_while(|l| !l.starts_with("found"));
+                let what: Vec<&str> = what.skip(1).take(2).map(str::trim).collect();
+                println!(
+                    "caught: {site}\n  after {} states of {} workloads, {seconds:.1} s: {}",
+                    tried.distinct,
+                    tried.workloads,
+                    what.join(" ")
+                );
+            }
+            None => {
+                println!(
+                    "NOT CAUGHT: {site}\n  {} states of {} workloads, {seconds:.1} s",
+                    tried.distinct, tried.workloads
+                );
+                never.push(site.clone());
+            }
+        }
+    }
+    println!("{} sites, {} not caught", users.len(), never.len());
+    !never.is_empty()
+}

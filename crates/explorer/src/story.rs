@@ -27,7 +27,7 @@ pub fn without_a_crash<S: Subject>(subject: &S, failure: &Failure) -> String {
     let mut story = String::new();
     steps(&mut story, subject, None);
     let _ = writeln!(story, "failed without any crash: {failure}");
-    let _ = writeln!(story, "again: explorer {}", subject.name());
+    let _ = writeln!(story, "again: explorer replay {}", subject.name());
     story
 }
 
@@ -54,7 +54,11 @@ pub fn tell<S: Subject>(
     for line in failure.0.lines().take(LINES) {
         let _ = writeln!(story, "  {line}");
     }
-    let _ = write!(story, "again: explorer {} --state {id}", subject.name());
+    let _ = write!(
+        story,
+        "again: explorer replay {} --state {id}",
+        subject.name()
+    );
     if let Some(second) = second {
         let _ = write!(story, " --second {}", second.id);
     }
