@@ -134,7 +134,7 @@ impl Maker {
             .steps
             .last()
             .and_then(|step| step.targets().first().map(|p| (*p).to_owned()))
-            .filter(|p| files.iter().any(|f| *f == p))
+            .filter(|p| files.contains(&p))
             .or_else(|| files.first().map(|p| (*p).clone()));
         let file = || concerned.clone().unwrap_or_else(|| ".".into());
         let step = match ending {

@@ -109,6 +109,9 @@ impl<'a> Call<'a> {
 type Observer = dyn Fn(&Call<'_>) + Send + Sync;
 type Told = dyn Fn(&str) + Send + Sync;
 
+/// What blocks of a file held before, by number.
+type Before = BTreeMap<u64, Vec<u8>>;
+
 /// Orders, counts and who is told.
 #[derive(Default)]
 pub(super) struct Plan {
@@ -116,7 +119,7 @@ pub(super) struct Plan {
     observer: Mutex<Option<Arc<Observer>>>,
     sync_failed: Mutex<Option<Arc<Told>>>,
     /// What blocks held before they were last overwritten, by path and block number; `None`: not remembered.
-    pub(super) overwritten: Mutex<Option<BTreeMap<String, BTreeMap<u64, Vec<u8>>>>>,
+    pub(super) overwritten: Mutex<Option<BTreeMap<String, Before>>>,
 }
 
 #[derive(Debug, Default)]
