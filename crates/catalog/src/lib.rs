@@ -220,7 +220,8 @@ pub enum CatalogError {
     /// No space left for the commit: the pending changes stay, and can be committed when there is.
     #[error("no space left in the room's storage for the catalog")]
     NoSpace,
-    /// An earlier commit failed.
+    /// An earlier commit or change failed: nothing is changed any more. Where changes were lost with it, nothing is read
+    /// either, because what is left does not fit what the caller was told.
     #[error("an earlier commit of the catalog failed; open the room again")]
     Poisoned,
     /// The storage failed.

@@ -85,11 +85,13 @@ impl State {
         if self.conn.is_autocommit() {
             self.statement("BEGIN IMMEDIATE")?.execute(())?;
         }
-        self.dirty = true;
+        let was_dirty = std::mem::replace(&mut self.dirty, true);
         self.applying = true;
         let ran = run(self);
         self.applying = false;
         ran.map_err(|error| {
+            // Of this operation nobody was told that it is made.
+            self.dirty = was_dirty;
             let error = self.note(error);
             // The operation may be half done: nothing of this transaction may become durable.
             if self.failed.is_none() {

@@ -4,10 +4,12 @@
 //!    reads see what was applied and a crash forgets it.
 //! 2. The generation, the next inode number and the next cookie are written with every commit that changes anything,
 //!    in the same transaction as the changes.
-//! 3. SQLite reaches its files through the storage seam (`pages`). It writes the log, this module makes it durable (`synchronous = NORMAL` and an `fdatasync` of the log after
+//! 3. SQLite reaches its files through the storage seam (`pages`). It writes the log, this module makes it durable
+//!    (`synchronous = NORMAL` and an `fdatasync` of the log after
 //!    the commit), outside the lock: readers do not wait for the disk. A commit is acknowledged after that.
 //! 4. A failed write, sync or page check ends the connection's life as a writer: SQLite and SQLCipher have given up
-//!    the transaction by then. Room in the log is reserved before anything is written, so that a full disk is found
+//!    the transaction by then. Where it held changes, reading ends too: an older state does not fit what the caller was
+//!    told. Room in the log is reserved before anything is written, so that a full disk is found
 //!    while the transaction can still wait.
 //!
 //! It deliberately does not know what the changes mean.
@@ -100,8 +102,11 @@ struct State {
 /// Why the connection is of no further use.
 #[derive(Debug, Clone)]
 enum Failure {
-    /// Changes were given up; committed state can still be read.
+    /// A commit that is not durable: what it holds can still be read.
     Commit,
+    /// Changes that the caller was told are made are gone. What is left is an older state, which does not fit what the
+    /// caller remembers: it is read by whoever opens the catalog again.
+    Lost,
     /// A page failed its check: SQLCipher refuses everything from then on.
     Page(String),
 }
@@ -133,7 +138,8 @@ impl State {
     fn readable(&self) -> Result<()> {
         match &self.failed {
             Some(Failure::Page(what)) => Err(CatalogError::Damaged(what.clone())),
-            _ => Ok(()),
+            Some(Failure::Lost) => Err(CatalogError::Poisoned),
+            Some(Failure::Commit) | None => Ok(()),
         }
     }
 
@@ -158,6 +164,11 @@ impl State {
         let error = match (error, probe) {
             (CatalogError::Damaged(what), _) => CatalogError::Damaged(what),
             (other, Ok(())) => other,
+            (CatalogError::Io(what), Err(_)) => {
+                // The storage failed, which says nothing about the page.
+                self.give_up(Failure::Lost);
+                return CatalogError::Io(what);
+            }
             (other, Err(_)) => CatalogError::Damaged(format!("a page fails its check ({other})")),
         };
         if let (CatalogError::Damaged(what), true) = (&error, self.page_failed()) {
@@ -176,6 +187,10 @@ impl State {
 
     /// No further changes; and what is in the log stays there for the next opening to judge.
     fn give_up(&mut self, failure: Failure) {
+        let failure = match failure {
+            Failure::Commit if self.dirty => Failure::Lost,
+            other => other,
+        };
         tracing::error!(?failure, "the catalog accepts no further changes");
         self.failed = Some(failure);
         self.dirty = false;
