@@ -52,6 +52,35 @@ pub(super) fn is_left(storage: &dyn Storage, catalog: &str) -> io::Result<bool> 
     }
 }
 
+/// Makes durable what a log holds, before SQLite reads it: it may show commits whose sync failed in an earlier opening.
+/// The system then takes their pages for clean, and every later sync succeeds without writing them. What SQLite moves
+/// from there into the catalog's file would outlive the rest of the commit. So the pages are written again.
+pub(super) fn write_again(storage: &dyn Storage, catalog: &str) -> io::Result<()> {
+    if !is_left(storage, catalog)? {
+        return Ok(());
+    }
+    let file = storage.open(&name(catalog), OpenMode::ReadWrite)?;
+    let len = file.len()?;
+    let mut buffer = vec![0; STEP as usize];
+    let mut at = 0;
+    while at < len {
+        let piece = &mut buffer[..STEP.min(len - at) as usize];
+        file.read_at(piece, at)?;
+        // Behind the frames there are zeros, which mean nothing.
+        let end = piece
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .map_or(0, |i| i + 1);
+        match file.write_at(&piece[..end], at) {
+            // On storage that wants space even for this, opening must work all the same.
+            Err(error) if is_full(&error) => break,
+            done => done?,
+        }
+        at += piece.len() as u64;
+    }
+    file.sync()
+}
+
 impl Log {
     /// Of a catalog that is only read.
     pub(super) fn none() -> Self {

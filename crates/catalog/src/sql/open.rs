@@ -113,6 +113,9 @@ impl SqlCatalog {
             return Err(CatalogError::NotThisRoom);
         }
         let place = place(storage)?;
+        if !options.read_only {
+            log::write_again(&**storage, name).map_err(|error| at(name, &error))?;
+        }
         let witness = match key.digest() {
             Some(digest) => Some(
                 Witness::open(storage.clone(), name, digest.clone())
