@@ -293,7 +293,7 @@ fn assemble(
     }
     let mut memory = Memory::load(&room, &options, !dir.as_os_str().is_empty());
     memory.check(catalog.generation(), options.accept_rollback)?;
-    check_header_revision(&*catalog, &header, &options)?;
+    check_header_revision(&*storage, &*catalog, &header, &options)?;
 
     let keyring = keyring(&header, previous.as_ref());
     let known = catalog.segments()?;
@@ -357,6 +357,7 @@ pub(crate) fn keyring(header: &HeaderState, previous: Option<&(u32, MasterKey)>)
 
 /// Notices a header older than the catalog remembers: a slot that was removed would be back.
 fn check_header_revision(
+    storage: &dyn Storage,
     catalog: &dyn Catalog,
     header: &HeaderState,
     options: &OpenOptions,
@@ -369,6 +370,9 @@ fn check_header_revision(
         return Err(Error::OldHeader { seen, found });
     }
     if found != seen && !options.read_only {
+        // An opening that was killed may have put the header in place and not made its name durable: were it lost after
+        // this, the header before it would be taken for one that somebody put back.
+        storage.sync_dir("")?;
         catalog.set_meta(HEADER_REVISION, found.to_string().as_bytes())?;
         catalog.commit()?;
     }
