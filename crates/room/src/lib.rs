@@ -51,6 +51,7 @@ mod ranges;
 mod rekey;
 mod rollback;
 mod room;
+mod shift;
 #[cfg(test)]
 mod testing;
 

@@ -1,10 +1,9 @@
-//! Changing the shape of a file: truncation, holes, moves of whole ranges, and sharing between files.
+//! Changing the shape of a file: truncation, holes, and sharing between files. Moves of whole ranges are in `shift`.
 //!
 //! 1. What is cut off or punched out is given up at once in the maps and released after the next commit.
 //! 2. A unit that comes to be referred to by more than one chunk has its count raised first and its extents marked
 //!    shared, so that giving up one reference keeps the others.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use catalog::{CHUNK_LEN, Change, Chunk, Extent, InodeNo, SegmentNo};
@@ -15,7 +14,7 @@ use crate::inodes::{Cell, State};
 use crate::{Error, Fallocate, Result, SeekTo};
 
 /// Chunks handled in one go where a file may have any number.
-const CHUNKS_AT_ONCE: usize = 1024;
+pub(crate) const CHUNKS_AT_ONCE: usize = 1024;
 
 impl Core {
     /// Sets the length of a file. The caller holds a change and the state's lock.
@@ -33,7 +32,11 @@ impl Core {
                 if self.is_stored(cell.no, state, size)? {
                     let zeros = vec![0; (end - size) as usize];
                     self.write_locked(cell, state, size, &zeros)?;
-                    self.flush_buffer(cell, state)?;
+                    if let Err(e) = self.flush_buffer(cell, state) {
+                        // The length stays, and with it what these zeros would hide.
+                        state.buffer = None;
+                        return Err(e);
+                    }
                 }
             }
             let first_gone = size.div_ceil(BLOCK) * BLOCK;
@@ -157,7 +160,9 @@ impl Core {
                     }
                     self.punch(&cell, &mut state, offset, end)?;
                     self.shift(&cell, &mut state, end, offset)?;
-                    self.resize(&cell, &mut state, size - len)?;
+                    // Nothing may fail from here on: tried again, it would collapse once more. Behind the new end there
+                    // is nothing, and the rest of the last block came along as zeros.
+                    state.inode.size = size - len;
                 }
                 Fallocate::Insert => {
                     aligned(offset, len)?;
@@ -169,8 +174,8 @@ impl Core {
                     if size + len > SIZE_MAX {
                         return Err(Error::FileTooLarge);
                     }
-                    state.inode.size = size + len;
                     self.shift(&cell, &mut state, offset, end)?;
+                    state.inode.size = size + len;
                 }
             }
             self.touch(&cell, &mut state, now());
@@ -293,87 +298,6 @@ impl Core {
                 };
             }
         }
-    }
-
-    /// Moves everything from `from` on so that it begins at `to`. Both are whole blocks; what lay between `to` and
-    /// `from` is a hole already, or becomes one.
-    fn shift(&self, cell: &Arc<Cell>, state: &mut State, from: u64, to: u64) -> Result<()> {
-        let catalog = self.catalog();
-        let (from_block, to_block) = (from / BLOCK, to / BLOCK);
-        let first = from.min(to) / CHUNK_LEN;
-        // All maps concerned, taken out of memory and catalog.
-        let mut old: HashMap<u64, Chunk> = HashMap::new();
-        let mut next = first;
-        loop {
-            let stored = catalog.chunks_from(cell.no, next, CHUNKS_AT_ONCE)?;
-            let Some((last, _)) = stored.last() else {
-                break;
-            };
-            next = last + 1;
-            old.extend(stored);
-        }
-        for (index, chunk) in state.chunks.split_off(&first) {
-            old.insert(index, chunk);
-        }
-        let mut new: HashMap<u64, Chunk> = HashMap::new();
-        for (index, chunk) in &old {
-            for extent in chunk.extents() {
-                let begin = index * u64::from(CHUNK_END) + u64::from(extent.first);
-                let end = begin + u64::from(extent.blocks);
-                for (a, b, moved) in [
-                    (begin, end.min(from_block), false),
-                    (begin.max(from_block), end, true),
-                ] {
-                    let target = if moved {
-                        a.wrapping_sub(from_block).wrapping_add(to_block)
-                    } else {
-                        a
-                    };
-                    if a < b {
-                        spread(&mut new, extent, (a - begin) as u16, (b - a) as u16, target);
-                    }
-                }
-            }
-        }
-        // A unit cut in two by a chunk's border is from now on referred to by two chunks.
-        let (before, after) = (count_units(old.values()), count_units(new.values()));
-        let mut changes = Vec::new();
-        for (unit, now) in &after {
-            let was = before.get(unit).copied().unwrap_or(0);
-            if *now != was {
-                let (segment, position) = *unit;
-                changes.push(Change::ShareUnit {
-                    segment,
-                    position,
-                    references: i64::from(*now) - i64::from(was),
-                });
-            }
-        }
-        for chunk in new.values_mut() {
-            let grown: Vec<(u16, u16)> = chunk
-                .extents()
-                .iter()
-                .filter(|e| {
-                    e.units()
-                        .any(|(r, _)| after.get(&(r.segment, r.position)) > Some(&1))
-                })
-                .map(|e| (e.first, e.blocks))
-                .collect();
-            for (first, blocks) in grown {
-                chunk.mark_shared(first, blocks);
-            }
-        }
-        if !changes.is_empty() {
-            catalog.apply(&changes)?;
-        }
-        for index in old.keys() {
-            self.inodes.drop_chunk(cell.no, *index);
-            state.chunks.insert(*index, Chunk::default());
-        }
-        state.chunks.extend(new);
-        state.row_dirty = true;
-        self.inodes.mark_dirty(cell);
-        Ok(())
     }
 
     /// Copies a range, sharing whole blocks where both offsets are block-aligned. Returns the bytes copied.
@@ -551,41 +475,6 @@ impl Core {
         }
         Ok(())
     }
-}
-
-/// Puts part of an extent at a block of the file, cut at the borders of chunks.
-fn spread(new: &mut HashMap<u64, Chunk>, extent: &Extent, skip: u16, blocks: u16, target: u64) {
-    let (mut done, per_chunk) = (0, u64::from(CHUNK_END));
-    while done < blocks {
-        let at = target + u64::from(done);
-        let first = (at % per_chunk) as u16;
-        let count = (blocks - done).min(CHUNK_END - first);
-        let from = extent.first + skip + done;
-        let mut piece = extent.trim(from, from + count);
-        piece.first = first;
-        new.entry(at / per_chunk)
-            .or_default()
-            .replace(first, count, &[piece]);
-        done += count;
-    }
-}
-
-/// How many of the chunks refer to each unit.
-fn count_units<'a>(chunks: impl Iterator<Item = &'a Chunk>) -> HashMap<(SegmentNo, u32), u32> {
-    let mut counts = HashMap::new();
-    for chunk in chunks {
-        let mut units: Vec<_> = chunk
-            .extents()
-            .iter()
-            .flat_map(|e| e.units().map(|(r, _)| (r.segment, r.position)))
-            .collect();
-        units.sort_unstable();
-        units.dedup();
-        for unit in units {
-            *counts.entry(unit).or_insert(0) += 1;
-        }
-    }
-    counts
 }
 
 fn aligned(offset: u64, len: u64) -> Result<()> {

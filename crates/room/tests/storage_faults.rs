@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use room::{
-    Credential, Error, InodeNo, NewCredential, NewRoom, OpenOptions, Room, Secret,
+    Credential, Error, Fallocate, InodeNo, NewCredential, NewRoom, OpenOptions, Room, Secret,
 };
 use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
 
@@ -66,4 +66,45 @@ fn what_a_failed_commit_lost_is_not_followed_by_an_older_state() {
         assert!(report.findings.is_empty() && report.lost.is_empty());
     }
     assert!(refused > 0);
+}
+
+/// Collapsing a range moved the rest of the file down and then found no space for its new last block. What had been given
+/// back since made room, the call was tried again, and took the range out a second time: it succeeded with wrong contents.
+#[test]
+fn a_range_is_collapsed_once_also_where_space_runs_out() {
+    let content: Vec<u8> = (0..50_000_u32).map(|i| (i / 100) as u8).collect();
+    let mut collapsed = content.clone();
+    collapsed.drain(4096..12_288);
+    for nth in 1..=4 {
+        let storage = FaultyStorage::new(MemoryStorage::new());
+        let room = room(&storage);
+        room.write_file("/f", &content).unwrap();
+        room.sync().unwrap();
+        let no = room.resolve("/f".as_ref(), false).unwrap();
+        storage.refuse(Op::Write, nth, Fault::NoSpace, Times::Once);
+        let done = room.fallocate(no, Fallocate::Collapse, 4096, 8192);
+        storage.heal();
+        let expected = if done.is_ok() { &collapsed } else { &content };
+        assert!(room.read_file("/f").unwrap() == *expected, "write {nth}");
+    }
+}
+
+/// A truncation that found no space to clear the rest of its last block failed, and left the zeros to be written with the
+/// next commit all the same.
+#[test]
+fn a_truncation_that_fails_leaves_the_file_as_it_was() {
+    let content = vec![7; 50_000];
+    let storage = FaultyStorage::new(MemoryStorage::new());
+    let room = room(&storage);
+    room.write_file("/f", &content).unwrap();
+    room.sync().unwrap();
+    let file = room.open_file("/f").unwrap();
+    storage.refuse(Op::Write, 1, Fault::NoSpace, Times::Once);
+    assert!(matches!(file.set_len(30_001), Err(Error::NoSpace)));
+    room.sync().unwrap();
+    assert!(room.read_file("/f").unwrap() == content);
+    file.set_len(30_001).unwrap();
+    file.set_len(50_000).unwrap();
+    let read = room.read_file("/f").unwrap();
+    assert!(read[..30_001] == content[..30_001] && read[30_001..].iter().all(|b| *b == 0));
 }
