@@ -48,6 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let how = How {
             thorough,
             accept_old_header: false,
+            timeless: false,
         };
         let start = Cpu::now();
         for _ in 0..rounds {

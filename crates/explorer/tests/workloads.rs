@@ -13,6 +13,7 @@ use explorer::workload::{Unwatched, Workload, keys, ones, random, run, twos};
 const THOROUGH: How = How {
     thorough: true,
     accept_old_header: false,
+    timeless: false,
 };
 
 /// Runs a workload, and verifies what it leaves when it is closed.

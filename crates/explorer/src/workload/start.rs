@@ -21,7 +21,7 @@ pub enum Start {
     Tree,
     /// The same, with several short and thin segments.
     Thin,
-    /// The same, with a unit of `A/foo` damaged.
+    /// The same, with a unit of one of the smaller files damaged.
     Damaged,
 }
 
@@ -108,8 +108,7 @@ impl Start {
     }
 }
 
-/// Spoils one unit of a file. `A/foo` is written second: its units follow those of `foo`, 4 of them of 16 KiB, the last
-/// one short.
+/// Spoils one unit of a file.
 fn damage(storage: &dyn Storage) -> room::Result<()> {
     let names = storage.list("segments")?;
     let Some(name) = names.iter().min() else {

@@ -91,6 +91,7 @@ impl Subject for RoomSubject {
         let how = How {
             thorough,
             accept_old_header: self.0.restores_header(),
+            timeless: false,
         };
         verify(storage, allowed, how)
     }

@@ -78,6 +78,11 @@ impl<S: Storage> FaultyStorage<S> {
         self.plan.refused()
     }
 
+    /// The first of them, in words.
+    pub fn first_refused(&self) -> Option<String> {
+        self.plan.first_refused()
+    }
+
     /// Shows every operation from now on to `observer`, before it happens; to record, to delay, or to cut the power.
     pub fn observe(&self, observer: impl Fn(&Call<'_>) + Send + Sync + 'static) {
         self.plan.observe(Arc::new(observer));

@@ -90,6 +90,16 @@ pub struct Call<'a> {
     pub data: &'a [u8],
 }
 
+impl fmt::Display for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} {} {}+{}",
+            self.op, self.path, self.offset, self.len
+        )
+    }
+}
+
 impl<'a> Call<'a> {
     pub(super) fn at(op: Op, path: &'a str) -> Self {
         Self::range(op, path, 0, 0)
@@ -128,6 +138,7 @@ struct Orders {
     all: u64,
     paused: bool,
     refused: u64,
+    first_refused: Option<String>,
     /// Which operation (`None`: any), from which count on, how, how often.
     refusals: Vec<(Option<Op>, u64, Fault, Times)>,
 }
@@ -172,6 +183,10 @@ impl Plan {
         lock(&self.orders).refused
     }
 
+    pub(super) fn first_refused(&self) -> Option<String> {
+        lock(&self.orders).first_refused.clone()
+    }
+
     pub(super) fn observe(&self, observer: Arc<Observer>) {
         *lock(&self.observer) = Some(observer);
     }
@@ -204,7 +219,10 @@ impl Plan {
             }
         };
         let fault = orders.refusals.iter().find(|order| due(order)).map(|o| o.2);
-        orders.refused += u64::from(fault.is_some());
+        if fault.is_some() {
+            orders.refused += 1;
+            orders.first_refused.get_or_insert_with(|| call.to_string());
+        }
         drop(orders);
         if call.op == Op::Sync && matches!(fault, Some(Fault::Io | Fault::NoSpace | Fault::Torn)) {
             let told = lock(&self.sync_failed).clone();
