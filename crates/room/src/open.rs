@@ -265,6 +265,8 @@ pub(crate) fn remove_if_there(storage: &dyn Storage, name: &str) -> std::io::Res
 /// in between finds it by what is in it.
 pub(crate) fn put_new_catalog_in_place(storage: &dyn Storage) -> Result<()> {
     remove_if_there(storage, CATALOG_LOG)?;
+    // Durably, whoever removed it: were it back after a crash, SQLite would replay it over the new catalog.
+    storage.sync_dir("")?;
     storage.rename(NEW_CATALOG, CATALOG)?;
     storage.sync_dir("")?;
     match storage.rename(NEW_CATALOG_TABLE, CATALOG_TABLE) {
