@@ -149,14 +149,15 @@ fn a_segment_header_changed_or_signed_in_another_room_is_refused() {
 fn keys_are_never_printed() {
     let (master, room) = (MasterKey::from_bytes(&[0xab; 32]), RoomId::random());
     let printed = format!(
-        "{master:?} {:?} {:?} {:?} {:?}",
+        "{master:?} {:?} {:?} {:?} {:?} {:?}",
         master.header_key(&room),
         master.catalog_key(&room),
         master.data_key(&room),
-        master.segment_header_key(&room)
+        master.segment_header_key(&room),
+        master.page_digest_key(&room)
     );
     assert_eq!(
         printed,
-        "MasterKey(..) HeaderKey(..) CatalogKey(..) DataKey(..) SegmentHeaderKey(..)"
+        "MasterKey(..) HeaderKey(..) CatalogKey(..) DataKey(..) SegmentHeaderKey(..) PageDigestKey(..)"
     );
 }

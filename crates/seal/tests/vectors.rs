@@ -56,6 +56,8 @@ fn keys_derived_from_the_master_key_are_those_of_the_format() {
     );
     let mac = master.segment_header_key(&room).mac(b"a segment header");
     assert_eq!(hex(&mac), text(&v, "segment_header_mac"));
+    let mac = master.page_digest_key(&room).mac(b"a table");
+    assert_eq!(hex(&mac), text(&v, "page_digest_mac"));
     assert_eq!(*master.catalog_key(&room).to_hex(), text(&v, "catalog_key"));
 }
 

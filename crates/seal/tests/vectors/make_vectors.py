@@ -102,6 +102,7 @@ def unit(name, suite_id, cipher):
 
 header_key = derive(MASTER, b"", "header")
 segment_header_key = derive(MASTER, b"", "segment header")
+page_digest_key = derive(MASTER, b"", "page digest")
 previous_key = derive(MASTER, b"", "previous master")
 previous_data = b"strongroom v1 previous master\x00" + ROOM + struct.pack(">I", 7)
 
@@ -156,6 +157,7 @@ print(
             "cost": COST,
             "header_mac": hmac.new(header_key, b"a header", hashlib.sha256).hexdigest(),
             "segment_header_mac": hmac.new(segment_header_key, b"a segment header", hashlib.sha256).hexdigest(),
+            "page_digest_mac": hmac.new(page_digest_key, b"a table", hashlib.sha256).hexdigest(),
             "catalog_key": derive(MASTER, b"", "catalog").hex(),
             "data_key": derive(MASTER, b"", "data").hex(),
             "block": BLOCK,
