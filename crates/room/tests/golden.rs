@@ -119,6 +119,29 @@ fn the_golden_room_of_format_1_opens_with_everything_in_it() {
 }
 
 #[test]
+fn a_room_from_before_pages_were_vouched_for_gets_that_with_a_new_master_key() {
+    let golden = Copy::new();
+    let credential = Credential::Passphrase(Secret::from(b"golden passphrase".to_vec()));
+    let room = golden.open().unwrap();
+    room.write_file("/before", b"before").unwrap();
+    assert!(!golden.file("catalog.db-pages").exists());
+    assert!(room.rekey(&credential, &|_, _| true).unwrap().finished);
+    room.close().unwrap();
+    let room = golden.open().unwrap();
+    assert_eq!(room.read_file("/before").unwrap(), b"before");
+    let report = room.check(true, false, &|_, _| true).unwrap();
+    assert!(report.findings.is_empty(), "{report:?}");
+    room.close().unwrap();
+    // It is needed from then on.
+    fs::remove_file(golden.file("catalog.db-pages")).unwrap();
+    let error = golden.open().unwrap_err();
+    assert!(
+        error.to_string().contains("catalog.db-pages is missing"),
+        "{error}"
+    );
+}
+
+#[test]
 fn one_damaged_header_gives_way_to_the_other_and_is_mended() {
     for name in ["header.json", "header.backup.json"] {
         let golden = Copy::new();

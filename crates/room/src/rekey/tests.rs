@@ -45,6 +45,26 @@ fn a_rekey_killed_at_every_step_opens_and_goes_on() {
             std::fs::write(half.join("header.backup.json"), &old_header).unwrap();
             let _ = std::fs::remove_file(half.join("catalog.db-wal"));
             goes_on(&half, step, &data);
+            // Or the new catalog without its table, which still lies beside it.
+            let half = copy.with_extension("two");
+            copy_tree(&copy, &half);
+            let _ = std::fs::remove_file(half.join("catalog.db-wal"));
+            std::fs::rename(half.join("catalog.db.new"), half.join("catalog.db")).unwrap();
+            let state = tempfile::tempdir().unwrap();
+            let mut reading = options(state.path());
+            reading.read_only = true;
+            let refused = Room::open(&half, &credential(), reading);
+            assert!(matches!(refused, Err(Error::Unsupported(_))));
+            goes_on(&half, step, &data);
+        }
+        if step == Step::CatalogInPlace {
+            // The table of another catalog is a leftover, and does no harm.
+            let with = copy.with_extension("leftover");
+            copy_tree(&copy, &with);
+            let old = dir.path().join("CatalogWritten/catalog.db-pages");
+            std::fs::copy(old, with.join("catalog.db.new-pages")).unwrap();
+            goes_on(&with, step, &data);
+            assert!(!with.join("catalog.db.new-pages").exists());
         }
         goes_on(&copy, step, &data);
     }
