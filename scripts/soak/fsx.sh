@@ -13,6 +13,9 @@ FSX=$TOOLS/bin/fsx
 MODES=(fsx fsx-unmapped fsx-odd fsx-large fsx-synced fsx-reopened fsx-direct)
 # Through a loop device each operation is a request to the disk, and takes twenty times as long.
 SLOWER=20
+# fsx 0.3.2 never unmaps what it reads through a mapping: it gets slower and slower, and the kernel ends it at 65,530. So each
+# runs in pieces, which begin with the piece's own seed and an empty file.
+PIECE=20000
 
 WORK=$(mktemp -d "$TARGET_DIR/soak/fsx.XXXXXX")
 MNT=$WORK/mnt
@@ -31,6 +34,8 @@ detach_loops() {
 cleanup() {
     local status=$? run
     for run in ${RUNS[@]+"${RUNS[@]}"}; do
+        # The shell that runs the pieces, and the piece it runs.
+        pkill -P "$run" 2>/dev/null || true
         kill "$run" 2>/dev/null || true
     done
     wait
@@ -53,6 +58,21 @@ head -c 24 /dev/urandom | base64 >"$WORK/passphrase"
 chmod 600 "$WORK/passphrase"
 mkdir "$MNT" "$WORK/artifacts"
 
+# pieces MODE SEED OPERATIONS FILE
+pieces() {
+    local left=$3 piece seed=$2
+    while ((left > 0)); do
+        piece=$((left < PIECE ? left : PIECE))
+        "$FSX" -f "$ROOT/tests/external/$1.toml" -N "$piece" -S "$seed" -P "$WORK/artifacts" "$4" || {
+            echo "-N $piece -S $seed"
+            return 1
+        }
+        left=$((left - piece))
+        # Far from the seeds of the others.
+        seed=$((seed + 1000))
+    done
+}
+
 # start MODE SEED OPERATIONS NUMBER: sets RUNS[NUMBER]
 start() {
     local mode=$1 seed=$2 operations=$3 number=$4 file=$MNT/fsx-$4
@@ -61,8 +81,7 @@ start() {
         file=$(as_root losetup --find --show --direct-io=on "$file")
         LOOPS+=("$file")
     fi
-    "$FSX" -f "$ROOT/tests/external/$mode.toml" -N "$operations" -S "$seed" -P "$WORK/artifacts" "$file" \
-        >"$WORK/artifacts/output-$number" 2>&1 &
+    pieces "$mode" "$seed" "$operations" "$file" >"$WORK/artifacts/output-$number" 2>&1 &
     RUNS[number]=$!
 }
 
