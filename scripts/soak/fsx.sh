@@ -11,8 +11,12 @@ SEEDS=${SOAK_SEEDS:-10}
 FSX=$TOOLS/bin/fsx
 [ -x "$FSX" ] || die "fsx is not built: run scripts/setup.sh test"
 MODES=(fsx fsx-unmapped fsx-odd fsx-large fsx-synced fsx-reopened fsx-direct)
-# Through a loop device each operation is a request to the disk, and takes twenty times as long.
-SLOWER=20
+# How many operations each mode has, relative to the others, so that all take about as long.
+declare -A SHARE=([fsx-large]=4 [fsx-synced]=10 [fsx-reopened]=10 [fsx-direct]=1)
+ALL_SHARES=0
+for ((turn = 0; turn < SEEDS * 3; turn++)); do
+    ALL_SHARES=$((ALL_SHARES + ${SHARE[${MODES[turn % ${#MODES[@]}]}]:-20}))
+done
 # fsx 0.3.2 never unmaps what it reads through a mapping: it gets slower and slower, and the kernel ends it at 65,530. So each
 # runs in pieces, which begin with the piece's own seed and an empty file.
 PIECE=20000
@@ -96,14 +100,10 @@ for ((round = 0; round < SEEDS; round++)); do
     MODE_OF=()
     for number in 0 1 2; do
         mode=${MODES[TURN++ % ${#MODES[@]}]}
-        operations=$((OPERATIONS / SEEDS / 3))
-        if [ "$mode" = fsx-direct ]; then
-            if ! { [ -e /dev/loop-control ] && { [ "$(id -u)" -eq 0 ] || have sudo; }; }; then
-                warn "fsx-direct is skipped: it needs root and loop devices"
-                mode=fsx
-            else
-                operations=$((operations / SLOWER + 1))
-            fi
+        operations=$((OPERATIONS * ${SHARE[$mode]:-20} / ALL_SHARES + 1))
+        if [ "$mode" = fsx-direct ] && ! { [ -e /dev/loop-control ] && { [ "$(id -u)" -eq 0 ] || have sudo; }; }; then
+            warn "fsx-direct is skipped: it needs root and loop devices"
+            mode=fsx
         fi
         MODE_OF[number]="$mode, seed $((SEED + round * 3 + number)), $operations operations"
         DONE=$((DONE + operations))
