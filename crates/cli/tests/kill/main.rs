@@ -36,7 +36,7 @@ use writer::Orders;
 
 const ROUNDS: u64 = 8;
 const WRITERS: u64 = 4;
-/// The latest kill, in milliseconds after the writers were started.
+/// The latest kill, in milliseconds after all writers were at work.
 const LATEST_MS: u64 = 250;
 
 /// Not a test: what the test below starts as its writers.
@@ -99,6 +99,7 @@ fn what_was_acknowledged_survives_a_kill_at_any_moment() {
             })
             .collect();
         let attending = place.attend(attendant);
+        place.await_writers(WRITERS);
         std::thread::sleep(moment);
         attending.stop();
         let killed = now();
@@ -164,8 +165,9 @@ fn what_was_acknowledged_survives_a_kill_at_any_moment() {
          {:.2} rounds a second",
         rounds as f64 / began.elapsed().as_secs_f64()
     );
+    // In a few rounds on a slow machine it may be that no kill comes after a sync; in many it may not.
     assert!(
-        rounds < ROUNDS || acknowledged > 0,
-        "no kill came after a sync"
+        rounds < 100 || acknowledged > rounds,
+        "hardly anything was acknowledged"
     );
 }

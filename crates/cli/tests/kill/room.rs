@@ -122,6 +122,7 @@ impl Place {
             round,
             writer,
         } = orders;
+        let _ = std::fs::remove_file(journal);
         Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "writer_process", "--ignored", "--nocapture"])
             .env(
@@ -137,6 +138,17 @@ impl Place {
             .stderr(std::fs::File::create(self.sandbox.path(format!("writer-{writer}"))).unwrap())
             .spawn()
             .unwrap()
+    }
+
+    /// Waits until all writers are at work: moments count from then, however slow the machine.
+    pub fn await_writers(&self, writers: u64) {
+        let began = Instant::now();
+        for writer in 0..writers {
+            while !std::fs::metadata(self.journal(writer)).is_ok_and(|journal| journal.len() > 0) {
+                assert!(began.elapsed() < PATIENCE, "writer {writer} does not begin");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
     }
 
     /// Waits for the writers to notice that the mount is gone. One that is cut off from a mount taken out of sight never
