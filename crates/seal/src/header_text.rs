@@ -32,7 +32,7 @@
 //! | `created_unix_s` | when it was made |
 //! | `salt` | 32 bytes |
 //! | `argon2id` | passphrase and key file only: `memory_kib`, `passes`, `lanes` |
-//! | `recipients` | recipients only: 1 to 64 texts, at most 4096 bytes each |
+//! | `recipients` | recipients only: 1 to 64 texts, at most 4096 bytes each, no control characters |
 //! | `age` | recipients only: an age file (binary, not armored) of 32 bytes, at most 64 KiB |
 //! | `nonce`, `wrapped` | 24 bytes; 48 bytes: the master key sealed by XChaCha20-Poly1305, ciphertext then tag |
 //!
@@ -46,7 +46,7 @@ use serde_json::value::RawValue;
 
 use crate::header::{FORMAT, Header, KNOWN_FEATURES, Previous, ReadFrom};
 use crate::secret::{array_from_hex, from_hex, to_hex};
-use crate::slot::{AGE_FILE_LEN_MAX, KeySlot, RECIPIENT_LEN_MAX, RECIPIENTS_MAX, SlotMethod};
+use crate::slot::{AGE_FILE_LEN_MAX, KeySlot, RECIPIENTS_MAX, SlotMethod, may_stand};
 use crate::wrap::WrappedKey;
 use crate::{
     Argon2Cost, CostLimits, HEADER_LEN_MAX, HeaderError, LABEL_LEN_MAX, MasterKey, SLOTS_MAX,
@@ -239,9 +239,9 @@ pub(crate) fn read(bytes: &[u8], limits: &CostLimits) -> Result<Header, HeaderEr
     let previous = body.previous.map(read_previous).transpose()?;
     if previous
         .as_ref()
-        .is_some_and(|previous| previous.epoch >= body.epoch)
+        .is_some_and(|previous| !(1..body.epoch).contains(&previous.epoch))
     {
-        return Err(bad("previous.epoch", "is not before the room's epoch"));
+        return Err(bad("previous.epoch", "is 0, or not before the room's"));
     }
     Ok(Header {
         room,
@@ -321,13 +321,10 @@ fn read_slot(text: SlotText, limits: &CostLimits) -> Result<KeySlot, HeaderError
         (SlotKind::KeyFile, Some(cost), None, None) => SlotMethod::KeyFile(cost),
         (SlotKind::RawKey, None, None, None) => SlotMethod::RawKey,
         (SlotKind::Recipients, None, Some(texts), Some(age)) => {
-            if texts.is_empty()
-                || texts.len() > RECIPIENTS_MAX
-                || texts.iter().any(|text| text.len() > RECIPIENT_LEN_MAX)
-            {
+            if texts.is_empty() || texts.len() > RECIPIENTS_MAX || !texts.iter().all(may_stand) {
                 return Err(bad(
                     &field("recipients"),
-                    "has none, too many or too long ones",
+                    "has none, too many, or some that are too long or have control characters",
                 ));
             }
             let age_file = from_hex(&age).filter(|file| file.len() <= AGE_FILE_LEN_MAX);

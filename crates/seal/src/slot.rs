@@ -29,7 +29,7 @@ use crate::{
 /// The most recipients one slot has.
 pub(crate) const RECIPIENTS_MAX: usize = 64;
 /// The most bytes of a recipient's text.
-pub(crate) const RECIPIENT_LEN_MAX: usize = 4096;
+const RECIPIENT_LEN_MAX: usize = 4096;
 /// The most bytes of a slot's age file.
 pub(crate) const AGE_FILE_LEN_MAX: usize = 64 * 1024;
 
@@ -255,11 +255,10 @@ fn seal_for(recipients: &[NamedRecipient], secret: &SlotSecret) -> Result<Vec<u8
         let problem = format!("a slot has at most {RECIPIENTS_MAX} recipients");
         return Err(SealError::BadRecipient(problem));
     }
-    if recipients
-        .iter()
-        .any(|named| named.text.len() > RECIPIENT_LEN_MAX)
-    {
-        let problem = format!("a recipient's text has at most {RECIPIENT_LEN_MAX} bytes");
+    if !recipients.iter().all(|named| may_stand(&named.text)) {
+        let problem = format!(
+            "a recipient's text has at most {RECIPIENT_LEN_MAX} bytes and no control characters"
+        );
         return Err(SealError::BadRecipient(problem));
     }
     let failed = |error: &dyn std::fmt::Display| SealError::Age(error.to_string());
@@ -281,6 +280,12 @@ fn seal_for(recipients: &[NamedRecipient], secret: &SlotSecret) -> Result<Vec<u8
         )));
     }
     Ok(file)
+}
+
+/// Whether a recipient's text may stand in a header: it is shown to people, by whom it need not have been verified.
+pub(crate) fn may_stand(recipient: &impl AsRef<str>) -> bool {
+    let text = recipient.as_ref();
+    text.len() <= RECIPIENT_LEN_MAX && !text.chars().any(char::is_control)
 }
 
 fn open_with(

@@ -311,6 +311,11 @@ fn recipients_out_of_bounds_are_refused() {
         with(json!(["x".repeat(4097)]), "00".into()),
         "slot 1: recipients"
     );
+    // `key list` shows them to people before anything is verified: an escape sequence would drive the terminal.
+    assert_eq!(
+        with(json!(["age1\u{1b}]0;owned\u{7}"]), "00".into()),
+        "slot 1: recipients"
+    );
     assert_eq!(with(json!(["age1"]), "0".into()), "slot 1: age");
     assert_eq!(with(json!(["age1"]), "00".repeat(65537)), "slot 1: age");
 }
@@ -338,11 +343,15 @@ fn numbers_that_cannot_stand_are_refused() {
         "revision"
     );
     assert_eq!(refused_field(|body| body["epoch"] = 0.into()), "epoch");
-    let previous = json!({"epoch": 1, "nonce": "00".repeat(24), "wrapped": "00".repeat(48)});
-    assert_eq!(
-        refused_field(|body| body["previous"] = previous),
-        "previous.epoch"
-    );
+    // Of an epoch that is no earlier than the room's, and of one that never was.
+    for epoch in [0, 1] {
+        let previous =
+            json!({"epoch": epoch, "nonce": "00".repeat(24), "wrapped": "00".repeat(48)});
+        assert_eq!(
+            refused_field(|body| body["previous"] = previous),
+            "previous.epoch"
+        );
+    }
 }
 
 #[test]

@@ -292,6 +292,11 @@ fn what_cannot_be_a_credential_is_refused() {
         refusal(NewCredential::Recipients(Vec::new()), ""),
         SealError::Age(_)
     ));
+    let driving = format!("{} \u{1b}[2J", ED25519_PUB.trim());
+    assert!(matches!(
+        refusal(recipients(&[&driving]), ""),
+        SealError::BadRecipient(_)
+    ));
     assert_eq!(header.revision(), 1);
 }
 
