@@ -76,8 +76,8 @@ impl Header {
     ///
     /// # Errors
     /// [`SealError::BadLabel`], [`SealError::CostOutOfBounds`], [`SealError::EmptySecret`],
-    /// [`SealError::RawKeyLength`], [`SealError::Age`], [`SealError::Derivation`]: what is wrong with the
-    /// slot asked for.
+    /// [`SealError::RawKeyLength`], [`SealError::Age`], [`SealError::BadRecipient`], [`SealError::Derivation`],
+    /// [`SealError::Header`] for recipients that make it too long to be read: what is wrong with the slot asked for.
     pub fn create(
         suite: Suite,
         first: NewCredential,
@@ -90,6 +90,7 @@ impl Header {
             CostLimits::USUAL,
         );
         let slot = KeySlot::make(&room, 0, &master, &first, label, now, &limits)?;
+        header_text::check_len(std::slice::from_ref(&slot))?;
         let header = Header {
             room,
             suite,

@@ -300,6 +300,19 @@ fn what_cannot_be_a_credential_is_refused() {
     assert_eq!(header.revision(), 1);
 }
 
+/// Only added slots were measured: a room could be made with recipients whose texts filled more than a header may
+/// have, and then not be opened.
+#[test]
+fn a_room_whose_header_could_not_be_read_is_not_made() {
+    let long = format!("{} {}", RSA_PUB.trim(), "x".repeat(3600));
+    let first = recipients(&[&*long; 64]);
+    let made = Header::create(Suite::Aes256Gcm, first, "");
+    assert!(matches!(
+        made,
+        Err(SealError::Header(seal::HeaderError::TooLong(_)))
+    ));
+}
+
 #[test]
 fn recipients_whose_header_could_not_be_read_again_are_refused() {
     let (mut header, master) = room();
