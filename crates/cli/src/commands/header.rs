@@ -1,7 +1,7 @@
 //! `strongroom header`: a backup of the header, and putting it back.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -105,11 +105,7 @@ fn restore(room: &Path, file: &Path, open: &OpenArgs, global: &Global) -> Result
             ),
         ));
     }
-    let mut header = Vec::new();
-    let most = seal::HEADER_LEN_MAX as u64 + 1;
-    File::open(file)
-        .and_then(|f| f.take(most).read_to_end(&mut header))
-        .map_err(|e| Error::host(file, e))?;
+    let header = super::key::read_bounded(file).map_err(|e| Error::host(file, e))?;
     let given = open
         .credential
         .read(&format!("the backup {}", file.display()))?;

@@ -1,5 +1,7 @@
 //! `strongroom key`: what opens a room: list, add, remove, change.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
@@ -180,12 +182,21 @@ fn people(slot: &SlotReply) -> String {
     text
 }
 
+/// A header's file, or as much of it as shows that it is too long for one.
+pub(crate) fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(seal::HEADER_LEN_MAX as u64 + 1)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// What the header of a room says, not verified by any key: the first copy that can be read.
 pub(crate) fn read_header(room: &Path, global: &Global) -> Result<Header> {
     let mut problems = Vec::new();
     for name in ["header.json", "header.backup.json"] {
         let path = room.join(name);
-        let parsed = std::fs::read(&path)
+        let parsed = read_bounded(&path)
             .map_err(|e| e.to_string())
             .and_then(|bytes| match Header::parse(&bytes) {
                 Ok(header) => Ok(Ok(header)),
@@ -225,4 +236,24 @@ pub(crate) fn read_header(room: &Path, global: &Global) -> Result<Header> {
             room.display()
         ),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `key list` and `info` read the header of a room that nobody has opened yet, whole and into memory: whoever could
+    /// put a file there could have them take all there is.
+    #[test]
+    fn no_more_of_a_header_is_read_than_a_header_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("header.json");
+        File::create(&path).unwrap().set_len(64 << 30).unwrap();
+        let bytes = read_bounded(&path).unwrap();
+        assert_eq!(bytes.len(), seal::HEADER_LEN_MAX + 1);
+        assert!(matches!(
+            Header::parse(&bytes),
+            Err(seal::HeaderError::TooLong(_))
+        ));
+    }
 }
