@@ -13,7 +13,7 @@
 //!
 //! Invariant: one map has one writing, and what does not keep the invariants of [`Extent`] and [`Chunk`] is refused.
 
-use super::{Chunk, Extent};
+use super::{CHUNK_BLOCKS, Chunk, Extent};
 use segments::{SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS};
 
 const FIXED: usize = 15;
@@ -49,7 +49,9 @@ impl Chunk {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn decode(mut bytes: &[u8]) -> Result<Self, String> {
-        let mut extents: Vec<Extent> = Vec::with_capacity(bytes.len() / (FIXED + TAG_LEN));
+        // More extents than blocks overlap: no length of the bytes makes this take more.
+        let most = (bytes.len() / (FIXED + TAG_LEN)).min(CHUNK_BLOCKS as usize);
+        let mut extents: Vec<Extent> = Vec::with_capacity(most);
         let mut end = 0;
         while !bytes.is_empty() {
             let extent = take_extent(&mut bytes).ok_or("the map ends within an extent")??;
