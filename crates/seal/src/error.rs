@@ -101,12 +101,21 @@ pub enum SealError {
     /// An age identity that cannot be read.
     #[error("not an age or SSH identity this version can use: {0}")]
     BadIdentity(String),
-    /// An age recipient refused to encrypt, or its plugin failed.
-    #[error("age could not wrap the key for its recipients: {0}")]
+    /// An age recipient refused to encrypt, a slot's age file is damaged, or a plugin failed. One line.
+    #[error("age could not wrap or open the key of a slot: {0}")]
     Age(String),
     /// The header cannot be read at all.
     #[error(transparent)]
     Header(#[from] HeaderError),
+}
+
+impl SealError {
+    /// What the age library says, which may take several lines.
+    pub(crate) fn age(error: impl std::fmt::Display) -> SealError {
+        let text = error.to_string();
+        let lines = text.split(char::is_control).filter(|line| !line.is_empty());
+        SealError::Age(lines.collect::<Vec<_>>().join(" "))
+    }
 }
 
 /// Why bytes cannot be read as a header.

@@ -261,19 +261,16 @@ fn seal_for(recipients: &[NamedRecipient], secret: &SlotSecret) -> Result<Vec<u8
         );
         return Err(SealError::BadRecipient(problem));
     }
-    let failed = |error: &dyn std::fmt::Display| SealError::Age(error.to_string());
     let list = recipients
         .iter()
         .map(|named| &*named.recipient as &dyn age::Recipient);
-    let encryptor = age::Encryptor::with_recipients(list).map_err(|error| failed(&error))?;
+    let encryptor = age::Encryptor::with_recipients(list).map_err(SealError::age)?;
     let mut file = Vec::new();
-    let mut writer = encryptor
-        .wrap_output(&mut file)
-        .map_err(|error| failed(&error))?;
+    let mut writer = encryptor.wrap_output(&mut file).map_err(SealError::age)?;
     writer
         .write_all(secret.as_slice())
-        .map_err(|error| failed(&error))?;
-    writer.finish().map_err(|error| failed(&error))?;
+        .map_err(SealError::age)?;
+    writer.finish().map_err(SealError::age)?;
     if file.len() > AGE_FILE_LEN_MAX {
         return Err(SealError::Age(format!(
             "its file is longer than {AGE_FILE_LEN_MAX} bytes"
@@ -292,26 +289,25 @@ fn open_with(
     identities: &[Box<dyn age::Identity + Send + Sync>],
     file: &[u8],
 ) -> Result<Option<SlotSecret>, SealError> {
-    let failed = |error: &dyn std::fmt::Display| SealError::Age(error.to_string());
-    let decryptor = age::Decryptor::new_buffered(file).map_err(|error| failed(&error))?;
+    let decryptor = age::Decryptor::new_buffered(file).map_err(SealError::age)?;
     let list = identities
         .iter()
         .map(|identity| &**identity as &dyn age::Identity);
     let mut reader = match decryptor.decrypt(list) {
         Ok(reader) => reader,
         Err(age::DecryptError::NoMatchingKeys) => return Ok(None),
-        Err(error) => return Err(failed(&error)),
+        Err(error) => return Err(SealError::age(error)),
     };
     let mut secret = SlotSecret::default();
     reader
         .read_exact(secret.as_mut_slice())
-        .map_err(|error| failed(&error))?;
+        .map_err(SealError::age)?;
     // One byte more than a secret has would show a file that this program did not make.
     match reader.read(&mut [0]) {
         Ok(0) => Ok(Some(secret)),
         Ok(_) => Err(SealError::Age(
             "the slot's age file holds more than a key".into(),
         )),
-        Err(error) => Err(failed(&error)),
+        Err(error) => Err(SealError::age(error)),
     }
 }

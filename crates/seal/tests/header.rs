@@ -360,6 +360,22 @@ fn a_message_shows_no_control_characters_of_a_damaged_header() {
     assert!(!error.to_string().chars().any(char::is_control));
 }
 
+/// The age library answers a file it does not know with two lines.
+#[test]
+fn a_damaged_age_file_is_told_on_one_line() {
+    let bytes = changed(|body| {
+        body["slots"][1]["kind"] = "recipients".into();
+        body["slots"][1]["recipients"] = json!(["age1"]);
+        body["slots"][1]["age"] = "00".into();
+    });
+    let identity = Box::new(seal::age::x25519::Identity::generate());
+    let header = Header::parse(&bytes).unwrap();
+    let error = header.unlock(&Credential::Identities(vec![identity]));
+    let error = error.unwrap_err();
+    assert!(matches!(error, SealError::Age(_)));
+    assert!(!error.to_string().chars().any(char::is_control), "{error}");
+}
+
 #[test]
 fn any_change_of_the_body_is_found_when_the_header_opens() {
     for (what, change) in [
