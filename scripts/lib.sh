@@ -53,3 +53,13 @@ install_packages() {
         as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
     }
 }
+
+# cargo_tool NAME VERSION: into $TOOLS/bin, unless that version is there.
+cargo_tool() {
+    if grep -qs "^\"$1 $2 " "$TOOLS/.crates.toml" && [ -x "$TOOLS/bin/$1" ]; then
+        return
+    fi
+    say "Building $1 $2"
+    # Its own target directory: it would otherwise wait for, and be waited for by, every build of the project.
+    CARGO_TARGET_DIR="$TOOLS/build" cargo install --quiet --locked --root "$TOOLS" "$1" --version "$2" --force
+}

@@ -49,16 +49,6 @@ Load the kernel's module (modprobe fuse); in a container, start it with --device
     fi
 }
 
-# cargo_tool NAME VERSION: into $TOOLS/bin, unless that version is there.
-cargo_tool() {
-    if grep -qs "^\"$1 $2 " "$TOOLS/.crates.toml" && [ -x "$TOOLS/bin/$1" ]; then
-        return
-    fi
-    say "Building $1 $2"
-    # Its own target directory: it would otherwise wait for, and be waited for by, every build of the project.
-    CARGO_TARGET_DIR="$TOOLS/build" cargo install --quiet --locked --root "$TOOLS" "$1" --version "$2" --force
-}
-
 # pjdfstest switches to two users who own nothing: Debian's nobody, and this one.
 test_user() {
     if getent passwd tests >/dev/null; then

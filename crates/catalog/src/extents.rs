@@ -11,6 +11,8 @@
 //! chunk is stored.
 
 mod code;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 #[cfg(test)]
 mod tests;
 

@@ -13,7 +13,18 @@
 
 #[cfg(any(test, feature = "testing"))]
 pub mod contract;
+#[cfg(test)]
+#[path = "../../../fuzz/corpus.rs"]
+mod corpus;
 mod extents;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing {
+    //! What the fuzz targets call.
+
+    pub use crate::extents::fuzzing::extent_map;
+    pub use crate::sql::fuzz_rows as rows;
+}
 mod sql;
 
 use std::fmt::Debug;

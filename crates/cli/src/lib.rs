@@ -19,6 +19,9 @@ mod copy;
 mod credentials;
 mod error;
 mod exit;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod mounting;
 mod output;
 mod place;

@@ -15,6 +15,9 @@
 mod cost;
 mod credential;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod header;
 mod header_text;
 mod keys;

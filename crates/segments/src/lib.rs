@@ -14,13 +14,16 @@
 
 mod buffers;
 mod extent;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod header;
 mod keyring;
 mod ledger;
 mod readers;
 mod store;
 mod tail;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 mod testkeys;
 #[cfg(test)]
 mod tests;

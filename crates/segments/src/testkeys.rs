@@ -1,4 +1,4 @@
-//! Keys for this crate's tests.
+//! Keys for this crate's tests and fuzz target.
 
 use seal::{MasterKey, RoomId, Suite};
 

@@ -224,28 +224,7 @@ impl State {
         );
         let put = |sql| -> Result<usize> {
             let mut statement = self.statement(sql)?;
-            let numbers = [
-                to_sql(inode.no.0),
-                kind_number(inode.kind),
-                i64::from(inode.mode),
-                i64::from(inode.uid),
-                i64::from(inode.gid),
-                i64::from(inode.nlink),
-                to_sql(inode.size),
-                to_sql(inode.blocks),
-                inode.rdev.cast_signed(),
-                inode.atime.secs,
-                i64::from(inode.atime.nanos),
-                inode.mtime.secs,
-                i64::from(inode.mtime.nanos),
-                inode.ctime.secs,
-                i64::from(inode.ctime.nanos),
-                inode.btime.secs,
-                i64::from(inode.btime.nanos),
-                to_sql(inode.parent.0),
-                i64::from(inode.has_xattrs),
-            ];
-            for (index, number) in numbers.iter().enumerate() {
+            for (index, number) in rows::inode_numbers(inode).iter().enumerate() {
                 statement.raw_bind_parameter(index + 1, number)?;
             }
             statement.raw_bind_parameter(schema::INODE_COLUMNS, &inode.target[..])?;

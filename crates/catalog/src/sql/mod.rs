@@ -26,6 +26,9 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub use rows::fuzzing::rows as fuzz_rows;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,8 @@
 //! Rows to values and back. What a row holds is checked here, once: inside the crate a value is known to be good.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
+
 use rusqlite::{Row, types::ValueRef};
 
 use crate::{
@@ -112,6 +115,31 @@ pub(super) fn inode(row: &Row<'_>) -> Result<Inode> {
         )));
     }
     Ok(inode)
+}
+
+/// The columns of an inode but the last, its target.
+pub(super) fn inode_numbers(inode: &Inode) -> [i64; 19] {
+    [
+        to_sql(inode.no.0),
+        kind_number(inode.kind),
+        i64::from(inode.mode),
+        i64::from(inode.uid),
+        i64::from(inode.gid),
+        i64::from(inode.nlink),
+        to_sql(inode.size),
+        to_sql(inode.blocks),
+        inode.rdev.cast_signed(),
+        inode.atime.secs,
+        i64::from(inode.atime.nanos),
+        inode.mtime.secs,
+        i64::from(inode.mtime.nanos),
+        inode.ctime.secs,
+        i64::from(inode.ctime.nanos),
+        inode.btime.secs,
+        i64::from(inode.btime.nanos),
+        to_sql(inode.parent.0),
+        i64::from(inode.has_xattrs),
+    ]
 }
 
 /// An entry from the four columns cookie, name, inode, kind, the first of which is at `column`.

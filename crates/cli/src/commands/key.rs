@@ -167,7 +167,8 @@ fn list(room: &Path, open: &OpenArgs, global: &Global) -> Result<()> {
     Ok(())
 }
 
-fn people(slot: &SlotReply) -> String {
+/// A key slot in words.
+pub(crate) fn people(slot: &SlotReply) -> String {
     let made = output::moment(i64::try_from(slot.created).unwrap_or(i64::MAX));
     let mut text = format!("{:>2}  {:<10}  {made} UTC", slot.slot, slot.kind);
     if let (Some(memory), Some(passes)) = (slot.kdf_memory_kib, slot.kdf_passes) {

@@ -144,7 +144,8 @@ fn broken(error: std::io::Error) -> Error {
     Error::failed(format!("control socket: {error}"))
 }
 
-fn receive(stream: UnixStream, progress: Progress<'_>) -> Result<Reply> {
+/// Reads what the other side sends, up to its answer.
+pub(crate) fn receive(stream: impl Read, progress: Progress<'_>) -> Result<Reply> {
     let mut lines = BufReader::new(stream);
     let mut line = Vec::new();
     loop {
