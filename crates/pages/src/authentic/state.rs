@@ -112,8 +112,9 @@ impl State {
 
     /// Makes the table that of the catalog's file, durably.
     pub(super) fn persist(&mut self) -> io::Result<()> {
+        self.usable()?;
         if !self.changed {
-            return self.usable();
+            return Ok(());
         }
         if self.unsynced {
             return Err(unexpected(

@@ -151,6 +151,28 @@ fn a_catalog_half_made_when_the_power_went_is_no_catalog_and_one_made_is_one() {
 }
 
 #[test]
+fn a_table_that_may_or_may_not_be_replaced_ends_writing_until_the_next_opening() {
+    for op in [Op::Rename, Op::SyncDir] {
+        let memory = base();
+        let faulty = FaultyStorage::new(memory.clone());
+        let db = open(Arc::new(faulty.clone())).unwrap();
+        db.put(0..40, 2).unwrap();
+        db.checkpoint().unwrap();
+        faulty.refuse(op, 1, Fault::Io, Times::Once);
+        for _ in 0..3 {
+            assert!(db.put(0..40, 3).is_err());
+        }
+        assert_eq!(whole(&db, 2), Ok(()));
+        keep_log(&db);
+        drop(db);
+        let db = open(Arc::new(memory)).unwrap();
+        whole(&db, 2).unwrap();
+        db.put(0..40, 4).unwrap();
+        whole(&db, 4).unwrap();
+    }
+}
+
+#[test]
 fn a_full_disk_is_found_by_the_checkpoint_and_the_log_goes_on() {
     let memory = base();
     let faulty = FaultyStorage::new(memory.clone());
