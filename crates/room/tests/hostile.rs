@@ -382,3 +382,35 @@ fn a_header_of_another_moment_is_never_the_way_back_for_a_slot() {
         }
     }
 }
+
+#[test]
+fn an_older_catalog_put_where_a_rekey_leaves_its_new_one_is_one_moment_or_refused() {
+    let history = history();
+    let mut outcomes = Outcomes::default();
+    for (b, to) in history.moments.iter().enumerate() {
+        for (a, from) in history.moments.iter().enumerate() {
+            for parts in [
+                &[("catalog.db", "catalog.db.new")][..],
+                &[("catalog.db-pages", "catalog.db.new-pages")],
+                &[
+                    ("catalog.db", "catalog.db.new"),
+                    ("catalog.db-pages", "catalog.db.new-pages"),
+                ],
+                &[("catalog.db-wal", "catalog.db.new-wal")],
+                &[("catalog.db", "catalog.db-journal")],
+            ] {
+                let mut files = to.files.clone();
+                for (old, name) in parts {
+                    if let Some(bytes) = from.files.get(*old) {
+                        files.insert((*name).to_owned(), bytes.clone());
+                    }
+                }
+                history.judge(&files, &mut outcomes, &|| {
+                    format!("{parts:?} of {a} in {b}")
+                });
+            }
+        }
+    }
+    println!("{outcomes:?}");
+    assert!(outcomes.refused > 20 && outcomes.whole > 100);
+}
