@@ -8,7 +8,7 @@ use explorer::campaign::{self, Bounds};
 use explorer::explore::{Options, Report, record, replay};
 use explorer::states::{Limits, StateId};
 use explorer::workload::{RoomSubject, Workload, keys, ones, random, twos};
-use explorer::{sites, story};
+use explorer::{faults, sites, story};
 
 /// Cuts the power of a room at every point and looks at what is left.
 #[derive(Debug, Parser)]
@@ -42,6 +42,17 @@ enum Command {
         /// Names the sites and stops.
         #[arg(long)]
         list: bool,
+    },
+    /// Lets operations of the storage fail, each in turn, and damages what is read.
+    Faults {
+        /// Of which workloads: ones, twos, keys, or random:STEPS for sixteen of them.
+        family: String,
+        /// One operation in so many.
+        #[arg(long, default_value_t = 1)]
+        stride: u64,
+        /// Do not damage what is read of the catalog.
+        #[arg(long)]
+        spare_catalog: bool,
     },
     /// Looks at one workload, or at one state of it, again.
     Replay {
@@ -165,6 +176,11 @@ fn main() -> ExitCode {
             })
         }
         Command::Sites { only, list } => sites_campaign(how, only.as_deref(), *list),
+        Command::Faults {
+            family,
+            stride,
+            spare_catalog,
+        } => tried_faults(how, family, *stride, !spare_catalog),
         Command::Replay {
             name,
             state,
@@ -202,6 +218,43 @@ fn line(report: &Report, start: Instant) -> String {
         report.failures.len(),
         if report.cut_short { ", cut short" } else { "" },
     )
+}
+
+/// Tries every fault and prints what came of it; whether something failed.
+fn tried_faults(how: &How, family: &str, stride: u64, damage_catalog: bool) -> bool {
+    let all = match family.split_once(':') {
+        None if family == "ones" => ones(),
+        None if family == "twos" => twos(),
+        None if family == "keys" => keys(),
+        Some(("random", steps)) => match steps.parse() {
+            Ok(steps) => (0..16).map(|n| random(how.seed << 20 | n, steps)).collect(),
+            Err(_) => Vec::new(),
+        },
+        _ => Vec::new(),
+    };
+    let count = all.len();
+    let workloads: Vec<Workload> = (0..count)
+        .map_while(|index| all.get(how.number(index)?).cloned())
+        .collect();
+    if workloads.is_empty() {
+        eprintln!("there are no such workloads");
+        return true;
+    }
+    let start = Instant::now();
+    let report = faults::run(&faults::Options {
+        workloads,
+        kinds: faults::Kind::ALL.to_vec(),
+        damage_catalog,
+        stride,
+        until: how.seconds.map(|s| start + Duration::from_secs(s)),
+        threads: how.threads,
+    });
+    for story in &report.failures {
+        println!("{story}\n");
+    }
+    print!("{report}");
+    println!("{:.0} s", start.elapsed().as_secs_f64());
+    report.failed > 0
 }
 
 fn replayed(
