@@ -5,6 +5,8 @@
 //! 2. A copy is used only after its authentication held; a copy that does not parse gives way to the other one, and
 //!    that is said.
 
+use std::io::ErrorKind;
+
 use seal::{Credential, Header, HeaderError, MasterKey, SealError, Unlocked};
 use storage::Storage;
 
@@ -52,12 +54,19 @@ pub(crate) fn load(
         return Err(Error::Unsupported(what.clone()));
     }
     let mut problems = Vec::new();
+    // A copy that could not be read may be the one that counts.
+    let mut unread = None;
     let mut copies = Vec::new();
     for (name, copy) in [(HEADER, first), (BACKUP, second)] {
         match copy {
             Ok((header, bytes)) => copies.push((name, header, bytes)),
             Err(Error::HeaderDamaged(why)) => problems.push(format!("{name}: {why}")),
-            Err(e) => problems.push(format!("{name}: {e}")),
+            Err(e) => {
+                problems.push(format!("{name}: {e}"));
+                if !matches!(&e, Error::Io(e) if e.kind() == ErrorKind::NotFound) {
+                    unread.get_or_insert(e);
+                }
+            }
         }
     }
     // Copies that are the same fail the same way: deriving the key once more would only cost time.
@@ -92,6 +101,9 @@ pub(crate) fn load(
                 refused.get_or_insert(e);
             }
         }
+    }
+    if let Some(e) = unread {
+        return Err(e);
     }
     match refused {
         Some(SealError::WrongCredential { .. } | SealError::NoSuchKind { .. }) => {

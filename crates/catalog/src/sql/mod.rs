@@ -167,10 +167,10 @@ impl State {
         let error = match (error, probe) {
             (CatalogError::Damaged(what), _) => CatalogError::Damaged(what),
             (other, Ok(())) => other,
-            (CatalogError::Io(what), Err(_)) => {
+            (error @ (CatalogError::Io(_) | CatalogError::NoSpace), Err(_)) => {
                 // The storage failed, which says nothing about the page.
                 self.give_up(Failure::Lost);
-                return CatalogError::Io(what);
+                return error;
             }
             (other, Err(_)) => CatalogError::Damaged(format!("a page fails its check ({other})")),
         };

@@ -102,6 +102,26 @@ impl SqlCatalog {
         key: &CatalogKey,
         options: &OpenOptions,
     ) -> Result<Self> {
+        match Self::open_once(storage, name, key, options) {
+            Err(CatalogError::NotThisRoom) => {
+                // SQLCipher takes a failure to read the beginning of the file for a wrong key.
+                let mut salt = [0; 16];
+                storage
+                    .open(name, OpenMode::Read)
+                    .and_then(|file| file.read_at(&mut salt, 0))
+                    .map_err(|error| at(name, &error))?;
+                Self::open_once(storage, name, key, options)
+            }
+            other => other,
+        }
+    }
+
+    fn open_once(
+        storage: &Arc<dyn Storage>,
+        name: &str,
+        key: &CatalogKey,
+        options: &OpenOptions,
+    ) -> Result<Self> {
         let mode = if options.read_only {
             OpenMode::Read
         } else {
@@ -386,7 +406,14 @@ fn check_version(conn: &Connection) -> Result<()> {
         Err(rusqlite::Error::QueryReturnedNoRows) => {
             return Err(damaged("it has no format version"));
         }
-        Err(error) => return Err(damaged(format!("its first table cannot be read ({error})"))),
+        Err(error) => {
+            let text = format!("its first table cannot be read ({error})");
+            return Err(match CatalogError::from(error) {
+                // That the storage fails, or memory, says nothing about the catalog.
+                error @ (CatalogError::Io(_) | CatalogError::NoSpace) => error,
+                _ => damaged(text),
+            });
+        }
     };
     if found > schema::VERSION {
         return Err(CatalogError::Version {

@@ -13,6 +13,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use catalog::CatalogError;
 use room::Error;
 use storage::Storage;
 use storage::testing::{Fault, FaultyStorage, Times};
@@ -132,6 +133,9 @@ struct Course<'a> {
     seen: Vec<Arc<Snapshot>>,
     /// The first of `seen` that may still be found.
     acknowledged: usize,
+    /// The first of `seen` whose keys may still be found: a step that fails to change keys leaves it open whether it did,
+    /// until another one succeeds.
+    keys_from: usize,
     /// Whether everything went as without faults so far, but for errors.
     on_path: bool,
     /// Whether the room could not be read at some time since: what it holds in memory is not known.
@@ -163,6 +167,7 @@ impl<'a> Course<'a> {
             faulty,
             seen: vec![reference.snapshots[0].clone()],
             acknowledged: 0,
+            keys_from: 0,
             on_path: true,
             unknown: false,
             outcome: Outcome::Absorbed,
@@ -287,6 +292,9 @@ impl<'a> Course<'a> {
             }
             if !self.unknown {
                 self.acknowledged = self.seen.len() - 1;
+                if keys_after(step, &before.keys, &expected.keys).is_some() {
+                    self.keys_from = self.acknowledged;
+                }
             }
         }
         Ok(())
@@ -313,7 +321,7 @@ impl<'a> Course<'a> {
         match trial.last_look(&self.faulty) {
             Ok(found) => {
                 // An error is an answer: what is damaged says so.
-                let allowed = &self.seen[self.acknowledged..];
+                let allowed = self.allowed();
                 if !allowed.iter().any(|s| s.agrees_with(&found))
                     || !allowed.iter().any(|s| s.keys == found.keys)
                 {
@@ -328,6 +336,21 @@ impl<'a> Course<'a> {
             }
             Err(e) => self.fair("at the end", &e),
         }
+    }
+
+    /// What may be found at the end.
+    fn allowed(&self) -> Vec<Arc<Snapshot>> {
+        let mut allowed = self.seen[self.acknowledged..].to_vec();
+        if let Some(last) = allowed.last().cloned() {
+            let from = self.keys_from.min(self.acknowledged);
+            allowed.extend(self.seen[from..self.acknowledged].iter().map(|seen| {
+                Arc::new(Snapshot {
+                    tree: last.tree.clone(),
+                    keys: seen.keys.clone(),
+                })
+            }));
+        }
+        allowed
     }
 
     /// Notes an error; a failure where it says something else than that the storage failed.
@@ -347,7 +370,17 @@ impl<'a> Course<'a> {
                     | Error::Unsupported(_)
                     | Error::ReadOnly
             );
-        if misleading {
+        // A storage that fails says nothing about what it holds.
+        let refused = matches!(self.kind.fault, Fault::Io | Fault::NoSpace | Fault::Torn);
+        let blames = matches!(
+            e,
+            Error::Damaged(_)
+                | Error::Corrupt { .. }
+                | Error::HeaderDamaged(_)
+                | Error::Catalog(CatalogError::Damaged(_) | CatalogError::NotThisRoom)
+        );
+        let looks_for_damage = what.ends_with("repair");
+        if misleading || (refused && blames && !looks_for_damage) {
             return Err(Failure(format!(
                 "{what}: a failure of the storage is taken for something else: {e}"
             )));
@@ -358,7 +391,7 @@ impl<'a> Course<'a> {
     /// The room as the power cut leaves it with nothing but what was synced, and as the end of the process leaves it.
     fn look_at_remains(&self) -> Result<(), Failure> {
         self.faulty.heal();
-        let allowed = &self.seen[self.acknowledged..];
+        let allowed = &self.allowed();
         let how = How {
             // Using the room takes longer than all the rest.
             thorough: self.nth.is_multiple_of(THOROUGH_EVERY),
