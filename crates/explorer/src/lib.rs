@@ -15,5 +15,6 @@ pub mod sites;
 pub mod snapshot;
 pub mod states;
 pub mod story;
+mod subject;
 pub mod verify;
 pub mod workload;

@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use clap::{Args, Parser, Subcommand};
 use explorer::campaign::{self, Bounds};
 use explorer::explore::{Options, Report, record, replay};
@@ -206,13 +208,17 @@ fn summed(how: &How, subject: impl Fn(usize) -> Option<RoomSubject> + Sync) -> b
 
 fn line(report: &Report, start: Instant) -> String {
     let seconds = start.elapsed().as_secs_f64();
+    let cpu = clock_gettime(ClockId::ProcessCPUTime);
+    let cpu = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
     format!(
-        "{} workloads, {} crash points, {} states, {} different ({:.0} a second), {} recoveries cut ({} states), {} failures, {seconds:.0} s{}",
+        "{} workloads, {} crash points, {} states, {} different ({:.0} a second, {:.0} a second of one processor), \
+         {} recoveries cut ({} states), {} failures, {seconds:.0} s{}",
         report.workloads,
         report.points,
         report.states,
         report.distinct,
         report.distinct as f64 / seconds,
+        report.distinct as f64 / cpu,
         report.recoveries,
         report.second,
         report.failures.len(),
@@ -295,10 +301,12 @@ fn replayed(
 
 /// Leaves out each sync; whether one of them is not missed.
 fn sites_campaign(how: &How, only: Option<&str>, list: bool) -> bool {
+    let every = how.every.max(1);
     let workloads: Vec<RoomSubject> = keys()
         .into_iter()
-        .chain(ones().into_iter().step_by(how.every.max(1)))
-        .chain((0..4).map(|n| random(how.seed << 20 | n, 40)))
+        .step_by(every)
+        .chain(ones().into_iter().step_by(every))
+        .chain((0..2).map(|n| random(how.seed << 20 | n, 40)))
         .map(RoomSubject)
         .collect();
     let users = sites::users(&workloads, how.threads);

@@ -74,8 +74,8 @@ pub fn users<S: Subject>(subjects: &[S], threads: usize) -> BTreeMap<Site, Vec<u
             tears: 0,
             seed: 1,
         },
-        states_max: 8,
-        recovery_every: 1,
+        states_max: 6,
+        recovery_every: 3,
         recovery_states_max: 1,
         ..Options::default()
     };

@@ -1,0 +1,203 @@
+//! The explorer itself: it finds what is planted, tells it so that it can be seen again, and finds nothing in a room.
+
+use std::sync::Arc;
+
+use explorer::campaign::Bounds;
+use explorer::explore::{Failure, Options, Report, Subject, explore, replay};
+use explorer::image::Image;
+use explorer::record::Recorder;
+use explorer::sites;
+use explorer::states::Limits;
+use explorer::workload::{RoomSubject, Workload, keys, ones, random, twos};
+use storage::{OpenMode, Storage, read_limited};
+
+/// A file that is replaced step by step, carefully but for what is left out.
+#[derive(Debug, Clone, Copy)]
+struct Replacing {
+    without_sync: bool,
+    /// Opening writes the file anew, in its place.
+    careless_recovery: bool,
+}
+
+const CAREFUL: Replacing = Replacing {
+    without_sync: false,
+    careless_recovery: false,
+};
+
+fn version(n: usize) -> Vec<u8> {
+    vec![b'0' + n as u8; 1500]
+}
+
+fn failed(e: std::io::Error) -> Failure {
+    Failure(e.to_string())
+}
+
+impl Subject for Replacing {
+    type State = Vec<u8>;
+
+    fn name(&self) -> String {
+        "replacing".into()
+    }
+
+    fn steps(&self) -> Vec<String> {
+        (1..4).map(|n| format!("replace by {n}")).collect()
+    }
+
+    fn start(&self) -> Result<Image, Failure> {
+        Ok(Image::new().with_file("f", &version(0)))
+    }
+
+    fn run(&self, recorder: &Recorder) -> Result<Vec<Arc<Vec<u8>>>, Failure> {
+        for step in 1..4 {
+            recorder.begun(step);
+            (|| {
+                let file = recorder.open("f.new", OpenMode::CreateNew)?;
+                file.write_at(&version(step), 0)?;
+                if !self.without_sync {
+                    file.sync()?;
+                }
+                recorder.rename("f.new", "f")?;
+                recorder.sync_dir("")
+            })()
+            .map_err(failed)?;
+            recorder.did(step);
+            recorder.durable(step);
+        }
+        Ok((0..4).map(|n| Arc::new(version(n))).collect())
+    }
+
+    fn verify(
+        &self,
+        storage: Arc<dyn Storage>,
+        allowed: &[Arc<Vec<u8>>],
+        _thorough: bool,
+    ) -> Result<usize, Failure> {
+        let found = read_limited(&*storage, "f", 10_000).map_err(failed)?;
+        let which = allowed.iter().rposition(|a| **a == found);
+        which.ok_or_else(|| Failure(format!("f has {} bytes of no version", found.len())))
+    }
+
+    fn recover(&self, storage: Arc<dyn Storage>) -> Result<(), Failure> {
+        if !self.careless_recovery {
+            return Ok(());
+        }
+        (|| {
+            let bytes = read_limited(&*storage, "f", 10_000)?;
+            let file = storage.open("f", OpenMode::ReadWrite)?;
+            file.set_len(0)?;
+            file.write_at(&bytes, 0)?;
+            file.sync()
+        })()
+        .map_err(failed)
+    }
+}
+
+fn every_recovery() -> Options {
+    Options {
+        recovery_every: 1,
+        ..Options::default()
+    }
+}
+
+#[test]
+fn a_careful_program_has_no_failure() {
+    let report = explore(&CAREFUL, &every_recovery(), None, None);
+    assert!(report.failures.is_empty(), "{}", report.failures[0].story);
+    assert!(report.distinct > 10 && report.recoveries > 10, "{report:?}");
+}
+
+#[test]
+fn a_failure_is_found_told_and_made_again_from_its_numbers() {
+    let careless = Replacing {
+        without_sync: true,
+        ..CAREFUL
+    };
+    let report = explore(&careless, &Options::default(), None, None);
+    let found = &report.failures[0];
+    let id = found.state.unwrap();
+    let told = |part: &str| assert!(found.story.contains(part), "{part}: {}", found.story);
+    told("rename f.new to f: kept");
+    told("of no version");
+    told(&format!("again: explorer replay replacing --state {id}"));
+    assert!(found.story.lines().count() <= 40);
+    let again = replay(&careless, &Options::default(), id, None, None).unwrap();
+    assert_eq!(again.as_ref(), Some(&found.story));
+    let careful = replay(&CAREFUL, &Options::default(), id, None, None);
+    assert!(!matches!(careful, Ok(Some(_))), "{careful:?}");
+}
+
+#[test]
+fn a_recovery_that_is_not_safe_itself_is_found() {
+    let careless = Replacing {
+        careless_recovery: true,
+        ..CAREFUL
+    };
+    let report = explore(&careless, &every_recovery(), None, None);
+    let found = &report.failures[0];
+    let (first, second) = (found.state.unwrap(), found.second.unwrap());
+    assert!(found.story.contains("it went again"), "{}", found.story);
+    let again = replay(&careless, &every_recovery(), first, Some(second), None).unwrap();
+    assert_eq!(again.as_ref(), Some(&found.story));
+}
+
+fn few(each: usize) -> Options {
+    Options {
+        limits: Limits {
+            bits: 5,
+            samples: 3,
+            tears: 3,
+            seed: 1,
+        },
+        states_max: each,
+        ..Options::default()
+    }
+}
+
+fn survive(workloads: impl Iterator<Item = Workload>, each: usize) {
+    let mut sum = Report::default();
+    for workload in workloads {
+        sum.add(explore(&RoomSubject(workload), &few(each), None, None));
+        if let Some(found) = sum.failures.first() {
+            panic!("{}", found.story);
+        }
+    }
+    assert!(sum.distinct > 30, "{sum:?}");
+}
+
+#[test]
+fn single_operations_survive_every_crash() {
+    survive(ones().into_iter().step_by(43), 40);
+}
+
+#[test]
+fn pairs_of_operations_survive_every_crash() {
+    survive(twos().into_iter().step_by(911), 40);
+}
+
+#[test]
+fn operations_on_keys_survive_every_crash() {
+    survive(keys().into_iter().step_by(41), 60);
+}
+
+#[test]
+fn random_workloads_survive_every_crash() {
+    survive((0..2).map(|seed| random(seed, 30)), 150);
+}
+
+#[test]
+fn a_commit_that_does_not_sync_the_catalogs_log_is_caught() {
+    let subject = RoomSubject("start tree\ncreate bar\nfsync bar".parse().unwrap());
+    let users = sites::users(&[&subject], 1);
+    let site = users
+        .keys()
+        .find(|site| site.0.starts_with("catalog.db-wal < catalog::") && site.0.contains("commit"));
+    let site = site.unwrap_or_else(|| panic!("{users:?}"));
+    let bounds = Bounds {
+        threads: 1,
+        deadline: None,
+        states_max: 1000,
+        failures_max: 1,
+    };
+    let report = sites::without(site, &[&subject], &few(200), &bounds);
+    assert!(!report.failures.is_empty(), "{report:?}");
+}
