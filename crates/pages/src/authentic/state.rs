@@ -31,7 +31,9 @@ pub(super) struct State {
     pub(super) between: bool,
     /// The catalog's file has been changed since its last sync.
     pub(super) unsynced: bool,
-    /// A rename of the table failed.
+    /// The name of the table on disk is durable for certain: a process that died may have renamed it without a sync.
+    named: bool,
+    /// A rename of the table, or the sync of its name, failed.
     failed: bool,
     pub(super) chain: Chain,
     pub(super) finding: Option<String>,
@@ -53,6 +55,7 @@ impl State {
             changed: root.is_none(),
             root,
             prepared: None,
+            named: false,
             between: false,
             unsynced: false,
             failed: false,
@@ -113,8 +116,10 @@ impl State {
     /// Makes the table that of the catalog's file, durably.
     pub(super) fn persist(&mut self) -> io::Result<()> {
         self.usable()?;
-        if !self.changed {
-            return Ok(());
+        match (self.changed, self.named) {
+            (false, true) => return Ok(()),
+            (false, false) => return self.sync_name(),
+            (true, _) => {}
         }
         if self.unsynced {
             return Err(unexpected(
@@ -125,12 +130,19 @@ impl State {
         let table = table_path(&self.path);
         self.failed = true;
         self.storage.rename(&self.beside(), &table)?;
-        let dir = self.path.rsplit_once('/').map_or("", |(dir, _)| dir);
-        self.storage.sync_dir(dir)?;
-        self.failed = false;
+        self.sync_name()?;
         self.root = self.prepared.take();
         self.changed = false;
         self.between = false;
+        Ok(())
+    }
+
+    fn sync_name(&mut self) -> io::Result<()> {
+        let dir = self.path.rsplit_once('/').map_or("", |(dir, _)| dir);
+        self.failed = true;
+        self.storage.sync_dir(dir)?;
+        self.failed = false;
+        self.named = true;
         Ok(())
     }
 
