@@ -160,18 +160,18 @@ impl State {
             return error;
         }
         let error = named(self.witness.as_ref(), error);
-        // A connection on which a page did not decrypt fails every call from then on, with varying codes.
+        // A connection on which a page could not be read or did not open fails calls from then on, with varying codes.
         let probe = self
             .conn
             .query_row("SELECT 1 FROM meta LIMIT 1", (), |_| Ok(()));
         let error = match (error, probe) {
             (CatalogError::Damaged(what), _) => CatalogError::Damaged(what),
-            (other, Ok(())) => other,
-            (error @ (CatalogError::Io(_) | CatalogError::NoSpace), Err(_)) => {
+            (error @ CatalogError::Io(_), _) | (error @ CatalogError::NoSpace, Err(_)) => {
                 // The storage failed, which says nothing about the page.
                 self.give_up(Failure::Lost);
                 return error;
             }
+            (other, Ok(())) => other,
             (other, Err(_)) => CatalogError::Damaged(format!("a page fails its check ({other})")),
         };
         if let (CatalogError::Damaged(what), true) = (&error, self.page_failed()) {

@@ -106,11 +106,16 @@ impl SqlCatalog {
             Err(CatalogError::NotThisRoom) => {
                 // SQLCipher takes a failure to read the beginning of the file for a wrong key.
                 let mut salt = [0; 16];
-                storage
+                let read = storage
                     .open(name, OpenMode::Read)
-                    .and_then(|file| file.read_at(&mut salt, 0))
-                    .map_err(|error| at(name, &error))?;
-                Self::open_once(storage, name, key, options)
+                    .and_then(|file| file.read_at(&mut salt, 0));
+                match read {
+                    Ok(()) => Self::open_once(storage, name, key, options),
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                        Err(CatalogError::NotThisRoom)
+                    }
+                    Err(error) => Err(at(name, &error)),
+                }
             }
             other => other,
         }
