@@ -21,6 +21,9 @@ pub(super) struct Frame {
     /// Pages of the database after the commit that the frame ends; 0 in every other frame.
     pub(super) size: u32,
     pub(super) tag: Tag,
+    /// A sum of the whole page, as this process wrote or found it. The tag names a version; that the bytes are those of
+    /// the version is seen when SQLCipher opens the page, but a checkpoint copies pages without opening them.
+    pub(super) sum: u64,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use super::chain::Frame;
 use super::state::State;
-use super::{PAGE, is_version, tag_of, unexpected};
+use super::{PAGE, bad, is_version, sum_of, tag_of, unexpected};
 use crate::PageFile;
 
 /// Bytes of SQLite's header.
@@ -123,6 +123,14 @@ impl LogFile {
             );
             return Err(state.found(what));
         }
+        if to == FRAME && sum_of(page) != frame.sum {
+            return Err(bad(format!(
+                "page {} in frame {} of the log of {} was read damaged",
+                frame.page,
+                index + 1,
+                state.path
+            )));
+        }
         buf.copy_from_slice(&bytes[within..within + part]);
         Ok(part)
     }
@@ -179,6 +187,7 @@ impl LogFile {
             page: number,
             size,
             tag: tag_of(page),
+            sum: sum_of(page),
         };
         let State { chain, key, .. } = &mut *state;
         let code = chain.put(index, frame, key).unwrap_or_default();
@@ -348,6 +357,7 @@ fn walk(
                 page: number,
                 size,
                 tag: tag_of(page),
+                sum: sum_of(page),
             };
             if !take(frame, code) {
                 return Ok(());

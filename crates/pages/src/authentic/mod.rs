@@ -28,6 +28,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::hash::Hasher;
 use std::io;
 use std::sync::Arc;
 
@@ -192,6 +193,13 @@ fn tag_of(page: &[u8; PAGE]) -> Tag {
     *page[CODE..]
         .first_chunk()
         .expect("a page is longer than its tag")
+}
+
+/// A sum by which damage is noticed, not an attack.
+fn sum_of(page: &[u8; PAGE]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(page);
+    hasher.finish()
 }
 
 /// Whether a page is the version with this tag. A page that was never written has a tag of zeros, and is zeros

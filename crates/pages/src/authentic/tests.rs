@@ -238,6 +238,7 @@ fn a_commit_written_over_is_as_if_it_had_never_been() {
         page,
         size,
         tag: [tag; 16],
+        sum: 0,
     };
     let begun = || {
         let mut chain = Chain::default();
