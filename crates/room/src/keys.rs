@@ -24,6 +24,13 @@ impl Core {
             return Err(Error::ReadOnly);
         }
         self.check_poison()?;
+        // A catalog that takes no more changes could not remember what the header is about to become.
+        let present = self.header.lock().header.revision();
+        {
+            let _change = self.change()?;
+            self.catalog()
+                .set_meta(HEADER_REVISION, present.to_string().as_bytes())?;
+        }
         let mut header = self.header.lock();
         let mut next = HeaderState {
             header: header.header.clone(),
