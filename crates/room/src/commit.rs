@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use catalog::{Change, InodeNo};
+use catalog::{Change, Inode, InodeNo};
 use segments::SegmentStore;
 
 use crate::accounts::Settlement;
@@ -153,8 +153,21 @@ impl Core {
                     other => other?,
                 }
             }
+            // A file whose buffer found no space is written as it was without: never longer than its data.
+            let rows: Vec<Option<Inode>> = states
+                .iter()
+                .map(|state| {
+                    let (size, mtime) = state.buffer.as_ref()?.before;
+                    let inode = state.inode.clone();
+                    Some(Inode {
+                        size,
+                        mtime,
+                        ..inode
+                    })
+                })
+                .collect();
             let mut changes = Vec::new();
-            for (cell, state) in group.iter().zip(&states) {
+            for ((cell, state), row) in group.iter().zip(&states).zip(&rows) {
                 if state.deleted {
                     continue;
                 }
@@ -165,14 +178,14 @@ impl Core {
                     chunk,
                 }));
                 if state.row_dirty {
-                    changes.push(Change::PutInode(&state.inode));
+                    changes.push(Change::PutInode(row.as_ref().unwrap_or(&state.inode)));
                 }
             }
             catalog.apply(&changes)?;
             drop(changes);
             for (cell, state) in group.iter().zip(&mut states) {
                 if !state.deleted {
-                    state.row_dirty = false;
+                    state.row_dirty = state.buffer.is_some();
                     for (index, chunk) in std::mem::take(&mut state.chunks) {
                         self.inodes.keep_chunk(cell.no, index, chunk);
                     }

@@ -265,15 +265,18 @@ impl Core {
             self.flush_buffer(cell, state)?;
         }
         let (mut offset, mut data) = (offset, data);
+        let mut size = state.inode.size;
         if offset.is_multiple_of(BLOCK) && data.len() >= DIRECT {
             let whole = data.len() / BLOCK as usize * BLOCK as usize;
             self.seal(cell, state, offset, &data[..whole])?;
             (offset, data) = (offset + whole as u64, &data[whole..]);
+            size = size.max(offset);
         }
         if !data.is_empty() {
             state.buffer = Some(WriteBuffer {
                 offset,
                 data: data.to_vec(),
+                before: (size, state.inode.mtime),
             });
         }
         Ok(())

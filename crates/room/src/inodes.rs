@@ -11,7 +11,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use catalog::{Catalog, Chunk, Inode, InodeNo};
+use catalog::{Catalog, Chunk, Inode, InodeNo, Timestamp};
 use lru::LruCache;
 use parking_lot::{Mutex, RwLock};
 
@@ -49,6 +49,8 @@ pub(crate) struct WriteBuffer {
     /// Offset in the file.
     pub(crate) offset: u64,
     pub(crate) data: Vec<u8>,
+    /// Length and modification time of the file without it: what a commit says that finds no space for it.
+    pub(crate) before: (u64, Timestamp),
 }
 
 impl WriteBuffer {

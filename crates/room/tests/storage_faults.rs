@@ -108,3 +108,23 @@ fn a_truncation_that_fails_leaves_the_file_as_it_was() {
     let read = room.read_file("/f").unwrap();
     assert!(read[..30_001] == content[..30_001] && read[30_001..].iter().all(|b| *b == 0));
 }
+
+/// A commit that found no space for what a file's buffer held wrote the file's new length all the same: after a crash the
+/// file ended in zeros that nobody had written. It is now written as it was before the buffer.
+#[test]
+fn a_commit_without_space_makes_no_file_longer_than_its_data() {
+    let storage = FaultyStorage::new(MemoryStorage::new());
+    let room = room(&storage);
+    room.write_file("/f", &[1; 5000]).unwrap();
+    room.sync().unwrap();
+    let no = room.resolve("/f".as_ref(), false).unwrap();
+    room.write(no, 5000, &[2; 10]).unwrap();
+    storage.refuse(Op::Write, 1, Fault::NoSpace, Times::Once);
+    assert!(matches!(room.sync(), Err(Error::NoSpace)));
+    storage.inner().power_cut();
+    drop(room);
+    let room = again(&storage);
+    assert_eq!(room.read_file("/f").unwrap(), [1; 5000]);
+    let report = room.check(true, false, &|_, _| true).unwrap();
+    assert!(report.findings.is_empty() && report.lost.is_empty());
+}
