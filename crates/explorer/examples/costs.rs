@@ -49,6 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             thorough,
             accept_old_header: false,
             timeless: false,
+            blended: false,
         };
         let start = Cpu::now();
         for _ in 0..rounds {

@@ -10,7 +10,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use room::{Error, Room};
+use room::{Error, InodeNo, Room};
 use storage::Storage;
 
 use crate::explore::Failure;
@@ -29,6 +29,8 @@ pub struct How {
     pub accept_old_header: bool,
     /// Do not compare times: for snapshots of another run.
     pub timeless: bool,
+    /// Let each file be of another allowed moment: after a commit that found no space for some of them.
+    pub blended: bool,
 }
 
 /// Opens the room, compares it with each allowed snapshot, checks it with all data, and, if asked, uses it. Returns the
@@ -89,12 +91,16 @@ fn look(storage: &Arc<dyn Storage>, allowed: &[Arc<Snapshot>], how: How) -> Resu
     let about = |what: &'static str| move |e: room::Error| Failure(format!("{what}: {e} ({e:?})"));
     let room = open(storage, how.accept_old_header).map_err(about("the room does not open"))?;
     let found = Snapshot::of(&room).map_err(about("the room cannot be read"))?;
-    let which = if how.timeless {
-        place(allowed, &found.timeless())?
+    let compared = if how.timeless {
+        found.timeless()
     } else {
-        place(allowed, &found)?
+        found.clone()
     };
-    check(&room, &allowed[which])?;
+    let which = match place(allowed, &compared) {
+        Err(_) if how.blended && is_blend(allowed, &compared) => allowed.len() - 1,
+        other => other?,
+    };
+    check(&room, &compared)?;
     if how.thorough {
         use_it(room, storage, &found, how)?;
     } else {
@@ -134,6 +140,25 @@ fn place(allowed: &[Arc<Snapshot>], found: &Snapshot) -> Result<usize, Failure> 
         )));
     }
     Ok(which)
+}
+
+/// Whether every name, there or not, is as in one of the allowed snapshots, whatever the numbers of files.
+pub(crate) fn is_blend(allowed: &[Arc<Snapshot>], found: &Snapshot) -> bool {
+    let at = |s: &Snapshot, name: &str| {
+        s.tree.get(name).cloned().map(|mut node| {
+            node.no = InodeNo(0);
+            node
+        })
+    };
+    let as_somewhere = |name: &String| {
+        let here = at(found, name);
+        allowed.iter().any(|s| at(s, name) == here)
+    };
+    let mut all = allowed
+        .iter()
+        .flat_map(|s| s.tree.keys())
+        .chain(found.tree.keys());
+    all.all(as_somewhere) && allowed.iter().any(|s| s.keys == found.keys)
 }
 
 /// Checks with all data. Only what the snapshot itself says is damaged may be found.

@@ -97,6 +97,7 @@ fn memory_that_sqlite_is_refused_costs_nothing_acknowledged() {
         thorough: true,
         accept_old_header: false,
         timeless: true,
+        blended: false,
     };
     let limits = |from: u64, to: u64, part: u64| {
         std::iter::successors(Some(from), move |limit| Some(limit + limit / part))

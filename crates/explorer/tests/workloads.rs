@@ -14,6 +14,7 @@ const THOROUGH: How = How {
     thorough: true,
     accept_old_header: false,
     timeless: false,
+    blended: false,
 };
 
 /// Runs a workload, and verifies what it leaves when it is closed.

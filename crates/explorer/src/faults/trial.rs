@@ -3,7 +3,7 @@
 //! 1. A call returns an error or does what it does without the fault; what a user sees after it is the state before or
 //!    the one after, and, where a call that changes data failed half way, only its file may be between the two.
 //! 2. An error names the failure: never that a file is not there, or that the key is wrong.
-//! 3. What a sync acknowledged is there afterwards, also when the power goes and pages of a failed sync were lost.
+//! 3. What a sync acknowledged is there afterwards, of one moment; of several only after a call that found no space, also when the power goes and pages of a failed sync were lost.
 //! 4. A step that failed once for a fault that came once succeeds when it is tried again, unless the room takes no more
 //!    changes; then it takes none, whatever is asked.
 //! 5. No panic, and no wrong data: what is read is right or an error.
@@ -25,7 +25,7 @@ use crate::explore::Failure;
 use crate::image::Image;
 use crate::record::Recorder;
 use crate::snapshot::Snapshot;
-use crate::verify::{How, verify};
+use crate::verify::{How, is_blend, verify};
 use crate::workload::{Session, Step, Workload, is_refusal};
 
 /// One trial in so many ends with a room that is also used.
@@ -136,6 +136,8 @@ struct Course<'a> {
     /// The first of `seen` whose keys may still be found: a step that fails to change keys leaves it open whether it did,
     /// until another one succeeds.
     keys_from: usize,
+    /// Whether a call found no space: then a commit may hold some files without their newest bytes.
+    blended: bool,
     /// Whether everything went as without faults so far, but for errors.
     on_path: bool,
     /// Whether the room could not be read at some time since: what it holds in memory is not known.
@@ -168,6 +170,7 @@ impl<'a> Course<'a> {
             seen: vec![reference.snapshots[0].clone()],
             acknowledged: 0,
             keys_from: 0,
+            blended: false,
             on_path: true,
             unknown: false,
             outcome: Outcome::Absorbed,
@@ -285,7 +288,7 @@ impl<'a> Course<'a> {
         }
         self.seen.push(Arc::new(seen));
         if done.is_ok() && step.is_durable() {
-            if self.outcome == Outcome::Closed {
+            if self.outcome == Outcome::Closed && !self.unknown {
                 return Err(Failure(format!(
                     "step {number} ({step}) succeeded in a room that takes no more changes"
                 )));
@@ -322,9 +325,9 @@ impl<'a> Course<'a> {
             Ok(found) => {
                 // An error is an answer: what is damaged says so.
                 let allowed = self.allowed();
-                if !allowed.iter().any(|s| s.agrees_with(&found))
-                    || !allowed.iter().any(|s| s.keys == found.keys)
-                {
+                let whole = allowed.iter().any(|s| s.agrees_with(&found))
+                    && allowed.iter().any(|s| s.keys == found.keys);
+                if !whole && !(self.blended && is_blend(&allowed, &found)) {
                     let nearest = self.seen.last().map(|s| s.differences(&found));
                     return Err(Failure(format!(
                         "opened again the room shows what it must not, keys {:?}:\n  {}",
@@ -356,8 +359,10 @@ impl<'a> Course<'a> {
     /// Notes an error; a failure where it says something else than that the storage failed.
     fn fair(&mut self, what: &str, e: &Error) -> Result<(), Failure> {
         self.notes.push(format!("{what}: {e}"));
+        self.blended |= matches!(e, Error::NoSpace);
         let this = match e {
-            Error::Poisoned => Outcome::Closed,
+            // A catalog that has seen a page which does not open shows nothing more until it is opened again.
+            Error::Poisoned | Error::Catalog(CatalogError::Damaged(_)) => Outcome::Closed,
             _ => Outcome::Refused,
         };
         self.outcome = self.outcome.max(this);
@@ -397,6 +402,7 @@ impl<'a> Course<'a> {
             thorough: self.nth.is_multiple_of(THOROUGH_EVERY),
             accept_old_header: self.workload.restores_header(),
             timeless: true,
+            blended: self.blended,
         };
         let cut = remains(&self.recorder.log_so_far());
         let ended = self.recorder.image();

@@ -92,6 +92,7 @@ impl Subject for RoomSubject {
             thorough,
             accept_old_header: self.0.restores_header(),
             timeless: false,
+            blended: false,
         };
         verify(storage, allowed, how)
     }
