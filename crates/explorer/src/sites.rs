@@ -1,6 +1,6 @@
 //! Which place in the code asked for a sync, and what happens without it.
 //!
-//! 1. A site is a kind of file and the innermost function of a room's crates that asked, with its line; below it, where
+//! 1. A site is a kind of file and the innermost function of a room's crates that asked, with its line; before it, where
 //!    SQLite stands between, SQLite's function.
 //! 2. Sites are found by walking the stack, so they need a build with line tables, and are no promise: they name places
 //!    of one build.
@@ -128,32 +128,31 @@ pub fn without<S: Subject>(
     sum
 }
 
-/// Crates whose functions answer for a sync. What is above them is the test.
-const ASKERS: [&str; 4] = ["room::", "segments::", "catalog::", "storage::replace"];
+/// Where the functions are that answer for a sync. What is above them is the test; `pages` and the storage only pass on.
+const ASKERS: [&str; 3] = [
+    "crates/room/src/",
+    "crates/segments/src/",
+    "crates/catalog/src/",
+];
 
 fn site(what: &str, trace: &str) -> String {
     let frames = frames(trace);
-    let asks = |frame: &Frame<'_>| ASKERS.iter().any(|c| frame.function.starts_with(c));
     let mut parts = vec![kind(what)];
-    let Some(asker) = frames.iter().position(asks) else {
+    let Some(asker) = frames.iter().position(|f| f.asks() || f.helps()) else {
         parts.push("from outside".into());
         return parts.join(" < ");
     };
-    // SQLite's functions have no path; the innermost that is not only a way to the file names the step.
-    let through = frames[..asker].iter().find(|f| {
-        let passes = ["sqlite3OsSync", "sync", "_Unwind"];
-        !f.function.contains("::")
-            && !passes.iter().any(|p| f.function.starts_with(p))
-            && !f.function.starts_with("__")
-    });
+    // SQLite's innermost function that is not only a way to the file names the step.
+    let passes = |f: &Frame<'_>| f.function == "sqlite3OsSync";
+    let through = frames[..asker].iter().find(|f| f.is_c() && !passes(f));
     parts.extend(through.map(Frame::text));
     parts.push(frames[asker].text());
     // A helper answers with who used it.
-    if frames[asker].function.starts_with("storage::replace") {
+    if frames[asker].helps() {
         parts.extend(
             frames[asker + 1..]
                 .iter()
-                .find(|f| asks(f))
+                .find(|f| f.asks())
                 .map(Frame::text),
         );
     }
@@ -168,17 +167,48 @@ fn kind(what: &str) -> String {
     }
 }
 
+/// A frame of the stack. Of functions that were inlined, line tables know the last part of the name only, so what counts
+/// is the file.
 #[derive(Debug)]
 struct Frame<'t> {
     function: &'t str,
-    line: Option<&'t str>,
+    path: &'t str,
+    line: &'t str,
 }
 
 impl Frame<'_> {
+    fn asks(&self) -> bool {
+        ASKERS.iter().any(|dir| self.path.contains(dir))
+    }
+
+    /// Whether it is `storage::replace`.
+    fn helps(&self) -> bool {
+        self.path.ends_with("crates/storage/src/lib.rs") && self.name() == "replace"
+    }
+
+    fn is_c(&self) -> bool {
+        self.path.ends_with(".c")
+    }
+
+    /// The last part of the function's name.
+    fn name(&self) -> &str {
+        let name = self.function.split("::{").next().unwrap_or_default();
+        let name = name
+            .split('<')
+            .next()
+            .filter(|n| !n.is_empty())
+            .unwrap_or(name);
+        name.trim_end_matches(':')
+            .rsplit("::")
+            .next()
+            .unwrap_or(name)
+    }
+
     fn text(&self) -> String {
-        match self.line {
-            Some(line) => format!("{}:{line}", self.function),
-            None => self.function.to_owned(),
+        let name = self.name();
+        match self.path.split_once("crates/") {
+            Some((_, file)) => format!("{name} ({file}:{})", self.line),
+            None => format!("{name}:{}", self.line),
         }
     }
 }
@@ -189,18 +219,18 @@ fn frames(trace: &str) -> Vec<Frame<'_>> {
     for line in trace.lines().map(str::trim) {
         if let Some(place) = line.strip_prefix("at ") {
             if let Some(last) = frames.last_mut() {
-                let mut parts = place.rsplit(':');
-                parts.next();
-                last.line = parts.next();
+                let mut parts = place.rsplitn(3, ':').skip(1);
+                last.line = parts.next().unwrap_or_default();
+                last.path = parts.next().unwrap_or_default();
             }
         } else if let Some((number, function)) = line.split_once(": ")
             && number.chars().all(|c| c.is_ascii_digit())
         {
-            // Implementations of traits print as `<room::core::Core as Trait>::function`.
-            let function = function.trim_start_matches('<');
             frames.push(Frame {
-                function,
-                line: None,
+                // Implementations of traits print as `<room::core::Core as Trait>::function`.
+                function: function.rsplit(">::").next().unwrap_or(function),
+                path: "",
+                line: "",
             });
         }
     }
@@ -217,42 +247,45 @@ mod tests {
              at /rustc/library/std/src/backtrace.rs:312:9
    1: <explorer::record::RecordedFile as storage::StorageFile>::sync
              at ./crates/explorer/src/record.rs:10:5
-   2: segments::store::DirStore::sync_due
+   2: sync_due
              at ./crates/segments/src/store.rs:261:13
-   3: room::commit::flush
+   3: <room::core::Core>::flush::{{closure}}
              at ./crates/room/src/commit.rs:7:1";
         assert_eq!(
             site("segments/00000000000000000007", trace),
-            "segments/N < segments::store::DirStore::sync_due:261"
+            "segments/N < sync_due (segments/src/store.rs:261)"
         );
     }
 
     #[test]
     fn a_site_inside_sqlite_is_named_by_both_sides() {
-        let trace = "   1: <explorer::record::RecordedFile as storage::StorageFile>::sync
+        let trace = "   1: see
+             at ./crates/explorer/src/sites.rs:58:5
    2: pages::vfs::sync
+             at ./crates/pages/src/vfs.rs:258:5
    3: sqlite3OsSync
+             at /registry/sqlcipher.c:20000:3
    4: sqlite3WalFrames
-             at ./sqlite3.c:69000:12
+             at /registry/sqlcipher.c:69000:12
    5: sqlite3_step
-   6: rusqlite::raw_statement::RawStatement::step
-   7: catalog::sql::SqlCatalog::commit_now
-             at ./crates/catalog/src/sql.rs:5:1";
+             at /registry/sqlcipher.c:80000:12
+   6: <strongroom_catalog::sql::SqlCatalog>::commit_now
+             at ./crates/catalog/src/sql/mod.rs:5:1";
         assert_eq!(
             site("catalog.db-wal", trace),
-            "catalog.db-wal < sqlite3WalFrames:69000 < catalog::sql::SqlCatalog::commit_now:5"
+            "catalog.db-wal < sqlite3WalFrames:69000 < commit_now (catalog/src/sql/mod.rs:5)"
         );
     }
 
     #[test]
     fn a_helper_is_named_with_who_used_it() {
-        let trace = "   1: storage::replace
+        let trace = "   1: strongroom_storage::replace
              at ./crates/storage/src/lib.rs:140:5
    2: room::header::write_both
              at ./crates/room/src/header.rs:80:9";
         assert_eq!(
             site("header.json.new", trace),
-            "header.json.new < storage::replace:140 < room::header::write_both:80"
+            "header.json.new < replace (storage/src/lib.rs:140) < write_both (room/src/header.rs:80)"
         );
     }
 }

@@ -190,7 +190,7 @@ fn a_commit_that_does_not_sync_the_catalogs_log_is_caught() {
     let users = sites::users(&[&subject], 1);
     let site = users
         .keys()
-        .find(|site| site.0.starts_with("catalog.db-wal < catalog::") && site.0.contains("commit"));
+        .find(|site| site.0.starts_with("catalog.db-wal < commit_now (catalog"));
     let site = site.unwrap_or_else(|| panic!("{users:?}"));
     let bounds = Bounds {
         threads: 1,
