@@ -184,11 +184,9 @@ fn replay(log: &Log, events: &[Event], kept: impl Fn(usize) -> (bool, bool)) -> 
                     *len = to;
                 }
             }
-            Event::Punch { file, offset, len } => {
-                if data {
-                    let room = &mut bytes.get_mut(file).unwrap().0;
-                    room[*offset as usize..(*offset + *len) as usize].fill(0);
-                }
+            Event::Punch { file, offset, len } if data => {
+                let room = &mut bytes.get_mut(file).unwrap().0;
+                room[*offset as usize..(*offset + *len) as usize].fill(0);
             }
             _ => {}
         }

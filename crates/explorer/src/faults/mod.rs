@@ -252,7 +252,7 @@ fn all_of(
             continue;
         }
         lock(report).covered += 1;
-        if (nth + number) % options.stride.max(1) != 0 {
+        if !(nth + number).is_multiple_of(options.stride.max(1)) {
             continue;
         }
         let damages = |kind: &Kind| {

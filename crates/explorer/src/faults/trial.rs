@@ -327,7 +327,7 @@ impl<'a> Course<'a> {
                 let allowed = self.allowed();
                 let whole = allowed.iter().any(|s| s.agrees_with(&found))
                     && allowed.iter().any(|s| s.keys == found.keys);
-                if !whole && !(self.blended && is_blend(&allowed, &found)) {
+                if !(whole || self.blended && is_blend(&allowed, &found)) {
                     let nearest = self.seen.last().map(|s| s.differences(&found));
                     return Err(Failure(format!(
                         "opened again the room shows what it must not, keys {:?}:\n  {}",
