@@ -124,7 +124,7 @@ fn a_commit_without_space_makes_no_file_longer_than_its_data() {
     storage.inner().power_cut();
     drop(room);
     let room = again(&storage);
-    assert_eq!(room.read_file("/f").unwrap(), [1; 5000]);
+    assert!(room.read_file("/f").unwrap() == [1; 5000]);
     let report = room.check(true, false, &|_, _| true).unwrap();
     assert!(report.findings.is_empty() && report.lost.is_empty());
 }
