@@ -66,11 +66,12 @@ pub(super) fn write_again(storage: &dyn Storage, catalog: &str) -> io::Result<()
     while at < len {
         let piece = &mut buffer[..STEP.min(len - at) as usize];
         file.read_at(piece, at)?;
-        // Behind the frames there are zeros, which mean nothing.
+        // Behind the frames there are zeros, which mean nothing. Looked for by blocks, which compare fast.
+        let zeros = [0; 4096];
         let end = piece
-            .iter()
-            .rposition(|byte| *byte != 0)
-            .map_or(0, |i| i + 1);
+            .chunks(zeros.len())
+            .rposition(|block| *block != zeros[..block.len()])
+            .map_or(0, |i| ((i + 1) * zeros.len()).min(piece.len()));
         match file.write_at(&piece[..end], at) {
             // On storage that wants space even for this, opening must work all the same.
             Err(error) if is_full(&error) => break,
