@@ -3,6 +3,7 @@
 //! `default_permissions` is part of every mount made here; there is no way to leave it out.
 
 use std::ffi::CString;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read};
 use std::mem::MaybeUninit;
@@ -215,12 +216,29 @@ fn checks_permissions(line: &str, mountpoint: &Path) -> bool {
     let mut fields = line.split(' ');
     let on = fields.nth(4).unwrap_or_default();
     let options = line.rsplit(' ').next().unwrap_or_default();
-    unescape(on) == mountpoint.as_os_str().as_bytes()
+    Path::new(OsStr::from_bytes(&unescape(on))) == mountpoint
         && options.split(',').any(|o| o == "default_permissions")
 }
 
 /// Whether the kernel says that it checks permissions on the mount at `mountpoint`.
 pub(crate) fn permissions_are_checked(mountpoint: &Path) -> bool {
+    line_of(mountpoint).is_some_and(|line| checks_permissions(&line, mountpoint))
+}
+
+/// Major and minor number of the device that the files of the mount at `mountpoint` are on. Asks the kernel's table, not
+/// the mount: a thread that waits for its own process to serve it, and holds `/dev/fuse`, waits for ever when the process
+/// is killed, and the process does not end.
+pub(crate) fn device(mountpoint: &Path) -> Option<(u32, u32)> {
+    device_in(&line_of(mountpoint)?)
+}
+
+fn device_in(line: &str) -> Option<(u32, u32)> {
+    let (major, minor) = line.split(' ').nth(2)?.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// The line of `/proc/self/mountinfo` for what is mounted at `mountpoint`.
+fn line_of(mountpoint: &Path) -> Option<String> {
     // Other file systems' names may be anything but UTF-8.
     let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let table = String::from_utf8_lossy(&table);
@@ -231,9 +249,9 @@ pub(crate) fn permissions_are_checked(mountpoint: &Path) -> bool {
         .find(|l| {
             l.split(' ')
                 .nth(4)
-                .is_some_and(|on| unescape(on) == mountpoint.as_os_str().as_bytes())
+                .is_some_and(|on| Path::new(OsStr::from_bytes(&unescape(on))) == mountpoint)
         })
-        .is_some_and(|l| checks_permissions(l, mountpoint))
+        .map(str::to_owned)
 }
 
 /// Undoes the octal escapes of space, tab, newline and backslash.
@@ -276,6 +294,7 @@ mod tests {
             &line("default_permissions"),
             Path::new("/mnt/other")
         ));
+        assert_eq!(device_in(&line("default_permissions")), Some((0, 41)));
     }
 
     #[test]

@@ -85,13 +85,11 @@ fn serve(
         fd,
         options.threads.clamp(2, 64),
     )?;
-    // Answered by the threads that were just started.
-    let device = rustix::fs::stat(at)
-        .map_err(|e| MountError::Mountpoint {
-            path: at.to_owned(),
-            source: e.into(),
-        })?
-        .st_dev;
+    let (major, minor) = attach::device(at).ok_or_else(|| MountError::Mountpoint {
+        path: at.to_owned(),
+        source: std::io::ErrorKind::NotFound.into(),
+    })?;
+    let device = rustix::fs::makedev(major, minor);
     let duties = Duties {
         mountpoint: at.to_owned(),
         device,

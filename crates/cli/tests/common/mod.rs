@@ -183,6 +183,12 @@ impl Sandbox {
 
     /// Clears what a killed process left, and mounts the room, which must open by itself.
     pub fn mount_after_kill(&self) {
+        self.clear_after_kill();
+        self.with_pass(["mount", "room", "mnt"]);
+    }
+
+    /// Clears the mount that a killed process left.
+    pub fn clear_after_kill(&self) {
         let began = Instant::now();
         loop {
             let ran = self.run(["umount", "mnt"]);
@@ -197,7 +203,6 @@ impl Sandbox {
             );
             std::thread::sleep(Duration::from_millis(20));
         }
-        self.with_pass(["mount", "room", "mnt"]);
     }
 }
 
