@@ -81,7 +81,21 @@ impl Place {
         let mut server = self.server.take().unwrap();
         // An error means that it has ended already, which only one told to end does.
         let _ = server.kill();
-        server.wait().unwrap();
+        let began = Instant::now();
+        while server.try_wait().unwrap().is_none() {
+            if began.elapsed() > PATIENCE {
+                let stacks = stacks_of(server.id());
+                // Ends what waits for the mount, and so the process.
+                let _ = Command::new("umount")
+                    .arg("-f")
+                    .arg(self.mountpoint())
+                    .status();
+                self.fail(&format!(
+                    "the killed process does not end, and keeps the room locked: {stacks}"
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Takes away the dead mount, if there is one.
@@ -308,6 +322,17 @@ pub fn orders() -> Option<Orders> {
         root: words.next().unwrap().into(),
         journal: words.next().unwrap().into(),
     })
+}
+
+/// Where the threads of a process are in the kernel, as far as this user may know.
+fn stacks_of(pid: u32) -> String {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    threads
+        .map(|thread| std::fs::read_to_string(thread.path().join("stack")).unwrap_or_default())
+        .collect()
 }
 
 fn copy(from: &Path, to: &Path) {
