@@ -77,7 +77,10 @@ impl Start {
     pub(crate) fn steps(self) -> Vec<Step> {
         let text = match self {
             Self::Empty => String::new(),
-            Self::Tree | Self::Damaged => TREE.to_owned(),
+            Self::Tree => TREE.to_owned(),
+            // Each file's data before the next one's: else a commit writes them in any order, and the unit that is
+            // spoiled is now of one file, now of another.
+            Self::Damaged => TREE.replace("    create A/", "    sync\n    create A/"),
             Self::Thin => format!("{TREE}\n{THIN}"),
         };
         super::steps_of(&text, '\n')
