@@ -16,7 +16,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use catalog::{SegmentAccount, SegmentNo};
+use catalog::{SegmentAccount, SegmentNo, SqlCatalog};
 use seal::{Header, MasterKey, RoomId};
 use segments::SegmentStore;
 use storage::{HostStorage, OpenMode, Storage};
@@ -91,8 +91,7 @@ impl Core {
 
     /// Commits and takes the catalog of that moment.
     fn moment(&self, target: &Arc<dyn Storage>) -> Result<(Moment, Pin<'_>)> {
-        remove_if_there(&**target, CATALOG_COPY)?;
-        remove_if_there(&**target, CATALOG_COPY_TABLE)?;
+        SqlCatalog::remove(&**target, CATALOG_COPY)?;
         // Header and catalog must be of one key.
         let _swap = self.swap.read();
         self.commit_and(|| {

@@ -250,6 +250,7 @@ impl Core {
         offset: u64,
         data: &[u8],
     ) -> Result<()> {
+        self.check_around(cell, state, offset, offset + data.len() as u64)?;
         if let Some(buffer) = &mut state.buffer {
             let same_chunk = buffer.offset / CHUNK_LEN == offset / CHUNK_LEN;
             if same_chunk && buffer.offset <= offset && offset <= buffer.end() {
@@ -278,6 +279,24 @@ impl Core {
                 data: data.to_vec(),
                 before: (size, state.inode.mtime),
             });
+        }
+        Ok(())
+    }
+
+    /// Opens what surrounds a range in its first and last block, where it will be needed to seal these: damage there is the
+    /// writer's error, and not that of a commit, which would stop everybody.
+    fn check_around(&self, cell: &Cell, state: &State, offset: u64, end: u64) -> Result<()> {
+        let size = state.inode.size;
+        let buffered = |at: u64| {
+            let buffer = state.buffer.as_ref();
+            buffer.is_some_and(|buffer| buffer.offset <= at && at <= buffer.end())
+        };
+        let mut byte = [0];
+        if !offset.is_multiple_of(BLOCK) && offset / BLOCK * BLOCK < size && !buffered(offset) {
+            self.read_locked(cell, state, offset / BLOCK * BLOCK, &mut byte)?;
+        }
+        if !end.is_multiple_of(BLOCK) && end < size && !buffered(end) {
+            self.read_locked(cell, state, end, &mut byte)?;
         }
         Ok(())
     }

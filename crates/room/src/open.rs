@@ -220,7 +220,7 @@ fn settle_rekey(storage: &Arc<dyn Storage>, header: &HeaderState, read_only: boo
         (false, false) => {
             // It goes only where it is certain that the other one is the room's.
             SqlCatalog::open(storage, CATALOG, &key, &options)?;
-            remove_new_catalog(&**storage)
+            Ok(SqlCatalog::remove(&**storage, NEW_CATALOG)?)
         }
         (false, true) => Ok(()),
     }
@@ -243,14 +243,6 @@ fn settle_table(storage: &dyn Storage, key: &seal::CatalogKey, read_only: bool) 
         (false, false) => Ok(storage.remove(NEW_CATALOG_TABLE)?),
         (false, true) => Ok(()),
     }
-}
-
-/// Removes a catalog that was not put in place, and its table.
-pub(crate) fn remove_new_catalog(storage: &dyn Storage) -> Result<()> {
-    for name in [NEW_CATALOG, NEW_CATALOG_TABLE] {
-        remove_if_there(storage, name)?;
-    }
-    Ok(())
 }
 
 /// Removes a name; it need not be there.

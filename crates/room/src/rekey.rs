@@ -20,9 +20,7 @@ use crate::compact::Tally;
 use crate::core::Core;
 use crate::header::HeaderState;
 use crate::maintenance::{Progress, RekeyReport};
-use crate::open::{
-    CATALOG, HEADER_REVISION, NEW_CATALOG, keyring, put_new_catalog_in_place, remove_new_catalog,
-};
+use crate::open::{CATALOG, HEADER_REVISION, NEW_CATALOG, keyring, put_new_catalog_in_place};
 use crate::{Error, Result};
 
 /// Rounds of moving data; each one finds what the one before could not see.
@@ -95,7 +93,7 @@ impl Core {
         let key = next.header.catalog_key(&next.master);
         let revision = next.header.revision();
         self.commit_and(|| {
-            remove_new_catalog(&*self.storage)?;
+            SqlCatalog::remove(&*self.storage, NEW_CATALOG)?;
             self.catalog().copy_to(&self.storage, NEW_CATALOG, &key)?;
             watch(Step::CatalogWritten);
             // From here on a failure leaves it open which key the next opening will need: no more changes here.

@@ -8,6 +8,7 @@ use room::{
     Credential, Error, Fallocate, InodeNo, NewCredential, NewRoom, OpenOptions, Room, Secret,
 };
 use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
+use storage::{OpenMode, Storage};
 
 fn secret() -> Secret {
     Secret::from(vec![7; 32])
@@ -127,4 +128,79 @@ fn a_commit_without_space_makes_no_file_longer_than_its_data() {
     assert!(room.read_file("/f").unwrap() == [1; 5000]);
     let report = room.check(true, false, &|_, _| true).unwrap();
     assert!(report.findings.is_empty() && report.lost.is_empty());
+}
+
+/// An append to a file whose last block was damaged waited in a buffer, and sealing it at the next commit failed: the room
+/// took no more changes, of any file, until it was opened again.
+#[test]
+fn a_write_beside_damage_is_refused_and_stops_nobody_else() {
+    let storage = FaultyStorage::new(MemoryStorage::new());
+    let room = room(&storage);
+    room.write_file("/a", &[1; 10_000]).unwrap();
+    room.sync().unwrap();
+    let a = room.resolve("/a".as_ref(), true).unwrap();
+    for name in storage.list("segments").unwrap() {
+        let segment = storage
+            .open(&format!("segments/{name}"), OpenMode::ReadWrite)
+            .unwrap();
+        segment.write_at(&[0x5a; 100], 2 * 4096).unwrap();
+    }
+    for (offset, len) in [(10_000, 10), (9_000, 10), (4_096, 5_000), (0, 10)] {
+        let refused = room.write(a, offset, &vec![2; len]);
+        assert!(matches!(refused, Err(Error::Corrupt { .. })), "{offset}");
+    }
+    room.write_file("/b", b"another file").unwrap();
+    room.sync().unwrap();
+    let report = room.check(true, true, &|_, _| true).unwrap();
+    assert_eq!(report.lost.len(), 1, "{report:?}");
+    room.write(a, 10_000, b"goes on").unwrap();
+    room.sync().unwrap();
+    assert_eq!(room.read_file("/b").unwrap(), b"another file");
+}
+
+/// A copy of the catalog was closed with a part of it still in its log, because the move into its file had failed and closing
+/// says nothing of that. A rekey went on with the file alone, and the room never opened again.
+#[test]
+fn a_rekey_during_which_one_operation_fails_leaves_a_room_that_opens() {
+    let rekey = |nth: u64, fault: Fault, op: Option<Op>| {
+        let storage = FaultyStorage::new(MemoryStorage::new());
+        let room = room(&storage);
+        for i in 0..40 {
+            room.write_file(format!("/{i}"), &vec![i; 3000]).unwrap();
+        }
+        room.sync().unwrap();
+        match op {
+            Some(op) => storage.refuse(op, nth, fault, Times::Once),
+            None => storage.refuse_any(nth, fault, Times::Once),
+        }
+        let rekeyed = room.rekey(&Credential::RawKey(secret()), &|_, _| true);
+        let befell = storage.refused() > 0;
+        eprintln!(
+            "{nth} {op:?} {fault:?} {:?} {rekeyed:?} {:?}",
+            storage.first_refused(),
+            storage.list("")
+        );
+        storage.heal();
+        drop(room);
+        let room = again(&storage);
+        for i in 0..40 {
+            assert_eq!(
+                room.read_file(format!("/{i}")).unwrap(),
+                vec![i; 3000],
+                "operation {nth}: {rekeyed:?}"
+            );
+        }
+        // Whatever was left behind is in nobody's way.
+        room.rekey(&Credential::RawKey(secret()), &|_, _| true)
+            .unwrap();
+        let report = room.check(true, false, &|_, _| true).unwrap();
+        assert!(report.findings.is_empty() && report.lost.is_empty());
+        befell
+    };
+    let writes = (1..).take_while(|nth| rekey(*nth, Fault::NoSpace, Some(Op::Write)));
+    assert!(writes.count() > 10);
+    let others = (1..)
+        .step_by(5)
+        .take_while(|nth| rekey(*nth, Fault::Io, None));
+    assert!(others.count() > 5);
 }

@@ -9,10 +9,10 @@ use rusqlite::Connection;
 use storage::{OpenMode, Storage, StorageFile};
 use zeroize::Zeroizing;
 
-use super::log::is_left;
+use super::log::{self, is_left};
 use super::open::{at, sync_parent};
 use super::{SqlCatalog, State};
-use crate::Result;
+use crate::{CatalogError, Result};
 
 const BUFFER: usize = 1 << 20;
 
@@ -27,15 +27,35 @@ pub(super) fn copy(
     }
     let file = target.open(name, OpenMode::CreateNew);
     let file = file.map_err(|error| at(name, &error))?;
+    // The log of an earlier copy that a crash cut off would be replayed over this one.
+    remove_beside(&**target, name).map_err(|error| at(name, &error))?;
     let written = copy_locked(catalog, &*file, target, name, key)
         .and_then(|()| file.sync().map_err(|error| at(name, &error)))
         .and_then(|()| sync_parent(&**target, name));
     if written.is_err() {
         // Half a copy is of no use, and its name must be free for the next try. The first error is the one to tell.
-        let _ = target.remove(&table_path(name));
-        let _ = target.remove(name);
+        let _ = remove(&**target, name);
     }
     written
+}
+
+/// Removes a catalog that nobody has open, with all that lies beside it. What is not there is passed over.
+pub(super) fn remove(storage: &dyn Storage, name: &str) -> io::Result<()> {
+    remove_if_there(storage, name)?;
+    remove_beside(storage, name)
+}
+
+fn remove_beside(storage: &dyn Storage, name: &str) -> io::Result<()> {
+    remove_if_there(storage, &log::name(name))?;
+    remove_if_there(storage, &format!("{name}-journal"))?;
+    remove_if_there(storage, &table_path(name))
+}
+
+fn remove_if_there(storage: &dyn Storage, name: &str) -> io::Result<()> {
+    match storage.remove(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
 }
 
 fn copy_locked(
@@ -70,6 +90,11 @@ fn copy_locked(
     let place = super::open::place(target)?;
     let witness = super::open::making(target, name, &place, key);
     export(&state.conn, &place, name, key).map_err(|error| state.note(error))?;
+    if is_left(&**target, name).map_err(|error| at(name, &error))? {
+        return Err(CatalogError::Io(format!(
+            "{name}: what was written could not be moved out of its log"
+        )));
+    }
     match witness {
         Some(witness) => witness.settle().map_err(|error| at(name, &error)),
         None => Ok(()),
@@ -127,11 +152,23 @@ fn export(conn: &Connection, place: &Place, name: &str, key: &seal::CatalogKey) 
         )
         .and_then(|()| conn.query_row("SELECT sqlcipher_export('copy')", (), |_| Ok(())))
         // Now, because a page that is vouched for is never written by way of a journal afterwards.
-        .and_then(|()| conn.execute_batch("PRAGMA copy.locking_mode = EXCLUSIVE;"))
-        .and_then(|()| conn.query_row("PRAGMA copy.journal_mode = WAL", (), |_| Ok(())));
+        .and_then(|()| conn.execute_batch("PRAGMA copy.locking_mode = EXCLUSIVE"))
+        .and_then(|()| super::open::keep_log(conn, "copy."));
+    // Detaching moves the log too, but says nothing where that fails; nor does a mode that could not be changed.
+    let moved = exported.and_then(|mode| {
+        let busy: i64 =
+            conn.query_row("PRAGMA copy.wal_checkpoint(TRUNCATE)", (), |row| row.get(0))?;
+        Ok(mode == "wal" && busy == 0)
+    });
     let detached = conn.execute_batch(&format!(
         "DETACH DATABASE copy; PRAGMA query_only = {query_only}"
     ));
-    exported?;
-    Ok(detached?)
+    let moved = moved?;
+    detached?;
+    if !moved {
+        return Err(CatalogError::Io(format!(
+            "{name}: the copy could not be completed"
+        )));
+    }
+    Ok(())
 }

@@ -90,6 +90,12 @@ impl SqlCatalog {
         ))
     }
 
+    /// Removes the catalog in the file `name`, which nobody has open, with its log and its table. What is not there is
+    /// passed over.
+    pub fn remove(storage: &dyn Storage, name: &str) -> io::Result<()> {
+        super::copy::remove(storage, name)
+    }
+
     /// Opens the catalog in the file `name`: its state is that of the last durable commit.
     ///
     /// # Errors
@@ -350,16 +356,27 @@ fn connect(
     Ok(conn)
 }
 
+/// Has a database write to a log; returns the mode it is in then. `of` is the database with a dot, or nothing.
+pub(super) fn keep_log(conn: &Connection, of: &str) -> rusqlite::Result<String> {
+    let mut statement = conn.prepare(&format!("PRAGMA {of}journal_mode = WAL"))?;
+    let mut rows = statement.query(())?;
+    let mut mode = String::new();
+    // To the end: the mode is changed by a transaction that commits after the answer, and may fail.
+    while let Some(row) = rows.next()? {
+        mode = row.get(0)?;
+    }
+    Ok(mode)
+}
+
 /// What a connection to a file in use needs, once the format is known.
 fn settle(conn: &Connection) -> Result<()> {
+    let mode = keep_log(conn, "")?;
     conn.execute_batch(&format!(
-        "PRAGMA journal_mode = WAL;
-         PRAGMA synchronous = NORMAL;
+        "PRAGMA synchronous = NORMAL;
          PRAGMA wal_autocheckpoint = 0;
          PRAGMA journal_size_limit = {LOG_KEPT};
          PRAGMA temp_store = MEMORY;"
     ))?;
-    let mode: String = conn.query_row("PRAGMA journal_mode", (), |row| row.get(0))?;
     if mode != "wal" {
         return Err(CatalogError::Io(format!(
             "the catalog's log cannot be used here (mode {mode})"
