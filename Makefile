@@ -40,7 +40,7 @@ test: setup-test ## Format and lint checks, every test, licences and advisories
 deny: ## Check licences, bans, sources and advisories of the dependencies
 	@scripts/deny.sh
 
-soak: setup-test build ## Long trials: kills, fsx, real programs and more, for hours (SOAK="kill fsx programs")
+soak: setup-test build ## Long trials: kills, fsx, real programs and more, for hours (SOAK="explorer faults kill fsx programs fuzz")
 	@STRONGROOM_BIN=$(TARGET_DIR)/release/strongroom scripts/soak.sh $(SOAK)
 
 bench: build ## Compare speeds with a plain directory and other stores (BENCH="--rounds 3")

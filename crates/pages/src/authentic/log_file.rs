@@ -334,13 +334,57 @@ fn parts(header: &[u8; FRAME_HEADER]) -> (u32, u32, [u8; 8]) {
     )
 }
 
-/// Reads the frames that belong to the header's log, one after the other, until `take` says that it is enough.
+/// SQLite's running checksum of a log: <https://sqlite.org/fileformat2.html#checksum_algorithm>. It has no key; it tells
+/// whether a frame arrived whole.
+struct Checksum {
+    words: [u32; 2],
+    big_endian: bool,
+}
+
+impl Checksum {
+    /// As it stands behind the log's header.
+    fn behind(header: &[u8; HEADER]) -> Self {
+        let word = |at: usize| {
+            let bytes = header[at..at + 4].try_into();
+            u32::from_be_bytes(bytes.expect("four bytes"))
+        };
+        Self {
+            words: [word(24), word(28)],
+            big_endian: word(0) & 1 == 1,
+        }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        let [first, second] = &mut self.words;
+        let word = |bytes: [u8; 4]| match self.big_endian {
+            true => u32::from_be_bytes(bytes),
+            false => u32::from_le_bytes(bytes),
+        };
+        for [a, b, c, d, e, f, g, h] in bytes.as_chunks::<8>().0 {
+            *first = first
+                .wrapping_add(word([*a, *b, *c, *d]))
+                .wrapping_add(*second);
+            *second = second
+                .wrapping_add(word([*e, *f, *g, *h]))
+                .wrapping_add(*first);
+        }
+    }
+
+    fn is(&self, bytes: &[u8]) -> bool {
+        let [first, second] = self.words.map(u32::to_be_bytes);
+        bytes == [first, second].concat()
+    }
+}
+
+/// Reads the frames that belong to the header's log, one after the other, until `take` says that it is enough. Frames end where
+/// SQLite's checksum does: what it does not take for a part of the log must not be one here.
 fn walk(
     file: &mut dyn PageFile,
     header: &[u8; HEADER],
     mut take: impl FnMut(Frame, &[u8]) -> bool,
 ) -> io::Result<()> {
     let mut batch = vec![0; BATCH * STRIDE];
+    let mut checksum = Checksum::behind(header);
     for first in (0..).step_by(BATCH) {
         let read = file.read(&mut batch, disk(first))?;
         for bytes in batch[..read].as_chunks::<STRIDE>().0 {
@@ -351,6 +395,11 @@ fn walk(
             let page: &[u8; PAGE] = page.try_into().expect("split at a page");
             let (number, size, salts) = parts(head);
             if number == 0 || salts != header[16..24] {
+                return Ok(());
+            }
+            checksum.add(&head[..8]);
+            checksum.add(page);
+            if !checksum.is(&head[16..]) {
                 return Ok(());
             }
             let frame = Frame {
