@@ -95,6 +95,7 @@ fn copy_locked(
             "{name}: what was written could not be moved out of its log"
         )));
     }
+    remove_if_there(&**target, &log::name(name)).map_err(|error| at(name, &error))?;
     match witness {
         Some(witness) => witness.settle().map_err(|error| at(name, &error)),
         None => Ok(()),

@@ -279,6 +279,10 @@ impl<'a> Course<'a> {
                 self.on_path = false;
             }
         }
+        if done.is_err() && matches!(step, Step::Rekey(_)) {
+            // The next one goes on with it, and keeps what was added since.
+            self.on_path = false;
+        }
         if done.is_err()
             && let Some(keys) = keys_after(step, &seen.keys, &expected.keys)
         {
