@@ -287,9 +287,11 @@ impl Core {
     /// writer's error, and not that of a commit, which would stop everybody.
     fn check_around(&self, cell: &Cell, state: &State, offset: u64, end: u64) -> Result<()> {
         let size = state.inode.size;
+        // What is buffered of a block was written after that block was looked at.
         let buffered = |at: u64| {
+            let block = at / BLOCK * BLOCK;
             let buffer = state.buffer.as_ref();
-            buffer.is_some_and(|buffer| buffer.offset <= at && at <= buffer.end())
+            buffer.is_some_and(|buffer| buffer.offset < block + BLOCK && block < buffer.end())
         };
         let mut byte = [0];
         if !offset.is_multiple_of(BLOCK) && offset / BLOCK * BLOCK < size && !buffered(offset) {
