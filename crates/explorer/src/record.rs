@@ -13,7 +13,7 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use storage::{Held, OpenMode, Space, Storage, StorageFile};
+use storage::{Held, OpenMode, Space, Storage, StorageFile, parent};
 
 use crate::image::{Content, Entry, Image};
 use crate::sites::{Site, Watch};
@@ -150,10 +150,6 @@ struct State {
 enum Node {
     Dir,
     File(FileId),
-}
-
-pub(crate) fn parent(path: &str) -> &str {
-    path.rsplit_once('/').map_or("", |(dir, _)| dir)
 }
 
 impl Recorder {

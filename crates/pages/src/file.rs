@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use storage::{OpenMode, Storage, StorageFile};
+use storage::{OpenMode, Storage, StorageFile, parent};
 
 /// A file as SQLite uses it: one caller at a time. Offsets and lengths are bytes.
 pub trait PageFile: Send {
@@ -53,10 +53,6 @@ impl Plain {
             unnamed: Some((storage.clone(), parent(name).to_owned())),
         })
     }
-}
-
-pub(crate) fn parent(name: &str) -> &str {
-    name.rsplit_once('/').map_or("", |(dir, _)| dir)
 }
 
 impl PageFile for Plain {

@@ -13,9 +13,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::ffi;
-use storage::{OpenMode, Storage};
+use storage::{OpenMode, Storage, parent};
 
-use crate::file::{PageFile, Plain, Unnamed, parent};
+use crate::file::{PageFile, Plain, Unnamed};
 use crate::place::{Part, resolve, vouched};
 
 /// Longest path, with the NUL.

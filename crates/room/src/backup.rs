@@ -19,15 +19,13 @@ use std::sync::Arc;
 use catalog::{SegmentAccount, SegmentNo, SqlCatalog};
 use seal::{Header, MasterKey, RoomId};
 use segments::SegmentStore;
-use storage::{HostStorage, OpenMode, Storage};
+use storage::{HostStorage, OpenMode, Storage, remove_if_there};
 
 use crate::core::{BLOCK, Core};
 use crate::header::{self, BACKUP, HEADER, HEADER_MAX};
 use crate::lock::RoomLock;
 use crate::maintenance::{BackupReport, Progress};
-use crate::open::{
-    NEW_CATALOG, NEW_CATALOG_TABLE, SEGMENTS, put_new_catalog_in_place, remove_if_there,
-};
+use crate::open::{NEW_CATALOG, NEW_CATALOG_TABLE, SEGMENTS, put_new_catalog_in_place};
 use crate::pins::Pin;
 use crate::{Error, Result};
 

@@ -15,7 +15,7 @@ use catalog::{Catalog, FileKind, Inode, InodeNo, SqlCatalog};
 use pages::authentic;
 use seal::{Credential, Header, MasterKey, Suite};
 use segments::{DirStore, Keyring, SegmentNo, SegmentStore};
-use storage::{HostStorage, Storage};
+use storage::{HostStorage, Storage, remove_if_there};
 
 use crate::accounts::Accounts;
 use crate::core::{Core, Parts, now};
@@ -242,14 +242,6 @@ fn settle_table(storage: &dyn Storage, key: &seal::CatalogKey, read_only: bool) 
         }
         (false, false) => Ok(storage.remove(NEW_CATALOG_TABLE)?),
         (false, true) => Ok(()),
-    }
-}
-
-/// Removes a name; it need not be there.
-pub(crate) fn remove_if_there(storage: &dyn Storage, name: &str) -> std::io::Result<()> {
-    match storage.remove(name) {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-        other => other,
     }
 }
 

@@ -129,15 +129,31 @@ pub struct Space {
 /// new ones are durable. The temporary name is `path` with `.new` behind it.
 pub fn replace(storage: &dyn Storage, path: &str, bytes: &[u8]) -> io::Result<()> {
     let temporary = format!("{path}.new");
-    match storage.remove(&temporary) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-        _ => {}
-    }
-    let file = storage.open(&temporary, OpenMode::CreateNew)?;
-    file.write_at(bytes, 0)?;
-    file.sync()?;
+    write_anew(storage, &temporary, bytes)?;
     storage.rename(&temporary, path)?;
-    storage.sync_dir(path.rsplit_once('/').map_or("", |(dir, _)| dir))
+    storage.sync_dir(parent(path))
+}
+
+/// Makes a file that holds `bytes`, in the place of one that was left there. The contents are durable when it returns; the
+/// name is not.
+pub fn write_anew(storage: &dyn Storage, path: &str, bytes: &[u8]) -> io::Result<()> {
+    remove_if_there(storage, path)?;
+    let file = storage.open(path, OpenMode::CreateNew)?;
+    file.write_at(bytes, 0)?;
+    file.sync()
+}
+
+/// Removes a file's name; it need not be there.
+pub fn remove_if_there(storage: &dyn Storage, path: &str) -> io::Result<()> {
+    match storage.remove(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// The directory that holds a path; `""` is the root.
+pub fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(dir, _)| dir)
 }
 
 /// Reads a whole file, refusing one longer than `limit` bytes (`FileTooLarge`).

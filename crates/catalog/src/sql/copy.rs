@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pages::Place;
 use pages::authentic::table_path;
 use rusqlite::Connection;
-use storage::{OpenMode, Storage, StorageFile};
+use storage::{OpenMode, Storage, StorageFile, remove_if_there};
 use zeroize::Zeroizing;
 
 use super::log::{self, is_left};
@@ -49,13 +49,6 @@ fn remove_beside(storage: &dyn Storage, name: &str) -> io::Result<()> {
     remove_if_there(storage, &log::name(name))?;
     remove_if_there(storage, &format!("{name}-journal"))?;
     remove_if_there(storage, &table_path(name))
-}
-
-fn remove_if_there(storage: &dyn Storage, name: &str) -> io::Result<()> {
-    match storage.remove(name) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
 }
 
 fn copy_locked(

@@ -461,6 +461,6 @@ pub(super) fn at(name: &str, error: &io::Error) -> CatalogError {
 }
 
 pub(super) fn sync_parent(storage: &dyn Storage, name: &str) -> Result<()> {
-    let parent = name.rsplit_once('/').map_or("", |(dir, _)| dir);
+    let parent = storage::parent(name);
     storage.sync_dir(parent).map_err(|error| at(parent, &error))
 }

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use storage::parent;
+
 use crate::image::{Content, Entry, Image};
-use crate::record::{Event, FileId, Log, parent};
+use crate::record::{Event, FileId, Log};
 
 #[derive(Debug, Clone, Copy)]
 enum Node {

@@ -6,9 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use storage::parent;
+
 use super::choose::{Choice, Keep};
 use crate::image::{Content, Entry, Image};
-use crate::record::{Event, FileId, Log, parent};
+use crate::record::{Event, FileId, Log};
 
 /// Bytes that reach the disk together.
 pub const SECTOR: u64 = 512;

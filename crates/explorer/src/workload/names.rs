@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use storage::parent;
+
 use super::step::Step;
 
 /// What a name is.
@@ -21,10 +23,6 @@ pub(crate) struct Names {
     sizes: BTreeMap<String, u64>,
     xattrs: BTreeMap<String, Vec<String>>,
     held: bool,
-}
-
-pub(crate) fn parent(path: &str) -> &str {
-    path.rsplit_once('/').map_or("", |(dir, _)| dir)
 }
 
 impl Names {

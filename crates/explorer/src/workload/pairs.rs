@@ -5,8 +5,10 @@
 //!
 //! Invariant: the order of what is made never depends on anything but this file.
 
+use storage::parent;
+
 use super::Workload;
-use super::names::{Kind, Names, parent};
+use super::names::{Kind, Names};
 use super::start::Start;
 use super::step::Step;
 use super::steps_of;

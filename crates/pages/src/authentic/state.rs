@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 
 use seal::PageDigestKey;
-use storage::{OpenMode, Storage};
+use storage::Storage;
 
 use super::chain::Chain;
 use super::{Mac, Tag, bad, table, table_path, unexpected};
@@ -102,13 +102,7 @@ impl State {
         }
         let (bytes, root) = table::encode(&self.tags, &self.key);
         let beside = self.beside();
-        match self.storage.remove(&beside) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let file = self.storage.open(&beside, OpenMode::CreateNew)?;
-        file.write_at(&bytes, 0)?;
-        file.sync()?;
+        storage::write_anew(&*self.storage, &beside, &bytes)?;
         self.prepared = Some(root);
         Ok(())
     }
@@ -138,9 +132,8 @@ impl State {
     }
 
     fn sync_name(&mut self) -> io::Result<()> {
-        let dir = self.path.rsplit_once('/').map_or("", |(dir, _)| dir);
         self.failed = true;
-        self.storage.sync_dir(dir)?;
+        self.storage.sync_dir(storage::parent(&self.path))?;
         self.failed = false;
         self.named = true;
         Ok(())

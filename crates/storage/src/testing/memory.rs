@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::{Held, OpenMode, Space, Storage, StorageFile};
+use crate::{Held, OpenMode, Space, Storage, StorageFile, parent};
 
 /// What a power cut keeps or loses as a whole, in bytes.
 const BLOCK: usize = 4096;
@@ -43,10 +43,6 @@ struct Content {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-fn parent(path: &str) -> &str {
-    path.rsplit_once('/').map_or("", |(dir, _)| dir)
 }
 
 impl MemoryStorage {
