@@ -143,6 +143,8 @@ struct Course<'a> {
     /// Whether the room could not be read at some time since: what it holds in memory is not known.
     unknown: bool,
     outcome: Outcome,
+    /// Whether the room has said that it takes no more changes.
+    poisoned: bool,
     /// What happened, for people.
     notes: Vec<String>,
 }
@@ -174,6 +176,7 @@ impl<'a> Course<'a> {
             on_path: true,
             unknown: false,
             outcome: Outcome::Absorbed,
+            poisoned: false,
             notes: Vec::new(),
         }
     }
@@ -295,7 +298,7 @@ impl<'a> Course<'a> {
         self.seen.push(Arc::new(seen));
         if done.is_ok() && step.is_durable() {
             // Where everything is acknowledged already, a sync has nothing to lie about.
-            if self.outcome == Outcome::Closed && !self.unknown && something_new {
+            if self.poisoned && !self.unknown && something_new {
                 return Err(Failure(format!(
                     "step {number} ({step}) succeeded in a room that takes no more changes"
                 )));
@@ -367,8 +370,9 @@ impl<'a> Course<'a> {
     fn fair(&mut self, what: &str, e: &Error) -> Result<(), Failure> {
         self.notes.push(format!("{what}: {e}"));
         self.blended |= matches!(e, Error::NoSpace);
+        self.poisoned |= matches!(e, Error::Poisoned);
         let this = match e {
-            // A catalog that has seen a page which does not open shows nothing more until it is opened again.
+            // A catalog that met damage may show nothing more until it is opened again; a copy that met it goes alone.
             Error::Poisoned | Error::Catalog(CatalogError::Damaged(_)) => Outcome::Closed,
             _ => Outcome::Refused,
         };
