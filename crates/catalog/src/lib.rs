@@ -307,6 +307,8 @@ pub trait Catalog: Send + Sync + Debug {
     fn totals(&self) -> Result<Totals>;
     /// Moves the log into the catalog file, so that the log does not grow; durable when it returns.
     fn checkpoint(&self) -> Result<()>;
+    /// Another catalog takes this one's place: closing it leaves its log as it is.
+    fn leave_log(&self);
     /// Checks every page and every row's form; the findings, empty if none.
     fn verify(&self) -> Result<Vec<String>>;
     /// Writes a consistent copy of the last commit, pending changes committed first, to the file `name` of `target`

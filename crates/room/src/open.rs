@@ -236,25 +236,22 @@ fn settle_table(storage: &dyn Storage, key: &seal::CatalogKey, read_only: bool) 
         (true, true) => Err(Error::Unsupported(
             "a rekey was interrupted: open the room for writing once".into(),
         )),
-        (true, false) => {
-            storage.rename(NEW_CATALOG_TABLE, CATALOG_TABLE)?;
-            Ok(storage.sync_dir("")?)
-        }
+        (true, false) => Ok(storage.rename(NEW_CATALOG_TABLE, CATALOG_TABLE)?),
         (false, false) => Ok(storage.remove(NEW_CATALOG_TABLE)?),
         (false, true) => Ok(()),
     }
 }
 
 /// Puts the catalog that a rekey wrote in the place of the old one, whose log must go first. Its table follows: an opening
-/// in between finds it by what is in it.
+/// in between finds it by what is in it, also after a crash that loses its new name.
 pub(crate) fn put_new_catalog_in_place(storage: &dyn Storage) -> Result<()> {
     remove_if_there(storage, CATALOG_LOG)?;
-    // Durably, whoever removed it: were it back after a crash, SQLite would replay it over the new catalog.
+    // Durably: were it back after a crash, SQLite would replay it over the new catalog.
     storage.sync_dir("")?;
     storage.rename(NEW_CATALOG, CATALOG)?;
     storage.sync_dir("")?;
     match storage.rename(NEW_CATALOG_TABLE, CATALOG_TABLE) {
-        Ok(()) => Ok(storage.sync_dir("")?),
+        Ok(()) => Ok(()),
         // A room whose catalog is not vouched for.
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
         Err(e) => Err(e.into()),

@@ -134,7 +134,8 @@ impl Core {
             key,
             &for_reading,
         )?));
-        // Closing the old one removes its log by name: that must be over before the new one has a log of that name.
+        // What is in its log is in the copy. A log left behind goes with the exchange.
+        old.leave_log();
         close(old)?;
         put_new_catalog_in_place(&*self.storage)?;
         self.replace_catalog(Arc::new(SqlCatalog::open(

@@ -29,9 +29,7 @@ pub(super) fn copy(
     let file = file.map_err(|error| at(name, &error))?;
     // The log of an earlier copy that a crash cut off would be replayed over this one.
     remove_beside(&**target, name).map_err(|error| at(name, &error))?;
-    let written = copy_locked(catalog, &*file, target, name, key)
-        .and_then(|()| file.sync().map_err(|error| at(name, &error)))
-        .and_then(|()| sync_parent(&**target, name));
+    let written = copy_locked(catalog, &*file, target, name, key);
     if written.is_err() {
         // Half a copy is of no use, and its name must be free for the next try. The first error is the one to tell.
         let _ = remove(&**target, name);
@@ -73,12 +71,15 @@ fn copy_locked(
     let fully_in_file =
         catalog.read_only && is_left(&*catalog.storage, &catalog.name).is_ok_and(|left| !left);
     if same_key && (fully_in_file || (!catalog.read_only && empty_log(&mut state)?)) {
-        return copy_bytes(catalog, file)
-            .and_then(|()| match &catalog.witness {
-                Some(witness) => storage::replace(&**target, &table_path(name), &witness.table()?),
-                None => Ok(()),
-            })
-            .map_err(|error| at(name, &error));
+        let copied = copy_bytes(catalog, file).and_then(|()| file.sync());
+        copied.map_err(|error| at(name, &error))?;
+        return match &catalog.witness {
+            Some(witness) => witness
+                .table()
+                .and_then(|table| storage::replace(&**target, &table_path(name), &table))
+                .map_err(|error| at(name, &error)),
+            None => sync_parent(&**target, name),
+        };
     }
     let place = super::open::place(target)?;
     let witness = super::open::making(target, name, &place, key);
@@ -91,7 +92,7 @@ fn copy_locked(
     remove_if_there(&**target, &log::name(name)).map_err(|error| at(name, &error))?;
     match witness {
         Some(witness) => witness.settle().map_err(|error| at(name, &error)),
-        None => Ok(()),
+        None => sync_parent(&**target, name),
     }
 }
 
@@ -124,7 +125,7 @@ fn copy_bytes(catalog: &SqlCatalog, to: &dyn StorageFile) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes every row into a new database under the other key.
+/// Writes every row into a new database under the other key. Its file is durable then, its name is not.
 fn export(conn: &Connection, place: &Place, name: &str, key: &seal::CatalogKey) -> Result<()> {
     let hex = key.to_hex();
     let mut raw = Zeroizing::new(String::with_capacity(hex.len() + 3));
@@ -144,7 +145,11 @@ fn export(conn: &Connection, place: &Place, name: &str, key: &seal::CatalogKey) 
                 .replace("PRAGMA cipher_page", "PRAGMA copy.cipher_page")
                 .replace("PRAGMA cipher_hmac", "PRAGMA copy.cipher_hmac"),
         )
+        // Half a copy is thrown away: it needs no journal, and one sync at its end.
+        .and_then(|()| keep_no_journal(conn))
+        .and_then(|()| conn.execute_batch("PRAGMA copy.synchronous = OFF"))
         .and_then(|()| conn.query_row("SELECT sqlcipher_export('copy')", (), |_| Ok(())))
+        .and_then(|()| conn.execute_batch("PRAGMA copy.synchronous = NORMAL"))
         // Now, because a page that is vouched for is never written by way of a journal afterwards.
         .and_then(|()| conn.execute_batch("PRAGMA copy.locking_mode = EXCLUSIVE"))
         .and_then(|()| super::open::keep_log(conn, "copy."));
@@ -165,4 +170,8 @@ fn export(conn: &Connection, place: &Place, name: &str, key: &seal::CatalogKey) 
         )));
     }
     Ok(())
+}
+
+fn keep_no_journal(conn: &Connection) -> rusqlite::Result<()> {
+    conn.query_row("PRAGMA copy.journal_mode = OFF", (), |_| Ok(()))
 }

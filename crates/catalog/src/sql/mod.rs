@@ -399,6 +399,10 @@ impl Catalog for SqlCatalog {
         self.write(State::checkpoint)
     }
 
+    fn leave_log(&self) {
+        open::keep_log_on_close(&self.lock().conn);
+    }
+
     fn verify(&self) -> Result<Vec<String>> {
         let mut state = self.lock();
         let file_is_all = if self.read_only {

@@ -1,5 +1,8 @@
 //! Catalogs whose pages are vouched for: the contract, copies, checks after a crash, and what is refused by name.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
 use seal::{CatalogKey, MasterKey, RoomId};
 use storage::OpenMode;
 use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
@@ -125,6 +128,37 @@ fn a_check_after_a_crash_within_a_checkpoint_finds_nothing() {
             return;
         }
     }
+}
+
+/// A commit syncs the log without the lock. A checkpoint of another thread may come just before: what it moves into the
+/// catalog's file must not be durable before the log is.
+#[test]
+fn a_checkpoint_beside_a_commit_moves_nothing_that_is_not_durable() {
+    let memory = MemoryStorage::new();
+    let faulty = FaultyStorage::new(memory.clone());
+    let catalog = Arc::new(create_in(Arc::new(faulty.clone())));
+    fill(&catalog, 0..200);
+    catalog.checkpoint().unwrap();
+    // Begins the log anew: most pages are not in it.
+    fill(&catalog, 200..201);
+    let (other, power) = (catalog.clone(), memory.clone());
+    let cut = Arc::new(AtomicBool::new(false));
+    let once = cut.clone();
+    faulty.observe(move |call| {
+        if call.op == Op::Sync && call.path.ends_with("-wal") && !once.swap(true, Relaxed) {
+            other.checkpoint().unwrap();
+            power.power_cut();
+        }
+    });
+    for i in 201..500 {
+        put(&catalog, InodeNo::ROOT, format!("some name {i}").as_bytes());
+    }
+    // The power went in between: whether this says so does not matter.
+    let _ = catalog.commit();
+    assert!(cut.load(Relaxed));
+    let after = open_in(Arc::new(copy_of(&memory)), &digest_key(1)).unwrap();
+    assert_eq!(after.verify().unwrap(), [""; 0]);
+    assert!(after.totals().unwrap().inodes >= 201);
 }
 
 #[test]
