@@ -300,6 +300,30 @@ fn replayed(
 }
 
 /// Leaves out each sync; whether one of them is not missed.
+/// Kills the process at the operations of workloads without the syncs of a site; how often, and what failed first.
+fn killed_without(
+    site: &sites::Site,
+    subjects: &[&RoomSubject],
+    until: Option<Instant>,
+) -> (u64, Option<String>) {
+    let watch = sites::Watch::ignoring(site.clone());
+    let mut kills = 0;
+    for subject in subjects {
+        let (more, failed) = faults::kills(&subject.0, &watch, until);
+        kills += more;
+        if let Some(failure) = failed {
+            return (kills, Some(failure.to_string()));
+        }
+    }
+    (kills, None)
+}
+
+/// The first lines of a story, in one.
+fn brief(story: &str) -> String {
+    let lines: Vec<&str> = story.lines().take(3).map(str::trim).collect();
+    lines.join(" ")
+}
+
 fn sites_campaign(how: &How, only: Option<&str>, list: bool) -> bool {
     let every = how.every.max(1);
     let workloads: Vec<RoomSubject> = keys()
@@ -322,7 +346,18 @@ fn sites_campaign(how: &How, only: Option<&str>, list: bool) -> bool {
         let start = Instant::now();
         let subjects: Vec<&RoomSubject> = by.iter().map(|index| &workloads[*index]).collect();
         let tried = sites::without(site, &subjects, &how.options(), &how.bounds(start));
+        let (mut kills, mut killed) = (0, None);
+        if tried.failures.is_empty() {
+            (kills, killed) = killed_without(site, &subjects, how.bounds(Instant::now()).deadline);
+        }
         let seconds = start.elapsed().as_secs_f64();
+        if let Some(failure) = killed {
+            println!(
+                "caught: {site}\n  after {kills} kills, {seconds:.1} s: {}",
+                brief(&failure)
+            );
+            continue;
+        }
         match tried.failures.first() {
             Some(found) => {
                 let what = found.story.lines().skip_while(|l| !l.starts_with("found"));
@@ -336,7 +371,7 @@ fn sites_campaign(how: &How, only: Option<&str>, list: bool) -> bool {
             }
             None => {
                 println!(
-                    "NOT CAUGHT: {site}\n  {} states of {} workloads, {seconds:.1} s",
+                    "NOT CAUGHT: {site}\n  {} states of {} workloads, {kills} kills, {seconds:.1} s",
                     tried.distinct, tried.workloads
                 );
                 never.push(site.clone());

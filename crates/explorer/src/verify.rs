@@ -3,7 +3,8 @@
 //! 1. The room must open by itself, show one of the allowed moments whole, and be free of findings.
 //! 2. The tree comes from one commit point. The header, with the keys, is a file of its own that is replaced in one step:
 //!    it may be of another allowed moment than the tree, not of none.
-//! 3. A panic is a failure like any other.
+//! 3. Both copies of the header are whole, the backup not newer than the first.
+//! 4. A panic is a failure like any other.
 //!
 //! It deliberately does not know how the state came about.
 
@@ -17,6 +18,8 @@ use crate::explore::Failure;
 use crate::snapshot::Snapshot;
 use crate::workload::{KEYS, credential, options};
 
+/// Bytes of the largest header that is looked at.
+const HEADER_MAX: u64 = 256 << 10;
 /// Lines of differences that a failure shows.
 const SHOWN: usize = 12;
 
@@ -54,6 +57,20 @@ pub fn verify(
     })
 }
 
+/// Opens the room, reads it and closes it, without times: all it shows is durable then.
+///
+/// # Errors
+/// What is wrong.
+pub(crate) fn acknowledge(
+    storage: &Arc<dyn Storage>,
+    accept_old_header: bool,
+) -> room::Result<Snapshot> {
+    let room = open(storage, accept_old_header)?;
+    let found = Snapshot::of(&room)?.timeless();
+    room.close()?;
+    Ok(found)
+}
+
 /// Opens the room and closes it: what is recorded when a recovery itself is interrupted.
 ///
 /// # Errors
@@ -89,6 +106,7 @@ fn open(storage: &Arc<dyn Storage>, accept_old_header: bool) -> room::Result<Roo
 
 fn look(storage: &Arc<dyn Storage>, allowed: &[Arc<Snapshot>], how: How) -> Result<usize, Failure> {
     let about = |what: &'static str| move |e: room::Error| Failure(format!("{what}: {e} ({e:?})"));
+    both_headers(&**storage, how.accept_old_header)?;
     let room = open(storage, how.accept_old_header).map_err(about("the room does not open"))?;
     let found = Snapshot::of(&room).map_err(about("the room cannot be read"))?;
     let compared = if how.timeless {
@@ -108,6 +126,25 @@ fn look(storage: &Arc<dyn Storage>, allowed: &[Arc<Snapshot>], how: How) -> Resu
         drop(room);
     }
     Ok(which)
+}
+
+/// Neither copy of the header may be missing or torn: a crash must not use up the spare one.
+fn both_headers(storage: &dyn Storage, accept_old_header: bool) -> Result<(), Failure> {
+    let revision = |name: &str| {
+        let bytes = storage::read_limited(storage, name, HEADER_MAX);
+        let bytes = bytes.map_err(|e| Failure(format!("{name} cannot be read: {e}")))?;
+        let header = seal::Header::parse(&bytes);
+        header
+            .map(|header| header.revision())
+            .map_err(|e| Failure(format!("{name} is not whole: {e}")))
+    };
+    let (first, backup) = (revision("header.json")?, revision("header.backup.json")?);
+    if first < backup && !accept_old_header {
+        return Err(Failure(format!(
+            "the header is of revision {first}, its backup of revision {backup}"
+        )));
+    }
+    Ok(())
 }
 
 /// The latest allowed snapshot that shows this tree.

@@ -65,7 +65,7 @@ fn a_log_whose_sync_failed_is_not_believed_by_the_next_opening() {
                 fault: Fault::Io,
                 times: Times::Once,
             };
-            trial(&workload, &reference, kind, nth).unwrap();
+            trial(&workload, &reference, kind, nth, None).unwrap();
         }
     }
     assert!(syncs >= 4, "{syncs} syncs");

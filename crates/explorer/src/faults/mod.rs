@@ -22,6 +22,8 @@ use storage::testing::{Fault, Op, Times};
 pub use reference::Reference;
 pub use trial::{Outcome, trial};
 
+use crate::explore::Failure;
+use crate::sites::Watch;
 use crate::workload::Workload;
 
 /// How long one trial may take.
@@ -219,6 +221,32 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
+/// Kills the process at every operation of a workload, with the syncs that `watch` ignores left out, and lets another one
+/// go on. Returns how many trials there were and the first failure.
+pub fn kills(workload: &Workload, watch: &Watch, until: Option<Instant>) -> (u64, Option<Failure>) {
+    const KILL: Kind = Kind::new(Fault::Io, Times::Always);
+    const FAILED_SYNC: Kind = Kind::new(Fault::Io, Times::Once);
+    let reference = match Reference::of(workload) {
+        Ok(reference) => reference,
+        Err(e) => return (0, Some(e)),
+    };
+    let mut trials = 0;
+    for (nth, operation) in (1..).zip(&reference.operations) {
+        let failed_sync = (operation.op == Op::Sync).then_some(FAILED_SYNC);
+        for kind in std::iter::once(KILL).chain(failed_sync) {
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return (trials, None);
+            }
+            trials += 1;
+            if let Err(e) = trial(workload, &reference, kind, nth, Some(watch.clone())) {
+                let head = story(workload, kind, nth, operation);
+                return (trials, Some(Failure(format!("{e}\n{head}"))));
+            }
+        }
+    }
+    (trials, None)
+}
+
 /// Every trial of one workload; false where time ran out.
 fn all_of(
     workload: &Workload,
@@ -267,7 +295,7 @@ fn all_of(
             }
             let head = || story(workload, *kind, nth, operation);
             *lock(slot) = Some((Instant::now(), head()));
-            let result = trial(workload, &reference, *kind, nth)
+            let result = trial(workload, &reference, *kind, nth, None)
                 .map_err(|failure| format!("{}\n{failure}", head()));
             *lock(slot) = None;
             lock(report).take(*kind, result);

@@ -8,6 +8,8 @@
 //!    changes; then it takes none, whatever is asked.
 //! 5. No panic, and no wrong data: what is read is right or an error.
 //! 6. Opened again on storage that works the room is whole.
+//! 7. A storage that fails from some operation on is a process that was killed there: what the next one shows and closes is
+//!    there after a power cut.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,8 +26,9 @@ use super::remains::remains;
 use crate::explore::Failure;
 use crate::image::Image;
 use crate::record::Recorder;
+use crate::sites::Watch;
 use crate::snapshot::Snapshot;
-use crate::verify::{How, is_blend, verify};
+use crate::verify::{How, acknowledge, is_blend, verify};
 use crate::workload::{Session, Step, Workload, is_refusal};
 
 /// One trial in so many ends with a room that is also used.
@@ -98,7 +101,7 @@ impl Trial {
     }
 }
 
-/// Runs the workload with the fault at the `nth` operation on the storage, from 1.
+/// Runs the workload with the fault at the `nth` operation on the storage, from 1; `watch` sees the syncs.
 ///
 /// # Errors
 /// What is wrong.
@@ -107,9 +110,10 @@ pub fn trial(
     reference: &Reference,
     kind: Kind,
     nth: u64,
+    watch: Option<Watch>,
 ) -> Result<Outcome, Failure> {
     catch_unwind(AssertUnwindSafe(|| {
-        Course::new(workload, reference, kind, nth).run()
+        Course::new(workload, reference, kind, nth, watch).run()
     }))
     .unwrap_or_else(|panic| {
         let text = panic
@@ -150,8 +154,17 @@ struct Course<'a> {
 }
 
 impl<'a> Course<'a> {
-    fn new(workload: &'a Workload, reference: &'a Reference, kind: Kind, nth: u64) -> Self {
-        let recorder = Recorder::over(&reference.start);
+    fn new(
+        workload: &'a Workload,
+        reference: &'a Reference,
+        kind: Kind,
+        nth: u64,
+        watch: Option<Watch>,
+    ) -> Self {
+        let recorder = match watch {
+            None => Recorder::over(&reference.start),
+            Some(watch) => Recorder::watched(&reference.start, watch),
+        };
         let faulty = FaultyStorage::new(recorder.storage());
         let lossy = recorder.clone();
         faulty.on_failed_sync(move |path| {
@@ -427,7 +440,27 @@ impl<'a> Course<'a> {
             verify(Recorder::silent(&ended).storage(), allowed, how)
                 .map_err(|e| Failure(format!("after the process ended: {e}")))?;
         }
+        if self.kind.fault == Fault::Io && self.kind.times == Times::Always {
+            self.next_process(how)
+                .map_err(|e| Failure(format!("after another process and a power cut: {e}")))?;
+        }
         Ok(())
+    }
+
+    /// What the next process shows stays, though the first one left much that no sync covers.
+    fn next_process(&self, how: How) -> Result<(), Failure> {
+        let shown = acknowledge(&self.recorder.storage(), how.accept_old_header)
+            .map_err(|e| Failure(format!("the other process: {e}")))?;
+        let cut = remains(&self.recorder.log_so_far());
+        verify(
+            Recorder::silent(&cut).storage(),
+            &[Arc::new(shown)],
+            How {
+                thorough: false,
+                ..how
+            },
+        )
+        .map(drop)
     }
 }
 
