@@ -1,21 +1,20 @@
 # shellcheck shell=bash
-# What the campaigns share: the binary, the seed, and a place that is gone afterwards. Sourced, never run.
+# What the campaigns of the crash explorer share: its binary, their time, seed and threads. Sourced with the script's arguments.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
-CAMPAIGN=$(basename "$0" .sh)
-STRONGROOM_BIN=$(realpath "${STRONGROOM_BIN:-$TARGET_DIR/release/strongroom}")
-export STRONGROOM_BIN
+SECONDS_IN_ALL=${1:-3600}
+# Printed first: with it an earlier run is repeated.
 SEED=${SEED:-$((RANDOM * 32768 + RANDOM))}
-# For what a failure leaves to be looked into.
-# shellcheck disable=SC2034
-KEPT=$TARGET_DIR/soak/$CAMPAIGN
-[ -x "$STRONGROOM_BIN" ] || die "there is no $STRONGROOM_BIN: run make build"
-mkdir -p "$TARGET_DIR/soak"
+THREADS=${THREADS:-$(nproc)}
 
-# cargo_test NAME ARGUMENT...: runs the tests of that file of crates/cli/tests, built for release, on STRONGROOM_BIN.
-cargo_test() {
-    local name=$1
+cargo build --release --quiet -p strongroom-explorer
+say "Seed $SEED"
+
+# explorer SECONDS ARGUMENTS...
+explorer() {
+    local seconds=$1
     shift
-    (cd "$ROOT" && cargo test --quiet --release --locked -p strongroom-cli --test "$name" -- --nocapture "$@")
+    say "explorer $* --seconds $seconds --seed $SEED"
+    "$TARGET_DIR/release/explorer" "$@" --seconds "$seconds" --seed "$SEED" --threads "$THREADS"
 }

@@ -312,21 +312,7 @@ impl<S: Subject> Explorer<'_, S> {
         let image = point.image(choice);
         let before = self.report.distinct;
         if let Some(failure) = self.verify(&image, point.durable, point.begun, id) {
-            let story = story::tell(
-                self.subject,
-                self.recorded,
-                self.options,
-                point,
-                id,
-                choice,
-                None,
-                &failure,
-            );
-            self.report.failures.push(Found {
-                state: Some(id),
-                second: None,
-                story,
-            });
+            self.tell(point, id, choice, None, &failure);
             return;
         }
         let every = self.options.recovery_every;
@@ -334,6 +320,32 @@ impl<S: Subject> Explorer<'_, S> {
         if chosen && self.report.distinct > before {
             self.cut_recovery(&image, point, id, choice);
         }
+    }
+
+    /// Keeps a failure with its story.
+    fn tell(
+        &mut self,
+        point: &Point<'_>,
+        id: StateId,
+        choice: &Choice,
+        again: Option<&story::Second<'_>>,
+        failure: &Failure,
+    ) {
+        let story = story::tell(
+            self.subject,
+            self.recorded,
+            self.options,
+            point,
+            id,
+            choice,
+            again,
+            failure,
+        );
+        self.report.failures.push(Found {
+            state: Some(id),
+            second: again.map(|second| second.id),
+            story,
+        });
     }
 
     fn cut_recovery(&mut self, image: &Image, point: &Point<'_>, id: StateId, choice: &Choice) {
@@ -356,21 +368,7 @@ impl<S: Subject> Explorer<'_, S> {
                     id: second_id,
                     choice: second_choice,
                 };
-                let story = story::tell(
-                    self.subject,
-                    self.recorded,
-                    self.options,
-                    point,
-                    id,
-                    choice,
-                    Some(&again),
-                    &failure,
-                );
-                self.report.failures.push(Found {
-                    state: Some(id),
-                    second: Some(second_id),
-                    story,
-                });
+                self.tell(point, id, choice, Some(&again), &failure);
             }
             self.go_on()
         });

@@ -140,11 +140,14 @@ impl How {
         }
     }
 
-    /// The workload that comes as `index`th, in a family of so many.
-    fn number(&self, index: usize) -> Option<usize> {
+    /// The workload that comes as `index`th, in a family of `count`. The seed says which comes first: runs that are cut
+    /// short see others each time.
+    fn number(&self, index: usize, count: usize) -> Option<usize> {
+        let (seed, every) = (self.seed as usize, self.every.max(1));
         match self.workload {
             Some(number) => (index == 0).then_some(number),
-            None => Some(self.seed as usize % self.every.max(1) + index * self.every.max(1)),
+            None if every == 1 => (index < count).then(|| seed.wrapping_add(index) % count),
+            None => Some(seed % every + index * every),
         }
     }
 }
@@ -156,7 +159,9 @@ fn main() -> ExitCode {
     let how = &cli.how;
     let family = |all: Vec<Workload>| {
         summed(how, |index| {
-            all.get(how.number(index)?).cloned().map(RoomSubject)
+            all.get(how.number(index, all.len())?)
+                .cloned()
+                .map(RoomSubject)
         })
     };
     let failed = match &cli.command {
@@ -240,7 +245,7 @@ fn tried_faults(how: &How, family: &str, stride: u64, damage_catalog: bool) -> b
     };
     let count = all.len();
     let workloads: Vec<Workload> = (0..count)
-        .map_while(|index| all.get(how.number(index)?).cloned())
+        .map_while(|index| all.get(how.number(index, count)?).cloned())
         .collect();
     if workloads.is_empty() {
         eprintln!("there are no such workloads");
