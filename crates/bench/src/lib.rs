@@ -1,0 +1,23 @@
+//! Measures storage from outside (directories, files, block devices, rooms), and says when a number may not be believed.
+//!
+//! ```text
+//! work    what is done: calls of a size, an order and a depth; files; ciphers     -> Round
+//! store   what it is done to                                                      (Store)
+//! observe what the machine says meanwhile: clocks, counters, the page cache       -> Evidence
+//! doubt   which evidence makes a round INVALID                                    -> Doubt
+//! statistics  medians, intervals, steady state                                    -> Summary, Ratio
+//! compare rounds of several stores in turns, A B B A
+//! model   what comes of it: one document                                          -> Report
+//! report  the document as a table, as JSON, as a page
+//! ```
+//!
+//! 1. Time is CLOCK_MONOTONIC_RAW, read before and after the work and nothing else.
+//! 2. A round with a doubt enters no summary and no ratio; it is shown, with the reason.
+//! 3. Whatever is read is compared with what was written.
+//! 4. Nothing is written but to files and directories this crate made, and a run file names those before they are made.
+//!
+//! It deliberately does not know the command line, nor what a network disk is.
+
+#![deny(unsafe_code)]
+
+pub mod model;
