@@ -21,3 +21,6 @@
 #![deny(unsafe_code)]
 
 pub mod model;
+pub mod progress;
+pub mod published;
+pub mod report;

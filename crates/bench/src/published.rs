@@ -1,0 +1,69 @@
+//! Tables that others published, as data, and the same rows measured here beside.
+//!
+//! 1. Every published number is one that stands in the publication; a column that holds them says "published".
+//! 2. What was not measured is "–", what may not be believed is "INVALID".
+//!
+//! It deliberately does not know how anything is measured: it is given rows and comparisons.
+
+mod dd;
+mod ladder;
+mod peers;
+mod phone;
+mod small_files;
+
+pub use dd::{DdRow, dd};
+pub use ladder::{LadderStep, ladder};
+pub use peers::{PEERS, Peer, peers};
+pub use phone::{ClockRow, PhoneRows, phone_clock, phone_loss};
+pub use small_files::small_files;
+
+use crate::model::{Row, TableRow};
+use crate::report::words::{NOTHING, significant};
+
+/// The word for what fails a check.
+const INVALID: &str = "INVALID";
+
+fn row(name: &str, cells: impl IntoIterator<Item = String>) -> TableRow {
+    TableRow {
+        name: name.into(),
+        cells: cells.into_iter().collect(),
+    }
+}
+
+/// A row's median, made into a number of another unit.
+fn median(row: Option<&Row>, convert: impl Fn(f64) -> f64) -> String {
+    match row {
+        None => NOTHING.into(),
+        Some(row) if row.verdict.invalid => INVALID.into(),
+        Some(row) => row.summary.map_or(NOTHING.into(), |summary| {
+            significant(convert(summary.median))
+        }),
+    }
+}
+
+/// How long a row's work took: the median of its valid rounds, seconds.
+fn seconds(row: Option<&Row>) -> String {
+    match row {
+        None => NOTHING.into(),
+        Some(row) if row.verdict.invalid => INVALID.into(),
+        Some(row) => middle(
+            row.rounds
+                .iter()
+                .filter(|r| r.is_valid())
+                .map(|r| r.seconds),
+        )
+        .map_or(NOTHING.into(), significant),
+    }
+}
+
+/// The median of some numbers, the mean of the two in the middle where there are two.
+fn middle(numbers: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut numbers: Vec<f64> = numbers.collect();
+    numbers.sort_by(f64::total_cmp);
+    let half = numbers.len() / 2;
+    match numbers.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(numbers[half]),
+        _ => Some((numbers[half - 1] + numbers[half]) / 2.0),
+    }
+}

@@ -1,0 +1,120 @@
+//! Sub-operations of small files on a network disk with capabilities.
+
+use super::row;
+use crate::model::{Parts, PublishedTable};
+use crate::report::words::{NOTHING, significant};
+
+/// What a published row is here: the sum of parts of these names in these operations.
+enum Here {
+    /// Means of the parts of a name: of reads, then of writes.
+    ReadAndWrite(&'static [&'static str]),
+    /// Mean of the parts of a name for one time they happen, whatever the operation.
+    Once(&'static [&'static str]),
+    /// A whole operation.
+    Whole(&'static [&'static str]),
+    /// How much longer the second is than the first.
+    Longer(&'static [(&'static str, &'static str)]),
+}
+
+const ROWS: [(&str, &str, Here); 9] = [
+    (
+        "disk access, read / write",
+        "9.3 / 10.2",
+        Here::ReadAndWrite(&["device"]),
+    ),
+    ("MAC", "0.4", Here::Once(&["authentication"])),
+    ("encryption", "1.4", Here::Once(&["sealing", "opening"])),
+    ("disk communication", "1.6", Here::Once(&["network"])),
+    (
+        "a round trip for a capability",
+        "2.3",
+        Here::Once(&["capability"]),
+    ),
+    (
+        "request with a revoked capability, secure / private",
+        "1.8 / 2.5",
+        Here::Once(&["revoked"]),
+    ),
+    (
+        "extra for chmod or unlink that revokes",
+        "about 1.4",
+        Here::Longer(&[
+            ("chmod", "chmod with revocation"),
+            ("unlink", "unlink with revocation"),
+        ]),
+    ),
+    ("chmod", "under 1 / under 3", Here::Whole(&["chmod"])),
+    ("unlink", "under 1 / under 3", Here::Whole(&["unlink"])),
+];
+
+/// The table of sub-operations, milliseconds: published, and each store of `parts` in a column.
+pub fn small_files(parts: &[Parts]) -> PublishedTable {
+    let mut stores: Vec<&str> = Vec::new();
+    for of in parts {
+        if !stores.contains(&of.store.as_str()) {
+            stores.push(&of.store);
+        }
+    }
+    PublishedTable {
+        title: "Sub-operations of small files, ms".into(),
+        source: "Aguilera et al., FAST 2003: 700 files of 4 KiB, each operation once a file in a random order".into(),
+        columns: std::iter::once("Snapdragon (published)".into())
+            .chain(stores.iter().map(|store| format!("{store} (here)")))
+            .collect(),
+        rows: ROWS
+            .iter()
+            .map(|(name, published, here)| {
+                let cells = stores.iter().map(|store| {
+                    let of: Vec<&Parts> = parts.iter().filter(|of| of.store == *store).collect();
+                    cell(&of, here)
+                });
+                row(name, std::iter::once((*published).into()).chain(cells))
+            })
+            .collect(),
+    }
+}
+
+fn cell(parts: &[&Parts], here: &Here) -> String {
+    let whole = |operation: &str| Some(parts.iter().find(|of| of.operation == operation)?.whole_ns);
+    let in_operation = |operation: &str, names: &[&str]| {
+        let of = parts.iter().find(|of| of.operation == operation)?;
+        let found: Vec<f64> = of
+            .parts
+            .iter()
+            .filter(|part| is(&part.name, names))
+            .map(|part| part.mean_ns)
+            .collect();
+        (!found.is_empty()).then(|| found.iter().sum::<f64>())
+    };
+    let shown = |ns: Option<f64>| ns.map_or(NOTHING.into(), |ns| significant(ns / 1e6));
+    match here {
+        Here::ReadAndWrite(names) => {
+            match (in_operation("read", names), in_operation("write", names)) {
+                (None, None) => NOTHING.into(),
+                (read, write) => format!("{} / {}", shown(read), shown(write)),
+            }
+        }
+        Here::Once(names) => {
+            let (mut sum, mut times) = (0.0, 0.0);
+            for of in parts {
+                for part in of.parts.iter().filter(|part| is(&part.name, names)) {
+                    sum += part.mean_ns * of.count as f64;
+                    times += part.times * of.count as f64;
+                }
+            }
+            shown((times > 0.0).then(|| sum / times))
+        }
+        Here::Whole(operations) => shown(operations.iter().find_map(|operation| whole(operation))),
+        Here::Longer(pairs) => {
+            let longer: Vec<f64> = pairs
+                .iter()
+                .filter_map(|(without, with)| Some(whole(with)? - whole(without)?))
+                .collect();
+            shown((!longer.is_empty()).then(|| longer.iter().sum::<f64>() / longer.len() as f64))
+        }
+    }
+}
+
+fn is(name: &str, names: &[&str]) -> bool {
+    names.iter().any(|wanted| name.eq_ignore_ascii_case(wanted))
+}
