@@ -20,7 +20,11 @@
 
 #![deny(unsafe_code)]
 
+mod error;
 pub mod model;
 pub mod progress;
 pub mod published;
 pub mod report;
+pub mod store;
+
+pub use error::{Error, Result};

@@ -60,6 +60,7 @@ pub(crate) enum Command {
     Backup(backup::Args),
     Rekey(rekey::Args),
     Sync(sync::Args),
+    Bench(bench::Args),
     Completions(completions::Args),
     Man(man::Args),
     /// The process that serves a mount; started by `mount`, never typed.

@@ -1,6 +1,7 @@
 //! One module a command: its arguments, and a `run` that does it.
 
 pub(crate) mod backup;
+pub(crate) mod bench;
 pub(crate) mod cat;
 pub(crate) mod check;
 pub(crate) mod compact;
@@ -54,6 +55,7 @@ pub(crate) fn run(command: Command, global: &Global) -> Result<()> {
         Command::Backup(args) => backup::run(args, global),
         Command::Rekey(args) => rekey::run(args, global),
         Command::Sync(args) => sync::run(args, global),
+        Command::Bench(args) => bench::run(args, global),
         Command::Completions(args) => completions::run(args, global),
         Command::Man(args) => man::run(args, global),
         Command::Serve(args) => serve::run(args, global),

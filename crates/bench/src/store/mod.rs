@@ -1,0 +1,199 @@
+//! What is measured: one trait for a directory, a file, a device, a room, and file systems mounted for the occasion.
+//!
+//! 1. Whatever a store writes to is a file it made itself, below a work directory that a [run file](crate::run_file) named
+//!    before it was made. Files and devices that were there before are opened for reading only.
+//! 2. [`Store::make_cold`] may mount afresh: nothing opened before it is used after it.
+//! 3. [`Store::close`] leaves nothing behind, and so does dropping a store, which tries its best.
+//!
+//! It deliberately does not know what is done to a store, nor what it is compared with.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::Result;
+use crate::model::StoreFacts;
+
+/// Something that can be measured.
+pub trait Store: Send {
+    /// What it is. The label is no other store's in the same run.
+    fn facts(&self) -> &StoreFacts;
+
+    /// What it can do.
+    fn powers(&self) -> Powers;
+
+    /// Opens the object `name`; with [`Mode::Make`] and [`Mode::MakeDirect`] it must not exist, and is made. Stores that are
+    /// one object ([`Powers::single`]) ignore the name.
+    ///
+    /// # Errors
+    /// [`Error::Refused`](crate::Error::Refused) where the store may not be written; what the system says otherwise, as
+    /// for a direct opening where that is not possible.
+    fn open(&mut self, name: &str, mode: Mode) -> Result<Arc<dyn Object>>;
+
+    /// Removes an object that was made; one that is not there is fine.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn remove(&mut self, name: &str) -> Result<()>;
+
+    /// Its names, for works on small files.
+    ///
+    /// # Errors
+    /// [`Error::Refused`](crate::Error::Refused) where there are none ([`Powers::names`]).
+    fn names(&mut self) -> Result<Arc<dyn Names>>;
+
+    /// Brings everything written to the disk, so that it does not disturb what is measured next.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn settle(&mut self) -> Result<()>;
+
+    /// Empties what caches it can, and says how. Everything opened before is of no use afterwards.
+    ///
+    /// # Errors
+    /// Where it can no longer be mounted.
+    fn make_cold(&mut self) -> Result<Cold>;
+
+    /// Directory or file on the host whose device is watched: the ciphertext, where there is one.
+    fn backing(&self) -> Option<&Path>;
+
+    /// Processes that serve it, whose processor time counts.
+    fn pids(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// Unmounts and removes all it made.
+    ///
+    /// # Errors
+    /// What is still there, and how it is removed.
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// What a store can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Powers {
+    /// Files can be made and written.
+    pub write: bool,
+    /// Objects may be opened so that calls bypass the page cache.
+    pub direct: bool,
+    /// It has a tree of names.
+    pub names: bool,
+    /// It is one object that was there before, with content nobody here knows.
+    pub single: bool,
+}
+
+/// How an object is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// For reading, through the page cache.
+    Read,
+    /// For reading, past it (`O_DIRECT`).
+    ReadDirect,
+    /// Made anew, for reading and writing.
+    Make,
+    /// Made anew, past the page cache.
+    MakeDirect,
+    /// One that was made by us, for reading and writing.
+    Write,
+    /// The same, past the page cache.
+    WriteDirect,
+}
+
+impl Mode {
+    /// Whether calls go past the page cache.
+    pub fn is_direct(self) -> bool {
+        matches!(
+            self,
+            Self::ReadDirect | Self::MakeDirect | Self::WriteDirect
+        )
+    }
+
+    /// Whether it may be written.
+    pub fn writes(self) -> bool {
+        !matches!(self, Self::Read | Self::ReadDirect)
+    }
+
+    /// Whether it is made.
+    pub fn makes(self) -> bool {
+        matches!(self, Self::Make | Self::MakeDirect)
+    }
+}
+
+/// What was done to empty caches.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cold {
+    /// Each step in a few words, as in "mounted afresh".
+    pub done: Vec<String>,
+    /// What could not be done, and why: the reads that follow may be warm.
+    pub missing: Vec<String>,
+}
+
+/// An open file, device or other sequence of bytes.
+pub trait Object: Send + Sync {
+    /// Length in bytes.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Reads exactly `buf.len()` bytes.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` beyond the end; what the system says.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all of `data`.
+    ///
+    /// # Errors
+    /// `PermissionDenied` where it was opened for reading; what the system says.
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Makes what was written durable.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Its descriptor, where the kernel knows it: for io_uring and for asking the page cache.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Whether it has no bytes.
+    ///
+    /// # Errors
+    /// As [`len`](Self::len).
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}
+
+/// A tree of names. Paths are relative to the store's work directory, without `..`.
+pub trait Names: Send + Sync {
+    /// Makes a directory whose parent exists.
+    ///
+    /// # Errors
+    /// What the system says; so for all that follow.
+    fn make_dir(&self, path: &str) -> io::Result<()>;
+    /// Makes a file that is not there, writes, closes. Not synced.
+    fn create(&self, path: &str, content: &[u8]) -> io::Result<()>;
+    /// Opens for reading, and closes.
+    fn open(&self, path: &str) -> io::Result<()>;
+    /// Opens, reads from the beginning into `buf`, closes. Returns how many bytes there were.
+    fn read(&self, path: &str, buf: &mut [u8]) -> io::Result<usize>;
+    /// Opens, writes over the beginning, closes; with `sync` durable before it returns.
+    fn write(&self, path: &str, content: &[u8], sync: bool) -> io::Result<()>;
+    /// Length in bytes, from the attributes.
+    fn stat(&self, path: &str) -> io::Result<u64>;
+    /// Reads a whole directory; returns how many names it has, `.` and `..` not counted.
+    fn list(&self, path: &str) -> io::Result<u64>;
+    /// Changes permission bits.
+    fn chmod(&self, path: &str, mode: u32) -> io::Result<()>;
+    /// Renames within the tree.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file's name.
+    fn unlink(&self, path: &str) -> io::Result<()>;
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &str) -> io::Result<()>;
+    /// Makes everything done so far durable.
+    fn sync(&self) -> io::Result<()>;
+}

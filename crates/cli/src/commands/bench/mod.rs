@@ -1,0 +1,166 @@
+//! `strongroom bench`: what encryption costs here, and whether a number may be believed.
+//!
+//! One module a subcommand; what they share is here: the options, the signal that stops them, and the one function by
+//! which each prints.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use bench::model::Report;
+use clap::{Args as ClapArgs, Subcommand};
+
+use crate::args::Global;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::output;
+
+mod clean;
+mod compare;
+mod cost;
+mod dd;
+mod storage;
+
+/// Measure what encryption costs here, and say when a number may not be believed
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Storage(storage::Args),
+    Compare(compare::Args),
+    Cost(cost::Args),
+    Dd(dd::Args),
+    Clean(clean::Args),
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    match args.command {
+        Command::Storage(args) => storage::run(args, global),
+        Command::Compare(args) => compare::run(args, global),
+        Command::Cost(args) => cost::run(args, global),
+        Command::Dd(args) => dd::run(args, global),
+        Command::Clean(args) => clean::run(args, global),
+    }
+}
+
+/// Options of every measurement.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct Common {
+    /// How many times each row is measured
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+    /// Bytes of the file that is read and written: 4096, 64KiB, 256MiB, 2GiB [default: 256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub(crate) size: Option<u64>,
+    /// Longest time of one measurement, in seconds
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
+    pub(crate) seconds: f64,
+    /// Seed of all data and orders [default: a new one, printed]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Only rows whose name has all of these words; may be repeated for more rows
+    #[arg(long, value_name = "WORDS")]
+    pub(crate) only: Vec<String>,
+    /// Also write a page for the browser
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+}
+
+impl Common {
+    /// The options that make the same measurement again, one a line.
+    pub(crate) fn said(&self) -> Vec<String> {
+        let mut said = vec![
+            format!("--rounds {}", self.rounds),
+            format!("--seconds {}", self.seconds),
+        ];
+        said.extend(self.size.map(|size| format!("--size {size}")));
+        said.extend(self.seed.map(|seed| format!("--seed {seed}")));
+        said.extend(self.only.iter().map(|words| format!("--only '{words}'")));
+        said
+    }
+}
+
+/// A flag that Ctrl-C, a closed terminal or `kill` set: what is done is kept, printed, and nothing is left behind. A second
+/// Ctrl-C ends at once; `bench clean` then removes what is left.
+pub(crate) fn stop_flag() -> Arc<AtomicBool> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let stop = Arc::new(AtomicBool::new(false));
+    for (signal, code) in [(SIGINT, 130), (SIGTERM, 143), (SIGHUP, 129)] {
+        // Where a handler cannot be set, the signal kills as it always does; the run file knows what is left.
+        let _ = signal_hook::flag::register_conditional_shutdown(signal, code, stop.clone());
+        let _ = signal_hook::flag::register(signal, stop.clone());
+    }
+    stop
+}
+
+/// Prints what came out: every measuring command ends here.
+pub(crate) fn finish(report: &Report, common: &Common, global: &Global) -> Result<()> {
+    let _ = common;
+    if global.json {
+        output::json_line(report);
+    }
+    if report.interrupted {
+        return Err(Error::said(
+            Exit::Interrupted,
+            "stopped; what was measured so far is printed, and nothing is left behind",
+        ));
+    }
+    Ok(())
+}
+
+/// The crate's errors with their exit codes.
+pub(crate) fn failed(error: bench::Error) -> Error {
+    use bench::Error as E;
+    let exit = match &error {
+        E::Usage(_) | E::Refused(_) => Exit::Usage,
+        E::Stopped => Exit::Interrupted,
+        E::Io { source, .. } => crate::error::io_exit(source),
+        _ => Exit::Failed,
+    };
+    Error::said(exit, error.to_string())
+}
+
+/// A size as typed: a number of bytes, or with K, M, G, T (powers of 1024; "KiB" and "k" mean the same).
+pub(crate) fn bytes(text: &str) -> std::result::Result<u64, String> {
+    let wrong = || format!("'{text}' is not a size: write it as 4096, 64KiB, 256MiB or 2GiB");
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        "g" | "gib" => 30,
+        "t" | "tib" => 40,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    number
+        .checked_mul(1 << shift)
+        .filter(|size| *size > 0)
+        .ok_or_else(wrong)
+}
+
+fn seconds(text: &str) -> std::result::Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|value: &f64| (0.01..=3600.0).contains(value))
+        .ok_or_else(|| format!("'{text}' is not a time: write seconds from 0.01 to 3600"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        assert_eq!(bytes("4096"), Ok(4096));
+        assert_eq!(bytes("64KiB"), Ok(65536));
+        assert_eq!(bytes("1g"), Ok(1 << 30));
+        for wrong in ["", "0", "-1", "1.5M", "4 KB", "16777216T", "x"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+}
