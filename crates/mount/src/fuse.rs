@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fuser::{Generation, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr, Request};
-use room::Inode;
+use room::{Inode, spans};
 
 use crate::errno::Errno;
 use crate::seeker::Seeker;
@@ -58,6 +58,7 @@ impl Handler {
         request: &Request,
         f: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::REQUEST).entered();
         self.server.activity.touched(request.pid());
         std::panic::catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
             let what = panic

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use catalog::{Change, Inode, InodeNo};
 use segments::SegmentStore;
+use storage::spans;
 
 use crate::accounts::Settlement;
 use crate::check::Lost;
@@ -39,7 +40,7 @@ impl Core {
         }
         self.check_poison()?;
         let mark = self.changes.load(Ordering::SeqCst);
-        let _one = self.commit_lock.lock();
+        let _one = self.waiting(|| self.commit_lock.lock());
         if self.committed.load(Ordering::SeqCst) >= mark {
             return self.check_poison();
         }
@@ -52,7 +53,7 @@ impl Core {
             return Ok(());
         }
         self.check_poison()?;
-        let _one = self.commit_lock.lock();
+        let _one = self.waiting(|| self.commit_lock.lock());
         if self.committed.load(Ordering::SeqCst) >= self.changes.load(Ordering::SeqCst)
             && self.inodes.dirty_len() == 0
             && !self.catalog().is_dirty()
@@ -62,6 +63,12 @@ impl Core {
         self.commit_now()
     }
 
+    /// Takes a lock that another thread may hold for long, in a span that says so.
+    fn waiting<T>(&self, lock: impl FnOnce() -> T) -> T {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::WAITING).entered();
+        lock()
+    }
+
     fn commit_now(&self) -> Result<()> {
         self.commit_now_and(|| Ok(()))
     }
@@ -69,9 +76,9 @@ impl Core {
     /// Commits, and does `then` before any other change is made: what it sees on disk is the state of one moment. A
     /// room opened for reading only is just held still.
     pub(crate) fn commit_and<T>(&self, then: impl FnOnce() -> Result<T>) -> Result<T> {
-        let _one = self.commit_lock.lock();
+        let _one = self.waiting(|| self.commit_lock.lock());
         if self.options.read_only {
-            let _freeze = self.freeze.write();
+            let _freeze = self.waiting(|| self.freeze.write());
             return then();
         }
         self.check_poison()?;
@@ -86,7 +93,7 @@ impl Core {
             }
             self.segments.flush().map_err(|e| self.failed(e.into()))?;
         }
-        let freeze = self.freeze.write();
+        let freeze = self.waiting(|| self.freeze.write());
         let mark = self.changes.load(Ordering::SeqCst);
         let (settlement, drained) = self.drain().map_err(|e| self.failed(e))?;
         let durable = self

@@ -20,7 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use catalog::{BlockRange, Catalog, InodeNo, Released, Timestamp};
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use segments::{DirStore, Sealed, SegmentStore, UNIT_BLOCKS};
-use storage::Storage;
+use storage::{Storage, spans};
 
 use crate::accounts::Accounts;
 use crate::check::Lost;
@@ -176,7 +176,10 @@ impl Core {
         self.throttle()?;
         Ok(Change {
             core: self,
-            _freeze: self.freeze.read(),
+            _freeze: self.freeze.try_read().unwrap_or_else(|| {
+                let _span = tracing::trace_span!(target: spans::TARGET, spans::WAITING).entered();
+                self.freeze.read()
+            }),
         })
     }
 

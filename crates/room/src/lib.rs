@@ -62,3 +62,4 @@ pub use options::*;
 pub use path::RoomFile;
 pub use room::Room;
 pub use seal::{Argon2Cost, Credential, NewCredential, RoomId, Secret, SlotInfo, SlotKind, Suite};
+pub use storage::spans;

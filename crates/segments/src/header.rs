@@ -21,6 +21,7 @@
 //! | 4064..4096 | HMAC-SHA-256 of the bytes before it, under the epoch's segment header key |
 
 use seal::{BLOCK_LEN, MAC_LEN, RoomId, UNIT_LEN};
+use storage::spans;
 
 use crate::{Keyring, SegmentId, SegmentNo};
 
@@ -61,6 +62,7 @@ pub enum HeaderProblem {
 
 /// The header of a new segment. `None` when the keyring lacks the segment's epoch.
 pub(crate) fn encode(id: &SegmentId, keyring: &Keyring) -> Option<[u8; BLOCK_LEN]> {
+    let _span = tracing::trace_span!(target: spans::TARGET, spans::AUTHENTICATION).entered();
     let (_, header_key) = keyring.keys(id.key_epoch)?;
     let mut block = [0; BLOCK_LEN];
     block[0..8].copy_from_slice(MAGIC);
@@ -82,6 +84,7 @@ pub(crate) fn check(
     id: &SegmentId,
     keyring: &Keyring,
 ) -> Result<(), HeaderProblem> {
+    let _span = tracing::trace_span!(target: spans::TARGET, spans::AUTHENTICATION).entered();
     if &block[0..8] != MAGIC {
         return Err(HeaderProblem::NotASegment);
     }

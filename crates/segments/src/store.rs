@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use storage::{OpenMode, Storage, StorageFile};
+use storage::{OpenMode, Storage, StorageFile, spans};
 
 use crate::buffers::Buffers;
 use crate::extent::{merge, offset, read_whole_units};
@@ -206,6 +206,7 @@ impl DirStore {
             Err(e) => return (Err(e.into()), 0),
         };
         let mut block = range.position;
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::OPENING).entered();
         for (index, (unit, tag)) in out[..there].chunks_mut(UNIT_LEN).zip(tags).enumerate() {
             if reader.key.open(u64::from(block), tag, unit).is_err() {
                 let corrupt = SegmentError::Corrupt {
@@ -267,11 +268,13 @@ impl SegmentStore for DirStore {
         let mut tags = Vec::with_capacity(plain.len().div_ceil(UNIT_LEN));
         self.buffers.with(plain.len(), |sealed| {
             let mut block = position;
+            let sealing = tracing::trace_span!(target: spans::TARGET, spans::SEALING).entered();
             for (unit, plain) in sealed.chunks_mut(UNIT_LEN).zip(plain.chunks(UNIT_LEN)) {
                 unit.copy_from_slice(plain);
                 tags.push(writing.key.seal(u64::from(block), unit));
                 block += UNIT_BLOCKS;
             }
+            drop(sealing);
             let file = self.file_of(&writing)?;
             file.write_at(sealed, offset(position))?;
             self.ledger.written(writing.id.no, file, blocks);
@@ -312,7 +315,10 @@ impl SegmentStore for DirStore {
 
     fn flush(&self) -> Result<(), SegmentError> {
         // One at a time: a second flush returns after the first has made durable what it took.
-        let _one = self.flushing.lock();
+        let _one = {
+            let _span = tracing::trace_span!(target: spans::TARGET, spans::WAITING).entered();
+            self.flushing.lock()
+        };
         self.usable()?;
         self.sync_due().map_err(|e| {
             self.poisoned.store(true, Ordering::Release);

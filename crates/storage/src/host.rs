@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rustix::fs::{Advice, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::{Held, OpenMode, Space, Storage, StorageFile};
+use crate::{Held, OpenMode, Space, Storage, StorageFile, spans};
 
 /// Files below one directory of the host.
 #[derive(Debug)]
@@ -54,6 +54,7 @@ impl HostStorage {
 
 impl Storage for HostStorage {
     fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_NAMES).entered();
         let flags = OFlags::CLOEXEC
             | OFlags::NOFOLLOW
             | match mode {
@@ -66,14 +67,17 @@ impl Storage for HostStorage {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_NAMES).entered();
         Ok(rustix::fs::renameat(&self.root, from, &self.root, to)?)
     }
 
     fn remove(&self, path: &str) -> io::Result<()> {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_NAMES).entered();
         Ok(rustix::fs::unlinkat(&self.root, path, AtFlags::empty())?)
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_NAMES).entered();
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(self.open_dir(dir)?)? {
             let entry = entry?;
@@ -86,14 +90,17 @@ impl Storage for HostStorage {
     }
 
     fn create_dir(&self, path: &str) -> io::Result<()> {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_NAMES).entered();
         Ok(rustix::fs::mkdirat(&self.root, path, Mode::RWXU)?)
     }
 
     fn sync_dir(&self, dir: &str) -> io::Result<()> {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_SYNC).entered();
         self.open_dir(dir)?.sync_all()
     }
 
     fn space(&self) -> io::Result<Space> {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_NAMES).entered();
         let s = rustix::fs::fstatvfs(&self.root)?;
         Ok(Space {
             total: s.f_blocks * s.f_frsize,
@@ -103,6 +110,7 @@ impl Storage for HostStorage {
     }
 
     fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn Held>> {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_NAMES).entered();
         let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CREATE;
         let fd = rustix::fs::openat(&self.root, path, flags, Mode::RUSR | Mode::WUSR)?;
         let file = File::from(fd);
@@ -133,26 +141,32 @@ struct HostFile(File);
 
 impl StorageFile for HostFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_READ).entered();
         self.0.read_exact_at(buf, offset)
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_WRITE).entered();
         self.0.write_all_at(buf, offset)
     }
 
     fn len(&self) -> io::Result<u64> {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_NAMES).entered();
         Ok(self.0.metadata()?.len())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_WRITE).entered();
         self.0.set_len(len)
     }
 
     fn sync(&self) -> io::Result<()> {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_SYNC).entered();
         self.0.sync_data()
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_WRITE).entered();
         Ok(rustix::fs::fallocate(
             &self.0,
             FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
@@ -162,6 +176,7 @@ impl StorageFile for HostFile {
     }
 
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_WRITE).entered();
         match rustix::fs::fallocate(&self.0, FallocateFlags::KEEP_SIZE, offset, len) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
                 Err(io::ErrorKind::Unsupported.into())
@@ -171,6 +186,7 @@ impl StorageFile for HostFile {
     }
 
     fn prefetch(&self, offset: u64, len: u64) {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_READ).entered();
         let _ = rustix::fs::fadvise(
             &self.0,
             offset,

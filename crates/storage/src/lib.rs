@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod host;
+pub mod spans;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 

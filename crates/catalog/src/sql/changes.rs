@@ -5,6 +5,8 @@
 
 use super::rows::{self, damaged, is_name, kind_number, to_sql};
 use super::{Failure, State, schema};
+use storage::spans;
+
 use crate::{CatalogError, Change, FileKind, Inode, InodeNo, Result, SegmentAccount, SegmentNo};
 
 /// Rough bytes of log that one change can need: the pages it touches in the tables' trees.
@@ -293,6 +295,7 @@ impl State {
             return Ok(());
         }
         self.checkpoint_wanted = false;
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::CHECKPOINT).entered();
         let moved = self
             .conn
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |row| {

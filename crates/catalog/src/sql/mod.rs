@@ -37,7 +37,7 @@ use pages::Place;
 use pages::authentic::Witness;
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, ErrorCode};
-use storage::Storage;
+use storage::{Storage, spans};
 
 use crate::{
     Catalog, CatalogError, Change, Chunk, DirEntry, Inode, InodeNo, Result, SegmentAccount,
@@ -207,12 +207,16 @@ impl State {
 
 impl SqlCatalog {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+        self.state.try_lock().unwrap_or_else(|| {
+            let _span = tracing::trace_span!(target: spans::TARGET, spans::WAITING).entered();
+            self.state.lock()
+        })
     }
 
     fn read<T>(&self, read: impl FnOnce(&State) -> Result<T>) -> Result<T> {
         let mut state = self.lock();
         state.readable()?;
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::CATALOG).entered();
         read(&state).map_err(|error| state.note(error))
     }
 
@@ -224,12 +228,17 @@ impl SqlCatalog {
         }
         let mut state = self.lock();
         state.writable()?;
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::CATALOG).entered();
         write(&mut state)
     }
 
     /// Commits under the lock, syncs outside it.
     fn commit_now(&self) -> Result<u64> {
-        let _one_at_a_time = self.committing.lock();
+        let _one_at_a_time = {
+            let _span = tracing::trace_span!(target: spans::TARGET, spans::WAITING).entered();
+            self.committing.lock()
+        };
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::CATALOG).entered();
         let (generation, log) = {
             let mut state = self.lock();
             state.writable()?;

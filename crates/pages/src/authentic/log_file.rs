@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use super::chain::Frame;
 use super::state::State;
-use super::{PAGE, bad, is_version, sum_of, tag_of, unexpected};
+use super::{PAGE, authenticating, bad, is_version, sum_of, tag_of, unexpected};
 use crate::PageFile;
 
 /// Bytes of SQLite's header.
@@ -123,7 +123,7 @@ impl LogFile {
             );
             return Err(state.found(what));
         }
-        if to == FRAME && sum_of(page) != frame.sum {
+        if to == FRAME && authenticating(|| sum_of(page)) != frame.sum {
             return Err(bad(format!(
                 "page {} in frame {} of the log of {} was read damaged",
                 frame.page,
@@ -183,14 +183,16 @@ impl LogFile {
         if number == 0 {
             return Err(unexpected("a frame of page 0"));
         }
-        let frame = Frame {
-            page: number,
-            size,
-            tag: tag_of(page),
-            sum: sum_of(page),
-        };
-        let State { chain, key, .. } = &mut *state;
-        let code = chain.put(index, frame, key).unwrap_or_default();
+        let code = authenticating(|| {
+            let frame = Frame {
+                page: number,
+                size,
+                tag: tag_of(page),
+                sum: sum_of(page),
+            };
+            let State { chain, key, .. } = &mut *state;
+            chain.put(index, frame, key).unwrap_or_default()
+        });
         let mut bytes = [0; STRIDE];
         bytes[FRAME_HEADER..FRAME].copy_from_slice(page);
         bytes[FRAME..].copy_from_slice(&code);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::state::State;
-use super::{PAGE, Tag, is_version, tag_of, unexpected};
+use super::{PAGE, Tag, authenticating, is_version, tag_of, unexpected};
 use crate::PageFile;
 
 /// Bytes at the beginning that may be read by themselves.
@@ -48,7 +48,7 @@ impl PageFile for MainFile {
             let part = (PAGE - within).min(there - done);
             let mut page = [0; PAGE];
             self.file.read(&mut page, at - within as u64)?;
-            if !is_version(&page, state.tags[index]) {
+            if !authenticating(|| is_version(&page, state.tags[index])) {
                 let what = format!(
                     "page {} of {} was replaced by another version of itself",
                     index + 1,

@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use seal::PageDigestKey;
-use storage::{OpenMode, Storage};
+use storage::{OpenMode, Storage, spans};
 
 use crate::PageFile;
 use log_file::LogFile;
@@ -119,7 +119,7 @@ impl Witness {
                 error
             }
         })?;
-        let known = table::decode(&bytes, &key)?;
+        let known = authenticating(|| table::decode(&bytes, &key))?;
         let state = State::new(storage, path, key, Some(known));
         Ok(Self(Arc::new(Mutex::new(state))))
     }
@@ -186,6 +186,12 @@ impl Witness {
     pub fn finding(&self) -> Option<String> {
         self.0.lock().finding.clone()
     }
+}
+
+/// Runs what only authenticates, in a span that says so.
+fn authenticating<T>(run: impl FnOnce() -> T) -> T {
+    let _span = tracing::trace_span!(target: spans::TARGET, spans::AUTHENTICATION).entered();
+    run()
 }
 
 /// The tag of a page.

@@ -13,7 +13,7 @@ use seal::PageDigestKey;
 use storage::Storage;
 
 use super::chain::Chain;
-use super::{Mac, Tag, bad, table, table_path, unexpected};
+use super::{Mac, Tag, authenticating, bad, table, table_path, unexpected};
 
 #[derive(Debug)]
 pub(super) struct State {
@@ -100,7 +100,7 @@ impl State {
         if !self.changed || self.prepared.is_some() {
             return Ok(());
         }
-        let (bytes, root) = table::encode(&self.tags, &self.key);
+        let (bytes, root) = authenticating(|| table::encode(&self.tags, &self.key));
         let beside = self.beside();
         storage::write_anew(&*self.storage, &beside, &bytes)?;
         self.prepared = Some(root);
