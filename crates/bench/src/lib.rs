@@ -25,6 +25,7 @@ pub mod model;
 pub mod progress;
 pub mod published;
 pub mod report;
+pub mod spans;
 pub mod store;
 
 pub use error::{Error, Result};
