@@ -1,4 +1,138 @@
 //! One document, shown three ways: a terminal's table, JSON, a page.
 
 pub mod json;
+mod layout;
+#[cfg(test)]
+pub(crate) mod sample;
+pub mod table;
 pub mod words;
+
+use crate::model::{Machine, NoiseFloor, Parts, StoreFacts};
+
+/// The machine in a sentence.
+fn machine_words(of: &Machine) -> String {
+    let mut words: Vec<String> = Vec::new();
+    if !of.kernel.is_empty() {
+        words.push(format!("Linux {}", of.kernel));
+    }
+    if !of.processor.is_empty() {
+        words.push(of.processor.clone());
+    }
+    match of.processors {
+        0 => {}
+        1 => words.push("1 processor".into()),
+        n => words.push(format!("{n} processors")),
+    }
+    if !of.features.is_empty() {
+        words.push(of.features.join(" "));
+    }
+    if of.memory_bytes > 0 {
+        words.push(format!("{} of memory", words::bytes(of.memory_bytes)));
+    }
+    if let Some(governor) = &of.governor {
+        words.push(format!("governor {governor}"));
+    }
+    if of.virtual_machine {
+        words.push("a virtual machine".into());
+    }
+    words.join(", ")
+}
+
+/// What is known of a store.
+fn store_words(of: &StoreFacts) -> String {
+    let mut words = of.kind.clone();
+    for (before, what) in [(" ", &of.version), (", ", &of.cipher)] {
+        if let Some(what) = what {
+            words = format!("{words}{before}{what}");
+        }
+    }
+    if !of.target.is_empty() {
+        words = format!("{words}, {}", of.target);
+    }
+    let beneath: Vec<String> = [
+        of.file_system.clone(),
+        of.mount_options
+            .as_ref()
+            .map(|options| format!("({options})")),
+        of.device.as_ref().map(|device| format!("on {device}")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if beneath.is_empty() {
+        words
+    } else {
+        format!("{words}; {}", beneath.join(" "))
+    }
+}
+
+/// What the noise floor and the checks tried at the start say, one sentence a line.
+fn noise_words(of: &NoiseFloor) -> Vec<String> {
+    let mut lines = vec![format!(
+        "Noise floor: {} against itself is {} ({}–{}) at {}.",
+        of.store,
+        words::ratio(of.ratio),
+        words::ratio(of.low),
+        words::ratio(of.high),
+        of.work
+    )];
+    if !of.fired.is_empty() {
+        lines.push(format!(
+            "Tried at the start and caught: {}.",
+            of.fired.join("; ")
+        ));
+    }
+    for silent in &of.silent {
+        lines.push(format!(
+            "A CHECK DOES NOT WORK HERE: {silent} was tried at the start and not noticed. Believe no number of this report."
+        ));
+    }
+    lines
+}
+
+/// Stores in the order they come, with their operations.
+fn parts_by_store(parts: &[Parts]) -> Vec<(&str, Vec<&Parts>)> {
+    let mut stores: Vec<(&str, Vec<&Parts>)> = Vec::new();
+    for of in parts {
+        match stores.iter_mut().find(|(store, _)| *store == of.store) {
+            Some((_, list)) => list.push(of),
+            None => stores.push((&of.store, vec![of])),
+        }
+    }
+    stores
+}
+
+/// Names of the parts of some operations in the order they first come.
+fn part_names(of: &[&Parts]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for part in of.iter().flat_map(|of| &of.parts) {
+        if !names.contains(&part.name) {
+            names.push(part.name.clone());
+        }
+    }
+    names
+}
+
+/// Parts as a table: a row a part, then what no part covers and the whole; a column an operation.
+fn parts_cells(of: &[&Parts]) -> (Vec<String>, Vec<Vec<String>>) {
+    let mut names = part_names(of);
+    let mut cells: Vec<Vec<String>> = names
+        .iter()
+        .map(|name| {
+            of.iter()
+                .map(|of| {
+                    let mut here = of.parts.iter().filter(|part| part.name == *name).peekable();
+                    match here.peek() {
+                        None => words::NOTHING.into(),
+                        Some(_) => words::time_ns(here.map(|part| part.mean_ns).sum()),
+                    }
+                })
+                .collect()
+        })
+        .collect();
+    names.push("not covered".into());
+    cells.push(of.iter().map(|of| words::time_ns(of.rest_ns)).collect());
+    names.push("whole".into());
+    cells.push(of.iter().map(|of| words::time_ns(of.whole_ns)).collect());
+    (names, cells)
+}

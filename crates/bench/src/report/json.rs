@@ -58,3 +58,72 @@ pub enum NotAReport {
         schema: u32,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    const PLACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bench.schema.json");
+
+    #[test]
+    fn the_published_schema_is_that_of_the_model() {
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(PLACE, schema()).unwrap();
+        }
+        let published = std::fs::read_to_string(PLACE).unwrap();
+        assert!(
+            published == schema(),
+            "docs/bench.schema.json is old: UPDATE=1 writes it anew"
+        );
+    }
+
+    #[test]
+    fn what_is_written_keeps_to_the_schema() {
+        let schema = serde_json::from_str(&schema()).unwrap();
+        let schema = jsonschema::draft202012::new(&schema).unwrap();
+        for (name, report) in sample::all() {
+            let document = serde_json::from_str(&text(&report)).unwrap();
+            let wrong: Vec<String> = schema
+                .iter_errors(&document)
+                .map(|e| e.to_string())
+                .collect();
+            assert!(wrong.is_empty(), "{name}: {wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_schema_refuses_what_is_no_report() {
+        let schema = serde_json::from_str(&schema()).unwrap();
+        let schema = jsonschema::draft202012::new(&schema).unwrap();
+        let whole: serde_json::Value = serde_json::from_str(&text(&sample::compare())).unwrap();
+        for (place, wrong) in [
+            ("rows", serde_json::json!(1)),
+            ("seed", "x".into()),
+            ("stores", serde_json::Value::Null),
+        ] {
+            let mut document = whole.clone();
+            document[place] = wrong;
+            assert!(!schema.is_valid(&document), "{place}");
+        }
+        let mut document = whole;
+        document["rows"][0]["unit"] = "furlongs".into();
+        assert!(!schema.is_valid(&document));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_and_other_forms_are_named() {
+        let report = sample::compare();
+        let again = read(&pretty(&report)).unwrap();
+        assert_eq!(
+            (again.rows.len(), again.seed),
+            (report.rows.len(), report.seed)
+        );
+        let newer = text(&report).replacen("\"schema\":1", "\"schema\":7", 1);
+        assert!(matches!(
+            read(&newer),
+            Err(NotAReport::OtherForm { schema: 7 })
+        ));
+        assert!(matches!(read(&newer[..1000]), Err(NotAReport::Damaged(_))));
+    }
+}

@@ -118,7 +118,15 @@ pub fn loss(of: &Comparison) -> String {
 /// The interval of two that do not differ, as the widest distance from 1.
 fn no_difference(low: f64, high: f64) -> String {
     let distance = 100.0 * (1.0 - low).abs().max((high - 1.0).abs());
-    format!("no difference seen (±{} %)", per_cent(distance))
+    // Rounded up: a smaller number would promise too much.
+    if distance < 1.0 {
+        format!(
+            "no difference seen (±{:.1} %)",
+            (10.0 * distance - 1e-6).ceil() / 10.0
+        )
+    } else {
+        format!("no difference seen (±{:.0} %)", (distance - 1e-6).ceil())
+    }
 }
 
 /// Per cent: one digit after the point below ten, none above.
@@ -201,8 +209,8 @@ mod tests {
         (of.ratio, of.low, of.high) = (Some(1.2), Some(1.1), Some(1.3));
         assert_eq!(loss(&of), "−20 % (−30 to −10)");
         (of.ratio, of.low, of.high, of.differs) = (Some(0.99), Some(0.96), Some(1.02), false);
-        assert_eq!(comparison(&of), "no difference seen (±4.0 %)");
-        assert_eq!(loss(&of), "no difference seen (±4.0 %)");
+        assert_eq!(comparison(&of), "no difference seen (±4 %)");
+        assert_eq!(loss(&of), "no difference seen (±4 %)");
         of.invalid = Some("no valid round".into());
         assert_eq!(comparison(&of), "INVALID");
         assert_eq!(loss(&of), "INVALID");

@@ -1,0 +1,483 @@
+//! The document as lines for a terminal.
+//!
+//! 1. No line is wider than asked, 80 columns at least, and no escape sequence comes out: it reads the same when piped.
+//! 2. A row that may not be believed shows INVALID and why, and no number.
+
+use std::collections::BTreeMap;
+
+use super::layout::{cut, grid, shown, width, wrap};
+use super::words::{self, NOTHING, duration, significant, time_ns};
+use crate::model::{Comparison, Doubt, DoubtKind, Parts, Report, Row};
+
+/// The narrowest terminal there is a layout for.
+pub const NARROWEST: usize = 80;
+
+/// The whole document, each line ended. `columns` below [`NARROWEST`] count as that.
+pub fn text(report: &Report, columns: usize) -> String {
+    let columns = columns.max(NARROWEST);
+    let mut out = Out {
+        lines: Vec::new(),
+        columns,
+    };
+    head(&mut out, report);
+    stores(&mut out, report);
+    rates(&mut out, report);
+    latencies(&mut out, report);
+    loose_comparisons(&mut out, report);
+    parts(&mut out, &report.parts);
+    published(&mut out, report);
+    foot(&mut out, report);
+    let mut text = out.lines.join("\n");
+    text.push('\n');
+    text
+}
+
+struct Out {
+    lines: Vec<String>,
+    columns: usize,
+}
+
+impl Out {
+    fn title(&mut self, text: &str) {
+        self.lines.push(String::new());
+        self.wrapped(text, 0, 0);
+    }
+
+    /// A sentence that begins after some blanks, its further lines after others.
+    fn wrapped(&mut self, text: &str, first: usize, rest: usize) {
+        let text = shown(text);
+        let mut lines = wrap(&text, self.columns - first, rest.saturating_sub(first)).into_iter();
+        self.lines.extend(
+            lines
+                .by_ref()
+                .map(|line| format!("{}{line}", " ".repeat(first))),
+        );
+    }
+
+    fn grid(&mut self, header: &[String], rows: &[Vec<String>]) {
+        let clean: Vec<Vec<String>> = rows
+            .iter()
+            .map(|row| row.iter().map(|cell| shown(cell)).collect())
+            .collect();
+        let header: Vec<String> = header.iter().map(|cell| shown(cell)).collect();
+        self.lines.extend(grid(&header, &clean, self.columns));
+    }
+}
+
+fn head(out: &mut Out, report: &Report) {
+    let version = &report.version;
+    out.wrapped(
+        &format!(
+            "strongroom bench {}, {}, took {} (version {version}, seed {})",
+            report.command,
+            report.began,
+            duration(report.took_s),
+            report.seed
+        ),
+        0,
+        2,
+    );
+    let line = super::machine_words(&report.machine);
+    if !line.is_empty() {
+        out.wrapped(&line, 0, 2);
+    }
+}
+
+fn stores(out: &mut Out, report: &Report) {
+    if report.stores.is_empty() {
+        return;
+    }
+    out.lines.push(String::new());
+    for store in &report.stores {
+        out.wrapped(
+            &format!("{}: {}", store.label, super::store_words(store)),
+            0,
+            2,
+        );
+    }
+}
+
+/// Works in the order they first come, each with its rows.
+pub(super) fn by_work(report: &Report) -> Vec<(&str, Vec<&Row>)> {
+    let mut groups: Vec<(&str, Vec<&Row>)> = Vec::new();
+    for row in &report.rows {
+        match groups.iter_mut().find(|(work, _)| *work == row.work) {
+            Some((_, rows)) => rows.push(row),
+            None => groups.push((&row.work, vec![row])),
+        }
+    }
+    groups
+}
+
+/// The comparison that has this row on its other side.
+pub(super) fn against<'a>(report: &'a Report, row: &Row) -> Option<&'a Comparison> {
+    report
+        .comparisons
+        .iter()
+        .find(|of| of.work == row.work && of.other == row.store)
+}
+
+fn rates(out: &mut Out, report: &Report) {
+    let groups = by_work(report);
+    if groups.is_empty() {
+        return;
+    }
+    let label_width = label_width(report, 18);
+    let number = |row: &Row| {
+        row.summary
+            .map_or(NOTHING.into(), |s| significant(s.median))
+    };
+    let spread = |row: &Row| {
+        row.summary.map_or(String::new(), |s| {
+            format!("({}–{})", significant(s.least), significant(s.most))
+        })
+    };
+    let widest = |of: &dyn Fn(&Row) -> String| report.rows.iter().map(|row| width(&of(row))).max();
+    let numbers = widest(&number).unwrap_or(1);
+    let spreads = widest(&spread).unwrap_or(1);
+    out.title("Medians with the least and the most; ratios with their 95 % interval");
+    for (work, rows) in groups {
+        let unit = words::unit(rows[0].unit);
+        out.lines.push(String::new());
+        out.wrapped(&format!("{work}, {unit}"), 0, 2);
+        for row in rows {
+            let label = cut(&shown(&row.store), label_width);
+            let blanks = label_width - width(&label);
+            let mut line = format!("  {label}{}  ", " ".repeat(blanks));
+            let after = width(&line);
+            if row.verdict.invalid {
+                line.push_str("INVALID");
+                out.lines.push(line);
+                doubts(out, &row.verdict.doubts, after);
+                continue;
+            }
+            line.push_str(&format!(
+                "{:>numbers$}  {:<spreads$}",
+                number(row),
+                spread(row)
+            ));
+            if let Some(of) = against(report, row) {
+                let words = words::comparison(of);
+                if width(&line) + 2 + width(&words) <= out.columns {
+                    line.push_str("  ");
+                    line.push_str(&words);
+                } else {
+                    out.lines.push(std::mem::take(&mut line).trim_end().into());
+                    line = format!("{}{words}", " ".repeat(after));
+                }
+            }
+            out.lines.push(line.trim_end().into());
+            for (said, count) in refused(row) {
+                let all = row.rounds.len();
+                out.wrapped(
+                    &format!("{count} of {all} rounds INVALID: {said}"),
+                    after,
+                    after + 2,
+                );
+            }
+            doubts(out, &row.verdict.doubts, after);
+        }
+    }
+}
+
+/// Why single rounds are left out, one a kind, with how many.
+fn refused(row: &Row) -> Vec<(&str, usize)> {
+    let mut kinds: BTreeMap<DoubtKind, (&str, usize)> = BTreeMap::new();
+    for round in &row.rounds {
+        for doubt in round.doubts.iter().filter(|doubt| doubt.kind.invalidates()) {
+            kinds.entry(doubt.kind).or_insert((&doubt.said, 0)).1 += 1;
+        }
+    }
+    kinds.into_values().collect()
+}
+
+fn doubts(out: &mut Out, doubts: &[Doubt], indent: usize) {
+    let mut said: Vec<&str> = Vec::new();
+    for doubt in doubts {
+        if !said.contains(&doubt.said.as_str()) {
+            said.push(&doubt.said);
+            out.wrapped(&doubt.said, indent, indent);
+        }
+    }
+}
+
+fn label_width(report: &Report, most: usize) -> usize {
+    report
+        .rows
+        .iter()
+        .map(|row| width(&shown(&row.store)))
+        .max()
+        .unwrap_or(0)
+        .min(most)
+}
+
+fn latencies(out: &mut Out, report: &Report) {
+    let has = |row: &&Row| {
+        !row.verdict.invalid
+            && (row.latency.is_some()
+                || row
+                    .summary
+                    .is_some_and(|s| s.cpu_s_per_gb.is_some() || s.write_amplification.is_some()))
+    };
+    if !report.rows.iter().any(|row| has(&row)) {
+        return;
+    }
+    let label_width = label_width(report, 14);
+    out.title(
+        "Latency of an operation; processor seconds for 10⁹ bytes; bytes that reached the device for each one written",
+    );
+    let fixed = |cells: [&str; 7]| {
+        let [p50, p90, p99, p999, max, cpu, written] = cells;
+        format!("{p50:>8} {p90:>8} {p99:>8} {p999:>8} {max:>8} {cpu:>6} {written:>7}")
+    };
+    let header = fixed(["p50", "p90", "p99", "p99.9", "max", "s/GB", "written"]);
+    for (work, rows) in by_work(report) {
+        let rows: Vec<&Row> = rows.into_iter().filter(has).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        out.lines.push(String::new());
+        out.wrapped(work, 0, 2);
+        out.lines
+            .push(format!("  {}  {header}", " ".repeat(label_width)));
+        for row in rows {
+            let label = cut(&shown(&row.store), label_width);
+            let times = row
+                .latency
+                .as_ref()
+                .map_or([const { String::new() }; 5], |of| {
+                    [of.p50_ns, of.p90_ns, of.p99_ns, of.p999_ns, of.max_ns]
+                        .map(|ns| time_ns(ns as f64))
+                });
+            let summary = row.summary;
+            let cpu = summary
+                .and_then(|s| s.cpu_s_per_gb)
+                .map_or(NOTHING.into(), significant);
+            let written = summary
+                .and_then(|s| s.write_amplification)
+                .map_or(NOTHING.into(), |w| format!("×{}", words::ratio(w)));
+            let [p50, p90, p99, p999, max] = times
+                .each_ref()
+                .map(|t| if t.is_empty() { NOTHING } else { t });
+            out.lines.push(format!(
+                "  {label}{}  {}",
+                " ".repeat(label_width - width(&label)),
+                fixed([p50, p90, p99, p999, max, &cpu, &written])
+            ));
+        }
+    }
+}
+
+/// Comparisons that stand beside no row: they have a list of their own, and so have the reasons of those without a ratio.
+fn loose_comparisons(out: &mut Out, report: &Report) {
+    let beside = |of: &Comparison| {
+        report
+            .rows
+            .iter()
+            .any(|row| row.work == of.work && row.store == of.other)
+    };
+    let loose: Vec<&Comparison> = report
+        .comparisons
+        .iter()
+        .filter(|of| !beside(of) || of.invalid.is_some())
+        .collect();
+    if loose.is_empty() {
+        return;
+    }
+    out.title("Comparisons");
+    for of in loose {
+        let why = of
+            .invalid
+            .as_ref()
+            .map_or(String::new(), |why| format!(": {why}"));
+        out.wrapped(
+            &format!(
+                "{}, {} to {}: {}{why}",
+                of.work,
+                of.other,
+                of.base,
+                words::comparison(of)
+            ),
+            2,
+            4,
+        );
+    }
+}
+
+fn parts(out: &mut Out, parts: &[Parts]) {
+    for (store, of) in super::parts_by_store(parts) {
+        out.title(&format!(
+            "Where the time goes in {store}: mean of an operation"
+        ));
+        let (names, cells) = super::parts_cells(&of);
+        let header: Vec<String> = std::iter::once(String::new())
+            .chain(of.iter().map(|of| of.operation.clone()))
+            .collect();
+        let rows: Vec<Vec<String>> = names
+            .into_iter()
+            .zip(cells)
+            .map(|(name, cells)| std::iter::once(name).chain(cells).collect())
+            .collect();
+        out.grid(&header, &rows);
+    }
+}
+
+fn published(out: &mut Out, report: &Report) {
+    for table in &report.tables {
+        out.title(&table.title);
+        out.wrapped(
+            &format!("Published: {}.", table.source.trim_end_matches('.')),
+            0,
+            0,
+        );
+        let header: Vec<String> = std::iter::once(String::new())
+            .chain(table.columns.clone())
+            .collect();
+        let rows: Vec<Vec<String>> = table
+            .rows
+            .iter()
+            .map(|row| {
+                std::iter::once(row.name.clone())
+                    .chain(row.cells.clone())
+                    .collect()
+            })
+            .collect();
+        out.grid(&header, &rows);
+    }
+}
+
+fn foot(out: &mut Out, report: &Report) {
+    out.lines.push(String::new());
+    if let Some(noise) = &report.noise {
+        for line in super::noise_words(noise) {
+            out.wrapped(&line, 0, 2);
+        }
+    }
+    for note in &report.notes {
+        out.wrapped(note, 0, 2);
+    }
+    let invalid = report.rows.iter().filter(|row| row.verdict.invalid).count();
+    if invalid > 0 {
+        let all = report.rows.len();
+        out.wrapped(
+            &format!("{invalid} of {all} rows are INVALID and enter no ratio."),
+            0,
+            2,
+        );
+    }
+    if report.interrupted {
+        out.wrapped(
+            "Stopped before everything was done: what is shown is what was finished.",
+            0,
+            2,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{PublishedTable, TableRow};
+    use crate::report::sample;
+
+    fn fits(text: &str, columns: usize) {
+        for line in text.lines() {
+            assert!(width(line) <= columns, "{} columns: {line}", width(line));
+            assert!(!line.contains('\x1b'), "{line:?}");
+            assert_eq!(line.trim_end(), line, "blanks at the end");
+        }
+    }
+
+    #[test]
+    fn every_line_fits_eighty_columns_and_carries_no_escapes() {
+        for (_, report) in sample::all() {
+            fits(&text(&report, 80), 80);
+            fits(&text(&report, 132), 132);
+            fits(&text(&report, 20), 80);
+        }
+    }
+
+    #[test]
+    fn whatever_a_store_is_called_lines_fit_and_the_terminal_is_not_driven() {
+        let mut report = sample::compare();
+        let long = format!("\x1b[31m{}\u{202e}", "部屋 and a very long name ".repeat(9));
+        for row in &mut report.rows {
+            row.work = format!("{}{long}", row.work);
+            if row.store == "room" {
+                row.store = long.clone();
+            }
+        }
+        report.stores[1].label = long.clone();
+        report.stores[1].target = "x".repeat(300);
+        report.notes.push(long.clone());
+        report.tables.push(PublishedTable {
+            title: long.clone(),
+            source: long.clone(),
+            columns: vec![long.clone(); 7],
+            rows: vec![TableRow {
+                name: long.clone(),
+                cells: vec![long.clone(); 7],
+            }],
+        });
+        report.options.push(long);
+        fits(&text(&report, 80), 80);
+    }
+
+    #[test]
+    fn what_matters_is_said() {
+        let text = text(&sample::compare(), 80);
+        // Where a sentence wraps does not matter.
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for wanted in [
+            "random read, 4 KiB, depth 1, cold, op/s",
+            "gocryptfs INVALID 37 % of what was read",
+            "37 % of what was read was in the page cache",
+            "gocryptfs has no valid round",
+            "2 of 7 rounds INVALID: another process wrote 41.2 MB",
+            "zeros go 8.3 % faster than data",
+            "no difference seen (±6 %)",
+            "0.41 (0.39–0.44)",
+            "p99.9",
+            "×1.11",
+            "Nexus 6",
+            "80.7 %",
+            "10,711,067",
+            "Noise floor: plain against itself is 1.00 (0.98–1.03)",
+            "a skipped fsync",
+            "1 of 15 rows are INVALID",
+        ] {
+            assert!(words.contains(wanted), "{wanted} is missing in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn sub_operations_add_up_before_the_reader() {
+        let text = text(&sample::small_files(), 80);
+        for wanted in [
+            "Where the time goes in room",
+            "not covered",
+            "whole",
+            "FUSE round trip",
+            "Snapdragon",
+        ] {
+            assert!(text.contains(wanted), "{wanted} is missing in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_silent_check_puts_the_whole_report_in_doubt() {
+        let mut report = sample::compare();
+        if let Some(noise) = &mut report.noise {
+            noise.silent.push("a skipped fsync".into());
+        }
+        assert!(text(&report, 80).contains("DOES NOT WORK HERE"));
+    }
+
+    /// `cargo test -p strongroom-bench shows_the_samples -- --nocapture` is how a person looks at it.
+    #[test]
+    fn shows_the_samples() {
+        for (name, report) in sample::all() {
+            println!("--- {name}\n{}", text(&report, 80));
+        }
+    }
+}
