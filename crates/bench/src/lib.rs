@@ -20,11 +20,13 @@
 
 #![deny(unsafe_code)]
 
+pub mod data;
 mod error;
 pub mod model;
 pub mod progress;
 pub mod published;
 pub mod report;
+pub mod run_file;
 pub mod spans;
 pub mod store;
 

@@ -9,11 +9,25 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::Result;
 use crate::model::StoreFacts;
+use crate::{Error, Result};
+
+mod blkflsbuf;
+mod directory;
+mod facts;
+mod host;
+mod nbd;
+mod room;
+mod served;
+mod single;
+mod target;
+
+pub use room::remove_in_room;
+pub use served::Kind as ServedKind;
+pub use target::{Key, Making, labels, make};
 
 /// Something that can be measured.
 pub trait Store: Send {
@@ -55,8 +69,13 @@ pub trait Store: Send {
     /// Where it can no longer be mounted.
     fn make_cold(&mut self) -> Result<Cold>;
 
-    /// Directory or file on the host whose device is watched: the ciphertext, where there is one.
-    fn backing(&self) -> Option<&Path>;
+    /// Where it is on the host: a directory, file or device; `None` where it is not on this host's disks.
+    fn path(&self) -> Option<PathBuf>;
+
+    /// Where its bytes lie in truth when a process or library of ours stands between: the ciphertext's directory.
+    fn backing(&self) -> Option<PathBuf> {
+        None
+    }
 
     /// Processes that serve it, whose processor time counts.
     fn pids(&self) -> Vec<u32> {
@@ -196,4 +215,24 @@ pub trait Names: Send + Sync {
     fn remove_dir(&self, path: &str) -> io::Result<()>;
     /// Makes everything done so far durable.
     fn sync(&self) -> io::Result<()>;
+}
+
+/// Removes a file of ours on the host; one that is not there is fine.
+fn remove_host(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io(path, "removing", e)),
+        _ => Ok(()),
+    }
+}
+
+/// Empties the machine's caches, if that is wanted.
+fn forget_all(wanted: bool, cold: &mut Cold) {
+    if wanted {
+        match host::forget_everything() {
+            Ok(()) => cold.done.push("the whole machine's caches emptied".into()),
+            Err(e) => cold
+                .missing
+                .push(format!("/proc/sys/vm/drop_caches: {e}; run it as root")),
+        }
+    }
 }

@@ -1,0 +1,116 @@
+//! What is mounted where, and ending it: by the system call as root, by `fusermount3` otherwise.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::{Error, Result};
+
+/// How long a busy mount is tried: a process that just ended may still be giving its files back.
+const UNMOUNT_FOR: Duration = Duration::from_secs(15);
+
+/// Whether something is mounted at exactly this absolute path.
+pub fn is_mounted(at: &Path) -> bool {
+    points().iter().any(|point| point == at)
+}
+
+/// Something mounted at or below this absolute path.
+pub fn mounted_below(path: &Path) -> Option<PathBuf> {
+    points().into_iter().find(|point| point.starts_with(path))
+}
+
+/// Ends the mount at `at`.
+///
+/// # Errors
+/// [`Error::Store`] with what the system said, when it is still busy after 15 seconds.
+pub fn unmount(at: &Path) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        let said = attempt(at);
+        if !is_mounted(at) {
+            return Ok(());
+        }
+        if began.elapsed() > UNMOUNT_FOR {
+            return Err(Error::store(
+                at.display().to_string(),
+                format!(
+                    "cannot be unmounted: {said}; close what uses it, and run: strongroom bench clean"
+                ),
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn attempt(at: &Path) -> String {
+    // The words "fusermount3 -u" work for root and everybody else, for a mount whose process has died, too.
+    let mut said = String::new();
+    for program in [&["fusermount3", "-u"][..], &["umount"][..]] {
+        let ran = Command::new(program[0])
+            .args(&program[1..])
+            .arg(at)
+            .stdin(Stdio::null())
+            .output();
+        match ran {
+            Ok(output) if output.status.success() => return String::new(),
+            Ok(output) => said = String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            Err(error) => said = format!("{}: {error}", program[0]),
+        }
+        if !is_mounted(at) {
+            break;
+        }
+    }
+    said
+}
+
+/// All mountpoints of this process's namespace, proc_pid_mountinfo(5).
+fn points() -> Vec<PathBuf> {
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    table
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| line.split(|byte| *byte == b' ').nth(4))
+        .map(|point| unescape(point).into())
+        .collect()
+}
+
+/// Space, tab, newline and backslash stand as a backslash and three octal digits.
+pub(crate) fn unescape(text: &[u8]) -> OsString {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, after)) = rest.split_first() {
+        let octal = after
+            .get(..3)
+            .filter(|_| *first == b'\\')
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        match octal {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    OsString::from_vec(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_spaces_and_backslashes_are_read_back() {
+        assert_eq!(unescape(br"/a\040b\134c\"), r"/a b\c\");
+    }
+
+    #[test]
+    fn the_root_is_mounted_and_nothing_else_is() {
+        assert!(is_mounted(Path::new("/proc")));
+        assert!(!is_mounted(Path::new("/proc/self")));
+        assert_eq!(mounted_below(Path::new("/no-such-directory")), None);
+    }
+}

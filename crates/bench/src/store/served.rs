@@ -1,0 +1,408 @@
+//! File systems that a process serves: a mounted room, gocryptfs, securefs, CryFS; made, mounted and unmounted here.
+//!
+//! 1. Each is used with the options it has by default, served by one child of ours, in the foreground, so that its processor
+//!    time can be told and its end be waited for. The child is in a process group of its own: Ctrl-C is for us.
+//! 2. A mount is in the run file before it is made.
+//! 3. The password protects nothing and is no secret.
+
+use std::fs::{DirBuilder, File};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use room::{Credential, Room};
+
+use super::{Cold, Making, Mode, Names, Object, Powers, Store, facts, host, room as in_library};
+use crate::model::StoreFacts;
+use crate::run_file::{WorkDir, is_mounted, unmount};
+use crate::{Error, Result};
+
+const PASSWORD: &str = "correct horse battery staple";
+/// CryFS alone takes some 20 seconds over its password.
+const MOUNT_FOR: Duration = Duration::from_secs(120);
+const END_FOR: Duration = Duration::from_secs(120);
+
+/// What can be mounted for a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A room.
+    Room,
+    /// gocryptfs 2.
+    Gocryptfs,
+    /// securefs.
+    Securefs,
+    /// CryFS.
+    Cryfs,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 4] = [Kind::Room, Kind::Gocryptfs, Kind::Securefs, Kind::Cryfs];
+
+    /// The word before the colon of a target.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Room => "mounted",
+            Kind::Gocryptfs => "gocryptfs",
+            Kind::Securefs => "securefs",
+            Kind::Cryfs => "cryfs",
+        }
+    }
+
+    fn version_words(self) -> &'static [&'static str] {
+        match self {
+            Kind::Room => &[],
+            Kind::Gocryptfs => &["-version"],
+            Kind::Securefs => &["version"],
+            Kind::Cryfs => &["--version"],
+        }
+    }
+}
+
+/// Such a file system.
+pub(crate) struct Served {
+    kind: Kind,
+    facts: StoreFacts,
+    program: PathBuf,
+    work: WorkDir,
+    child: Option<Child>,
+    drop_caches: bool,
+}
+
+impl Served {
+    /// Makes one in a work directory below `under`, and mounts it.
+    pub(crate) fn make(kind: Kind, under: &Path, target: &str, making: &Making) -> Result<Served> {
+        let program = match kind {
+            Kind::Room => making
+                .program
+                .clone()
+                .ok_or_else(|| Error::store(kind.word(), "the strongroom program was not found"))?,
+            _ => find_program(kind.word())?,
+        };
+        let work = making.run.directory(under)?;
+        let facts = StoreFacts {
+            label: making.label.clone(),
+            kind: match kind {
+                Kind::Room => "mounted room",
+                other => other.word(),
+            }
+            .into(),
+            target: target.into(),
+            ..facts::of_path(work.path())
+        };
+        let mut served = Served {
+            kind,
+            facts,
+            program,
+            work,
+            child: None,
+            drop_caches: making.drop_caches,
+        };
+        served.prepare(making)?;
+        served.mount()?;
+        Ok(served)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.work.path().join(name)
+    }
+
+    fn mountpoint(&self) -> PathBuf {
+        self.at("mnt")
+    }
+
+    fn failed(&self, why: impl Into<String>) -> Error {
+        Error::store(&self.facts.label, why)
+    }
+
+    /// Everything before the first mount.
+    fn prepare(&mut self, making: &Making) -> Result<()> {
+        let make_dir = |path: &Path| {
+            DirBuilder::new()
+                .mode(0o700)
+                .create(path)
+                .map_err(|e| Error::io(path, "making a directory", e))
+        };
+        make_dir(&self.mountpoint())?;
+        let backing = self.at("store");
+        match self.kind {
+            Kind::Room => {
+                let (new, credential) = in_library::fresh_room(making, self.work.path());
+                let failed = |e: room::Error| Error::store(&self.facts.label, e.to_string());
+                let made = Room::create(&backing, new).map_err(failed)?;
+                let info = made.info().map_err(failed)?;
+                made.close().map_err(failed)?;
+                self.facts.cipher = Some(info.suite.name().into());
+                self.facts.version = Some(env!("CARGO_PKG_VERSION").into());
+                if let Credential::RawKey(secret) = &credential {
+                    self.secret("key", secret.expose())?;
+                }
+            }
+            Kind::Gocryptfs => {
+                make_dir(&backing)?;
+                self.secret("password", format!("{PASSWORD}\n").as_bytes())?;
+                let mut command = Command::new(&self.program);
+                command.args(["-q", "-init", "-passfile"]);
+                command.arg(self.at("password")).arg(&backing);
+                self.run(command)?;
+                self.facts.cipher = Some("AES-256-GCM".into());
+            }
+            Kind::Securefs => {
+                make_dir(&backing)?;
+                let mut command = Command::new(&self.program);
+                command.args(["create", "--pass", PASSWORD]).arg(&backing);
+                self.run(command)?;
+                self.facts.cipher = Some("AES-256-GCM".into());
+            }
+            // The first mount makes it.
+            Kind::Cryfs => make_dir(&backing)?,
+        }
+        if !self.kind.version_words().is_empty() {
+            self.facts.version = self.version();
+        }
+        Ok(())
+    }
+
+    fn secret(&self, name: &str, content: &[u8]) -> Result<()> {
+        let path = self.at(name);
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        options
+            .open(&path)
+            .and_then(|mut file| file.write_all(content))
+            .map_err(|e| Error::io(path, "writing the key", e))
+    }
+
+    fn version(&self) -> Option<String> {
+        let ran = Command::new(&self.program)
+            .args(self.kind.version_words())
+            .env("CRYFS_NO_UPDATE_CHECK", "true")
+            .env("CRYFS_FRONTEND", "noninteractive")
+            .stdin(Stdio::null())
+            .output()
+            .ok()?;
+        let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+        let line = text.lines().find(|line| !line.trim().is_empty())?;
+        Some(line.split(';').next().unwrap_or(line).trim().to_owned())
+    }
+
+    fn run(&self, mut command: Command) -> Result<()> {
+        let ran = command
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|e| self.failed(format!("{}: {e}", self.program.display())))?;
+        if ran.status.success() {
+            return Ok(());
+        }
+        let said = [ran.stdout, ran.stderr].concat();
+        Err(self.failed(format!(
+            "{} ended with {}: {}",
+            self.program.display(),
+            ran.status,
+            last_lines(&said)
+        )))
+    }
+
+    fn mount_command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        let (backing, point) = (self.at("store"), self.mountpoint());
+        match self.kind {
+            Kind::Room => {
+                command.arg("mount").arg(backing).arg(point);
+                command.arg("--foreground").arg("--raw-key-file");
+                command.arg(self.at("key"));
+                // What the machine remembers of rooms stays in the work directory.
+                command.env("XDG_STATE_HOME", self.at("state"));
+            }
+            Kind::Gocryptfs => {
+                command.args(["-q", "-fg", "-nosyslog", "-passfile"]);
+                command.arg(self.at("password")).arg(backing).arg(point);
+            }
+            Kind::Securefs => {
+                command.args(["mount", "--pass", PASSWORD]);
+                command.arg(backing).arg(point);
+            }
+            Kind::Cryfs => {
+                command.arg("-f").arg(backing).arg(point);
+                command.env("CRYFS_FRONTEND", "noninteractive");
+                command.env("CRYFS_NO_UPDATE_CHECK", "true");
+                command.env("CRYFS_LOCAL_STATE_DIR", self.at("state"));
+            }
+        }
+        command
+    }
+
+    fn mount(&mut self) -> Result<()> {
+        let point = self.mountpoint();
+        self.work.run().will_mount(&point)?;
+        let log_path = self.at("log");
+        let log = File::options().create(true).append(true).open(&log_path);
+        let log = log.map_err(|e| Error::io(&log_path, "making the log", e))?;
+        let errors = log
+            .try_clone()
+            .map_err(|e| Error::io(&log_path, "sharing the log", e))?;
+        let mut command = self.mount_command();
+        command.process_group(0);
+        command.stdin(Stdio::piped()).stdout(log).stderr(errors);
+        let mut child = command
+            .spawn()
+            .map_err(|e| self.failed(format!("{}: {e}", self.program.display())))?;
+        if let Some(mut input) = child.stdin.take()
+            && self.kind == Kind::Cryfs
+        {
+            // One that ends without reading says why in its log.
+            let _ = writeln!(input, "{PASSWORD}");
+        }
+        let child = self.child.insert(child);
+        let began = Instant::now();
+        while !is_mounted(&point) {
+            let ended = child.try_wait().ok().flatten();
+            if ended.is_none() && began.elapsed() < MOUNT_FOR {
+                std::thread::sleep(Duration::from_millis(2));
+                continue;
+            }
+            let how = match ended {
+                Some(status) => format!("ended with {status} instead of mounting"),
+                None => format!("did not mount within {} s", MOUNT_FOR.as_secs()),
+            };
+            let said = std::fs::read(&log_path).unwrap_or_default();
+            return Err(self.failed(format!(
+                "{} {how}: {}",
+                self.program.display(),
+                last_lines(&said)
+            )));
+        }
+        Ok(())
+    }
+
+    /// Unmounts, and waits until the process has written its last.
+    fn unmount(&mut self) -> Result<()> {
+        let point = self.mountpoint();
+        if is_mounted(&point) {
+            unmount(&point)?;
+        }
+        self.work.run().unmounted(&point);
+        let Some(child) = &mut self.child else {
+            return Ok(());
+        };
+        let began = Instant::now();
+        loop {
+            match child.try_wait() {
+                Ok(None) if began.elapsed() < END_FOR => {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                Ok(None) => {
+                    return Err(self.failed(format!(
+                        "still runs {} s after it was unmounted",
+                        END_FOR.as_secs()
+                    )));
+                }
+                Ok(Some(_)) => {
+                    self.child = None;
+                    return Ok(());
+                }
+                Err(e) => return Err(self.failed(format!("waiting for its end: {e}"))),
+            }
+        }
+    }
+}
+
+impl Store for Served {
+    fn facts(&self) -> &StoreFacts {
+        &self.facts
+    }
+
+    fn powers(&self) -> Powers {
+        Powers {
+            write: true,
+            direct: true,
+            names: true,
+            single: false,
+        }
+    }
+
+    fn open(&mut self, name: &str, mode: Mode) -> Result<Arc<dyn Object>> {
+        host::HostFile::open(&self.mountpoint().join(name), mode)
+    }
+
+    fn remove(&mut self, name: &str) -> Result<()> {
+        super::remove_host(&self.mountpoint().join(name))
+    }
+
+    fn names(&mut self) -> Result<Arc<dyn Names>> {
+        host::HostNames::open(&self.mountpoint())
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        host::sync_file_system(&self.mountpoint())?;
+        host::sync_file_system(self.work.path())
+    }
+
+    fn make_cold(&mut self) -> Result<Cold> {
+        self.unmount()?;
+        host::sync_file_system(self.work.path())?;
+        host::forget_pages(&self.at("store"))?;
+        let mut cold = Cold::default();
+        cold.done
+            .push("mounted afresh, page cache emptied of the store's files".into());
+        super::forget_all(self.drop_caches, &mut cold);
+        self.mount()?;
+        Ok(cold)
+    }
+
+    fn path(&self) -> Option<PathBuf> {
+        Some(self.mountpoint())
+    }
+
+    fn backing(&self) -> Option<PathBuf> {
+        Some(self.at("store"))
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.child.iter().map(Child::id).collect()
+    }
+
+    fn close(mut self: Box<Self>) -> Result<()> {
+        self.unmount()?;
+        self.work.remove()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Err(error) = self.unmount() {
+            tracing::error!("{error}");
+        }
+        // One that does not end by being unmounted, or never came to mount.
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn find_program(name: &str) -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|program| program.is_file())
+        .ok_or_else(|| {
+            Error::store(
+                name,
+                format!("not installed; on Debian: apt install {name}"),
+            )
+        })
+}
+
+fn last_lines(said: &[u8]) -> String {
+    let text = String::from_utf8_lossy(said);
+    let lines: Vec<_> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    lines[lines.len().saturating_sub(3)..].join(" | ")
+}

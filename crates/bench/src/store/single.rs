@@ -1,0 +1,160 @@
+//! A file or block device that was there before: read, never written.
+//!
+//! 1. It is opened with `O_RDONLY`, here and nowhere else, and every mode that writes is refused before the system is asked.
+
+use std::fs::File;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Cold, Making, Mode, Names, Object, Powers, Store, facts, host};
+use crate::model::StoreFacts;
+use crate::{Error, Result};
+
+/// An existing file or device.
+#[derive(Debug)]
+pub(crate) struct Single {
+    facts: StoreFacts,
+    path: PathBuf,
+    device: bool,
+    drop_caches: bool,
+}
+
+impl Single {
+    /// The file or device at `path`.
+    pub(crate) fn find(path: &Path, target: &str, making: &Making) -> Result<Single> {
+        let path = path
+            .canonicalize()
+            .map_err(|e| Error::io(path, "finding it", e))?;
+        let meta = std::fs::metadata(&path).map_err(|e| Error::io(&path, "looking at it", e))?;
+        let device = meta.file_type().is_block_device();
+        if !device && !meta.is_file() {
+            return Err(Error::Usage(format!(
+                "{}: neither directory, file nor block device, so there is nothing to measure",
+                path.display()
+            )));
+        }
+        let facts = StoreFacts {
+            label: making.label.clone(),
+            kind: if device { "block device" } else { "file" }.into(),
+            target: target.into(),
+            ..facts::of_path(&path)
+        };
+        Ok(Single {
+            facts,
+            path,
+            device,
+            drop_caches: making.drop_caches,
+        })
+    }
+
+    fn refuse<T>(&self) -> Result<T> {
+        Err(Error::Refused(format!(
+            "{}: a {} that was there before is only ever read: writing would destroy what is in it; to measure writing, name \
+             a directory, in which files are made and removed again",
+            self.path.display(),
+            self.facts.kind
+        )))
+    }
+}
+
+impl Store for Single {
+    fn facts(&self) -> &StoreFacts {
+        &self.facts
+    }
+
+    fn powers(&self) -> Powers {
+        Powers {
+            write: false,
+            direct: true,
+            names: false,
+            single: true,
+        }
+    }
+
+    fn open(&mut self, _name: &str, mode: Mode) -> Result<Arc<dyn Object>> {
+        if mode.writes() {
+            return self.refuse();
+        }
+        host::HostFile::open(&self.path, mode)
+    }
+
+    fn remove(&mut self, _name: &str) -> Result<()> {
+        self.refuse()
+    }
+
+    fn names(&mut self) -> Result<Arc<dyn Names>> {
+        self.refuse()
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn make_cold(&mut self) -> Result<Cold> {
+        let mut cold = Cold::default();
+        let file = File::open(&self.path).map_err(|e| Error::io(&self.path, "opening", e))?;
+        if self.device {
+            match super::blkflsbuf::flush_buffers(&file) {
+                Ok(()) => cold.done.push("BLKFLSBUF".into()),
+                Err(e) => cold.missing.push(format!(
+                    "{}: BLKFLSBUF: {e}; run it as root",
+                    self.path.display()
+                )),
+            }
+            // Reading a loop device reads its file, which has pages of its own.
+            if let Some(behind) = facts::loop_file(&self.path) {
+                match host::forget_pages(&behind) {
+                    Ok(_) => cold
+                        .done
+                        .push("page cache emptied of the file behind it".into()),
+                    Err(e) => cold.missing.push(e.to_string()),
+                }
+            }
+        } else if facts::is_fuse(&self.path) && !self.drop_caches {
+            cold.missing.push(
+                "what the process that serves this mount keeps in memory cannot be emptied from outside".into(),
+            );
+        }
+        host::forget_file(&file)
+            .map_err(|e| Error::io(&self.path, "emptying the page cache", e))?;
+        cold.done.push("page cache emptied of it".into());
+        super::forget_all(self.drop_caches, &mut cold);
+        Ok(cold)
+    }
+
+    fn path(&self) -> Option<PathBuf> {
+        Some(self.path.clone())
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_file::Run;
+
+    #[test]
+    fn a_file_that_was_there_is_never_opened_for_writing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("precious");
+        std::fs::write(&path, "mine").unwrap();
+        let making = Making::new(Run::begin(&dir.path().join("state")).unwrap(), "a");
+        let mut store = Single::find(&path, "precious", &making).unwrap();
+        for mode in [Mode::Make, Mode::MakeDirect, Mode::Write, Mode::WriteDirect] {
+            let refused = store.open("x", mode).map(drop).unwrap_err();
+            assert!(matches!(refused, Error::Refused(_)), "{refused}");
+        }
+        assert!(matches!(store.remove("x"), Err(Error::Refused(_))));
+        assert!(matches!(store.names().map(drop), Err(Error::Refused(_))));
+        let object = store.open("x", Mode::Read).unwrap();
+        assert!(object.write_at(b"theirs", 0).is_err());
+        store.make_cold().unwrap();
+        drop(object);
+        Box::new(store).close().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+    }
+}
