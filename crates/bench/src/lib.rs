@@ -20,14 +20,20 @@
 
 #![deny(unsafe_code)]
 
+pub mod clock;
 pub mod data;
+pub mod doubt;
 mod error;
 pub mod model;
+pub mod observe;
 pub mod progress;
 pub mod published;
 pub mod report;
 pub mod run_file;
 pub mod spans;
+pub mod statistics;
 pub mod store;
+#[allow(unsafe_code)]
+mod sys;
 
 pub use error::{Error, Result};

@@ -1,0 +1,79 @@
+//! Whether cold reads were cold and direct calls direct.
+
+use super::{Claim, Direction, Doubt, DoubtKind, Seen, doubt, size};
+use crate::observe::CachedPages;
+
+/// Pages of the very files, or of the files that keep a served store's bytes, were not cached before a cold read, and the device read as
+/// much as was claimed.
+pub(super) fn hit(seen: &Seen) -> Option<Doubt> {
+    let claim = seen.claim;
+    if !claim.cold || claim.direction != Direction::Read || claim.bytes == 0 {
+        return None;
+    }
+    let before = [
+        ("the file", seen.evidence.cached_before),
+        ("the backing files", seen.evidence.backing_cached_before),
+    ];
+    let borne = claim.bytes as f64 * seen.limits.warm_share;
+    for (what, cached) in before {
+        let bytes = cached.map_or(0, |pages| pages.resident_bytes());
+        if bytes as f64 > borne {
+            return Some(doubt(
+                DoubtKind::CacheHit,
+                format!(
+                    "{} of {what} were in the page cache before {} were read cold",
+                    size(bytes),
+                    size(claim.bytes)
+                ),
+            ));
+        }
+    }
+    if claim.direct {
+        // Not this machine's page cache then: `device::bytes_missing` says it.
+        return None;
+    }
+    let least = claim.bytes as f64 * (1.0 - seen.limits.missing_share);
+    let device = seen
+        .evidence
+        .devices
+        .iter()
+        .find(|device| (device.did.read_bytes as f64) < least)?;
+    Some(doubt(
+        DoubtKind::CacheHit,
+        format!(
+            "{} were read cold, but {} read only {}",
+            size(claim.bytes),
+            device.name,
+            size(device.did.read_bytes)
+        ),
+    ))
+}
+
+/// Descriptors of direct calls have the flag, and such calls leave nothing behind in the page cache: some file systems take the flag
+/// and go through the cache all the same.
+pub(super) fn not_direct(seen: &Seen) -> Option<Doubt> {
+    let Claim { direct, bytes, .. } = *seen.claim;
+    if !direct {
+        return None;
+    }
+    if seen.claim.direct_flag == Some(false) {
+        return Some(doubt(
+            DoubtKind::NotDirect,
+            "the descriptor was opened without O_DIRECT",
+        ));
+    }
+    let resident = |pages: Option<CachedPages>| Some(pages?.resident_bytes());
+    let before = resident(seen.evidence.cached_before)?;
+    let after = resident(seen.evidence.cached_after)?;
+    let came = after.saturating_sub(before);
+    (came as f64 > bytes as f64 * seen.limits.warm_share).then(|| {
+        doubt(
+            DoubtKind::NotDirect,
+            format!(
+                "{} of the file came into the page cache while {} were moved directly",
+                size(came),
+                size(bytes)
+            ),
+        )
+    })
+}

@@ -1,0 +1,165 @@
+//! Whether the counters of the device and of the process fit what was done, and whether nobody else was there.
+
+use super::{Direction, Doubt, DoubtKind, Seen, doubt, size};
+use crate::observe::process;
+
+/// Direct calls reach the device with all their bytes.
+pub(super) fn bytes_missing(seen: &Seen) -> Option<Doubt> {
+    if !seen.claim.direct {
+        return None;
+    }
+    let device = seen.evidence.top().filter(|device| !device.memory)?;
+    let (did, verb) = match seen.claim.direction {
+        Direction::Read => (device.did.read_bytes, "read"),
+        Direction::Write => (device.did.written_bytes, "written"),
+        Direction::Neither => return None,
+    };
+    missing(seen, did).then(|| {
+        doubt(
+            DoubtKind::CountersDisagree,
+            format!(
+                "{} were {verb} directly, but {} counted only {}",
+                size(seen.claim.bytes),
+                device.name,
+                size(did)
+            ),
+        )
+    })
+}
+
+/// Calls of this process are in its own counters.
+pub(super) fn calls_missing(seen: &Seen) -> Option<Doubt> {
+    if !seen.claim.by_calls {
+        return None;
+    }
+    let io = seen.evidence.own_io?;
+    let (did, verb) = match seen.claim.direction {
+        Direction::Read => (io.called_read_bytes, "read"),
+        Direction::Write => (io.called_written_bytes, "written"),
+        Direction::Neither => return None,
+    };
+    missing(seen, did).then(|| {
+        doubt(
+            DoubtKind::CountersDisagree,
+            format!(
+                "{} are said to be {verb}, but the calls of this process moved only {}",
+                size(seen.claim.bytes),
+                size(did)
+            ),
+        )
+    })
+}
+
+fn missing(seen: &Seen, did: u64) -> bool {
+    (did as f64) < seen.claim.bytes as f64 * (1.0 - seen.limits.missing_share)
+}
+
+/// Writes count when they are durable: the work says so, no page of the files is dirty any more, and the device was given the bytes.
+pub(super) fn not_durable(seen: &Seen) -> Option<Doubt> {
+    if seen.claim.direction != Direction::Write {
+        return None;
+    }
+    let say = |said: String| Some(doubt(DoubtKind::NotDurable, said));
+    if !seen.claim.durable {
+        return say("the clock was read before what was written was durable".to_owned());
+    }
+    let after = [
+        ("the file", seen.evidence.cached_after),
+        ("the backing files", seen.evidence.backing_cached_after),
+    ];
+    for (what, cached) in after {
+        let dirty = cached.and_then(|pages| pages.dirty_bytes()).unwrap_or(0);
+        // Beneath a served store a log may be touched again after the sync; a file that was synced has nothing dirty.
+        let borne = if what == "the file" {
+            0.0
+        } else {
+            seen.limits.missing_share
+        };
+        if seen.evidence.top().is_some() && dirty as f64 > seen.claim.bytes as f64 * borne {
+            return say(format!(
+                "{} of {what} were still dirty when {} were said to be durable",
+                size(dirty),
+                size(seen.claim.bytes)
+            ));
+        }
+    }
+    // Overwritten in the cache before they were synced, bytes reach the device once: only work without a sync a call can tell.
+    let device = seen.evidence.top()?;
+    (device.did.written_bytes == 0 && seen.claim.bytes > 0).then(|| {
+        doubt(
+            DoubtKind::NotDurable,
+            format!(
+                "{} are said to be durable, but {} was given nothing to write",
+                size(seen.claim.bytes),
+                device.name
+            ),
+        )
+    })
+}
+
+/// A device with a cache of its own is told to empty it at every sync that one thread waits for.
+pub(super) fn sync_without_flush(seen: &Seen) -> Option<Doubt> {
+    let device = seen.evidence.top().filter(|device| device.write_cache)?;
+    let flushes = device.did.flushes?;
+    let syncs = seen.claim.syncs;
+    // Half of them: a sync whose data another one's flush has covered need not flush again.
+    (seen.claim.direction == Direction::Write && syncs > 0 && flushes < syncs.div_ceil(2)).then(
+        || {
+            doubt(
+                DoubtKind::SyncTooFast,
+                format!(
+                    "{syncs} syncs returned, but {} was told to empty its cache {flushes} times",
+                    device.name
+                ),
+            )
+        },
+    )
+}
+
+/// Bytes at the device are this round's own.
+pub(super) fn shared(seen: &Seen) -> Option<Doubt> {
+    let evidence = seen.evidence;
+    let device = evidence.top()?;
+    let own = evidence.own_io?.and(&evidence.server_io?);
+    let others = evidence.others;
+    // What the device did beyond our own, as far as somebody else is seen doing it: a file system's journal is nobody's.
+    let beyond = |did: u64, own: u64, others: u64| did.saturating_sub(own).min(others);
+    let foreign = beyond(device.did.read_bytes, own.read_bytes, others.read_bytes)
+        + beyond(
+            device.did.written_bytes,
+            own.written_bytes,
+            others.written_bytes,
+        );
+    let borne = (own.read_bytes + own.written_bytes) as f64 * seen.limits.foreign_share
+        + seen.limits.foreign_slack as f64;
+    (foreign as f64 > borne).then(|| {
+        let who = others.busiest.map(|pid| match process::name_of(pid) {
+            Some(name) => format!(", most by process {pid} ({name})"),
+            None => format!(", most by process {pid}"),
+        });
+        doubt(
+            DoubtKind::DeviceShared,
+            format!(
+                "others moved {} at {} meanwhile{}",
+                size(foreign),
+                device.name,
+                who.unwrap_or_default()
+            ),
+        )
+    })
+}
+
+/// A store that is nearly full is slower than it need be.
+pub(super) fn nearly_full(seen: &Seen) -> Option<Doubt> {
+    let space = seen.evidence.space?;
+    let free = space.free_bytes as f64 / space.bytes as f64;
+    let said = if free < seen.limits.free_share {
+        format!("{:.0} % of the space are free", free * 100.0)
+    } else {
+        let inodes = space
+            .free_inodes
+            .filter(|free| *free < seen.limits.free_share)?;
+        format!("{:.0} % of the inodes are free", inodes * 100.0)
+    };
+    Some(doubt(DoubtKind::NearlyFull, said))
+}

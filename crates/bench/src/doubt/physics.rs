@@ -1,0 +1,52 @@
+//! Whether the rate is one that the machine and the device can have.
+
+use super::{Direction, Doubt, DoubtKind, Seen, doubt, size, time};
+
+/// A sync takes a good part of the shortest time that was measured for one on that device.
+pub(super) fn sync_too_fast(seen: &Seen) -> Option<Doubt> {
+    let floor = seen.ceilings.sync_ns?;
+    let took = seen.claim.sync_p50_ns?;
+    ((took as f64) < floor as f64 * seen.limits.sync_share).then(|| {
+        doubt(
+            DoubtKind::SyncTooFast,
+            format!(
+                "a sync took {}, a durable write of 4 KiB on this device never less than {}",
+                time(took as i64),
+                time(floor as i64)
+            ),
+        )
+    })
+}
+
+/// No faster than copying memory; and where every byte goes to the device, no faster than that.
+pub(super) fn faster_than_physics(seen: &Seen) -> Option<Doubt> {
+    let seconds = seen.evidence.seconds();
+    if seconds <= 0.0 || seen.claim.bytes == 0 {
+        return None;
+    }
+    let rate = seen.claim.bytes as f64 / seconds;
+    let claim = seen.claim;
+    let device = match claim.direction {
+        Direction::Read if claim.direct || claim.cold => seen.ceilings.device_read,
+        Direction::Write if claim.direct || claim.durable => seen.ceilings.device_write,
+        _ => None,
+    };
+    let ceilings = [
+        ("this machine copies memory", seen.ceilings.memory_copy),
+        (
+            "the raw device moves them",
+            device.map(|rate| rate * seen.limits.above_device),
+        ),
+    ];
+    let (what, ceiling) = ceilings
+        .into_iter()
+        .find_map(|(what, ceiling)| Some((what, ceiling.filter(|ceiling| rate > *ceiling)?)))?;
+    Some(doubt(
+        DoubtKind::FasterThanPhysics,
+        format!(
+            "{} a second are more than {what}: at most {} a second",
+            size(rate as u64),
+            size(ceiling as u64)
+        ),
+    ))
+}

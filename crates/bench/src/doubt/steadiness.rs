@@ -1,0 +1,69 @@
+//! Whether a round was long and undisturbed enough.
+
+use super::{Doubt, DoubtKind, Seen, doubt};
+use crate::statistics::{Steadiness, steadiness};
+
+/// Long enough for its ends and the clocks' slack to weigh little, and enough operations to speak of a rate.
+pub(super) fn too_short(seen: &Seen) -> Option<Doubt> {
+    let seconds = seen.evidence.seconds();
+    let operations = seen.claim.operations;
+    let limits = seen.limits;
+    let said = if seconds < limits.seconds_min {
+        format!(
+            "the round took {seconds:.3} s; {} s are needed",
+            limits.seconds_min
+        )
+    } else if operations < limits.operations_min {
+        format!(
+            "the round has {operations} operations; {} are needed",
+            limits.operations_min
+        )
+    } else {
+        return None;
+    };
+    Some(doubt(DoubtKind::TooShort, said))
+}
+
+/// At some time the rate was steady.
+pub(super) fn not_steady(seen: &Seen) -> Option<Doubt> {
+    (steadiness(&seen.claim.slices) == Steadiness::Never).then(|| {
+        doubt(
+            DoubtKind::NotSteady,
+            format!(
+                "in {} slices the rate was never steady (range within 20 %, slope within 10 %)",
+                seen.claim.slices.len()
+            ),
+        )
+    })
+}
+
+/// The host took no processor away.
+pub(super) fn stolen(seen: &Seen) -> Option<Doubt> {
+    let stolen = seen.evidence.stolen?;
+    (stolen > seen.limits.stolen_share).then(|| {
+        doubt(
+            DoubtKind::StolenTime,
+            format!(
+                "the host took away {:.0} % of the processors' time",
+                stolen * 100.0
+            ),
+        )
+    })
+}
+
+/// The processor kept its frequency.
+pub(super) fn frequency(seen: &Seen) -> Option<Doubt> {
+    let change = seen.evidence.frequency_change?;
+    (change > seen.limits.frequency_share).then(|| {
+        doubt(
+            DoubtKind::FrequencyChanged,
+            format!("a processor's frequency changed by {:.0} %", change * 100.0),
+        )
+    })
+}
+
+/// What could not be seen here.
+pub(super) fn unobserved(seen: &Seen) -> Option<Doubt> {
+    let missing = &seen.evidence.unobserved;
+    (!missing.is_empty()).then(|| doubt(DoubtKind::NotObservable, missing.join("; ")))
+}

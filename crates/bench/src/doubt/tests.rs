@@ -1,0 +1,1 @@
+//! Each check made to fire on purpose.
