@@ -2,6 +2,7 @@
 
 pub mod json;
 mod layout;
+pub mod page;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod table;

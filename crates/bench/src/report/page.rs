@@ -1,0 +1,352 @@
+//! The document as one page for a browser.
+//!
+//! 1. It is whole: no script, nothing fetched, and a content policy that says so.
+//! 2. Everything that came from outside is escaped, by maud in the text and by plotters in the charts.
+//! 3. Under every chart its numbers stand as a table.
+//! 4. The page does not scroll sideways; wide tables scroll in themselves.
+
+mod chart;
+mod latency;
+mod over_time;
+mod ratios;
+mod stacks;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::table::{against, by_work};
+use super::words::{self, NOTHING, significant, time_ns};
+use super::{machine_words, noise_words, parts_by_store, parts_cells, store_words};
+use crate::model::{PublishedTable, Report, Row};
+
+const STYLE: &str = include_str!("page/style.css");
+/// Nothing may be fetched and nothing run; the style stands in the page, and so does the empty icon.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+/// Works that are shown open; the others open at a touch.
+const OPEN: usize = 3;
+
+/// The whole page.
+pub fn html(report: &Report) -> String {
+    let title = format!("strongroom bench {}, {}", report.command, report.began);
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="color-scheme" content="light dark";
+                link rel="icon" href="data:,";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                main {
+                    (head(report))
+                    (ratio_section(report))
+                    (published(&report.tables))
+                    (stacks_section(report))
+                    (works(report))
+                    (foot(report))
+                }
+            }
+        }
+    }
+    .into_string()
+}
+
+fn head(report: &Report) -> Markup {
+    let invalid = report.rows.iter().filter(|row| row.verdict.invalid).count();
+    let silent = report
+        .noise
+        .as_ref()
+        .is_some_and(|noise| !noise.silent.is_empty());
+    html! {
+        header {
+            h1 { "strongroom bench " (report.command) }
+            p.quiet {
+                (report.began) ", took " (words::duration(report.took_s)) ", version " (report.version) ", seed "
+                (report.seed)
+            }
+        }
+        @if report.interrupted {
+            p.warning { "Stopped before everything was done: what is shown is what was finished." }
+        }
+        @if invalid > 0 {
+            p.warning { (invalid) " of " (report.rows.len()) " rows are INVALID and enter no ratio; each says why." }
+        }
+        @if let Some(noise) = &report.noise {
+            @for (at, line) in noise_words(noise).iter().enumerate() {
+                p class=(if silent && at >= noise_words(noise).len() - noise.silent.len() { "warning" } else { "quiet" }) {
+                    (line)
+                }
+            }
+        }
+    }
+}
+
+fn ratio_section(report: &Report) -> Markup {
+    if report.comparisons.is_empty() {
+        return html! {};
+    }
+    let base = &report.comparisons[0].base;
+    html! {
+        section {
+            h2 { "How fast, with " (base) " as 1" }
+            p.quiet {
+                "Ratios of medians; the thin line is the 95 % interval. To the right of the line at 1 is faster. Pale bars are \
+                 differences inside the noise."
+            }
+            (legend(others(report).into_iter().map(|store| (store.to_owned(), store_colour(report, store)))))
+            (ratios::chart(report))
+            (scroll(html! {
+                table {
+                    thead { tr { th { "work" } th { "store" } th.n { "ratio" } th.n { "95 % interval" } th { "" } } }
+                    tbody {
+                        @for of in &report.comparisons {
+                            tr {
+                                th { (of.work) }
+                                td { (of.other) }
+                                td.n { (of.ratio.map_or(NOTHING.into(), words::ratio)) }
+                                td.n {
+                                    @if let (Some(low), Some(high)) = (of.low, of.high) {
+                                        (words::ratio(low)) "–" (words::ratio(high))
+                                    }
+                                }
+                                td {
+                                    @if let Some(why) = &of.invalid { span.bad { "INVALID" } ": " (why) }
+                                    @else if !of.differs { (words::comparison(of)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }))
+        }
+    }
+}
+
+/// Stores that are compared with the first.
+fn others(report: &Report) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for of in &report.comparisons {
+        if !names.contains(&of.other.as_str()) {
+            names.push(&of.other);
+        }
+    }
+    names
+}
+
+/// The colour of a store, the same in every chart of the page.
+fn store_colour(report: &Report, label: &str) -> usize {
+    let mut names: Vec<&str> = report
+        .stores
+        .iter()
+        .map(|store| store.label.as_str())
+        .collect();
+    for row in &report.rows {
+        if !names.contains(&row.store.as_str()) {
+            names.push(&row.store);
+        }
+    }
+    names
+        .iter()
+        .position(|name| *name == label)
+        .unwrap_or(names.len())
+}
+
+/// Names beside their colours, with a line break wherever the screen needs one.
+fn legend(of: impl IntoIterator<Item = (String, usize)>) -> Markup {
+    html! {
+        ul.legend {
+            @for (name, colour) in of {
+                li { span.key style=(format!("background:{}", chart::css(colour))) {} (name) }
+            }
+        }
+    }
+}
+
+/// A table that scrolls in itself; the keyboard reaches it.
+fn scroll(table: Markup) -> Markup {
+    html! { div.scroll tabindex="0" { (table) } }
+}
+
+fn published(tables: &[PublishedTable]) -> Markup {
+    html! {
+        @for table in tables {
+            section {
+                h2 { (table.title) }
+                p.quiet { "Published: " (table.source.trim_end_matches('.')) "." }
+                (scroll(html! {
+                    table {
+                        thead { tr { th {} @for name in &table.columns { th.n { (name) } } } }
+                        tbody {
+                            @for row in &table.rows {
+                                tr {
+                                    th { (row.name) }
+                                    @for (at, cell) in row.cells.iter().enumerate() {
+                                        @let here = table.columns.get(at).is_some_and(|name| !name.contains("published"));
+                                        td.n.here[here].bad[cell == "INVALID"] { (cell) }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }))
+            }
+        }
+    }
+}
+
+fn stacks_section(report: &Report) -> Markup {
+    html! {
+        @for (store, of) in parts_by_store(&report.parts) {
+            section {
+                h2 { "Where the time goes in " (store) }
+                p.quiet { "Mean of an operation. What no span covers is grey; it is negative where parts overlap." }
+                (legend(stacks::colours(&of)))
+                (stacks::chart(store, &of))
+                @let (names, cells) = parts_cells(&of);
+                (scroll(html! {
+                    table {
+                        thead { tr { th {} @for of in &of { th.n { (of.operation) } } } }
+                        tbody {
+                            @for (name, cells) in names.iter().zip(&cells) {
+                                tr { th { (name) } @for cell in cells { td.n { (cell) } } }
+                            }
+                            tr { th { "times" } @for of in &of { td.n { (of.count) } } }
+                        }
+                    }
+                }))
+            }
+        }
+    }
+}
+
+fn works(report: &Report) -> Markup {
+    html! {
+        @for (at, (work, rows)) in by_work(report).into_iter().enumerate() {
+            section {
+                details open[at < OPEN] {
+                    summary { h2 { (work) } }
+                    (rates(report, &rows))
+                    @let colours = rows.iter().filter(|row| !row.verdict.invalid);
+                    @let colours: Vec<_> = colours.map(|row| (row.store.clone(), store_colour(report, &row.store))).collect();
+                    @let curves = latency::chart(report, work, &rows);
+                    @if let Some(curves) = curves {
+                        h3 { "Latency of an operation" }
+                        (legend(colours.clone()))
+                        (curves)
+                        (latencies(&rows))
+                    }
+                    @if let Some(curves) = over_time::chart(report, work, &rows) {
+                        h3 { "Rate over time, " (words::unit(rows[0].unit)) }
+                        p.quiet { "Rounds one after the other, with gaps between them; pale is what was cut off as not steady." }
+                        (legend(colours))
+                        (curves)
+                        (scroll(over_time::table(&rows)))
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn rates(report: &Report, rows: &[&Row]) -> Markup {
+    let unit = words::unit(rows[0].unit);
+    scroll(html! {
+        table {
+            thead {
+                tr {
+                    th { "store" } th.n { "median, " (unit) } th.n { "least–most" } th.n { "ratio (95 %)" }
+                    th.n { "CPU s/GB" } th.n { "device bytes for a byte written" } th.n { "rounds" }
+                }
+            }
+            tbody {
+                @for row in rows {
+                    tr {
+                        th { (row.store) }
+                        @if row.verdict.invalid {
+                            td.bad colspan="6" { "INVALID" }
+                        } @else {
+                            @let s = row.summary;
+                            td.n { (s.map_or(NOTHING.into(), |s| significant(s.median))) }
+                            td.n { (s.map_or(String::new(), |s| format!("{}–{}", significant(s.least), significant(s.most)))) }
+                            td.n { (against(report, row).map_or(String::new(), words::comparison)) }
+                            td.n { (words::maybe(s.and_then(|s| s.cpu_s_per_gb))) }
+                            td.n { (words::maybe(s.and_then(|s| s.write_amplification))) }
+                            td.n { (row.rounds.iter().filter(|round| round.is_valid()).count()) "/" (row.rounds.len()) }
+                        }
+                    }
+                    @for said in said(row) {
+                        tr.said { td colspan="7" { (row.store) ": " (said) } }
+                    }
+                }
+            }
+        }
+    })
+}
+
+/// Every reason for doubt of a row and its rounds, once.
+fn said(row: &Row) -> Vec<&str> {
+    let mut said: Vec<&str> = Vec::new();
+    let all = row
+        .verdict
+        .doubts
+        .iter()
+        .chain(row.rounds.iter().flat_map(|round| &round.doubts));
+    for doubt in all {
+        if !said.contains(&doubt.said.as_str()) {
+            said.push(&doubt.said);
+        }
+    }
+    said
+}
+
+fn latencies(rows: &[&Row]) -> Markup {
+    scroll(html! {
+        table {
+            thead {
+                tr {
+                    th { "store" } th.n { "p50" } th.n { "p90" } th.n { "p99" } th.n { "p99.9" } th.n { "max" }
+                    th.n { "operations" }
+                }
+            }
+            tbody {
+                @for (row, of) in rows.iter().filter_map(|row| Some((row, row.latency.as_ref()?))) {
+                    tr {
+                        th { (row.store) }
+                        @for ns in [of.p50_ns, of.p90_ns, of.p99_ns, of.p999_ns, of.max_ns] {
+                            td.n { (time_ns(ns as f64)) }
+                        }
+                        td.n { (of.count) }
+                    }
+                }
+            }
+        }
+    })
+}
+
+fn foot(report: &Report) -> Markup {
+    let machine = machine_words(&report.machine);
+    html! {
+        section {
+            h2 { "What was measured, and where" }
+            @if !machine.is_empty() { p { (machine) } }
+            @if !report.stores.is_empty() {
+                dl {
+                    @for store in &report.stores {
+                        dt { (store.label) }
+                        dd { (store_words(store)) }
+                    }
+                }
+            }
+            @if !report.options.is_empty() {
+                p { "Asked for: " code { "strongroom bench " (report.command) @for option in &report.options { " " (option) } } }
+            }
+            @for note in &report.notes { p { (note) } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
