@@ -23,6 +23,7 @@
 pub mod clock;
 pub mod data;
 pub mod doubt;
+pub mod engine;
 mod error;
 pub mod model;
 pub mod observe;

@@ -236,3 +236,9 @@ fn forget_all(wanted: bool, cold: &mut Cold) {
         }
     }
 }
+
+/// A file of the host, for tests of what works on objects.
+#[cfg(test)]
+pub(crate) fn host_file(path: &Path, mode: Mode) -> Result<Arc<dyn Object>> {
+    host::HostFile::open(path, mode)
+}
