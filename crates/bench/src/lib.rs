@@ -21,6 +21,7 @@
 #![deny(unsafe_code)]
 
 pub mod clock;
+pub mod compare;
 pub mod data;
 pub mod doubt;
 pub mod engine;
@@ -36,5 +37,6 @@ pub mod statistics;
 pub mod store;
 #[allow(unsafe_code)]
 mod sys;
+pub mod work;
 
 pub use error::{Error, Result};

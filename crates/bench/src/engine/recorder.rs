@@ -77,10 +77,10 @@ impl Recorder {
         }
     }
 
-    /// (operations, bytes) of each whole slice of a round that ended at `ended_ns`, and a slice's length in nanoseconds.
+    /// (operations, bytes) of each whole slice of a round that took `took_ns`, and a slice's length in nanoseconds.
     /// The last part, which is no whole slice, is left out.
-    pub fn whole_slices(&self, ended_ns: u64) -> (Vec<(u64, u64)>, u64) {
-        let whole = ended_ns.saturating_sub(self.began_ns) / self.slice_ns;
+    pub fn whole_slices(&self, took_ns: u64) -> (Vec<(u64, u64)>, u64) {
+        let whole = took_ns / self.slice_ns;
         let whole = whole.min(SLICES_MAX) as usize;
         let mut slices = self.slices.clone();
         slices.resize(whole, (0, 0));
@@ -132,7 +132,7 @@ mod tests {
         two.note(1_000, 2_601_000, 5);
         one.add(&two);
         assert_eq!((one.operations, one.bytes), (3, 35));
-        let (slices, length) = one.whole_slices(3_501_000);
+        let (slices, length) = one.whole_slices(3_500_000);
         assert_eq!(length, 1_000_000);
         assert_eq!(slices, [(1, 10), (0, 0), (2, 25)]);
     }

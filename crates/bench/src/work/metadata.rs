@@ -1,0 +1,222 @@
+//! Names and attributes of small files, each operation once a file, in an order that is not theirs.
+
+use super::calls::round_seed;
+use super::{Bed, Context, Measured, RowName, Timed, Work, failed};
+use crate::Result;
+use crate::data::{BLOCK, Content, Data};
+use crate::doubt::{Claim, Direction};
+use crate::engine::Recorder;
+use crate::model::Unit;
+use crate::store::{Names, Powers};
+
+/// Files in one directory.
+const PER_DIRECTORY: u32 = 100;
+
+/// Create, open, stat, list, chmod, rename, unlink.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Metadata;
+
+/// What is done to each file; those that change are durable at their end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    Create,
+    Open,
+    Stat,
+    List,
+    Chmod,
+    Rename,
+    Unlink,
+}
+
+impl Operation {
+    const ALL: [Operation; 7] = [
+        Operation::Create,
+        Operation::Open,
+        Operation::Stat,
+        Operation::List,
+        Operation::Chmod,
+        Operation::Rename,
+        Operation::Unlink,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Operation::Create => "create 4 KiB files, synced",
+            Operation::Open => "open files, warm",
+            Operation::Stat => "stat files, warm",
+            Operation::List => "list directories, warm",
+            Operation::Chmod => "chmod files, synced",
+            Operation::Rename => "rename files, synced",
+            Operation::Unlink => "unlink files, synced",
+        }
+    }
+
+    fn changes(self) -> bool {
+        !matches!(self, Operation::Open | Operation::Stat | Operation::List)
+    }
+}
+
+impl Work for Metadata {
+    fn rows(&self) -> Vec<RowName> {
+        Operation::ALL
+            .map(|operation| RowName {
+                work: operation.name().into(),
+                unit: Unit::FilesPerSecond,
+                writes: false,
+            })
+            .into()
+    }
+
+    fn impossible(&self, powers: Powers) -> Option<&'static str> {
+        (!powers.names || !powers.write).then_some("it has no names")
+    }
+
+    fn round(&self, bed: &mut Bed, context: &Context<'_>) -> Result<Vec<Measured>> {
+        let number = bed.fresh();
+        let tree = Tree {
+            root: format!("names-{number}"),
+            files: context.files.max(1),
+            version: number,
+            data: Data::new(context.seed, 3, Content::Unique),
+        };
+        let mut order: Vec<u32> = (0..tree.files).collect();
+        fastrand::Rng::with_seed(round_seed(context, number)).shuffle(&mut order);
+        let names = bed.store().names()?;
+        tree.make_directories(&*names)
+            .map_err(failed(bed, "making directories"))?;
+        let mut measured = Vec::new();
+        for operation in Operation::ALL {
+            let mut claim = Claim {
+                direction: Direction::Neither,
+                durable: true,
+                ..Claim::default()
+            };
+            let (recorder, evidence) = bed.watch(context.clock, &[], |began| {
+                let mut recorder = Recorder::new(began, context.limit_ns());
+                tree.each(operation, &order, &*names, context, &mut recorder)
+                    .and_then(|()| {
+                        if operation.changes() {
+                            names.sync()
+                        } else {
+                            Ok(())
+                        }
+                    })
+                    .map_err(failed(bed, operation.name()))?;
+                Ok(recorder)
+            })?;
+            context.go_on()?;
+            if operation == Operation::Create {
+                let (compared, wrong) = tree
+                    .compare(&*names)
+                    .map_err(failed(bed, "reading small files back"))?;
+                (claim.compared_bytes, claim.wrong_bytes) = (compared, wrong);
+            }
+            let timed = Timed {
+                recorder,
+                evidence,
+                claim,
+                cut: false,
+            };
+            let ceilings = bed.ceilings;
+            measured.push(timed.measured(Unit::FilesPerSecond, &ceilings, &context.limits));
+        }
+        tree.remove_directories(&*names)
+            .map_err(failed(bed, "removing directories"))?;
+        drop(names);
+        bed.store().settle()?;
+        Ok(measured)
+    }
+}
+
+struct Tree {
+    root: String,
+    files: u32,
+    version: u32,
+    data: Data,
+}
+
+impl Tree {
+    fn directories(&self) -> impl Iterator<Item = String> {
+        (0..self.files.div_ceil(PER_DIRECTORY)).map(|number| format!("{}/d{number}", self.root))
+    }
+
+    fn path(&self, file: u32) -> String {
+        format!("{}/d{}/f{file}", self.root, file / PER_DIRECTORY)
+    }
+
+    fn renamed(&self, file: u32) -> String {
+        format!("{}/d{}/r{file}", self.root, file / PER_DIRECTORY)
+    }
+
+    fn make_directories(&self, names: &dyn Names) -> std::io::Result<()> {
+        names.make_dir(&self.root)?;
+        self.directories().try_for_each(|dir| names.make_dir(&dir))
+    }
+
+    fn remove_directories(&self, names: &dyn Names) -> std::io::Result<()> {
+        self.directories()
+            .try_for_each(|dir| names.remove_dir(&dir))?;
+        names.remove_dir(&self.root)
+    }
+
+    fn content(&self, file: u32, block: &mut [u8]) {
+        self.data
+            .fill(u64::from(file) * BLOCK as u64, block, |_| self.version);
+    }
+
+    fn compare(&self, names: &dyn Names) -> std::io::Result<(u64, u64)> {
+        let (mut found, mut wanted) = ([0; BLOCK], [0; BLOCK]);
+        let mut wrong = 0;
+        for file in 0..self.files {
+            self.content(file, &mut wanted);
+            let length = names.read(&self.path(file), &mut found)?;
+            if found[..length] != wanted[..] {
+                wrong += BLOCK as u64;
+            }
+        }
+        Ok((u64::from(self.files) * BLOCK as u64, wrong))
+    }
+
+    fn each(
+        &self,
+        operation: Operation,
+        order: &[u32],
+        names: &dyn Names,
+        context: &Context<'_>,
+        recorder: &mut Recorder,
+    ) -> std::io::Result<()> {
+        let mut block = [0; BLOCK];
+        if operation == Operation::List {
+            for dir in self.directories() {
+                let before = context.clock.raw_ns();
+                let count = names.list(&dir)?;
+                let after = context.clock.raw_ns();
+                recorder.note(before, after, 0);
+                // The rate is of files listed, the times are of whole directories.
+                recorder.operations += count.saturating_sub(1);
+            }
+            return Ok(());
+        }
+        for file in order {
+            if context.go_on().is_err() {
+                break;
+            }
+            let path = self.path(*file);
+            if operation == Operation::Create {
+                self.content(*file, &mut block);
+            }
+            let before = context.clock.raw_ns();
+            match operation {
+                Operation::Create => names.create(&path, &block)?,
+                Operation::Open => names.open(&path)?,
+                Operation::Stat => drop(names.stat(&path)?),
+                Operation::Chmod => names.chmod(&path, 0o600)?,
+                Operation::Rename => names.rename(&path, &self.renamed(*file))?,
+                Operation::Unlink => names.unlink(&self.renamed(*file))?,
+                Operation::List => {}
+            }
+            recorder.note(before, context.clock.raw_ns(), 0);
+        }
+        Ok(())
+    }
+}
