@@ -22,14 +22,19 @@ use crate::{Error, Result};
 
 mod bed;
 mod calls;
+pub mod cipher;
 mod dd;
+pub mod ladder;
 mod metadata;
+mod outcome;
+pub mod small_files;
 mod sync;
 
 pub use bed::Bed;
 pub use calls::{Calls, Direction, Order, Way};
 pub use dd::Dd;
 pub use metadata::Metadata;
+pub use outcome::{Begun, Outcome, new_seed};
 pub use sync::Syncs;
 
 /// Slices of the curve over time, at most.

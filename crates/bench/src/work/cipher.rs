@@ -1,0 +1,285 @@
+//! Ciphers, codes and key derivations in memory, beside copying memory.
+//!
+//! 1. What runs is the code that a room runs: the functions of `seal`. Larger pieces than a unit are sealed as a room does,
+//!    unit by unit.
+//! 2. What a worker needs before it can measure again (sealed units to open) is made outside the time.
+//! 3. All cores: one worker each, begun together; their rates are added.
+//!
+//! A further cipher (of sectors, say) is one more entry of [`bulk`] or [`once`]. SQLCipher's own cipher of catalog pages is in
+//! its library, out of reach here.
+
+mod subjects;
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use super::Outcome;
+use crate::clock::{Clock, SystemClock};
+use crate::model::{Doubt, DoubtKind, PublishedTable, Round, Row, TableRow, Unit, Verdict};
+use crate::progress::Progress;
+use crate::report::words::{NOTHING, bytes, significant, time_ns};
+use crate::{Result, statistics};
+
+use subjects::{Bulk, Once, bulk, once};
+
+/// The label of the one store there is.
+pub const STORE: &str = "memory";
+/// Bytes that a worker works through between two looks at the clock, at least.
+const BATCH: usize = 1 << 20;
+
+/// What is measured, and for how long.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Bytes of a piece: multiples of 4096.
+    pub sizes: Vec<usize>,
+    /// Seconds of one measurement.
+    pub seconds: f64,
+    /// Measurements of each row.
+    pub rounds: u32,
+    /// Workers of "all cores"; with 1 that part is left out.
+    pub cores: usize,
+    /// Also Argon2id with the cost that a new room gets here, which takes a second each time.
+    pub slow: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            sizes: vec![4 << 10, 16 << 10, 64 << 10, 1 << 20],
+            seconds: 0.2,
+            rounds: 3,
+            cores: thread::available_parallelism().map_or(1, usize::from),
+            slow: true,
+        }
+    }
+}
+
+/// Measures everything, or until `stop` is set: then what is done is kept.
+///
+/// # Errors
+/// Where a key slot for the derivations cannot be made.
+pub fn run(options: &Options, progress: &dyn Progress, stop: &AtomicBool) -> Result<Outcome> {
+    let mut out = Outcome::default();
+    let (bulk, once) = (bulk(), once(options.slow)?);
+    let cores: Vec<usize> = match options.cores {
+        0 | 1 => vec![1],
+        all => vec![1, all],
+    };
+    progress.rows((bulk.len() * options.sizes.len() * cores.len() + once.len()) as u64);
+    for &cores in &cores {
+        for &size in &options.sizes {
+            let mut copy = None;
+            for subject in &bulk {
+                if stop.load(Ordering::Relaxed) {
+                    out.interrupted = true;
+                    break;
+                }
+                let row = bulk_row(subject, size, cores, options, copy, progress);
+                // The first subject is the copy that the others cannot exceed.
+                copy = copy.or(row.summary.map(|of| of.most));
+                out.rows.push(row);
+            }
+        }
+    }
+    for subject in &once {
+        if stop.load(Ordering::Relaxed) {
+            out.interrupted = true;
+            break;
+        }
+        out.rows.push(once_row(subject, options, progress));
+    }
+    progress.end();
+    out.tables = tables(&out.rows, &bulk, &once, options, &cores);
+    out.notes.push(format!(
+        "pieces above 16 KiB are sealed in units of 16 KiB, as a room does; memory: copies of a piece from one place to \
+         another, in caches where it fits; the cipher of catalog pages (SQLCipher) is not reachable in memory; {} cores",
+        options.cores
+    ));
+    Ok(out)
+}
+
+fn work(name: &str, size: usize, cores: usize) -> String {
+    format!("{name}, {}, {}", bytes(size as u64), of_cores(cores))
+}
+
+fn of_cores(cores: usize) -> String {
+    match cores {
+        1 => "one core".to_owned(),
+        n => format!("{n} cores"),
+    }
+}
+
+fn bulk_row(
+    subject: &Bulk,
+    size: usize,
+    cores: usize,
+    options: &Options,
+    copy: Option<f64>,
+    progress: &dyn Progress,
+) -> Row {
+    let work = work(subject.name, size, cores);
+    progress.row(&work);
+    let rounds: Vec<Round> = (1..=options.rounds)
+        .map(|done| {
+            let mut round = bulk_round(subject, size, cores, options.seconds);
+            if let Some(copy) = copy.filter(|copy| round.rate > *copy) {
+                round.doubts.push(Doubt {
+                    kind: DoubtKind::FasterThanPhysics,
+                    said: format!(
+                        "{} MB/s is more than copying memory, {} MB/s",
+                        significant(round.rate),
+                        significant(copy)
+                    ),
+                });
+            }
+            progress.advance(f64::from(done) / f64::from(options.rounds));
+            round
+        })
+        .collect();
+    row(work, Unit::MegabytesPerSecond, rounds)
+}
+
+fn row(work: String, unit: Unit, rounds: Vec<Round>) -> Row {
+    let summary = statistics::summary(&rounds, false);
+    Row {
+        store: STORE.to_owned(),
+        work,
+        unit,
+        summary,
+        latency: None,
+        verdict: Verdict {
+            invalid: summary.is_none(),
+            doubts: Vec::new(),
+        },
+        rounds,
+    }
+}
+
+fn bulk_round(subject: &Bulk, size: usize, cores: usize, seconds: f64) -> Round {
+    let barrier = Barrier::new(cores);
+    let workers: Vec<Worked> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut run = (subject.make)(size, BATCH.div_ceil(size));
+                    // Once for nothing: pages are touched, keys are expanded.
+                    run(&SystemClock);
+                    barrier.wait();
+                    let (began, mut worked) = (SystemClock.raw_ns(), Worked::default());
+                    let until = (seconds * 1e9) as u64;
+                    while worked.calls == 0 || SystemClock.raw_ns() - began < until {
+                        worked.ns += run(&SystemClock);
+                        worked.calls += BATCH.div_ceil(size) as u64;
+                    }
+                    worked
+                })
+            })
+            .collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().expect("a cipher does not panic"))
+            .collect()
+    });
+    let calls: u64 = workers.iter().map(|worked| worked.calls).sum();
+    let rate = workers
+        .iter()
+        .map(|worked| (worked.calls * size as u64) as f64 / worked.ns.max(1) as f64 * 1e3)
+        .sum();
+    let longest = workers.iter().map(|worked| worked.ns).max().unwrap_or(0);
+    Round {
+        rate,
+        operations: calls,
+        bytes: calls * size as u64,
+        seconds: longest as f64 / 1e9,
+        ..Round::default()
+    }
+}
+
+/// What one worker did.
+#[derive(Debug, Clone, Copy, Default)]
+struct Worked {
+    calls: u64,
+    ns: u64,
+}
+
+fn once_row(subject: &Once, options: &Options, progress: &dyn Progress) -> Row {
+    progress.row(subject.name);
+    let rounds = (1..=options.rounds)
+        .map(|done| {
+            let (began, mut calls) = (SystemClock.raw_ns(), 0);
+            let until = (options.seconds * 1e9) as u64;
+            let mut ns = 0;
+            while calls == 0 || ns < until {
+                (subject.run)();
+                calls += 1;
+                ns = SystemClock.raw_ns() - began;
+            }
+            progress.advance(f64::from(done) / f64::from(options.rounds));
+            let seconds = ns as f64 / 1e9;
+            Round {
+                rate: seconds / calls as f64,
+                operations: calls,
+                seconds,
+                ..Round::default()
+            }
+        })
+        .collect();
+    row(subject.name.to_owned(), Unit::Seconds, rounds)
+}
+
+fn tables(
+    rows: &[Row],
+    bulk: &[Bulk],
+    once: &[Once],
+    options: &Options,
+    cores: &[usize],
+) -> Vec<PublishedTable> {
+    let median = |work: &str| {
+        let row = rows.iter().find(|row| row.work == work)?;
+        Some(row.summary.map(|of| of.median))
+    };
+    let cell = |found: Option<Option<f64>>, shown: &dyn Fn(f64) -> String| match found {
+        None => NOTHING.to_owned(),
+        Some(None) => "INVALID".to_owned(),
+        Some(Some(value)) => shown(value),
+    };
+    let mut tables: Vec<PublishedTable> = cores
+        .iter()
+        .map(|&cores| PublishedTable {
+            title: format!("In memory, MB/s, {}", of_cores(cores)),
+            source: "measured here, none published".to_owned(),
+            columns: options.sizes.iter().map(|s| bytes(*s as u64)).collect(),
+            rows: bulk
+                .iter()
+                .map(|subject| TableRow {
+                    name: subject.name.to_owned(),
+                    cells: options
+                        .sizes
+                        .iter()
+                        .map(|size| cell(median(&work(subject.name, *size, cores)), &significant))
+                        .collect(),
+                })
+                .collect(),
+        })
+        .collect();
+    tables.push(PublishedTable {
+        title: "Keys, time of one, one core".to_owned(),
+        source: "measured here, none published".to_owned(),
+        columns: vec!["time".to_owned(), "what".to_owned()],
+        rows: once
+            .iter()
+            .map(|subject| TableRow {
+                name: subject.name.to_owned(),
+                cells: vec![
+                    cell(median(subject.name), &|seconds| time_ns(seconds * 1e9)),
+                    subject.what.clone(),
+                ],
+            })
+            .collect(),
+    });
+    tables
+}
+
+#[cfg(test)]
+mod tests;

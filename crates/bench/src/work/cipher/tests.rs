@@ -1,0 +1,59 @@
+use super::*;
+use crate::progress::Silent;
+
+fn tiny() -> Options {
+    Options {
+        sizes: vec![4096, 64 << 10],
+        seconds: 0.001,
+        rounds: 1,
+        cores: 2,
+        slow: false,
+    }
+}
+
+#[test]
+fn every_cipher_has_a_row_for_each_size_and_number_of_cores_and_every_cell_a_number() {
+    let out = run(&tiny(), &Silent, &AtomicBool::new(false)).unwrap();
+    let bulk = bulk().len();
+    let once = once(false).unwrap().len();
+    assert_eq!(out.rows.len(), bulk * 2 * 2 + once);
+    assert!(out.rows.iter().all(|row| row.rounds[0].rate > 0.0));
+    assert_eq!(out.tables.len(), 3);
+    assert_eq!(out.tables[0].rows.len(), bulk);
+    for suite in ["AES-256-GCM", "ChaCha20-Poly1305"] {
+        for way in ["sealing", "opening"] {
+            let name = format!("{suite}, {way}");
+            assert!(
+                out.tables[1].rows.iter().any(|row| row.name == name),
+                "{name}"
+            );
+        }
+    }
+    for cell in out
+        .tables
+        .iter()
+        .flat_map(|t| &t.rows)
+        .flat_map(|r| &r.cells)
+    {
+        assert_ne!(cell, NOTHING);
+    }
+    assert!(!out.interrupted);
+}
+
+#[test]
+fn a_cipher_faster_than_copying_memory_is_not_believed() {
+    let fast = Bulk {
+        name: "nothing at all",
+        make: Box::new(|_, _| Box::new(|_| 1)),
+    };
+    let row = bulk_row(&fast, 4096, 1, &tiny(), Some(1e6), &Silent);
+    assert!(row.verdict.invalid);
+    assert_eq!(row.rounds[0].doubts[0].kind, DoubtKind::FasterThanPhysics);
+}
+
+#[test]
+fn what_is_done_when_it_is_stopped_is_kept() {
+    let out = run(&tiny(), &Silent, &AtomicBool::new(true)).unwrap();
+    assert!(out.interrupted && out.rows.is_empty());
+    assert!(out.tables[0].rows.iter().all(|row| row.cells[0] == NOTHING));
+}

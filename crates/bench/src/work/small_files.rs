@@ -1,0 +1,353 @@
+//! Many small files, each operation once a file in a random order, and where its time goes.
+//!
+//! 1. The time of an operation is taken around the calls of that operation alone; making data, comparing what was read, and
+//!    emptying caches are outside it. The whole of [`Parts`](crate::model::Parts) is the sum of these times.
+//! 2. Writes are durable when their time ends. Changes of names and modes are not: what making them durable takes afterwards is
+//!    said in a note.
+//! 3. Before reading and before opening the caches are emptied; what they still hold makes the row INVALID.
+//!
+//! It deliberately does not know which spans there are, nor the published times.
+
+mod host;
+mod mounted;
+mod room;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::Outcome;
+use crate::clock::{Clock, SystemClock};
+use crate::data::{BLOCK, Content, Data};
+use crate::model::{Doubt, DoubtKind, Round, Row, StoreFacts, Unit, Verdict};
+use crate::progress::Progress;
+use crate::report::words::{bytes, time_ns};
+use crate::spans::{Snapshot, Spans};
+use crate::{Error, Result, published, statistics};
+
+pub use host::Directory;
+pub use mounted::MountedHere;
+pub use room::Library;
+
+/// What is measured.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Files.
+    pub files: u32,
+    /// Bytes of each, a multiple of 4096.
+    pub size: usize,
+    /// Of data and orders.
+    pub seed: u64,
+    /// Also drop the kernel's names and inodes, for everybody on this machine; needs root.
+    pub drop_caches: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            files: 700,
+            size: 4096,
+            seed: 1,
+            drop_caches: false,
+        }
+    }
+}
+
+/// A store with a directory of small files. Names are without directories.
+pub trait Subject {
+    /// What it is.
+    fn facts(&self) -> StoreFacts;
+    /// Makes a file that is not there, with this content; durable when it returns.
+    fn create(&self, name: &str, content: &[u8]) -> Result<()>;
+    /// Reads a file from the beginning into `buf`, opening and closing it. How many bytes there were.
+    fn read(&self, name: &str, buf: &mut [u8]) -> Result<usize>;
+    /// Writes over a file from its beginning; durable when it returns.
+    fn write(&self, name: &str, content: &[u8]) -> Result<()>;
+    /// Opens a file and closes it.
+    fn open(&self, name: &str) -> Result<()>;
+    /// Changes permission bits.
+    fn chmod(&self, name: &str, mode: u32) -> Result<()>;
+    /// Removes a file.
+    fn unlink(&self, name: &str) -> Result<()>;
+    /// Makes everything durable.
+    fn sync(&self) -> Result<()>;
+    /// Lets everything kept in memory go, and opens or mounts afresh.
+    fn reopen(&mut self) -> Result<()>;
+    /// The directory on the host that holds its bytes.
+    fn backing(&self) -> &Path;
+    /// Ends it. The files stay; the caller removes the directory.
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    Create,
+    Read,
+    Write,
+    Open,
+    Chmod,
+    Unlink,
+}
+
+impl Operation {
+    const ALL: [Self; 6] = [
+        Self::Create,
+        Self::Read,
+        Self::Write,
+        Self::Open,
+        Self::Chmod,
+        Self::Unlink,
+    ];
+
+    /// As in [`Parts::operation`](crate::model::Parts::operation).
+    fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Open => "open",
+            Self::Chmod => "chmod",
+            Self::Unlink => "unlink",
+        }
+    }
+
+    fn is_cold(self) -> bool {
+        matches!(self, Self::Read | Self::Open)
+    }
+
+    /// Whether its bytes are to be counted.
+    fn moves_data(self) -> bool {
+        matches!(self, Self::Create | Self::Read | Self::Write)
+    }
+
+    fn words(self, options: &Options) -> String {
+        let what = match self {
+            Self::Create => "create, write, fsync",
+            Self::Read => "open, read, cold",
+            Self::Write => "open, write over, fsync",
+            Self::Open => "open, cold",
+            Self::Chmod => "chmod",
+            Self::Unlink => "unlink",
+        };
+        format!("{what}: files of {}", bytes(options.size as u64))
+    }
+}
+
+/// Measures every operation on each of `subjects`, one after the other, and ends them; or until `stop` is set: then what is done is
+/// kept. With `spans`, also where the time went.
+///
+/// # Errors
+/// Of the first store that fails. The others are ended.
+pub fn run(
+    options: &Options,
+    subjects: Vec<Box<dyn Subject>>,
+    spans: Option<&Spans>,
+    progress: &dyn Progress,
+    stop: &AtomicBool,
+) -> Result<Outcome> {
+    if options.files == 0 || options.size == 0 || !options.size.is_multiple_of(BLOCK) {
+        return Err(Error::Usage(format!(
+            "{} files of {} bytes: there must be files, of a multiple of {BLOCK} bytes",
+            options.files, options.size
+        )));
+    }
+    let mut out = Outcome::default();
+    progress.rows((subjects.len() * Operation::ALL.len()) as u64);
+    for mut subject in subjects {
+        out.stores.push(subject.facts());
+        let done = one(&mut *subject, options, spans, progress, stop, &mut out);
+        let ended = subject.close();
+        done.and(ended)?;
+    }
+    progress.end();
+    out.tables.push(published::small_files(&out.parts));
+    if spans.is_some() {
+        out.notes.push(format!(
+            "a span costs about {} here, twice read the clock: that much for each time a part happens is in the parts' own times",
+            time_ns(cost_of_a_span())
+        ));
+    }
+    Ok(out)
+}
+
+fn one(
+    subject: &mut dyn Subject,
+    options: &Options,
+    spans: Option<&Spans>,
+    progress: &dyn Progress,
+    stop: &AtomicBool,
+    out: &mut Outcome,
+) -> Result<()> {
+    let label = subject.facts().label;
+    for operation in Operation::ALL {
+        if stop.load(Ordering::Relaxed) {
+            out.interrupted = true;
+            return Ok(());
+        }
+        let work = operation.words(options);
+        progress.row(&format!("{work}: {label}"));
+        let mut doubts = Vec::new();
+        if operation.is_cold() {
+            subject.sync()?;
+            subject.reopen()?;
+            doubts.extend(host::empty_caches(
+                subject.backing(),
+                options.drop_caches,
+                &mut out.notes,
+            ));
+        }
+        let before = spans.map(Spans::snapshot);
+        let pass = pass(subject, operation, options, progress)?;
+        let came = spans
+            .zip(before)
+            .map(|(spans, before)| spans.snapshot().since(&before));
+        if matches!(operation, Operation::Chmod | Operation::Unlink) {
+            let began = SystemClock.raw_ns();
+            subject.sync()?;
+            let ns = SystemClock.raw_ns() - began;
+            out.notes.push(format!(
+                "{label}: making {} changes by {} durable afterwards took {}",
+                options.files,
+                operation.name(),
+                time_ns(ns as f64)
+            ));
+        }
+        doubts.extend(pass.wrong.map(|said| Doubt {
+            kind: DoubtKind::WrongData,
+            said,
+        }));
+        if let Some(came) = came {
+            out.parts.push(came.parts(
+                &label,
+                operation.name(),
+                u64::from(options.files),
+                pass.ns.iter().sum(),
+            ));
+            elsewhere(&came, &label, operation, &mut out.notes);
+        }
+        out.rows
+            .push(row(&label, work, operation, options, &pass.ns, doubts));
+    }
+    Ok(())
+}
+
+/// Time of each operation, in the order done, and what was read wrong.
+struct Pass {
+    ns: Vec<u64>,
+    wrong: Option<String>,
+}
+
+fn pass(
+    subject: &dyn Subject,
+    operation: Operation,
+    options: &Options,
+    progress: &dyn Progress,
+) -> Result<Pass> {
+    let mut order: Vec<u32> = (0..options.files).collect();
+    fastrand::Rng::with_seed(options.seed ^ operation as u64).shuffle(&mut order);
+    let mut content = vec![0; options.size];
+    let mut pass = Pass {
+        ns: Vec::with_capacity(order.len()),
+        wrong: None,
+    };
+    let every = (order.len() / 50).max(1);
+    for (done, number) in order.into_iter().enumerate() {
+        let name = format!("file-{number:06}");
+        let data = Data::new(options.seed, u64::from(number), Content::Unique);
+        match operation {
+            Operation::Create => data.fill(0, &mut content, |_| 0),
+            Operation::Write => data.fill(0, &mut content, |_| 1),
+            _ => {}
+        }
+        let began = SystemClock.raw_ns();
+        let read = Spans::operation(|| match operation {
+            Operation::Create => subject.create(&name, &content).map(|()| None),
+            Operation::Read => subject.read(&name, &mut content).map(Some),
+            Operation::Write => subject.write(&name, &content).map(|()| None),
+            Operation::Open => subject.open(&name).map(|()| None),
+            Operation::Chmod => subject.chmod(&name, 0o600).map(|()| None),
+            Operation::Unlink => subject.unlink(&name).map(|()| None),
+        })?;
+        pass.ns.push(SystemClock.raw_ns() - began);
+        if let Some(read) = read
+            && (read != content.len() || data.check(0, &content, |_| 0).is_err())
+        {
+            pass.wrong
+                .get_or_insert_with(|| format!("{name} does not hold what was written to it"));
+        }
+        if done % every == 0 {
+            progress.advance((done as f64 / f64::from(options.files)).min(0.99));
+        }
+    }
+    progress.advance(1.0);
+    Ok(pass)
+}
+
+fn row(
+    label: &str,
+    work: String,
+    operation: Operation,
+    options: &Options,
+    ns: &[u64],
+    doubts: Vec<Doubt>,
+) -> Row {
+    let seconds = ns.iter().sum::<u64>() as f64 / 1e9;
+    let round = Round {
+        rate: ns.len() as f64 / seconds.max(1e-9),
+        operations: ns.len() as u64,
+        bytes: if operation.moves_data() {
+            (ns.len() * options.size) as u64
+        } else {
+            0
+        },
+        seconds,
+        doubts,
+        ..Round::default()
+    };
+    let rounds = vec![round];
+    let summary = statistics::summary(&rounds, false);
+    Row {
+        store: label.to_owned(),
+        work,
+        unit: Unit::FilesPerSecond,
+        summary,
+        latency: None,
+        verdict: Verdict {
+            invalid: summary.is_none(),
+            doubts: Vec::new(),
+        },
+        rounds,
+    }
+}
+
+/// What other threads did meanwhile, if it was much: it takes processor time and the device from the measured ones.
+fn elsewhere(came: &Snapshot, label: &str, operation: Operation, notes: &mut Vec<String>) {
+    let ns: u64 = came.elsewhere().iter().map(|total| total.own_ns).sum();
+    if ns > 10_000_000 {
+        let mut most: Vec<_> = came.elsewhere().to_vec();
+        most.sort_by_key(|total| std::cmp::Reverse(total.own_ns));
+        let most: Vec<String> = most
+            .iter()
+            .take(3)
+            .map(|total| format!("{} {}", total.name, time_ns(total.own_ns as f64)))
+            .collect();
+        notes.push(format!(
+            "{label}, {}: {} of work in the background beside it ({})",
+            operation.name(),
+            time_ns(ns as f64),
+            most.join(", ")
+        ));
+    }
+}
+
+/// Nanoseconds that one span adds, measured: with nothing in it.
+fn cost_of_a_span() -> f64 {
+    const TIMES: u64 = 10_000;
+    let began = SystemClock.raw_ns();
+    for _ in 0..TIMES {
+        Spans::operation(|| {});
+    }
+    (SystemClock.raw_ns() - began) as f64 / TIMES as f64
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+use std::path::PathBuf;
+
+use super::*;
+use crate::progress::Silent;
+
+fn tiny() -> Options {
+    Options {
+        files: 5,
+        ..Options::default()
+    }
+}
+
+#[test]
+fn every_operation_is_done_on_every_file_of_a_directory_and_a_room_and_nothing_is_left() {
+    let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let subjects: Vec<Box<dyn Subject>> = vec![
+        Box::new(Directory::new(dir.path()).unwrap()),
+        Box::new(Library::new(dir.path()).unwrap()),
+    ];
+    let out = run(&tiny(), subjects, None, &Silent, &AtomicBool::new(false)).unwrap();
+    assert_eq!(out.rows.len(), 2 * Operation::ALL.len());
+    for row in &out.rows {
+        assert_eq!(row.rounds[0].operations, 5, "{row:?}");
+        let doubts = &row.rounds[0].doubts;
+        assert!(
+            doubts.iter().all(|d| d.kind != DoubtKind::WrongData),
+            "{doubts:?}"
+        );
+    }
+    let labels: Vec<_> = out.stores.iter().map(|s| s.label.as_str()).collect();
+    assert_eq!(labels, ["directory", "room"]);
+    assert_eq!(
+        std::fs::read_dir(dir.path().join("plain")).unwrap().count(),
+        0
+    );
+}
+
+/// A store that loses what is written to it, or shows another file's.
+struct Liar(PathBuf);
+
+impl Subject for Liar {
+    fn facts(&self) -> StoreFacts {
+        StoreFacts {
+            label: "liar".to_owned(),
+            ..StoreFacts::default()
+        }
+    }
+    fn create(&self, _: &str, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+    fn read(&self, _: &str, buf: &mut [u8]) -> Result<usize> {
+        buf.fill(7);
+        Ok(buf.len())
+    }
+    fn write(&self, _: &str, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+    fn open(&self, _: &str) -> Result<()> {
+        Ok(())
+    }
+    fn chmod(&self, _: &str, _: u32) -> Result<()> {
+        Ok(())
+    }
+    fn unlink(&self, _: &str) -> Result<()> {
+        Ok(())
+    }
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+    fn reopen(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn backing(&self) -> &Path {
+        &self.0
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_read_is_compared_and_a_wrong_byte_makes_the_row_invalid() {
+    let dir = tempfile::tempdir().unwrap();
+    let liar: Vec<Box<dyn Subject>> = vec![Box::new(Liar(dir.path().to_owned()))];
+    let out = run(&tiny(), liar, None, &Silent, &AtomicBool::new(false)).unwrap();
+    let read = &out.rows[1];
+    assert!(read.verdict.invalid && read.summary.is_none());
+    assert_eq!(read.rounds[0].doubts[0].kind, DoubtKind::WrongData);
+    assert!(!out.rows[0].verdict.invalid);
+}
+
+#[test]
+fn reads_whose_files_stay_in_memory_are_not_cold() {
+    // The pages of a file system in memory cannot be dropped.
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        return;
+    };
+    let plain: Vec<Box<dyn Subject>> = vec![Box::new(Directory::new(dir.path()).unwrap())];
+    let out = run(&tiny(), plain, None, &Silent, &AtomicBool::new(false)).unwrap();
+    let read = &out.rows[1];
+    assert!(read.verdict.invalid, "{read:?}");
+    assert_eq!(read.rounds[0].doubts[0].kind, DoubtKind::CacheHit);
+    // Writing has nothing to do with it.
+    assert!(!out.rows[2].verdict.invalid);
+}
+
+#[test]
+fn files_that_are_no_whole_blocks_are_refused_before_anything_is_made() {
+    let options = Options {
+        size: 1000,
+        ..tiny()
+    };
+    let refused = run(&options, Vec::new(), None, &Silent, &AtomicBool::new(false));
+    assert!(matches!(refused, Err(Error::Usage(_))));
+}
