@@ -58,7 +58,12 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         }
     };
     let global = cli.global;
-    init_tracing(&global, matches!(cli.command, args::Command::Serve(_)));
+    let listens = matches!(&cli.command, args::Command::Bench(args) if args.listens());
+    init_tracing(
+        &global,
+        matches!(cli.command, args::Command::Serve(_)),
+        listens,
+    );
     match commands::run(cli.command, &global) {
         Ok(()) => Exit::Ok.into(),
         Err(error) => {
@@ -68,8 +73,8 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// `serving`: for a log that somebody reads later, not for a terminal.
-fn init_tracing(global: &args::Global, serving: bool) {
+/// `serving`: for a log that somebody reads later, not for a terminal. `listens`: where the time of this process goes is added up.
+fn init_tracing(global: &args::Global, serving: bool, listens: bool) {
     use tracing_subscriber::EnvFilter;
     let level = match (global.quiet, global.verbose) {
         (true, _) => "error",
@@ -82,12 +87,16 @@ fn init_tracing(global: &args::Global, serving: bool) {
         EnvFilter::try_from_env("STRONGROOM_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let colour = !serving && std::io::stderr().is_terminal();
     // A second call (a test that runs the command in its own process) keeps the first subscriber.
-    let _ = tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(Log { serving })
         .with_ansi(colour)
-        .with_target(serving)
-        .try_init();
+        .with_target(serving);
+    if listens {
+        let _ = bench::spans::Spans::listen(log.finish());
+    } else {
+        let _ = log.try_init();
+    }
 }
 
 /// Whether the process that serves a mount has its log, and need not spare the user's terminal any more.

@@ -15,10 +15,14 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output;
 
+mod begin;
+mod cipher;
 mod clean;
 mod compare;
 mod cost;
 mod dd;
+mod ladder;
+mod small_files;
 mod storage;
 
 /// Measure what encryption costs here, and say when a number may not be believed
@@ -34,6 +38,9 @@ enum Command {
     Compare(compare::Args),
     Cost(cost::Args),
     Dd(dd::Args),
+    SmallFiles(small_files::Args),
+    Ladder(ladder::Args),
+    Cipher(cipher::Args),
     Clean(clean::Args),
 }
 
@@ -43,7 +50,17 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         Command::Compare(args) => compare::run(args, global),
         Command::Cost(args) => cost::run(args, global),
         Command::Dd(args) => dd::run(args, global),
+        Command::SmallFiles(args) => small_files::run(args, global),
+        Command::Ladder(args) => ladder::run(args, global),
+        Command::Cipher(args) => cipher::run(args, global),
         Command::Clean(args) => clean::run(args, global),
+    }
+}
+
+impl Args {
+    /// Whether the program's own spans are listened to: it costs every other measurement a little.
+    pub(crate) fn listens(&self) -> bool {
+        matches!(self.command, Command::SmallFiles(_) | Command::Ladder(_))
     }
 }
 

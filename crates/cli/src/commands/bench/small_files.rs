@@ -1,0 +1,121 @@
+//! `strongroom bench small-files`.
+
+use std::path::PathBuf;
+
+use bench::run_file::WorkDir;
+use bench::spans::Spans;
+use bench::work::Begun;
+use bench::work::small_files::{self, Directory, Library, MountedHere, Subject};
+
+use super::{Common, begin, bytes, failed, finish, stop_flag};
+use crate::args::Global;
+use crate::error::Result;
+
+/// Do each operation once on each of many small files, in a random order, and say where its time goes
+///
+/// In a plain directory, in a new room through the library, and in one that this very process mounts.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where the files are made, and removed at the end [default: here]
+    #[arg(value_name = "DIRECTORY", default_value = ".")]
+    directory: PathBuf,
+    /// How many files
+    #[arg(long, value_name = "N", default_value_t = 700, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    files: u32,
+    /// Bytes of each file: a multiple of 4096
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = bytes)]
+    size: u64,
+    /// Only these stores; may be repeated
+    #[arg(long, value_name = "STORE")]
+    store: Vec<Which>,
+    /// Also drop the kernel's names and inodes before reading and opening, for everybody on this machine; needs root
+    #[arg(long)]
+    drop_caches: bool,
+    /// Seed of data and orders [default: a new one, printed]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Also write a page for the browser
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Which {
+    /// A plain directory
+    Directory,
+    /// A room through the library
+    Room,
+    /// A mounted room
+    Mounted,
+}
+
+impl Which {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Directory => "directory",
+            Self::Room => "room",
+            Self::Mounted => "mounted",
+        }
+    }
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    let begun = Begun::now();
+    let seed = begin::seed(args.seed);
+    let options = small_files::Options {
+        files: args.files,
+        size: usize::try_from(args.size).unwrap_or(usize::MAX),
+        seed,
+        drop_caches: args.drop_caches,
+    };
+    let stores = match &args.store[..] {
+        [] => vec![Which::Directory, Which::Room, Which::Mounted],
+        some => some.to_vec(),
+    };
+    let mut said = vec![
+        format!("--files {}", args.files),
+        format!("--size {}", args.size),
+        format!("--seed {seed}"),
+    ];
+    said.extend(args.drop_caches.then(|| "--drop-caches".to_owned()));
+    said.extend(
+        args.store
+            .iter()
+            .map(|store| format!("--store {}", store.word())),
+    );
+    let common = Common {
+        rounds: 1,
+        size: Some(args.size),
+        seconds: 0.0,
+        seed: Some(seed),
+        only: Vec::new(),
+        html: args.html,
+    };
+    let stop = stop_flag();
+    let progress = begin::progress(global);
+    // Removed when this ends, however it ends: after the stores, which are unmounted first.
+    let mut work: Vec<WorkDir> = Vec::new();
+    let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
+    for store in stores {
+        let dir = begin::work_directory(&args.directory)?;
+        let within = dir.path().to_owned();
+        let run = dir.run().clone();
+        work.push(dir);
+        subjects.push(match store {
+            Which::Directory => Box::new(Directory::new(&within).map_err(failed)?),
+            Which::Room => Box::new(Library::new(&within).map_err(failed)?),
+            Which::Mounted => Box::new(MountedHere::new(&within, run).map_err(failed)?),
+        });
+    }
+    let spans = Spans::global();
+    let out = small_files::run(&options, subjects, spans.as_deref(), &*progress, &stop);
+    let out = out.map_err(failed)?;
+    for dir in &mut work {
+        dir.remove().map_err(failed)?;
+    }
+    finish(
+        &out.report("small-files", said, seed, begun),
+        &common,
+        global,
+    )
+}
