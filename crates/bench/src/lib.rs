@@ -32,6 +32,7 @@ pub mod progress;
 pub mod published;
 pub mod report;
 pub mod run_file;
+pub mod session;
 pub mod spans;
 pub mod statistics;
 pub mod store;

@@ -27,6 +27,7 @@ mod dd;
 pub mod ladder;
 mod metadata;
 mod outcome;
+mod sets;
 pub mod small_files;
 mod sync;
 
@@ -35,6 +36,7 @@ pub use calls::{Calls, Direction, Order, Way};
 pub use dd::Dd;
 pub use metadata::Metadata;
 pub use outcome::{Begun, Outcome, new_seed};
+pub use sets::{cost, full, is_selected, select, usual};
 pub use sync::Syncs;
 
 /// Slices of the curve over time, at most.

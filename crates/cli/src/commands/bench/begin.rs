@@ -1,6 +1,7 @@
 //! What commands that make their own stores begin with.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use bench::progress::{Progress, Silent, Terminal};
 use bench::run_file::{self, Run, WorkDir};
@@ -25,10 +26,13 @@ pub(super) fn seed(given: Option<u64>) -> u64 {
 
 /// A directory below `under` that a run file names, and that is gone when it is dropped.
 pub(super) fn work_directory(under: &Path) -> Result<WorkDir> {
+    run()?.directory(under).map_err(failed)
+}
+
+/// Begins a run: what it makes is written down first.
+pub(super) fn run() -> Result<Arc<Run>> {
     let state = run_file::default_dir().ok_or_else(|| {
         Error::failed("there is no home directory for the file that says what has to be removed: set XDG_STATE_HOME")
     })?;
-    Run::begin(&state)
-        .and_then(|run| run.directory(under))
-        .map_err(failed)
+    Run::begin(&state).map_err(failed)
 }

@@ -1,20 +1,48 @@
-//! `strongroom bench compare`.
+//! `strongroom bench compare`: the same work on two or more stores, in turns.
 
-use super::Common;
+use bench::store::labels;
+use bench::work;
+
+use super::{Common, Handling, Wanted, finish_done, key_of, measure};
 use crate::args::Global;
-use crate::error::{Error, Result};
+use crate::credentials::CredentialArgs;
+use crate::error::Result;
 
-/// Measure two or more stores in turns, and how many times as fast each is
+/// Measure two or more stores in turns, and how many times as fast each is as the first
+///
+/// Stores are named as for `bench storage`. Each round measures every store, forwards and backwards by turns (A B, B A), so
+/// that what changes meanwhile strikes all alike. A difference within the noise is said to be none.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The stores; the first is what the others are compared with
     #[arg(value_name = "STORE", required = true, num_args = 2..)]
     stores: Vec<String>,
+    /// Every size, order and depth, instead of what says most
+    #[arg(long)]
+    full: bool,
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    handling: Handling,
+    #[command(flatten)]
+    credential: CredentialArgs,
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let _ = (args, global);
-    Err(Error::failed("bench compare: not there yet"))
+    let wanted = Wanted {
+        command: "compare",
+        options: args.full.then(|| "--full".to_owned()).into_iter().collect(),
+        labels: labels(&args.stores),
+        targets: args.stores,
+        works: if args.full {
+            work::full()
+        } else {
+            work::usual()
+        },
+        noise: true,
+        suite: None,
+        key: Some(key_of(&args.credential)),
+    };
+    let done = measure(wanted, &args.common, &args.handling, global)?;
+    finish_done(done, &args.common, global)
 }

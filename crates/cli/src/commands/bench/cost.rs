@@ -1,20 +1,77 @@
-//! `strongroom bench cost`.
+//! `strongroom bench cost`: a plain directory and a mounted room beside each other.
 
-use super::Common;
+use std::path::PathBuf;
+
+use bench::model::Comparison;
+use bench::published::{PhoneRows, phone_loss};
+use bench::work::{self, Work};
+use room::Suite;
+
+use super::{Common, Handling, Wanted, finish_done, measure};
 use crate::args::Global;
 use crate::error::{Error, Result};
 
 /// Make a plain directory and a mounted room beside each other, and say what the room costs
+///
+/// The answer in one command: what is lost, in per cent, for random and sequential reads and writes, beside what was once
+/// published of a phone.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where both are made [default: here]
+    /// Where both are made, and removed again
     #[arg(value_name = "DIRECTORY", default_value = ".")]
-    directory: std::path::PathBuf,
+    directory: PathBuf,
+    /// The room's cipher suite; the faster one here if not given
+    #[arg(long, value_parser = ["aes-256-gcm", "chacha20-poly1305"])]
+    suite: Option<String>,
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    handling: Handling,
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let _ = (args, global);
-    Err(Error::failed("bench cost: not there yet"))
+    let Some(directory) = args.directory.to_str() else {
+        return Err(Error::usage(format!(
+            "{}: the directory's name is no text; use one that is",
+            args.directory.display()
+        )));
+    };
+    let targets = ["directory", "mounted"].map(|kind| format!("{kind}:{directory}"));
+    let suite = args
+        .suite
+        .as_deref()
+        .and_then(|name| Suite::ALL.into_iter().find(|suite| suite.name() == name));
+    let calls = work::cost();
+    let wanted = Wanted {
+        command: "cost",
+        options: args
+            .suite
+            .iter()
+            .map(|name| format!("--suite {name}"))
+            .collect(),
+        targets: targets.into(),
+        labels: ["plain", "room"].map(String::from).into(),
+        works: calls
+            .iter()
+            .map(|calls| Box::new(*calls) as Box<dyn Work>)
+            .collect(),
+        noise: true,
+        suite,
+        key: None,
+    };
+    let mut done = measure(wanted, &args.common, &args.handling, global)?;
+    let find = |name: String| -> Option<&Comparison> {
+        done.report.comparisons.iter().find(|one| one.work == name)
+    };
+    let table = phone_loss(&PhoneRows {
+        random_read: find(calls[0].name()),
+        random_write: find(calls[1].name()),
+        sequential_read: find(calls[2].name()),
+        sequential_write: find(calls[3].name()),
+    });
+    done.report.tables.push(table);
+    done.report.notes.push(
+        "the table's reads and sequential writes are of 256 KiB, its random writes of 4 KiB".into(),
+    );
+    finish_done(done, &args.common, global)
 }

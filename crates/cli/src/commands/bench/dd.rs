@@ -1,21 +1,129 @@
-//! `strongroom bench dd`.
+//! `strongroom bench dd`: a raw device or file against its decrypted twin.
 
-use super::Common;
+use std::path::PathBuf;
+
+use bench::published::{self, DdRow};
+use bench::work::{Dd, Work};
+
+use super::{Common, Handling, Wanted, bytes, finish_done, measure};
 use crate::args::Global;
 use crate::error::{Error, Result};
 
 /// Read a raw device or file and its decrypted twin as dd does, and compare
+///
+/// One thread, one stream, from caches emptied before, as in the table of FileVault 2: 1 GiB by 4 KiB and 2 GiB by 64 KiB.
+/// Both are opened for reading only.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The encrypted device or file
-    raw: std::path::PathBuf,
+    raw: PathBuf,
     /// The same, decrypted: a device or file
-    decrypted: std::path::PathBuf,
+    decrypted: PathBuf,
+    /// Sizes of a read and of all reads, as in 4KiB:1GiB; may be repeated [default: 4KiB:1GiB 64KiB:2GiB]
+    #[arg(long, value_name = "BLOCK:TOTAL", value_parser = read_sizes)]
+    read: Vec<Dd>,
+    /// Refused: nothing is ever written here
+    #[arg(long, hide = true)]
+    write: bool,
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    handling: Handling,
+}
+
+fn read_sizes(text: &str) -> std::result::Result<Dd, String> {
+    let (block, total) = text
+        .split_once(':')
+        .ok_or_else(|| format!("'{text}': write it as BLOCK:TOTAL, as in 4KiB:1GiB"))?;
+    let (block, total) = (bytes(block)?, bytes(total)?);
+    if !block.is_multiple_of(512) || block > 64 << 20 || !total.is_multiple_of(block) {
+        return Err(format!(
+            "'{text}': a block is a multiple of 512 bytes up to 64 MiB, and the total a multiple of the block"
+        ));
+    }
+    Ok(Dd { block, total })
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let _ = (args, global);
-    Err(Error::failed("bench dd: not there yet"))
+    if args.write {
+        return Err(Error::usage(
+            "--write: refused: what is measured here holds somebody's data, and writing would destroy it; to measure \
+             writing, use `strongroom bench compare` with two directories, in which files are made and removed again",
+        ));
+    }
+    if args.common.size.is_some() {
+        return Err(Error::usage("--size: say it with --read BLOCK:TOTAL here"));
+    }
+    let reads = if args.read.is_empty() {
+        let (kib, gib) = (1 << 10, 1 << 30);
+        vec![
+            Dd {
+                block: 4 * kib,
+                total: gib,
+            },
+            Dd {
+                block: 64 * kib,
+                total: 2 * gib,
+            },
+        ]
+    } else {
+        args.read
+    };
+    let mut targets = Vec::new();
+    for path in [&args.raw, &args.decrypted] {
+        let meta = std::fs::metadata(path).map_err(|e| Error::host(path, e))?;
+        if meta.is_dir() {
+            return Err(Error::usage(format!(
+                "{}: a directory; dd reads a file or block device",
+                path.display()
+            )));
+        }
+        // A path that begins like an address or a kind is still a path.
+        let path = std::path::absolute(path).map_err(|e| Error::host(path, e))?;
+        let text = path.into_os_string().into_string();
+        targets.push(text.map_err(|name| {
+            Error::usage(format!(
+                "{}: the name is no text; use a link to it",
+                name.display()
+            ))
+        })?);
+    }
+    let wanted = Wanted {
+        command: "dd",
+        options: reads
+            .iter()
+            .map(|dd| format!("--read {}:{}", dd.block, dd.total))
+            .collect(),
+        targets,
+        labels: ["raw", "decrypted"].map(String::from).into(),
+        works: reads
+            .iter()
+            .map(|dd| Box::new(*dd) as Box<dyn Work>)
+            .collect(),
+        noise: false,
+        suite: None,
+        key: None,
+    };
+    let mut done = measure(wanted, &args.common, &args.handling, global)?;
+    let report = &done.report;
+    let rows: Vec<DdRow<'_>> = reads
+        .iter()
+        .map(|dd| {
+            let of = |store: &str| {
+                let rows = &report.rows;
+                rows.iter()
+                    .find(|row| row.store == store && row.work == dd.name())
+            };
+            DdRow {
+                block: dd.block,
+                total: dd.total,
+                raw: of("raw"),
+                decrypted: of("decrypted"),
+                comparison: report.comparisons.iter().find(|one| one.work == dd.name()),
+            }
+        })
+        .collect();
+    let table = published::dd(&rows);
+    done.report.tables.push(table);
+    finish_done(done, &args.common, global)
 }

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bench::model::Report;
+use bench::session::{Ask, Done, Means};
+use bench::store::{Key, Making};
 use clap::{Args as ClapArgs, Subcommand};
 
 use crate::args::Global;
@@ -87,6 +89,17 @@ pub(crate) struct Common {
     pub(crate) html: Option<PathBuf>,
 }
 
+/// Options of what measures stores.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct Handling {
+    /// Small files of the rows on names
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) files: u32,
+    /// Before cold reads empty the caches of the whole machine, too (root): it slows down everything else for a while
+    #[arg(long)]
+    pub(crate) drop_caches: bool,
+}
+
 impl Common {
     /// The options that make the same measurement again, one a line.
     pub(crate) fn said(&self) -> Vec<String> {
@@ -98,6 +111,87 @@ impl Common {
         said.extend(self.seed.map(|seed| format!("--seed {seed}")));
         said.extend(self.only.iter().map(|words| format!("--only '{words}'")));
         said
+    }
+}
+
+/// Bytes of the large file when nothing is said.
+const SIZE: u64 = 256 << 20;
+
+/// What a command asks for beyond what all have in common.
+pub(crate) struct Wanted {
+    pub(crate) command: &'static str,
+    /// Options of the command's own, one a line.
+    pub(crate) options: Vec<String>,
+    pub(crate) targets: Vec<String>,
+    pub(crate) labels: Vec<String>,
+    pub(crate) works: Vec<Box<dyn bench::work::Work>>,
+    pub(crate) noise: bool,
+    pub(crate) suite: Option<room::Suite>,
+    /// What opens rooms that were there before.
+    pub(crate) key: Option<Key>,
+}
+
+/// Measures.
+pub(crate) fn measure(
+    wanted: Wanted,
+    common: &Common,
+    handling: &Handling,
+    global: &Global,
+) -> Result<Done> {
+    let seed = begin::seed(common.seed);
+    let mut options = wanted.options;
+    options.extend(common.said());
+    options.push(format!("--files {}", handling.files));
+    options.extend(handling.drop_caches.then(|| "--drop-caches".to_owned()));
+    let stop = stop_flag();
+    let progress = begin::progress(global);
+    let mut making = Making::new(begin::run()?, "");
+    making.drop_caches = handling.drop_caches;
+    making.suite = wanted.suite;
+    making.key = wanted.key;
+    making.program = std::env::current_exe().ok();
+    let ask = Ask {
+        command: wanted.command,
+        options,
+        targets: wanted.targets,
+        labels: wanted.labels,
+        works: wanted.works,
+        only: common.only.clone(),
+        rounds: common.rounds,
+        seed,
+        size: common.size.unwrap_or(SIZE),
+        seconds: common.seconds,
+        files: handling.files,
+        noise: wanted.noise,
+    };
+    let means = Means {
+        making,
+        clock: &bench::clock::SystemClock,
+        stop: &stop,
+        progress: &*progress,
+        limits: bench::doubt::Limits::default(),
+    };
+    bench::session::run(ask, &means).map_err(failed)
+}
+
+/// What opens a room that is named on the command line.
+pub(crate) fn key_of(credential: &crate::credentials::CredentialArgs) -> Key {
+    let credential = credential.clone();
+    Arc::new(move |dir| {
+        let name = dir.display().to_string();
+        credential
+            .read(&name)
+            .and_then(|given| given.credential())
+            .map_err(|error| bench::Error::store(name, error.to_string()))
+    })
+}
+
+/// Prints the report, then says what ended it early.
+pub(crate) fn finish_done(done: Done, common: &Common, global: &Global) -> Result<()> {
+    let printed = finish(&done.report, common, global);
+    match done.failed {
+        Some(error) => Err(failed(error)),
+        None => printed,
     }
 }
 
@@ -116,9 +210,14 @@ pub(crate) fn stop_flag() -> Arc<AtomicBool> {
 
 /// Prints what came out: every measuring command ends here.
 pub(crate) fn finish(report: &Report, common: &Common, global: &Global) -> Result<()> {
-    let _ = common;
+    if let Some(file) = &common.html {
+        std::fs::write(file, bench::report::page::html(report))
+            .map_err(|e| Error::host(file, e))?;
+    }
     if global.json {
         output::json_line(report);
+    } else if !global.quiet {
+        output::bytes(bench::report::table::text(report, columns()).as_bytes());
     }
     if report.interrupted {
         return Err(Error::said(
@@ -127,6 +226,13 @@ pub(crate) fn finish(report: &Report, common: &Common, global: &Global) -> Resul
         ));
     }
     Ok(())
+}
+
+/// Width of the terminal, or of the page one writes into where there is none.
+fn columns() -> usize {
+    const USUAL: usize = 80;
+    rustix::termios::tcgetwinsize(std::io::stdout())
+        .map_or(USUAL, |size| usize::from(size.ws_col).max(40))
 }
 
 /// The crate's errors with their exit codes.

@@ -1,20 +1,50 @@
-//! `strongroom bench storage`.
+//! `strongroom bench storage`: one store.
 
-use super::Common;
+use bench::store::labels;
+use bench::work;
+
+use super::{Common, Handling, Wanted, finish_done, key_of, measure};
 use crate::args::Global;
-use crate::error::{Error, Result};
+use crate::credentials::CredentialArgs;
+use crate::error::Result;
 
 /// Measure one store: a directory, file, block device, nbd:// address or room
+///
+/// A path is told by what it is. A directory is measured by files made in it and removed again; a file or device that is
+/// there is only read. A word before a colon makes something fresh in a directory: room:DIR, mounted:DIR, gocryptfs:DIR,
+/// securefs:DIR, cryfs:DIR.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to measure: DIRECTORY, FILE, DEVICE, nbd://HOST/NAME, ROOM, or KIND:DIRECTORY (room, mounted, gocryptfs, ...)
+    /// DIRECTORY, FILE, DEVICE, ROOM, nbd://HOST/NAME, or KIND:DIRECTORY
     #[arg(value_name = "STORE")]
     store: String,
+    /// Every size, order and depth, instead of what says most
+    #[arg(long)]
+    full: bool,
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    handling: Handling,
+    #[command(flatten)]
+    credential: CredentialArgs,
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let _ = (args, global);
-    Err(Error::failed("bench storage: not there yet"))
+    let targets = vec![args.store];
+    let wanted = Wanted {
+        command: "storage",
+        options: args.full.then(|| "--full".to_owned()).into_iter().collect(),
+        labels: labels(&targets),
+        targets,
+        works: if args.full {
+            work::full()
+        } else {
+            work::usual()
+        },
+        noise: true,
+        suite: None,
+        key: Some(key_of(&args.credential)),
+    };
+    let done = measure(wanted, &args.common, &args.handling, global)?;
+    finish_done(done, &args.common, global)
 }

@@ -1,0 +1,222 @@
+//! One run of a measuring command, from making the stores to the report.
+//!
+//! 1. Stores are made, measured and removed here; whatever ends the run, they are removed.
+//! 2. First a store is compared with itself, then the works are done; what a store shows against itself widens every ratio.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use crate::clock::Clock;
+use crate::compare::{self, Outcome};
+use crate::doubt::{self, Limits};
+use crate::model::{NoiseFloor, Report, SCHEMA};
+use crate::observe::{self, ceilings};
+use crate::progress::Progress;
+use crate::run_file::Run;
+use crate::store::{self, Making};
+use crate::work::{Bed, Context, Work, is_selected, select};
+use crate::{Error, Result};
+
+/// What is asked for.
+pub struct Ask {
+    /// As [`Report::command`].
+    pub command: &'static str,
+    /// As [`Report::options`].
+    pub options: Vec<String>,
+    /// The stores, as on the command line; the first is what the others are compared with.
+    pub targets: Vec<String>,
+    /// Names for them; no two the same.
+    pub labels: Vec<String>,
+    /// What is done to them.
+    pub works: Vec<Box<dyn Work>>,
+    /// Only rows with these words: see [`select`].
+    pub only: Vec<String>,
+    /// Rounds of each.
+    pub rounds: u32,
+    /// Seed of all data and orders.
+    pub seed: u64,
+    /// Bytes of the large file; a multiple of 1 MiB.
+    pub size: u64,
+    /// Longest time of a round, seconds.
+    pub seconds: f64,
+    /// Small files.
+    pub files: u32,
+    /// Whether a store is compared with itself first.
+    pub noise: bool,
+}
+
+/// How it is done.
+pub struct Means<'a> {
+    /// How stores are made.
+    pub making: Making,
+    /// What measures.
+    pub clock: &'a dyn Clock,
+    /// Set when the person wants to stop.
+    pub stop: &'a AtomicBool,
+    /// Who is told how far it is.
+    pub progress: &'a dyn Progress,
+    /// When a check fires.
+    pub limits: Limits,
+}
+
+/// What came of it: a report in any case, and what ended it early, if anything but the person did.
+#[derive(Debug)]
+pub struct Done {
+    /// All that was measured.
+    pub report: Report,
+    /// Why there is not more.
+    pub failed: Option<Error>,
+}
+
+/// Measures.
+///
+/// # Errors
+/// Where nothing could be measured at all: a store that cannot be made, words that select nothing.
+pub fn run(ask: Ask, means: &Means<'_>) -> Result<Done> {
+    let began = Instant::now();
+    let context = Context {
+        clock: means.clock,
+        stop: means.stop,
+        seed: ask.seed,
+        size: ask.size,
+        seconds: ask.seconds,
+        files: ask.files,
+        limits: means.limits,
+    };
+    context.check()?;
+    let works = select(ask.works, &ask.only);
+    if works.is_empty() {
+        return Err(Error::Usage(
+            "--only: no row has these words; without it all rows are shown with their names".into(),
+        ));
+    }
+    let mut report = Report {
+        schema: SCHEMA,
+        command: ask.command.to_owned(),
+        options: ask.options,
+        began: jiff::Timestamp::now().to_string(),
+        took_s: 0.0,
+        seed: ask.seed,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        machine: observe::machine(),
+        stores: Vec::new(),
+        noise: None,
+        rows: Vec::new(),
+        comparisons: Vec::new(),
+        parts: Vec::new(),
+        tables: Vec::new(),
+        notes: Vec::new(),
+        interrupted: false,
+    };
+    let mut beds = make_beds(&ask.targets, &ask.labels, &means.making, means.progress)?;
+    report.stores = beds.iter().map(Bed::facts).collect();
+    let noise_rounds = if ask.noise { ask.rounds.clamp(3, 5) } else { 0 };
+    means
+        .progress
+        .rows(compare::steps(&beds, &works, ask.rounds) + 2 * u64::from(noise_rounds));
+    let prepared = prepare(&mut beds, &means.making.run, means.progress);
+    let floor = prepared.and_then(|()| match noise_rounds {
+        0 => Ok(None),
+        rounds => noise(&mut beds[0], &works, rounds, &context, means.progress),
+    });
+    let mut outcome = match floor {
+        Ok(floor) => {
+            report.noise = floor;
+            compare::measure(&mut beds, &works, ask.rounds, &context, means.progress)
+        }
+        Err(Error::Stopped) => Outcome {
+            interrupted: true,
+            ..Outcome::default()
+        },
+        Err(error) => Outcome {
+            failed: Some(error),
+            ..Outcome::default()
+        },
+    };
+    means.progress.end();
+    for bed in beds {
+        outcome.failed = bed.close().err().or(outcome.failed);
+    }
+    compare::judge_zeros(&mut outcome.rows, &means.limits);
+    outcome.rows.retain(|row| is_selected(&row.work, &ask.only));
+    report.comparisons = compare::comparisons(&outcome.rows, &ask.labels, report.noise.as_ref());
+    report.rows = outcome.rows;
+    report.notes = outcome.notes;
+    report.interrupted = outcome.interrupted;
+    judge_noise(&mut report, &means.limits);
+    report.took_s = began.elapsed().as_secs_f64();
+    Ok(Done {
+        report,
+        failed: outcome.failed,
+    })
+}
+
+fn make_beds(
+    targets: &[String],
+    labels: &[String],
+    making: &Making,
+    progress: &dyn Progress,
+) -> Result<Vec<Bed>> {
+    let mut beds = Vec::new();
+    for (target, label) in targets.iter().zip(labels) {
+        progress.row(&format!("making {label}"));
+        let making = Making {
+            label: label.clone(),
+            ..making.clone()
+        };
+        // Those made before one that fails are removed as they are dropped.
+        beds.push(Bed::new(store::make(target, &making)?));
+    }
+    Ok(beds)
+}
+
+fn prepare(beds: &mut [Bed], run: &Arc<Run>, progress: &dyn Progress) -> Result<()> {
+    progress.row("measuring what memory and device can do at most");
+    let memory_copy = ceilings::memory_copy();
+    for bed in beds {
+        compare::measure_ceilings(bed, run, memory_copy)?;
+    }
+    Ok(())
+}
+
+/// The first work that the store can do, on the store and on itself. One in twenty honest intervals leaves out 1: then it is
+/// measured once more.
+fn noise(
+    bed: &mut Bed,
+    works: &[Box<dyn Work>],
+    rounds: u32,
+    context: &Context<'_>,
+    progress: &dyn Progress,
+) -> Result<Option<NoiseFloor>> {
+    let powers = bed.powers();
+    let Some(work) = works.iter().find(|work| work.impossible(powers).is_none()) else {
+        return Ok(None);
+    };
+    let first = compare::against_itself(bed, &**work, rounds, context, progress)?;
+    match &first {
+        Some(floor) if !(floor.low..=floor.high).contains(&1.0) => {
+            progress.note("a store differed from itself: measured once more");
+            compare::against_itself(bed, &**work, rounds, context, &crate::progress::Silent)
+        }
+        _ => Ok(first),
+    }
+}
+
+/// A store that differs from itself leaves no ratio to be believed.
+fn judge_noise(report: &mut Report, limits: &Limits) {
+    let Some(noise) = &report.noise else {
+        return;
+    };
+    let Some(doubt) = doubt::of_noise(noise, limits) else {
+        return;
+    };
+    if !(noise.low..=noise.high).contains(&1.0) {
+        for comparison in &mut report.comparisons {
+            (comparison.ratio, comparison.low, comparison.high) = (None, None, None);
+            comparison.differs = false;
+            comparison.invalid.get_or_insert(doubt.said.clone());
+        }
+    }
+    report.notes.push(format!("{}.", doubt.said));
+}
