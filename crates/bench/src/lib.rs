@@ -26,6 +26,7 @@ pub mod data;
 pub mod doubt;
 pub mod engine;
 mod error;
+pub mod history;
 pub mod model;
 pub mod observe;
 pub mod progress;

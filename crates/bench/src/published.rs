@@ -56,14 +56,7 @@ fn seconds(row: Option<&Row>) -> String {
     }
 }
 
-/// The median of some numbers, the mean of the two in the middle where there are two.
+/// The median of some numbers.
 fn middle(numbers: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut numbers: Vec<f64> = numbers.collect();
-    numbers.sort_by(f64::total_cmp);
-    let half = numbers.len() / 2;
-    match numbers.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(numbers[half]),
-        _ => Some((numbers[half - 1] + numbers[half]) / 2.0),
-    }
+    crate::statistics::median(&numbers.collect::<Vec<f64>>())
 }

@@ -1,7 +1,7 @@
 //! One document, shown three ways: a terminal's table, JSON, a page.
 
 pub mod json;
-mod layout;
+pub(crate) mod layout;
 pub mod page;
 #[cfg(test)]
 pub(crate) mod sample;

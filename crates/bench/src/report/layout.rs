@@ -14,7 +14,7 @@ const GAP: usize = 2;
 const WIDEST: usize = 28;
 
 /// A text from outside, without what could move a cursor or turn the direction of writing.
-pub(super) fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     text.chars()
         .flat_map(|letter| {
             let steers = letter.is_control()
@@ -30,12 +30,12 @@ pub(super) fn shown(text: &str) -> String {
 }
 
 /// Columns a text takes.
-pub(super) fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
 /// The text, its end replaced by "…" where it is too wide.
-pub(super) fn cut(text: &str, columns: usize) -> String {
+pub(crate) fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.into();
     }
@@ -53,7 +53,7 @@ pub(super) fn cut(text: &str, columns: usize) -> String {
 
 /// A text cut at its spaces into lines no wider than `columns`, from the second on behind `indent` spaces. Words that are
 /// too long are cut.
-pub(super) fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
     for word in text.split(' ') {
@@ -87,7 +87,7 @@ pub(super) fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
 
 /// A table: the first column to the left, the others to the right. Columns that do not fit beside each other follow below,
 /// each time with the first column before them.
-pub(super) fn grid(header: &[String], rows: &[Vec<String>], columns: usize) -> Vec<String> {
+pub(crate) fn grid(header: &[String], rows: &[Vec<String>], columns: usize) -> Vec<String> {
     let natural: Vec<usize> = (0..header.len())
         .map(|at| {
             let cells = rows

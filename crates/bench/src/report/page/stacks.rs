@@ -51,6 +51,11 @@ fn draw(area: &Area<'_>, width: i32, height: i32, of: &[&Parts]) -> Result<(), F
             vec![(x(tick), 0), (x(tick), bottom)],
             GRID.stroke_width(1),
         ))?;
+        let name = if tick == 0.0 {
+            "0".into()
+        } else {
+            time_ns(tick)
+        };
         let side = if tick == 0.0 {
             HPos::Left
         } else if f64::from(x(tick)) > end - 24.0 {
@@ -59,7 +64,7 @@ fn draw(area: &Area<'_>, width: i32, height: i32, of: &[&Parts]) -> Result<(), F
             HPos::Center
         };
         let place = letters(MUTED).pos(Pos::new(side, VPos::Top));
-        area.draw(&Text::new(time_ns(tick), (x(tick), bottom + 6), place))?;
+        area.draw(&Text::new(name, (x(tick), bottom + 6), place))?;
     }
     let colours = colours(of);
     for (at, of) in of.iter().enumerate() {
