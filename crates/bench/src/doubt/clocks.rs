@@ -104,18 +104,15 @@ pub(super) fn counts_processor(seen: &Seen) -> Option<Doubt> {
     if raw <= 0 || !same {
         return None;
     }
-    if passed
-        .compared()
-        .iter()
-        .any(|(_, other)| apart(seen, raw, *other) && *other > raw)
-    {
+    let apart = |(_, other): &(&str, i64)| apart(seen, raw, *other);
+    if let Some((name, other)) = passed.compared().into_iter().find(apart) {
         return Some(doubt(
             DoubtKind::ClockCountsProcessor,
             format!(
-                "the time ({}) is the processor time ({}), and other clocks passed {}: waiting is not counted",
+                "the time ({}) is the processor time ({}), and {name} passed {}: waiting is not counted",
                 time(raw),
                 time(cpu),
-                time(passed.boottime_ns)
+                time(other)
             ),
         ));
     }

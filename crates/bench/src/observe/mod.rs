@@ -22,6 +22,8 @@ pub mod block;
 mod cache;
 pub mod ceilings;
 pub mod host;
+#[cfg(test)]
+pub(crate) mod loop_disk;
 mod machine;
 pub mod mounts;
 pub mod process;

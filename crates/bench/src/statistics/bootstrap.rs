@@ -4,20 +4,25 @@
 //! of draws is kept, and the interval's ends are percentiles of those (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993,
 //! chapter 13; for ratios of run times Kalibera and Jones, "Rigorous Benchmarking in Reasonable Time", ISMM 2013).
 //!
-//! The plain percentile interval is too narrow for few rounds. Its ends are therefore taken further out, as far as Student's t is
-//! wider than the normal distribution ("expanded percentile interval": Hesterberg, "What Teachers Should Know About the Bootstrap",
-//! The American Statistician 69, 2015, section 4.1.2). With three rounds a side that is the whole range of ratios drawn, and the tests count how
+//! For medians of five rounds and more this interval holds the truth as often as it says, and a little oftener
+//! (Hesterberg's expanded percentiles were tried too: they are wider without need). Draws cannot be more extreme than the rounds
+//! themselves: with fewer than five a side the interval would be too narrow, and is made at least as wide as Welch's for the
+//! difference of the mean logarithms (Welch, "The generalization of 'Student's' problem", Biometrika 34, 1947). The tests count how
 //! often the truth lies inside.
 //!
 //! Rounds of two stores are measured in turns, but not paired here: pairing would give a narrower interval where the noise is common
 //! to both, and with three pairs a much too narrow one.
 
-use super::median;
+use super::{median, middle};
 
 /// Draws.
 pub const RESAMPLES: usize = 4000;
+/// Below so many rounds a side, draws alone give too narrow an interval.
+const FEW: usize = 5;
+/// Share of the draws left out at each end.
+const OUTSIDE: f64 = 0.025;
 /// The same for all reports: computed again, an interval is the same.
-const SEED: u64 = 0x5eed_0f_7a71_05;
+const SEED: u64 = 0x5eed_7a71_0501;
 
 /// A ratio and its 95 % confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -56,85 +61,93 @@ pub fn ratio_of_medians(below: &[f64], above: &[f64]) -> Option<Interval> {
     }
     let ratio = median(above)? / median(below)?;
     let mut random = fastrand::Rng::with_seed(SEED);
+    let mut draw = Vec::new();
     let mut ratios: Vec<f64> = (0..RESAMPLES)
-        .map(|_| drawn(above, &mut random) / drawn(below, &mut random))
+        .map(|_| drawn(above, &mut random, &mut draw) / drawn(below, &mut random, &mut draw))
         .collect();
     ratios.sort_unstable_by(f64::total_cmp);
-    let outside = outside(below.len().min(above.len()));
     let at =
         |share: f64| ratios[((share * (RESAMPLES - 1) as f64).round() as usize).min(RESAMPLES - 1)];
-    Some(Interval {
+    let draws = Interval {
         ratio,
-        low: at(outside),
-        high: at(1.0 - outside),
-    })
-}
-
-/// Median of as many values, drawn with replacement.
-fn drawn(values: &[f64], random: &mut fastrand::Rng) -> f64 {
-    let draw: Vec<f64> = (0..values.len())
-        .map(|_| values[random.usize(..values.len())])
-        .collect();
-    median(&draw).unwrap_or(f64::NAN)
-}
-
-/// Share of the draws left out at each end, for a 95 % interval of `rounds` values: Φ(−√(n/(n−1))·t) with Student's t of n−1 degrees
-/// of freedom.
-fn outside(rounds: usize) -> f64 {
-    /// 97.5 % quantiles of Student's t for 1, 2, … degrees of freedom.
-    const T: [f64; 30] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-        2.052, 2.048, 2.045, 2.042,
-    ];
-    if rounds < 2 {
-        return 0.0;
+        low: at(OUTSIDE),
+        high: at(1.0 - OUTSIDE),
+    };
+    if below.len().min(above.len()) < FEW {
+        return Some(draws.widened(welch_factor(below, above)));
     }
-    let t = T.get(rounds - 2).copied().unwrap_or(1.96);
-    let n = rounds as f64;
-    normal_below(-(n / (n - 1.0)).sqrt() * t)
+    Some(draws)
 }
 
-/// Φ for x ≤ 0: Abramowitz and Stegun, "Handbook of Mathematical Functions", 1964, 26.2.17; off by less than 7.5e-8.
-fn normal_below(x: f64) -> f64 {
-    let size = x.abs();
-    let t = 1.0 / (1.0 + 0.231_641_9 * size);
-    let series = [
-        0.319_381_530,
-        -0.356_563_782,
-        1.781_477_937,
-        -1.821_255_978,
-        1.330_274_429,
+/// Half the width of Welch's interval for the difference of mean logarithms, as a factor; 1 where a side has a single round.
+fn welch_factor(below: &[f64], above: &[f64]) -> f64 {
+    // Variance of the mean of the logarithms.
+    let of_mean = |rates: &[f64]| {
+        let logs: Vec<f64> = rates.iter().map(|rate| rate.ln()).collect();
+        let count = logs.len() as f64;
+        let mean = logs.iter().sum::<f64>() / count;
+        let squares: f64 = logs.iter().map(|log| (log - mean).powi(2)).sum();
+        squares / (count - 1.0) / count
+    };
+    let (one, other) = (of_mean(below), of_mean(above));
+    let together = one + other;
+    if together.is_nan() || together <= 0.0 {
+        return 1.0;
+    }
+    let of_freedom = |part: f64, count: usize| part * part / (count as f64 - 1.0);
+    let freedom =
+        together * together / (of_freedom(one, below.len()) + of_freedom(other, above.len()));
+    (student(freedom as usize) * together.sqrt()).exp()
+}
+
+/// Median of as many values, drawn with replacement into `draw`.
+fn drawn(values: &[f64], random: &mut fastrand::Rng, draw: &mut Vec<f64>) -> f64 {
+    draw.clear();
+    draw.extend((0..values.len()).map(|_| values[random.usize(..values.len())]));
+    draw.sort_unstable_by(f64::total_cmp);
+    middle(draw).unwrap_or(f64::NAN)
+}
+
+/// 97.5 % quantile of Student's t; of two sides with fewer than [`FEW`] rounds each there are at most `2 * FEW - 4` degrees.
+fn student(freedom: usize) -> f64 {
+    const T: [f64; 10] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
     ];
-    let sum = series
-        .iter()
-        .rev()
-        .fold(0.0, |sum, factor| t * (sum + factor));
-    (-size * size / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt() * sum
+    T[freedom.clamp(1, T.len()) - 1]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Values of a log-normal distribution around `median`, as rates of rounds are; Box and Muller.
-    fn rounds(count: usize, median: f64, spread: f64, random: &mut fastrand::Rng) -> Vec<f64> {
-        let normal = |random: &mut fastrand::Rng| {
-            let (u, v) = (1.0 - random.f64(), random.f64());
-            (-2.0 * u.ln()).sqrt() * (2.0 * std::f64::consts::PI * v).cos()
-        };
-        (0..count)
-            .map(|_| median * (spread * normal(random)).exp())
-            .collect()
+    /// Rates around a median as those of rounds are: log-normal (Box and Muller).
+    fn scattered(random: &mut fastrand::Rng) -> f64 {
+        let (u, v) = (1.0 - random.f64(), random.f64());
+        let normal = (-2.0 * u.ln()).sqrt() * (2.0 * std::f64::consts::PI * v).cos();
+        (0.1 * normal).exp()
+    }
+
+    /// And lopsided: mostly near the best, now and then much slower. The median is 1.
+    fn lopsided(random: &mut fastrand::Rng) -> f64 {
+        ((1.0 - random.f64()).ln() * 0.1).exp() / 0.5_f64.powf(0.1)
+    }
+
+    fn rounds(
+        count: usize,
+        median: f64,
+        of: fn(&mut fastrand::Rng) -> f64,
+        random: &mut fastrand::Rng,
+    ) -> Vec<f64> {
+        (0..count).map(|_| median * of(random)).collect()
     }
 
     /// How often the truth lies in the interval, with `count` rounds a side.
-    fn coverage(count: usize, spread: f64) -> f64 {
+    fn coverage(count: usize, of: fn(&mut fastrand::Rng) -> f64) -> f64 {
         let mut random = fastrand::Rng::with_seed(7);
-        const TRIALS: usize = 300;
+        const TRIALS: usize = 200;
         let inside = (0..TRIALS).filter(|_| {
-            let below = rounds(count, 100.0, spread, &mut random);
-            let above = rounds(count, 80.0, spread, &mut random);
+            let below = rounds(count, 100.0, of, &mut random);
+            let above = rounds(count, 80.0, of, &mut random);
             ratio_of_medians(&below, &above).is_some_and(|found| found.contains(0.8))
         });
         inside.count() as f64 / TRIALS as f64
@@ -142,10 +155,19 @@ mod tests {
 
     #[test]
     fn the_truth_lies_in_the_interval_as_often_as_it_says() {
-        for count in [3, 4, 5, 7, 10, 20] {
-            let found = coverage(count, 0.1);
-            println!("{count} rounds: {found:.3}");
-            assert!(found >= 0.88, "{count} rounds: {found}");
+        for (name, of) in [
+            ("scattered", scattered as fn(&mut _) -> _),
+            ("lopsided", lopsided),
+        ] {
+            for count in [3, 4, 5, 7, 10, 20] {
+                let found = coverage(count, of);
+                println!("{name}, {count} rounds: {found:.3}");
+                // 200 trials of 0.95 are below 0.92 once in forty.
+                assert!(found >= 0.92, "{name}, {count} rounds: {found}");
+                // Welch's interval is wide where there is little to go by.
+                let most = if count < FEW { 1.0 } else { 0.995 };
+                assert!(found <= most, "{name}, {count} rounds: {found} is too wide");
+            }
         }
     }
 
@@ -153,8 +175,8 @@ mod tests {
     fn more_rounds_make_the_interval_narrower() {
         let mut random = fastrand::Rng::with_seed(3);
         let mut width = |count| {
-            let below = rounds(count, 100.0, 0.1, &mut random);
-            let above = rounds(count, 100.0, 0.1, &mut random);
+            let below = rounds(count, 100.0, scattered, &mut random);
+            let above = rounds(count, 100.0, scattered, &mut random);
             let found = ratio_of_medians(&below, &above).expect("an interval");
             found.high - found.low
         };
@@ -175,12 +197,5 @@ mod tests {
         assert_eq!(ratio_of_medians(&[], &[1.0]), None);
         assert_eq!(ratio_of_medians(&[0.0], &[1.0]), None);
         assert_eq!(ratio_of_medians(&[1.0], &[f64::NAN]), None);
-    }
-
-    #[test]
-    fn the_normal_distribution_is_as_in_the_tables() {
-        assert!((normal_below(-1.96) - 0.025).abs() < 1e-5);
-        assert!((normal_below(0.0) - 0.5).abs() < 1e-6);
-        assert!(outside(3) < 1e-5 && outside(1000) > 0.024);
     }
 }

@@ -19,11 +19,15 @@ use crate::model::{Comparison, NoiseFloor, Round, Row, Summary, Unit};
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted: Vec<f64> = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
+    middle(&sorted)
+}
+
+fn middle(sorted: &[f64]) -> Option<f64> {
+    let at = sorted.len() / 2;
     match sorted.len() {
         0 => None,
-        odd if odd % 2 == 1 => Some(sorted[middle]),
-        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+        odd if odd % 2 == 1 => Some(sorted[at]),
+        _ => Some((sorted[at - 1] + sorted[at]) / 2.0),
     }
 }
 

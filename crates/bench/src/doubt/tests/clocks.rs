@@ -1,0 +1,158 @@
+//! Clocks that are wrong, given to the watch that measures, while real writes wait for a real device.
+
+use std::time::Duration;
+
+use super::*;
+use crate::clock::wrong::{DriftingClock, JumpingClock, ProcessorClock, StalledClock};
+use crate::observe::loop_disk::LoopDisk;
+
+const MS: u64 = 1_000_000;
+const SYNCS: u64 = 200;
+
+/// Writes of 4 KiB, each synced: nearly all of the time is waiting. On a device of its own where that can be had.
+fn synced_writes(clock: &dyn Clock) -> Vec<Doubt> {
+    let disk = LoopDisk::ext4(32);
+    let directory = on_a_device();
+    let at = disk
+        .as_ref()
+        .map_or(directory.path().to_owned(), LoopDisk::path);
+    let file = written(&at.join("file"), 64 * KIB);
+    let observer = observer(&at);
+    let watch = observer.begin(clock, &[file.as_fd()]);
+    for _ in 0..SYNCS {
+        file.write_all_at(&[7; 4096], 0).expect("written");
+        file.sync_data().expect("synced");
+    }
+    let evidence = watch.finish(&[file.as_fd()]);
+    let claim = Claim {
+        alone: true,
+        ..durable_write(4096 * SYNCS as usize, SYNCS, SYNCS)
+    };
+    judged(&evidence, &claim)
+}
+
+/// A round of 120 ms that touches no store, in slices of 20 ms.
+fn slices(clock: &dyn Clock, marked: bool) -> Vec<Doubt> {
+    let observer = observer(Path::new("/proc"));
+    let mut watch = observer.begin(clock, &[]);
+    for _ in 0..6 {
+        std::thread::sleep(Duration::from_millis(20));
+        if marked {
+            watch.mark();
+        }
+    }
+    let claim = Claim {
+        operations: 6,
+        ..Claim::default()
+    };
+    judged(&watch.finish(&[]), &claim)
+}
+
+/// Runs one of the ignored tests below in a process of its own: the other tests' processor time is not in it then.
+#[track_caller]
+fn in_a_process_of_its_own(test: &str) {
+    let done = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args([
+            "--exact",
+            &format!("doubt::tests::clocks::{test}"),
+            "--ignored",
+        ])
+        .output()
+        .expect("it runs");
+    let out = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && out.contains("1 passed"), "{out}");
+}
+
+#[test]
+fn a_clock_of_processor_time_is_caught_as_the_phone_benchmarks_was_not() {
+    in_a_process_of_its_own("processor_clock");
+}
+
+#[test]
+#[ignore = "run by the test above"]
+fn processor_clock() {
+    let doubts = synced_writes(&ProcessorClock { all: false });
+    fires(
+        &doubts,
+        DoubtKind::ClockCountsProcessor,
+        "waiting is not counted",
+    );
+    fires(&doubts, DoubtKind::ClocksDisagree, "CLOCK_BOOTTIME");
+}
+
+#[test]
+fn a_machine_whose_every_clock_counts_the_processor_is_caught_by_its_device() {
+    in_a_process_of_its_own("every_clock_processor_clock");
+}
+
+#[test]
+#[ignore = "run by the test above"]
+fn every_clock_processor_clock() {
+    let doubts = synced_writes(&ProcessorClock { all: true });
+    fires(&doubts, DoubtKind::ClockCountsProcessor, "was busy for");
+}
+
+#[test]
+fn a_clock_that_stalls_is_caught() {
+    let doubts = slices(&StalledClock::after(30 * MS), true);
+    fires(&doubts, DoubtKind::ClockStalled, "CLOCK_BOOTTIME passed");
+    fires(&doubts, DoubtKind::ClocksDisagree, "");
+    // Without slices only the sum is seen: still no number to believe.
+    let doubts = slices(&StalledClock::after(30 * MS), false);
+    fires(&doubts, DoubtKind::ClocksDisagree, "");
+    let doubts = slices(&StalledClock::after(0), false);
+    fires(&doubts, DoubtKind::ClockStalled, "");
+}
+
+#[test]
+fn a_clock_that_leaps_is_caught_forward_and_back() {
+    let doubts = slices(&JumpingClock::after(30 * MS, 1000 * MS as i64), true);
+    fires(&doubts, DoubtKind::ClockJumped, "leapt by");
+    silent(&doubts, DoubtKind::ClockStalled);
+    let doubts = slices(&JumpingClock::after(30 * MS, -1000 * MS as i64), true);
+    fires(&doubts, DoubtKind::ClockJumped, "went back by");
+}
+
+#[test]
+fn a_clock_two_per_cent_too_fast_or_too_slow_is_caught() {
+    for percent in [2, -2] {
+        let doubts = slices(&DriftingClock::by(percent), true);
+        fires(&doubts, DoubtKind::ClocksDisagree, "CLOCK_BOOTTIME");
+        silent(&doubts, DoubtKind::ClockJumped);
+    }
+}
+
+#[test]
+fn a_servers_clock_that_disagrees_is_caught() {
+    let observer = observer(Path::new("/proc"));
+    let watch = observer.begin(&SystemClock, &[]);
+    std::thread::sleep(Duration::from_millis(50));
+    let evidence = watch.finish(&[]);
+    let claim = |ns| Claim {
+        elsewhere: vec![("the block server".to_owned(), ns)],
+        ..Claim::default()
+    };
+    let raw = evidence.elapsed.raw_ns;
+    silent(
+        &judged(&evidence, &claim(raw + raw / 500)),
+        DoubtKind::ClocksDisagree,
+    );
+    let doubts = judged(&evidence, &claim(raw * 105 / 100));
+    fires(
+        &doubts,
+        DoubtKind::ClocksDisagree,
+        "the clock of the block server",
+    );
+}
+
+#[test]
+fn honest_clocks_raise_no_doubt() {
+    in_a_process_of_its_own("honest_clock");
+    assert_eq!(of_the_round_itself(slices(&SystemClock, true)), []);
+}
+
+#[test]
+#[ignore = "run by the test above"]
+fn honest_clock() {
+    assert_eq!(of_the_round_itself(synced_writes(&SystemClock)), []);
+}

@@ -1,0 +1,242 @@
+//! Work that says more than the device saw, and devices that others use.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
+
+use super::*;
+use crate::observe::ceilings;
+use crate::observe::loop_disk::LoopDisk;
+
+const BYTES: usize = 4 * MIB;
+
+#[test]
+fn direct_bytes_that_the_device_never_saw_are_caught() {
+    let Some(disk) = LoopDisk::ext4(32) else {
+        return;
+    };
+    let path = disk.path().join("file");
+    written(&path, BYTES);
+    let observer = observer(&disk.path());
+    let file = open(&path, libc::O_DIRECT);
+    for (read, caught) in [(BYTES, false), (BYTES / 4, true)] {
+        let watch = observer.begin(&SystemClock, &[]);
+        read_all(&file, read);
+        let claim = Claim {
+            direct: true,
+            by_calls: false,
+            ..cold_read(BYTES)
+        };
+        let doubts = of_the_round_itself(judged(&watch.finish(&[]), &claim));
+        if caught {
+            fires(&doubts, DoubtKind::CountersDisagree, "counted only");
+        } else {
+            assert_eq!(doubts, []);
+        }
+    }
+}
+
+#[test]
+fn calls_that_were_never_made_are_caught() {
+    let directory = on_a_device();
+    let observer = observer(directory.path());
+    let watch = observer.begin(&SystemClock, &[]);
+    // More than what other tests of this process write meanwhile.
+    let doubts = judged(&watch.finish(&[]), &durable_write(1 << 40, 1, 0));
+    fires(
+        &doubts,
+        DoubtKind::CountersDisagree,
+        "the calls of this process moved only",
+    );
+}
+
+/// Writes a file and says it is durable.
+fn write_as_durable(disk: &LoopDisk, sync: bool, look_at_pages: bool) -> Vec<Doubt> {
+    let file = written(&disk.path().join("file"), BYTES);
+    let files = [file.as_fd()];
+    let files: &[_] = if look_at_pages { &files } else { &[] };
+    let observer = observer(&disk.path());
+    let watch = observer.begin(&SystemClock, files);
+    pieces(BYTES, MIB, |at, piece| {
+        file.write_all_at(piece, at).expect("written")
+    });
+    if sync {
+        file.sync_all().expect("synced");
+    }
+    let claim = durable_write(BYTES, 4, u64::from(sync));
+    judged(&watch.finish(files), &claim)
+}
+
+#[test]
+fn a_skipped_fsync_is_caught_by_the_pages_and_by_the_device() {
+    let Some(disk) = LoopDisk::ext4(32) else {
+        return;
+    };
+    let honest = write_as_durable(&disk, true, true);
+    assert_eq!(of_the_round_itself(honest), []);
+    let doubts = write_as_durable(&disk, false, true);
+    fires(
+        &doubts,
+        DoubtKind::NotDurable,
+        "4194 kB of the file were still dirty",
+    );
+    let doubts = write_as_durable(&disk, false, false);
+    fires(&doubts, DoubtKind::NotDurable, "was given nothing to write");
+}
+
+#[test]
+fn work_that_ends_before_it_is_durable_is_caught() {
+    let claim = Claim {
+        durable: false,
+        ..durable_write(BYTES, 4, 0)
+    };
+    fires(
+        &judged(&Evidence::default(), &claim),
+        DoubtKind::NotDurable,
+        "before what was written was durable",
+    );
+}
+
+#[test]
+fn syncs_that_do_not_reach_the_device_are_too_fast() {
+    const SYNCS: u64 = 32;
+    let Some(disk) = LoopDisk::ext4(32) else {
+        return;
+    };
+    let path = disk.path().join("file");
+    let file = written(&path, MIB);
+    let ceilings = Ceilings {
+        sync_ns: Some(ceilings::sync_ns(&file).expect("measured")),
+        ..Ceilings::default()
+    };
+    let observer = observer(&disk.path());
+    let run = |sync: &dyn Fn(&File)| {
+        let watch = observer.begin(&SystemClock, &[file.as_fd()]);
+        let mut took: Vec<u64> = (0..SYNCS)
+            .map(|turn| {
+                file.write_all_at(&[turn as u8; 4096], 0).expect("written");
+                let began = SystemClock.raw_ns();
+                sync(&file);
+                SystemClock.raw_ns() - began
+            })
+            .collect();
+        took.sort_unstable();
+        let claim = Claim {
+            sync_p50_ns: Some(took[took.len() / 2]),
+            ..durable_write(4096 * SYNCS as usize, SYNCS, SYNCS)
+        };
+        of_round(&watch.finish(&[file.as_fd()]), &claim, &ceilings, &short())
+    };
+    let honest = run(&|file| file.sync_data().expect("synced"));
+    assert_eq!(of_the_round_itself(honest), []);
+
+    let skipped = run(&|_| {});
+    let said: Vec<&str> = skipped
+        .iter()
+        .filter(|doubt| doubt.kind == DoubtKind::SyncTooFast)
+        .map(|doubt| doubt.said.as_str())
+        .collect();
+    assert_eq!(said.len(), 2, "{skipped:?}");
+    assert!(
+        said[0].contains("was told to empty its cache 0 times"),
+        "{said:?}"
+    );
+    assert!(
+        said[1].contains("a durable write of 4 KiB on this device"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_second_process_on_the_device_is_caught_and_named() {
+    let Some(disk) = LoopDisk::ext4(64) else {
+        return;
+    };
+    let file = written(&disk.path().join("file"), BYTES);
+    forget(&file);
+    // It lives on after its work, as what disturbs a measurement does: it waits for us to close its input.
+    let script = format!(
+        "read go; dd if={} of=/dev/null bs=1M count=32 iflag=direct 2>/dev/null; echo done; read end",
+        disk.node().display()
+    );
+    let mut other = Command::new("sh")
+        .args(["-c", &script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut orders = other.stdin.take().expect("piped");
+    let mut answers = BufReader::new(other.stdout.take().expect("piped"));
+
+    let observer = observer(&disk.path());
+    let watch = observer.begin(&SystemClock, &[file.as_fd()]);
+    read_all(&file, BYTES);
+    writeln!(orders, "go").expect("ordered");
+    answers.read_line(&mut String::new()).expect("answered");
+    let doubts = judged(&watch.finish(&[file.as_fd()]), &cold_read(BYTES));
+    drop(orders);
+    other.wait().expect("it ends");
+    fires(&doubts, DoubtKind::DeviceShared, "(sh)");
+}
+
+#[test]
+fn a_store_that_is_nearly_full_is_remarked() {
+    let Some(disk) = LoopDisk::ext4(32) else {
+        return;
+    };
+    let observer = observer(&disk.path());
+    let look = || {
+        judged(
+            &observer.begin(&SystemClock, &[]).finish(&[]),
+            &Claim::default(),
+        )
+    };
+    silent(&look(), DoubtKind::NearlyFull);
+    let filler = File::create(disk.path().join("filler")).expect("made");
+    let space = observe_space(&disk.path());
+    rustix::fs::fallocate(
+        &filler,
+        rustix::fs::FallocateFlags::empty(),
+        0,
+        space * 95 / 100,
+    )
+    .expect("filled");
+    fires(&look(), DoubtKind::NearlyFull, "of the space are free");
+}
+
+fn observe_space(path: &Path) -> u64 {
+    crate::observe::host::space(path).expect("asked").free_bytes
+}
+
+#[test]
+fn what_has_no_device_is_remarked_not_judged() {
+    let directory = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    let file = written(&directory.path().join("file"), BYTES);
+    let observer = observer(directory.path());
+    assert!(!observer.waits());
+    let watch = observer.begin(&SystemClock, &[file.as_fd()]);
+    pieces(BYTES, MIB, |at, piece| {
+        file.write_all_at(piece, at).expect("written")
+    });
+    file.sync_all().expect("synced");
+    let doubts = judged(&watch.finish(&[file.as_fd()]), &durable_write(BYTES, 4, 1));
+    fires(
+        &doubts,
+        DoubtKind::NotObservable,
+        "no block device is known",
+    );
+    assert_eq!(of_the_round_itself(doubts), []);
+}
+
+#[test]
+fn the_chain_of_devices_goes_through_the_loop_device() {
+    let Some(disk) = LoopDisk::ext4(32) else {
+        return;
+    };
+    let chain = crate::observe::block::beneath(&disk.path());
+    assert_eq!(
+        chain.first().map(|device| device.node()),
+        Some(PathBuf::from(disk.node()))
+    );
+    let beneath_image = crate::observe::block::beneath(Path::new(env!("CARGO_MANIFEST_DIR")));
+    assert_eq!(chain[1..], beneath_image[..]);
+}
