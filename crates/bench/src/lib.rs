@@ -27,6 +27,7 @@ pub mod doubt;
 pub mod engine;
 mod error;
 pub mod history;
+pub mod itself;
 pub mod model;
 pub mod observe;
 pub mod progress;

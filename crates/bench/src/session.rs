@@ -1,7 +1,7 @@
 //! One run of a measuring command, from making the stores to the report.
 //!
 //! 1. Stores are made, measured and removed here; whatever ends the run, they are removed.
-//! 2. First a store is compared with itself, then the works are done; what a store shows against itself widens every ratio.
+//! 2. First a store is compared with itself and lied about, then the works are done; what a store shows against itself widens every ratio.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,6 +10,7 @@ use std::time::Instant;
 use crate::clock::Clock;
 use crate::compare::{self, Outcome};
 use crate::doubt::{self, Limits};
+use crate::itself;
 use crate::model::{NoiseFloor, Report, SCHEMA};
 use crate::observe::{self, ceilings};
 use crate::progress::Progress;
@@ -120,6 +121,10 @@ pub fn run(ask: Ask, means: &Means<'_>) -> Result<Done> {
         0 => Ok(None),
         rounds => noise(&mut beds[0], &works, rounds, &context, means.progress),
     });
+    let floor = floor.and_then(|floor| match noise_rounds {
+        0 => Ok(floor),
+        _ => lie(&mut beds[0], floor, &context, means.progress),
+    });
     let mut outcome = match floor {
         Ok(floor) => {
             report.noise = floor;
@@ -201,6 +206,32 @@ fn noise(
         }
         _ => Ok(first),
     }
+}
+
+/// Sees whether the checks work on the store, and puts what came of it beside the noise floor.
+fn lie(
+    bed: &mut Bed,
+    floor: Option<NoiseFloor>,
+    context: &Context<'_>,
+    progress: &dyn Progress,
+) -> Result<Option<NoiseFloor>> {
+    progress.row("trying the checks");
+    let tried = itself::tried(bed, context)?;
+    for left_out in tried.left_out {
+        bed.note(format!("not tried at the start: {left_out}"));
+    }
+    if floor.is_none() {
+        for silent in &tried.silent {
+            bed.note(format!(
+                "a check does not work here: {silent} was tried at the start and not noticed"
+            ));
+        }
+    }
+    Ok(floor.map(|floor| NoiseFloor {
+        fired: tried.fired,
+        silent: tried.silent,
+        ..floor
+    }))
 }
 
 /// A store that differs from itself leaves no ratio to be believed.

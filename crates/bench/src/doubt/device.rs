@@ -83,9 +83,13 @@ pub(super) fn not_durable(seen: &Seen) -> Option<Doubt> {
             ));
         }
     }
-    // Overwritten in the cache before they were synced, bytes reach the device once: only work without a sync a call can tell.
-    let device = seen.evidence.top()?;
-    (device.did.written_bytes == 0 && seen.claim.bytes > 0).then(|| {
+    // How many bytes must come is not known: what is overwritten in the cache goes to the device once. But some must, and of
+    // what others write there none counts.
+    let evidence = seen.evidence;
+    let device = evidence.top()?;
+    let own = evidence.own_io.zip(evidence.server_io);
+    let own = own.map_or(u64::MAX, |(own, servers)| own.and(&servers).written_bytes);
+    (device.did.written_bytes.min(own) == 0 && seen.claim.bytes > 0).then(|| {
         doubt(
             DoubtKind::NotDurable,
             format!(

@@ -1,0 +1,211 @@
+//! Whether the checks work here: at the start of a run the bench lies to itself on the very store it is to measure, and must notice.
+//!
+//! ```text
+//! a wrong clock       processor time where the store makes one wait, two per cent too fast where it does not
+//! a warm read         of what was just read, said to be cold
+//! a skipped fsync     bytes left in caches, said to be durable
+//! ```
+//!
+//! 1. The store, the watch and the checks are those of the run; only the lie is made here.
+//! 2. A lie that nothing can show here (no device beneath, nothing to write) is not told, and the reader is told so.
+
+use crate::clock::wrong::{DriftingClock, ProcessorClock};
+use crate::clock::{Clock, SystemClock};
+use crate::data::{BLOCK, Content, Data};
+use crate::doubt::{self, Claim, Direction, Limits};
+use crate::model::DoubtKind;
+use crate::observe::{self, Ceilings, Evidence};
+use crate::store::{Mode, Object};
+use crate::work::{Bed, Context};
+use crate::{Error, Result};
+
+/// What came of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tried {
+    /// Lies that were noticed.
+    pub fired: Vec<String>,
+    /// Lies that were not: the whole report is in doubt.
+    pub silent: Vec<String>,
+    /// Lies that were not told, and why.
+    pub left_out: Vec<String>,
+}
+
+/// How long the lie about the clock lasts, nanoseconds: two per cent of it are well above what readings of clocks differ by.
+const CLOCK_NS: u64 = 150_000_000;
+/// Bytes of the lies about the cache and the sync.
+const BYTES: usize = 1 << 20;
+/// The number of what is written here; the run's own files have smaller ones.
+const FILE: u64 = 0x11e5;
+
+/// Lies on `bed` and sees whether that is noticed.
+///
+/// # Errors
+/// What the store says; [`Error::Stopped`].
+pub fn tried(bed: &mut Bed, context: &Context<'_>) -> Result<Tried> {
+    let mut tried = Tried::default();
+    wrong_clock(bed, context, &mut tried)?;
+    go_on(context)?;
+    warm_read(bed, context, &mut tried)?;
+    go_on(context)?;
+    skipped_sync(bed, context, &mut tried)?;
+    go_on(context)?;
+    Ok(tried)
+}
+
+fn wrong_clock(bed: &mut Bed, context: &Context<'_>, tried: &mut Tried) -> Result<()> {
+    let at = bed.store().backing().or_else(|| bed.store().path());
+    let writes = bed.powers().write;
+    let waits = writes && at.is_some_and(|at| observe::waits(&at));
+    let (clock, lie): (&dyn Clock, _) = if waits {
+        (&ProcessorClock { all: false }, "a clock of processor time")
+    } else {
+        (&DriftingClock::by(2), "a clock two per cent too fast")
+    };
+    let object = if writes { Some(fresh(bed)?) } else { None };
+    let ended = bed.watch(clock, &[], |_| {
+        let began = SystemClock.raw_ns();
+        let mut at = 0;
+        while SystemClock.raw_ns() - began < CLOCK_NS {
+            match &object {
+                Some((_, object)) => {
+                    object
+                        .write_at(&[0x11; BLOCK], at)
+                        .and_then(|()| object.sync())
+                        .map_err(failed("writing and syncing"))?;
+                    at += BLOCK as u64;
+                }
+                None => std::thread::sleep(std::time::Duration::from_millis(10)),
+            }
+        }
+        Ok(())
+    });
+    remove(bed, object)?;
+    let (_, evidence) = ended?;
+    let kinds = [DoubtKind::ClocksDisagree, DoubtKind::ClockCountsProcessor];
+    tried.note(lie, &evidence, &Claim::default(), &context.limits, &kinds);
+    Ok(())
+}
+
+fn warm_read(bed: &mut Bed, context: &Context<'_>, tried: &mut Tried) -> Result<()> {
+    const LIE: &str = "a warm read said to be cold";
+    bed.prepare(context)?;
+    let object = bed.open_main(Mode::Read)?;
+    let length = object.len().map_err(failed("asking for its length"))?;
+    let mut buffer = vec![0; BYTES.min(usize::try_from(length).unwrap_or(BYTES))];
+    let read = |buffer: &mut [u8]| object.read_at(buffer, 0).map_err(failed("reading"));
+    read(&mut buffer)?;
+    let files: Vec<_> = object.fd().into_iter().collect();
+    let (_, evidence) = bed.watch(context.clock, &files, |_| read(&mut buffer))?;
+    if evidence.cached_before.is_none() && evidence.devices.is_empty() {
+        tried.left_out.push(format!(
+            "{LIE}: neither pages nor a device can be asked here"
+        ));
+        return Ok(());
+    }
+    let claim = Claim {
+        direction: Direction::Read,
+        operations: 1,
+        bytes: buffer.len() as u64,
+        cold: true,
+        ..Claim::default()
+    };
+    tried.note(
+        LIE,
+        &evidence,
+        &claim,
+        &context.limits,
+        &[DoubtKind::CacheHit],
+    );
+    Ok(())
+}
+
+fn skipped_sync(bed: &mut Bed, context: &Context<'_>, tried: &mut Tried) -> Result<()> {
+    const LIE: &str = "a skipped fsync";
+    if !bed.powers().write {
+        tried
+            .left_out
+            .push(format!("{LIE}: the store is only read"));
+        return Ok(());
+    }
+    let (name, object) = fresh(bed)?;
+    let mut bytes = vec![0; BYTES];
+    // Of this moment: a store that keeps equal blocks once has none of them.
+    Data::new(SystemClock.read().realtime_ns, FILE, Content::Unique).fill(0, &mut bytes, |_| 0);
+    let files: Vec<_> = object.fd().into_iter().collect();
+    let watched = bed.watch(context.clock, &files, |_| {
+        object.write_at(&bytes, 0).map_err(failed("writing"))
+    });
+    drop(files);
+    remove(bed, Some((name, object)))?;
+    let (_, evidence) = watched?;
+    if evidence.devices.is_empty() {
+        tried.left_out.push(format!(
+            "{LIE}: no device is known beneath, nothing there is ever durable"
+        ));
+        return Ok(());
+    }
+    let claim = Claim {
+        direction: Direction::Write,
+        operations: 1,
+        bytes: BYTES as u64,
+        durable: true,
+        ..Claim::default()
+    };
+    tried.note(
+        LIE,
+        &evidence,
+        &claim,
+        &context.limits,
+        &[DoubtKind::NotDurable],
+    );
+    Ok(())
+}
+
+impl Tried {
+    /// Judges a lie as a round is judged: noticed if one of `kinds` fires.
+    fn note(
+        &mut self,
+        lie: &str,
+        evidence: &Evidence,
+        claim: &Claim,
+        limits: &Limits,
+        kinds: &[DoubtKind],
+    ) {
+        let doubts = doubt::of_round(evidence, claim, &Ceilings::default(), limits);
+        let noticed = doubts.iter().any(|doubt| kinds.contains(&doubt.kind));
+        if noticed {
+            self.fired.push(lie.to_owned());
+        } else {
+            self.silent.push(lie.to_owned());
+        }
+    }
+}
+
+/// A new object with its name.
+fn fresh(bed: &mut Bed) -> Result<(String, std::sync::Arc<dyn Object>)> {
+    let name = format!("itself-{}", bed.fresh());
+    let object = bed.store().open(&name, Mode::Make)?;
+    Ok((name, object))
+}
+
+fn remove(bed: &mut Bed, made: Option<(String, std::sync::Arc<dyn Object>)>) -> Result<()> {
+    let Some((name, object)) = made else {
+        return Ok(());
+    };
+    drop(object);
+    bed.store().remove(&name)
+}
+
+fn failed(doing: &'static str) -> impl Fn(std::io::Error) -> Error {
+    move |error| Error::store("trying the checks", format!("{doing}: {error}"))
+}
+
+fn go_on(context: &Context<'_>) -> Result<()> {
+    match context.stop.load(std::sync::atomic::Ordering::Relaxed) {
+        true => Err(Error::Stopped),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

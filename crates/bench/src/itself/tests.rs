@@ -1,0 +1,91 @@
+//! The lies on real stores: all are noticed, and none is where the checks are switched off.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+use crate::observe::loop_disk::LoopDisk;
+use crate::run_file::Run;
+use crate::store::{self, Making};
+
+/// Lies on a store made at `target`; what it makes on the way is kept below `directory`.
+fn lied_to(directory: &Path, target: &str, limits: Limits) -> Tried {
+    let run = Run::begin(&directory.join("state")).expect("a run");
+    let mut bed = Bed::new(store::make(target, &Making::new(run, "a")).expect("a store"));
+    let stop = AtomicBool::new(false);
+    let context = Context {
+        clock: &SystemClock,
+        stop: &stop,
+        seed: 1,
+        size: 4 << 20,
+        seconds: 1.0,
+        files: 1,
+        limits,
+    };
+    let tried = tried(&mut bed, &context);
+    bed.close().expect("removed");
+    tried.expect("tried")
+}
+
+fn on_a_device() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory")
+}
+
+/// Limits that bear everything, as if the checks were broken.
+fn blind() -> Limits {
+    Limits {
+        clock_share: f64::INFINITY,
+        warm_share: f64::INFINITY,
+        missing_share: f64::INFINITY,
+        ..Limits::default()
+    }
+}
+
+#[test]
+fn a_directory_notices_every_lie() {
+    let directory = on_a_device();
+    let target = directory.path().to_str().expect("a name").to_owned();
+    let found = lied_to(directory.path(), &target, Limits::default());
+    let all = [
+        "a clock of processor time",
+        "a warm read said to be cold",
+        "a skipped fsync",
+    ];
+    assert_eq!(found.fired, all, "{found:?}");
+    assert_eq!(found.silent, [""; 0]);
+    assert_eq!(found.left_out, [""; 0]);
+}
+
+#[test]
+fn checks_that_do_not_work_are_found_silent() {
+    let directory = on_a_device();
+    let target = directory.path().to_str().expect("a name").to_owned();
+    let found = lied_to(directory.path(), &target, blind());
+    // What is dirty in the file itself no limit bears.
+    assert_eq!(
+        found.silent,
+        ["a clock of processor time", "a warm read said to be cold"]
+    );
+}
+
+#[test]
+fn a_room_notices_every_lie() {
+    let Some(disk) = LoopDisk::ext4(256) else {
+        return;
+    };
+    let directory = on_a_device();
+    let target = format!("room:{}", disk.path().display());
+    let found = lied_to(directory.path(), &target, Limits::default());
+    assert_eq!(found.silent, [""; 0], "{found:?}");
+    assert_eq!(found.fired.len(), 3, "{found:?}");
+}
+
+#[test]
+fn memory_notices_what_memory_can_show() {
+    let directory = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    let target = directory.path().to_str().expect("a name").to_owned();
+    let found = lied_to(directory.path(), &target, Limits::default());
+    assert_eq!(found.silent, [""; 0], "{found:?}");
+    assert_eq!(found.fired[0], "a clock two per cent too fast");
+    assert_eq!(found.left_out.len(), 1, "{found:?}");
+}
