@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::compare::{self, Outcome};
 use crate::doubt::{self, Limits};
 use crate::itself;
-use crate::model::{NoiseFloor, Report, SCHEMA};
+use crate::model::{DoubtKind, NoiseFloor, Report, Row, SCHEMA};
 use crate::observe::{self, ceilings};
 use crate::progress::Progress;
 use crate::run_file::Run;
@@ -148,6 +148,7 @@ pub fn run(ask: Ask, means: &Means<'_>) -> Result<Done> {
     report.comparisons = compare::comparisons(&outcome.rows, &ask.labels, report.noise.as_ref());
     report.rows = outcome.rows;
     report.notes = outcome.notes;
+    say_once(&mut report);
     report.interrupted = outcome.interrupted;
     judge_noise(&mut report, &means.limits);
     report.took_s = began.elapsed().as_secs_f64();
@@ -250,4 +251,29 @@ fn judge_noise(report: &mut Report, limits: &Limits) {
         }
     }
     report.notes.push(format!("{}.", doubt.said));
+}
+
+/// What could not be observed in any row is one remark on the whole report, not one on each row. The rounds keep theirs.
+fn say_once(report: &mut Report) {
+    let of = |row: &Row| -> Vec<String> {
+        let doubts = row.verdict.doubts.iter();
+        let missing = doubts.filter(|doubt| doubt.kind == DoubtKind::NotObservable);
+        missing.map(|doubt| doubt.said.clone()).collect()
+    };
+    let Some(first) = report.rows.first() else {
+        return;
+    };
+    let everywhere: Vec<String> = of(first)
+        .into_iter()
+        .filter(|said| report.rows.iter().all(|row| of(row).contains(said)))
+        .collect();
+    for row in &mut report.rows {
+        row.verdict.doubts.retain(|doubt| {
+            doubt.kind != DoubtKind::NotObservable || !everywhere.contains(&doubt.said)
+        });
+    }
+    let notes = everywhere
+        .into_iter()
+        .map(|said| format!("not observable here: {said}"));
+    report.notes.extend(notes);
 }

@@ -229,6 +229,8 @@ impl Store for RoomStore {
         let room = Room::open(&self.dir, &self.credential, self.options.clone())
             .map_err(|e| failed(&self.dir, &e))?;
         self.room = Some(Arc::new(room));
+        // Opening reads a little of it: the catalog, the header.
+        host::forget_pages(&self.dir)?;
         Ok(cold)
     }
 

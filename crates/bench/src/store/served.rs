@@ -351,6 +351,8 @@ impl Store for Served {
             .push("mounted afresh, page cache emptied of the store's files".into());
         super::forget_all(self.drop_caches, &mut cold);
         self.mount()?;
+        // Mounting reads a little of the store: its catalog, its header.
+        host::forget_pages(&self.at("store"))?;
         Ok(cold)
     }
 

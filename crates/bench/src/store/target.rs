@@ -93,11 +93,7 @@ pub fn labels(targets: &[String]) -> Vec<String> {
         let short = match word {
             Some(word) if kinds.contains(&word) || ["room", "directory"].contains(&word) => word,
             Some("nbd" | "nbd+unix") => target,
-            _ => Path::new(target)
-                .file_name()
-                .and_then(|name| name.to_str())
-                .filter(|name| !name.is_empty())
-                .unwrap_or(target),
+            _ => &name_of(target),
         };
         let mut label = short.to_owned();
         let mut number = 2;
@@ -108,6 +104,19 @@ pub fn labels(targets: &[String]) -> Vec<String> {
         labels.push(label);
     }
     labels
+}
+
+/// The last name of a path; of "." and "..", the directory's own.
+fn name_of(target: &str) -> String {
+    let path = Path::new(target);
+    let own = path
+        .canonicalize()
+        .ok()
+        .filter(|_| path.file_name().is_none());
+    let name = own.as_deref().unwrap_or(path).file_name();
+    name.and_then(|name| name.to_str())
+        .unwrap_or(target)
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -127,7 +136,7 @@ mod tests {
         ];
         assert_eq!(
             labels(&targets.map(String::from)),
-            ["b", "b (2)", "room", "room (2)", ".", "nbd://h/n", "a:b"]
+            ["b", "b (2)", "room", "room (2)", "/", "nbd://h/n", "a:b"]
         );
     }
 }

@@ -230,6 +230,17 @@ pub(super) fn wrong_in_object(
     Ok(wrong)
 }
 
+/// Bytes of the large file when nobody says: 1 GiB, which takes a fast disk long enough to be measured, or an eighth of the
+/// memory where that is less.
+pub fn usual_size() -> u64 {
+    const MOST: u64 = 1 << 30;
+    const MIB: u64 = 1 << 20;
+    match crate::observe::machine().memory_bytes {
+        0 => MOST / 4,
+        memory => (memory / 8).clamp(MIB, MOST) / MIB * MIB,
+    }
+}
+
 impl Context<'_> {
     /// Refuses sizes that works cannot use.
     ///
@@ -241,6 +252,13 @@ impl Context<'_> {
             return Err(Error::Usage(
                 "--size must be a multiple of 1 MiB, and at least that".into(),
             ));
+        }
+        let memory = crate::observe::machine().memory_bytes;
+        if memory > 0 && self.size > memory / 4 {
+            return Err(Error::Usage(format!(
+                "--size: what is read and written is kept in memory to be compared, so it may be a quarter of it at most: {} MiB",
+                memory / 4 >> 20
+            )));
         }
         Ok(())
     }

@@ -1,4 +1,7 @@
-//! Names and attributes of small files, each operation once a file, in an order that is not theirs.
+//! Names and attributes of small files, in an order that is not theirs.
+//!
+//! 1. Files are made until there are as many as asked for, or time is up; what follows is done to those that are there.
+//! 2. What can be done again is done until there is enough to be measured; files are made and unlinked once.
 
 use super::calls::round_seed;
 use super::{Bed, Context, Measured, RowName, Timed, Work, failed};
@@ -54,7 +57,16 @@ impl Operation {
     fn changes(self) -> bool {
         !matches!(self, Operation::Open | Operation::Stat | Operation::List)
     }
+
+    fn once(self) -> bool {
+        matches!(self, Operation::Create | Operation::Unlink)
+    }
 }
+
+/// What can be done again is done for so long, nanoseconds.
+const ENOUGH_NS: u64 = 250_000_000;
+/// And so many times at most: a clock that stands still must not make it endless.
+const PASSES: u32 = 10_000;
 
 impl Work for Metadata {
     fn rows(&self) -> Vec<RowName> {
@@ -73,9 +85,10 @@ impl Work for Metadata {
 
     fn round(&self, bed: &mut Bed, context: &Context<'_>) -> Result<Vec<Measured>> {
         let number = bed.fresh();
-        let tree = Tree {
+        let mut tree = Tree {
             root: format!("names-{number}"),
             files: context.files.max(1),
+            renamed: Vec::new(),
             version: number,
             data: Data::new(context.seed, 3, Content::Unique),
         };
@@ -93,7 +106,7 @@ impl Work for Metadata {
             };
             let (recorder, evidence) = bed.watch(context.clock, &[], |began| {
                 let mut recorder = Recorder::new(began, context.limit_ns());
-                tree.each(operation, &order, &*names, context, &mut recorder)
+                tree.all(operation, &order, &*names, context, began, &mut recorder)
                     .and_then(|()| {
                         if operation.changes() {
                             names.sync()
@@ -106,8 +119,9 @@ impl Work for Metadata {
             })?;
             context.go_on()?;
             if operation == Operation::Create {
+                order.truncate(recorder.operations as usize);
                 let (compared, wrong) = tree
-                    .compare(&*names)
+                    .compare(&*names, &order)
                     .map_err(failed(bed, "reading small files back"))?;
                 (claim.compared_bytes, claim.wrong_bytes) = (compared, wrong);
             }
@@ -133,6 +147,8 @@ struct Tree {
     files: u32,
     version: u32,
     data: Data,
+    /// Whether a file has its other name now.
+    renamed: Vec<bool>,
 }
 
 impl Tree {
@@ -140,12 +156,13 @@ impl Tree {
         (0..self.files.div_ceil(PER_DIRECTORY)).map(|number| format!("{}/d{number}", self.root))
     }
 
-    fn path(&self, file: u32) -> String {
-        format!("{}/d{}/f{file}", self.root, file / PER_DIRECTORY)
+    fn path(&self, file: u32, renamed: bool) -> String {
+        let letter = if renamed { 'r' } else { 'f' };
+        format!("{}/d{}/{letter}{file}", self.root, file / PER_DIRECTORY)
     }
 
-    fn renamed(&self, file: u32) -> String {
-        format!("{}/d{}/r{file}", self.root, file / PER_DIRECTORY)
+    fn is_renamed(&self, file: u32) -> bool {
+        self.renamed.get(file as usize).copied().unwrap_or(false)
     }
 
     fn make_directories(&self, names: &dyn Names) -> std::io::Result<()> {
@@ -164,59 +181,105 @@ impl Tree {
             .fill(u64::from(file) * BLOCK as u64, block, |_| self.version);
     }
 
-    fn compare(&self, names: &dyn Names) -> std::io::Result<(u64, u64)> {
+    fn compare(&self, names: &dyn Names, files: &[u32]) -> std::io::Result<(u64, u64)> {
         let (mut found, mut wanted) = ([0; BLOCK], [0; BLOCK]);
         let mut wrong = 0;
-        for file in 0..self.files {
-            self.content(file, &mut wanted);
-            let length = names.read(&self.path(file), &mut found)?;
+        for file in files {
+            self.content(*file, &mut wanted);
+            let length = names.read(&self.path(*file, false), &mut found)?;
             if found[..length] != wanted[..] {
                 wrong += BLOCK as u64;
             }
         }
-        Ok((u64::from(self.files) * BLOCK as u64, wrong))
+        Ok(((files.len() * BLOCK) as u64, wrong))
     }
 
-    fn each(
-        &self,
+    /// An operation on all files, again and again where that can be.
+    fn all(
+        &mut self,
         operation: Operation,
         order: &[u32],
         names: &dyn Names,
         context: &Context<'_>,
+        began: u64,
         recorder: &mut Recorder,
     ) -> std::io::Result<()> {
-        let mut block = [0; BLOCK];
-        if operation == Operation::List {
-            for dir in self.directories() {
-                let before = context.clock.raw_ns();
-                let count = names.list(&dir)?;
-                let after = context.clock.raw_ns();
-                recorder.note(before, after, 0);
-                // The rate is of files listed, the times are of whole directories.
-                recorder.operations += count.saturating_sub(1);
+        let limit = context.limit_ns();
+        for pass in 0.. {
+            let mut now = began;
+            if operation == Operation::List {
+                now = self.list(names, context, recorder)?;
+            } else {
+                for file in order {
+                    now = self.one(operation, *file, pass, names, context, recorder)?;
+                    // All that was made must go.
+                    let over = now.wrapping_sub(began) >= limit || context.go_on().is_err();
+                    if over && operation != Operation::Unlink {
+                        return Ok(());
+                    }
+                }
             }
-            return Ok(());
-        }
-        for file in order {
-            if context.go_on().is_err() {
-                break;
+            let long_enough = now.wrapping_sub(began) >= ENOUGH_NS.min(limit);
+            if operation.once() || long_enough || pass == PASSES || context.go_on().is_err() {
+                return Ok(());
             }
-            let path = self.path(*file);
-            if operation == Operation::Create {
-                self.content(*file, &mut block);
-            }
-            let before = context.clock.raw_ns();
-            match operation {
-                Operation::Create => names.create(&path, &block)?,
-                Operation::Open => names.open(&path)?,
-                Operation::Stat => drop(names.stat(&path)?),
-                Operation::Chmod => names.chmod(&path, 0o600)?,
-                Operation::Rename => names.rename(&path, &self.renamed(*file))?,
-                Operation::Unlink => names.unlink(&self.renamed(*file))?,
-                Operation::List => {}
-            }
-            recorder.note(before, context.clock.raw_ns(), 0);
         }
         Ok(())
+    }
+
+    fn list(
+        &self,
+        names: &dyn Names,
+        context: &Context<'_>,
+        recorder: &mut Recorder,
+    ) -> std::io::Result<u64> {
+        let mut now = 0;
+        for dir in self.directories() {
+            let before = context.clock.raw_ns();
+            let count = names.list(&dir)?;
+            now = context.clock.raw_ns();
+            recorder.note(before, now, 0);
+            // The rate is of files listed, the times are of whole directories.
+            recorder.operations = (recorder.operations + count).saturating_sub(1);
+        }
+        Ok(now)
+    }
+
+    /// Does it to a file; returns the time then.
+    fn one(
+        &mut self,
+        operation: Operation,
+        file: u32,
+        pass: u32,
+        names: &dyn Names,
+        context: &Context<'_>,
+        recorder: &mut Recorder,
+    ) -> std::io::Result<u64> {
+        let mut block = [0; BLOCK];
+        let renamed = self.is_renamed(file);
+        let path = self.path(file, renamed);
+        let other = self.path(file, !renamed);
+        if operation == Operation::Create {
+            self.content(file, &mut block);
+        }
+        let mode = if pass % 2 == 0 { 0o600 } else { 0o640 };
+        let before = context.clock.raw_ns();
+        match operation {
+            Operation::Create => names.create(&path, &block)?,
+            Operation::Open => names.open(&path)?,
+            Operation::Stat => drop(names.stat(&path)?),
+            Operation::Chmod => names.chmod(&path, mode)?,
+            Operation::Rename => names.rename(&path, &other)?,
+            Operation::Unlink => names.unlink(&path)?,
+            // Not of a single file: see `list`.
+            Operation::List => {}
+        }
+        let after = context.clock.raw_ns();
+        recorder.note(before, after, 0);
+        if operation == Operation::Rename {
+            self.renamed.resize(self.files as usize, false);
+            self.renamed[file as usize] = !renamed;
+        }
+        Ok(after)
     }
 }

@@ -31,7 +31,7 @@ mod sets;
 pub mod small_files;
 mod sync;
 
-pub use bed::Bed;
+pub use bed::{Bed, usual_size};
 pub use calls::{Calls, Direction, Order, Way};
 pub use dd::Dd;
 pub use metadata::Metadata;

@@ -90,14 +90,14 @@ pub fn is_selected(name: &str, selections: &[String]) -> bool {
         let parts = text.split(separators).filter(|word| !word.is_empty());
         parts.map(str::to_lowercase).collect()
     };
-    let has = words(name);
-    let squeezed = name.to_lowercase().replace(' ', "");
+    let mut has = words(name);
+    // "4 KiB" is also found as "4KiB", "depth 1" as "depth1".
+    let pairs: Vec<String> = has.windows(2).map(<[String]>::concat).collect();
+    has.extend(pairs);
     selections.is_empty()
-        || selections.iter().any(|selection| {
-            words(selection)
-                .iter()
-                .all(|word| has.contains(word) || squeezed.contains(word.as_str()))
-        })
+        || selections
+            .iter()
+            .any(|selection| words(selection).iter().all(|word| has.contains(word)))
 }
 
 #[cfg(test)]
@@ -133,6 +133,8 @@ mod tests {
             ["random read, 4 KiB, depth 1, cold"]
         );
         assert_eq!(only("1MiB read direct").len(), 1);
+        assert_eq!(only("random direct read depth16").len(), 1);
+        assert!(only("random direct read depth1").is_empty());
         assert!(only("no such row").is_empty());
         assert_eq!(names(&select(usual(), &[])), names(&usual()));
     }

@@ -72,7 +72,7 @@ pub(crate) struct Common {
     /// How many times each row is measured
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
-    /// Bytes of the file that is read and written: 4096, 64KiB, 256MiB, 2GiB [default: 256MiB]
+    /// Bytes of the file that is read and written: 4096, 64KiB, 256MiB, 2GiB [default: 1GiB, or an eighth of the memory]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub(crate) size: Option<u64>,
     /// Longest time of one measurement, in seconds
@@ -92,8 +92,8 @@ pub(crate) struct Common {
 /// Options of what measures stores.
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct Handling {
-    /// Small files of the rows on names
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    /// Small files of the rows on names, if there is time for so many
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) files: u32,
     /// Before cold reads empty the caches of the whole machine, too (root): it slows down everything else for a while
     #[arg(long)]
@@ -113,9 +113,6 @@ impl Common {
         said
     }
 }
-
-/// Bytes of the large file when nothing is said.
-const SIZE: u64 = 256 << 20;
 
 /// What a command asks for beyond what all have in common.
 pub(crate) struct Wanted {
@@ -159,7 +156,7 @@ pub(crate) fn measure(
         only: common.only.clone(),
         rounds: common.rounds,
         seed,
-        size: common.size.unwrap_or(SIZE),
+        size: common.size.unwrap_or_else(bench::work::usual_size),
         seconds: common.seconds,
         files: handling.files,
         noise: wanted.noise,
