@@ -12,7 +12,7 @@ use crate::compare::{self, Outcome};
 use crate::doubt::{self, Limits};
 use crate::itself;
 use crate::model::{DoubtKind, NoiseFloor, Report, Row, SCHEMA};
-use crate::observe::{self, ceilings};
+use crate::observe::{self, Observer, Subject, ceilings};
 use crate::progress::Progress;
 use crate::run_file::Run;
 use crate::store::{self, Making};
@@ -149,6 +149,13 @@ pub fn run(ask: Ask, means: &Means<'_>) -> Result<Done> {
     report.rows = outcome.rows;
     report.notes = outcome.notes;
     say_once(&mut report);
+    let machine = Observer::new(Subject::default());
+    report.notes.extend(
+        machine
+            .untold()
+            .into_iter()
+            .map(|untold| format!("{untold}.")),
+    );
     report.interrupted = outcome.interrupted;
     judge_noise(&mut report, &means.limits);
     report.took_s = began.elapsed().as_secs_f64();
@@ -222,6 +229,12 @@ fn lie(
         bed.note(format!("not tried at the start: {left_out}"));
     }
     if floor.is_none() {
+        if !tried.fired.is_empty() {
+            bed.note(format!(
+                "tried at the start and caught: {}",
+                tried.fired.join("; ")
+            ));
+        }
         for silent in &tried.silent {
             bed.note(format!(
                 "a check does not work here: {silent} was tried at the start and not noticed"

@@ -10,12 +10,17 @@ pub(super) fn hit(seen: &Seen) -> Option<Doubt> {
     if !claim.cold || claim.direction != Direction::Read || claim.bytes == 0 {
         return None;
     }
-    let before = [
-        ("the file", seen.evidence.cached_before),
-        ("the backing files", seen.evidence.backing_cached_before),
-    ];
     let borne = claim.bytes as f64 * seen.limits.warm_share;
-    for (what, cached) in before {
+    let opening = seen.limits.opening_bytes as f64;
+    let before = [
+        ("the file", seen.evidence.cached_before, borne),
+        (
+            "the backing files",
+            seen.evidence.backing_cached_before,
+            borne + opening,
+        ),
+    ];
+    for (what, cached, borne) in before {
         let bytes = cached.map_or(0, |pages| pages.resident_bytes());
         if bytes as f64 > borne {
             return Some(doubt(

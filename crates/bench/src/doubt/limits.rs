@@ -17,6 +17,8 @@ pub struct Limits {
     pub missing_share: f64,
     /// Pages of a file that may be cached before a cold read, as a share of the bytes to be read.
     pub warm_share: f64,
+    /// Bytes of backing files that may be cached before a cold read: what must be read to open a room or to mount.
+    pub opening_bytes: u64,
     /// A sync may take this share of the shortest that the device was seen to need.
     pub sync_share: f64,
     /// Bytes moved by others that are borne, as a share of the bytes the round moved at the device.
@@ -53,6 +55,7 @@ impl Default for Limits {
             busy_share: 0.10,
             missing_share: 0.05,
             warm_share: 0.01,
+            opening_bytes: 2 << 20,
             sync_share: 0.25,
             foreign_share: 0.10,
             foreign_slack: 1 << 20,

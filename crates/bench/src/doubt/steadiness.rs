@@ -10,7 +10,7 @@ pub(super) fn too_short(seen: &Seen) -> Option<Doubt> {
     let limits = seen.limits;
     let said = if seconds < limits.seconds_min {
         format!(
-            "the round took {seconds:.3} s; {} s are needed",
+            "the round took {seconds:.3} s; {} s are needed: more must be read or written",
             limits.seconds_min
         )
     } else if operations < limits.operations_min {

@@ -261,12 +261,24 @@ fn unobserved(observer: &Observer, evidence: &Evidence) -> Vec<String> {
         evidence.server_io.is_some(),
         "a process that serves the store cannot be asked for its bytes and its processor time",
     );
-    unless(evidence.stolen.is_some(), "/proc/stat tells no stolen time");
-    unless(
-        evidence.frequency_change.is_some(),
-        "the kernel does not tell the processor's frequency",
-    );
     missing
+}
+
+impl Observer {
+    /// What this machine never tells, whatever is measured: a sentence each, to be said once.
+    pub fn untold(&self) -> Vec<String> {
+        let now = HostCounters::read(&self.roots);
+        let mut untold = Vec::new();
+        if now.ticks.is_none() {
+            untold.push("/proc/stat cannot be read: whether the host took time away is not known");
+        }
+        if now.frequencies_khz.is_empty() {
+            untold.push(
+                "the kernel does not tell the processors' frequency: whether it changed is not known",
+            );
+        }
+        untold.into_iter().map(str::to_owned).collect()
+    }
 }
 
 /// What a device beneath the store did.
@@ -315,7 +327,7 @@ pub struct Evidence {
     pub has_backing: bool,
     /// Room left after the round.
     pub space: Option<Space>,
-    /// What could not be had, a sentence each.
+    /// What could not be had of this store, a sentence each; what the machine never tells is [`Observer::untold`].
     pub unobserved: Vec<String>,
 }
 

@@ -198,4 +198,22 @@ mod tests {
         assert_eq!(ratio_of_medians(&[0.0], &[1.0]), None);
         assert_eq!(ratio_of_medians(&[1.0], &[f64::NAN]), None);
     }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn an_interval_holds_its_ratio_and_does_not_know_the_unit(
+            below in proptest::collection::vec(1.0..1000.0_f64, 1..12),
+            above in proptest::collection::vec(1.0..1000.0_f64, 1..12),
+        ) {
+            let found = ratio_of_medians(&below, &above).expect("an interval");
+            proptest::prop_assert!(found.low > 0.0 && found.contains(found.ratio));
+            // Four times: floating point is exact about it.
+            let larger: Vec<f64> = above.iter().map(|rate| rate * 4.0).collect();
+            let scaled = ratio_of_medians(&below, &larger).expect("an interval");
+            proptest::prop_assert!((scaled.low / found.low - 4.0).abs() < 1e-9);
+            proptest::prop_assert!((scaled.high / found.high - 4.0).abs() < 1e-9);
+        }
+    }
 }

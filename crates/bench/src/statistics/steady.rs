@@ -7,6 +7,8 @@
 
 /// Slices that are looked at together.
 pub const WINDOW: usize = 5;
+/// Slices that are told apart in a round, at most.
+const LOOKED_AT: usize = 16;
 /// Largest difference between two slices of a window, as a share of its average.
 const RANGE_MAX: f64 = 0.20;
 /// Largest rise or fall of the fitted line over a window, as a share of its average.
@@ -23,13 +25,17 @@ pub enum Steadiness {
     Never,
 }
 
-/// Looks for the first window of `slices` (rates of equal slices of a round) that is steady.
+/// Looks for the first window of `slices` (rates of equal slices of a round) that is steady. Of more than [`LOOKED_AT`] slices
+/// neighbours are taken together: the shorter a slice, the more of its rate is chance.
 pub fn steadiness(slices: &[f64]) -> Steadiness {
-    if slices.len() < WINDOW {
+    let per = slices.len().div_ceil(LOOKED_AT).max(1);
+    let mean = |group: &[f64]| group.iter().sum::<f64>() / group.len() as f64;
+    let together: Vec<f64> = slices.chunks_exact(per).map(mean).collect();
+    if together.len() < WINDOW {
         return Steadiness::TooFewSlices;
     }
-    match slices.windows(WINDOW).position(is_steady) {
-        Some(first) => Steadiness::From(u32::try_from(first).unwrap_or(u32::MAX)),
+    match together.windows(WINDOW).position(is_steady) {
+        Some(first) => Steadiness::From(u32::try_from(first * per).unwrap_or(u32::MAX)),
         None => Steadiness::Never,
     }
 }
@@ -81,6 +87,15 @@ mod tests {
             steadiness(&[100.0, 90.0, 106.0, 92.0, 100.0]),
             Steadiness::From(0)
         );
+    }
+
+    #[test]
+    fn of_many_slices_neighbours_are_taken_together() {
+        // Each pair scatters by far more than is borne; the pairs' means do not.
+        let mut slices: Vec<f64> = (0..32).map(|at| [60.0, 140.0][at % 2]).collect();
+        assert_eq!(steadiness(&slices), Steadiness::From(0));
+        slices[..6].fill(400.0);
+        assert_eq!(steadiness(&slices), Steadiness::From(6));
     }
 
     #[test]

@@ -68,16 +68,26 @@ fn what_the_kernel_does_not_tell_is_remarked() {
         sys_root: directory.path().join("none"),
     };
     let observer = Observer::with_roots(Subject::default(), roots);
+    let untold = observer.untold();
+    assert!(
+        untold[0].contains("whether the host took time away"),
+        "{untold:?}"
+    );
+    assert!(untold[1].contains("frequency"), "{untold:?}");
     let doubts = judged(
         &observer.begin(&SystemClock, &[]).finish(&[]),
         &Claim::default(),
     );
-    fires(&doubts, DoubtKind::NotObservable, "tells no stolen time");
+    silent(&doubts, DoubtKind::StolenTime);
     fires(
         &doubts,
         DoubtKind::NotObservable,
-        "does not tell the processor's frequency",
+        "no block device is known",
     );
+
+    let here = tree(directory.path(), "cpu 0 0 0 1 0 0 0 0", "1");
+    let observer = Observer::with_roots(Subject::default(), here);
+    assert_eq!(observer.untold(), [""; 0]);
 }
 
 #[test]
