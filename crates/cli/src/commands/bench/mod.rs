@@ -23,6 +23,7 @@ mod clean;
 mod compare;
 mod cost;
 mod dd;
+mod history;
 mod ladder;
 mod small_files;
 mod storage;
@@ -43,6 +44,7 @@ enum Command {
     SmallFiles(small_files::Args),
     Ladder(ladder::Args),
     Cipher(cipher::Args),
+    History(history::Args),
     Clean(clean::Args),
 }
 
@@ -55,6 +57,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         Command::SmallFiles(args) => small_files::run(args, global),
         Command::Ladder(args) => ladder::run(args, global),
         Command::Cipher(args) => cipher::run(args, global),
+        Command::History(args) => history::run(&args, global),
         Command::Clean(args) => clean::run(args, global),
     }
 }
@@ -207,6 +210,7 @@ pub(crate) fn stop_flag() -> Arc<AtomicBool> {
 
 /// Prints what came out: every measuring command ends here.
 pub(crate) fn finish(report: &Report, common: &Common, global: &Global) -> Result<()> {
+    history::keep(report, global);
     if let Some(file) = &common.html {
         std::fs::write(file, bench::report::page::html(report))
             .map_err(|e| Error::host(file, e))?;
