@@ -4,20 +4,20 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-test build demo test fmt lint deny soak bench install
+.PHONY: help setup setup-test build demo test fmt lint deny soak bench performance install
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 PREFIX ?= /usr/local
 DESTDIR ?=
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 LOCKED := $(if $(wildcard Cargo.lock),--locked)
-# Options for benches/compare.py, as in: make bench BENCH="--rounds 3 --stores plain,strongroom"
+# Measurements of `make bench`, all if empty: make bench BENCH="cost ladder". Which there are: scripts/bench.sh
 BENCH ?=
 # Campaigns of `make soak`, all if empty: make soak SOAK="kill fsx". What each does: scripts/soak/*.sh
 SOAK ?=
 
 help: ## Show this
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | awk -F '\t' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | awk -F '\t' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 setup: ## Install what building needs, where it is missing
 	@scripts/setup.sh
@@ -43,8 +43,11 @@ deny: ## Check licences, bans, sources and advisories of the dependencies
 soak: setup-test build ## Long trials: kills, fsx, real programs and more, for hours (SOAK="explorer faults kill fsx programs fuzz")
 	@STRONGROOM_BIN=$(TARGET_DIR)/release/strongroom scripts/soak.sh $(SOAK)
 
-bench: build ## Compare speeds with a plain directory and other stores (BENCH="--rounds 3")
-	@benches/compare.py $(BENCH)
+bench: build ## Measure this machine into benches/results (BENCH="cost dd small-files ladder peers storage cipher")
+	@scripts/bench.sh $(TARGET_DIR)/release/strongroom $(BENCH)
+
+performance: ## Write docs/performance.md from benches/results; measures nothing
+	@cargo run --quiet $(LOCKED) -p strongroom-bench --example performance -- benches/results benches/remarks.md docs/performance.md
 
 install: ## Install binary, mount helper, manual pages and completions (PREFIX=/usr/local)
 	@scripts/install.sh $(TARGET_DIR)/release/strongroom "$(DESTDIR)" "$(PREFIX)"

@@ -13,7 +13,7 @@ mod small_files;
 
 pub use dd::{DdRow, dd};
 pub use ladder::{LadderStep, ladder};
-pub use peers::{PEERS, Peer, peers};
+pub use peers::{PEER_WORKS, PEERS, PEERS_TITLE, Peer, peers, peers_of};
 pub use phone::{ClockRow, PhoneRows, phone_clock, phone_loss};
 pub use small_files::small_files;
 

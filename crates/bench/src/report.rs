@@ -2,13 +2,42 @@
 
 pub mod json;
 pub(crate) mod layout;
+pub mod markdown;
 pub mod page;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod table;
 pub mod words;
 
-use crate::model::{Machine, NoiseFloor, Parts, StoreFacts};
+use crate::model::{Machine, NoiseFloor, Parts, Report, StoreFacts};
+
+/// A time as people read it: RFC 3339 without parts of a second.
+pub(crate) fn moment(rfc3339: &str) -> String {
+    match rfc3339.split_once('.') {
+        Some((whole, _)) if rfc3339.ends_with('Z') => format!("{whole}Z"),
+        _ => rfc3339.to_owned(),
+    }
+}
+
+/// Remarks that each of several rows makes: they are of the machine, not of a row.
+fn said_by_all(report: &Report) -> Vec<&str> {
+    let mut rows = report.rows.iter().map(|row| &row.verdict.doubts);
+    let (Some(first), true) = (rows.next(), report.rows.len() > 1) else {
+        return Vec::new();
+    };
+    let rest: Vec<_> = rows.collect();
+    let mut said: Vec<&str> = Vec::new();
+    for doubt in first.iter().filter(|doubt| !doubt.kind.invalidates()) {
+        if !said.contains(&doubt.said.as_str())
+            && rest
+                .iter()
+                .all(|doubts| doubts.iter().any(|of| of.said == doubt.said))
+        {
+            said.push(&doubt.said);
+        }
+    }
+    said
+}
 
 /// The machine in a sentence.
 fn machine_words(of: &Machine) -> String {

@@ -191,7 +191,11 @@ pub fn text(
             say(&mut lines, 2, "Nothing earlier to put against it.");
             continue;
         };
-        say(&mut lines, 2, &format!("Against {}:", before.began));
+        say(
+            &mut lines,
+            2,
+            &format!("Against {}:", crate::report::moment(&before.began)),
+        );
         for fact in &change.facts {
             say(&mut lines, 4, fact);
         }
@@ -223,7 +227,11 @@ fn name(path: &Path) -> String {
 
 fn summary(report: &Report) -> String {
     let invalid = report.rows.iter().filter(|row| row.verdict.invalid).count();
-    let mut said = format!("{}  {}", report.began, report.command);
+    let mut said = format!(
+        "{}  {}",
+        crate::report::moment(&report.began),
+        report.command
+    );
     for option in &report.options {
         said = format!("{said} {option}");
     }

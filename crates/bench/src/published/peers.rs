@@ -1,7 +1,7 @@
 //! Encrypted file systems on one workload.
 
 use super::{median, row, seconds};
-use crate::model::{PublishedTable, Row};
+use crate::model::{PublishedTable, Report, Row};
 use crate::report::words::{NOTHING, significant};
 
 /// A store measured here, by the rows of gocryptfs's own suite.
@@ -23,6 +23,50 @@ pub struct Peer<'a> {
     pub rm: Option<&'a Row>,
     /// Bytes it takes on the disk, and bytes in its files.
     pub space: Option<(u64, u64)>,
+}
+
+/// What the table is called.
+pub const PEERS_TITLE: &str = "Encrypted file systems on one workload";
+
+/// Names of the rows that stand for the published ones: write, read, untar, md5sum, ls, rm.
+pub const PEER_WORKS: [&str; 6] = [
+    "sequential write, 128 KiB, depth 1, synced",
+    "sequential read, 128 KiB, depth 1, cold",
+    "untar",
+    "md5sum of all, cold",
+    "ls -lR, cold",
+    "rm -r",
+];
+
+/// The table of a report that has some of the rows [`PEER_WORKS`] names, of each of its stores.
+pub fn peers_of(report: &Report) -> Option<PublishedTable> {
+    let known = |row: &Row| PEER_WORKS.contains(&row.work.as_str());
+    if !report.rows.iter().any(known) {
+        return None;
+    }
+    let measured: Vec<Peer<'_>> = report
+        .stores
+        .iter()
+        .map(|store| {
+            let of = |at: usize| {
+                report
+                    .rows
+                    .iter()
+                    .find(|row| row.store == store.label && row.work == PEER_WORKS[at])
+            };
+            Peer {
+                store: &store.label,
+                write: of(0),
+                read: of(1),
+                untar: of(2),
+                md5sum: of(3),
+                ls: of(4),
+                rm: of(5),
+                space: None,
+            }
+        })
+        .collect();
+    Some(peers(&measured))
 }
 
 /// The published stores: name, write and read in MiB/s, then seconds for untar, md5sum, ls -lR, rm -r, and MiB for 494.
@@ -71,7 +115,7 @@ pub fn peers(measured: &[Peer<'_>]) -> PublishedTable {
         _ => cells[at].to_owned(),
     };
     PublishedTable {
-        title: "Encrypted file systems on one workload".into(),
+        title: PEERS_TITLE.into(),
         source: "gocryptfs's own suite on an i5-3470, ciphertext on tmpfs: 128 KiB writes ×2000, the tree of linux-3.0. Here \
                  the tree is smaller: compare within a column's kind, not across"
             .into(),

@@ -1,7 +1,7 @@
 //! Storage of phones, with and without encryption, and with a clock that stopped counting.
 
 use super::row;
-use crate::model::{Comparison, PublishedTable};
+use crate::model::{Comparison, PublishedTable, Round, Row};
 use crate::report::words::{NOTHING, loss, significant};
 
 const SOURCE: &str = "AnandTech, 2014-11-20: storage tests of AndEBench and AndroBench";
@@ -44,6 +44,29 @@ pub struct ClockRow {
     pub honest: f64,
     /// The same by processor time.
     pub processor: f64,
+}
+
+impl ClockRow {
+    /// What a row that was timed honestly would have shown by `clock()`: what its rounds moved, by the processor time they took.
+    /// `None` where that was not observed, or too short to divide by.
+    pub fn of(row: &Row) -> Option<ClockRow> {
+        if row.verdict.invalid {
+            return None;
+        }
+        let rates = |time: fn(&Round) -> Option<f64>| {
+            let valid = row.rounds.iter().filter(|round| round.is_valid());
+            let rates: Option<Vec<f64>> = valid
+                .map(|round| {
+                    Some(round.bytes as f64 / 1e6 / time(round).filter(|seconds| *seconds > 1e-4)?)
+                })
+                .collect();
+            crate::statistics::median(&rates?)
+        };
+        Some(ClockRow {
+            honest: rates(|round| Some(round.seconds))?,
+            processor: rates(|round| round.cpu_s)?,
+        })
+    }
 }
 
 /// The Nexus 5 before and after its clock function changed, and the same two clocks here. The rows: random read, random

@@ -15,7 +15,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::table::{against, by_work};
 use super::words::{self, NOTHING, significant, time_ns};
-use super::{machine_words, noise_words, parts_by_store, parts_cells, store_words};
+use super::{
+    machine_words, moment, noise_words, parts_by_store, parts_cells, said_by_all, store_words,
+};
 use crate::model::{PublishedTable, Report, Row};
 
 const STYLE: &str = include_str!("page/style.css");
@@ -26,7 +28,11 @@ const OPEN: usize = 3;
 
 /// The whole page.
 pub fn html(report: &Report) -> String {
-    let title = format!("strongroom bench {}, {}", report.command, report.began);
+    let title = format!(
+        "strongroom bench {}, {}",
+        report.command,
+        moment(&report.began)
+    );
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -64,7 +70,7 @@ fn head(report: &Report) -> Markup {
         header {
             h1 { "strongroom bench " (report.command) }
             p.quiet {
-                (report.began) ", took " (words::duration(report.took_s)) ", version " (report.version) ", seed "
+                (moment(&report.began)) ", took " (words::duration(report.took_s)) ", version " (report.version) ", seed "
                 (report.seed)
             }
         }
@@ -277,7 +283,7 @@ fn rates(report: &Report, rows: &[&Row]) -> Markup {
                             td.n { (row.rounds.iter().filter(|round| round.is_valid()).count()) "/" (row.rounds.len()) }
                         }
                     }
-                    @for said in said(row) {
+                    @for said in said(report, row) {
                         tr.said { td colspan="7" { (row.store) ": " (said) } }
                     }
                 }
@@ -287,8 +293,9 @@ fn rates(report: &Report, rows: &[&Row]) -> Markup {
 }
 
 /// Every reason for doubt of a row and its rounds, once.
-fn said(row: &Row) -> Vec<&str> {
-    let mut said: Vec<&str> = Vec::new();
+fn said<'a>(report: &'a Report, row: &'a Row) -> Vec<&'a str> {
+    let by_all = said_by_all(report);
+    let mut said: Vec<&str> = by_all.clone();
     let all = row
         .verdict
         .doubts
@@ -299,7 +306,7 @@ fn said(row: &Row) -> Vec<&str> {
             said.push(&doubt.said);
         }
     }
-    said
+    said.split_off(by_all.len())
 }
 
 fn latencies(rows: &[&Row]) -> Markup {
@@ -343,6 +350,7 @@ fn foot(report: &Report) -> Markup {
             @if !report.options.is_empty() {
                 p { "Asked for: " code { "strongroom bench " (report.command) @for option in &report.options { " " (option) } } }
             }
+            @for said in said_by_all(report) { p { "Every row: " (said) "." } }
             @for note in &report.notes { p { (note) } }
         }
     }

@@ -70,7 +70,7 @@ fn head(out: &mut Out, report: &Report) {
         &format!(
             "strongroom bench {}, {}, took {} (version {version}, seed {})",
             report.command,
-            report.began,
+            super::moment(&report.began),
             duration(report.took_s),
             report.seed
         ),
@@ -122,7 +122,13 @@ fn rates(out: &mut Out, report: &Report) {
     if groups.is_empty() {
         return;
     }
-    let label_width = label_width(report, 18);
+    // Where there is one store, its name on every line says nothing.
+    let single = groups.len() > 1 && groups.iter().all(|(_, rows)| rows.len() == 1);
+    let label_width = if single {
+        works_width(report, 46)
+    } else {
+        label_width(report, 18)
+    };
     let number = |row: &Row| {
         row.summary
             .map_or(NOTHING.into(), |s| significant(s.median))
@@ -136,19 +142,27 @@ fn rates(out: &mut Out, report: &Report) {
     let numbers = widest(&number).unwrap_or(1);
     let spreads = widest(&spread).unwrap_or(1);
     out.title("Medians with the least and the most; ratios with their 95 % interval");
+    let mut last = None;
     for (work, rows) in groups {
         let unit = words::unit(rows[0].unit);
-        out.lines.push(String::new());
-        out.wrapped(&format!("{work}, {unit}"), 0, 2);
+        if !single {
+            out.lines.push(String::new());
+            out.wrapped(&format!("{work}, {unit}"), 0, 2);
+        } else if last.replace(unit) != Some(unit) {
+            out.lines.extend([String::new(), unit.to_owned()]);
+        }
         for row in rows {
-            let label = cut(&shown(&row.store), label_width);
+            let label = cut(
+                &shown(if single { &row.work } else { &row.store }),
+                label_width,
+            );
             let blanks = label_width - width(&label);
             let mut line = format!("  {label}{}  ", " ".repeat(blanks));
-            let after = width(&line);
+            let after = if single { 6 } else { width(&line) };
             if row.verdict.invalid {
                 line.push_str("INVALID");
                 out.lines.push(line);
-                doubts(out, &row.verdict.doubts, after);
+                doubts(out, report, &row.verdict.doubts, after);
                 continue;
             }
             line.push_str(&format!(
@@ -157,7 +171,11 @@ fn rates(out: &mut Out, report: &Report) {
                 spread(row)
             ));
             if let Some(of) = against(report, row) {
-                let words = words::comparison(of);
+                // The reason stands with the row that is INVALID: this one is not.
+                let words = match &of.invalid {
+                    Some(_) => format!("no ratio to {}", cut(&shown(&of.base), label_width)),
+                    None => words::comparison(of),
+                };
                 if width(&line) + 2 + width(&words) <= out.columns {
                     line.push_str("  ");
                     line.push_str(&words);
@@ -175,7 +193,7 @@ fn rates(out: &mut Out, report: &Report) {
                     after + 2,
                 );
             }
-            doubts(out, &row.verdict.doubts, after);
+            doubts(out, report, &row.verdict.doubts, after);
         }
     }
 }
@@ -191,14 +209,24 @@ fn refused(row: &Row) -> Vec<(&str, usize)> {
     kinds.into_values().collect()
 }
 
-fn doubts(out: &mut Out, doubts: &[Doubt], indent: usize) {
-    let mut said: Vec<&str> = Vec::new();
+fn doubts(out: &mut Out, report: &Report, doubts: &[Doubt], indent: usize) {
+    let mut said: Vec<&str> = super::said_by_all(report);
     for doubt in doubts {
         if !said.contains(&doubt.said.as_str()) {
             said.push(&doubt.said);
             out.wrapped(&doubt.said, indent, indent);
         }
     }
+}
+
+fn works_width(report: &Report, most: usize) -> usize {
+    report
+        .rows
+        .iter()
+        .map(|row| width(&shown(&row.work)))
+        .max()
+        .unwrap_or(0)
+        .min(most)
 }
 
 fn label_width(report: &Report, most: usize) -> usize {
@@ -231,12 +259,13 @@ fn latencies(out: &mut Out, report: &Report) {
         format!("{p50:>8} {p90:>8} {p99:>8} {p999:>8} {max:>8} {cpu:>6} {written:>7}")
     };
     let header = fixed(["p50", "p90", "p99", "p99.9", "max", "s/GB", "written"]);
+    out.lines
+        .push(format!("  {}  {header}", " ".repeat(label_width)));
     for (work, rows) in by_work(report) {
         let rows: Vec<&Row> = rows.into_iter().filter(has).collect();
         if rows.is_empty() {
             continue;
         }
-        out.lines.push(String::new());
         out.wrapped(work, 0, 2);
         out.lines
             .push(format!("  {}  {header}", " ".repeat(label_width)));
@@ -268,19 +297,13 @@ fn latencies(out: &mut Out, report: &Report) {
     }
 }
 
-/// Comparisons that stand beside no row: they have a list of their own, and so have the reasons of those without a ratio.
+/// Comparisons that stand beside no row have a list of their own.
 fn loose_comparisons(out: &mut Out, report: &Report) {
     let beside = |of: &Comparison| {
-        report
-            .rows
-            .iter()
-            .any(|row| row.work == of.work && row.store == of.other)
+        let mut rows = report.rows.iter();
+        rows.any(|row| row.work == of.work && row.store == of.other)
     };
-    let loose: Vec<&Comparison> = report
-        .comparisons
-        .iter()
-        .filter(|of| !beside(of) || of.invalid.is_some())
-        .collect();
+    let loose: Vec<&Comparison> = report.comparisons.iter().filter(|of| !beside(of)).collect();
     if loose.is_empty() {
         return;
     }
@@ -352,6 +375,9 @@ fn foot(out: &mut Out, report: &Report) {
         for line in super::noise_words(noise) {
             out.wrapped(&line, 0, 2);
         }
+    }
+    for said in super::said_by_all(report) {
+        out.wrapped(&format!("Every row: {said}."), 0, 2);
     }
     for note in &report.notes {
         out.wrapped(note, 0, 2);
@@ -432,7 +458,6 @@ mod tests {
             "random read, 4 KiB, depth 1, cold, op/s",
             "gocryptfs INVALID 37 % of what was read",
             "37 % of what was read was in the page cache",
-            "gocryptfs has no valid round",
             "2 of 7 rounds INVALID: another process wrote 41.2 MB",
             "zeros go 8.3 % faster than data",
             "no difference seen (±6 %)",
@@ -448,6 +473,30 @@ mod tests {
         ] {
             assert!(words.contains(wanted), "{wanted} is missing in:\n{text}");
         }
+    }
+
+    #[test]
+    fn what_every_row_says_is_said_once_and_a_base_without_a_number_is_named() {
+        let mut report = sample::compare();
+        for row in &mut report.rows {
+            row.verdict.doubts.push(Doubt {
+                kind: DoubtKind::NotObservable,
+                said: "the kernel does not tell the frequency".into(),
+            });
+        }
+        report.comparisons[2].invalid = Some("plain: nothing was measured".into());
+        let text = text(&report, 80);
+        assert_eq!(
+            text.matches("the kernel does not tell the frequency")
+                .count(),
+            1,
+            "{text}"
+        );
+        assert!(
+            text.contains("Every row: the kernel does not tell the frequency."),
+            "{text}"
+        );
+        assert!(text.contains("no ratio to plain"), "{text}");
     }
 
     #[test]

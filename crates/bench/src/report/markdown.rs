@@ -1,0 +1,374 @@
+//! Results that are kept beside sources, as one document: `docs/performance.md`.
+//!
+//! 1. Every number in it comes from a result; what a person has to say about them is given as text and stands apart.
+//! 2. Nothing of a result can end a cell or begin markup.
+
+use super::table::{against, by_work};
+use super::words::{self, NOTHING, duration, significant, time_ns};
+use super::{
+    machine_words, moment, noise_words, parts_by_store, parts_cells, said_by_all, store_words,
+};
+use crate::model::{PublishedTable, Report, Row};
+use crate::published;
+
+/// Sections in their order: the result's name, the heading, and what it answers.
+const SECTIONS: [(&str, &str, &str); 7] = [
+    (
+        "cost",
+        "What a room costs",
+        "A plain directory and a mounted room beside each other, in the rows of the phone tables.",
+    ),
+    (
+        "dd",
+        "Raw against decrypted",
+        "One stream from a raw image and from what a mounted room makes of it.",
+    ),
+    (
+        "small-files",
+        "Small files, and where their time goes",
+        "Each operation once a file, in a random order.",
+    ),
+    (
+        "ladder",
+        "Calls and commits",
+        "2 MiB into one file, through the library.",
+    ),
+    (
+        "peers",
+        "Beside other stores",
+        "All in turns in one run; the plain directory is 1.",
+    ),
+    (
+        "storage",
+        "One store, all of it",
+        "A plain directory, every row.",
+    ),
+    (
+        "cipher",
+        "Ciphers in memory",
+        "What the processor can do without a disk.",
+    ),
+];
+
+/// The document. `results` are names (without ending) and reports; `remarks` is Markdown by a person, which ends it.
+pub fn performance(results: &[(String, Report)], remarks: &str) -> String {
+    let mut out = vec![
+        "# How fast a room is".to_owned(),
+        String::new(),
+        "Made by `make performance` from the results in [benches/results](../benches/results), which `make bench` measures; do not \
+         edit. How it is measured, and when a number is not believed: [benchmark.md](benchmark.md). Ratios are to the first \
+         store of the same run, above 1 is faster, with their 95 % interval. Absolute numbers belong to the machine they were \
+         measured on."
+            .into(),
+    ];
+    let known = SECTIONS.iter().filter_map(|(name, heading, what)| {
+        let (name, report) = results.iter().find(|(of, _)| of == name)?;
+        Some((name, *heading, *what, report))
+    });
+    let others = results
+        .iter()
+        .filter(|(name, _)| !SECTIONS.iter().any(|(of, ..)| of == name))
+        .map(|(name, report)| (name, name.as_str(), "", report));
+    for (name, heading, what, report) in known.chain(others) {
+        out.push(String::new());
+        out.push(format!("## {}", safe(heading)));
+        section(&mut out, name, what, report);
+    }
+    if !remarks.trim().is_empty() {
+        out.push(String::new());
+        out.push(remarks.trim().to_owned());
+    }
+    let mut text = out.join("\n");
+    text.push('\n');
+    text
+}
+
+fn section(out: &mut Vec<String>, name: &str, what: &str, report: &Report) {
+    let asked =
+        std::iter::once(report.command.as_str()).chain(report.options.iter().map(String::as_str));
+    let asked = asked.collect::<Vec<_>>().join(" ").replace('`', "'");
+    paragraph(out, what);
+    out.push(String::new());
+    out.push(format!(
+        "`strongroom bench {asked}`, {}, {}; {} ([every round](../benches/results/{}.json)).",
+        safe(&moment(&report.began)),
+        duration(report.took_s),
+        safe(&machine_words(&report.machine)),
+        safe(name)
+    ));
+    if !report.stores.is_empty() {
+        out.push(String::new());
+        for store in &report.stores {
+            out.push(format!(
+                "- {}: {}",
+                safe(&store.label),
+                safe(&store_words(store))
+            ));
+        }
+    }
+    for published in &report.tables {
+        table(out, published);
+    }
+    let peers = !report
+        .tables
+        .iter()
+        .any(|table| table.title == published::PEERS_TITLE);
+    if let Some(peers) = published::peers_of(report).filter(|_| peers) {
+        table(out, &peers);
+    }
+    if report.comparisons.is_empty() {
+        if report.tables.is_empty() {
+            rates(out, report);
+        }
+    } else {
+        ratios(out, report);
+    }
+    parts(out, report);
+    doubts(out, report);
+}
+
+fn table(out: &mut Vec<String>, of: &PublishedTable) {
+    out.push(String::new());
+    out.push(format!(
+        "**{}.** {}.",
+        safe(of.title.trim_end_matches('.')),
+        safe(of.source.trim_end_matches('.'))
+    ));
+    let head: Vec<String> = std::iter::once(String::new())
+        .chain(of.columns.clone())
+        .collect();
+    let rows: Vec<Vec<String>> = of
+        .rows
+        .iter()
+        .map(|row| {
+            std::iter::once(row.name.clone())
+                .chain(row.cells.clone())
+                .collect()
+        })
+        .collect();
+    grid(out, &head, &rows);
+}
+
+/// Works against stores: the first store's median, then ratios.
+fn ratios(out: &mut Vec<String>, report: &Report) {
+    let base = &report.comparisons[0].base;
+    let mut others: Vec<&str> = Vec::new();
+    for of in &report.comparisons {
+        if !others.contains(&of.other.as_str()) {
+            others.push(&of.other);
+        }
+    }
+    let head: Vec<String> = [String::new(), base.clone()]
+        .into_iter()
+        .chain(others.iter().map(|name| format!("{name} to {base}")))
+        .collect();
+    let rows: Vec<Vec<String>> = by_work(report)
+        .into_iter()
+        .map(|(work, rows)| {
+            let of = |store: &str| rows.iter().find(|row| row.store == store);
+            let median = of(base).map_or(NOTHING.into(), |row| median(row));
+            let ratios = others.iter().map(|store| {
+                let found = of(store).and_then(|row| against(report, row));
+                found.map_or(NOTHING.into(), words::comparison)
+            });
+            [work.to_owned(), median]
+                .into_iter()
+                .chain(ratios)
+                .collect()
+        })
+        .collect();
+    grid(out, &head, &rows);
+}
+
+fn median(row: &Row) -> String {
+    match row.summary {
+        _ if row.verdict.invalid => "INVALID".into(),
+        Some(summary) => format!("{} {}", significant(summary.median), words::unit(row.unit)),
+        None => NOTHING.into(),
+    }
+}
+
+/// Rows of one store, or of several that are not compared.
+fn rates(out: &mut Vec<String>, report: &Report) {
+    if report.rows.is_empty() {
+        return;
+    }
+    let several = report.stores.len() > 1;
+    let head = [
+        "",
+        "median (least–most)",
+        "p50",
+        "p99",
+        "max",
+        "CPU s/GB",
+        "device bytes a byte",
+    ]
+    .map(String::from);
+    let rows: Vec<Vec<String>> = report
+        .rows
+        .iter()
+        .map(|row| {
+            let name = if several {
+                format!("{}: {}", row.store, row.work)
+            } else {
+                row.work.clone()
+            };
+            let summary = row.summary.filter(|_| !row.verdict.invalid);
+            let spread = summary.map_or(String::new(), |s| {
+                format!(" ({}–{})", significant(s.least), significant(s.most))
+            });
+            let latency = row.latency.as_ref().filter(|_| !row.verdict.invalid);
+            let time = |ns: Option<u64>| ns.map_or(NOTHING.into(), |ns| time_ns(ns as f64));
+            vec![
+                name,
+                format!("{}{spread}", median(row)),
+                time(latency.map(|of| of.p50_ns)),
+                time(latency.map(|of| of.p99_ns)),
+                time(latency.map(|of| of.max_ns)),
+                words::maybe(summary.and_then(|s| s.cpu_s_per_gb)),
+                words::maybe(summary.and_then(|s| s.write_amplification)),
+            ]
+        })
+        .collect();
+    grid(out, &head, &rows);
+}
+
+fn parts(out: &mut Vec<String>, report: &Report) {
+    for (store, of) in parts_by_store(&report.parts) {
+        paragraph(
+            out,
+            &format!("Where the time goes in {store}, mean of an operation:"),
+        );
+        let (names, cells) = parts_cells(&of);
+        let head: Vec<String> = std::iter::once(String::new())
+            .chain(of.iter().map(|of| of.operation.clone()))
+            .collect();
+        let rows: Vec<Vec<String>> = names
+            .into_iter()
+            .zip(cells)
+            .map(|(name, cells)| std::iter::once(name).chain(cells).collect())
+            .collect();
+        grid(out, &head, &rows);
+    }
+}
+
+/// What is not to be believed, and why; what else is to be known.
+fn doubts(out: &mut Vec<String>, report: &Report) {
+    let mut said: Vec<String> = Vec::new();
+    for row in report.rows.iter().filter(|row| row.verdict.invalid) {
+        let mut why: Vec<&str> = row
+            .verdict
+            .doubts
+            .iter()
+            .map(|doubt| doubt.said.as_str())
+            .collect();
+        why.retain(|said| !said_by_all(report).contains(said));
+        said.push(format!(
+            "INVALID: {} of {}: {}",
+            row.work,
+            row.store,
+            why.join("; ")
+        ));
+    }
+    said.extend(report.noise.iter().flat_map(noise_words));
+    said.extend(
+        said_by_all(report)
+            .iter()
+            .map(|said| format!("Every row: {said}")),
+    );
+    said.extend(report.notes.iter().cloned());
+    if report.interrupted {
+        said.push("This run was stopped before everything was done.".into());
+    }
+    if !said.is_empty() {
+        out.push(String::new());
+        out.extend(said.iter().map(|line| format!("- {}", safe(line))));
+    }
+}
+
+fn paragraph(out: &mut Vec<String>, text: &str) {
+    if !text.is_empty() {
+        out.push(String::new());
+        out.push(safe(text));
+    }
+}
+
+fn grid(out: &mut Vec<String>, head: &[String], rows: &[Vec<String>]) {
+    let line = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|cell| safe(cell)).collect();
+        format!("| {} |", cells.join(" | "))
+    };
+    out.push(String::new());
+    out.push(line(head));
+    let rule: Vec<&str> = head
+        .iter()
+        .enumerate()
+        .map(|(at, _)| if at == 0 { "---" } else { "---:" })
+        .collect();
+    out.push(format!("|{}|", rule.join("|")));
+    out.extend(rows.iter().map(|row| line(row)));
+}
+
+/// A text that is only text in Markdown, on one line.
+fn safe(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in super::layout::shown(text).chars() {
+        if matches!(letter, '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '#') {
+            safe.push('\\');
+        }
+        safe.push(letter);
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    fn samples() -> Vec<(String, Report)> {
+        [
+            ("other", sample::empty()),
+            ("peers", sample::compare()),
+            ("small-files", sample::small_files()),
+        ]
+        .map(|(name, report)| (name.to_owned(), report))
+        .into()
+    }
+
+    #[test]
+    fn each_result_has_a_section_with_its_tables() {
+        let text = performance(&samples(), "## Remarks\n\nMine.\n");
+        for wanted in [
+            "## Beside other stores",
+            "## Small files, and where their time goes",
+            "## other",
+            "../benches/results/peers.json",
+            "| random read | 62.9 % | 59 % (56 to 61) |",
+            "| INVALID |",
+            "- INVALID: random read, 4 KiB, depth 1, cold of gocryptfs: 37 %",
+            "no difference seen (±6 %)",
+            "Snapdragon (published)",
+            "- Noise floor: plain against itself is 1.00 (0.98–1.03)",
+            "## Remarks\n\nMine.",
+        ] {
+            assert!(text.contains(wanted), "{wanted} is missing in:\n{text}");
+        }
+        assert!(text.find("## Small files").unwrap() < text.find("## Beside").unwrap());
+    }
+
+    #[test]
+    fn every_row_of_a_table_has_as_many_cells_as_its_head() {
+        let mut results = samples();
+        for row in &mut results[1].1.rows {
+            row.work = format!("{} | <b>*x*", row.work);
+        }
+        let text = performance(&results, "");
+        assert!(!text.contains(" <b>"));
+        let cells = |line: &str| line.replace("\\|", "").matches('|').count();
+        for table in text.split("\n\n").filter(|piece| piece.starts_with('|')) {
+            let wanted = cells(table.lines().next().unwrap());
+            assert!(table.lines().all(|line| cells(line) == wanted), "{table}");
+        }
+    }
+}

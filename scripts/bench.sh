@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Measures what docs/performance.md shows, and leaves each result in benches/results/NAME.json. `make performance` then writes
+# the document. Takes about half an hour on a quiet machine; what else runs meanwhile is in the numbers.
+#
+#   scripts/bench.sh BINARY [NAME...]       default: all. cost dd small-files ladder peers storage cipher
+#   BENCH_DIR=DIR scripts/bench.sh BINARY   measure the disk that DIR is on (default: the target directory)
+#   DD_MIB=2048                             size of the image that `dd` reads
+#
+# Leaves nothing in DIR. Run it as root, or caches are emptied less thoroughly.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom}")
+[ -x "$BIN" ] || die "there is no $BIN: run make build"
+shift || true
+NAMES=("$@")
+[ ${#NAMES[@]} -gt 0 ] || NAMES=(cost dd small-files ladder peers storage cipher)
+RESULTS=$ROOT/benches/results
+DD_MIB=${DD_MIB:-2048}
+
+mkdir -p "${BENCH_DIR:-$TARGET_DIR}" "$RESULTS"
+WORK=$(mktemp -d "${BENCH_DIR:-$TARGET_DIR}/bench.XXXXXX")
+MNT=$WORK/mnt
+export LC_ALL=C
+
+cleanup() {
+    local status=$?
+    if mountpoint -q "$MNT"; then
+        "$BIN" umount "$MNT" >/dev/null 2>&1 || fusermount3 -uz "$MNT" || true
+    fi
+    rm -rf "$WORK"
+    exit "$status"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+# measure NAME ARGUMENT...: a result replaces the old one only when it is whole. Paths of the working directory, which is new each
+# time, are shortened: they say nothing.
+measure() {
+    local name=$1
+    shift
+    say "strongroom bench $*"
+    "$BIN" --json bench "$@" >"$WORK/result.json"
+    sed "s|$WORK|.|g" "$WORK/result.json" >"$RESULTS/$name.json"
+}
+
+# The image, and the same bytes in a mounted room.
+dd_stores() {
+    local raw=$WORK/raw.img
+    head -c 24 /dev/urandom | base64 >"$WORK/passphrase"
+    chmod 600 "$WORK/passphrase"
+    mkdir "$MNT"
+    "$BIN" create --quiet "$WORK/room" --passphrase-file "$WORK/passphrase" --kdf-memory 8 --kdf-passes 1
+    "$BIN" mount "$WORK/room" "$MNT" --passphrase-file "$WORK/passphrase" >/dev/null
+    head -c "$((DD_MIB << 20))" /dev/urandom >"$raw"
+    cp "$raw" "$MNT/decrypted.img"
+    sync
+    local half=$((DD_MIB / 2))
+    measure dd dd "$raw" "$MNT/decrypted.img" --read "4KiB:${half}MiB" --read "64KiB:${DD_MIB}MiB" --rounds 3 --seconds 600
+    "$BIN" umount "$MNT" >/dev/null
+}
+
+for name in "${NAMES[@]}"; do
+    case "$name" in
+    cost) measure cost cost "$WORK" --rounds 7 --size 512MiB ;;
+    dd) dd_stores ;;
+    small-files) measure small-files small-files "$WORK" ;;
+    ladder) measure ladder ladder "$WORK" ;;
+    peers) measure peers peers "$WORK" --rounds 5 --files 3000 --seconds 60 ;;
+    storage) measure storage storage "$WORK" --rounds 5 ;;
+    cipher) measure cipher cipher ;;
+    *) die "there is no measurement '$name': cost dd small-files ladder peers storage cipher" ;;
+    esac
+done
