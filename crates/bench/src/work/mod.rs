@@ -30,14 +30,16 @@ mod outcome;
 mod sets;
 pub mod small_files;
 mod sync;
+mod tree;
 
 pub use bed::{Bed, usual_size};
 pub use calls::{Calls, Direction, Order, Way};
 pub use dd::Dd;
 pub use metadata::Metadata;
 pub use outcome::{Begun, Outcome, new_seed};
-pub use sets::{cost, full, is_selected, select, usual};
+pub use sets::{cost, full, is_selected, peers, select, usual};
 pub use sync::Syncs;
+pub use tree::SourceTree;
 
 /// Slices of the curve over time, at most.
 const CURVE: usize = 50;

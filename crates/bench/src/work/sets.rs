@@ -1,6 +1,6 @@
 //! Which works a command does.
 
-use super::{Calls, Direction, Metadata, Order, Syncs, Work};
+use super::{Calls, Direction, Metadata, Order, SourceTree, Syncs, Work};
 use crate::data::Content;
 
 /// Sizes of a call, bytes.
@@ -63,6 +63,15 @@ pub fn cost() -> [Calls; 5] {
     ]
 }
 
+/// In what encrypted file systems are compared with each other: a large file in calls of 128 KiB, and a source tree.
+pub fn peers() -> Vec<Box<dyn Work>> {
+    vec![
+        Box::new(Calls::new(Write, Sequential, 128 << 10)),
+        Box::new(Calls::new(Read, Sequential, 128 << 10)),
+        Box::new(SourceTree),
+    ]
+}
+
 /// The pass of zeros, which shows whether content matters to a store.
 fn zeros() -> Calls {
     Calls {
@@ -109,6 +118,16 @@ mod tests {
     fn names(works: &[Box<dyn Work>]) -> Vec<String> {
         let rows = works.iter().flat_map(|work| work.rows());
         rows.map(|row| row.work).collect()
+    }
+
+    #[test]
+    fn the_rows_of_the_peers_table_are_measured() {
+        let measured: Vec<String> = peers()
+            .iter()
+            .flat_map(|work| work.rows())
+            .map(|row| row.work)
+            .collect();
+        assert_eq!(measured, crate::published::PEER_WORKS);
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod cost;
 mod dd;
 mod history;
 mod ladder;
+mod peers;
 mod small_files;
 mod storage;
 
@@ -41,6 +42,7 @@ enum Command {
     Compare(compare::Args),
     Cost(cost::Args),
     Dd(dd::Args),
+    Peers(peers::Args),
     SmallFiles(small_files::Args),
     Ladder(ladder::Args),
     Cipher(cipher::Args),
@@ -54,6 +56,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         Command::Compare(args) => compare::run(args, global),
         Command::Cost(args) => cost::run(args, global),
         Command::Dd(args) => dd::run(args, global),
+        Command::Peers(args) => peers::run(args, global),
         Command::SmallFiles(args) => small_files::run(args, global),
         Command::Ladder(args) => ladder::run(args, global),
         Command::Cipher(args) => cipher::run(args, global),

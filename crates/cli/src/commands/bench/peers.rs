@@ -1,0 +1,77 @@
+//! `strongroom bench peers`: a plain directory, a mounted room and the encrypted file systems that are installed.
+
+use std::path::PathBuf;
+
+use bench::published::peers_of;
+use bench::store::{ServedKind, labels};
+use bench::work;
+
+use super::{Common, Handling, Wanted, finish_done, measure};
+use crate::args::Global;
+use crate::error::{Error, Result};
+
+/// Compare a room with the encrypted file systems that are installed, on a source tree and a large file
+///
+/// gocryptfs, securefs and CryFS, each with its default options, in turns with a plain directory and a mounted room; beside what
+/// was once published of their like.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where all of them are made, and removed again
+    #[arg(value_name = "DIRECTORY", default_value = ".")]
+    directory: PathBuf,
+    /// Only these beside the directory and the room; may be repeated [default: those that are installed]
+    #[arg(long, value_name = "STORE", value_parser = ["gocryptfs", "securefs", "cryfs"])]
+    with: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    handling: Handling,
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    let Some(directory) = args.directory.to_str() else {
+        return Err(Error::usage(format!(
+            "{}: the directory's name is no text; use one that is",
+            args.directory.display()
+        )));
+    };
+    let others: Vec<String> = if args.with.is_empty() {
+        let words = ServedKind::ALL
+            .into_iter()
+            .filter(|kind| *kind != ServedKind::Room);
+        words
+            .map(|kind| kind.word().to_owned())
+            .filter(|word| installed(word))
+            .collect()
+    } else {
+        args.with
+    };
+    let kinds = ["directory", "mounted"]
+        .map(String::from)
+        .into_iter()
+        .chain(others);
+    let targets: Vec<String> = kinds.map(|kind| format!("{kind}:{directory}")).collect();
+    let wanted = Wanted {
+        command: "peers",
+        options: Vec::new(),
+        labels: labels(&targets),
+        targets,
+        works: work::peers(),
+        noise: true,
+        suite: None,
+        key: None,
+    };
+    let mut done = measure(wanted, &args.common, &args.handling, global)?;
+    let table = peers_of(&done.report);
+    done.report.tables.extend(table);
+    done.report.notes.push(
+        "\"md5sum of all\" reads every file of the tree and compares it, without a sum".into(),
+    );
+    finish_done(done, &args.common, global)
+}
+
+/// Whether a program is in one of the directories of PATH.
+fn installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
