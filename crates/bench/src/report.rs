@@ -19,24 +19,30 @@ pub(crate) fn moment(rfc3339: &str) -> String {
     }
 }
 
-/// Remarks that each of several rows makes: they are of the machine, not of a row.
-fn said_by_all(report: &Report) -> Vec<&str> {
-    let mut rows = report.rows.iter().map(|row| &row.verdict.doubts);
-    let (Some(first), true) = (rows.next(), report.rows.len() > 1) else {
-        return Vec::new();
-    };
-    let rest: Vec<_> = rows.collect();
-    let mut said: Vec<&str> = Vec::new();
-    for doubt in first.iter().filter(|doubt| !doubt.kind.invalidates()) {
-        if !said.contains(&doubt.said.as_str())
-            && rest
-                .iter()
-                .all(|doubts| doubts.iter().any(|of| of.said == doubt.said))
+/// Remarks that more than half of several rows make: they are of the machine, not of a row.
+fn said_by_most(report: &Report) -> Vec<&str> {
+    let mut said: Vec<(&str, usize)> = Vec::new();
+    for row in &report.rows {
+        let mut own: Vec<&str> = Vec::new();
+        for doubt in row
+            .verdict
+            .doubts
+            .iter()
+            .filter(|doubt| !doubt.kind.invalidates())
         {
-            said.push(&doubt.said);
+            if !own.contains(&doubt.said.as_str()) {
+                own.push(&doubt.said);
+            }
+        }
+        for text in own {
+            match said.iter_mut().find(|(of, _)| *of == text) {
+                Some((_, count)) => *count += 1,
+                None => said.push((text, 1)),
+            }
         }
     }
-    said
+    said.retain(|(_, count)| report.rows.len() > 2 && 2 * count > report.rows.len());
+    said.into_iter().map(|(text, _)| text).collect()
 }
 
 /// The machine in a sentence.
@@ -71,9 +77,17 @@ fn machine_words(of: &Machine) -> String {
 /// What is known of a store.
 fn store_words(of: &StoreFacts) -> String {
     let mut words = of.kind.clone();
+    // Some programs' versions begin with their name.
+    if of
+        .version
+        .as_ref()
+        .is_some_and(|version| version.starts_with(&words))
+    {
+        words.clear();
+    }
     for (before, what) in [(" ", &of.version), (", ", &of.cipher)] {
         if let Some(what) = what {
-            words = format!("{words}{before}{what}");
+            words = format!("{words}{before}{what}").trim_start().to_owned();
         }
     }
     if !of.target.is_empty() {

@@ -6,7 +6,7 @@
 use super::table::{against, by_work};
 use super::words::{self, NOTHING, duration, significant, time_ns};
 use super::{
-    machine_words, moment, noise_words, parts_by_store, parts_cells, said_by_all, store_words,
+    machine_words, moment, noise_words, parts_by_store, parts_cells, said_by_most, store_words,
 };
 use crate::model::{PublishedTable, Report, Row};
 use crate::published;
@@ -262,7 +262,7 @@ fn doubts(out: &mut Vec<String>, report: &Report) {
             .iter()
             .map(|doubt| doubt.said.as_str())
             .collect();
-        why.retain(|said| !said_by_all(report).contains(said));
+        why.retain(|said| !said_by_most(report).contains(said));
         said.push(format!(
             "INVALID: {} of {}: {}",
             row.work,
@@ -272,9 +272,9 @@ fn doubts(out: &mut Vec<String>, report: &Report) {
     }
     said.extend(report.noise.iter().flat_map(noise_words));
     said.extend(
-        said_by_all(report)
+        said_by_most(report)
             .iter()
-            .map(|said| format!("Every row: {said}")),
+            .map(|said| format!("Most rows: {said}")),
     );
     said.extend(report.notes.iter().cloned());
     if report.interrupted {

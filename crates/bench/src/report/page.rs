@@ -16,7 +16,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::table::{against, by_work};
 use super::words::{self, NOTHING, significant, time_ns};
 use super::{
-    machine_words, moment, noise_words, parts_by_store, parts_cells, said_by_all, store_words,
+    machine_words, moment, noise_words, parts_by_store, parts_cells, said_by_most, store_words,
 };
 use crate::model::{PublishedTable, Report, Row};
 
@@ -294,19 +294,16 @@ fn rates(report: &Report, rows: &[&Row]) -> Markup {
 
 /// Every reason for doubt of a row and its rounds, once.
 fn said<'a>(report: &'a Report, row: &'a Row) -> Vec<&'a str> {
-    let by_all = said_by_all(report);
-    let mut said: Vec<&str> = by_all.clone();
-    let all = row
-        .verdict
-        .doubts
-        .iter()
-        .chain(row.rounds.iter().flat_map(|round| &round.doubts));
-    for doubt in all {
-        if !said.contains(&doubt.said.as_str()) {
-            said.push(&doubt.said);
+    let by_most = said_by_most(report);
+    let mut said: Vec<&str> = Vec::new();
+    let of_rounds = row.rounds.iter().flat_map(|round| &round.doubts);
+    for doubt in row.verdict.doubts.iter().chain(of_rounds) {
+        let text = doubt.said.as_str();
+        if !said.contains(&text) && !by_most.contains(&text) {
+            said.push(text);
         }
     }
-    said.split_off(by_all.len())
+    said
 }
 
 fn latencies(rows: &[&Row]) -> Markup {
@@ -350,7 +347,7 @@ fn foot(report: &Report) -> Markup {
             @if !report.options.is_empty() {
                 p { "Asked for: " code { "strongroom bench " (report.command) @for option in &report.options { " " (option) } } }
             }
-            @for said in said_by_all(report) { p { "Every row: " (said) "." } }
+            @for said in said_by_most(report) { p { "Most rows: " (said) "." } }
             @for note in &report.notes { p { (note) } }
         }
     }
