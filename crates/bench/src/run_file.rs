@@ -23,7 +23,6 @@ use crate::{Error, Result};
 
 mod mounts;
 
-pub(crate) use mounts::unescape;
 pub use mounts::{is_mounted, mounted_below, unmount};
 
 /// How the name of a work directory begins.

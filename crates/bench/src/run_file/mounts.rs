@@ -76,7 +76,7 @@ fn points() -> Vec<PathBuf> {
 }
 
 /// Space, tab, newline and backslash stand as a backslash and three octal digits.
-pub(crate) fn unescape(text: &[u8]) -> OsString {
+fn unescape(text: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((first, after)) = rest.split_first() {

@@ -130,7 +130,7 @@ mod tests {
             "/c/b",
             "room:/x",
             "room:/x",
-            ".",
+            "/",
             "nbd://h/n",
             "a:b",
         ];

@@ -217,3 +217,6 @@ fn size_words(bytes: u64) -> String {
         _ => format!("{bytes} bytes"),
     }
 }
+
+#[cfg(test)]
+mod tests;

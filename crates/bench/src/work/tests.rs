@@ -1,0 +1,276 @@
+//! Works on a store that lies, and on one that does not.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::*;
+use crate::clock::SystemClock;
+use crate::model::{DoubtKind, StoreFacts};
+use crate::run_file::Run;
+use crate::store::{Cold, Making, Mode, Names, Store, make};
+
+/// How a store lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lie {
+    None,
+    /// A bit of what is read is another one.
+    ReadsWrong,
+    /// What is written over something is forgotten.
+    KeepsOld,
+    /// Reading does nothing at all.
+    ReadsNothing,
+}
+
+/// A directory, with a lie in between.
+struct Lying {
+    honest: Box<dyn Store>,
+    lie: Lie,
+}
+
+impl Store for Lying {
+    fn facts(&self) -> &StoreFacts {
+        self.honest.facts()
+    }
+    fn powers(&self) -> Powers {
+        self.honest.powers()
+    }
+    fn open(&mut self, name: &str, mode: Mode) -> Result<Arc<dyn Object>> {
+        Ok(Arc::new(LyingObject {
+            honest: self.honest.open(name, mode)?,
+            lie: self.lie,
+            made: mode.makes(),
+        }))
+    }
+    fn remove(&mut self, name: &str) -> Result<()> {
+        self.honest.remove(name)
+    }
+    fn names(&mut self) -> Result<Arc<dyn Names>> {
+        Ok(Arc::new(LyingNames {
+            honest: self.honest.names()?,
+            lie: self.lie,
+        }))
+    }
+    fn settle(&mut self) -> Result<()> {
+        self.honest.settle()
+    }
+    fn make_cold(&mut self) -> Result<Cold> {
+        self.honest.make_cold()
+    }
+    fn path(&self) -> Option<PathBuf> {
+        self.honest.path()
+    }
+    fn close(self: Box<Self>) -> Result<()> {
+        self.honest.close()
+    }
+}
+
+struct LyingObject {
+    honest: Arc<dyn Object>,
+    lie: Lie,
+    made: bool,
+}
+
+impl Object for LyingObject {
+    fn len(&self) -> io::Result<u64> {
+        self.honest.len()
+    }
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        if self.lie == Lie::ReadsNothing {
+            return Ok(());
+        }
+        self.honest.read_at(buf, offset)?;
+        if self.lie == Lie::ReadsWrong {
+            buf[buf.len() - 1] ^= 1;
+        }
+        Ok(())
+    }
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        if self.lie == Lie::KeepsOld && !self.made {
+            return Ok(());
+        }
+        self.honest.write_at(data, offset)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.honest.sync()
+    }
+    // Without a descriptor every call comes through here.
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+struct LyingNames {
+    honest: Arc<dyn Names>,
+    lie: Lie,
+}
+
+impl Names for LyingNames {
+    fn make_dir(&self, path: &str) -> io::Result<()> {
+        self.honest.make_dir(path)
+    }
+    fn create(&self, path: &str, content: &[u8]) -> io::Result<()> {
+        self.honest.create(path, content)
+    }
+    fn open(&self, path: &str) -> io::Result<()> {
+        self.honest.open(path)
+    }
+    fn read(&self, path: &str, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.honest.read(path, buf)?;
+        if self.lie == Lie::ReadsWrong {
+            buf[0] ^= 1;
+        }
+        Ok(read)
+    }
+    fn write(&self, path: &str, content: &[u8], sync: bool) -> io::Result<()> {
+        self.honest.write(path, content, sync)
+    }
+    fn stat(&self, path: &str) -> io::Result<u64> {
+        self.honest.stat(path)
+    }
+    fn list(&self, path: &str) -> io::Result<u64> {
+        self.honest.list(path)
+    }
+    fn chmod(&self, path: &str, mode: u32) -> io::Result<()> {
+        self.honest.chmod(path, mode)
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.honest.rename(from, to)
+    }
+    fn unlink(&self, path: &str) -> io::Result<()> {
+        self.honest.unlink(path)
+    }
+    fn remove_dir(&self, path: &str) -> io::Result<()> {
+        self.honest.remove_dir(path)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.honest.sync()
+    }
+}
+
+struct Place {
+    dir: tempfile::TempDir,
+    stop: AtomicBool,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place {
+            dir: tempfile::tempdir().unwrap(),
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    fn bed(&self, lie: Lie) -> Bed {
+        let run = Run::begin(&self.dir.path().join("state")).unwrap();
+        let target = format!("directory:{}", self.dir.path().display());
+        let honest = make(&target, &Making::new(run, "a")).unwrap();
+        Bed::new(Box::new(Lying { honest, lie }))
+    }
+
+    fn context(&self) -> Context<'_> {
+        Context {
+            clock: &SystemClock,
+            stop: &self.stop,
+            seed: 11,
+            size: 1 << 20,
+            seconds: 0.1,
+            files: 10,
+            limits: Limits::default(),
+        }
+    }
+}
+
+fn finds_wrong_data(measured: &[Measured]) -> bool {
+    measured.iter().any(|one| {
+        let doubts = one.round.doubts.iter();
+        doubts
+            .map(|doubt| doubt.kind)
+            .any(|kind| kind == DoubtKind::WrongData)
+    })
+}
+
+/// Two rounds: what one leaves must not disturb the next.
+fn caught(work: &dyn Work, lie: Lie) -> bool {
+    let place = Place::new();
+    let mut bed = place.bed(lie);
+    let mut found = false;
+    for _ in 0..2 {
+        found |= finds_wrong_data(&work.round(&mut bed, &place.context()).unwrap());
+    }
+    bed.close().unwrap();
+    found
+}
+
+#[test]
+fn whatever_is_read_is_compared_with_what_was_written() {
+    for work in sets::usual() {
+        let row = &work.rows()[0].work;
+        assert!(!caught(&*work, Lie::None), "{row}: an honest store");
+        assert!(caught(&*work, Lie::ReadsWrong), "{row}: a wrong bit");
+    }
+}
+
+#[test]
+fn a_read_that_does_nothing_and_an_old_version_do_not_pass() {
+    let random = |direction| Calls::new(direction, Order::Random, 4096);
+    for work in [
+        random(Direction::Read),
+        random(Direction::Read).direct(16),
+        Calls::new(Direction::Read, Order::Sequential, 1 << 16),
+        random(Direction::Write),
+    ] {
+        assert!(caught(&work, Lie::ReadsNothing), "{}", work.name());
+    }
+    assert!(caught(&random(Direction::Write), Lie::KeepsOld));
+    assert!(caught(&random(Direction::Write).direct(16), Lie::KeepsOld));
+}
+
+#[test]
+fn random_reads_after_random_writes_know_the_versions() {
+    let place = Place::new();
+    let mut bed = place.bed(Lie::None);
+    for direction in [
+        Direction::Write,
+        Direction::Read,
+        Direction::Write,
+        Direction::Read,
+    ] {
+        let work = Calls::new(direction, Order::Random, 64 << 10);
+        let measured = work.round(&mut bed, &place.context()).unwrap();
+        assert!(!finds_wrong_data(&measured), "{direction:?}");
+        assert_eq!(measured[0].round.bytes, 1 << 20, "every block, once");
+    }
+    bed.close().unwrap();
+}
+
+#[test]
+fn a_work_that_is_stopped_says_so_and_keeps_nothing_of_the_round() {
+    let place = Place::new();
+    for work in sets::usual() {
+        let mut bed = place.bed(Lie::None);
+        bed.prepare(&place.context()).unwrap();
+        place.stop.store(true, Ordering::Relaxed);
+        let ended = work.round(&mut bed, &place.context());
+        assert!(matches!(ended, Err(Error::Stopped)), "{ended:?}");
+        place.stop.store(false, Ordering::Relaxed);
+        bed.close().unwrap();
+    }
+    let left = std::fs::read_dir(place.dir.path().join("state")).unwrap();
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn zeros_are_written_as_zeros_and_the_rows_say_so() {
+    let place = Place::new();
+    let mut bed = place.bed(Lie::None);
+    let zeros = Calls {
+        content: crate::data::Content::Zeros,
+        ..Calls::new(Direction::Write, Order::Sequential, 1 << 20)
+    };
+    assert!(zeros.name().ends_with(", zeros"));
+    let measured = zeros.round(&mut bed, &place.context()).unwrap();
+    assert!(!finds_wrong_data(&measured));
+    bed.close().unwrap();
+}
