@@ -151,7 +151,7 @@ fn with_threads(job: &Job<'_>, began_ns: u64, arena: &mut [u8]) -> io::Result<Ou
         Ok((done, recorder))
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..job.depth).map(|_| scope.spawn(&one)).collect();
+        let threads: Vec<_> = (0..job.depth).map(|_| scope.spawn(one)).collect();
         let mut all = Outcome {
             done: 0,
             engine: Engine::Threads,

@@ -257,7 +257,7 @@ impl Context<'_> {
         if memory > 0 && self.size > memory / 4 {
             return Err(Error::Usage(format!(
                 "--size: what is read and written is kept in memory to be compared, so it may be a quarter of it at most: {} MiB",
-                memory / 4 >> 20
+                (memory / 4) >> 20
             )));
         }
         Ok(())

@@ -262,7 +262,7 @@ impl Tree {
         if operation == Operation::Create {
             self.content(file, &mut block);
         }
-        let mode = if pass % 2 == 0 { 0o600 } else { 0o640 };
+        let mode = if pass.is_multiple_of(2) { 0o600 } else { 0o640 };
         let before = context.clock.raw_ns();
         match operation {
             Operation::Create => names.create(&path, &block)?,
