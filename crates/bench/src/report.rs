@@ -9,7 +9,7 @@ pub(crate) mod sample;
 pub mod table;
 pub mod words;
 
-use crate::model::{Machine, NoiseFloor, Parts, Report, StoreFacts};
+use crate::model::{Machine, NoiseFloor, Parts, Report, Row, StoreFacts};
 
 /// A time as people read it: RFC 3339 without parts of a second.
 pub(crate) fn moment(rfc3339: &str) -> String {
@@ -43,6 +43,28 @@ fn said_by_most(report: &Report) -> Vec<&str> {
     }
     said.retain(|(_, count)| report.rows.len() > 2 && 2 * count > report.rows.len());
     said.into_iter().map(|(text, _)| text).collect()
+}
+
+/// Why a row is INVALID, without what most rows say; something even where nobody said why.
+fn why_invalid<'a>(report: &'a Report, row: &'a Row) -> Vec<&'a str> {
+    let by_most = said_by_most(report);
+    let mut why: Vec<&str> = Vec::new();
+    let of_rounds = row.rounds.iter().flat_map(|round| &round.doubts);
+    for doubt in row
+        .verdict
+        .doubts
+        .iter()
+        .chain(of_rounds.filter(|_| row.verdict.doubts.is_empty()))
+    {
+        let said = doubt.said.as_str();
+        if !why.contains(&said) && !by_most.contains(&said) {
+            why.push(said);
+        }
+    }
+    if why.is_empty() {
+        why.push("no round of it was finished");
+    }
+    why
 }
 
 /// The machine in a sentence.

@@ -7,6 +7,7 @@ use super::table::{against, by_work};
 use super::words::{self, NOTHING, duration, significant, time_ns};
 use super::{
     machine_words, moment, noise_words, parts_by_store, parts_cells, said_by_most, store_words,
+    why_invalid,
 };
 use crate::model::{PublishedTable, Report, Row};
 use crate::published;
@@ -256,13 +257,7 @@ fn parts(out: &mut Vec<String>, report: &Report) {
 fn doubts(out: &mut Vec<String>, report: &Report) {
     let mut said: Vec<String> = Vec::new();
     for row in report.rows.iter().filter(|row| row.verdict.invalid) {
-        let mut why: Vec<&str> = row
-            .verdict
-            .doubts
-            .iter()
-            .map(|doubt| doubt.said.as_str())
-            .collect();
-        why.retain(|said| !said_by_most(report).contains(said));
+        let why = why_invalid(report, row);
         said.push(format!(
             "INVALID: {} of {}: {}",
             row.work,

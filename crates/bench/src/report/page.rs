@@ -294,6 +294,9 @@ fn rates(report: &Report, rows: &[&Row]) -> Markup {
 
 /// Every reason for doubt of a row and its rounds, once.
 fn said<'a>(report: &'a Report, row: &'a Row) -> Vec<&'a str> {
+    if row.verdict.invalid {
+        return super::why_invalid(report, row);
+    }
     let by_most = said_by_most(report);
     let mut said: Vec<&str> = Vec::new();
     let of_rounds = row.rounds.iter().flat_map(|round| &round.doubts);

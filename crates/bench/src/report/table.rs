@@ -162,7 +162,9 @@ fn rates(out: &mut Out, report: &Report) {
             if row.verdict.invalid {
                 line.push_str("INVALID");
                 out.lines.push(line);
-                doubts(out, report, &row.verdict.doubts, after);
+                for said in super::why_invalid(report, row) {
+                    out.wrapped(said, after, after);
+                }
                 continue;
             }
             line.push_str(&format!(
@@ -495,6 +497,18 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("no ratio to plain"), "{text}");
+    }
+
+    /// A row was cut short and had neither a round nor a reason: the table said INVALID and nothing else.
+    #[test]
+    fn an_invalid_row_says_why_even_where_nobody_did() {
+        let mut report = sample::compare();
+        report.rows[0].verdict = crate::model::Verdict {
+            invalid: true,
+            doubts: Vec::new(),
+        };
+        report.rows[0].rounds.clear();
+        assert!(text(&report, 80).contains("no round of it was finished"));
     }
 
     #[test]
