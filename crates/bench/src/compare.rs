@@ -243,6 +243,15 @@ pub fn against_itself(
         }))
 }
 
+/// Lower end of the interval of how much faster zeros go.
+fn ratio_low(data: &Row, zeros: &Row) -> Option<f64> {
+    let zeros = Row {
+        work: data.work.clone(),
+        ..zeros.clone()
+    };
+    statistics::compare(data, &zeros, None).low
+}
+
 /// Judges the passes of zeros: adds what they reveal to the verdict of the same work with data. The rows of zeros stay.
 pub fn judge_zeros(rows: &mut [Row], limits: &Limits) {
     const ZEROS: &str = ", zeros";
@@ -257,6 +266,7 @@ pub fn judge_zeros(rows: &mut [Row], limits: &Limits) {
             let passes = Zeros {
                 data_rate: data.summary?.median,
                 zeros_rate: zeros.summary?.median,
+                ratio_low: ratio_low(data, zeros),
                 data_amplification: amplification(data),
                 zeros_amplification: amplification(zeros),
             };

@@ -1,6 +1,8 @@
 //! Clocks that are wrong on purpose: tests give them to the runner, and so does the program when it begins, to see them caught.
 //!
-//! Each is a real clock ([`SystemClock`]) with one fault.
+//! Each is a real clock ([`SystemClock`]) with one fault. What goes wrong later does so after the first reading: a round begins with one.
+
+use std::sync::OnceLock;
 
 use super::{Clock, Reading, SystemClock};
 
@@ -31,17 +33,19 @@ impl Clock for ProcessorClock {
     }
 }
 
-/// Stands still some time after it was made.
-#[derive(Debug, Clone, Copy)]
+/// Stands still some time after it was first read.
+#[derive(Debug, Clone)]
 pub struct StalledClock {
-    stops_ns: u64,
+    first_ns: OnceLock<u64>,
+    after_ns: u64,
 }
 
 impl StalledClock {
-    /// Runs for `after_ns` more, then no more.
+    /// Runs for `after_ns`, then no more.
     pub fn after(after_ns: u64) -> StalledClock {
         StalledClock {
-            stops_ns: SystemClock.raw_ns() + after_ns,
+            first_ns: OnceLock::new(),
+            after_ns,
         }
     }
 }
@@ -49,25 +53,28 @@ impl StalledClock {
 impl Clock for StalledClock {
     fn read(&self) -> Reading {
         let real = SystemClock.read();
+        let first = *self.first_ns.get_or_init(|| real.raw_ns);
         Reading {
-            raw_ns: real.raw_ns.min(self.stops_ns),
+            raw_ns: real.raw_ns.min(first + self.after_ns),
             ..real
         }
     }
 }
 
 /// Leaps once, forward or back.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct JumpingClock {
-    leaps_at_ns: u64,
+    first_ns: OnceLock<u64>,
+    after_ns: u64,
     by_ns: i64,
 }
 
 impl JumpingClock {
-    /// Leaps by `by_ns` when `after_ns` more have passed.
+    /// Leaps by `by_ns` when `after_ns` have passed.
     pub fn after(after_ns: u64, by_ns: i64) -> JumpingClock {
         JumpingClock {
-            leaps_at_ns: SystemClock.raw_ns() + after_ns,
+            first_ns: OnceLock::new(),
+            after_ns,
             by_ns,
         }
     }
@@ -76,7 +83,8 @@ impl JumpingClock {
 impl Clock for JumpingClock {
     fn read(&self) -> Reading {
         let mut reading = SystemClock.read();
-        if reading.raw_ns >= self.leaps_at_ns {
+        let first = *self.first_ns.get_or_init(|| reading.raw_ns);
+        if reading.raw_ns >= first + self.after_ns {
             reading.raw_ns = reading.raw_ns.wrapping_add_signed(self.by_ns);
         }
         reading

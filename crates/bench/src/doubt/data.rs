@@ -23,6 +23,8 @@ pub struct Zeros {
     pub data_rate: f64,
     /// Rate with zeros.
     pub zeros_rate: f64,
+    /// Lower end of the 95 % interval of the second over the first, if it was computed: rates that scatter prove nothing.
+    pub ratio_low: Option<f64>,
     /// Bytes the device wrote for each byte of data.
     pub data_amplification: Option<f64>,
     /// And of zeros.
@@ -43,10 +45,12 @@ pub fn data_matters(passes: &Zeros, limits: &Limits) -> Option<Doubt> {
         Some((data, zeros)) => format!(
             "of zeros {zeros:.2} bytes reach the device for each written, of data {data:.2}: it compresses, deduplicates or makes holes"
         ),
-        None if faster > limits.zeros_share => format!(
-            "zeros go {:.0} % faster than data: it compresses, deduplicates or makes holes",
-            faster * 100.0
-        ),
+        None if faster > limits.zeros_share && passes.ratio_low.is_none_or(|low| low > 1.0) => {
+            format!(
+                "zeros go {:.0} % faster than data: it compresses, deduplicates or makes holes",
+                faster * 100.0
+            )
+        }
         None => return None,
     };
     Some(doubt(DoubtKind::DataMatters, said))

@@ -1,6 +1,7 @@
 //! Whether the counters of the device and of the process fit what was done, and whether nobody else was there.
 
 use super::{Direction, Doubt, DoubtKind, Seen, doubt, size};
+use crate::observe::block::DeviceCounters;
 use crate::observe::process;
 
 /// Direct calls reach the device with all their bytes.
@@ -48,6 +49,17 @@ pub(super) fn calls_missing(seen: &Seen) -> Option<Doubt> {
             ),
         )
     })
+}
+
+/// Whether every device beneath counted all bytes of the work.
+pub(super) fn moved_all(seen: &Seen) -> bool {
+    let devices = &seen.evidence.devices;
+    let counted = |did: &DeviceCounters| match seen.claim.direction {
+        Direction::Read => !missing(seen, did.read_bytes),
+        Direction::Write => !missing(seen, did.written_bytes),
+        Direction::Neither => false,
+    };
+    !devices.is_empty() && devices.iter().all(|device| counted(&device.did))
 }
 
 fn missing(seen: &Seen, did: u64) -> bool {

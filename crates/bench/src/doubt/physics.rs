@@ -1,9 +1,17 @@
 //! Whether the rate is one that the machine and the device can have.
+//!
+//! What the device can was measured at another moment, perhaps a bad one. Where its counters say that it did all of the work, and nobody
+//! else was at it, it could.
 
-use super::{Direction, Doubt, DoubtKind, Seen, doubt, size, time};
+use super::{Direction, Doubt, DoubtKind, Seen, device, doubt, size, time};
 
 /// A sync takes a good part of the shortest time that was measured for one on that device.
 pub(super) fn sync_too_fast(seen: &Seen) -> Option<Doubt> {
+    let flushes = seen.evidence.top().and_then(|device| device.did.flushes);
+    let seen_to_flush = flushes.is_some_and(|flushes| flushes >= seen.claim.syncs.max(1));
+    if seen_to_flush && device::shared(seen).is_none() {
+        return None;
+    }
     let floor = seen.ceilings.sync_ns?;
     let took = seen.claim.sync_p50_ns?;
     ((took as f64) < floor as f64 * seen.limits.sync_share).then(|| {
@@ -26,7 +34,9 @@ pub(super) fn faster_than_physics(seen: &Seen) -> Option<Doubt> {
     }
     let rate = seen.claim.bytes as f64 / seconds;
     let claim = seen.claim;
+    let confirmed = device::moved_all(seen) && device::shared(seen).is_none();
     let device = match claim.direction {
+        _ if confirmed => None,
         Direction::Read if claim.direct || claim.cold => seen.ceilings.device_read,
         Direction::Write if claim.direct || claim.durable => seen.ceilings.device_write,
         _ => None,

@@ -93,6 +93,33 @@ fn every_clock_processor_clock() {
 }
 
 #[test]
+fn a_round_shorter_than_its_device_was_busy_is_caught() {
+    let directory = on_a_device();
+    let file = written(&directory.path().join("file"), 64 * KIB);
+    let observer = observer(directory.path());
+    let busy = || observer.devices()[0].counters().expect("counters").busy_ms;
+    let watch = observer.begin(&SystemClock, &[file.as_fd()]);
+    let before = busy();
+    while busy() < before + 60 {
+        file.write_all_at(&[7; 4096], 0).expect("written");
+        file.sync_data().expect("synced");
+    }
+    let mut evidence = watch.finish(&[file.as_fd()]);
+    let claim = durable_write(4096, 1, 0);
+    silent(&judged(&evidence, &claim), DoubtKind::ClocksDisagree);
+    // Every clock of the machine runs at the same wrong speed: only the device's ticks are left.
+    let passed = evidence.devices[0].did.busy_ms as i64 * 1_000_000 / 4;
+    evidence.elapsed = crate::clock::Elapsed {
+        raw_ns: passed,
+        boottime_ns: passed,
+        realtime_ns: passed,
+        process_cpu_ns: 0,
+    };
+    let doubts = judged(&evidence, &claim);
+    fires(&doubts, DoubtKind::ClocksDisagree, "was busy for");
+}
+
+#[test]
 fn a_clock_that_stalls_is_caught() {
     let doubts = slices(&StalledClock::after(30 * MS), true);
     fires(&doubts, DoubtKind::ClockStalled, "CLOCK_BOOTTIME passed");

@@ -56,6 +56,7 @@ fn amplifications(disk: &LoopDisk) -> Zeros {
     Zeros {
         data_rate: 1.0,
         zeros_rate: 1.0,
+        ratio_low: None,
         data_amplification: pass(false),
         zeros_amplification: pass(true),
     }
@@ -100,4 +101,9 @@ fn zeros_that_go_faster_are_caught_where_no_device_can_be_asked() {
     assert_eq!(data_matters(&passes(104.0), &Limits::default()), None);
     let found = data_matters(&passes(117.0), &Limits::default()).expect("a doubt");
     assert!(found.said.starts_with("zeros go 17 % faster"), "{found:?}");
+    let scattered = Zeros {
+        ratio_low: Some(0.7),
+        ..passes(117.0)
+    };
+    assert_eq!(data_matters(&scattered, &Limits::default()), None);
 }

@@ -147,7 +147,7 @@ fn syncs_that_do_not_reach_the_device_are_too_fast() {
 }
 
 #[test]
-fn a_second_process_on_the_device_is_caught_and_named() {
+fn a_second_process_on_the_device_is_caught() {
     let Some(disk) = LoopDisk::ext4(64) else {
         return;
     };
@@ -175,7 +175,8 @@ fn a_second_process_on_the_device_is_caught_and_named() {
     let doubts = judged(&watch.finish(&[file.as_fd()]), &cold_read(BYTES));
     drop(orders);
     other.wait().expect("it ends");
-    fires(&doubts, DoubtKind::DeviceShared, "(sh)");
+    // Whoever else is at work on this machine may be busier than it: who is named, `observe::process` tests.
+    fires(&doubts, DoubtKind::DeviceShared, "most by process");
 }
 
 #[test]

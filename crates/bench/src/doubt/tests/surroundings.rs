@@ -1,8 +1,9 @@
 //! A host that takes time, frequencies that change, rounds too short or too fast or never steady.
 
 use super::*;
-use crate::observe::ceilings;
+use crate::observe::block::DeviceCounters;
 use crate::observe::host::Roots;
+use crate::observe::{DeviceEvidence, ceilings};
 
 /// A tree in which the kernel tells what the test writes.
 fn tree(directory: &Path, stat: &str, khz: &str) -> Roots {
@@ -193,7 +194,7 @@ fn a_rate_above_the_raw_device_is_refused_where_all_goes_there() {
         device_read: Some(device_read),
         ..Ceilings::default()
     };
-    let evidence = Evidence {
+    let mut evidence = Evidence {
         elapsed: crate::clock::Elapsed {
             raw_ns: 1_000_000_000,
             boottime_ns: 1_000_000_000,
@@ -202,7 +203,7 @@ fn a_rate_above_the_raw_device_is_refused_where_all_goes_there() {
         },
         ..Evidence::default()
     };
-    let judge = |times: f64, cold| {
+    let judge = |evidence: &Evidence, times: f64, cold| {
         let claim = Claim {
             direction: Direction::Read,
             bytes: (device_read * times) as u64,
@@ -210,13 +211,23 @@ fn a_rate_above_the_raw_device_is_refused_where_all_goes_there() {
             cold,
             ..Claim::default()
         };
-        of_round(&evidence, &claim, &ceilings, &short())
+        of_round(evidence, &claim, &ceilings, &short())
     };
     fires(
-        &judge(1.4, true),
+        &judge(&evidence, 1.4, true),
         DoubtKind::FasterThanPhysics,
         "the raw device",
     );
-    silent(&judge(1.1, true), DoubtKind::FasterThanPhysics);
-    silent(&judge(1.4, false), DoubtKind::FasterThanPhysics);
+    silent(&judge(&evidence, 1.1, true), DoubtKind::FasterThanPhysics);
+    silent(&judge(&evidence, 1.4, false), DoubtKind::FasterThanPhysics);
+    // The device itself says it did so much: then it was measured at a bad moment.
+    let did = DeviceCounters {
+        read_bytes: (device_read * 1.4) as u64,
+        ..DeviceCounters::default()
+    };
+    evidence.devices = vec![DeviceEvidence {
+        did,
+        ..DeviceEvidence::default()
+    }];
+    silent(&judge(&evidence, 1.4, true), DoubtKind::FasterThanPhysics);
 }
