@@ -166,7 +166,7 @@ impl StorageFile for HostFile {
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
-        let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_WRITE).entered();
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_RELEASE).entered();
         Ok(rustix::fs::fallocate(
             &self.0,
             FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,

@@ -21,6 +21,8 @@ pub const TARGET: &str = "strongroom::span";
 pub const DEVICE_READ: &str = "device read";
 /// Writing, lengthening, cutting and reserving of the room's files; mostly into the page cache.
 pub const DEVICE_WRITE: &str = "device write";
+/// Giving space of the room's files back: holes punched in them.
+pub const DEVICE_RELEASE: &str = "device release";
 /// Waiting until files or names are durable.
 pub const DEVICE_SYNC: &str = "device sync";
 /// Opening, renaming, removing, listing and measuring of the room's files.

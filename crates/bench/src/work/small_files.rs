@@ -16,13 +16,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Outcome;
+use hdrhistogram::Histogram;
+
 use crate::clock::{Clock, SystemClock};
 use crate::data::{BLOCK, Content, Data};
+use crate::doubt::{self, Claim, Direction, Limits};
 use crate::model::{Doubt, DoubtKind, Round, Row, StoreFacts, Unit, Verdict};
+use crate::observe::{self, Ceilings, Evidence, Observer};
 use crate::progress::Progress;
 use crate::report::words::{bytes, time_ns};
 use crate::spans::{Snapshot, Spans};
-use crate::{Error, Result, published, statistics};
+use crate::{Error, Result, engine, published, statistics};
 
 pub use host::Directory;
 pub use mounted::MountedHere;
@@ -114,9 +118,31 @@ impl Operation {
         matches!(self, Self::Read | Self::Open)
     }
 
-    /// Whether its bytes are to be counted.
-    fn moves_data(self) -> bool {
-        matches!(self, Self::Create | Self::Read | Self::Write)
+    /// What is said of it, for the checks.
+    fn claim(self, options: &Options, pass: &Pass) -> Claim {
+        let direction = match self {
+            Self::Create | Self::Write => Direction::Write,
+            Self::Read => Direction::Read,
+            Self::Open | Self::Chmod | Self::Unlink => Direction::Neither,
+        };
+        let files = u64::from(options.files);
+        Claim {
+            direction,
+            operations: files,
+            bytes: match direction {
+                Direction::Neither => 0,
+                _ => files * options.size as u64,
+            },
+            cold: self.is_cold(),
+            durable: direction == Direction::Write,
+            syncs: match direction {
+                Direction::Write => files,
+                _ => 0,
+            },
+            compared_bytes: pass.compared_bytes,
+            wrong_bytes: pass.wrong_bytes,
+            ..Claim::default()
+        }
     }
 
     fn words(self, options: &Options) -> String {
@@ -132,14 +158,17 @@ impl Operation {
     }
 }
 
-/// Measures every operation on each of `subjects`, one after the other, and ends them; or until `stop` is set: then what is done is
-/// kept. With `spans`, also where the time went.
+/// Makes a store when its turn comes, so that none is idle beside another one.
+pub type Maker<'a> = Box<dyn FnOnce() -> Result<Box<dyn Subject>> + 'a>;
+
+/// Measures every operation on each of `subjects`, one after the other, and ends it before the next is made; or until `stop` is
+/// set: then what is done is kept. With `spans`, also where the time went.
 ///
 /// # Errors
-/// Of the first store that fails. The others are ended.
+/// Of the first store that fails.
 pub fn run(
     options: &Options,
-    subjects: Vec<Box<dyn Subject>>,
+    subjects: Vec<Maker<'_>>,
     spans: Option<&Spans>,
     progress: &dyn Progress,
     stop: &AtomicBool,
@@ -152,7 +181,12 @@ pub fn run(
     }
     let mut out = Outcome::default();
     progress.rows((subjects.len() * Operation::ALL.len()) as u64);
-    for mut subject in subjects {
+    for make in subjects {
+        if stop.load(Ordering::Relaxed) {
+            out.interrupted = true;
+            break;
+        }
+        let mut subject = make()?;
         out.stores.push(subject.facts());
         let done = one(&mut *subject, options, spans, progress, stop, &mut out);
         let ended = subject.close();
@@ -167,6 +201,16 @@ pub fn run(
         ));
     }
     Ok(out)
+}
+
+/// Every operation is done once a file: there is one round, however short.
+fn limits() -> Limits {
+    Limits {
+        seconds_min: 0.0,
+        operations_min: 1,
+        rounds_min: 1,
+        ..Limits::default()
+    }
 }
 
 fn one(
@@ -195,8 +239,15 @@ fn one(
                 &mut out.notes,
             ));
         }
+        let observer = Observer::new(observe::Subject {
+            path: subject.backing().to_owned(),
+            backing: vec![subject.backing().to_owned()],
+            servers: Vec::new(),
+        });
         let before = spans.map(Spans::snapshot);
+        let watch = observer.begin(&SystemClock, &[]);
         let pass = pass(subject, operation, options, progress)?;
+        let evidence = watch.finish(&[]);
         let came = spans
             .zip(before)
             .map(|(spans, before)| spans.snapshot().since(&before));
@@ -211,29 +262,37 @@ fn one(
                 time_ns(ns as f64)
             ));
         }
-        doubts.extend(pass.wrong.map(|said| Doubt {
-            kind: DoubtKind::WrongData,
-            said,
-        }));
+        let claim = operation.claim(options, &pass);
+        doubts.extend(doubt::of_round(
+            &evidence,
+            &claim,
+            &Ceilings::default(),
+            &limits(),
+        ));
         if let Some(came) = came {
-            out.parts.push(came.parts(
-                &label,
-                operation.name(),
-                u64::from(options.files),
-                pass.ns.iter().sum(),
-            ));
+            out.parts
+                .push(came.parts(&label, operation.name(), u64::from(options.files), pass.ns));
             elsewhere(&came, &label, operation, &mut out.notes);
         }
+        if let Some(why) = doubts.iter().find(|doubt| doubt.kind.invalidates()) {
+            out.notes.push(format!(
+                "{label}, {}: INVALID, and so are its parts: {}",
+                operation.name(),
+                why.said
+            ));
+        }
         out.rows
-            .push(row(&label, work, operation, options, &pass.ns, doubts));
+            .push(row(&label, work, &pass, &claim, &evidence, doubts));
     }
     Ok(())
 }
 
-/// Time of each operation, in the order done, and what was read wrong.
+/// What the operations took, and what was read wrong.
 struct Pass {
-    ns: Vec<u64>,
-    wrong: Option<String>,
+    latency: Histogram<u64>,
+    ns: u64,
+    compared_bytes: u64,
+    wrong_bytes: u64,
 }
 
 fn pass(
@@ -245,9 +304,14 @@ fn pass(
     let mut order: Vec<u32> = (0..options.files).collect();
     fastrand::Rng::with_seed(options.seed ^ operation as u64).shuffle(&mut order);
     let mut content = vec![0; options.size];
+    // Its argument is fixed, and right.
+    let mut latency = Histogram::new(3).expect("a histogram of three digits");
+    latency.auto(true);
     let mut pass = Pass {
-        ns: Vec::with_capacity(order.len()),
-        wrong: None,
+        latency,
+        ns: 0,
+        compared_bytes: 0,
+        wrong_bytes: 0,
     };
     let every = (order.len() / 50).max(1);
     for (done, number) in order.into_iter().enumerate() {
@@ -267,12 +331,15 @@ fn pass(
             Operation::Chmod => subject.chmod(&name, 0o600).map(|()| None),
             Operation::Unlink => subject.unlink(&name).map(|()| None),
         })?;
-        pass.ns.push(SystemClock.raw_ns() - began);
-        if let Some(read) = read
-            && (read != content.len() || data.check(0, &content, |_| 0).is_err())
-        {
-            pass.wrong
-                .get_or_insert_with(|| format!("{name} does not hold what was written to it"));
+        let ns = SystemClock.raw_ns() - began;
+        pass.ns += ns;
+        // It grows with what it is given.
+        let _ = pass.latency.record(ns.max(1));
+        if let Some(read) = read {
+            pass.compared_bytes += options.size as u64;
+            if read != content.len() || data.check(0, &content, |_| 0).is_err() {
+                pass.wrong_bytes += options.size as u64;
+            }
         }
         if done % every == 0 {
             progress.advance((done as f64 / f64::from(options.files)).min(0.99));
@@ -285,38 +352,42 @@ fn pass(
 fn row(
     label: &str,
     work: String,
-    operation: Operation,
-    options: &Options,
-    ns: &[u64],
+    pass: &Pass,
+    claim: &Claim,
+    evidence: &Evidence,
     doubts: Vec<Doubt>,
 ) -> Row {
-    let seconds = ns.iter().sum::<u64>() as f64 / 1e9;
+    let seconds = pass.ns as f64 / 1e9;
     let round = Round {
-        rate: ns.len() as f64 / seconds.max(1e-9),
-        operations: ns.len() as u64,
-        bytes: if operation.moves_data() {
-            (ns.len() * options.size) as u64
-        } else {
-            0
-        },
+        rate: claim.operations as f64 / seconds.max(1e-9),
+        operations: claim.operations,
+        bytes: claim.bytes,
         seconds,
+        cpu_s: evidence.cpu_s,
+        device_read_bytes: evidence.bottom().map(|device| device.did.read_bytes),
+        device_written_bytes: evidence.bottom().map(|device| device.did.written_bytes),
         doubts,
         ..Round::default()
     };
     let rounds = vec![round];
-    let summary = statistics::summary(&rounds, false);
     Row {
         store: label.to_owned(),
         work,
         unit: Unit::FilesPerSecond,
-        summary,
-        latency: None,
-        verdict: Verdict {
-            invalid: summary.is_none(),
-            doubts: Vec::new(),
-        },
+        summary: statistics::summary(&rounds, claim.direction == Direction::Write),
+        latency: engine::distribution([&pass.latency]),
+        verdict: verdict(&rounds),
         rounds,
     }
+}
+
+/// Of the one round there is: that one round is few, everybody knows.
+fn verdict(rounds: &[Round]) -> Verdict {
+    let mut verdict = doubt::of_row(rounds, &limits());
+    verdict
+        .doubts
+        .retain(|doubt| doubt.kind != DoubtKind::TooShort);
+    verdict
 }
 
 /// What other threads did meanwhile, if it was much: it takes processor time and the device from the measured ones.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use bench::run_file::WorkDir;
 use bench::spans::Spans;
 use bench::work::Begun;
-use bench::work::small_files::{self, Directory, Library, MountedHere, Subject};
+use bench::work::small_files::{self, Directory, Library, Maker, MountedHere};
 
 use super::{Common, begin, bytes, failed, finish, stop_flag};
 use crate::args::Global;
@@ -95,17 +95,19 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let progress = begin::progress(global);
     // Removed when this ends, however it ends: after the stores, which are unmounted first.
     let mut work: Vec<WorkDir> = Vec::new();
-    let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
+    let mut subjects: Vec<Maker<'_>> = Vec::new();
     for store in stores {
         let dir = begin::work_directory(&args.directory)?;
         let within = dir.path().to_owned();
         let run = dir.run().clone();
         work.push(dir);
-        subjects.push(match store {
-            Which::Directory => Box::new(Directory::new(&within).map_err(failed)?),
-            Which::Room => Box::new(Library::new(&within).map_err(failed)?),
-            Which::Mounted => Box::new(MountedHere::new(&within, run).map_err(failed)?),
-        });
+        subjects.push(Box::new(move || {
+            Ok(match store {
+                Which::Directory => Box::new(Directory::new(&within)?),
+                Which::Room => Box::new(Library::new(&within)?),
+                Which::Mounted => Box::new(MountedHere::new(&within, run)?),
+            })
+        }));
     }
     let spans = Spans::global();
     let out = small_files::run(&options, subjects, spans.as_deref(), &*progress, &stop);
