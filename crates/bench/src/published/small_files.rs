@@ -20,14 +20,7 @@ const ROWS: [(&str, &str, Here); 9] = [
     (
         "disk access, read / write",
         "9.3 / 10.2",
-        Here::ReadAndWrite(&[
-            "device",
-            "device read",
-            "device write",
-            "device release",
-            "device sync",
-            "device names",
-        ]),
+        Here::ReadAndWrite(&["device"]),
     ),
     ("MAC", "0.4", Here::Once(&["authentication"])),
     ("encryption", "1.4", Here::Once(&["sealing", "opening"])),
