@@ -254,15 +254,21 @@ fn rows(lines: &mut Vec<String>, change: &Change, columns: usize, all: bool) {
     for row in shown_rows {
         let what = shown(&format!("{}: {}", row.store, row.work));
         let number = |of: Option<f64>| of.map_or(NOTHING.into(), significant);
+        let said = match (&row.comparison.invalid, row.old, row.new) {
+            (None, ..) if row.comparison.differs => {
+                format!("×{}", words::comparison(&row.comparison))
+            }
+            (None, ..) => words::comparison(&row.comparison),
+            (Some(_), None, Some(_)) => "no ratio: INVALID before".into(),
+            (Some(_), Some(_), None) => "no ratio: INVALID now".into(),
+            (Some(_), ..) => "no ratio: INVALID both times".into(),
+        };
         let numbers = format!(
-            "{} → {} {}  ×{}",
+            "{} → {} {}  {said}",
             number(row.old),
             number(row.new),
-            words::unit(row.unit),
-            words::comparison(&row.comparison)
-        )
-        .replace("×no ", "no ")
-        .replace("×INVALID", "INVALID");
+            words::unit(row.unit)
+        );
         lines.push(format!("    {}", cut(&what, columns - 4)));
         debug_assert!(width(&numbers) + 6 <= columns);
         lines.push(format!("      {numbers}"));
@@ -330,6 +336,7 @@ mod tests {
         assert!(text.contains("kernel: 6.18.5 is now 6.19.1"), "{text}");
         assert!(text.contains("1.50 ("), "{text}");
         assert!(text.contains("rows: no difference seen."), "{text}");
+        assert!(text.contains("no ratio: INVALID both times"), "{text}");
         assert!(text.lines().all(|line| width(line) <= 80), "{text}");
     }
 
