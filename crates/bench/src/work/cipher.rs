@@ -70,16 +70,21 @@ pub fn run(options: &Options, progress: &dyn Progress, stop: &AtomicBool) -> Res
     };
     progress.rows((bulk.len() * options.sizes.len() * cores.len() + once.len()) as u64);
     for &cores in &cores {
+        // Sealing in place touches half of what copying does, and no cache has to hold two places: only the fastest copy, of
+        // whichever size, is out of reach.
+        let mut copy = None;
         for &size in &options.sizes {
-            let mut copy = None;
             for subject in &bulk {
                 if stop.load(Ordering::Relaxed) {
                     out.interrupted = true;
                     break;
                 }
-                let row = bulk_row(subject, size, cores, options, copy, progress);
-                // The first subject is the copy that the others cannot exceed.
-                copy = copy.or(row.summary.map(|of| of.most));
+                let ceiling = copy.filter(|_| subject.name != bulk[0].name);
+                let row = bulk_row(subject, size, cores, options, ceiling, progress);
+                if subject.name == bulk[0].name {
+                    let most = row.summary.map(|of| of.most);
+                    copy = [copy, most].into_iter().flatten().reduce(f64::max);
+                }
                 out.rows.push(row);
             }
         }
@@ -130,7 +135,7 @@ fn bulk_row(
                 round.doubts.push(Doubt {
                     kind: DoubtKind::FasterThanPhysics,
                     said: format!(
-                        "{} MB/s is more than copying memory, {} MB/s",
+                        "{} MB/s is more than copying memory at its fastest, {} MB/s",
                         significant(round.rate),
                         significant(copy)
                     ),
