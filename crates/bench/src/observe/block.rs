@@ -218,4 +218,22 @@ mod tests {
         assert!(named("zram0").is_memory() && named("ram1").is_memory());
         assert!(!named("vda").is_memory() && !named("ramen").is_memory());
     }
+
+    #[test]
+    fn a_partition_lies_on_its_disk_and_that_on_what_its_image_lies_on() {
+        let Some(disk) = crate::observe::loop_disk::LoopDisk::of_a_partition() else {
+            return;
+        };
+        let name = disk.node().file_name().expect("a name").to_string_lossy();
+        let partition = disk.node().with_file_name(format!("{name}p1"));
+        let chain = beneath(&partition);
+        assert_eq!(chain[0].node(), partition);
+        assert_eq!(chain[1].node(), disk.node());
+        assert_eq!(
+            chain[2..],
+            beneath(Path::new(env!("CARGO_MANIFEST_DIR")))[..]
+        );
+        assert_eq!(chain[0].has_write_cache(), chain[1].has_write_cache());
+        assert!(chain[0].counters().is_some());
+    }
 }

@@ -20,22 +20,7 @@ impl LoopDisk {
             eprintln!("not tried: only root may attach a loop device");
             return None;
         }
-        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
-        let image = directory.path().join("image");
-        // Written, not sparse: allocating the image's blocks is not what a test looks at.
-        std::fs::write(&image, vec![0; (mib << 20) as usize]).expect("an image");
-        let attach = Command::new("losetup")
-            .args(["--find", "--show", "--direct-io=on"])
-            .arg(&image)
-            .output()
-            .expect("losetup runs");
-        assert!(attach.status.success(), "{attach:?}");
-        let node = PathBuf::from(String::from_utf8_lossy(&attach.stdout).trim());
-        let mut disk = LoopDisk {
-            node,
-            mounted: false,
-            directory,
-        };
+        let mut disk = LoopDisk::attached(&vec![0; (mib << 20) as usize]);
         run(Command::new(mkfs[0]).args(&mkfs[1..]).arg(&disk.node));
         std::fs::create_dir(disk.path()).expect("a mountpoint");
         run(Command::new("mount")
@@ -44,6 +29,38 @@ impl LoopDisk {
             .arg(disk.path()));
         disk.mounted = true;
         Some(disk)
+    }
+
+    /// A disk of one partition, not mounted. `None` without root.
+    pub(crate) fn of_a_partition() -> Option<LoopDisk> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("not tried: only root may attach a loop device");
+            return None;
+        }
+        let disk = LoopDisk::attached(&vec![0; 4 << 20]);
+        // Told to the kernel, not read from a table: kernels differ in which tables they know.
+        run(Command::new("addpart")
+            .arg(&disk.node)
+            .args(["1", "2048", "4096"]));
+        Some(disk)
+    }
+
+    fn attached(content: &[u8]) -> LoopDisk {
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
+        let image = directory.path().join("image");
+        // Written, not sparse: allocating the image's blocks is not what a test looks at.
+        std::fs::write(&image, content).expect("an image");
+        let attach = Command::new("losetup")
+            .args(["--find", "--show", "--partscan", "--direct-io=on"])
+            .arg(&image)
+            .output()
+            .expect("losetup runs");
+        assert!(attach.status.success(), "{attach:?}");
+        LoopDisk {
+            node: PathBuf::from(String::from_utf8_lossy(&attach.stdout).trim()),
+            mounted: false,
+            directory,
+        }
     }
 
     /// With ext4.
