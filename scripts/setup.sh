@@ -18,8 +18,9 @@ PACKAGES=(fuse3 libssl-dev pkg-config attr acl)
 # Programs that are tried in a room. PostgreSQL, which some runs of `make soak` try too, would set up a server of its own:
 # it is left to whoever wants that.
 # fio measures what the benchmark measures; nbdkit serves a disk to it.
+# e2fsprogs, btrfs-progs: disks that do and do not compress, on which the benchmark's checks are made to fire.
 # chromium: the page of `strongroom bench --html` is shown to it.
-TEST_PACKAGES=(chromium git rsync sqlite3 tar fio nbdkit)
+TEST_PACKAGES=(btrfs-progs chromium e2fsprogs git rsync sqlite3 tar fio nbdkit)
 
 check_rust() {
     local wanted found
