@@ -29,6 +29,8 @@ const PENDING_INODES: usize = 8192;
 const PENDING_CHANGES: u64 = 50_000;
 /// Bytes flushed ahead of a commit, while changes still go on.
 const FLUSH_AHEAD: u64 = 4 << 20;
+/// Blocks given up after which their holes are punched without being asked: 1 MiB.
+const HOLES_GATHERED: u32 = 256;
 /// Inodes whose rows are handed to the catalog at once.
 const GROUP: usize = 64;
 
@@ -44,11 +46,26 @@ impl Core {
         if self.committed.load(Ordering::SeqCst) >= mark {
             return self.check_poison();
         }
-        self.commit_now()
+        let punched = self.punched.load(Ordering::SeqCst);
+        let done = self.commit_now();
+        if matches!(done, Err(Error::NoSpace)) {
+            // Now somebody asks for the space.
+            self.punch_holes();
+            if self.punched.load(Ordering::SeqCst) != punched {
+                return self.commit_now();
+            }
+        }
+        done
     }
 
-    /// Commits even when only access times changed.
+    /// Commits even when only access times changed, and gives back what commits gave up.
     pub(crate) fn commit_all(&self) -> Result<()> {
+        self.commit_if_dirty()?;
+        self.punch_holes();
+        Ok(())
+    }
+
+    fn commit_if_dirty(&self) -> Result<()> {
         if self.options.read_only {
             return Ok(());
         }
@@ -233,11 +250,39 @@ impl Core {
                 tracing::warn!("segment {} is dead but could not be deleted: {e}", no.0);
             }
         }
-        if !settlement.released.is_empty()
-            && let Err(e) = self.segments.release(&settlement.released)
-        {
+        if settlement.released.is_empty() {
+            return;
+        }
+        let mut holes = self.holes.lock();
+        holes.extend(settlement.released);
+        let blocks: u32 = holes.iter().map(|range| range.blocks).sum();
+        drop(holes);
+        if blocks >= HOLES_GATHERED {
+            if self.options.background {
+                self.ask(|wake| wake.punch = true);
+            } else {
+                self.punch_holes();
+            }
+        }
+    }
+
+    /// Punches what commits gave up. They gather it for this: a hole costs milliseconds beside a journal that is being
+    /// committed, and whoever waits for a commit need not wait for space that nobody asks for. What a crash keeps from being
+    /// punched goes with its segment. Returns when all are punched, those too that another thread is at.
+    pub(crate) fn punch_holes(&self) {
+        let _one = self.punching.lock();
+        let released = std::mem::take(&mut *self.holes.lock());
+        let settlement = self.pins.lock().hold_back(Settlement {
+            released,
+            ..Settlement::default()
+        });
+        if settlement.released.is_empty() {
+            return;
+        }
+        if let Err(e) = self.segments.release(&settlement.released) {
             tracing::warn!("dead ranges could not be given back: {e}");
         }
+        self.punched.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Asks for a commit where much is pending, and holds a writer up where more is than memory should hold.
@@ -273,9 +318,9 @@ impl Core {
         let mut due = Instant::now() + interval;
         let mut cleaner = Cleaner::new();
         loop {
-            let (stop, commit, reap, flush, damaged) = {
+            let (stop, commit, reap, flush, punch, damaged) = {
                 let mut wake = self.wake.0.lock();
-                let asked = wake.commit || wake.reap || wake.flush;
+                let asked = wake.commit || wake.reap || wake.flush || wake.punch;
                 if !wake.stop && !asked && wake.damaged.is_empty() {
                     self.wake.1.wait_until(&mut wake, due.min(cleaner.due()));
                 }
@@ -285,6 +330,7 @@ impl Core {
                     std::mem::take(&mut wake.commit),
                     std::mem::take(&mut wake.reap),
                     std::mem::take(&mut wake.flush),
+                    std::mem::take(&mut wake.punch),
                     damaged,
                 )
             };
@@ -314,6 +360,9 @@ impl Core {
                 if let Err(e) = self.catalog().checkpoint() {
                     tracing::warn!("checkpoint: {e}");
                 }
+                self.punch_holes();
+            } else if punch {
+                self.punch_holes();
             }
             cleaner.step(&self);
         }

@@ -80,6 +80,12 @@ pub(crate) struct Core {
     pub(crate) wake: (Mutex<Wake>, Condvar),
     /// Held while the count of a shared unit is read and acted on; where compaction took shared units.
     pub(crate) shares: Mutex<Moves>,
+    /// Given up by commits, and not yet punched.
+    pub(crate) holes: Mutex<Vec<BlockRange>>,
+    /// Held while they are punched.
+    pub(crate) punching: Mutex<()>,
+    /// How often holes were punched.
+    pub(crate) punched: AtomicU64,
     /// What a backup still reads, and what is given back after it.
     pub(crate) pins: Mutex<Pins>,
     /// Held by whoever moves data between segments.
@@ -103,6 +109,7 @@ pub(crate) struct Wake {
     pub(crate) commit: bool,
     pub(crate) reap: bool,
     pub(crate) flush: bool,
+    pub(crate) punch: bool,
     /// Ranges that did not open, to be named in the log.
     pub(crate) damaged: Vec<Lost>,
     /// Those that were seen before.
@@ -150,6 +157,9 @@ impl Core {
             unflushed_bytes: AtomicU64::new(0),
             wake: (Mutex::default(), Condvar::new()),
             shares: Mutex::default(),
+            holes: Mutex::default(),
+            punching: Mutex::default(),
+            punched: AtomicU64::new(0),
             pins: Mutex::default(),
             moving: Mutex::default(),
             swap: RwLock::default(),
@@ -234,6 +244,8 @@ impl Core {
                 self.budget.store(0, Ordering::SeqCst);
                 self.reap_all()?;
                 self.commit()?;
+                // Only now: what this commit gave up is part of it.
+                self.punch_holes();
                 self.reserve(bytes)?;
                 change()
             }
