@@ -63,7 +63,7 @@ impl Store for Directory {
     }
 
     fn settle(&mut self) -> Result<()> {
-        host::sync_file_system(self.work.path())
+        host::sync_below(self.work.path())
     }
 
     fn make_cold(&mut self) -> Result<Cold> {

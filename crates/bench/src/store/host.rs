@@ -178,10 +178,44 @@ impl Names for HostNames {
     }
 }
 
-/// Brings everything on the file system of `path` to the disk.
-pub(crate) fn sync_file_system(path: &Path) -> Result<()> {
+/// Brings every file below `path` to the disk: one by one where they are few, since the file system as a whole would wait for
+/// what everybody else wrote; as a whole where they are many.
+pub(crate) fn sync_below(path: &Path) -> Result<()> {
+    const FEW: usize = 32;
+    let failed = |e| Error::io(path, "bringing everything to the disk", e);
+    let mut files = Vec::new();
+    if find_files(path, FEW, &mut files).map_err(failed)? {
+        for file in files {
+            let synced = File::open(&file).and_then(|file| file.sync_all());
+            match synced {
+                // Served by a process that removes its files at will.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                other => other.map_err(failed)?,
+            }
+        }
+        return Ok(());
+    }
     let synced = File::open(path).and_then(|file| Ok(rustix::fs::syncfs(&file)?));
-    synced.map_err(|e| Error::io(path, "bringing everything to the disk", e))
+    synced.map_err(failed)
+}
+
+/// Collects the files below `dir`; false once there are more than `most`.
+fn find_files(dir: &Path, most: usize, found: &mut Vec<std::path::PathBuf>) -> io::Result<bool> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            if !find_files(&entry.path(), most, found)? {
+                return Ok(false);
+            }
+        } else if kind.is_file() {
+            found.push(entry.path());
+        }
+        if found.len() > most {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Lets the page cache forget every file below `path` (posix_fadvise(2)); what is dirty stays, so sync first. Returns how

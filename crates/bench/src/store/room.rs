@@ -215,12 +215,12 @@ impl Store for RoomStore {
 
     fn settle(&mut self) -> Result<()> {
         self.room()?.tend().map_err(|e| failed(&self.dir, &e))?;
-        host::sync_file_system(&self.dir)
+        host::sync_below(&self.dir)
     }
 
     fn make_cold(&mut self) -> Result<Cold> {
         self.shut()?;
-        host::sync_file_system(&self.dir)?;
+        host::sync_below(&self.dir)?;
         host::forget_pages(&self.dir)?;
         let mut cold = Cold::default();
         cold.done

@@ -338,13 +338,13 @@ impl Store for Served {
     }
 
     fn settle(&mut self) -> Result<()> {
-        host::sync_file_system(&self.mountpoint())?;
-        host::sync_file_system(self.work.path())
+        host::sync_below(&self.mountpoint())?;
+        host::sync_below(&self.at("store"))
     }
 
     fn make_cold(&mut self) -> Result<Cold> {
         self.unmount()?;
-        host::sync_file_system(self.work.path())?;
+        host::sync_below(&self.at("store"))?;
         host::forget_pages(&self.at("store"))?;
         let mut cold = Cold::default();
         cold.done

@@ -336,7 +336,9 @@ impl Work for Calls {
             // Cut short: the rest of the run would not be the same work.
             context.go_on()?;
         }
-        bed.store().settle()?;
+        if self.direction == Direction::Write {
+            bed.store().settle()?;
+        }
         let ceilings = bed.ceilings;
         Ok(vec![timed.measured(
             Unit::MegabytesPerSecond,
