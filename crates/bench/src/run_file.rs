@@ -181,7 +181,12 @@ impl Run {
 
     fn forget(&self, which: impl Fn(&Item) -> bool) {
         let mut state = self.state.lock();
+        let before = state.items.len();
         state.items.retain(|item| !which(item));
+        if state.items.len() == before {
+            // Forgotten before: whoever cleans up twice finds nothing the second time.
+            return;
+        }
         // What stays in the file although it is gone only costs `clean` a look.
         let done = if state.items.is_empty() {
             fs::remove_file(&self.path)

@@ -110,6 +110,8 @@ pub fn run(ask: Ask, means: &Means<'_>) -> Result<Done> {
         notes: Vec::new(),
         interrupted: false,
     };
+    // Not zero of zero, which a bar shows as all.
+    means.progress.rows(1);
     let mut beds = make_beds(&ask.targets, &ask.labels, &means.making, means.progress)?;
     report.stores = beds.iter().map(Bed::facts).collect();
     let noise_rounds = if ask.noise { ask.rounds.clamp(3, 5) } else { 0 };

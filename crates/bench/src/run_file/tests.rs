@@ -57,6 +57,19 @@ fn a_run_that_ends_leaves_neither_directory_nor_run_file() {
 }
 
 #[test]
+fn what_is_forgotten_twice_does_not_bring_the_run_file_back() {
+    let place = place();
+    let run = Run::begin(&place.state).unwrap();
+    run.will_mount(&place.under).unwrap();
+    run.unmounted(&place.under);
+    assert!(names(&place.state).is_empty());
+    // Somebody else's file of that name would be theirs.
+    fs::write(&run.path, "theirs").unwrap();
+    run.unmounted(&place.under);
+    assert_eq!(fs::read(&run.path).unwrap(), b"theirs");
+}
+
+#[test]
 fn clean_removes_what_a_killed_run_left_and_nothing_else() {
     let place = place();
     let run = Run::begin(&place.state).unwrap();

@@ -48,6 +48,17 @@ impl Single {
         })
     }
 
+    /// What a process keeps in memory for a file it serves is out of our reach.
+    fn say_if_served(&self, file: &Path, cold: &mut Cold) {
+        if facts::is_fuse(file) && !self.drop_caches {
+            cold.missing.push(format!(
+                "what the process that serves {} has cached, and the page cache of its files, cannot be emptied from outside; \
+                 as root use --drop-caches",
+                file.display()
+            ));
+        }
+    }
+
     fn refuse<T>(&self) -> Result<T> {
         Err(Error::Refused(format!(
             "{}: a {} that was there before is only ever read: writing would destroy what is in it; to measure writing, name \
@@ -110,11 +121,10 @@ impl Store for Single {
                         .push("page cache emptied of the file behind it".into()),
                     Err(e) => cold.missing.push(e.to_string()),
                 }
+                self.say_if_served(&behind, &mut cold);
             }
-        } else if facts::is_fuse(&self.path) && !self.drop_caches {
-            cold.missing.push(
-                "what the process that serves this mount keeps in memory cannot be emptied from outside".into(),
-            );
+        } else {
+            self.say_if_served(&self.path, &mut cold);
         }
         host::forget_file(&file)
             .map_err(|e| Error::io(&self.path, "emptying the page cache", e))?;
