@@ -187,6 +187,6 @@ fn names_beyond_the_places_there_are_count_as_the_last() {
     let sums = spans.snapshot();
     assert_eq!(
         sums.elsewhere().iter().map(|t| t.times).sum::<u64>(),
-        names.len() as u64 - 0
+        names.len() as u64
     );
 }
