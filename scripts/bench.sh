@@ -2,9 +2,10 @@
 # Measures what docs/performance.md shows, and leaves each result in benches/results/NAME.json. `make performance` then writes
 # the document. Takes about half an hour on a quiet machine; what else runs meanwhile is in the numbers.
 #
-#   scripts/bench.sh BINARY [NAME...]       default: all. cost dd small-files ladder peers storage cipher
+#   scripts/bench.sh BINARY [NAME...]       default: all. cost dd small-files ladder stores peers storage cipher
 #   BENCH_DIR=DIR scripts/bench.sh BINARY   measure the disk that DIR is on (default: the target directory)
 #   DD_MIB=2048                             size of the image that `dd` reads
+#   ROUNDS=7 FILES=10000                    rounds of each row, and files of a tree
 #
 # Leaves nothing in DIR. Run it as root, or caches are emptied less thoroughly.
 set -euo pipefail
@@ -14,18 +15,28 @@ BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom}")
 [ -x "$BIN" ] || die "there is no $BIN: run make build"
 shift || true
 NAMES=("$@")
-[ ${#NAMES[@]} -gt 0 ] || NAMES=(cost dd small-files ladder peers storage cipher)
+[ ${#NAMES[@]} -gt 0 ] || NAMES=(cost dd small-files ladder stores peers storage cipher)
 RESULTS=$ROOT/benches/results
 DD_MIB=${DD_MIB:-2048}
+ROUNDS=${ROUNDS:-7}
+FILES=${FILES:-10000}
 
 # Names and attributes are only cold when the whole machine's caches are emptied.
 COLD=()
 [ "$(id -u)" -ne 0 ] || COLD=(--drop-caches)
 
+# CryFS takes minutes for what takes the others seconds: it is in `peers` only.
+PEERS=()
+
 mkdir -p "${BENCH_DIR:-$TARGET_DIR}" "$RESULTS"
 WORK=$(mktemp -d "${BENCH_DIR:-$TARGET_DIR}/bench.XXXXXX")
 MNT=$WORK/mnt
 export LC_ALL=C
+for peer in gocryptfs securefs; do
+    if have "$peer"; then
+        PEERS+=("$peer:$WORK")
+    fi
+done
 
 cleanup() {
     local status=$?
@@ -66,13 +77,14 @@ dd_stores() {
 
 for name in "${NAMES[@]}"; do
     case "$name" in
-    cost) measure cost cost "$WORK" --rounds 7 --size 512MiB ;;
+    cost) measure cost cost "$WORK" --rounds "$ROUNDS" --size 512MiB ;;
     dd) dd_stores ;;
     small-files) measure small-files small-files "$WORK" ;;
     ladder) measure ladder ladder "$WORK" ;;
-    peers) measure peers peers "$WORK" --rounds 5 --files 10000 --seconds 60 "${COLD[@]}" ;;
-    storage) measure storage storage "$WORK" --rounds 5 ;;
+    stores) measure stores compare "$WORK" "mounted:$WORK" "${PEERS[@]}" --rounds "$ROUNDS" --size 256MiB "${COLD[@]}" ;;
+    peers) measure peers peers "$WORK" --rounds "$ROUNDS" --files "$FILES" --seconds 60 "${COLD[@]}" ;;
+    storage) measure storage storage "$WORK" --rounds "$ROUNDS" ;;
     cipher) measure cipher cipher ;;
-    *) die "there is no measurement '$name': cost dd small-files ladder peers storage cipher" ;;
+    *) die "there is no measurement '$name': cost dd small-files ladder stores peers storage cipher" ;;
     esac
 done

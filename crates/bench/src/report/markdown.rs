@@ -13,7 +13,7 @@ use crate::model::{PublishedTable, Report, Row};
 use crate::published;
 
 /// Sections in their order: the result's name, the heading, and what it answers.
-const SECTIONS: [(&str, &str, &str); 7] = [
+const SECTIONS: [(&str, &str, &str); 8] = [
     (
         "cost",
         "What a room costs",
@@ -35,9 +35,14 @@ const SECTIONS: [(&str, &str, &str); 7] = [
         "2 MiB into one file, through the library.",
     ),
     (
-        "peers",
+        "stores",
         "Beside other stores",
         "All in turns in one run; the plain directory is 1.",
+    ),
+    (
+        "peers",
+        "Beside other stores, on a source tree",
+        "The work by which one of them compares itself with others.",
     ),
     (
         "storage",
