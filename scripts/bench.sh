@@ -71,7 +71,7 @@ dd_stores() {
     cp "$raw" "$MNT/decrypted.img"
     sync
     local half=$((DD_MIB / 2))
-    measure dd dd "$raw" "$MNT/decrypted.img" --read "4KiB:${half}MiB" --read "64KiB:${DD_MIB}MiB" --rounds 3 --seconds 600
+    measure dd dd "$raw" "$MNT/decrypted.img" --read "4KiB:${half}MiB" --read "64KiB:${DD_MIB}MiB" --rounds "$ROUNDS" --seconds 600 "${COLD[@]}"
     "$BIN" umount "$MNT" >/dev/null
 }
 
@@ -79,7 +79,7 @@ for name in "${NAMES[@]}"; do
     case "$name" in
     cost) measure cost cost "$WORK" --rounds "$ROUNDS" --size 512MiB ;;
     dd) dd_stores ;;
-    small-files) measure small-files small-files "$WORK" ;;
+    small-files) measure small-files small-files "$WORK" "${COLD[@]}" ;;
     ladder) measure ladder ladder "$WORK" ;;
     stores) measure stores compare "$WORK" "mounted:$WORK" "${PEERS[@]}" --rounds "$ROUNDS" --size 256MiB "${COLD[@]}" ;;
     peers) measure peers peers "$WORK" --rounds "$ROUNDS" --files "$FILES" --seconds 60 "${COLD[@]}" ;;

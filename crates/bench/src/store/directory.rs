@@ -14,6 +14,7 @@ pub(crate) struct Directory {
     facts: StoreFacts,
     work: WorkDir,
     fuse: bool,
+    direct: bool,
     drop_caches: bool,
 }
 
@@ -30,6 +31,7 @@ impl Directory {
         Ok(Directory {
             facts,
             fuse: facts::is_fuse(work.path()),
+            direct: host::takes_direct(work.path())?,
             work,
             drop_caches: making.drop_caches,
         })
@@ -44,7 +46,7 @@ impl Store for Directory {
     fn powers(&self) -> Powers {
         Powers {
             write: true,
-            direct: true,
+            direct: self.direct,
             names: true,
             single: false,
         }

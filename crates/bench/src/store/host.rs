@@ -49,6 +49,15 @@ impl HostFile {
     }
 }
 
+/// Whether files in `dir`, a directory of ours, can be opened for direct calls: some file systems refuse (open(2), EINVAL).
+pub(crate) fn takes_direct(dir: &Path) -> Result<bool> {
+    let path = dir.join("direct");
+    HostFile::open(&path, Mode::Make)?;
+    let takes = HostFile::open(&path, Mode::WriteDirect).is_ok();
+    super::remove_host(&path)?;
+    Ok(takes)
+}
+
 impl Object for HostFile {
     fn len(&self) -> io::Result<u64> {
         let meta = self.file.metadata()?;

@@ -71,6 +71,7 @@ pub(crate) struct Served {
     work: WorkDir,
     child: Option<Child>,
     drop_caches: bool,
+    direct: bool,
 }
 
 impl Served {
@@ -101,9 +102,11 @@ impl Served {
             work,
             child: None,
             drop_caches: making.drop_caches,
+            direct: false,
         };
         served.prepare(making)?;
         served.mount()?;
+        served.direct = host::takes_direct(&served.mountpoint())?;
         Ok(served)
     }
 
@@ -319,7 +322,7 @@ impl Store for Served {
     fn powers(&self) -> Powers {
         Powers {
             write: true,
-            direct: true,
+            direct: self.direct,
             names: true,
             single: false,
         }

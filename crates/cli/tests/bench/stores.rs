@@ -87,13 +87,15 @@ fn peers_that_are_installed_read_what_they_wrote() {
         }
         let sandbox = Sandbox::empty();
         let target = format!("{peer}:.");
-        let only = ["--only", "random cold", "--only", "random write synced"];
+        // One of them refuses direct calls: such rows are left out, and the others measured.
+        let words = ["random cold", "random write synced", "direct"];
+        let only = words.into_iter().flat_map(|words| ["--only", words]);
         let args: Vec<&str> = ["compare", "directory:.", &target]
             .into_iter()
             .chain(only)
             .collect();
         let report = report(&sandbox, &args);
-        assert_eq!(works(&report, peer).len(), 2, "{report}");
+        assert!(works(&report, peer).len() >= 2, "{report}");
         assert_eq!(wrong_data(&report), [""; 0]);
         assert_eq!(left(&sandbox), [""; 0]);
     }
