@@ -395,6 +395,10 @@ fn remove_ours(path: &Path, token: &str) -> Result<bool> {
         Err(e) => return Err(Error::io(path, "reading the mark", e)),
     }
     let began = Instant::now();
+    // Whoever served a mount from here writes its last after it is unmounted, and would make anew what is gone.
+    while began.elapsed() < REMOVE_FOR && is_named_by_a_process(path) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     loop {
         let done = remove_all_but_mark(path)
             .and_then(|()| fs::remove_file(path.join(MARK)))
@@ -405,13 +409,32 @@ fn remove_ours(path: &Path, token: &str) -> Result<bool> {
             Err(e) if began.elapsed() > REMOVE_FOR => {
                 return Err(Error::io(path, "removing the work directory", e));
             }
-            // Whoever served a mount from here may still be writing its last.
             Err(_) => std::thread::sleep(Duration::from_millis(50)),
         }
         if !path.join(MARK).exists() {
             write_mark(path, token).map_err(|e| Error::io(path, "marking", e))?;
         }
     }
+}
+
+/// Whether a process beside this one has the directory's name among its arguments or in its environment, as those have
+/// that serve a mount from there. Processes of others are not told.
+fn is_named_by_a_process(path: &Path) -> bool {
+    let name = path.as_os_str().as_bytes();
+    let own = std::process::id().to_string();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter(|entry| {
+            let id = entry.file_name();
+            let id = id.as_bytes();
+            id.iter().all(u8::is_ascii_digit) && id != own.as_bytes()
+        })
+        .any(|entry| {
+            ["cmdline", "environ"].iter().any(|part| {
+                fs::read(entry.path().join(part))
+                    .is_ok_and(|bytes| bytes.windows(name.len()).any(|window| window == name))
+            })
+        })
 }
 
 /// The mark goes last, so that a removal that is killed can be gone on with.
