@@ -44,6 +44,19 @@ pub struct PublishedTable {
     pub rows: Vec<TableRow>,
 }
 
+impl PublishedTable {
+    /// The head and the rows, each with its first column.
+    pub(crate) fn texts(&self) -> (Vec<String>, Vec<Vec<String>>) {
+        let line = |first: &str, rest: &[String]| {
+            let mut line = vec![first.to_owned()];
+            line.extend_from_slice(rest);
+            line
+        };
+        let rows = self.rows.iter().map(|row| line(&row.name, &row.cells));
+        (line("", &self.columns), rows.collect())
+    }
+}
+
 /// A row of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TableRow {

@@ -140,18 +140,7 @@ fn table(out: &mut Vec<String>, of: &PublishedTable) {
         safe(of.title.trim_end_matches('.')),
         safe(of.source.trim_end_matches('.'))
     ));
-    let head: Vec<String> = std::iter::once(String::new())
-        .chain(of.columns.clone())
-        .collect();
-    let rows: Vec<Vec<String>> = of
-        .rows
-        .iter()
-        .map(|row| {
-            std::iter::once(row.name.clone())
-                .chain(row.cells.clone())
-                .collect()
-        })
-        .collect();
+    let (head, rows) = of.texts();
     grid(out, &head, &rows);
 }
 

@@ -353,18 +353,7 @@ fn published(out: &mut Out, report: &Report) {
             0,
             0,
         );
-        let header: Vec<String> = std::iter::once(String::new())
-            .chain(table.columns.clone())
-            .collect();
-        let rows: Vec<Vec<String>> = table
-            .rows
-            .iter()
-            .map(|row| {
-                std::iter::once(row.name.clone())
-                    .chain(row.cells.clone())
-                    .collect()
-            })
-            .collect();
+        let (header, rows) = table.texts();
         out.grid(&header, &rows);
     }
 }

@@ -1,9 +1,8 @@
 //! `strongroom bench compare`: the same work on two or more stores, in turns.
 
 use bench::store::labels;
-use bench::work;
 
-use super::{Common, Handling, Wanted, finish_done, key_of, measure};
+use super::{Common, Handling, Wanted, finish_done, key_of, measure, works_of};
 use crate::args::Global;
 use crate::credentials::CredentialArgs;
 use crate::error::Result;
@@ -29,16 +28,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    let (options, works) = works_of(args.full);
     let wanted = Wanted {
         command: "compare",
-        options: args.full.then(|| "--full".to_owned()).into_iter().collect(),
+        options,
         labels: labels(&args.stores),
         targets: args.stores,
-        works: if args.full {
-            work::full()
-        } else {
-            work::usual()
-        },
+        works,
         noise: true,
         suite: None,
         key: Some(key_of(&args.credential)),

@@ -7,9 +7,9 @@ use bench::published::{ClockRow, PhoneRows, phone_clock, phone_loss};
 use bench::work::{self, Work};
 use room::Suite;
 
-use super::{Common, Handling, Wanted, finish_done, measure};
+use super::{Common, Handling, Wanted, finish_done, measure, word_of};
 use crate::args::Global;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Make a plain directory and a mounted room beside each other, and say what the room costs
 ///
@@ -30,12 +30,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let Some(directory) = args.directory.to_str() else {
-        return Err(Error::usage(format!(
-            "{}: the directory's name is no text; use one that is",
-            args.directory.display()
-        )));
-    };
+    let directory = word_of(&args.directory)?;
     let targets = ["directory", "mounted"].map(|kind| format!("{kind}:{directory}"));
     let suite = args
         .suite

@@ -3,13 +3,14 @@
 //! One module a subcommand; what they share is here: the options, the signal that stops them, and the one function by
 //! which each prints.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bench::model::Report;
 use bench::session::{Ask, Done, Means};
 use bench::store::{Key, Making};
+use bench::work::{self, Work};
 use clap::{Args as ClapArgs, Subcommand};
 
 use crate::args::Global;
@@ -70,6 +71,24 @@ impl Args {
     pub(crate) fn listens(&self) -> bool {
         matches!(self.command, Command::SmallFiles(_) | Command::Ladder(_))
     }
+}
+
+/// The works of a store, and the options to be told with them.
+fn works_of(full: bool) -> (Vec<String>, Vec<Box<dyn Work>>) {
+    match full {
+        true => (vec!["--full".to_owned()], work::full()),
+        false => (Vec::new(), work::usual()),
+    }
+}
+
+/// A directory's name as a part of a store's.
+fn word_of(directory: &Path) -> Result<&str> {
+    directory.to_str().ok_or_else(|| {
+        Error::usage(format!(
+            "{}: the directory's name is no text; use one that is",
+            directory.display()
+        ))
+    })
 }
 
 /// Options of every measurement.

@@ -6,9 +6,9 @@ use bench::published::peers_of;
 use bench::store::{ServedKind, labels};
 use bench::work;
 
-use super::{Common, Handling, Wanted, finish_done, measure};
+use super::{Common, Handling, Wanted, finish_done, measure, word_of};
 use crate::args::Global;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Compare a room with the encrypted file systems that are installed, on a source tree and a large file
 ///
@@ -29,12 +29,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let Some(directory) = args.directory.to_str() else {
-        return Err(Error::usage(format!(
-            "{}: the directory's name is no text; use one that is",
-            args.directory.display()
-        )));
-    };
+    let directory = word_of(&args.directory)?;
     let others: Vec<String> = if args.with.is_empty() {
         let words = ServedKind::ALL
             .into_iter()

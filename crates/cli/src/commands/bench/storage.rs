@@ -1,9 +1,8 @@
 //! `strongroom bench storage`: one store.
 
 use bench::store::labels;
-use bench::work;
 
-use super::{Common, Handling, Wanted, finish_done, key_of, measure};
+use super::{Common, Handling, Wanted, finish_done, key_of, measure, works_of};
 use crate::args::Global;
 use crate::credentials::CredentialArgs;
 use crate::error::Result;
@@ -31,16 +30,13 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let targets = vec![args.store];
+    let (options, works) = works_of(args.full);
     let wanted = Wanted {
         command: "storage",
-        options: args.full.then(|| "--full".to_owned()).into_iter().collect(),
+        options,
         labels: labels(&targets),
         targets,
-        works: if args.full {
-            work::full()
-        } else {
-            work::usual()
-        },
+        works,
         noise: true,
         suite: None,
         key: Some(key_of(&args.credential)),
