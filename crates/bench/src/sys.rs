@@ -1,4 +1,4 @@
-//! The two system calls that tell what is in the page cache; no library of ours has them. The only unsafe code here.
+//! System calls that no library of ours has, or has only unsafely: what is in the page cache, and large pages.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -39,6 +39,21 @@ pub(crate) fn cachestat(file: BorrowedFd<'_>) -> std::io::Result<CachedPages> {
         resident: found.nr_cache,
         dirty: Some(found.nr_dirty + found.nr_writeback),
     })
+}
+
+/// Asks for large pages under `memory`, before it is touched (`madvise(2)`, `MADV_HUGEPAGE`). A wish: where the kernel has none,
+/// nothing changes.
+pub(crate) fn prefer_large_pages(memory: &mut [u8]) {
+    let at = memory.as_mut_ptr();
+    let skip = at.align_offset(rustix::param::page_size());
+    let Some(length) = memory.len().checked_sub(skip).filter(|length| *length > 0) else {
+        return;
+    };
+    // SAFETY: the range lies within `memory`, which is borrowed alone; this advice changes no contents.
+    let done = unsafe { libc::madvise(at.add(skip).cast(), length, libc::MADV_HUGEPAGE) };
+    if done != 0 {
+        tracing::debug!(error = %std::io::Error::last_os_error(), "no large pages");
+    }
 }
 
 /// Pages of the first `bytes` of `file` in the page cache, by `mmap(2)` and `mincore(2)`: what is left before Linux 6.5. It cannot

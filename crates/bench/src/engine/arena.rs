@@ -1,7 +1,14 @@
 //! Memory for what is read and written, at a boundary that direct calls want.
+//!
+//! It is asked for in large pages: each call has a place of its own here, and a direct call into small pages that were not used a
+//! moment ago pays for each of them, which a program that reads everything into one buffer never sees.
 
-/// Enough for every device: a page.
-const ALIGNMENT: usize = 4096;
+use crate::sys;
+
+/// Bytes of a page, enough for direct calls to every device.
+const PAGE: usize = 4096;
+/// What an arena begins at: a multiple of a large page.
+const ALIGNMENT: usize = 2 << 20;
 /// What memory that was not read into holds; no block of ours begins so.
 const POISON: [u8; 16] = *b"never read into!";
 
@@ -13,11 +20,14 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// The first `len` bytes, aligned to 4096. Grows as needed, and keeps what it has.
+    /// The first `len` bytes, aligned to 2 MiB. Grows as needed, and keeps what it has.
     pub fn get(&mut self, len: usize) -> &mut [u8] {
         if self.bytes.len() < self.start + len {
+            // The old one first: two of them at a time may be more than there is.
+            *self = Self::default();
             self.bytes = vec![0; len + ALIGNMENT];
             self.start = self.bytes.as_ptr().align_offset(ALIGNMENT);
+            sys::prefer_large_pages(&mut self.bytes[self.start..]);
         }
         &mut self.bytes[self.start..self.start + len]
     }
@@ -26,7 +36,7 @@ impl Arena {
     /// bytes to be found.
     pub fn poisoned(&mut self, len: usize) -> &mut [u8] {
         let bytes = self.get(len);
-        for block in bytes.chunks_mut(ALIGNMENT) {
+        for block in bytes.chunks_mut(PAGE) {
             let mark = POISON.len().min(block.len());
             block[..mark].copy_from_slice(&POISON[..mark]);
         }
