@@ -16,6 +16,8 @@ pub(crate) mod fuzzing;
 #[cfg(test)]
 mod tests;
 
+use serde::{Deserialize, Serialize};
+
 use segments::{BlockRange, Sealed, SegmentNo, Tag, UNIT_BLOCKS};
 
 /// Blocks of 4 KiB in one chunk.
@@ -27,7 +29,7 @@ const UNIT: u16 = UNIT_BLOCKS as u16;
 const CHUNK: u16 = CHUNK_BLOCKS as u16;
 
 /// A run of blocks of a chunk that lie one behind the other in a segment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
     /// First block in the chunk, 0 to 255.
     pub first: u16,

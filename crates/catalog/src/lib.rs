@@ -30,12 +30,14 @@ mod sql;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 pub use extents::{CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, Released};
 pub use segments::{BlockRange, SegmentId, SegmentNo, Tag};
 pub use sql::{OpenOptions, SqlCatalog};
 
 /// Number of an inode, never used again. The root directory is 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct InodeNo(pub u64);
 
 impl InodeNo {
@@ -44,7 +46,9 @@ impl InodeNo {
 }
 
 /// A moment: seconds since 1970 (negative before) and nanoseconds after them, 0 to 999,999,999.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub struct Timestamp {
     /// Seconds.
     pub secs: i64,
@@ -53,7 +57,7 @@ pub struct Timestamp {
 }
 
 /// What kind of file an inode is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FileKind {
     /// A regular file.
     Regular,
@@ -72,7 +76,7 @@ pub enum FileKind {
 }
 
 /// Everything about a file but its name, its extended attributes and its data.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inode {
     /// The number.
     pub no: InodeNo,
@@ -109,7 +113,7 @@ pub struct Inode {
 }
 
 /// One name in a directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirEntry {
     /// Position in the listing: rises with creation, unchanged as long as the name exists. From 16.
     pub cookie: u64,

@@ -31,6 +31,11 @@ impl Errno {
             Error::FileTooLarge => libc::EFBIG,
             Error::InvalidArgument(_) => libc::EINVAL,
             Error::NotPermitted(_) => libc::EPERM,
+            Error::AccessDenied => libc::EACCES,
+            Error::WouldBlock => libc::EAGAIN,
+            Error::Deadlock => libc::EDEADLK,
+            Error::Interrupted => libc::EINTR,
+            Error::Stale => libc::ESTALE,
             Error::NoXattr => libc::ENODATA,
             // The kernel refuses single values above 64 KiB itself, with E2BIG: what is left is that all of them
             // together are too large, which local file systems call a lack of space.
@@ -48,7 +53,11 @@ impl Errno {
                 tracing::error!(inode = inode.0, "{what}: {error}");
                 errno
             }
-            Error::Corrupt { .. } | Error::Poisoned | Error::Catalog(_) | Error::Damaged(_) => {
+            Error::Corrupt { .. }
+            | Error::Poisoned
+            | Error::Unreachable(_)
+            | Error::Catalog(_)
+            | Error::Damaged(_) => {
                 tracing::error!(inode = inode.0, "{what}: {error}");
                 libc::EIO
             }

@@ -42,6 +42,24 @@ pub enum Error {
     /// EPERM.
     #[error("operation not permitted: {0}")]
     NotPermitted(&'static str),
+    /// EACCES: the metadata server refuses it to this user.
+    #[error("permission denied")]
+    AccessDenied,
+    /// EAGAIN: a lock that somebody else holds.
+    #[error("locked by somebody else")]
+    WouldBlock,
+    /// EDEADLK.
+    #[error("waiting for this lock would never end")]
+    Deadlock,
+    /// EINTR: a wait for a lock was given up.
+    #[error("interrupted")]
+    Interrupted,
+    /// ESTALE: the file is gone, or what was held on it ended with the lease.
+    #[error("the file is gone, or the lease under which it was open has ended")]
+    Stale,
+    /// EIO: a server did not answer in time; nothing is known of what it did.
+    #[error("{0} does not answer")]
+    Unreachable(String),
     /// ENODATA.
     #[error("no such extended attribute")]
     NoXattr,

@@ -35,9 +35,11 @@ mod compact;
 mod core;
 mod data;
 mod error;
+mod file_system;
 mod header;
 mod inodes;
 mod keys;
+mod lending;
 mod lock;
 mod maintenance;
 mod moves;
@@ -55,8 +57,10 @@ mod shift;
 #[cfg(test)]
 mod testing;
 
-pub use catalog::{DirEntry, FileKind, Inode, InodeNo, Timestamp};
+pub use catalog::{Chunk, DirEntry, Extent, FileKind, Inode, InodeNo, Timestamp};
 pub use error::{Error, Result};
+pub use file_system::{Access, FileSystem, Lock, LockKind, LockOwner, LockTable};
+pub use lending::{Loan, LoanId, Placed, SegmentAccess};
 pub use maintenance::{BackupReport, CheckReport, CompactReport, LostRange, Progress, RekeyReport};
 pub use options::*;
 pub use path::RoomFile;

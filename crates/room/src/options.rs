@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use catalog::{FileKind, Timestamp};
+use serde::{Deserialize, Serialize};
+
 use seal::{NewCredential, RoomId, Secret, Suite};
 
 /// How to make a room.
@@ -72,7 +74,7 @@ impl Default for OpenOptions {
 }
 
 /// A file to be made.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct NewFile {
     /// Its kind.
     pub kind: FileKind,
@@ -110,7 +112,7 @@ impl NewFile {
 }
 
 /// A time to be set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SetTime {
     /// The present moment.
     Now,
@@ -119,7 +121,7 @@ pub enum SetTime {
 }
 
 /// Attributes to be changed; `None` stays.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct SetAttr {
     /// Permission bits with set-id and sticky.
     pub mode: Option<u16>,
@@ -142,7 +144,7 @@ pub struct SetAttr {
 }
 
 /// How rename treats an existing target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RenameMode {
     /// Replace it.
     Replace,
@@ -153,7 +155,7 @@ pub enum RenameMode {
 }
 
 /// What `fallocate` does with a range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fallocate {
     /// Makes sure there is space; extends the file unless `keep_size`.
     Allocate {
@@ -174,7 +176,7 @@ pub enum Fallocate {
 }
 
 /// What `seek` looks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SeekTo {
     /// The next byte that is stored.
     Data,
@@ -183,7 +185,7 @@ pub enum SeekTo {
 }
 
 /// Whether an extended attribute may exist.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum XattrMode {
     /// Either way.
     Any,
@@ -194,7 +196,7 @@ pub enum XattrMode {
 }
 
 /// Space of a room and of what holds it, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RoomSpace {
     /// Bytes of the storage below.
     pub total: u64,

@@ -35,6 +35,7 @@ use std::io;
 pub use header::HeaderProblem;
 pub use keyring::Keyring;
 pub use seal::{BLOCK_LEN, TAG_LEN, Tag, UNIT_LEN};
+use serde::{Deserialize, Serialize};
 pub use store::DirStore;
 
 /// Blocks of 4 KiB in one sealed unit (the last unit of an append may be shorter).
@@ -48,7 +49,7 @@ pub const SEGMENT_BLOCKS: u32 = 16384;
 pub const SEGMENTS_DIR: &str = "segments";
 
 /// Number of a segment, from 1, never used again. Its file name is the number in 20 decimal digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SegmentNo(pub u64);
 
 /// What the catalog keeps of a segment so that it can be read.
@@ -63,7 +64,7 @@ pub struct SegmentId {
 }
 
 /// Where an append came to lie.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sealed {
     /// The segment.
     pub segment: SegmentNo,
@@ -76,7 +77,7 @@ pub struct Sealed {
 }
 
 /// A range of blocks in a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BlockRange {
     /// The segment.
     pub segment: SegmentNo,

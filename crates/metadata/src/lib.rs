@@ -1,0 +1,15 @@
+//! Shared storage: the metadata server, which keeps a room's names and decides who may do what, and its client, which reads
+//! and writes the network disks itself and is mounted like a room.
+//!
+//! 1. The server's room is the only place where the file system changes: a client asks for operations, the server checks each
+//!    against its user's rights, and the room does it. A client that lies harms only what its user may write.
+//! 2. An operation on names or attributes is durable before it is acknowledged; data is, when `fsync` or a lock's release
+//!    returns.
+//! 3. A right that is taken away is revoked on the disks before the call that takes it returns.
+//! 4. No wait is without end.
+//!
+//! It deliberately does not know FUSE, errno, or the command line.
+
+#![forbid(unsafe_code)]
+
+pub mod rpc;

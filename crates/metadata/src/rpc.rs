@@ -1,0 +1,293 @@
+//! What clients and the metadata server say to each other, over TLS 1.3 with mutual authentication.
+//!
+//! 1. The user is the certificate's: no call names one. Only root's client may name the owner of a new file.
+//! 2. Calls that change something carry a number, and are done once however often they are sent within a session.
+//! 3. Everything here that comes from a client is checked again where it is used.
+
+use netdisk::{Boot, DiskAddress, DiskId, Ticket};
+use room::{
+    Access, DirEntry, Extent, Fallocate, Inode, InodeNo, LoanId, Lock, LockOwner, LockTable,
+    NewFile, Placed, RenameMode, RoomSpace, SegmentAccess, SetAttr, XattrMode,
+};
+use serde::{Deserialize, Serialize};
+
+/// Version of this protocol: both sides must have the same.
+pub const VERSION: u32 = 1;
+
+/// A session: what a client holds open, locked and borrowed. Ends with its lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SessionId(pub u64);
+
+/// Why a call was refused or failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    /// A kind that POSIX names.
+    #[error("{0:?}")]
+    Posix(Posix),
+    /// The session is over, or of an earlier life of the server: begin another.
+    #[error("the session is over")]
+    NoSession,
+    /// The client speaks another version.
+    #[error("the server speaks version {server} of the protocol, the client {client}")]
+    Version {
+        /// The server's.
+        server: u32,
+        /// The client's.
+        client: u32,
+    },
+    /// A disk does not answer; the operation may have been done.
+    #[error("disk {0:?} does not answer")]
+    DiskUnreachable(DiskId),
+    /// The server failed; its log says how.
+    #[error("the metadata server failed: {0}")]
+    Failed(String),
+}
+
+/// Kinds of refusals that POSIX names, as in [`room::Error`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "each is room::Error's of its name")]
+pub enum Posix {
+    NotFound,
+    Exists,
+    NotDirectory,
+    IsDirectory,
+    NotEmpty,
+    NameTooLong,
+    TooManyLinks,
+    FileTooLarge,
+    InvalidArgument,
+    NotPermitted,
+    AccessDenied,
+    NoXattr,
+    XattrTooLarge,
+    NotSupported,
+    NoMoreData,
+    TooManySymlinks,
+    ReadOnly,
+    NoSpace,
+    WouldBlock,
+    Deadlock,
+    Stale,
+    Io,
+}
+
+/// Result of calls.
+pub type Reply<T> = Result<T, Refusal>;
+
+/// What a client is told when it comes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// Its session: the one it named if that is still alive, else a new one.
+    pub session: SessionId,
+    /// The server's life: another one than before means that sessions and places lent before are gone.
+    pub boot: u64,
+    /// Seconds without a beat after which the session ends.
+    pub lease: u32,
+    /// The user's name.
+    pub user: String,
+    /// The user's number.
+    pub uid: u32,
+    /// The user's groups, the first one's that of new files.
+    pub gids: Vec<u32>,
+    /// The disks.
+    pub disks: Vec<DiskAddress>,
+}
+
+/// What changes names and attributes. Durable when acknowledged.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[allow(
+    missing_docs,
+    reason = "each is the method of `room::Room` of its name"
+)]
+pub enum Change {
+    Make {
+        parent: InodeNo,
+        name: Vec<u8>,
+        new: NewFile,
+    },
+    MakeUnnamed {
+        parent: InodeNo,
+        new: NewFile,
+    },
+    Link {
+        no: InodeNo,
+        parent: InodeNo,
+        name: Vec<u8>,
+    },
+    Unlink {
+        parent: InodeNo,
+        name: Vec<u8>,
+    },
+    Rmdir {
+        parent: InodeNo,
+        name: Vec<u8>,
+    },
+    Rename {
+        parent: InodeNo,
+        name: Vec<u8>,
+        new_parent: InodeNo,
+        new_name: Vec<u8>,
+        mode: RenameMode,
+    },
+    SetAttributes {
+        no: InodeNo,
+        set: SetAttr,
+    },
+    SetXattr {
+        no: InodeNo,
+        name: Vec<u8>,
+        value: Vec<u8>,
+        mode: XattrMode,
+        drop_setgid: bool,
+    },
+    RemoveXattr {
+        no: InodeNo,
+        name: Vec<u8>,
+    },
+    Fallocate {
+        no: InodeNo,
+        what: Fallocate,
+        offset: u64,
+        len: u64,
+    },
+    CopyRange {
+        from: InodeNo,
+        from_offset: u64,
+        to: InodeNo,
+        to_offset: u64,
+        len: u64,
+    },
+}
+
+/// What a change answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Changed {
+    /// The inode made, linked or changed.
+    Inode(Box<Inode>),
+    /// Nothing to tell.
+    Done,
+    /// Bytes copied.
+    Copied(u64),
+}
+
+/// Where a segment lies.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SegmentPlace {
+    /// Its units' key.
+    pub access: SegmentAccess,
+    /// The disk.
+    pub disk: DiskId,
+    /// The disk's block that is the segment's block 0.
+    pub start: u64,
+}
+
+/// A part of a file as a client needs it to read.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Map {
+    /// The file now.
+    pub inode: Inode,
+    /// Chunks that are not holes, by index; to be checked with `Chunk::replace`'s rules before use.
+    pub chunks: Vec<(u64, Vec<Extent>)>,
+    /// The segments they name.
+    pub segments: Vec<SegmentPlace>,
+    /// What lets the client read them.
+    pub tickets: Vec<Ticket>,
+}
+
+/// A place lent to a client.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Lent {
+    /// Its number.
+    pub loan: LoanId,
+    /// The segment.
+    pub place: SegmentPlace,
+    /// First block in the segment.
+    pub position: u32,
+    /// How many.
+    pub blocks: u32,
+    /// What lets the client write them.
+    pub ticket: Ticket,
+}
+
+/// What was written, and under which life of its disk.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Written {
+    /// The loan.
+    pub loan: LoanId,
+    /// The disk's life when it acknowledged the write.
+    pub boot: Boot,
+    /// What and where.
+    pub placed: Placed,
+}
+
+/// What a beat answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beat {
+    /// Placed data whose stamp is at or below this is durable.
+    pub settled: u64,
+    /// The server's clock, seconds since 1970 and nanoseconds.
+    pub clock: (u64, u32),
+}
+
+/// The calls. Every one but `hello` refuses with `NoSession` where the session is over.
+#[tarpc::service]
+pub trait Metadata {
+    /// Begins a session, or goes on with one after a lost connection.
+    async fn hello(version: u32, session: Option<SessionId>) -> Reply<Welcome>;
+    /// Keeps the session alive.
+    async fn beat(session: SessionId) -> Reply<Beat>;
+    /// Ends the session: what it held is free.
+    async fn bye(session: SessionId) -> Reply<()>;
+    /// A name in a directory.
+    async fn lookup(session: SessionId, parent: InodeNo, name: Vec<u8>) -> Reply<Inode>;
+    /// Attributes.
+    async fn attributes(session: SessionId, no: InodeNo) -> Reply<Inode>;
+    /// A directory after a cookie.
+    async fn read_dir(
+        session: SessionId,
+        no: InodeNo,
+        after: u64,
+        limit: u32,
+    ) -> Reply<Vec<(DirEntry, Inode)>>;
+    /// An extended attribute.
+    async fn xattr(session: SessionId, no: InodeNo, name: Vec<u8>) -> Reply<Vec<u8>>;
+    /// The names of all extended attributes.
+    async fn xattr_names(session: SessionId, no: InodeNo) -> Reply<Vec<Vec<u8>>>;
+    /// Space of the disks.
+    async fn space(session: SessionId) -> Reply<RoomSpace>;
+    /// Does a change once. `number` rises by one with each in a session; `done` is the highest number whose answer arrived.
+    async fn change(session: SessionId, number: u64, done: u64, change: Change) -> Reply<Changed>;
+    /// Opens a file, which then outlives its last name until it is closed. Its attributes.
+    async fn open(session: SessionId, no: InodeNo, access: Access) -> Reply<Inode>;
+    /// Undoes `count` opens.
+    async fn close(session: SessionId, no: InodeNo, count: u64) -> Reply<()>;
+    /// Maps of up to `count` chunks (1 to 64) from `first` on, with what it takes to read them.
+    async fn map(session: SessionId, no: InodeNo, first: u64, count: u32) -> Reply<Map>;
+    /// The next data (or hole) at or after an offset.
+    async fn seek(session: SessionId, no: InodeNo, offset: u64, hole: bool) -> Reply<u64>;
+    /// Lends `blocks` blocks (1 to 1024) to write to.
+    async fn lend(session: SessionId, blocks: u32) -> Reply<Lent>;
+    /// Takes what was written into a file; the stamp that covers it.
+    async fn place(session: SessionId, no: InodeNo, written: Vec<Written>) -> Reply<u64>;
+    /// Loans are over.
+    async fn give_back(session: SessionId, loans: Vec<LoanId>) -> Reply<()>;
+    /// Makes everything placed and changed so far durable; the stamp covered.
+    async fn sync(session: SessionId) -> Reply<u64>;
+    /// The lock in the way, if any.
+    async fn test_lock(
+        session: SessionId,
+        no: InodeNo,
+        table: LockTable,
+        owner: LockOwner,
+        lock: Lock,
+    ) -> Reply<Option<Lock>>;
+    /// Takes or gives back a lock; waits up to a second where `wait` says so, then `WouldBlock`: ask again.
+    async fn set_lock(
+        session: SessionId,
+        no: InodeNo,
+        table: LockTable,
+        owner: LockOwner,
+        lock: Lock,
+        wait: bool,
+    ) -> Reply<()>;
+}

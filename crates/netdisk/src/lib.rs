@@ -1,0 +1,23 @@
+//! Network disks: blocks on a network that obey only capabilities.
+//!
+//! The design is that of "Block-Level Security for Network-Attached Disks" (Aguilera, Ji, Lillibridge, MacCormick, Oertli,
+//! Andersen, Burrows, Mann, Thekkath; USENIX FAST 2003), with today's primitives. The bytes are in `docs/netdisk.md`.
+//!
+//! 1. A disk acts on a request only after it saw that the request's capability is of a valid group, not revoked, not
+//!    expired, for this disk, that its secret is known to who asks, that it covers the blocks, and that the request is new.
+//! 2. What a disk keeps for all this is bounded, whatever the number of clients.
+//! 3. A revocation returns when no request under the revoked capability is running or can begin.
+//! 4. A disk that was started anew obeys nobody until its valid groups are known again.
+//!
+//! It deliberately does not know files, names, users, or what the blocks hold.
+
+#![deny(unsafe_code)]
+
+pub mod capability;
+pub mod client;
+
+pub use capability::{
+    BLOCK_LEN, BlockExtent, Boot, Capability, CapabilityId, ClientId, DiskId, DiskKey, EXTENTS_MAX,
+    GroupId, Mode, Secret, Ticket,
+};
+pub use client::{Admin, DiskAddress, DiskClient, DiskError, DiskStatus, Protection};
