@@ -13,8 +13,11 @@
 mod code;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod pieces;
 #[cfg(test)]
 mod tests;
+
+pub use pieces::{Piece, Pieces, Stored};
 
 use serde::{Deserialize, Serialize};
 
@@ -209,6 +212,24 @@ pub struct Chunk {
 }
 
 impl Chunk {
+    /// A map of extents that somebody else made.
+    ///
+    /// # Errors
+    /// What is wrong with them, in words.
+    pub fn from_extents(extents: Vec<Extent>) -> Result<Self, String> {
+        let mut end = 0;
+        for extent in &extents {
+            if let Some(fault) = extent.fault() {
+                return Err(format!("{fault} (block {})", extent.first));
+            }
+            if extent.first < end {
+                return Err(format!("two extents overlap at block {}", extent.first));
+            }
+            end = extent.end();
+        }
+        Ok(Self { extents })
+    }
+
     /// The extents, by first block.
     pub fn extents(&self) -> &[Extent] {
         &self.extents

@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use extents::{CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, Released};
+pub use extents::{CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, Piece, Pieces, Released, Stored};
 pub use segments::{BlockRange, SegmentId, SegmentNo, Tag};
 pub use sql::{OpenOptions, SqlCatalog};
 

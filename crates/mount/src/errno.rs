@@ -65,6 +65,8 @@ impl Errno {
             Error::NotARoom(_)
             | Error::NotEmptyTarget(_)
             | Error::InUse { .. }
+            | Error::Placed
+            | Error::NotPlaced
             | Error::WrongCredential(_)
             | Error::HeaderDamaged(_)
             | Error::Unsupported(_)

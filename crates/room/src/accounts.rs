@@ -5,7 +5,7 @@
 //!
 //! It deliberately does not know which file a block belongs to.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use catalog::{BlockRange, SegmentAccount, SegmentId, SegmentNo};
 
@@ -28,6 +28,13 @@ pub(crate) struct Settlement {
 impl Accounts {
     pub(crate) fn load(segments: Vec<SegmentAccount>) -> Self {
         Self {
+            // In use when the room was last closed or crashed, and nothing but a header: to be dropped. One with blocks but
+            // none alive is left to a compaction, which looks whether that is so.
+            changed: segments
+                .iter()
+                .filter(|s| s.live == 0 && s.length <= 1)
+                .map(|s| s.id.no)
+                .collect(),
             segments: segments.into_iter().map(|s| (s.id.no, s)).collect(),
             ..Self::default()
         }
@@ -67,15 +74,15 @@ impl Accounts {
         self.released.push(range);
     }
 
-    /// What the next commit is to write. `open` is the segment still appended to: never dead. Nothing is different here
+    /// What the next commit is to write. `in_use` are the segments still written to: never dead. Nothing is different here
     /// until it is [`accept`](Self::accept)ed.
-    pub(crate) fn propose(&self, open: Option<SegmentNo>) -> Settlement {
+    pub(crate) fn propose(&self, in_use: &BTreeSet<SegmentNo>) -> Settlement {
         let mut settlement = Settlement {
             released: self.released.clone(),
             ..Settlement::default()
         };
         for account in self.changed.iter().filter_map(|no| self.segments.get(no)) {
-            if account.live > 0 || open == Some(account.id.no) {
+            if account.live > 0 || in_use.contains(&account.id.no) {
                 settlement.changed.push(*account);
             } else {
                 settlement.dead.push(account.id.no);
@@ -91,7 +98,7 @@ impl Accounts {
     pub(crate) fn accept(&mut self, settlement: &Settlement) {
         self.released.clear();
         self.segments.retain(|no, _| !settlement.dead.contains(no));
-        // An open segment without live blocks is looked at again when it is closed.
+        // One in use without live blocks is looked at again when it is closed.
         self.changed = settlement
             .changed
             .iter()
@@ -156,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_without_live_blocks_dies_with_the_next_commit_unless_it_is_open() {
+    fn a_segment_without_live_blocks_dies_with_the_next_commit_unless_it_is_in_use() {
         let mut accounts = Accounts::default();
         accounts.begin(id(1));
         accounts.begin(id(2));
         accounts.add(range(1, 1, 8));
         accounts.add(range(2, 1, 8));
-        let settle = |accounts: &mut Accounts, open| {
-            let settlement = accounts.propose(open);
+        let settle = |accounts: &mut Accounts, open: Option<SegmentNo>| {
+            let settlement = accounts.propose(&open.into_iter().collect());
             accounts.accept(&settlement);
             settlement
         };

@@ -62,6 +62,11 @@ impl Core {
         progress: Progress<'_>,
         watch: &dyn Fn(),
     ) -> Result<BackupReport> {
+        if self.options.placed {
+            return Err(Error::NotSupported(
+                "a backup of a room on network disks: copy its files through a mount",
+            ));
+        }
         let room = self.header.lock().header.room_id();
         let earlier = is_backup_of(&*target, dir, &room)?;
         let _lock = RoomLock::take(&*target, false)?;

@@ -221,11 +221,10 @@ impl Core {
 
     fn drain_accounts(&self) -> Result<Settlement> {
         let catalog = self.catalog();
+        self.enter_new();
+        let in_use = self.segments.in_use();
         let mut accounts = self.accounts.lock();
-        for id in self.segments.take_new() {
-            accounts.begin(id);
-        }
-        let settlement = accounts.propose(self.segments.open_segment().map(|(no, _)| no));
+        let settlement = accounts.propose(&in_use);
         let mut changes: Vec<Change<'_>> = settlement
             .changed
             .iter()
@@ -272,6 +271,7 @@ impl Core {
     pub(crate) fn punch_holes(&self) {
         let _one = self.punching.lock();
         let released = std::mem::take(&mut *self.holes.lock());
+        let released = self.loans.lock().hold_back(released);
         let settlement = self.pins.lock().hold_back(Settlement {
             released,
             ..Settlement::default()

@@ -72,14 +72,14 @@ impl Core {
         Ok(())
     }
 
-    /// Closed segments of which less than `percent` is alive, thinnest first, and short ones if there are several.
+    /// Segments not in use of which less than `percent` is alive, thinnest first, and short ones if there are several.
     pub(crate) fn thin_segments(&self, percent: u8) -> Vec<SegmentAccount> {
-        let open = self.segments.open_segment().map(|(no, _)| no);
+        let in_use = self.segments.in_use();
         let closed: Vec<SegmentAccount> = self
             .accounts
             .lock()
             .iter()
-            .filter(|a| Some(a.id.no) != open)
+            .filter(|a| !in_use.contains(&a.id.no))
             .copied()
             .collect();
         let is_short = |a: &SegmentAccount| a.length < SEGMENT_BLOCKS / 2;

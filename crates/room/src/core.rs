@@ -26,6 +26,7 @@ use crate::accounts::Accounts;
 use crate::check::Lost;
 use crate::header::HeaderState;
 use crate::inodes::{Cell, InodeTable};
+use crate::lending::Loans;
 use crate::lock::RoomLock;
 use crate::moves::Moves;
 use crate::name_cache::NameCache;
@@ -86,6 +87,8 @@ pub(crate) struct Core {
     pub(crate) punching: Mutex<()>,
     /// How often holes were punched.
     pub(crate) punched: AtomicU64,
+    /// What others may write to.
+    pub(crate) loans: Mutex<Loans>,
     /// What a backup still reads, and what is given back after it.
     pub(crate) pins: Mutex<Pins>,
     /// Held by whoever moves data between segments.
@@ -160,6 +163,7 @@ impl Core {
             holes: Mutex::default(),
             punching: Mutex::default(),
             punched: AtomicU64::new(0),
+            loans: Mutex::default(),
             pins: Mutex::default(),
             moving: Mutex::default(),
             swap: RwLock::default(),
@@ -276,24 +280,33 @@ impl Core {
     /// Seals and writes whole blocks, and takes them into the accounts.
     pub(crate) fn append(&self, plain: &[u8]) -> Result<Sealed> {
         let sealed = self.segments.append(plain)?;
-        let mut accounts = self.accounts.lock();
-        for id in self.segments.take_new() {
-            accounts.begin(id);
-        }
-        accounts.add(BlockRange {
+        self.enter(BlockRange {
             segment: sealed.segment,
             position: sealed.position,
             blocks: sealed.blocks,
         });
-        drop(accounts);
-        let len = plain.len() as u64;
+        Ok(sealed)
+    }
+
+    /// Takes segments begun lately into the accounts.
+    pub(crate) fn enter_new(&self) {
+        let mut accounts = self.accounts.lock();
+        for id in self.segments.take_new() {
+            accounts.begin(id);
+        }
+    }
+
+    /// Takes what was written into the accounts.
+    pub(crate) fn enter(&self, range: BlockRange) {
+        self.enter_new();
+        self.accounts.lock().add(range);
+        let len = u64::from(range.blocks) * BLOCK;
         self.pending_bytes.fetch_add(len, Ordering::Relaxed);
         // The disk writes while the next units are sealed: what a sync waits for is short.
         let unflushed = self.unflushed_bytes.fetch_add(len, Ordering::Relaxed);
         if unflushed < FLUSH_EARLY && unflushed + len >= FLUSH_EARLY {
             self.ask(|wake| wake.flush = true);
         }
-        Ok(sealed)
     }
 
     /// Gives up units that a chunk no longer refers to.

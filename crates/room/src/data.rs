@@ -11,8 +11,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use catalog::{BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, InodeNo, Timestamp};
-use segments::{Sealed, SegmentError, SegmentStore, UNIT_BLOCKS};
+use catalog::{CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, InodeNo, Piece, Stored, Timestamp};
+use segments::{Sealed, SegmentError, SegmentStore};
 
 use crate::check::Lost;
 use crate::core::{BLOCK, Core, now};
@@ -101,53 +101,26 @@ impl Core {
         start: u64,
         buf: &mut [u8],
     ) -> Result<()> {
-        let end = start + buf.len() as u64;
-        let mut at = start;
-        while at < end {
-            let block = (at / BLOCK) as u16;
-            let next = match chunk.find(block) {
-                Ok(extent) => {
-                    let next = end.min(u64::from(extent.end()) * BLOCK);
-                    let piece = &mut buf[(at - start) as usize..(next - start) as usize];
-                    self.read_extent(no, index, extent, at, piece)?;
-                    next
-                }
-                Err(following) => {
-                    let next = end.min(u64::from(following) * BLOCK);
-                    buf[(at - start) as usize..(next - start) as usize].fill(0);
-                    next
-                }
-            };
-            at = next;
+        let mut rest = buf;
+        for piece in chunk.pieces(start, rest.len()) {
+            let (now, later) = rest.split_at_mut(piece.len());
+            match piece {
+                Piece::Hole { .. } => now.fill(0),
+                Piece::Stored(stored) => self.read_stored(no, index, &stored, now)?,
+            }
+            rest = later;
         }
         Ok(())
     }
 
-    /// Reads within one extent; `start` is a byte offset in the chunk.
-    fn read_extent(
+    fn read_stored(
         &self,
         no: InodeNo,
         index: u64,
-        extent: &Extent,
-        start: u64,
+        stored: &Stored<'_>,
         buf: &mut [u8],
     ) -> Result<()> {
-        // Offsets from here on are in the extent's run of units.
-        let skip = u64::from(extent.skip) * BLOCK;
-        let from = start - u64::from(extent.first) * BLOCK + skip;
-        let to = from + buf.len() as u64;
-        let first = (from / BLOCK) as u32 / UNIT_BLOCKS * UNIT_BLOCKS;
-        let last = ((to.div_ceil(BLOCK) as u32).div_ceil(UNIT_BLOCKS) * UNIT_BLOCKS)
-            .min(u32::from(extent.stored));
-        let range = BlockRange {
-            segment: extent.segment,
-            position: extent.position + first,
-            blocks: last - first,
-        };
-        let tags =
-            &extent.tags[(first / UNIT_BLOCKS) as usize..last.div_ceil(UNIT_BLOCKS) as usize];
         let offset_of = |e: SegmentError| {
-            let chunk = index * CHUNK_LEN;
             let position = match &e {
                 SegmentError::Corrupt { position, .. } | SegmentError::Missing { position, .. } => {
                     *position
@@ -155,27 +128,26 @@ impl Core {
                 _ => return Error::from(e),
             };
             // A damaged unit hides the file from its first byte that the unit holds.
-            let in_run = u64::from(position.saturating_sub(extent.position)) * BLOCK;
-            let offset = chunk + u64::from(extent.first) * BLOCK + in_run.saturating_sub(skip);
-            let len = u64::from(UNIT_BLOCKS.min(last - (position - extent.position))) * BLOCK;
+            let (in_chunk, len) = stored.hidden_by(position);
+            let offset = index * CHUNK_LEN + in_chunk;
             tracing::debug!("inode {}, offset {offset}: {e}", no.0);
             self.note_damage(Lost { no, offset, len });
             Error::Corrupt {
                 inode: no,
                 offset,
-                segment: range.segment.0,
+                segment: stored.range.segment.0,
                 position,
             }
         };
-        if from == u64::from(first) * BLOCK && to == u64::from(last) * BLOCK {
-            return self.segments.read(range, tags, buf).map_err(offset_of);
+        if stored.is_whole() {
+            let read = self.segments.read(stored.range, stored.tags, buf);
+            return read.map_err(offset_of);
         }
-        let mut units = vec![0; range.blocks as usize * BLOCK as usize];
+        let mut units = vec![0; stored.range.blocks as usize * BLOCK as usize];
         self.segments
-            .read(range, tags, &mut units)
+            .read(stored.range, stored.tags, &mut units)
             .map_err(offset_of)?;
-        let skip = (from - u64::from(first) * BLOCK) as usize;
-        buf.copy_from_slice(&units[skip..skip + buf.len()]);
+        buf.copy_from_slice(&units[stored.skip..][..buf.len()]);
         Ok(())
     }
 
@@ -354,7 +326,7 @@ impl Core {
         self.place(cell, state, index, first, &sealed)
     }
 
-    fn place(
+    pub(crate) fn place(
         &self,
         cell: &Arc<Cell>,
         state: &mut State,

@@ -111,6 +111,14 @@ pub enum Error {
         /// The process.
         pid: u32,
     },
+    /// The room's segments are not in its directory.
+    #[error("its segments are on network disks: start its metadata server")]
+    Placed,
+    /// Network disks take a room in only while it is empty.
+    #[error(
+        "the room holds data in its directory: a metadata server takes an empty room; make one, and copy the data in through a mount"
+    )]
+    NotPlaced,
     /// Wrong passphrase, key or identity.
     #[error("this {0} does not open this room")]
     WrongCredential(&'static str),

@@ -3,19 +3,35 @@
 //!
 //! 1. A place lent is like an append under way: its positions are nobody else's, and its segment stays for as long as the
 //!    loan does.
-//! 2. What is [placed](crate::Room::place) becomes durable like an append: the next commit flushes its segment before the
+//! 2. What was placed under a loan and given up again is released to the storage only when the loan is over: until then the
+//!    borrower may write there.
+//! 3. A borrower's word is checked for all that could harm others: where it wrote, that it was lent to it, and that nothing is
+//!    placed twice. That the bytes are what it says is for the tags to show, to whoever reads that file.
+//! 4. What is [placed](crate::Room::place) becomes durable like an append: the next commit flushes its segment before the
 //!    catalog refers to it.
 //!
 //! It deliberately does not know how the other machine reaches the segments, or whether it may.
 
-use seal::Suite;
-use segments::{Sealed, SegmentNo};
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::Ordering;
+
+use catalog::{BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, InodeNo};
+use seal::{SegmentKey, Suite};
+use segments::{LEND_BLOCKS_MAX, Sealed, SegmentNo, UNIT_BLOCKS};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use catalog::{Chunk, InodeNo};
+use crate::core::{BLOCK, Core, now};
+use crate::data::{SIZE_MAX, regular};
+use crate::{Error, Result, Room};
 
-use crate::{Result, Room};
+/// Most chunks of which maps are told at once.
+const MAPS_MAX: usize = 1024;
+/// Longest name of a note, in bytes.
+const NOTE_NAME_MAX: usize = 64;
+/// Longest note, in bytes.
+const NOTE_MAX: usize = 1 << 20;
 
 /// Number of a loan, never used again while the room is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -42,8 +58,15 @@ impl std::fmt::Debug for SegmentAccess {
     }
 }
 
+impl SegmentAccess {
+    /// The key, to seal and open with.
+    pub fn segment_key(&self) -> SegmentKey {
+        SegmentKey::from_bytes(self.suite, &self.key)
+    }
+}
+
 /// Blocks of a segment that the borrower alone may write, each once.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loan {
     /// Its number.
     pub id: LoanId,
@@ -62,62 +85,308 @@ pub struct Placed {
     pub offset: u64,
     /// Where it lies, and its tags.
     pub sealed: Sealed,
-    /// The file is at least this long afterwards, in bytes.
+    /// Where the file's data ends in the last block sealed, or any later byte: the file is at least this long afterwards. What
+    /// was sealed behind it is zeros, so that a longer file reads zeros there.
     pub end: u64,
 }
 
+impl Placed {
+    fn range(&self) -> BlockRange {
+        BlockRange {
+            segment: self.sealed.segment,
+            position: self.sealed.position,
+            blocks: self.sealed.blocks,
+        }
+    }
+
+    /// Refuses what no file can hold.
+    fn check(&self) -> Result<()> {
+        let (blocks, in_chunk) = (u64::from(self.sealed.blocks), self.offset % CHUNK_LEN);
+        if self.end > SIZE_MAX || self.offset > SIZE_MAX {
+            return Err(Error::FileTooLarge);
+        }
+        if !self.offset.is_multiple_of(BLOCK)
+            || blocks == 0
+            || in_chunk / BLOCK + blocks > u64::from(CHUNK_BLOCKS)
+        {
+            return Err(Error::InvalidArgument(
+                "what is placed are whole blocks of one chunk",
+            ));
+        }
+        if self.sealed.tags.len() != self.sealed.blocks.div_ceil(UNIT_BLOCKS) as usize {
+            return Err(Error::InvalidArgument("what is placed has a tag a unit"));
+        }
+        if self.end <= self.offset + (blocks - 1) * BLOCK {
+            return Err(Error::InvalidArgument(
+                "what is placed ends in its last block or behind it",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The loans of a room.
+#[derive(Debug, Default)]
+pub(crate) struct Loans {
+    last: u64,
+    live: HashMap<LoanId, Lent>,
+    /// Where each begins: loans do not overlap.
+    by_position: BTreeMap<(SegmentNo, u32), LoanId>,
+    /// Given up, and released when the loans are over in which they lie.
+    held: Vec<BlockRange>,
+}
+
+#[derive(Debug)]
+struct Lent {
+    range: BlockRange,
+    /// A bit for each block: whether it was placed.
+    placed: [u64; LEND_BLOCKS_MAX as usize / 64],
+}
+
+impl Lent {
+    /// Notes that a range is placed; false, and no change, where it does not lie within the loan or was placed before.
+    fn note(&mut self, range: BlockRange) -> bool {
+        let Some(first) = range.position.checked_sub(self.range.position) else {
+            return false;
+        };
+        if range.segment != self.range.segment
+            || first >= self.range.blocks
+            || range.blocks > self.range.blocks - first
+        {
+            return false;
+        }
+        let bits = first as usize..(first + range.blocks) as usize;
+        if bits
+            .clone()
+            .any(|at| self.placed[at / 64] >> (at % 64) & 1 == 1)
+        {
+            return false;
+        }
+        bits.for_each(|at| self.placed[at / 64] |= 1 << (at % 64));
+        true
+    }
+}
+
+impl Loans {
+    fn begin(&mut self, range: BlockRange) -> LoanId {
+        self.last += 1;
+        let id = LoanId(self.last);
+        let placed = [0; LEND_BLOCKS_MAX as usize / 64];
+        self.live.insert(id, Lent { range, placed });
+        self.by_position.insert((range.segment, range.position), id);
+        id
+    }
+
+    /// Notes that all of these are placed, or nothing.
+    fn note(&mut self, loan: LoanId, placed: &[Placed]) -> Result<()> {
+        let lent = self.live.get_mut(&loan).ok_or(Error::NotFound)?;
+        let before = lent.placed;
+        if placed.iter().all(|p| lent.note(p.range())) {
+            return Ok(());
+        }
+        lent.placed = before;
+        Err(Error::InvalidArgument(
+            "what is placed lies within its loan, and is placed once",
+        ))
+    }
+
+    /// The segment of a loan that is over, and what may be released now.
+    fn end(&mut self, loan: LoanId) -> Option<(SegmentNo, Vec<BlockRange>)> {
+        let lent = self.live.remove(&loan)?;
+        let segment = lent.range.segment;
+        self.by_position.remove(&(segment, lent.range.position));
+        let held = std::mem::take(&mut self.held);
+        Some((segment, self.hold_back(held)))
+    }
+
+    /// Keeps what lies in a loan that is not over, and returns what may be released.
+    pub(crate) fn hold_back(&mut self, mut released: Vec<BlockRange>) -> Vec<BlockRange> {
+        let held = released.extract_if(.., |range| {
+            let until = (range.segment, range.position.saturating_add(range.blocks));
+            let before = self.by_position.range(..until).next_back();
+            before.is_some_and(|((segment, position), id)| {
+                *segment == range.segment
+                    && self
+                        .live
+                        .get(id)
+                        .is_some_and(|lent| position + lent.range.blocks > range.position)
+            })
+        });
+        self.held.extend(held);
+        released
+    }
+}
+
 impl Room {
-    /// Lends `blocks` blocks (1 to 1024) of a segment. `lane` chooses among several open segments, so that borrowers write
-    /// side by side.
+    /// Lends `blocks` blocks (1 to 1024) of a segment; fewer where the segment ends, but at least 256 or what was asked for.
+    /// `lane` chooses among several open segments (64; a higher number stands for one of them), so that borrowers write side
+    /// by side. Only a room whose segments are [on network disks](crate::OpenOptions::placed) lends.
     pub fn lend(&self, lane: usize, blocks: u32) -> Result<Loan> {
-        let _ = (lane, blocks);
-        unimplemented!()
+        self.core.lend(lane, blocks)
     }
 
     /// A loan is over: nobody will write there, or place what was written, any more.
     pub fn settle_loan(&self, loan: LoanId) {
-        let _ = loan;
-        unimplemented!()
+        self.core.settle_loan(loan);
     }
 
     /// What it takes to read or write a segment's units; `None` where the catalog knows no such segment.
     pub fn segment_access(&self, segment: SegmentNo) -> Result<Option<SegmentAccess>> {
-        let _ = segment;
-        unimplemented!()
+        let access = self.core.segments.access(segment)?;
+        Ok(access.map(|(suite, key)| SegmentAccess {
+            segment,
+            suite,
+            key: *key,
+        }))
     }
 
-    /// Takes what was written under a loan into a file. `InvalidArgument` where it does not lie within the loan or does
-    /// not fit into a chunk; `NotFound` where the loan is over. Returns the [stamp](Self::stamp) that covers it.
+    /// Takes what was written under a loan into a file, all of it or, where it fails, none as a rule. `InvalidArgument` where it
+    /// does not lie within the loan, was placed before, or does not fit into a chunk; `NotFound` where the loan is over or the
+    /// file is gone. Returns the [stamp](Self::stamp) that covers it.
     pub fn place(&self, loan: LoanId, no: InodeNo, placed: &[Placed]) -> Result<u64> {
-        let _ = (loan, no, placed);
-        unimplemented!()
+        self.core.take_placed(loan, no, placed)?;
+        Ok(self.stamp())
     }
 
-    /// The newest maps of up to `count` chunks from `first` on; holes are left out.
+    /// The newest maps of those of the `count` chunks (at most 1024) from index `first` on that are not holes.
     pub fn maps(&self, no: InodeNo, first: u64, count: usize) -> Result<Vec<(u64, Chunk)>> {
-        let _ = (no, first, count);
-        unimplemented!()
+        self.core.maps(no, first, count)
     }
 
     /// Counts changes; what is at or below [`settled`](Self::settled) is durable.
     pub fn stamp(&self) -> u64 {
-        unimplemented!()
+        self.core.changes.load(Ordering::SeqCst)
     }
 
     /// The stamp that the last commit covered.
     pub fn settled(&self) -> u64 {
-        unimplemented!()
+        self.core.committed.load(Ordering::SeqCst)
     }
 
-    /// A value that a program keeps in the room beside the files, sealed and authenticated with the catalog.
+    /// A value that a program keeps in the room beside the files, sealed and authenticated with the catalog. The name has 1 to
+    /// 64 bytes.
     pub fn note(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        let _ = name;
-        unimplemented!()
+        Ok(self.core.catalog().meta(&note_key(name)?)?)
     }
 
     /// Sets it, at most 1 MiB; durable when this returns.
     pub fn set_note(&self, name: &str, value: &[u8]) -> Result<()> {
-        let _ = (name, value);
-        unimplemented!()
+        let key = note_key(name)?;
+        if value.len() > NOTE_MAX {
+            return Err(Error::InvalidArgument("a note has at most 1 MiB"));
+        }
+        self.core.with_space(value.len() as u64, || {
+            let _change = self.core.change()?;
+            Ok(self.core.catalog().set_meta(&key, value)?)
+        })?;
+        self.core.commit()
+    }
+}
+
+/// The catalog's name of a note, which none of its own is like.
+fn note_key(name: &str) -> Result<String> {
+    match name.len() {
+        1..=NOTE_NAME_MAX => Ok(format!("note:{name}")),
+        _ => Err(Error::InvalidArgument("a note's name has 1 to 64 bytes")),
+    }
+}
+
+impl Core {
+    fn lend(&self, lane: usize, blocks: u32) -> Result<Loan> {
+        if !self.options.placed {
+            return Err(Error::NotSupported(
+                "lending places of a room that is not on network disks",
+            ));
+        }
+        if !(1..=LEND_BLOCKS_MAX).contains(&blocks) {
+            return Err(Error::InvalidArgument("a loan has 1 to 1024 blocks"));
+        }
+        self.with_space(u64::from(blocks) * BLOCK, || {
+            if self.options.read_only {
+                return Err(Error::ReadOnly);
+            }
+            self.check_poison()?;
+            // No commit may find the segment before the loan is known. A loan alone changes nothing in the file system.
+            let _freeze = self.freeze.read();
+            let range = self.segments.lend(lane, blocks)?;
+            self.enter_new();
+            Ok(Loan {
+                id: self.loans.lock().begin(range),
+                segment: range.segment,
+                position: range.position,
+                blocks: range.blocks,
+            })
+        })
+    }
+
+    fn settle_loan(&self, loan: LoanId) {
+        let mut loans = self.loans.lock();
+        let Some((segment, released)) = loans.end(loan) else {
+            return;
+        };
+        self.segments.give_back(segment);
+        drop(loans);
+        self.holes.lock().extend(released);
+        let dead = |a: &catalog::SegmentAccount| a.live == 0;
+        if self.accounts.lock().get(segment).is_some_and(dead) {
+            // The next commit lets it go.
+            self.changes.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn take_placed(&self, loan: LoanId, no: InodeNo, placed: &[Placed]) -> Result<()> {
+        placed.iter().try_for_each(Placed::check)?;
+        // What was done, for the second try that may follow one without space.
+        let (entered, done) = (Cell::new(false), Cell::new(0));
+        self.with_space(2 * BLOCK, || {
+            let _change = self.change()?;
+            let cell = self.cell(no)?;
+            let mut state = cell.state.write();
+            regular(&state)?;
+            self.flush_buffer(&cell, &mut state)?;
+            if !entered.get() {
+                // The loan cannot end while they are taken.
+                let mut loans = self.loans.lock();
+                loans.note(loan, placed)?;
+                for p in placed {
+                    self.segments.written(p.range())?;
+                    self.enter(p.range());
+                }
+                entered.set(true);
+            }
+            while let Some(p) = placed.get(done.get()) {
+                let (index, first) = (p.offset / CHUNK_LEN, p.offset % CHUNK_LEN / BLOCK);
+                self.place(&cell, &mut state, index, first as u16, &p.sealed)?;
+                // What the old last block holds behind the old end are zeros, as in every file.
+                state.inode.size = state.inode.size.max(p.end);
+                done.set(done.get() + 1);
+            }
+            self.touch(&cell, &mut state, now());
+            Ok(())
+        })
+    }
+
+    fn maps(&self, no: InodeNo, first: u64, count: usize) -> Result<Vec<(u64, Chunk)>> {
+        let cell = self.cell(no)?;
+        let mut state = cell.state.write();
+        regular(&state)?;
+        if state.buffer.is_some() {
+            drop(state);
+            let _change = self.change()?;
+            state = cell.state.write();
+            regular(&state)?;
+            self.flush_buffer(&cell, &mut state)?;
+        }
+        let end = first
+            .saturating_add(count.min(MAPS_MAX) as u64)
+            .min(state.inode.size.div_ceil(CHUNK_LEN));
+        let mut maps = Vec::new();
+        for index in first..end {
+            let chunk = self.chunk(no, &state, index)?;
+            if !chunk.is_empty() {
+                maps.push((index, chunk.clone()));
+            }
+        }
+        Ok(maps)
     }
 }

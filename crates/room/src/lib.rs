@@ -57,7 +57,10 @@ mod shift;
 #[cfg(test)]
 mod testing;
 
-pub use catalog::{Chunk, DirEntry, Extent, FileKind, Inode, InodeNo, Timestamp};
+pub use catalog::{
+    CHUNK_BLOCKS, CHUNK_LEN, Chunk, DirEntry, Extent, FileKind, Inode, InodeNo, Piece, Pieces,
+    Stored, Timestamp,
+};
 pub use error::{Error, Result};
 pub use file_system::{Access, FileSystem, Lock, LockKind, LockOwner, LockTable};
 pub use lending::{Loan, LoanId, Placed, SegmentAccess};
@@ -65,5 +68,8 @@ pub use maintenance::{BackupReport, CheckReport, CompactReport, LostRange, Progr
 pub use options::*;
 pub use path::RoomFile;
 pub use room::Room;
-pub use seal::{Argon2Cost, Credential, NewCredential, RoomId, Secret, SlotInfo, SlotKind, Suite};
+pub use seal::{
+    Argon2Cost, Credential, NewCredential, RoomId, Secret, SegmentKey, SlotInfo, SlotKind, Suite,
+};
+pub use segments::{BlockRange, Sealed, SegmentNo, UNIT_BLOCKS};
 pub use storage::spans;

@@ -37,6 +37,8 @@ pub(crate) const SEGMENTS: &str = "segments";
 pub(crate) const HEADER_REVISION: &str = "header_revision";
 /// Catalog value: highest segment number ever used.
 const LAST_SEGMENT: &str = "last_segment";
+/// Catalog value: there where the segments are on network disks.
+const PLACED: &str = "placed";
 
 /// Makes a room and opens it.
 pub(crate) fn create(dir: &Path, new: NewRoom) -> Result<Core> {
@@ -274,6 +276,7 @@ fn assemble(
             "the catalog names another room than the header".into(),
         ));
     }
+    check_placed(&*storage, &*catalog, &options)?;
     let mut memory = Memory::load(&room, &options, !dir.as_os_str().is_empty());
     memory.check(catalog.generation(), options.accept_rollback)?;
     check_header_revision(&*storage, &*catalog, &header, &options)?;
@@ -362,6 +365,28 @@ fn check_header_revision(
     Ok(())
 }
 
+/// Refuses a room whose segments are elsewhere than the storage has them: it would be taken for one that lost them all.
+pub(crate) fn check_placed(
+    storage: &dyn Storage,
+    catalog: &dyn Catalog,
+    options: &OpenOptions,
+) -> Result<()> {
+    match (catalog.meta(PLACED)?.is_some(), options.placed) {
+        (true, false) => Err(Error::Placed),
+        (false, true) => {
+            if !catalog.segments()?.is_empty() || !storage.list(SEGMENTS)?.is_empty() {
+                return Err(Error::NotPlaced);
+            }
+            if !options.read_only {
+                catalog.set_meta(PLACED, b"1")?;
+                catalog.commit()?;
+            }
+            Ok(())
+        }
+        (true, true) | (false, false) => Ok(()),
+    }
+}
+
 fn number(value: Option<Vec<u8>>) -> u64 {
     value
         .and_then(|v| String::from_utf8(v).ok())
@@ -372,10 +397,9 @@ fn number(value: Option<Vec<u8>>) -> u64 {
 impl Core {
     /// Notes the highest segment number, so that it is never used again even when its segment is gone.
     pub(crate) fn note_last_segment(&self) -> Result<()> {
-        if let Some((no, _)) = self.segments.open_segment() {
-            self.catalog()
-                .set_meta(LAST_SEGMENT, no.0.to_string().as_bytes())?;
-        }
-        Ok(())
+        let no = self.segments.last_number();
+        Ok(self
+            .catalog()
+            .set_meta(LAST_SEGMENT, no.0.to_string().as_bytes())?)
     }
 }

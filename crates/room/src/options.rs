@@ -59,6 +59,9 @@ pub struct OpenOptions {
     /// Whether the room has a thread of its own, for commits at the interval, deletion, cleaning. Without one these
     /// happen in [`Room::tend`](crate::Room::tend) and at closing only, so that the same calls do the same to the storage.
     pub background: bool,
+    /// Whether the storage has the segments on network disks. A room that holds none yet is marked so by its first opening for
+    /// writing; one that holds some is refused, and a room that is marked is refused without this.
+    pub placed: bool,
 }
 
 impl Default for OpenOptions {
@@ -69,6 +72,7 @@ impl Default for OpenOptions {
             state_dir: None,
             commit_interval_ms: 5000,
             background: true,
+            placed: false,
         }
     }
 }

@@ -289,6 +289,15 @@ pub struct DataKey {
 impl DataKey {
     /// The key of the segment with this salt. The salt is fresh and random for each segment, so the key is too.
     pub fn segment_key(&self, suite: Suite, salt: &[u8; SALT_LEN]) -> SegmentKey {
+        SegmentKey::from_bytes(suite, &self.segment_key_bytes(suite, salt))
+    }
+
+    /// The bytes of that key, for another machine that shall read or write the segment itself.
+    pub fn segment_key_bytes(
+        &self,
+        suite: Suite,
+        salt: &[u8; SALT_LEN],
+    ) -> Zeroizing<[u8; KEY_LEN]> {
         let mut key = Zeroizing::new([0; KEY_LEN]);
         derive(
             self.key.bytes(),
@@ -298,7 +307,7 @@ impl DataKey {
             &[suite.id()],
             &mut key,
         );
-        SegmentKey::new(suite, &key)
+        key
     }
 
     /// A key of zeros for timing a cipher; it never meets data.

@@ -20,7 +20,8 @@ pub struct SegmentKey {
 }
 
 impl SegmentKey {
-    pub(crate) fn new(suite: Suite, key: &[u8; KEY_LEN]) -> SegmentKey {
+    /// The key whose bytes [`DataKey::segment_key_bytes`](crate::DataKey::segment_key_bytes) told.
+    pub fn from_bytes(suite: Suite, key: &[u8; KEY_LEN]) -> SegmentKey {
         // Both suites have 32-byte keys, the only thing that could be refused.
         let key = UnboundKey::new(suite.algorithm(), key).expect("both suites take 32-byte keys");
         SegmentKey {

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use seal::{DataKey, RoomId, SegmentHeaderKey, SegmentKey, Suite};
+use seal::{DataKey, KEY_LEN, RoomId, SegmentHeaderKey, SegmentKey, Suite};
+use zeroize::Zeroizing;
 
 use crate::SegmentId;
 
@@ -63,6 +64,12 @@ impl Keyring {
 
     pub(crate) fn keys(&self, epoch: u32) -> Option<&(DataKey, SegmentHeaderKey)> {
         self.epochs.get(&epoch)
+    }
+
+    /// The bytes of a segment's key; `None` when its epoch is not known.
+    pub(crate) fn segment_key_bytes(&self, id: &SegmentId) -> Option<Zeroizing<[u8; KEY_LEN]>> {
+        self.keys(id.key_epoch)
+            .map(|(data, _)| data.segment_key_bytes(self.suite, &id.salt))
     }
 
     /// The key of a segment; `None` when its epoch is not known.

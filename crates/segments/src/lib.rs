@@ -20,6 +20,7 @@ pub mod fuzzing;
 mod header;
 mod keyring;
 mod ledger;
+mod lending;
 mod readers;
 mod store;
 mod tail;
@@ -34,6 +35,7 @@ use std::io;
 
 pub use header::HeaderProblem;
 pub use keyring::Keyring;
+pub use lending::{LANES, LEND_BLOCKS_MAX};
 pub use seal::{BLOCK_LEN, TAG_LEN, Tag, UNIT_LEN};
 use serde::{Deserialize, Serialize};
 pub use store::DirStore;
@@ -183,7 +185,7 @@ pub trait SegmentStore: Send + Sync + Debug {
     /// The segment now appended to, if any, and its length in blocks.
     fn open_segment(&self) -> Option<(SegmentNo, u32)>;
 
-    /// Closes the open segment: the next append begins another.
+    /// Closes the open segment, and those of the lanes: the next append or loan begins another.
     fn rotate(&self) -> Result<(), SegmentError>;
 
     /// Gives the space of dead ranges back where the storage can. Nothing may refer to them any more.

@@ -2,7 +2,7 @@
 //!
 //! 1. A reservation hands each position of a segment out once; what fails after it leaves the position unused.
 //! 2. Segments known when the store was opened are never appended to, and numbers of files found then are passed over.
-//! 3. Locks nest in one order: the tail, a segment's making, then the ledger, the known segments, the readers. None is
+//! 3. Locks nest in one order: the lanes, the tail, a segment's making, then the ledger, the known segments, the readers. None is
 //!    held while data is sealed, written, read or synced; the tail is while zeros are written ahead of it.
 //!
 //! It deliberately does not know which ranges are alive, and keeps no tags.
@@ -18,6 +18,7 @@ use storage::{OpenMode, Storage, StorageFile, spans};
 use crate::buffers::Buffers;
 use crate::extent::{merge, offset, read_whole_units};
 use crate::ledger::{Due, Ledger};
+use crate::lending::Lanes;
 use crate::readers::{Reader, Readers};
 use crate::tail::Tail;
 use crate::writing::Writing;
@@ -30,14 +31,15 @@ use crate::{
 /// The segments of one room in a directory.
 #[derive(Debug)]
 pub struct DirStore {
-    storage: Arc<dyn Storage>,
-    keyring: RwLock<Arc<Keyring>>,
-    tail: Mutex<Tail>,
-    known: RwLock<HashMap<SegmentNo, SegmentId>>,
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) keyring: RwLock<Arc<Keyring>>,
+    pub(crate) tail: Mutex<Tail>,
+    pub(crate) lanes: Mutex<Lanes>,
+    pub(crate) known: RwLock<HashMap<SegmentNo, SegmentId>>,
     begun: Mutex<Vec<SegmentId>>,
     readers: Readers,
     buffers: Buffers,
-    ledger: Ledger,
+    pub(crate) ledger: Ledger,
     flushing: Mutex<()>,
     poisoned: AtomicBool,
     cannot_punch: AtomicBool,
@@ -76,6 +78,7 @@ impl DirStore {
             storage,
             keyring: RwLock::new(Arc::new(keyring)),
             known: RwLock::new(known),
+            lanes: Mutex::default(),
             begun: Mutex::default(),
             readers: Readers::default(),
             buffers: Buffers::default(),
@@ -89,14 +92,16 @@ impl DirStore {
     /// Seals from now on under the current epoch of another keyring: the open segment is closed. An append under way in
     /// another thread may still come to lie in it.
     pub fn set_keyring(&self, keyring: Keyring) {
+        let mut lanes = self.lanes.lock();
         let mut tail = self.tail.lock();
         *self.keyring.write() = Arc::new(keyring);
+        lanes.close();
         tail.close();
         // A keyring that no longer has an epoch shall not leave keys of it behind.
         self.readers.clear();
     }
 
-    fn usable(&self) -> Result<(), SegmentError> {
+    pub(crate) fn usable(&self) -> Result<(), SegmentError> {
         if self.poisoned.load(Ordering::Acquire) {
             Err(SegmentError::Poisoned)
         } else {
@@ -110,6 +115,16 @@ impl DirStore {
         if let Some(taken) = tail.take(blocks) {
             return Ok(taken);
         }
+        let begun = self.begin(&mut tail)?;
+        tail.begin(begun);
+        // A segment just begun has room for any append.
+        Ok(tail
+            .take(blocks)
+            .expect("an append fits in an empty segment"))
+    }
+
+    /// A fresh segment, whose file is not made yet.
+    pub(crate) fn begin(&self, tail: &mut Tail) -> Result<Arc<Writing>, SegmentError> {
         let keyring = self.keyring.read().clone();
         let id = SegmentId {
             no: tail.number(),
@@ -120,15 +135,11 @@ impl DirStore {
         let key = keyring
             .segment_key(&id)
             .expect("a keyring holds its current epoch");
-        tail.begin(Arc::new(Writing::new(id, Arc::new(key), keyring)));
-        // A segment just begun has room for any append.
-        Ok(tail
-            .take(blocks)
-            .expect("an append fits in an empty segment"))
+        Ok(Arc::new(Writing::new(id, Arc::new(key), keyring)))
     }
 
     /// The file of the segment reserved in, made by whoever comes first.
-    fn file_of<'w>(
+    pub(crate) fn file_of<'w>(
         &self,
         writing: &'w Arc<Writing>,
     ) -> Result<&'w Arc<dyn StorageFile>, SegmentError> {
@@ -146,9 +157,14 @@ impl DirStore {
             self.begun.lock().push(id);
         };
         writing.file(&*self.storage, made).map_err(|e| {
-            self.tail.lock().close_if(writing.id.no);
+            self.close_if_open(writing.id.no);
             e.into()
         })
+    }
+
+    fn close_if_open(&self, no: SegmentNo) {
+        self.lanes.lock().close_if(no);
+        self.tail.lock().close_if(no);
     }
 
     /// The file and key of a segment; `position` is where the caller wants to read.
@@ -341,6 +357,7 @@ impl SegmentStore for DirStore {
 
     fn rotate(&self) -> Result<(), SegmentError> {
         self.usable()?;
+        self.lanes.lock().close();
         self.tail.lock().close();
         Ok(())
     }
@@ -376,7 +393,7 @@ impl SegmentStore for DirStore {
     }
 
     fn remove(&self, segment: SegmentNo) -> Result<(), SegmentError> {
-        self.tail.lock().close_if(segment);
+        self.close_if_open(segment);
         match self.storage.remove(&file_name(segment)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             other => other?,

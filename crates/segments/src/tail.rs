@@ -66,6 +66,11 @@ impl Tail {
         SegmentNo(self.next - 1)
     }
 
+    /// The highest number handed out, or passed over; 0 when there is none.
+    pub(crate) fn last_number(&self) -> u64 {
+        self.next - 1
+    }
+
     /// Where a flush of `due` shall write zeros ahead in the open segment: the first block and how many. They must be
     /// written before the tail's lock is released.
     ///

@@ -12,8 +12,8 @@ use crate::core::BLOCK;
 use crate::header::{self, BACKUP, HEADER};
 use crate::lock::RoomLock;
 use crate::maintenance::CheckReport;
-use crate::open::{CATALOG, NEW_CATALOG, keyring};
-use crate::{Error, Result};
+use crate::open::{CATALOG, NEW_CATALOG, check_placed, keyring};
+use crate::{Error, OpenOptions, Result};
 
 /// Looks at a closed room and changes nothing.
 pub(crate) fn examine(
@@ -57,6 +57,7 @@ pub(crate) fn examine(
             return Ok(report);
         }
     };
+    check_placed(&*storage, &catalog, &OpenOptions::default())?;
     match catalog.verify() {
         Ok(found) => findings.extend(found.into_iter().map(|f| format!("catalog: {f}"))),
         Err(e) => findings.push(format!("catalog: {e}")),

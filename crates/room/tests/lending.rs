@@ -1,0 +1,596 @@
+//! Lending and placing: what another machine writes itself becomes file data like a write, and harms nobody else.
+
+#![allow(missing_docs)]
+
+use std::sync::{Arc, Mutex};
+
+use room::{
+    CHUNK_LEN, Chunk, Credential, Error, Inode, InodeNo, Loan, NewCredential, NewRoom, OpenOptions,
+    Piece, Placed, Room, Sealed, Secret, SegmentNo, SetAttr, UNIT_BLOCKS,
+};
+use storage::testing::{Call, FaultyStorage, MemoryStorage, Op};
+use storage::{OpenMode, Storage};
+
+const BLOCK: usize = 4096;
+
+fn secret() -> Secret {
+    Secret::from(vec![7; 32])
+}
+
+fn options() -> OpenOptions {
+    OpenOptions {
+        commit_interval_ms: 0,
+        background: false,
+        placed: true,
+        ..OpenOptions::default()
+    }
+}
+
+/// A room in memory that lends, and the borrower's way to its segments.
+struct Shared {
+    memory: MemoryStorage,
+    faults: FaultyStorage<MemoryStorage>,
+    room: Room,
+}
+
+impl Shared {
+    fn new() -> Self {
+        let memory = MemoryStorage::new();
+        let faults = FaultyStorage::new(memory.clone());
+        let mut new = NewRoom::with_credential(NewCredential::RawKey(secret()));
+        new.open = options();
+        let room = Room::create_on(Arc::new(faults.clone()), new).unwrap();
+        Self {
+            memory,
+            faults,
+            room,
+        }
+    }
+
+    fn open(memory: MemoryStorage) -> Self {
+        let faults = FaultyStorage::new(memory.clone());
+        let room = Room::open_on(
+            Arc::new(faults.clone()),
+            &Credential::RawKey(secret()),
+            options(),
+        )
+        .unwrap();
+        Self {
+            memory,
+            faults,
+            room,
+        }
+    }
+
+    /// Cuts the power, and opens the room again.
+    fn crash(self, cut: impl FnOnce(&MemoryStorage)) -> Self {
+        cut(&self.memory);
+        // It is gone with the power: what it still says to the storage is refused.
+        drop(self.room);
+        Self::open(self.memory)
+    }
+
+    fn reopen(self) -> Self {
+        self.room.close().unwrap();
+        Self::open(self.memory)
+    }
+
+    fn file(&self, path: &str) -> InodeNo {
+        self.room.open_or_make_file(path).unwrap();
+        self.room.resolve(path.as_ref(), true).unwrap()
+    }
+
+    /// Seals and writes blocks as a borrower does.
+    fn borrow(&self, loan: &Loan, skip: u32, offset: u64, plain: &[u8]) -> Placed {
+        let end = offset + plain.len() as u64;
+        let mut blocks = plain.to_vec();
+        blocks.resize(plain.len().next_multiple_of(BLOCK), 0);
+        let access = self.room.segment_access(loan.segment).unwrap().unwrap();
+        let key = access.segment_key();
+        let position = loan.position + skip;
+        let mut at = u64::from(position);
+        let mut tags = Vec::new();
+        for unit in blocks.chunks_mut(UNIT_BLOCKS as usize * BLOCK) {
+            tags.push(key.seal(at, unit));
+            at += u64::from(UNIT_BLOCKS);
+        }
+        let name = format!("segments/{:020}", loan.segment.0);
+        let file = self.memory.open(&name, OpenMode::ReadWrite).unwrap();
+        file.write_at(&blocks, u64::from(position) * BLOCK as u64)
+            .unwrap();
+        Placed {
+            offset,
+            sealed: Sealed {
+                segment: loan.segment,
+                position,
+                blocks: (blocks.len() / BLOCK) as u32,
+                tags,
+            },
+            end,
+        }
+    }
+
+    /// Reads as a borrower does: maps from the room, units from the storage.
+    fn read_by_maps(&self, no: InodeNo) -> Vec<u8> {
+        let size = self.room.attributes(no).unwrap().size;
+        let mut data = vec![0; size as usize];
+        let maps = self.room.maps(no, 0, 1000).unwrap();
+        for (index, chunk) in maps {
+            let chunk = Chunk::from_extents(chunk.extents().to_vec()).unwrap();
+            let start = (index * CHUNK_LEN) as usize;
+            let end = data.len().min(start + CHUNK_LEN as usize);
+            let mut at = start;
+            for piece in chunk.pieces(0, end - start) {
+                if let Piece::Stored(stored) = piece {
+                    let segment = stored.range.segment;
+                    let access = self.room.segment_access(segment).unwrap().unwrap();
+                    let key = access.segment_key();
+                    let name = format!("segments/{:020}", segment.0);
+                    let file = self.memory.open(&name, OpenMode::Read).unwrap();
+                    let mut units = vec![0; stored.range.blocks as usize * BLOCK];
+                    let mut position = u64::from(stored.range.position);
+                    file.read_at(&mut units, position * BLOCK as u64).unwrap();
+                    let unit = UNIT_BLOCKS as usize * BLOCK;
+                    for (unit, tag) in units.chunks_mut(unit).zip(stored.tags) {
+                        key.open(position, tag, unit).unwrap();
+                        position += u64::from(UNIT_BLOCKS);
+                    }
+                    data[at..at + stored.len].copy_from_slice(&units[stored.skip..][..stored.len]);
+                }
+                at += piece.len();
+            }
+        }
+        data
+    }
+
+    #[track_caller]
+    fn assert_whole(&self) {
+        let report = self.room.check(true, false, &|_, _| true).unwrap();
+        assert!(
+            report.findings.is_empty() && report.lost.is_empty(),
+            "{report:?}"
+        );
+    }
+
+    fn size(&self, no: InodeNo) -> u64 {
+        self.room.attributes(no).unwrap().size
+    }
+
+    fn segments(&self) -> Vec<String> {
+        let mut names = self.memory.list("segments").unwrap();
+        names.sort();
+        names
+    }
+
+    fn punched(&self) -> Arc<Mutex<u64>> {
+        let blocks = Arc::new(Mutex::new(0));
+        let seen = blocks.clone();
+        self.faults.observe(move |call: &Call<'_>| {
+            if call.op == Op::Punch {
+                *seen.lock().unwrap() += call.len / BLOCK as u64;
+            }
+        });
+        blocks
+    }
+}
+
+fn plain(len: usize, seed: u8) -> Vec<u8> {
+    (0..len)
+        .map(|i| (i / BLOCK) as u8 ^ seed ^ (i % 251) as u8)
+        .collect()
+}
+
+#[test]
+fn what_was_placed_reads_like_what_was_written() {
+    let shared = Shared::new();
+    let no = shared.file("/f");
+    let loan = shared.room.lend(0, 512).unwrap();
+    let (first, second) = (plain(CHUNK_LEN as usize, 1), plain(50_001, 2));
+    let before = shared.room.attributes(no).unwrap();
+    let placed = [
+        shared.borrow(&loan, 0, 0, &first),
+        shared.borrow(&loan, 256, CHUNK_LEN, &second),
+    ];
+    shared.room.place(loan.id, no, &placed).unwrap();
+    let expected = [first, second].concat();
+    assert!(shared.room.read_file("/f").unwrap() == expected);
+    assert!(shared.read_by_maps(no) == expected);
+    let Inode { mtime, blocks, .. } = shared.room.attributes(no).unwrap();
+    assert!(mtime > before.mtime);
+    assert_eq!(blocks, 256 + 13);
+    shared.room.settle_loan(loan.id);
+    let shared = shared.reopen();
+    assert!(shared.room.read_file("/f").unwrap() == expected);
+    shared.assert_whole();
+}
+
+#[test]
+fn what_was_placed_survives_a_crash_once_its_stamp_is_settled_and_is_whole_or_absent_before() {
+    for seed in 0..40 {
+        for settled in [false, true] {
+            let shared = Shared::new();
+            shared.room.write_file("/f", b"old").unwrap();
+            let no = shared.file("/f");
+            shared.room.sync().unwrap();
+            let loan = shared.room.lend(3, 64).unwrap();
+            let new = plain(100_000, seed as u8);
+            let placed = shared.borrow(&loan, 1, 0, &new);
+            let stamp = shared.room.place(loan.id, no, &[placed]).unwrap();
+            assert!(shared.room.settled() < stamp);
+            if settled {
+                shared.room.sync().unwrap();
+                assert!(shared.room.settled() >= stamp);
+            }
+            let shared = shared.crash(|memory| match seed {
+                0 => memory.power_cut(),
+                _ => memory.power_cut_keeping_some(seed),
+            });
+            let found = shared.room.read_file("/f").unwrap();
+            assert!(if settled {
+                found == new
+            } else {
+                found == b"old"
+            });
+            shared.assert_whole();
+        }
+    }
+}
+
+#[test]
+fn what_does_not_lie_in_its_loan_or_was_placed_is_refused_and_changes_nothing() {
+    let shared = Shared::new();
+    let no = shared.file("/f");
+    let loan = shared.room.lend(0, 8).unwrap();
+    let other = shared.room.lend(0, 8).unwrap();
+    let good = shared.borrow(&loan, 2, 0, &plain(3 * BLOCK, 1));
+    let change = |change: &dyn Fn(&mut Placed)| {
+        let mut placed = good.clone();
+        change(&mut placed);
+        placed
+    };
+    let refused = [
+        change(&|p| p.offset = 1),
+        change(&|p| p.offset = CHUNK_LEN - 2 * BLOCK as u64),
+        change(&|p| p.offset = u64::MAX / BLOCK as u64 * BLOCK as u64),
+        change(&|p| p.end = u64::MAX),
+        change(&|p| p.end = 2 * BLOCK as u64),
+        change(&|p| p.sealed.blocks = 0),
+        change(&|p| p.sealed.blocks = u32::MAX),
+        change(&|p| p.sealed.blocks = 257),
+        change(&|p| p.sealed.tags.clear()),
+        change(&|p| p.sealed.tags.push([0; 16])),
+        change(&|p| p.sealed.position = 0),
+        change(&|p| p.sealed.position = u32::MAX),
+        change(&|p| p.sealed.position = other.position),
+        change(&|p| p.sealed.position = other.position - 1),
+        change(&|p| p.sealed.segment = SegmentNo(loan.segment.0 + 1)),
+        change(&|p| p.sealed.segment = SegmentNo(u64::MAX)),
+    ];
+    for placed in refused {
+        let is_refused = |placed: &[Placed]| {
+            matches!(
+                shared.room.place(loan.id, no, placed),
+                Err(Error::InvalidArgument(_) | Error::FileTooLarge)
+            )
+        };
+        assert!(is_refused(std::slice::from_ref(&placed)), "{placed:?}");
+        assert!(is_refused(&[good.clone(), placed]), "with a good one first");
+    }
+    let twice = [good.clone(), good.clone()];
+    assert!(matches!(
+        shared.room.place(loan.id, no, &twice),
+        Err(Error::InvalidArgument(_))
+    ));
+    assert_eq!(shared.size(no), 0);
+    shared
+        .room
+        .place(loan.id, no, std::slice::from_ref(&good))
+        .unwrap();
+    assert!(matches!(
+        shared.room.place(loan.id, no, std::slice::from_ref(&good)),
+        Err(Error::InvalidArgument(_))
+    ));
+    shared.room.settle_loan(loan.id);
+    let late = shared.borrow(&loan, 5, 0, &plain(1, 1));
+    assert!(matches!(
+        shared.room.place(loan.id, no, &[late]),
+        Err(Error::NotFound)
+    ));
+    assert!(shared.room.lend(0, 0).is_err() && shared.room.lend(0, 1025).is_err());
+    shared.assert_whole();
+}
+
+#[test]
+fn loans_overlap_neither_each_other_nor_what_the_room_writes() {
+    let shared = Shared::new();
+    let no = shared.file("/f");
+    let mut lent = std::collections::HashSet::new();
+    for round in 0..200_u32 {
+        let loan = shared
+            .room
+            .lend(round as usize % 3, 1 + round * 37 % 1024)
+            .unwrap();
+        assert!(loan.position > 0 && loan.position + loan.blocks <= 16384);
+        for block in loan.position..loan.position + loan.blocks {
+            assert!(lent.insert((loan.segment, block)), "lent twice");
+        }
+        shared
+            .room
+            .write(
+                no,
+                u64::from(round) * CHUNK_LEN,
+                &plain(70_000, round as u8),
+            )
+            .unwrap();
+    }
+    for (_, chunk) in shared.room.maps(no, 0, 300).unwrap() {
+        for extent in chunk.extents() {
+            let mut blocks = extent.position..extent.position + u32::from(extent.stored);
+            assert!(!blocks.any(|block| lent.contains(&(extent.segment, block))));
+        }
+    }
+    shared.room.sync().unwrap();
+    shared.assert_whole();
+}
+
+#[test]
+fn what_was_given_up_in_a_loan_is_released_when_the_loan_is_over() {
+    let shared = Shared::new();
+    let no = shared.file("/f");
+    let (loan, other) = (
+        shared.room.lend(0, 16).unwrap(),
+        shared.room.lend(0, 16).unwrap(),
+    );
+    let placed = shared.borrow(&loan, 0, 0, &plain(8 * BLOCK, 1));
+    shared.room.place(loan.id, no, &[placed]).unwrap();
+    let kept = shared.borrow(&other, 0, CHUNK_LEN, &plain(4 * BLOCK, 2));
+    shared.room.place(other.id, no, &[kept]).unwrap();
+    shared.room.sync().unwrap();
+    let punched = shared.punched();
+    let again = shared.borrow(&other, 4, 0, &plain(8 * BLOCK, 3));
+    shared.room.place(other.id, no, &[again]).unwrap();
+    shared.room.tend().unwrap();
+    assert_eq!(*punched.lock().unwrap(), 0, "its borrower may write there");
+    shared.room.settle_loan(loan.id);
+    shared.room.tend().unwrap();
+    assert_eq!(*punched.lock().unwrap(), 8);
+    assert!(shared.room.read_file("/f").unwrap()[..8 * BLOCK] == plain(8 * BLOCK, 3));
+    shared.assert_whole();
+}
+
+#[test]
+fn a_segment_lives_as_long_as_a_loan_of_it_and_no_longer_without_data() {
+    let shared = Shared::new();
+    let no = shared.file("/f");
+    shared.room.sync().unwrap();
+    let (empty, used) = (
+        shared.room.lend(0, 8).unwrap(),
+        shared.room.lend(1, 8).unwrap(),
+    );
+    let nothing = |_, _| true;
+    // Closes the lanes' segments; the loans go on.
+    shared.room.compact(100, &nothing).unwrap();
+    shared.room.sync().unwrap();
+    assert_eq!(shared.segments().len(), 2);
+    let placed = shared.borrow(&used, 0, 0, &plain(8 * BLOCK, 1));
+    shared.room.place(used.id, no, &[placed]).unwrap();
+    shared.room.compact(100, &nothing).unwrap();
+    shared.room.settle_loan(empty.id);
+    shared.room.settle_loan(used.id);
+    shared.room.settle_loan(used.id);
+    shared.room.sync().unwrap();
+    assert_eq!(shared.segments(), [format!("{:020}", used.segment.0)]);
+    assert!(shared.room.read_file("/f").unwrap() == plain(8 * BLOCK, 1));
+    shared.assert_whole();
+    let next = shared.room.lend(0, 8).unwrap();
+    assert!(next.segment > used.segment);
+}
+
+#[test]
+fn loans_end_with_the_room_and_what_they_took_goes_with_the_next_commit() {
+    for crash in [false, true] {
+        let shared = Shared::new();
+        let no = shared.file("/f");
+        let loan = shared.room.lend(0, 8).unwrap();
+        let placed = shared.borrow(&loan, 0, 0, &plain(BLOCK, 1));
+        shared.room.sync().unwrap();
+        let shared = if crash {
+            shared.crash(MemoryStorage::power_cut)
+        } else {
+            shared.reopen()
+        };
+        assert!(matches!(
+            shared.room.place(loan.id, no, &[placed]),
+            Err(Error::NotFound)
+        ));
+        let again = shared.room.lend(0, 8).unwrap();
+        assert!(again.segment > loan.segment, "its positions were lent once");
+        shared.room.write_file("/g", b"g").unwrap();
+        shared.room.sync().unwrap();
+        let names = shared.segments();
+        assert!(!names.contains(&format!("{:020}", loan.segment.0)));
+        shared.assert_whole();
+    }
+}
+
+#[test]
+fn a_file_grows_by_what_is_placed_and_reads_zeros_in_between() {
+    let shared = Shared::new();
+    let no = shared.file("/f");
+    // An end within a block, still in the room's own buffer.
+    shared.room.write(no, 0, &[9; 100]).unwrap();
+    let loan = shared.room.lend(0, 64).unwrap();
+    let tail = plain(5000, 3);
+    let mut expected = vec![0; 5 * BLOCK];
+    expected[..100].fill(9);
+    expected.extend_from_slice(&tail);
+    let placed = shared.borrow(&loan, 0, 5 * BLOCK as u64, &tail);
+    shared.room.place(loan.id, no, &[placed]).unwrap();
+    assert!(shared.room.read_file("/f").unwrap() == expected);
+    // Longer again: what was sealed behind the end reads as zeros.
+    let set = |size| SetAttr {
+        size: Some(size),
+        ..SetAttr::default()
+    };
+    shared.room.set_attributes(no, &set(40_000)).unwrap();
+    expected.resize(40_000, 0);
+    assert!(shared.room.read_file("/f").unwrap() == expected);
+    // An end behind what was placed makes it longer, one before it never shorter.
+    let mut far = shared.borrow(&loan, 4, 0, &plain(BLOCK, 4));
+    far.end = 60_000;
+    shared.room.place(loan.id, no, &[far]).unwrap();
+    let near = shared.borrow(&loan, 8, BLOCK as u64, &plain(10, 5));
+    shared.room.place(loan.id, no, &[near]).unwrap();
+    expected.resize(60_000, 0);
+    expected[..BLOCK].copy_from_slice(&plain(BLOCK, 4));
+    expected[BLOCK..2 * BLOCK].fill(0);
+    expected[BLOCK..BLOCK + 10].copy_from_slice(&plain(10, 5));
+    assert!(shared.room.read_file("/f").unwrap() == expected);
+    assert!(shared.read_by_maps(no) == expected);
+    shared.room.sync().unwrap();
+    shared.assert_whole();
+}
+
+#[test]
+fn maps_are_the_newest_and_leave_holes_out() {
+    let shared = Shared::new();
+    let no = shared.file("/f");
+    for index in [0, 2, 5] {
+        shared
+            .room
+            .write(no, index * CHUNK_LEN, b"buffered")
+            .unwrap();
+    }
+    let indices = |first, count| -> Vec<u64> {
+        let maps = shared.room.maps(no, first, count).unwrap();
+        maps.into_iter().map(|(index, _)| index).collect()
+    };
+    assert_eq!(indices(0, 100), [0, 2, 5]);
+    assert_eq!(indices(1, 4), [2]);
+    assert!(indices(6, usize::MAX).is_empty());
+    assert!(indices(u64::MAX, 10).is_empty());
+    assert!(shared.read_by_maps(no) == shared.room.read_file("/f").unwrap());
+    assert!(matches!(
+        shared.room.maps(InodeNo::ROOT, 0, 1),
+        Err(Error::IsDirectory)
+    ));
+    assert!(shared.room.segment_access(SegmentNo(77)).unwrap().is_none());
+}
+
+#[test]
+fn a_rekey_is_finished_only_when_nothing_under_the_old_key_is_lent() {
+    let shared = Shared::new();
+    let no = shared.file("/f");
+    let loan = shared.room.lend(0, 8).unwrap();
+    let placed = shared.borrow(&loan, 0, 0, &plain(BLOCK, 1));
+    let rekey = || {
+        let key = Credential::RawKey(secret());
+        shared.room.rekey(&key, &|_, _| true).unwrap().finished
+    };
+    assert!(!rekey());
+    shared.room.place(loan.id, no, &[placed]).unwrap();
+    let fresh = shared.room.lend(0, 8).unwrap();
+    assert_ne!(fresh.segment, loan.segment);
+    shared.room.settle_loan(loan.id);
+    assert!(rekey());
+    assert!(shared.room.segment_access(loan.segment).unwrap().is_none());
+    assert!(shared.room.read_file("/f").unwrap() == plain(BLOCK, 1));
+    shared.assert_whole();
+}
+
+#[test]
+fn a_failed_flush_of_what_was_placed_settles_nothing() {
+    let shared = Shared::new();
+    let no = shared.file("/f");
+    shared.room.sync().unwrap();
+    let loan = shared.room.lend(0, 8).unwrap();
+    let placed = shared.borrow(&loan, 0, 0, &plain(BLOCK, 1));
+    let stamp = shared.room.place(loan.id, no, &[placed]).unwrap();
+    shared.faults.refuse(
+        Op::Sync,
+        1,
+        storage::testing::Fault::Io,
+        storage::testing::Times::Once,
+    );
+    assert!(shared.room.sync().is_err());
+    assert!(shared.room.settled() < stamp);
+    assert!(matches!(shared.room.lend(0, 8), Err(Error::Poisoned)));
+    let shared = shared.crash(MemoryStorage::power_cut);
+    assert!(shared.room.read_file("/f").unwrap().is_empty());
+    shared.assert_whole();
+}
+
+#[test]
+fn notes_are_kept_beside_the_files() {
+    let shared = Shared::new();
+    assert_eq!(shared.room.note("disks").unwrap(), None);
+    shared.room.set_note("disks", b"two").unwrap();
+    // The catalog's own names are no notes.
+    assert_eq!(shared.room.note("last_segment").unwrap(), None);
+    assert!(shared.room.set_note("", b"").is_err());
+    assert!(shared.room.note(&"n".repeat(65)).is_err());
+    assert!(
+        shared
+            .room
+            .set_note("big", &vec![0; (1 << 20) + 1])
+            .is_err()
+    );
+    let shared = shared.crash(MemoryStorage::power_cut);
+    assert_eq!(shared.room.note("disks").unwrap().unwrap(), b"two");
+    shared.assert_whole();
+}
+
+#[test]
+fn a_room_on_network_disks_is_not_opened_without_them() {
+    let shared = Shared::new();
+    shared.room.write_file("/f", b"f").unwrap();
+    shared.room.close().unwrap();
+    let key = Credential::RawKey(secret());
+    let alone = |read_only| OpenOptions {
+        placed: false,
+        read_only,
+        ..options()
+    };
+    let storage: Arc<dyn Storage> = Arc::new(shared.memory.clone());
+    for read_only in [false, true] {
+        assert!(matches!(
+            Room::open_on(storage.clone(), &key, alone(read_only)),
+            Err(Error::Placed)
+        ));
+    }
+    assert!(matches!(
+        Room::examine_on(storage.clone(), &key),
+        Err(Error::Placed)
+    ));
+    let shared = Shared::open(shared.memory);
+    let target = tempfile::tempdir().unwrap();
+    assert!(matches!(
+        shared
+            .room
+            .backup(&target.path().join("copy"), &|_, _| true),
+        Err(Error::NotSupported(_))
+    ));
+    shared.assert_whole();
+}
+
+#[test]
+fn a_room_that_holds_data_is_not_taken_for_one_on_network_disks() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let mut new = NewRoom::with_credential(NewCredential::RawKey(secret()));
+    new.open = OpenOptions {
+        placed: false,
+        ..options()
+    };
+    let plain = new.open.clone();
+    let room = Room::create_on(storage.clone(), new).unwrap();
+    assert!(matches!(room.lend(0, 1), Err(Error::NotSupported(_))));
+    room.write_file("/f", b"f").unwrap();
+    room.close().unwrap();
+    let key = Credential::RawKey(secret());
+    assert!(matches!(
+        Room::open_on(storage.clone(), &key, options()),
+        Err(Error::NotPlaced)
+    ));
+    let room = Room::open_on(storage, &key, plain).unwrap();
+    assert_eq!(room.read_file("/f").unwrap(), b"f");
+}

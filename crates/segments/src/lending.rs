@@ -1,0 +1,162 @@
+//! Positions that somebody outside this store seals and writes.
+//!
+//! 1. A position is lent or appended to, never both, and once in a segment's life: lanes have segments of their own, and
+//!    their positions only rise.
+//! 2. A segment with positions lent stays [in use](DirStore::in_use), whether or not it is still its lane's open one.
+//! 3. What was written there counts as appended from [`DirStore::written`] on: the next flush syncs its file.
+//!
+//! It deliberately does not know who borrows, for how long, or which positions were written.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use seal::{KEY_LEN, Suite};
+use zeroize::Zeroizing;
+
+use crate::writing::Writing;
+use crate::{
+    APPEND_BLOCKS_MAX, BlockRange, DirStore, SEGMENT_BLOCKS, SegmentError, SegmentNo, SegmentStore,
+};
+
+/// Open segments to lend from, at most.
+pub const LANES: usize = 64;
+/// Most blocks lent at once: 4 MiB.
+pub const LEND_BLOCKS_MAX: u32 = 1024;
+
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    /// The open segment of each lane, and the block after its last lent one.
+    open: BTreeMap<usize, (Arc<Writing>, u32)>,
+    /// Segments with positions lent, and how many loans each has.
+    lent: HashMap<SegmentNo, (Arc<Writing>, u32)>,
+}
+
+impl Lanes {
+    /// Closes every lane's open segment.
+    pub(crate) fn close(&mut self) {
+        self.open.clear();
+    }
+
+    /// Closes this segment if a lane has it open.
+    pub(crate) fn close_if(&mut self, no: SegmentNo) {
+        self.open.retain(|_, (writing, _)| writing.id.no != no);
+    }
+
+    /// Takes positions of the lane's open segment: `blocks`, or what is left where that is as long as an append.
+    fn take(&mut self, lane: usize, blocks: u32) -> Option<(Arc<Writing>, BlockRange)> {
+        let (writing, end) = self.open.get_mut(&lane)?;
+        let left = SEGMENT_BLOCKS - *end;
+        if left < blocks.min(APPEND_BLOCKS_MAX) {
+            return None;
+        }
+        let range = BlockRange {
+            segment: writing.id.no,
+            position: *end,
+            blocks: blocks.min(left),
+        };
+        *end += range.blocks;
+        self.lent
+            .entry(range.segment)
+            .or_insert_with(|| (writing.clone(), 0))
+            .1 += 1;
+        Some((writing.clone(), range))
+    }
+
+    fn give_back(&mut self, segment: SegmentNo) {
+        if let Some((_, loans)) = self.lent.get_mut(&segment) {
+            *loans -= 1;
+            if *loans == 0 {
+                self.lent.remove(&segment);
+            }
+        }
+    }
+}
+
+impl DirStore {
+    /// Lends `blocks` fresh positions (1 to [`LEND_BLOCKS_MAX`]) of the open segment of a lane, whose file is there when
+    /// this returns. Fewer where the segment ends, but at least [`APPEND_BLOCKS_MAX`] or what was asked for. There are
+    /// [`LANES`] lanes; a higher number stands for one of them.
+    pub fn lend(&self, lane: usize, blocks: u32) -> Result<BlockRange, SegmentError> {
+        assert!(
+            (1..=LEND_BLOCKS_MAX).contains(&blocks),
+            "a loan of {blocks} blocks: it has 1 to {LEND_BLOCKS_MAX}"
+        );
+        self.usable()?;
+        let lane = lane % LANES;
+        let (writing, range) = {
+            let mut lanes = self.lanes.lock();
+            match lanes.take(lane, blocks) {
+                Some(taken) => taken,
+                None => {
+                    let begun = self.begin(&mut self.tail.lock())?;
+                    // Block 0 is its header.
+                    lanes.open.insert(lane, (begun, 1));
+                    lanes
+                        .take(lane, blocks)
+                        .expect("a loan fits in an empty segment")
+                }
+            }
+        };
+        match self.file_of(&writing) {
+            Ok(_) => Ok(range),
+            Err(e) => {
+                self.give_back(range.segment);
+                Err(e)
+            }
+        }
+    }
+
+    /// Takes note that lent positions were written: the next flush makes them durable. `Missing` where nothing of the
+    /// segment is lent.
+    pub fn written(&self, range: BlockRange) -> Result<(), SegmentError> {
+        self.usable()?;
+        let lanes = self.lanes.lock();
+        let file = lanes
+            .lent
+            .get(&range.segment)
+            .and_then(|(writing, _)| writing.made())
+            .ok_or(SegmentError::Missing {
+                segment: range.segment,
+                position: range.position,
+            })?;
+        self.ledger.written(range.segment, file, range.blocks);
+        Ok(())
+    }
+
+    /// One loan of a segment is over.
+    pub fn give_back(&self, segment: SegmentNo) {
+        self.lanes.lock().give_back(segment);
+    }
+
+    /// Segments that are, or may still be, written to: they are neither dead nor to be compacted, whatever lives in them.
+    pub fn in_use(&self) -> BTreeSet<SegmentNo> {
+        let lanes = self.lanes.lock();
+        let open = lanes.open.values().map(|(writing, _)| writing.id.no);
+        open.chain(lanes.lent.keys().copied())
+            .chain(self.open_segment().map(|(no, _)| no))
+            .collect()
+    }
+
+    /// The highest number of a segment ever begun here; 0 when there was none.
+    pub fn last_number(&self) -> SegmentNo {
+        SegmentNo(self.tail.lock().last_number())
+    }
+
+    /// What it takes to seal and open a segment's units; `None` where the segment is not known.
+    pub fn access(
+        &self,
+        segment: SegmentNo,
+    ) -> Result<Option<(Suite, Zeroizing<[u8; KEY_LEN]>)>, SegmentError> {
+        let Some(id) = self.known.read().get(&segment).copied() else {
+            return Ok(None);
+        };
+        let keyring = self.keyring.read().clone();
+        match keyring.segment_key_bytes(&id) {
+            Some(key) => Ok(Some((keyring.suite(), key))),
+            None => Err(SegmentError::UnknownEpoch {
+                segment,
+                key_epoch: id.key_epoch,
+            }),
+        }
+    }
+}
