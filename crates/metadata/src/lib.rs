@@ -12,4 +12,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod enrol;
+pub mod locks;
+pub mod policy;
 pub mod rpc;
+pub mod sessions;

@@ -35,6 +35,9 @@ pub enum Refusal {
         /// The client's.
         client: u32,
     },
+    /// The loan is over, or was never this session's: what was written under it is to be written again elsewhere.
+    #[error("loan {} is over", .0.0)]
+    LoanOver(LoanId),
     /// A disk does not answer; the operation may have been done.
     #[error("disk {0:?} does not answer")]
     DiskUnreachable(DiskId),

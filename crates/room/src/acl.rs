@@ -9,9 +9,9 @@ use catalog::FileKind;
 use crate::{Error, Result};
 
 /// The list that access is checked against.
-pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
+pub const ACCESS: &[u8] = b"system.posix_acl_access";
 /// The list that new files in a directory inherit.
-pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
+pub const DEFAULT: &[u8] = b"system.posix_acl_default";
 
 const VERSION: u32 = 2;
 const USER_OBJ: u16 = 0x01;
@@ -35,13 +35,30 @@ struct Entry {
     id: u32,
 }
 
+/// Whom an entry of a list speaks of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// The file's owner.
+    Owner,
+    /// The user of this number.
+    User(u32),
+    /// The file's group.
+    OwningGroup,
+    /// The group of this number.
+    Group(u32),
+    /// What named users, the file's group and named groups have at most.
+    Mask,
+    /// Everybody else.
+    Other,
+}
+
 /// A checked list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Acl(Vec<Entry>);
+pub struct Acl(Vec<Entry>);
 
 impl Acl {
     /// Reads and checks a list. An empty one is `None`: it stands for no list.
-    pub(crate) fn parse(value: &[u8]) -> Result<Option<Self>> {
+    pub fn parse(value: &[u8]) -> Result<Option<Self>> {
         const BAD: Error = Error::InvalidArgument("not a valid access control list");
         let (version, entries) = value.split_first_chunk::<4>().ok_or(BAD)?;
         if u32::from_le_bytes(*version) != VERSION {
@@ -78,6 +95,21 @@ impl Acl {
             return Err(BAD);
         }
         Ok(Some(Self(entries)))
+    }
+
+    /// The entries in their order, each with its permissions (4 read, 2 write, 1 execute or search).
+    pub fn entries(&self) -> impl Iterator<Item = (Who, u16)> + '_ {
+        self.0.iter().map(|e| {
+            let who = match e.tag {
+                USER_OBJ => Who::Owner,
+                USER => Who::User(e.id),
+                GROUP_OBJ => Who::OwningGroup,
+                GROUP => Who::Group(e.id),
+                MASK => Who::Mask,
+                _ => Who::Other,
+            };
+            (who, e.permissions)
+        })
     }
 
     /// The list as an extended attribute carries it.

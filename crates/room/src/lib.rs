@@ -25,7 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod accounts;
-mod acl;
+pub mod acl;
 mod attributes;
 mod backup;
 mod check;
