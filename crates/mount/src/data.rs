@@ -24,9 +24,13 @@ impl Server {
     /// Takes set-id bits and file capabilities away before an unprivileged change of data. `true`: there were some,
     /// and the kernel's idea of the attributes is old.
     pub(crate) fn drop_privileges(&self, no: InodeNo) -> Result<bool, Errno> {
+        if self.shared && self.opens.is_plain(no) {
+            return Ok(false);
+        }
         let inode = self.attributes(no)?;
         // The set-group-id bit without execution by the group means something else, but the room knows that.
         if inode.mode & 0o6000 == 0 && !inode.has_xattrs {
+            self.opens.note_plain(no);
             return Ok(false);
         }
         let set = SetAttr {

@@ -2,9 +2,11 @@
 //!
 //! 1. No other module names the library. What another transport would need is here and in the files beside it.
 //! 2. Every request is answered exactly once; a panic while serving one is logged and answered with EIO.
-//! 3. Times to live are endless: this mount is the only one that changes the room, and the kernel sees every change.
+//! 3. Times to live are endless where this mount is the only one that changes the room: the kernel sees every change. Of a
+//!    shared file system, names live for no time, and attributes for [`SHARED`]: every path is looked up again, and an open
+//!    has the kernel throw away what is old.
 //!
-//! OPEN and CREATE are answered with ENOSYS once, and never come again: nothing here belongs to an open file, and the
+//! Where the room is not shared OPEN and CREATE are answered with ENOSYS once, and never come again: nothing here belongs to an open file, and the
 //! kernel then opens files without a round trip (it makes new ones with MKNOD, and truncates with SETATTR). Directories are
 //! opened all the same: without that the kernel would keep listings itself, and lose its place in one that it had to throw
 //! away while somebody was reading it.
@@ -12,17 +14,22 @@
 mod convert;
 mod requests;
 mod session;
+mod shared;
 
 use std::cell::RefCell;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fuser::{Generation, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr, Request};
-use room::{Inode, spans};
+use fuser::{
+    Generation, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyWrite, ReplyXattr,
+    Request,
+};
+use room::{Inode, InodeNo, spans};
 
 use crate::errno::Errno;
-use crate::seeker::Seeker;
+use crate::locker::Locker;
+use crate::seeker::{Seek, Seeker};
 use crate::server::{Caller, Server};
 
 use convert::file_attr;
@@ -30,6 +37,9 @@ pub(crate) use session::{Kernel, Session, start};
 
 /// The kernel turns what does not fit its clock into "for ever".
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
+/// For how long attributes of a shared file are taken for right without asking, so that one lookup serves the checks of
+/// permissions that follow it.
+const SHARED: Duration = Duration::from_millis(100);
 /// Inode numbers are never used twice.
 const GENERATION: Generation = Generation(0);
 
@@ -38,6 +48,25 @@ struct Handler {
     server: Arc<Server>,
     seeker: Seeker,
     kernel: Arc<Kernel>,
+    locker: Arc<Locker>,
+    ttl: Ttl,
+}
+
+/// For how long the kernel may keep what it is told.
+#[derive(Debug, Clone, Copy)]
+struct Ttl {
+    entry: Duration,
+    attr: Duration,
+}
+
+impl Ttl {
+    fn new(shared: bool) -> Self {
+        let (entry, attr) = match shared {
+            true => (Duration::ZERO, SHARED),
+            false => (FOR_EVER, FOR_EVER),
+        };
+        Self { entry, attr }
+    }
 }
 
 impl From<Errno> for fuser::Errno {
@@ -73,22 +102,75 @@ impl Handler {
 
     fn entry(&self, reply: ReplyEntry, answer: Result<Inode, Errno>) {
         match answer {
-            Ok(inode) => reply.entry(&FOR_EVER, &file_attr(&inode), GENERATION),
+            Ok(inode) => {
+                let attr = file_attr(&inode);
+                reply.entry_with_ttls(&self.ttl.attr, &self.ttl.entry, &attr, GENERATION);
+            }
             Err(e) => reply.error(e.into()),
         }
     }
-}
 
-fn attr(reply: ReplyAttr, answer: Result<Inode, Errno>) {
-    match answer {
-        Ok(inode) => reply.attr(&FOR_EVER, &file_attr(&inode)),
-        Err(e) => reply.error(e.into()),
+    fn attr(&self, reply: ReplyAttr, answer: Result<Inode, Errno>) {
+        match answer {
+            Ok(inode) => reply.attr(&self.ttl.attr, &file_attr(&inode)),
+            Err(e) => reply.error(e.into()),
+        }
+    }
+
+    fn forgotten(&self, no: InodeNo, count: u64) {
+        // No activity: the kernel forgets when it needs memory.
+        let forget = || self.server.forget(no, count);
+        if std::panic::catch_unwind(AssertUnwindSafe(forget)).is_err() {
+            tracing::error!(
+                inode = no.0,
+                "forgetting an inode failed by a bug in this program"
+            );
+        }
+    }
+
+    fn answer_read(&self, req: &Request, no: InodeNo, offset: u64, size: usize, reply: ReplyData) {
+        BUFFER.with_borrow_mut(|buffer| {
+            if buffer.len() < size {
+                buffer.resize(size, 0);
+            }
+            match self.serve(req, || self.server.read(no, offset, &mut buffer[..size])) {
+                Ok(got) => reply.data(&buffer[..got]),
+                Err(e) => reply.error(e.into()),
+            }
+        });
+    }
+
+    /// Answers where the next data or hole is, after what the kernel still keeps was passed on.
+    fn seek(&self, req: &Request, no: InodeNo, offset: i64, whence: i32, reply: ReplyLseek) {
+        self.server.activity.touched(req.pid());
+        let server = self.server.clone();
+        let answer = move || {
+            let seek = AssertUnwindSafe(|| server.seek(no, offset, whence));
+            match std::panic::catch_unwind(seek).unwrap_or(Err(Errno::EIO)) {
+                Ok(found) => reply.offset(found),
+                Err(e) => reply.error(e.into()),
+            }
+        };
+        match self.server.shared {
+            // The kernel keeps nothing back.
+            true => answer(),
+            false => self
+                .seeker
+                .ask(Seek::new(no, offset.max(0).unsigned_abs(), answer)),
+        }
     }
 }
 
 fn empty(reply: ReplyEmpty, answer: Result<(), Errno>) {
     match answer {
         Ok(()) => reply.ok(),
+        Err(e) => reply.error(e.into()),
+    }
+}
+
+fn written(reply: ReplyWrite, answer: Result<u32, Errno>) {
+    match answer {
+        Ok(bytes) => reply.written(bytes),
         Err(e) => reply.error(e.into()),
     }
 }

@@ -1,4 +1,4 @@
-//! Mounts a room: FUSE requests become room calls, and room errors become errno. The only crate that knows errno.
+//! Mounts a room, or a shared file system: FUSE requests become its calls, and room errors become errno. The only crate that knows errno.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -10,8 +10,9 @@
 //! ```
 //!
 //! 1. The kernel checks permissions, ACLs included, before it asks; a mount where it would not is refused.
-//! 2. The mount is the only one that changes the room, so the kernel may keep everything it was told. Whoever changes the
-//!    room beside the mount says so through [`Handle`].
+//! 2. The mount is the only one that changes a room, so the kernel may keep everything it was told. Whoever changes the
+//!    room beside the mount says so through [`Handle`]. Of a [shared](room::FileSystem::is_shared) file system the kernel
+//!    keeps nothing beyond the next open of a file, and nothing that was written.
 //! 3. What a program wrote reaches the room when it closes the file, when it asks for it (fsync), and at the latest after
 //!    [`MountOptions::write_back_interval`]; there the room's own commits take over. `fsync` is durable when it returns.
 //!    `sync` and `syncfs` are not: Linux passes everything on, but does not tell an ordinary FUSE mount that somebody
@@ -22,7 +23,8 @@
 //! It deliberately does not know the command line, signals, or how the mounting process goes into the background.
 //!
 //! What the kernel does not let through a FUSE mount: `fallocate` with collapse and insert, and `FICLONE`
-//! (`copy_file_range` shares blocks all the same). Locks (flock, fcntl) are kept by the kernel.
+//! (`copy_file_range` shares blocks all the same). Locks (flock, fcntl) are kept by the kernel; those
+//! of a shared file system are taken there.
 
 #![deny(unsafe_code)]
 
@@ -32,8 +34,10 @@ mod errno;
 mod error;
 mod fuse;
 mod keeper;
+mod locker;
 mod lookups;
 mod mounted;
+mod opens;
 mod options;
 mod seeker;
 mod server;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use room::{InodeNo, Room};
+use room::{FileSystem, InodeNo};
 
 use crate::attach;
 use crate::error::MountError;
@@ -32,7 +32,7 @@ impl fmt::Debug for Mounted {
     }
 }
 
-/// Mounts `room` on the directory `mountpoint` and serves it until it is unmounted: from outside, by
+/// Mounts `room`, which is a [`room::Room`] or a shared file system, on the directory `mountpoint` and serves it until it is unmounted: from outside, by
 /// [`Mounted::unmount`], or by the idle timeout.
 ///
 /// Permissions are checked by the kernel. If it cannot, nothing is mounted.
@@ -40,7 +40,7 @@ impl fmt::Debug for Mounted {
 /// # Errors
 /// Any of [`MountError`] but `Busy` and `Unmount`.
 pub fn mount(
-    room: Arc<Room>,
+    room: Arc<dyn FileSystem>,
     mountpoint: &Path,
     options: &MountOptions,
 ) -> Result<Mounted, MountError> {
@@ -60,7 +60,7 @@ pub fn mount(
 }
 
 fn serve(
-    room: Arc<Room>,
+    room: Arc<dyn FileSystem>,
     at: &Path,
     options: &MountOptions,
     fd: std::os::fd::OwnedFd,
@@ -73,7 +73,7 @@ fn serve(
         });
     }
     let server = Arc::new(Server::new(room));
-    let activity = server.activity.clone();
+    let (activity, shared) = (server.activity.clone(), server.shared);
     let keeper = Arc::new(Keeper::default());
     let kernel = Arc::new(Kernel::default());
     let (seeker, seek_thread) =
@@ -93,7 +93,10 @@ fn serve(
     let duties = Duties {
         mountpoint: at.to_owned(),
         device,
-        write_back_interval: options.write_back_interval.filter(|_| !options.read_only),
+        // The kernel keeps back nothing that was written to a shared file system.
+        write_back_interval: options
+            .write_back_interval
+            .filter(|_| !options.read_only && !shared),
         idle_timeout: options.idle_timeout,
     };
     let keep_thread = keeper.start(duties, activity)?;

@@ -2,7 +2,8 @@
 //!
 //! 1. Permissions are not looked at here: the kernel checked them before it asked (`default_permissions`, ACLs).
 //! 2. Every entry handed out is counted in [`Lookups`] before the reply is sent.
-//! 3. All state is the room's and the counts': files and directories are not opened here, requests name inodes.
+//! 3. All state is the file system's and the counts': requests name inodes, and who opened what is in [`Opens`], where that
+//!    matters.
 //!
 //! It knows neither the FUSE library nor the mount point.
 
@@ -11,10 +12,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use room::{FileKind, Inode, InodeNo, NewFile, RenameMode, Room, RoomSpace, SetAttr};
+use room::{FileKind, FileSystem, Inode, InodeNo, NewFile, RenameMode, RoomSpace, SetAttr};
 
 use crate::errno::{Errno, OrErrno};
 use crate::lookups::Lookups;
+use crate::opens::Opens;
 use crate::seeker::Writes;
 
 /// Longest name in bytes.
@@ -82,19 +84,24 @@ impl Activity {
     }
 }
 
-/// Serves one room.
+/// Serves one file system.
 #[derive(Debug)]
 pub(crate) struct Server {
-    pub(crate) room: Arc<Room>,
+    pub(crate) room: Arc<dyn FileSystem>,
+    /// Whether others change it too.
+    pub(crate) shared: bool,
+    pub(crate) opens: Opens,
     lookups: Lookups,
     pub(crate) activity: Arc<Activity>,
     pub(crate) writes: Arc<Writes>,
 }
 
 impl Server {
-    pub(crate) fn new(room: Arc<Room>) -> Self {
+    pub(crate) fn new(room: Arc<dyn FileSystem>) -> Self {
         Self {
+            shared: room.is_shared(),
             room,
+            opens: Opens::default(),
             lookups: Lookups::new(),
             activity: Arc::default(),
             writes: Arc::default(),
@@ -111,6 +118,7 @@ impl Server {
 
     pub(crate) fn forget(&self, no: InodeNo, count: u64) {
         if self.lookups.forget(no, count) {
+            self.opens.forget(no);
             self.room.release(no, 1);
         }
     }

@@ -954,13 +954,22 @@ pub trait Filesystem: Send + Sync + 'static {
         typ: i32,
         pid: u32,
         sleep: bool,
+        flock: bool,
         reply: ReplyEmpty,
     ) {
         warn!(
             "[Not Implemented] setlk(ino: {ino:#x?}, fh: {fh}, lock_owner: {lock_owner}, \
-            start: {start}, end: {end}, typ: {typ}, pid: {pid}, sleep: {sleep})"
+            start: {start}, end: {end}, typ: {typ}, pid: {pid}, sleep: {sleep}, flock: {flock})"
         );
         reply.error(Errno::ENOSYS);
+    }
+
+    /// Somebody who waits for the answer to request `unique` would rather not any more: it may be
+    /// answered with `EINTR`. It may come before the request itself (another thread reads that), and
+    /// after its answer. Returning false has the kernel send no more of them.
+    fn interrupt(&self, unique: RequestId) -> bool {
+        let _ = unique;
+        false
     }
 
     /// Map block index within file to block index within device.

@@ -121,9 +121,11 @@ impl<'a> RequestWithSender<'a> {
                 return Err(Errno::EIO);
             }
 
-            ll::Operation::Interrupt(_) => {
-                // TODO: handle FUSE_INTERRUPT
-                return Err(Errno::ENOSYS);
+            // Nobody waits for an answer; `ENOSYS` has the kernel send no more of them.
+            ll::Operation::Interrupt(x) => {
+                if !filesystem.interrupt(x.unique()) {
+                    return Err(Errno::ENOSYS);
+                }
             }
 
             ll::Operation::Lookup(x) => {
@@ -420,6 +422,7 @@ impl<'a> RequestWithSender<'a> {
                     x.lock().typ,
                     x.lock().pid,
                     x.sleep(),
+                    x.flock(),
                     self.reply(),
                 );
             }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
+use fuser::{FileAttr, FileType, INodeNo, ReplyStatfs, TimeOrNow};
 use room::{FileKind, Inode, InodeNo, RoomSpace, SetTime, Timestamp};
 
 /// Bytes of a block, here and in the room.
@@ -108,30 +108,20 @@ pub(super) fn set_time(t: TimeOrNow) -> SetTime {
     }
 }
 
-/// What statfs answers.
-pub(super) struct Statfs {
-    pub(super) blocks: u64,
-    pub(super) free: u64,
-    pub(super) available: u64,
-    pub(super) files: u64,
-    pub(super) files_free: u64,
-    pub(super) block: u32,
-    pub(super) name_max: u32,
-}
-
 /// Inodes have no limit of their own: as many are free as their catalog rows find room.
-pub(super) fn statfs(space: &RoomSpace) -> Statfs {
+pub(super) fn answer_statfs(space: &RoomSpace, reply: ReplyStatfs) {
     let block = u64::from(BLOCK);
     let files_free = space.available / FILE_COST;
-    Statfs {
-        blocks: space.total / block,
-        free: space.free / block,
-        available: space.available / block,
-        files: space.inodes.saturating_add(files_free),
+    reply.statfs(
+        space.total / block,
+        space.free / block,
+        space.available / block,
+        space.inodes.saturating_add(files_free),
         files_free,
-        block: BLOCK,
-        name_max: 255,
-    }
+        BLOCK,
+        255,
+        BLOCK,
+    );
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -10,24 +9,28 @@ use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, FopenFlags,
     INodeNo, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
     RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyStatx, ReplyWrite,
-    ReplyXattr, Request, SetxattrFlags, TimeOrNow, WriteFlags,
+    ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyStatx,
+    ReplyWrite, ReplyXattr, Request, RequestId, SetxattrFlags, TimeOrNow, WriteFlags,
 };
 use room::SetAttr;
 
 use crate::errno::Errno;
-use crate::seeker::Seek;
 use crate::server::Wanted;
 
 use super::convert::{self, file_attr, file_type, no, set_time, timestamp};
-use super::{BUFFER, FOR_EVER, GENERATION, Handler, attr, caller, empty, session, sized};
+use super::{GENERATION, Handler, caller, empty, session, sized, written};
+
+fn wanted(mode: u32, umask: u32, rdev: u32) -> Wanted {
+    Wanted { mode, umask, rdev }
+}
 
 impl Filesystem for Handler {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        session::negotiate(config)
+        session::negotiate(config, self.server.shared)
     }
 
     fn destroy(&mut self) {
+        self.locker.end_all();
         self.server.forget_all();
     }
 
@@ -35,24 +38,17 @@ impl Filesystem for Handler {
         match self.serve(req, || self.server.lookup(no(parent), name.as_bytes())) {
             Ok(Some(inode)) => self.entry(reply, Ok(inode)),
             // Inode 0: there is none, and this may be remembered.
-            Ok(None) => reply.entry(&FOR_EVER, &convert::nothing(), GENERATION),
+            Ok(None) => reply.entry(&self.ttl.entry, &convert::nothing(), GENERATION),
             Err(e) => reply.error(e.into()),
         }
     }
 
     fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
-        // No activity: the kernel forgets when it needs memory.
-        let forget = || self.server.forget(no(ino), nlookup);
-        if std::panic::catch_unwind(AssertUnwindSafe(forget)).is_err() {
-            tracing::error!(
-                inode = ino.0,
-                "forgetting an inode failed by a bug in this program"
-            );
-        }
+        self.forgotten(no(ino), nlookup);
     }
 
     fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        attr(reply, self.serve(req, || self.server.attributes(no(ino))));
+        self.attr(reply, self.serve(req, || self.server.attributes(no(ino))));
     }
 
     fn statx(
@@ -65,7 +61,7 @@ impl Filesystem for Handler {
         reply: ReplyStatx,
     ) {
         match self.serve(req, || self.server.attributes(no(ino))) {
-            Ok(inode) => reply.statx(&FOR_EVER, &file_attr(&inode)),
+            Ok(inode) => reply.statx(&self.ttl.attr, &file_attr(&inode)),
             Err(e) => reply.error(e.into()),
         }
     }
@@ -101,10 +97,8 @@ impl Filesystem for Handler {
             btime: None,
             drop_privileges: kill_suidgid,
         };
-        attr(
-            reply,
-            self.serve(req, || self.server.set_attributes(no(ino), &set)),
-        );
+        let set = || self.server.set_attributes(no(ino), &set);
+        self.attr(reply, self.serve(req, set));
     }
 
     fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
@@ -124,7 +118,7 @@ impl Filesystem for Handler {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let wanted = Wanted { mode, umask, rdev };
+        let wanted = wanted(mode, umask, rdev);
         self.entry(
             reply,
             self.serve(req, || {
@@ -143,11 +137,7 @@ impl Filesystem for Handler {
         umask: u32,
         reply: ReplyEntry,
     ) {
-        let wanted = Wanted {
-            mode: (mode & 0o7777) | libc::S_IFDIR,
-            umask,
-            rdev: 0,
-        };
+        let wanted = wanted((mode & 0o7777) | libc::S_IFDIR, umask, 0);
         self.entry(
             reply,
             self.serve(req, || {
@@ -158,17 +148,13 @@ impl Filesystem for Handler {
     }
 
     fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(
-            reply,
-            self.serve(req, || self.server.unlink(no(parent), name.as_bytes())),
-        );
+        let unlink = || self.server.unlink(no(parent), name.as_bytes());
+        empty(reply, self.serve(req, unlink));
     }
 
     fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(
-            reply,
-            self.serve(req, || self.server.rmdir(no(parent), name.as_bytes())),
-        );
+        let rmdir = || self.server.rmdir(no(parent), name.as_bytes());
+        empty(reply, self.serve(req, rmdir));
     }
 
     fn symlink(
@@ -201,10 +187,8 @@ impl Filesystem for Handler {
     ) {
         let from = (no(parent), name.as_bytes());
         let to = (no(newparent), newname.as_bytes());
-        empty(
-            reply,
-            self.serve(req, || self.server.rename(from, to, flags.bits())),
-        );
+        let rename = || self.server.rename(from, to, flags.bits());
+        empty(reply, self.serve(req, rename));
     }
 
     fn link(
@@ -215,37 +199,98 @@ impl Filesystem for Handler {
         newname: &OsStr,
         reply: ReplyEntry,
     ) {
-        self.entry(
-            reply,
-            self.serve(req, || {
-                self.server.link(no(ino), no(newparent), newname.as_bytes())
-            }),
-        );
+        let to = (no(newparent), newname.as_bytes());
+        let link = || self.server.link(no(ino), to.0, to.1);
+        self.entry(reply, self.serve(req, link));
     }
 
     fn open(
         &self,
-        _req: &Request,
-        _ino: INodeNo,
-        _flags: OpenFlags,
+        req: &Request,
+        ino: INodeNo,
+        flags: OpenFlags,
         _kill_suidgid: bool,
         reply: ReplyOpen,
     ) {
-        reply.error(Errno::ENOSYS.into());
+        match self.server.shared {
+            true => self.opened(req, no(ino), flags, reply),
+            false => reply.error(Errno::ENOSYS.into()),
+        }
+    }
+
+    fn release(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        flags: OpenFlags,
+        lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        match self.server.shared {
+            true => self.released(req, no(ino), flags, lock_owner, reply),
+            // A file without a name was told to be open.
+            false => reply.ok(),
+        }
     }
 
     fn create(
         &self,
-        _req: &Request,
-        _parent: INodeNo,
-        _name: &OsStr,
-        _mode: u32,
-        _umask: u32,
-        _flags: i32,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        flags: i32,
         _kill_suidgid: bool,
         reply: ReplyCreate,
     ) {
-        reply.error(Errno::ENOSYS.into());
+        let wanted = wanted(mode, umask, 0);
+        match self.server.shared {
+            true => self.create_open(req, no(parent), name.as_bytes(), wanted, flags, reply),
+            false => reply.error(Errno::ENOSYS.into()),
+        }
+    }
+
+    fn getlk(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        typ: i32,
+        pid: u32,
+        reply: ReplyLock,
+    ) {
+        self.test_lock(req, no(ino), owner, (start, end, typ, pid), reply);
+    }
+
+    fn setlk(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        typ: i32,
+        pid: u32,
+        sleep: bool,
+        flock: bool,
+        reply: ReplyEmpty,
+    ) {
+        let wanted = (start, end, typ, pid);
+        self.set_lock(req, no(ino), owner, wanted, (sleep, flock), reply);
+    }
+
+    fn interrupt(&self, unique: RequestId) -> bool {
+        if self.server.shared {
+            self.locker.interrupt(unique.0);
+        }
+        self.server.shared
     }
 
     fn tmpfile(
@@ -254,19 +299,17 @@ impl Filesystem for Handler {
         parent: INodeNo,
         mode: u32,
         umask: u32,
-        _flags: i32,
+        flags: i32,
         reply: ReplyCreate,
     ) {
-        let wanted = Wanted {
-            mode,
-            umask,
-            rdev: 0,
-        };
-        match self.serve(req, || {
+        let wanted = wanted(mode, umask, 0);
+        let made = self.serve(req, || {
             self.server.make_unnamed(caller(req), no(parent), wanted)
-        }) {
+        });
+        match made {
+            made if self.server.shared => self.created(req, made, flags, reply),
             Ok(inode) => reply.created(
-                &FOR_EVER,
+                &self.ttl.entry,
                 &file_attr(&inode),
                 GENERATION,
                 FileHandle(0),
@@ -287,18 +330,7 @@ impl Filesystem for Handler {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        BUFFER.with_borrow_mut(|buffer| {
-            let size = size as usize;
-            if buffer.len() < size {
-                buffer.resize(size, 0);
-            }
-            match self.serve(req, || {
-                self.server.read(no(ino), offset, &mut buffer[..size])
-            }) {
-                Ok(got) => reply.data(&buffer[..got]),
-                Err(e) => reply.error(e.into()),
-            }
-        });
+        self.answer_read(req, no(ino), offset, size as usize, reply);
     }
 
     fn write(
@@ -322,24 +354,25 @@ impl Filesystem for Handler {
             let _writing = self.server.writes.begin();
             self.server.write(no(ino), offset, data)
         });
-        match answer {
-            // The kernel sends no more than it negotiated: 1 MiB.
-            Ok(()) => reply.written(data.len() as u32),
-            Err(e) => reply.error(e.into()),
-        }
+        // The kernel sends no more than it negotiated: 1 MiB.
+        written(reply, answer.map(|()| data.len() as u32));
     }
 
-    /// There is nothing of an open file to flush. Told once, the kernel does not ask again; it writes its cache back and
+    /// Of a file that is not shared there is nothing to flush. Told once, the kernel does not ask again; it writes its cache back and
     /// reports errors at close by itself.
     fn flush(
         &self,
-        _req: &Request,
-        _ino: INodeNo,
+        req: &Request,
+        ino: INodeNo,
         _fh: FileHandle,
-        _lock_owner: LockOwner,
+        lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        reply.error(Errno::ENOSYS.into());
+        let flush = || self.server.flush(no(ino), lock_owner.0);
+        match self.server.shared {
+            true => empty(reply, self.serve(req, flush)),
+            false => reply.error(Errno::ENOSYS.into()),
+        }
     }
 
     fn fsync(
@@ -394,7 +427,14 @@ impl Filesystem for Handler {
             self.server.list(no(ino), offset, true, |one| {
                 let name = OsStr::from_bytes(one.name);
                 let attr: FileAttr = file_attr(one.inode);
-                !reply.add(attr.ino, one.cookie, name, &FOR_EVER, &attr, GENERATION)
+                !reply.add(
+                    attr.ino,
+                    one.cookie,
+                    name,
+                    &self.ttl.entry,
+                    &attr,
+                    GENERATION,
+                )
             })
         });
         match answer {
@@ -416,19 +456,7 @@ impl Filesystem for Handler {
 
     fn statfs(&self, req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
         match self.serve(req, || self.server.space()) {
-            Ok(space) => {
-                let s = convert::statfs(&space);
-                reply.statfs(
-                    s.blocks,
-                    s.free,
-                    s.available,
-                    s.files,
-                    s.files_free,
-                    s.block,
-                    s.name_max,
-                    s.block,
-                );
-            }
+            Ok(space) => convert::answer_statfs(&space, reply),
             Err(e) => reply.error(e.into()),
         }
     }
@@ -513,17 +541,7 @@ impl Filesystem for Handler {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        self.server.activity.touched(req.pid());
-        let server = self.server.clone();
-        let no = no(ino);
-        self.seeker
-            .ask(Seek::new(no, offset.max(0).unsigned_abs(), move || {
-                let seek = AssertUnwindSafe(|| server.seek(no, offset, whence));
-                match std::panic::catch_unwind(seek).unwrap_or(Err(Errno::EIO)) {
-                    Ok(found) => reply.offset(found),
-                    Err(e) => reply.error(e.into()),
-                }
-            }));
+        self.seek(req, no(ino), offset, whence, reply);
     }
 
     fn copy_file_range(
@@ -546,10 +564,7 @@ impl Filesystem for Handler {
             self.server
                 .copy((no(ino_in), offset_in), (no(ino_out), offset_out), len)
         });
-        match answer {
-            Ok(copied) => reply.written(copied),
-            Err(e) => reply.error(e.into()),
-        }
+        written(reply, answer);
     }
 
     fn ioctl(

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use fuser::{BackgroundSession, Config, INodeNo, InitFlags, KernelConfig, Notifier, SessionACL};
 use room::InodeNo;
 
-use super::Handler;
+use super::{Handler, Ttl};
 use crate::error::MountError;
 use crate::seeker::Seeker;
 use crate::server::Server;
@@ -30,18 +30,29 @@ const REQUIRED: [(InitFlags, &str); 3] = [
 ];
 
 /// What makes it faster or more complete, each taken where the kernel has it.
-const WANTED: [InitFlags; 11] = [
-    InitFlags::FUSE_WRITEBACK_CACHE,
-    InitFlags::FUSE_DO_READDIRPLUS,
+const WANTED: [InitFlags; 7] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_CACHE_SYMLINKS,
-    InitFlags::FUSE_NO_OPEN_SUPPORT,
-    InitFlags::FUSE_EXPLICIT_INVAL_DATA,
     InitFlags::FUSE_SETXATTR_EXT,
     InitFlags::FUSE_EXPORT_SUPPORT,
     InitFlags::FUSE_MAX_PAGES,
     InitFlags::FUSE_ABORT_ERROR,
+];
+
+/// The same, where nobody else changes the room.
+const WANTED_ALONE: [InitFlags; 4] = [
+    InitFlags::FUSE_WRITEBACK_CACHE,
+    InitFlags::FUSE_DO_READDIRPLUS,
+    InitFlags::FUSE_NO_OPEN_SUPPORT,
+    InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+];
+
+/// The same, where others change it too: locks are asked of it, and cached pages go when a file's times changed.
+const WANTED_SHARED: [InitFlags; 3] = [
+    InitFlags::FUSE_POSIX_LOCKS,
+    InitFlags::FUSE_FLOCK_LOCKS,
+    InitFlags::FUSE_AUTO_INVAL_DATA,
 ];
 
 /// The kernel's side, to be told what changed behind its back.
@@ -83,13 +94,18 @@ impl Kernel {
 }
 
 /// Agrees on features with the kernel.
-pub(super) fn negotiate(config: &mut KernelConfig) -> io::Result<()> {
+pub(super) fn negotiate(config: &mut KernelConfig, shared: bool) -> io::Result<()> {
     for (flag, name) in REQUIRED {
         if config.add_capabilities(flag).is_err() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, name));
         }
     }
-    for flag in WANTED {
+    let by_kind: &[InitFlags] = if shared {
+        &WANTED_SHARED
+    } else {
+        &WANTED_ALONE
+    };
+    for flag in WANTED.iter().chain(by_kind).copied() {
         if config.add_capabilities(flag).is_err() {
             tracing::debug!(?flag, "the kernel lacks a feature");
         }
@@ -133,9 +149,11 @@ pub(crate) fn start(
         .open("/dev/fuse")
         .is_ok();
     let handler = Handler {
+        ttl: Ttl::new(server.shared),
         server,
         seeker,
         kernel: kernel.clone(),
+        locker: Arc::default(),
     };
     // `All`: who may enter is the kernel's to decide, and it has. Its own write-back comes under the name of root.
     let session = fuser::Session::from_fd(handler, fd, SessionACL::All, config).map_err(|e| {

@@ -1238,6 +1238,10 @@ mod op {
         pub(crate) fn sleep(&self) -> bool {
             self.wait
         }
+        /// Whether it is a lock of `flock()`, not of `fcntl()`.
+        pub(crate) fn flock(&self) -> bool {
+            self.arg.lk_flags & consts::FUSE_LK_FLOCK != 0
+        }
     }
 
     /// Check file access permissions.

@@ -1,0 +1,200 @@
+//! The requests that only a shared file system sees: opening, closing, locks. An unshared one answers the first of a kind
+//! with ENOSYS, and it never comes again.
+
+use std::time::Duration;
+
+use fuser::{
+    FileHandle, FopenFlags, LockOwner, OpenAccMode, OpenFlags, ReplyCreate, ReplyEmpty, ReplyLock,
+    ReplyOpen, Request,
+};
+use room::{Access, Inode, InodeNo, Lock, LockKind, LockTable};
+
+use crate::errno::Errno;
+use crate::locker::Asked;
+use crate::server::Wanted;
+
+use super::convert::file_attr;
+use super::{GENERATION, Handler, caller, empty};
+
+/// What the kernel passes in the flags of an open of a program that is to be run (`__FMODE_EXEC`): it reads.
+fn access(flags: OpenFlags) -> Access {
+    match flags.acc_mode() {
+        OpenAccMode::O_RDONLY => Access {
+            read: true,
+            write: false,
+        },
+        OpenAccMode::O_WRONLY => Access {
+            read: false,
+            write: true,
+        },
+        OpenAccMode::O_RDWR => Access {
+            read: true,
+            write: true,
+        },
+    }
+}
+
+fn lock(start: u64, end: u64, typ: i32, pid: u32) -> Result<Lock, Errno> {
+    let kind = match typ {
+        libc::F_RDLCK => LockKind::Shared,
+        libc::F_WRLCK => LockKind::Exclusive,
+        libc::F_UNLCK => LockKind::Unlock,
+        _ => return Err(Errno::EINVAL),
+    };
+    // What the kernel calls OFFSET_MAX is whatever comes.
+    let end = if end >= i64::MAX as u64 {
+        u64::MAX
+    } else {
+        end
+    };
+    Ok(Lock {
+        kind,
+        start,
+        end,
+        pid,
+    })
+}
+
+impl Handler {
+    pub(super) fn opened(&self, req: &Request, no: InodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        match self.serve(req, || self.server.open(no, access(flags))) {
+            Ok(true) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
+            Ok(false) => {
+                // The length may be old too.
+                self.kernel.attributes_changed(no);
+                reply.opened(FileHandle(0), FopenFlags::empty());
+            }
+            Err(e) => reply.error(e.into()),
+        }
+    }
+
+    /// Makes and opens a file.
+    pub(super) fn create_open(
+        &self,
+        req: &Request,
+        parent: InodeNo,
+        name: &[u8],
+        wanted: Wanted,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let answer = self.serve(req, || {
+            match self.server.make(caller(req), parent, name, wanted) {
+                // Somebody else made it since the kernel looked: it looks again, checks permissions, and opens it.
+                Err(Errno(libc::EEXIST)) if flags & libc::O_EXCL == 0 => Err(Errno(libc::ESTALE)),
+                made => made,
+            }
+        });
+        self.created(req, answer, flags, reply);
+    }
+
+    /// Opens what was just made.
+    pub(super) fn created(
+        &self,
+        req: &Request,
+        made: Result<Inode, Errno>,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let opened = made.and_then(|inode| {
+            let open = self.serve(req, || self.server.open(inode.no, access(OpenFlags(flags))));
+            match open {
+                Ok(_) => Ok(inode),
+                Err(e) => {
+                    // It was counted as handed out, and is not.
+                    self.server.forget(inode.no, 1);
+                    Err(e)
+                }
+            }
+        });
+        match opened {
+            Ok(inode) => reply.created(
+                &Duration::ZERO,
+                &file_attr(&inode),
+                GENERATION,
+                FileHandle(0),
+                FopenFlags::empty(),
+            ),
+            Err(e) => reply.error(e.into()),
+        }
+    }
+
+    pub(super) fn released(
+        &self,
+        req: &Request,
+        no: InodeNo,
+        flags: OpenFlags,
+        flock: Option<LockOwner>,
+        reply: ReplyEmpty,
+    ) {
+        let answer = self.serve(req, || {
+            self.server.close(no, access(flags), flock.map(|o| o.0));
+            Ok(())
+        });
+        empty(reply, answer);
+    }
+
+    pub(super) fn test_lock(
+        &self,
+        req: &Request,
+        no: InodeNo,
+        owner: LockOwner,
+        wanted: (u64, u64, i32, u32),
+        reply: ReplyLock,
+    ) {
+        let (start, end, typ, pid) = wanted;
+        let answer = self.serve(req, || {
+            self.server
+                .test_lock(no, owner.0, lock(start, end, typ, pid)?)
+        });
+        match answer {
+            Ok(None) => reply.locked(start, end, libc::F_UNLCK, 0),
+            Ok(Some(held)) => {
+                let typ = match held.kind {
+                    LockKind::Shared => libc::F_RDLCK,
+                    LockKind::Exclusive => libc::F_WRLCK,
+                    LockKind::Unlock => libc::F_UNLCK,
+                };
+                reply.locked(held.start, held.end.min(i64::MAX as u64), typ, held.pid);
+            }
+            Err(e) => reply.error(e.into()),
+        }
+    }
+
+    pub(super) fn set_lock(
+        &self,
+        req: &Request,
+        no: InodeNo,
+        owner: LockOwner,
+        wanted: (u64, u64, i32, u32),
+        (wait, flock): (bool, bool),
+        reply: ReplyEmpty,
+    ) {
+        self.server.activity.touched(req.pid());
+        let (start, end, typ, pid) = wanted;
+        let lock = match lock(start, end, typ, pid) {
+            Ok(lock) => lock,
+            Err(e) => return reply.error(e.into()),
+        };
+        let table = if flock {
+            LockTable::Flock
+        } else {
+            LockTable::Posix
+        };
+        let asked = Asked {
+            request: req.unique().0,
+            no,
+            table,
+            owner: owner.0,
+            lock,
+            wait,
+        };
+        if lock.kind == LockKind::Unlock {
+            return empty(reply, self.serve(req, || self.server.unlock_range(&asked)));
+        }
+        self.locker
+            .take(&self.server, &self.kernel, asked, move |taken| {
+                empty(reply, taken);
+            });
+    }
+}

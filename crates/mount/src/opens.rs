@@ -1,0 +1,150 @@
+//! Opening and closing, which only a shared file system is told of, and what that says of the kernel's cached pages.
+//!
+//! 1. Pages the kernel kept are used after an open only if the file's times and size are those of the open before: what
+//!    others closed in the meantime is then seen.
+//! 2. What is remembered of a file goes when the kernel forgets the file, so there is no more of it than of lookups.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use room::{Access, Inode, InodeNo, Timestamp};
+
+use crate::errno::{Errno, OrErrno};
+use crate::server::Server;
+
+/// For how long a shared file that had no set-ID bits is taken to have none: each write of an unprivileged program asks.
+const PLAIN_FOR: Duration = Duration::from_secs(1);
+
+/// What tells one state of a file from another.
+type Version = (Timestamp, Timestamp, u64);
+
+#[derive(Debug, Default)]
+struct Known {
+    version: Option<Version>,
+    plain_until: Option<Instant>,
+    /// Owners that may hold a lock of `fcntl`.
+    owners: HashSet<u64>,
+}
+
+/// What is remembered of open files.
+#[derive(Debug, Default)]
+pub(crate) struct Opens(Mutex<HashMap<u64, Known>>);
+
+impl Opens {
+    /// Takes in the file's state at an open; `true` when it is that of the open before.
+    fn opened(&self, inode: &Inode) -> bool {
+        let version = Some((inode.mtime, inode.ctime, inode.size));
+        let mut files = self.0.lock();
+        let known = files.entry(inode.no.0).or_default();
+        if inode.mode & 0o6000 == 0 && !inode.has_xattrs {
+            known.plain_until = Some(Instant::now() + PLAIN_FOR);
+        }
+        std::mem::replace(&mut known.version, version) == version
+    }
+
+    pub(crate) fn forget(&self, no: InodeNo) {
+        self.0.lock().remove(&no.0);
+    }
+
+    /// Whether the file had nothing a moment ago that a write takes away.
+    pub(crate) fn is_plain(&self, no: InodeNo) -> bool {
+        let files = self.0.lock();
+        let until = files.get(&no.0).and_then(|known| known.plain_until);
+        until.is_some_and(|until| Instant::now() < until)
+    }
+
+    pub(crate) fn note_plain(&self, no: InodeNo) {
+        if let Some(known) = self.0.lock().get_mut(&no.0) {
+            known.plain_until = Some(Instant::now() + PLAIN_FOR);
+        }
+    }
+
+    /// Notes that `owner` may hold a lock of `fcntl` from now on.
+    pub(crate) fn note_owner(&self, no: InodeNo, owner: u64) {
+        self.0.lock().entry(no.0).or_default().owners.insert(owner);
+    }
+
+    /// Whether `owner` may have held one; it is taken not to any more.
+    pub(crate) fn take_owner(&self, no: InodeNo, owner: u64) -> bool {
+        let mut files = self.0.lock();
+        let known = files.get_mut(&no.0);
+        known.is_some_and(|known| known.owners.remove(&owner))
+    }
+}
+
+impl Server {
+    /// Opens a file; `true` when what the kernel keeps of it is still right.
+    pub(crate) fn open(&self, no: InodeNo, access: Access) -> Result<bool, Errno> {
+        let inode = self.room.open(no, access).or_errno("open", no)?;
+        Ok(self.opens.opened(&inode))
+    }
+
+    /// A descriptor was closed: passes on what was written through it, then the locks of `fcntl` that its process had.
+    pub(crate) fn flush(&self, no: InodeNo, owner: u64) -> Result<(), Errno> {
+        let flushed = self.room.flush(no).or_errno("close", no);
+        let unlocked = if self.opens.take_owner(no, owner) {
+            self.unlock(no, room::LockTable::Posix, owner)
+        } else {
+            Ok(())
+        };
+        flushed.and(unlocked)
+    }
+
+    /// One open is over; `flock` is who may hold a lock of `flock` through it.
+    pub(crate) fn close(&self, no: InodeNo, access: Access, flock: Option<u64>) {
+        if let Some(owner) = flock
+            && let Err(e) = self.unlock(no, room::LockTable::Flock, owner)
+        {
+            tracing::warn!(inode = no.0, errno = e.0, "giving back a lock at close");
+        }
+        self.room.close(no, access);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use room::FileKind;
+
+    fn inode(ctime: i64) -> Inode {
+        let at = |secs| Timestamp { secs, nanos: 0 };
+        Inode {
+            no: InodeNo(7),
+            kind: FileKind::Regular,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            nlink: 1,
+            size: 3,
+            blocks: 1,
+            rdev: 0,
+            atime: at(0),
+            mtime: at(0),
+            ctime: at(ctime),
+            btime: at(0),
+            parent: InodeNo::ROOT,
+            has_xattrs: false,
+            target: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn cached_pages_are_kept_only_when_nothing_changed_since_the_last_open() {
+        let opens = Opens::default();
+        assert!(!opens.opened(&inode(1)), "never seen before");
+        assert!(opens.opened(&inode(1)));
+        assert!(!opens.opened(&inode(2)));
+        opens.forget(InodeNo(7));
+        assert!(!opens.opened(&inode(2)));
+    }
+
+    #[test]
+    fn an_owners_locks_are_given_back_once() {
+        let opens = Opens::default();
+        opens.note_owner(InodeNo(7), 1);
+        assert!(!opens.take_owner(InodeNo(7), 2));
+        assert!(opens.take_owner(InodeNo(7), 1));
+        assert!(!opens.take_owner(InodeNo(7), 1));
+    }
+}
