@@ -12,6 +12,10 @@
 
 #![forbid(unsafe_code)]
 
+/// The port of a metadata server where none is named.
+pub const DEFAULT_PORT: u16 = 7420;
+
+pub mod client;
 pub mod enrol;
 pub mod locks;
 pub mod policy;

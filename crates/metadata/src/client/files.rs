@@ -1,0 +1,286 @@
+//! What the client knows of files: those that are open, and those with data on its way.
+//!
+//! 1. A block that was written is in exactly one of `dirty` (to be placed), `flight` (being placed) and `log` (placed, not yet
+//!    known to be durable), newest first; the same block may be in several with different contents. Each counts against the
+//!    [`Budget`] until it leaves the log or is given up.
+//! 2. Order of locks: `writing`, `flushing`, `state`. The network is never waited for under `state`.
+//! 3. A file that lost its locks with the session answers `Stale` until its last close.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use room::{Error, Inode, InodeNo, LockOwner, LockTable, Result, Timestamp};
+
+use super::errors::Lost;
+
+/// Bytes of a block.
+pub(super) const BLOCK: u64 = 4096;
+
+/// One block's bytes.
+pub(super) type Block = [u8; BLOCK as usize];
+/// Blocks by their index in the file.
+pub(super) type Blocks = BTreeMap<u64, Arc<Block>>;
+
+/// What was placed and is not yet known to be durable.
+#[derive(Debug)]
+pub(super) struct Logged {
+    /// What the server said; durable when it settled that far.
+    pub(super) stamp: u64,
+    /// The file is at least this long with it.
+    pub(super) end: u64,
+    pub(super) blocks: Blocks,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// As the server told it last.
+    pub(super) inode: Option<Inode>,
+    /// Opens here, and those that the server counts in its session of that generation.
+    pub(super) opens: u64,
+    pub(super) server_opens: u64,
+    pub(super) generation: u64,
+    pub(super) gone: bool,
+    /// Who holds locks, and whether some were lost.
+    pub(super) locks: HashSet<(LockTable, LockOwner)>,
+    pub(super) lost_locks: bool,
+    pub(super) dirty: Blocks,
+    pub(super) flight: Blocks,
+    pub(super) log: VecDeque<Logged>,
+    /// Length that what is dirty or in flight gives the file; 0 without such.
+    pub(super) end: u64,
+    /// When something was last written that is not placed.
+    pub(super) written: Option<Timestamp>,
+    pub(super) dirty_since: Option<Instant>,
+    /// Data that was refused, to be told at the next close or fsync.
+    pub(super) lost: Option<Lost>,
+    /// Rises whenever maps fetched before may be old.
+    pub(super) version: u64,
+    /// Rises when data was placed.
+    pub(super) placings: u64,
+    /// Where the last read ended.
+    pub(super) read_end: u64,
+}
+
+impl State {
+    /// Refuses what must not go on.
+    pub(super) fn usable(&self) -> Result<()> {
+        if self.gone || self.lost_locks {
+            return Err(Error::Stale);
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_unplaced(&self) -> bool {
+        !self.dirty.is_empty() || !self.flight.is_empty()
+    }
+
+    /// The file's length, with what is not placed yet.
+    pub(super) fn size(&self) -> u64 {
+        self.inode.as_ref().map_or(0, |i| i.size).max(self.end)
+    }
+
+    /// An inode as programs here are to see it.
+    pub(super) fn seen(&self, mut inode: Inode) -> Inode {
+        if self.has_unplaced() {
+            if self.end > inode.size {
+                inode.size = self.end;
+                inode.blocks = inode.blocks.max(self.end.div_ceil(BLOCK));
+            }
+            if let Some(written) = self.written {
+                inode.mtime = inode.mtime.max(written);
+                inode.ctime = inode.ctime.max(written);
+            }
+        }
+        inode
+    }
+
+    /// Takes in what the server says of the file; maps of an older state are forgotten.
+    pub(super) fn told(&mut self, inode: &Inode) {
+        let key = |i: &Inode| (i.ctime, i.mtime, i.size);
+        match &self.inode {
+            Some(known) if key(known) == key(inode) => {}
+            _ => self.version += 1,
+        }
+        self.inode = Some(inode.clone());
+    }
+
+    /// The blocks of a range that are not placed yet, newest contents.
+    pub(super) fn overlay(&self, first: u64, last: u64) -> Blocks {
+        let of = |blocks: &Blocks| -> Vec<(u64, Arc<Block>)> {
+            let range = blocks.range(first..=last);
+            range.map(|(at, block)| (*at, block.clone())).collect()
+        };
+        let mut blocks: Blocks = of(&self.flight).into_iter().collect();
+        blocks.extend(of(&self.dirty));
+        blocks
+    }
+
+    /// What is in flight is to be placed anew. Returns the blocks given up because newer ones are there.
+    pub(super) fn land(&mut self) -> usize {
+        let mut given_up = 0;
+        for (at, block) in std::mem::take(&mut self.flight) {
+            match self.dirty.entry(at) {
+                std::collections::btree_map::Entry::Vacant(entry) => drop(entry.insert(block)),
+                std::collections::btree_map::Entry::Occupied(_) => given_up += 1,
+            }
+        }
+        if !self.dirty.is_empty() {
+            self.dirty_since.get_or_insert_with(Instant::now);
+        }
+        given_up
+    }
+
+    /// The server lost what is logged: it is to be placed anew, but for what was written over. Returns the blocks given up.
+    pub(super) fn replay(&mut self) -> usize {
+        let mut given_up = 0;
+        // Newest first: what is there already is newer.
+        while let Some(logged) = self.log.pop_back() {
+            self.end = self.end.max(logged.end);
+            for (at, block) in logged.blocks {
+                if self.flight.contains_key(&at) || self.dirty.contains_key(&at) {
+                    given_up += 1;
+                } else {
+                    self.dirty.insert(at, block);
+                }
+            }
+        }
+        if !self.dirty.is_empty() {
+            self.dirty_since.get_or_insert_with(Instant::now);
+        }
+        given_up
+    }
+
+    /// Forgets what is durable now. Returns the number of blocks.
+    pub(super) fn settle(&mut self, settled: u64) -> usize {
+        let mut blocks = 0;
+        while self.log.front().is_some_and(|l| l.stamp <= settled) {
+            blocks += self.log.pop_front().map_or(0, |l| l.blocks.len());
+        }
+        blocks
+    }
+
+    /// Forgets everything logged. Returns the number of blocks.
+    pub(super) fn settle_all(&mut self) -> usize {
+        self.log.drain(..).map(|l| l.blocks.len()).sum()
+    }
+
+    /// Forgets what is not placed. Returns the number of blocks.
+    pub(super) fn drop_unplaced(&mut self) -> usize {
+        let blocks = self.dirty.len() + self.flight.len();
+        self.dirty.clear();
+        self.flight.clear();
+        self.placed();
+        blocks
+    }
+
+    /// Nothing may be left to place.
+    pub(super) fn placed(&mut self) {
+        if !self.has_unplaced() {
+            self.end = 0;
+            self.written = None;
+            self.dirty_since = None;
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) no: InodeNo,
+    /// Held while a program writes: a partly written block is completed from what is stored.
+    pub(super) writing: Mutex<()>,
+    /// Held while what is dirty is placed, and while what depends on its order is done.
+    pub(super) flushing: Mutex<()>,
+    pub(super) state: Mutex<State>,
+}
+
+/// All files the client knows something of.
+#[derive(Debug, Default)]
+pub(super) struct Files(Mutex<HashMap<InodeNo, Arc<File>>>);
+
+impl Files {
+    pub(super) fn get(&self, no: InodeNo) -> Option<Arc<File>> {
+        self.0.lock().get(&no).cloned()
+    }
+
+    pub(super) fn get_or_new(&self, no: InodeNo) -> Arc<File> {
+        let mut files = self.0.lock();
+        let new = || {
+            Arc::new(File {
+                no,
+                writing: Mutex::default(),
+                flushing: Mutex::default(),
+                state: Mutex::default(),
+            })
+        };
+        files.entry(no).or_insert_with(new).clone()
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<File>> {
+        self.0.lock().values().cloned().collect()
+    }
+
+    /// Forgets a file of which nothing is left to know.
+    pub(super) fn tidy(&self, no: InodeNo) {
+        let mut files = self.0.lock();
+        let idle = files.get(&no).is_some_and(|file| {
+            let state = file.state.lock();
+            // Two: the table's and none else's but the caller's, which is done with it.
+            state.opens == 0
+                && !state.has_unplaced()
+                && state.log.is_empty()
+                && state.locks.is_empty()
+                && state.lost.is_none()
+                && Arc::strong_count(file) <= 2
+        });
+        if idle {
+            files.remove(&no);
+        }
+    }
+}
+
+/// Bounds what is kept of written data.
+#[derive(Debug)]
+pub(super) struct Budget {
+    max: usize,
+    used: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl Budget {
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            max: max / BLOCK as usize,
+            used: Mutex::new(0),
+            freed: Condvar::new(),
+        }
+    }
+
+    /// Blocks in use, as a part of the bound in percent.
+    pub(super) fn percent(&self) -> usize {
+        *self.used.lock() * 100 / self.max.max(1)
+    }
+
+    /// Takes `blocks`, waiting until there is room (one writer is let through in any case when nothing is in use). `false`:
+    /// not in time.
+    pub(super) fn take(&self, blocks: usize, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        let mut used = self.used.lock();
+        while *used != 0 && *used + blocks > self.max {
+            if self.freed.wait_until(&mut used, until).timed_out() {
+                return false;
+            }
+        }
+        *used += blocks;
+        true
+    }
+
+    pub(super) fn give_back(&self, blocks: usize) {
+        if blocks > 0 {
+            let mut used = self.used.lock();
+            *used = used.saturating_sub(blocks);
+            self.freed.notify_all();
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! TLS to the server, and how messages lie in it.
+
+use std::io;
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use tarpc::serde_transport::Transport;
+use tarpc::{ClientMessage, Response};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_serde::formats::MessagePack;
+use tokio_util::codec::LengthDelimitedCodec;
+
+use crate::enrol::{EnrolError, Identity};
+use crate::rpc::{MetadataRequest, MetadataResponse};
+
+/// Longest message, bytes.
+const MESSAGE_MAX: usize = 16 << 20;
+
+type Incoming = Response<MetadataResponse>;
+type Outgoing = ClientMessage<MetadataRequest>;
+
+/// What it takes to be believed by the server, and to believe it.
+pub(super) struct Tls {
+    connector: TlsConnector,
+    name: ServerName<'static>,
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").field("name", &self.name).finish()
+    }
+}
+
+impl Tls {
+    pub(super) fn new(identity: &Identity) -> Result<Self, EnrolError> {
+        Ok(Self {
+            connector: TlsConnector::from(Arc::new(identity.client_config()?)),
+            name: identity.server_name()?,
+        })
+    }
+
+    /// Messages over a connection that both sides proved themselves on.
+    pub(super) async fn transport(
+        &self,
+        tcp: TcpStream,
+    ) -> io::Result<
+        Transport<TlsStream<TcpStream>, Incoming, Outgoing, MessagePack<Incoming, Outgoing>>,
+    > {
+        let tls = self.connector.connect(self.name.clone(), tcp).await?;
+        let framed = LengthDelimitedCodec::builder()
+            .max_frame_length(MESSAGE_MAX)
+            .new_framed(tls);
+        Ok(tarpc::serde_transport::new(framed, MessagePack::default()))
+    }
+}
