@@ -203,6 +203,11 @@ pub(crate) enum GivenKind {
 }
 
 impl Given {
+    /// What was given, as it was read.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.secret.0.expose()
+    }
+
     /// The credential itself. An encrypted identity asks for its passphrase here.
     pub(crate) fn credential(&self) -> Result<Credential> {
         let secret = self.secret.0.clone();

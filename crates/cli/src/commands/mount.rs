@@ -1,4 +1,4 @@
-//! `strongroom mount`: makes a room's files appear in a directory.
+//! `strongroom mount`: makes the files of a room, or of a shared file system, appear in a directory.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::mounting::launch;
 use crate::mounting::options::{Options, duration};
 use crate::output;
 
-/// Mount a room on an empty directory
+/// Mount a room, or a shared file system, on an empty directory
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The room's directory
+    /// The room's directory, or strongroom://HOST[:PORT]/ of a metadata server (with --identity FILE made by `user add`)
     room: PathBuf,
     /// Where its files shall appear: an empty directory
     mountpoint: PathBuf,

@@ -48,7 +48,12 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             wait_for(&ended)?;
         }
     } else {
+        // A shared file system has no control socket: its process ends when everything is durable.
+        let ended = table::process_of(&mountpoint).and_then(pidfd);
         unmount::unmount(&mountpoint)?;
+        if let Some(ended) = ended {
+            wait_for(&ended)?;
+        }
     }
     if global.json {
         output::json_line(&json!({"unmounted": mountpoint.to_string_lossy()}));

@@ -21,7 +21,10 @@ use crate::work::{path_from_hex, path_to_hex};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Plan {
+    /// The room's directory, or the name of a shared file system as it was typed.
     pub(crate) room: String,
+    /// Host and port of the metadata server of a shared file system.
+    pub(crate) server: Option<String>,
     pub(crate) mountpoint: String,
     pub(crate) read_only: bool,
     pub(crate) allow_other: Option<bool>,
@@ -56,24 +59,32 @@ pub(crate) fn mount(
     foreground: bool,
     global: &Global,
 ) -> Result<()> {
-    must_be_room(room)?;
-    if let Some(client) = Client::find(room)? {
-        return Err(Error::said(
-            Exit::InUse,
-            format!(
-                "{}: the room is in use by process {}, which has it mounted at {}",
-                room.display(),
-                client.pid,
-                client.mountpoint.display()
-            ),
-        ));
-    }
-    super::check_possible(room, mountpoint)?;
-    let credential = options.credential.read(&room.display().to_string())?;
     let canonical = |path: &std::path::Path| path.canonicalize().map_err(|e| Error::host(path, e));
+    let server = super::remote::address(room)?;
+    let source = match server {
+        Some(_) => {
+            if options.credential.identity.is_none() || options.accept_rollback {
+                return Err(Error::usage(format!(
+                    "{}: a shared file system is mounted with --identity FILE, which `strongroom user add` made, and no other \
+                     key",
+                    room.display()
+                )));
+            }
+            super::check_possible(None, mountpoint)?;
+            room.to_owned()
+        }
+        None => {
+            must_be_room(room)?;
+            not_in_use(room)?;
+            super::check_possible(Some(room), mountpoint)?;
+            canonical(room)?
+        }
+    };
+    let credential = options.credential.read(&room.display().to_string())?;
     let log = options.log.as_deref().map(std::path::absolute).transpose();
     let plan = Plan {
-        room: path_to_hex(&canonical(room)?),
+        room: path_to_hex(&source),
+        server,
         mountpoint: path_to_hex(&canonical(mountpoint)?),
         read_only: options.read_only,
         allow_other: options.allow_other,
@@ -92,6 +103,21 @@ pub(crate) fn mount(
     } else {
         beside_us(&plan, global)
     }
+}
+
+fn not_in_use(room: &std::path::Path) -> Result<()> {
+    let Some(client) = Client::find(room)? else {
+        return Ok(());
+    };
+    Err(Error::said(
+        Exit::InUse,
+        format!(
+            "{}: the room is in use by process {}, which has it mounted at {}",
+            room.display(),
+            client.pid,
+            client.mountpoint.display()
+        ),
+    ))
 }
 
 /// Starts ourselves again as the serving process. The plan, secret included, goes through its standard input; its standard

@@ -6,6 +6,7 @@
 pub(crate) mod helper;
 pub(crate) mod launch;
 pub(crate) mod options;
+pub(crate) mod remote;
 pub(crate) mod serve;
 pub(crate) mod table;
 pub(crate) mod unmount;
@@ -16,13 +17,14 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 
-/// Refuses what cannot work, each with the next step, before a passphrase is asked for.
-pub(crate) fn check_possible(room: &Path, mountpoint: &Path) -> Result<()> {
+/// Refuses what cannot work, each with the next step, before a passphrase is asked for. `room`: its directory, where it has one
+/// here.
+pub(crate) fn check_possible(room: Option<&Path>, mountpoint: &Path) -> Result<()> {
     check_mountpoint(room, mountpoint)?;
     check_fuse()
 }
 
-fn check_mountpoint(room: &Path, mountpoint: &Path) -> Result<()> {
+fn check_mountpoint(room: Option<&Path>, mountpoint: &Path) -> Result<()> {
     let name = mountpoint.display();
     let refuse = |words: String| Err(Error::said(Exit::CannotMount, format!("{name}: {words}")));
     // Asks the serving process itself; what is known of the directory otherwise may come from the kernel's memory.
@@ -47,17 +49,19 @@ fn check_mountpoint(room: &Path, mountpoint: &Path) -> Result<()> {
     let canonical = mountpoint
         .canonicalize()
         .map_err(|e| Error::host(mountpoint, e))?;
-    let room = room.canonicalize().map_err(|e| Error::host(room, e))?;
     if let Some(mount) = table::strongroom_at(&canonical) {
         return refuse(format!(
             "{} is mounted here already; unmount it with: strongroom umount {name}",
             mount.source.display()
         ));
     }
-    if canonical.starts_with(&room) || room.starts_with(&canonical) {
-        return refuse(
-            "the mountpoint and the room's own directory must not lie in each other".into(),
-        );
+    if let Some(room) = room {
+        let room = room.canonicalize().map_err(|e| Error::host(room, e))?;
+        if canonical.starts_with(&room) || room.starts_with(&canonical) {
+            return refuse(
+                "the mountpoint and the room's own directory must not lie in each other".into(),
+            );
+        }
     }
     match std::fs::read_dir(mountpoint).map(|mut entries| entries.next().is_some()) {
         Ok(true) => {

@@ -1,6 +1,7 @@
 //! The process that serves a mount: opens the room, mounts it, answers on the control socket, ends cleanly.
 //!
 //! 1. While the room is open, its control socket's name is this process's to make and remove.
+//!    A shared file system has none.
 //! 2. However the mount ends (unmounted, idle, a signal), the room is committed and closed before the process ends, and
 //!    whoever waits on the control socket hears how that went.
 
@@ -10,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use room::{OpenOptions, Room};
+use metadata::client::{ClientOptions, SharedRoom};
+use metadata::enrol::Identity;
+use room::{FileSystem, OpenOptions, Room};
 use rustix::fs::Mode;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -55,9 +58,7 @@ impl Start for InForeground {
 pub(crate) fn serve(plan: &Plan, start: &mut dyn Start) -> Result<()> {
     // Everything this process makes is private: socket, log, and what the room writes.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
-    let (dir, mountpoint) = (plan.room()?, plan.mountpoint()?);
     // Before anything can be left half done by one.
-    let broken = |e: std::io::Error| Error::failed(format!("signals: {e}"));
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(broken)?;
     if start.has_terminal() {
         signals.add_signal(SIGHUP).map_err(broken)?;
@@ -65,7 +66,18 @@ pub(crate) fn serve(plan: &Plan, start: &mut dyn Start) -> Result<()> {
         // A handler that does nothing of note.
         signal_hook::flag::register(SIGHUP, Arc::default()).map_err(broken)?;
     }
+    match &plan.server {
+        Some(address) => serve_shared(plan, address, signals, start),
+        None => serve_room(plan, signals, start),
+    }
+}
 
+fn broken(e: std::io::Error) -> Error {
+    Error::failed(format!("signals: {e}"))
+}
+
+fn serve_room(plan: &Plan, signals: Signals, start: &mut dyn Start) -> Result<()> {
+    let (dir, mountpoint) = (plan.room()?, plan.mountpoint()?);
     let open = OpenOptions {
         read_only: plan.read_only,
         accept_rollback: plan.accept_rollback,
@@ -85,33 +97,7 @@ pub(crate) fn serve(plan: &Plan, start: &mut dyn Start) -> Result<()> {
             None
         }
     };
-    let mounted = start.opened().and_then(|()| {
-        mount::mount(room.clone(), &mountpoint, &mount_options(plan, &dir)).map_err(|e| refused(&e))
-    });
-    let outcome = mounted.and_then(|mounted| {
-        mount::tune(&mountpoint);
-        start.mounted();
-        tracing::info!("{} mounted at {}", dir.display(), mountpoint.display());
-        let (handle, at) = (signals.handle(), mountpoint.clone());
-        let syncing = Arc::downgrade(&room);
-        std::thread::Builder::new()
-            .name("signals".into())
-            .spawn(move || {
-                for signal in signals.forever() {
-                    tracing::info!("signal {signal}: unmounting");
-                    if let Some(room) = syncing.upgrade()
-                        && let Err(e) = room.sync()
-                    {
-                        tracing::error!("commit before unmounting: {e}");
-                    }
-                    super::unmount::unmount_even_if_busy(&at);
-                }
-            })
-            .map_err(broken)?;
-        let served = mounted.wait().map_err(|e| Error::failed(e.to_string()));
-        handle.close();
-        served
-    });
+    let outcome = serve_mounted(plan, room.clone(), signals, start);
     if let Some(server) = &server {
         server.stop_work();
         server.remove_name();
@@ -125,6 +111,63 @@ pub(crate) fn serve(plan: &Plan, start: &mut dyn Start) -> Result<()> {
         Err(e) => tracing::error!("{e}"),
     }
     outcome.and(closed)
+}
+
+fn serve_shared(
+    plan: &Plan,
+    address: &str,
+    signals: Signals,
+    start: &mut dyn Start,
+) -> Result<()> {
+    let name = plan.room()?;
+    let failed = |e: &dyn std::fmt::Display| Error::failed(format!("{}: {e}", name.display()));
+    let identity = Identity::parse(plan.credential.bytes()).map_err(|e| failed(&e))?;
+    let options = ClientOptions::new(address);
+    let shared = SharedRoom::connect(options, &identity).map_err(|e| failed(&e))?;
+    drop(identity);
+    let shared = Arc::new(shared);
+    let outcome = serve_mounted(plan, shared.clone(), signals, start);
+    let closed = shared.close().map_err(|e| failed(&e));
+    match &closed {
+        Ok(()) => tracing::info!("{} closed", name.display()),
+        Err(e) => tracing::error!("{e}; what was not durable is lost"),
+    }
+    outcome.and(closed)
+}
+
+/// Mounts and serves a file system; returns when it is unmounted.
+fn serve_mounted(
+    plan: &Plan,
+    file_system: Arc<dyn FileSystem>,
+    mut signals: Signals,
+    start: &mut dyn Start,
+) -> Result<()> {
+    let (name, mountpoint) = (plan.room()?, plan.mountpoint()?);
+    let syncing = Arc::downgrade(&file_system);
+    start.opened()?;
+    let mounted = mount::mount(file_system, &mountpoint, &mount_options(plan, &name))
+        .map_err(|e| refused(&e))?;
+    mount::tune(&mountpoint);
+    start.mounted();
+    tracing::info!("{} mounted at {}", name.display(), mountpoint.display());
+    let (handle, at) = (signals.handle(), mountpoint.clone());
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for signal in signals.forever() {
+                tracing::info!("signal {signal}: unmounting");
+                if let Some(file_system) = syncing.upgrade()
+                    && let Err(e) = file_system.sync()
+                {
+                    tracing::error!("commit before unmounting: {e}");
+                }
+                super::unmount::unmount_even_if_busy(&at);
+            }
+        })
+        .map_err(broken)?;
+    let served = mounted.wait().map_err(|e| Error::failed(e.to_string()));
+    handle.close();
+    served
 }
 
 fn mount_options(plan: &Plan, dir: &Path) -> mount::MountOptions {

@@ -1,6 +1,6 @@
 //! The kernel's list of mounts, as this process sees it (`/proc/self/mountinfo`, proc(5)).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -26,6 +26,20 @@ pub(crate) fn rooms() -> Vec<Mount> {
     std::fs::read("/proc/self/mountinfo")
         .map(|table| parse(&table))
         .unwrap_or_default()
+}
+
+/// The process in the background that serves the mount at exactly this (canonical) path, by its command line.
+pub(crate) fn process_of(mountpoint: &Path) -> Option<u32> {
+    let serves = |line: &[u8]| {
+        let mut words = line.split(|b| *b == 0).skip(1);
+        words.next() == Some(b"serve")
+            && words.nth(1).map(OsStr::from_bytes) == Some(mountpoint.as_os_str())
+    };
+    std::fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+        (line.starts_with(b"strongroom\0") && serves(&line)).then_some(pid)
+    })
 }
 
 fn parse(table: &[u8]) -> Vec<Mount> {
