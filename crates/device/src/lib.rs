@@ -6,10 +6,17 @@
 //!
 //! It deliberately does not know what the bytes mean: volumes, network disks and servers stand on it.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
+
+mod file;
+mod memory;
+mod range;
 
 use std::fmt::Debug;
 use std::io;
+
+pub use file::{Access, FileDevice, FileIdentity};
+pub use memory::MemoryDevice;
 
 /// A random-access store of bytes with a fixed length. Offsets and lengths are bytes. All methods may be called from many
 /// threads at once; ranges that overlap in time end as one or the other, block by block.

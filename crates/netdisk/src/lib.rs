@@ -11,13 +11,28 @@
 //!
 //! It deliberately does not know files, names, users, or what the blocks hold.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod capability;
 pub mod client;
+mod frame;
+mod groups;
+mod key_file;
+mod keys;
+mod reason;
+mod replay;
+pub mod server;
+mod store;
+mod tls;
+mod wire;
 
 pub use capability::{
     BLOCK_LEN, BlockExtent, Boot, Capability, CapabilityId, ClientId, DiskId, DiskKey, EXTENTS_MAX,
     GroupId, Mode, Secret, Ticket,
 };
 pub use client::{Admin, DiskAddress, DiskClient, DiskError, DiskStatus, Protection};
+pub use frame::{CAPABILITIES_PER_GROUP, GROUPS_MAX, Op};
+pub use key_file::{DiskCertificate, KeyFile, KeyFileError};
+pub use reason::Reason;
+pub use store::{Store, StoreError, Surroundings};
+pub use tls::certificate_hash;

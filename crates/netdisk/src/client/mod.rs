@@ -4,12 +4,24 @@
 //! 2. No call waits for ever: a disk that does not answer within the time allowed is [`DiskError::Unreachable`]. The
 //!    connection is made anew by itself at the next call.
 
+mod admin;
+mod call;
+mod connection;
+
 use std::io;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BlockExtent, Boot, CapabilityId, DiskId, DiskKey, GroupId, Ticket};
+pub use admin::{Admin, DiskStatus};
+
+use crate::frame::{Op, PAYLOAD_MAX};
+use crate::keys::MessageKeys;
+use crate::{BLOCK_LEN, Boot, DiskId, Ticket};
+use call::{Answer, Call, Line};
+
+/// Connections to a disk that calls are spread over.
+const CONNECTIONS: usize = 2;
 
 /// What protects the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,86 +84,93 @@ pub enum DiskError {
 
 /// A connection to one disk, made when first needed and made anew when it breaks. All methods may be called from many
 /// threads at once; their requests are on the way together.
+///
+/// A call whose connection is lost is made again until the patience is over, so a write may be done twice. Nobody may write
+/// other data to the same blocks before the capability of the first write was revoked.
 #[derive(Debug)]
 pub struct DiskClient {
-    _private: (),
+    line: Line,
 }
 
 impl DiskClient {
     /// A client of the disk at `address`; a call is given up after `patience` without an answer.
     pub fn new(address: DiskAddress, patience: Duration) -> Self {
-        let _ = (address, patience);
-        unimplemented!()
+        Self {
+            line: Line::new(address, patience, CONNECTIONS),
+        }
+    }
+
+    /// The disk it speaks with.
+    pub fn address(&self) -> &DiskAddress {
+        self.line.address()
     }
 
     /// Reads whole blocks from `start` on; `out` has a multiple of [`crate::BLOCK_LEN`] bytes, at most 1 MiB.
     pub fn read(&self, ticket: &Ticket, start: u64, out: &mut [u8]) -> Result<(), DiskError> {
-        let _ = (ticket, start, out);
-        unimplemented!()
+        let blocks = blocks(out.len())?;
+        if blocks == 0 {
+            return Ok(());
+        }
+        let answer = self.ask(ticket, Op::Read, start, blocks, &[], out.len())?;
+        if answer.payload.len() != out.len() {
+            answer.connection.end();
+            return Err(DiskError::BadReply("it has another length"));
+        }
+        out.copy_from_slice(&answer.payload);
+        answer.connection.give_back(answer.payload);
+        Ok(())
     }
 
     /// Writes whole blocks from `start` on, at most 1 MiB; not durable before a flush under the same [`Boot`].
     pub fn write(&self, ticket: &Ticket, start: u64, data: &[u8]) -> Result<Boot, DiskError> {
-        let _ = (ticket, start, data);
-        unimplemented!()
+        let blocks = blocks(data.len())?;
+        if blocks == 0 {
+            return Err(DiskError::NotAllowed("no block is to be written"));
+        }
+        let answer = self.ask(ticket, Op::Write, start, blocks, data, 0)?;
+        Ok(answer.life)
     }
 
     /// Makes durable what was acknowledged before; the boot under which it was.
     pub fn flush(&self, ticket: &Ticket) -> Result<Boot, DiskError> {
-        let _ = ticket;
-        unimplemented!()
+        let answer = self.ask(ticket, Op::Flush, 0, 0, &[], 0)?;
+        Ok(answer.life)
+    }
+
+    fn ask(
+        &self,
+        ticket: &Ticket,
+        op: Op,
+        start: u64,
+        blocks: u32,
+        payload: &[u8],
+        most: usize,
+    ) -> Result<Answer, DiskError> {
+        if ticket.capability.disk != self.address().id {
+            return Err(DiskError::WrongDisk);
+        }
+        let call = Call {
+            op,
+            capability: &ticket.capability.encode(),
+            keys: &MessageKeys::of(&ticket.secret),
+            start,
+            blocks,
+            payload,
+        };
+        if call.capability.len() > crate::capability::CAPABILITY_MAX {
+            return Err(DiskError::NotAllowed("it has too many extents"));
+        }
+        self.line.call(&call, most)
     }
 }
 
-/// What a disk says of itself to its metadata server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DiskStatus {
-    /// The disk.
-    pub id: DiskId,
-    /// Its present life.
-    pub boot: Boot,
-    /// Blocks in all.
-    pub blocks: u64,
-    /// Valid groups.
-    pub groups: Vec<GroupId>,
-    /// The disk's clock, seconds since 1970.
-    pub clock: u64,
-}
-
-/// The metadata server's own way to a disk, authenticated by the disk's key.
-#[derive(Debug)]
-pub struct Admin {
-    _private: (),
-}
-
-impl Admin {
-    /// The way to the disk at `address`, whose key is `key`.
-    pub fn new(address: DiskAddress, key: DiskKey, patience: Duration) -> Self {
-        let _ = (address, key, patience);
-        unimplemented!()
+/// Blocks in `len` bytes.
+fn blocks(len: usize) -> Result<u32, DiskError> {
+    if len % BLOCK_LEN != 0 || len > PAYLOAD_MAX {
+        return Err(DiskError::NotAllowed(
+            "only whole blocks, 1 MiB at most, are read and written at once",
+        ));
     }
-
-    /// The disk's state.
-    pub fn status(&self) -> Result<DiskStatus, DiskError> {
-        unimplemented!()
-    }
-
-    /// From now on exactly these groups are valid; those that were not before begin with no revoked capability. Returns
-    /// when no request under a group that went is running.
-    pub fn set_groups(&self, groups: &[GroupId]) -> Result<(), DiskError> {
-        let _ = groups;
-        unimplemented!()
-    }
-
-    /// Revokes capabilities of a group. Returns when no request under any of them is running.
-    pub fn revoke(&self, group: GroupId, capabilities: &[CapabilityId]) -> Result<(), DiskError> {
-        let _ = (group, capabilities);
-        unimplemented!()
-    }
-
-    /// Gives the space of blocks back.
-    pub fn discard(&self, extents: &[BlockExtent]) -> Result<(), DiskError> {
-        let _ = extents;
-        unimplemented!()
-    }
+    // At most 256.
+    Ok((len / BLOCK_LEN) as u32)
 }

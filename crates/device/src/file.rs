@@ -1,0 +1,263 @@
+//! A file or a block device as a [`Device`].
+//!
+//! 1. Two processes never have the same store open for writing: it is locked (`flock(2)`) for as long as it is open.
+//! 2. After a failed flush no flush succeeds: Linux reports a write that failed to one caller and then forgets it, so a later
+//!    success would say nothing about what was lost.
+//!
+//! It deliberately does not bypass the page cache: what was written is in the kernel, and outlives this process.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::io::Errno;
+
+use crate::{Device, range};
+
+/// Ranges given back to a block device are cut to whole units of this many bytes.
+const DISCARD_UNIT: u64 = 4096;
+
+/// How a [`FileDevice`] is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Reading, shared with other readers.
+    ReadOnly,
+    /// Reading and writing, alone.
+    ReadWrite,
+}
+
+/// A file or block device.
+#[derive(Debug)]
+pub struct FileDevice {
+    file: File,
+    len: u64,
+    read_only: bool,
+    block_device: bool,
+    punches: bool,
+    identity: FileIdentity,
+    /// Flushes that were begun.
+    begun: AtomicU64,
+    flushed: Mutex<Flushed>,
+}
+
+/// Which store this is on this machine, as long as it runs: the same file opened again has the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileIdentity {
+    /// The file system's device number; a block device's own.
+    pub device: u64,
+    /// The inode number; 0 for a block device.
+    pub inode: u64,
+}
+
+#[derive(Debug)]
+struct Flushed {
+    /// Number of the last flush that succeeded, as counted by `begun`.
+    last: u64,
+    /// A flush failed.
+    failed: bool,
+}
+
+impl FileDevice {
+    /// Opens an existing file or block device. `ResourceBusy` where another process has it open.
+    pub fn open(path: &Path, access: Access) -> io::Result<Self> {
+        let read_only = access == Access::ReadOnly;
+        let file = OpenOptions::new().read(true).write(!read_only).open(path)?;
+        Self::of(file, read_only)
+    }
+
+    /// Makes a file of `len` bytes that read as zeros, and take no space before they are written. `AlreadyExists` where
+    /// there is something at this path.
+    pub fn create(path: &Path, len: u64) -> io::Result<Self> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)?;
+        file.set_len(len)?;
+        Self::of(file, false)
+    }
+
+    fn of(mut file: File, read_only: bool) -> io::Result<Self> {
+        let lock = if read_only {
+            FlockOperation::NonBlockingLockShared
+        } else {
+            FlockOperation::NonBlockingLockExclusive
+        };
+        flock(&file, lock).map_err(|e| match e {
+            Errno::WOULDBLOCK => io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "the store is in use by another process",
+            ),
+            other => other.into(),
+        })?;
+        let metadata = file.metadata()?;
+        let block_device = metadata.file_type().is_block_device();
+        if !block_device && !metadata.is_file() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "neither a file nor a block device",
+            ));
+        }
+        // A block device has no length of its own to ask for; its end is where seeking ends.
+        let len = file.seek(SeekFrom::End(0))?;
+        let identity = if block_device {
+            FileIdentity {
+                device: metadata.rdev(),
+                inode: 0,
+            }
+        } else {
+            FileIdentity {
+                device: metadata.dev(),
+                inode: metadata.ino(),
+            }
+        };
+        // Past the end there is nothing to lose, so asking there tells whether the file system can do it.
+        let punches = !block_device && !read_only && punch(&file, len, DISCARD_UNIT).is_ok();
+        Ok(Self {
+            file,
+            len,
+            read_only,
+            block_device,
+            punches,
+            identity,
+            begun: AtomicU64::new(0),
+            flushed: Mutex::new(Flushed {
+                last: 0,
+                failed: false,
+            }),
+        })
+    }
+
+    /// Which store this is.
+    pub fn identity(&self) -> FileIdentity {
+        self.identity
+    }
+
+    fn writable(&self, len: u64, offset: u64) -> io::Result<()> {
+        if self.read_only {
+            return Err(range::read_only());
+        }
+        range::to_write(self.len, offset, len)
+    }
+
+    fn overwrite_with_zeros(&self, mut offset: u64, mut len: u64) -> io::Result<()> {
+        let zeros = vec![0; 1 << 16];
+        while len > 0 {
+            // At most 64 KiB, so it fits a usize.
+            let part = len.min(zeros.len() as u64) as usize;
+            self.file.write_all_at(&zeros[..part], offset)?;
+            offset += part as u64;
+            len -= part as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Device for FileDevice {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        range::to_read(self.len, offset, buf.len() as u64)?;
+        self.file.read_exact_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.writable(buf.len() as u64, offset)?;
+        self.file.write_all_at(buf, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let before = self.begun.load(Ordering::SeqCst);
+        let mut flushed = self.flushed.lock().unwrap_or_else(PoisonError::into_inner);
+        if flushed.failed {
+            return Err(io::Error::other(
+                "an earlier flush failed: what was written before it may be lost; open the store anew",
+            ));
+        }
+        if flushed.last > before {
+            // One that began after this call did has covered it.
+            return Ok(());
+        }
+        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        // Held by the lock: of two that ran at once only one would be told of a failure.
+        match self.file.sync_data() {
+            Ok(()) => {
+                flushed.last = number;
+                Ok(())
+            }
+            Err(error) => {
+                flushed.failed = true;
+                tracing::error!(%error, "a flush failed; the store takes no more until it is opened anew");
+                Err(error)
+            }
+        }
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.writable(len, offset)?;
+        let (offset, len) = if self.block_device {
+            range::whole_units(offset, len, DISCARD_UNIT)
+        } else {
+            (offset, len)
+        };
+        if len == 0 {
+            return Ok(());
+        }
+        match punch(&self.file, offset, len) {
+            // What cannot be given back is kept: discarding is a hint.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            other => other.map_err(Into::into),
+        }
+    }
+
+    fn write_zeros(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.writable(len, offset)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let done = if self.block_device {
+            // The kernel takes whole logical blocks only; anything else falls to writing.
+            fallocate(
+                &self.file,
+                FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
+                offset,
+                len,
+            )
+        } else {
+            punch(&self.file, offset, len)
+        };
+        match done {
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                self.overwrite_with_zeros(offset, len)
+            }
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn discards_to_zeros(&self) -> bool {
+        self.punches
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+}
+
+/// Frees a range, which then reads as zeros (`fallocate(2)`). On a block device the kernel discards it, or refuses.
+fn punch(file: &File, offset: u64, len: u64) -> Result<(), Errno> {
+    fallocate(
+        file,
+        FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        offset,
+        len,
+    )
+}

@@ -1,0 +1,189 @@
+//! What every device promises, run by every implementation.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use device::{Access, Device, FileDevice, MemoryDevice};
+
+const LEN: u64 = 8 << 20;
+
+fn keeps_the_contract(device: &dyn Device) {
+    assert_eq!(device.len(), LEN);
+    assert!(!device.is_empty());
+    assert!(!device.is_read_only());
+    reads_what_was_written(device);
+    refuses_what_leaves_it(device);
+    zeros_and_discards(device);
+    many_threads_at_once(device);
+    device.flush().unwrap();
+    device.flush().unwrap();
+}
+
+fn reads_what_was_written(device: &dyn Device) {
+    let data: Vec<u8> = (0..10_000u32).map(|i| (i * 7) as u8).collect();
+    for offset in [0, 1, 4095, 4096, LEN - data.len() as u64] {
+        device.write_at(&data, offset).unwrap();
+        let mut back = vec![0; data.len()];
+        device.read_at(&mut back, offset).unwrap();
+        assert!(back == data, "at {offset}");
+    }
+    device.read_at(&mut [], LEN).unwrap();
+    device.write_at(&[], LEN).unwrap();
+}
+
+fn refuses_what_leaves_it(device: &dyn Device) {
+    let mut two = [7; 2];
+    for offset in [LEN - 1, LEN, u64::MAX] {
+        let read = device.read_at(&mut two, offset).unwrap_err();
+        assert_eq!(read.kind(), ErrorKind::UnexpectedEof, "at {offset}");
+        let write = device.write_at(&two, offset).unwrap_err();
+        assert_eq!(write.kind(), ErrorKind::StorageFull, "at {offset}");
+        assert!(device.discard(offset, 2).is_err());
+        assert!(device.write_zeros(offset, 2).is_err());
+    }
+    assert!(device.discard(1, u64::MAX).is_err());
+    assert_eq!(device.len(), LEN);
+}
+
+fn zeros_and_discards(device: &dyn Device) {
+    let ones = vec![1; 64 << 10];
+    for (offset, len) in [(0, 4096), (4096, 20_000), (5000, 100), (8192, 0)] {
+        device.write_at(&ones, 0).unwrap();
+        device.write_zeros(offset, len).unwrap();
+        let mut back = vec![9; ones.len()];
+        device.read_at(&mut back, 0).unwrap();
+        for (i, byte) in back.iter().enumerate() {
+            let zero = (offset..offset + len).contains(&(i as u64));
+            assert_eq!(*byte, u8::from(!zero), "byte {i}, zeros {offset}+{len}");
+        }
+    }
+    device.write_at(&ones, 0).unwrap();
+    device.discard(8192, 16384).unwrap();
+    let mut back = vec![9; ones.len()];
+    device.read_at(&mut back, 0).unwrap();
+    assert!(back[..8192].iter().chain(&back[24576..]).all(|b| *b == 1));
+    let discarded = &back[8192..24576];
+    let zeros = discarded.iter().all(|b| *b == 0);
+    assert!(zeros || (!device.discards_to_zeros() && discarded.iter().all(|b| *b == 1)));
+}
+
+fn many_threads_at_once(device: &dyn Device) {
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            scope.spawn(move || {
+                for i in 0..64 {
+                    let offset = (thread * 64 + i) * 4096;
+                    let block = [thread as u8 + 1; 4096];
+                    device.write_at(&block, offset).unwrap();
+                    if i % 16 == 0 {
+                        device.flush().unwrap();
+                    }
+                    let mut back = [0; 4096];
+                    device.read_at(&mut back, offset).unwrap();
+                    assert!(back == block);
+                }
+            });
+        }
+    });
+}
+
+fn refuses_to_change(device: &dyn Device) {
+    assert!(device.is_read_only());
+    for refused in [
+        device.write_at(&[1], 0),
+        device.discard(0, 4096),
+        device.write_zeros(0, 4096),
+    ] {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::PermissionDenied);
+    }
+    device.read_at(&mut [0; 4096], 0).unwrap();
+}
+
+#[test]
+fn memory_keeps_the_contract() {
+    keeps_the_contract(&MemoryDevice::new(LEN as usize));
+    refuses_to_change(&MemoryDevice::read_only(vec![0; LEN as usize]));
+}
+
+#[test]
+fn a_file_keeps_the_contract() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    keeps_the_contract(&FileDevice::create(&path, LEN).unwrap());
+    refuses_to_change(&FileDevice::open(&path, Access::ReadOnly).unwrap());
+}
+
+#[test]
+fn a_block_device_keeps_the_contract() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    drop(FileDevice::create(&path, LEN).unwrap());
+    let Some(loop_device) = LoopDevice::over(&path) else {
+        return;
+    };
+    keeps_the_contract(&FileDevice::open(&loop_device.0, Access::ReadWrite).unwrap());
+    refuses_to_change(&FileDevice::open(&loop_device.0, Access::ReadOnly).unwrap());
+}
+
+#[test]
+fn a_store_in_use_is_not_opened_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let first = FileDevice::create(&path, LEN).unwrap();
+    for access in [Access::ReadWrite, Access::ReadOnly] {
+        let refused = FileDevice::open(&path, access).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ResourceBusy);
+    }
+    let identity = first.identity();
+    drop(first);
+    let again = FileDevice::open(&path, Access::ReadWrite).unwrap();
+    assert_eq!(again.identity(), identity);
+}
+
+#[test]
+fn what_was_discarded_takes_no_space() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let device = FileDevice::create(&path, LEN).unwrap();
+    if !device.discards_to_zeros() {
+        return;
+    }
+    device.write_at(&vec![1; 1 << 20], 0).unwrap();
+    device.flush().unwrap();
+    let full = path.metadata().unwrap().blocks();
+    device.discard(0, 1 << 20).unwrap();
+    device.flush().unwrap();
+    assert!(path.metadata().unwrap().blocks() < full);
+}
+
+#[test]
+fn a_directory_or_a_pipe_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(FileDevice::open(dir.path(), Access::ReadOnly).is_err());
+    assert!(FileDevice::open(Path::new("/dev/null"), Access::ReadWrite).is_err());
+}
+
+/// A loop device, which is gone when this is dropped.
+struct LoopDevice(PathBuf);
+
+impl LoopDevice {
+    /// `None` for who is not root, and where there are none.
+    fn over(path: &Path) -> Option<Self> {
+        let out = Command::new("losetup")
+            .args(["--find", "--show"])
+            .arg(path)
+            .output()
+            .ok()?;
+        out.status
+            .success()
+            .then(|| Self(String::from_utf8(out.stdout).unwrap().trim().into()))
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("-d").arg(&self.0).status();
+    }
+}

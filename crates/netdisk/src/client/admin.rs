@@ -1,0 +1,135 @@
+//! The metadata server's own way to a disk.
+//!
+//! 1. Its calls are signed with a key that only disk and metadata server can derive, and that signs nothing else.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::DiskAddress;
+use super::DiskError;
+use super::call::{Answer, Call, Line};
+use crate::capability::{array_at, u64_at};
+use crate::frame::{GROUPS_MAX, Op, PAYLOAD_MAX, REVOKED_MAX};
+use crate::keys::MessageKeys;
+use crate::{BlockExtent, Boot, CapabilityId, DiskId, DiskKey, GroupId};
+
+/// Bytes of a status without its groups.
+const STATUS_HEAD: usize = 32;
+/// Extents in one request to discard.
+const DISCARD_MAX: usize = PAYLOAD_MAX / 16;
+
+/// What a disk says of itself to its metadata server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskStatus {
+    /// The disk.
+    pub id: DiskId,
+    /// Its present life.
+    pub boot: Boot,
+    /// Blocks in all.
+    pub blocks: u64,
+    /// Valid groups, in order.
+    pub groups: Vec<GroupId>,
+    /// The disk's clock, seconds since 1970.
+    pub clock: u64,
+}
+
+/// The metadata server's own way to a disk, authenticated by the disk's key.
+#[derive(Debug)]
+pub struct Admin {
+    line: Line,
+    keys: Keys,
+}
+
+struct Keys(MessageKeys);
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keys(..)")
+    }
+}
+
+impl Admin {
+    /// The way to the disk at `address`, whose key is `key`. A revocation waits for requests that run, so `patience` is best
+    /// longer than a disk's slowest flush.
+    pub fn new(address: DiskAddress, key: DiskKey, patience: Duration) -> Self {
+        Self {
+            line: Line::new(address, patience, 1),
+            keys: Keys(MessageKeys::management(&key)),
+        }
+    }
+
+    /// The disk it speaks with.
+    pub fn address(&self) -> &DiskAddress {
+        self.line.address()
+    }
+
+    /// The disk's state.
+    pub fn status(&self) -> Result<DiskStatus, DiskError> {
+        let answer = self.ask(Op::Status, &[], STATUS_HEAD + GROUPS_MAX * 8)?;
+        let bytes = &answer.payload;
+        if bytes.len() < STATUS_HEAD || bytes.len() % 8 != 0 {
+            return Err(DiskError::BadReply("it has another length"));
+        }
+        let status = DiskStatus {
+            id: DiskId(array_at(bytes, 0)),
+            boot: answer.life,
+            blocks: u64_at(bytes, 16),
+            clock: u64_at(bytes, 24),
+            groups: bytes[STATUS_HEAD..]
+                .chunks_exact(8)
+                .map(|bytes| GroupId(u64_at(bytes, 0)))
+                .collect(),
+        };
+        if status.id != self.address().id {
+            return Err(DiskError::WrongDisk);
+        }
+        Ok(status)
+    }
+
+    /// From now on exactly these groups are valid, [`GROUPS_MAX`] at most; those that were not before begin with no revoked
+    /// capability. Returns when no request under a group that went is running.
+    pub fn set_groups(&self, groups: &[GroupId]) -> Result<(), DiskError> {
+        if groups.len() > GROUPS_MAX {
+            return Err(DiskError::NotAllowed("too many groups"));
+        }
+        let payload: Vec<u8> = groups.iter().flat_map(|g| g.0.to_le_bytes()).collect();
+        self.ask(Op::SetGroups, &payload, 0).map(drop)
+    }
+
+    /// Revokes capabilities of a group. Returns when no request under any of them is running.
+    pub fn revoke(&self, group: GroupId, capabilities: &[CapabilityId]) -> Result<(), DiskError> {
+        for some in capabilities.chunks(REVOKED_MAX) {
+            let mut payload = Vec::with_capacity(8 + some.len() * 4);
+            payload.extend_from_slice(&group.0.to_le_bytes());
+            payload.extend(some.iter().flat_map(|id| id.0.to_le_bytes()));
+            self.ask(Op::Revoke, &payload, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the space of blocks back.
+    pub fn discard(&self, extents: &[BlockExtent]) -> Result<(), DiskError> {
+        for some in extents.chunks(DISCARD_MAX) {
+            let payload: Vec<u8> = some
+                .iter()
+                .flat_map(|extent| [extent.start.to_le_bytes(), extent.blocks.to_le_bytes()])
+                .flatten()
+                .collect();
+            self.ask(Op::Discard, &payload, 0)?;
+        }
+        Ok(())
+    }
+
+    fn ask(&self, op: Op, payload: &[u8], most: usize) -> Result<Answer, DiskError> {
+        let call = Call {
+            op,
+            capability: &[],
+            keys: &self.keys.0,
+            start: 0,
+            blocks: 0,
+            payload,
+        };
+        self.line.call(&call, most)
+    }
+}

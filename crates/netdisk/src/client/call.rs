@@ -1,0 +1,330 @@
+//! Calls to a disk: signed, sent, answered, checked, and repeated where that is safe.
+//!
+//! 1. What is signed is for the boot and the epoch that the disk itself told, in replies that are authentic and answer a
+//!    request of ours.
+//! 2. A call is repeated only when the disk said (authentically) that it did not do it, or when the connection was lost
+//!    while the call still waits. In the second case the first request may be done too, at any time until the capability is
+//!    revoked or two epochs are over: whoever writes other data to the same blocks revokes the capability first, as the
+//!    metadata server does (`docs/netdisk.md`, "What a repeated write can do").
+//! 3. No call takes longer than the patience, but for resolving the disk's name.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustls::ClientConfig;
+
+use super::connection::{Connection, NoReply, Reply};
+use super::{DiskAddress, DiskError, Protection};
+use crate::capability::array_at;
+use crate::frame::{Op, REPLY_SIGNED, REQUEST_LEN, REQUEST_SIGNED, ReplyHead, RequestHead};
+use crate::keys::{MessageKeys, TAG_LEN, holds, random, tag};
+use crate::wire::Side;
+use crate::{Boot, Reason, tls};
+
+/// A pause between two attempts to reach a disk, at first and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+/// One attempt to connect.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// Times in a row that a disk may say "stale" or "seen before" to one call: far more than happens.
+const AGAIN_MAX: u32 = 16;
+/// Most bytes of words that go with a refusal.
+const WORDS_MAX: usize = 256;
+
+/// The way to a disk: connections, and what is known of its boot and epoch.
+#[derive(Debug)]
+pub(super) struct Line {
+    address: DiskAddress,
+    patience: Duration,
+    tls: Result<Option<Arc<ClientConfig>>, String>,
+    slots: Vec<Slot>,
+    turn: std::sync::atomic::AtomicUsize,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    connection: Mutex<Option<Arc<Connection>>>,
+    /// Held while connecting, so that one thread does it for all.
+    connecting: Mutex<()>,
+}
+
+/// What the disk told of itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Known {
+    boot: [u8; 16],
+    epoch: u64,
+}
+
+/// What is asked.
+pub(super) struct Call<'c> {
+    pub(super) op: Op,
+    /// The capability's bytes; none for the metadata server's calls.
+    pub(super) capability: &'c [u8],
+    pub(super) keys: &'c MessageKeys,
+    pub(super) start: u64,
+    pub(super) blocks: u32,
+    pub(super) payload: &'c [u8],
+}
+
+/// What was answered.
+pub(super) struct Answer {
+    pub(super) life: Boot,
+    pub(super) payload: Vec<u8>,
+    pub(super) connection: Arc<Connection>,
+}
+
+/// One attempt's end without an answer.
+enum Miss {
+    /// Not done, says the disk: sign anew.
+    Again,
+    /// Connect anew.
+    Lost(io::Error),
+    /// Nothing to repeat.
+    Final(DiskError),
+}
+
+impl Line {
+    pub(super) fn new(address: DiskAddress, patience: Duration, connections: usize) -> Self {
+        let tls = match address.protection {
+            Protection::Private => match address.certificate {
+                Some(hash) => tls::client(hash).map(Some).map_err(|e| e.to_string()),
+                None => Err("the hash of the disk's certificate is not known".into()),
+            },
+            Protection::Open | Protection::Secure => Ok(None),
+        };
+        Self {
+            address,
+            patience,
+            tls,
+            slots: (0..connections).map(|_| Slot::default()).collect(),
+            turn: Default::default(),
+            known: Mutex::default(),
+        }
+    }
+
+    pub(super) fn address(&self) -> &DiskAddress {
+        &self.address
+    }
+
+    /// Asks until there is an answer, a refusal that repeating does not mend, or the time is over.
+    pub(super) fn call(&self, call: &Call<'_>, most: usize) -> Result<Answer, DiskError> {
+        let deadline = Instant::now() + self.patience;
+        let (mut pause, mut again, mut unsigned) = (PAUSE.0, 0, 0);
+        loop {
+            match self.attempt(call, most, deadline) {
+                Ok(answer) => return Ok(answer),
+                Err(Miss::Again) if again < AGAIN_MAX => again += 1,
+                Err(Miss::Again) => {
+                    return Err(DiskError::BadReply("it says \"stale\" again and again"));
+                }
+                // Somebody on the way, or a flipped bit: once more on a new connection, then it is said.
+                Err(Miss::Final(DiskError::NotAuthentic | DiskError::BadReply(_)))
+                    if unsigned < 1 && self.address.protection != Protection::Open =>
+                {
+                    unsigned += 1;
+                }
+                Err(Miss::Final(error)) => return Err(error),
+                Err(Miss::Lost(error)) => {
+                    if Instant::now() + pause >= deadline {
+                        return Err(DiskError::Unreachable(error));
+                    }
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(PAUSE.1);
+                }
+            }
+        }
+    }
+
+    fn attempt(&self, call: &Call<'_>, most: usize, deadline: Instant) -> Result<Answer, Miss> {
+        let connection = self.connection(deadline)?;
+        let open = self.address.protection == Protection::Open;
+        let known = *self.known.lock();
+        let number = connection.number();
+        // At most 1 MiB and 1088 bytes, which the callers see to.
+        let mut head = RequestHead {
+            op: call.op,
+            capability_len: if open {
+                0
+            } else {
+                call.capability.len() as u16
+            },
+            number,
+            boot: known.boot,
+            epoch: known.epoch,
+            nonce: [0; 16],
+            start: call.start,
+            blocks: call.blocks,
+            payload_len: call.payload.len() as u32,
+            payload_tag: [0; TAG_LEN],
+        };
+        let mut first = [0; REQUEST_LEN + crate::capability::CAPABILITY_MAX];
+        let mut len = REQUEST_LEN;
+        if open {
+            first[..REQUEST_SIGNED].copy_from_slice(&head.encode());
+        } else {
+            head.nonce = random();
+            if !call.payload.is_empty() {
+                head.payload_tag = tag(&call.keys.request_payload, call.payload);
+            }
+            let encoded = head.encode();
+            first[..REQUEST_SIGNED].copy_from_slice(&encoded);
+            first[REQUEST_SIGNED..REQUEST_LEN].copy_from_slice(&tag(&call.keys.request, &encoded));
+            len += call.capability.len();
+            first[REQUEST_LEN..len].copy_from_slice(call.capability);
+        }
+        let reply = connection
+            .exchange(
+                number,
+                [&first[..len], call.payload],
+                most.max(WORDS_MAX),
+                deadline,
+            )
+            .map_err(|none| match none {
+                NoReply::Lost(error) => Miss::Lost(error),
+                NoReply::Late => {
+                    Miss::Final(DiskError::Unreachable(io::ErrorKind::TimedOut.into()))
+                }
+            })?;
+        let checked = if open {
+            Ok(())
+        } else {
+            authentic(&reply, &head.nonce, call.keys)
+        };
+        if let Err(error) = checked {
+            connection.end();
+            return Err(Miss::Final(error));
+        }
+        if reply.head.op != call.op as u8 {
+            connection.end();
+            return Err(Miss::Final(DiskError::BadReply(
+                "it answers another operation",
+            )));
+        }
+        self.learn(known, &reply.head);
+        let Some(reason) = reply.head.refused else {
+            return Ok(Answer {
+                life: Boot(reply.head.life),
+                payload: reply.payload,
+                connection,
+            });
+        };
+        Err(miss(reason, &reply.payload, &self.address))
+    }
+
+    /// Takes over what an authentic reply says of boot and epoch, to a request that was signed for `known`.
+    fn learn(&self, asked: Known, head: &ReplyHead) {
+        let mut known = self.known.lock();
+        let told = Known {
+            boot: head.boot,
+            epoch: head.epoch,
+        };
+        if told.boot == known.boot {
+            known.epoch = known.epoch.max(told.epoch);
+        } else if *known == asked && head.refused == Some(Reason::StaleBoot) {
+            // Not of an earlier life: it answers a request for the life that was known just now.
+            *known = told;
+        }
+    }
+
+    /// A connection that lives, made where there is none.
+    fn connection(&self, deadline: Instant) -> Result<Arc<Connection>, Miss> {
+        let side = match &self.tls {
+            Ok(None) => Side::Plain,
+            Ok(Some(config)) => Side::Client(config.clone()),
+            Err(words) => {
+                return Err(Miss::Final(DiskError::Unreachable(io::Error::other(
+                    words.clone(),
+                ))));
+            }
+        };
+        let turn = self.turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let slot = &self.slots[turn % self.slots.len()];
+        if let Some(connection) = slot.living() {
+            return Ok(connection);
+        }
+        let Some(_connecting) = slot.connecting.try_lock_until(deadline) else {
+            return Err(Miss::Final(DiskError::Unreachable(
+                io::ErrorKind::TimedOut.into(),
+            )));
+        };
+        if let Some(connection) = slot.living() {
+            return Ok(connection);
+        }
+        let until = deadline.min(Instant::now() + CONNECT_MAX);
+        let connection =
+            Connection::open(&self.address.address, side, until).map_err(Miss::Lost)?;
+        *slot.connection.lock() = Some(connection.clone());
+        Ok(connection)
+    }
+}
+
+impl Slot {
+    fn living(&self) -> Option<Arc<Connection>> {
+        let mut slot = self.connection.lock();
+        if slot.as_ref().is_some_and(|connection| connection.is_over()) {
+            *slot = None;
+        }
+        slot.clone()
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        for slot in &self.slots {
+            if let Some(connection) = slot.connection.lock().take() {
+                connection.end();
+            }
+        }
+    }
+}
+
+/// Whether a reply is the disk's, to the request with this nonce. An unsigned one is no reply, whatever it says: it only names
+/// the error.
+fn authentic(reply: &Reply, nonce: &[u8; 16], keys: &MessageKeys) -> Result<(), DiskError> {
+    let head = &reply.head;
+    if !head.signed {
+        return Err(match head.refused {
+            Some(Reason::WrongDisk) => DiskError::WrongDisk,
+            Some(_) => DiskError::NotAuthentic,
+            None => DiskError::BadReply("it is not signed"),
+        });
+    }
+    let encoded = array_at(&reply.raw, 0);
+    let mac = array_at(&reply.raw, REPLY_SIGNED);
+    if !holds(&keys.reply, &ReplyHead::signed_bytes(nonce, &encoded), &mac) {
+        return Err(DiskError::BadReply("its signature does not hold"));
+    }
+    if !reply.payload.is_empty() && !holds(&keys.reply_payload, &reply.payload, &head.payload_tag) {
+        return Err(DiskError::BadReply("its payload was altered"));
+    }
+    Ok(())
+}
+
+fn miss(reason: Reason, words: &[u8], address: &DiskAddress) -> Miss {
+    Miss::Final(match reason {
+        Reason::StaleBoot | Reason::StaleEpoch | Reason::Replayed => return Miss::Again,
+        Reason::Busy => {
+            return Miss::Lost(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "the disk is too busy",
+            ));
+        }
+        Reason::Revoked => DiskError::Revoked,
+        Reason::UnknownGroup => DiskError::UnknownGroup,
+        Reason::Expired => DiskError::Expired,
+        Reason::WrongDisk => DiskError::WrongDisk,
+        Reason::NotAuthentic | Reason::PayloadNotAuthentic => DiskError::NotAuthentic,
+        Reason::Malformed => DiskError::NotAllowed("the disk does not understand the request"),
+        Reason::ModeNotAllowed => DiskError::NotAllowed("its mode is another"),
+        Reason::OutsideCapability => DiskError::NotAllowed("it does not cover these blocks"),
+        Reason::OutsideDisk => DiskError::NotAllowed("the disk has no such blocks"),
+        Reason::NoSpace => DiskError::NoSpace,
+        Reason::Storage => DiskError::Storage(format!(
+            "{} (disk {})",
+            String::from_utf8_lossy(words),
+            address.id
+        )),
+    })
+}

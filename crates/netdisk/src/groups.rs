@@ -1,0 +1,226 @@
+//! Which capability groups are valid, which capabilities are revoked, and which requests are running.
+//!
+//! 1. A request runs between [`Groups::enter`] and the end of its [`Running`]; it enters only while its group is valid and
+//!    its capability is not revoked, in one step.
+//! 2. A revocation sets its bits first and then waits until nothing that they forbid is running. What enters after that
+//!    is refused.
+//! 3. At first no group is valid.
+//! 4. Memory: 64 KiB of bits for a group in which something was revoked, [`GROUPS_MAX`] groups at most; an entry for each
+//!    request that runs.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{CAPABILITIES_PER_GROUP, CapabilityId, GroupId, Reason};
+
+/// Words of 64 bits in a group's revocation bits.
+const WORDS: usize = CAPABILITIES_PER_GROUP as usize / 64;
+
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    groups: HashMap<GroupId, Option<Box<[u64]>>>,
+    running: HashMap<(GroupId, CapabilityId), u32>,
+    waiting: u32,
+}
+
+impl State {
+    fn allowed(&self, group: GroupId, id: CapabilityId) -> Result<(), Reason> {
+        let bits = self.groups.get(&group).ok_or(Reason::UnknownGroup)?;
+        if id.0 >= CAPABILITIES_PER_GROUP {
+            return Err(Reason::Malformed);
+        }
+        let word = bits.as_ref().map_or(0, |bits| bits[id.0 as usize / 64]);
+        if word >> (id.0 % 64) & 1 == 1 {
+            return Err(Reason::Revoked);
+        }
+        Ok(())
+    }
+}
+
+/// A request that runs; nothing that forbids it returns before this is dropped.
+#[derive(Debug)]
+pub(crate) struct Running<'g> {
+    groups: &'g Groups,
+    which: (GroupId, CapabilityId),
+}
+
+impl Groups {
+    /// Whether a capability is of a valid group and not revoked, now.
+    pub(crate) fn allowed(&self, group: GroupId, id: CapabilityId) -> Result<(), Reason> {
+        self.state.lock().allowed(group, id)
+    }
+
+    /// Begins a request.
+    pub(crate) fn enter(&self, group: GroupId, id: CapabilityId) -> Result<Running<'_>, Reason> {
+        let mut state = self.state.lock();
+        state.allowed(group, id)?;
+        *state.running.entry((group, id)).or_insert(0) += 1;
+        Ok(Running {
+            groups: self,
+            which: (group, id),
+        })
+    }
+
+    /// The valid groups, in order.
+    pub(crate) fn valid(&self) -> Vec<GroupId> {
+        let mut groups: Vec<_> = self.state.lock().groups.keys().copied().collect();
+        groups.sort_unstable();
+        groups
+    }
+
+    /// From now on exactly these are valid. Waits until nothing of the others is running; `Busy` where that takes longer than
+    /// `patience`: they are invalid all the same.
+    pub(crate) fn set(&self, valid: &[GroupId], patience: Duration) -> Result<(), Reason> {
+        let mut state = self.state.lock();
+        let mut before = std::mem::take(&mut state.groups);
+        state.groups = valid
+            .iter()
+            .map(|group| (*group, before.remove(group).flatten()))
+            .collect();
+        self.drain(state, patience, |state| {
+            state
+                .running
+                .keys()
+                .all(|(group, _)| state.groups.contains_key(group))
+        })
+    }
+
+    /// Revokes capabilities of a group; those of one that is not valid are revoked already. Waits as [`Self::set`] does.
+    /// `Malformed` where a number is too high.
+    pub(crate) fn revoke(
+        &self,
+        group: GroupId,
+        ids: &[CapabilityId],
+        patience: Duration,
+    ) -> Result<(), Reason> {
+        if ids.iter().any(|id| id.0 >= CAPABILITIES_PER_GROUP) {
+            return Err(Reason::Malformed);
+        }
+        let mut state = self.state.lock();
+        if let Some(bits) = state.groups.get_mut(&group) {
+            let bits = bits.get_or_insert_with(|| vec![0; WORDS].into());
+            for id in ids {
+                bits[id.0 as usize / 64] |= 1 << (id.0 % 64);
+            }
+        }
+        self.drain(state, patience, |state| {
+            ids.iter()
+                .all(|id| !state.running.contains_key(&(group, *id)))
+        })
+    }
+
+    /// Waits until `drained`.
+    fn drain(
+        &self,
+        mut state: parking_lot::MutexGuard<'_, State>,
+        patience: Duration,
+        drained: impl Fn(&State) -> bool,
+    ) -> Result<(), Reason> {
+        let deadline = Instant::now() + patience;
+        state.waiting += 1;
+        let mut result = Ok(());
+        while !drained(&state) {
+            if self.ended.wait_until(&mut state, deadline).timed_out() && !drained(&state) {
+                result = Err(Reason::Busy);
+                break;
+            }
+        }
+        state.waiting -= 1;
+        result
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut state = self.groups.state.lock();
+        let left = state.running.get_mut(&self.which).map(|count| {
+            *count -= 1;
+            *count
+        });
+        if left == Some(0) {
+            state.running.remove(&self.which);
+            if state.waiting > 0 {
+                self.groups.ended.notify_all();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+    const ONE: GroupId = GroupId(1);
+
+    fn with(groups: &[u64]) -> Groups {
+        let all = Groups::default();
+        let groups: Vec<_> = groups.iter().copied().map(GroupId).collect();
+        all.set(&groups, LONG).unwrap();
+        all
+    }
+
+    #[test]
+    fn at_first_nothing_is_valid() {
+        let groups = Groups::default();
+        let refused = groups.enter(ONE, CapabilityId(0)).unwrap_err();
+        assert_eq!(refused, Reason::UnknownGroup);
+    }
+
+    #[test]
+    fn one_capability_is_revoked_and_its_neighbours_are_not() {
+        let groups = with(&[1, 2]);
+        groups.revoke(ONE, &[CapabilityId(64)], LONG).unwrap();
+        for id in [63, 65, 0, 128] {
+            groups.enter(ONE, CapabilityId(id)).unwrap();
+        }
+        assert_eq!(groups.allowed(ONE, CapabilityId(64)), Err(Reason::Revoked));
+        groups.allowed(GroupId(2), CapabilityId(64)).unwrap();
+        let beyond = CapabilityId(CAPABILITIES_PER_GROUP);
+        assert_eq!(groups.allowed(ONE, beyond), Err(Reason::Malformed));
+        assert_eq!(groups.revoke(ONE, &[beyond], LONG), Err(Reason::Malformed));
+    }
+
+    #[test]
+    fn a_group_that_stays_keeps_its_bits_and_one_that_comes_back_does_not() {
+        let groups = with(&[1]);
+        groups.revoke(ONE, &[CapabilityId(5)], LONG).unwrap();
+        groups.set(&[ONE, GroupId(2)], LONG).unwrap();
+        assert_eq!(groups.allowed(ONE, CapabilityId(5)), Err(Reason::Revoked));
+        groups.set(&[], LONG).unwrap();
+        assert_eq!(
+            groups.allowed(ONE, CapabilityId(5)),
+            Err(Reason::UnknownGroup)
+        );
+        groups.set(&[ONE], LONG).unwrap();
+        groups.allowed(ONE, CapabilityId(5)).unwrap();
+    }
+
+    #[test]
+    fn a_revocation_waits_for_what_runs_under_it_and_for_nothing_else() {
+        let groups = with(&[1]);
+        let other = groups.enter(ONE, CapabilityId(1)).unwrap();
+        groups.revoke(ONE, &[CapabilityId(2)], LONG).unwrap();
+        let short = Duration::from_millis(20);
+        assert_eq!(
+            groups.revoke(ONE, &[CapabilityId(1)], short),
+            Err(Reason::Busy)
+        );
+        // The bit is set although the wait was given up.
+        assert_eq!(groups.allowed(ONE, CapabilityId(1)), Err(Reason::Revoked));
+        assert_eq!(groups.set(&[], short), Err(Reason::Busy));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| groups.set(&[], LONG));
+            drop(other);
+            waiting.join().unwrap().unwrap();
+        });
+    }
+}

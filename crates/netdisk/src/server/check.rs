@@ -1,0 +1,229 @@
+//! Whether a disk obeys a request. The checks, in their order, and nothing else.
+//!
+//! Sizes (when the head was parsed), boot and epoch, disk, group, revocation, expiry, the header's MAC, mode, extents, the
+//! payload's MAC, replay. What is cheap and what most refusals are for comes first.
+//!
+//! 1. A nonce is taken only after every MAC of its request held.
+//! 2. A refusal is signed exactly when the request's header was authentic; a client believes no other. So nobody on the way
+//!    can make a client sign for an epoch that has not come, and hold that back.
+//! 3. Keys are kept for a capability only after its MAC held, and for a bounded number of capabilities a connection.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use lru::LruCache;
+use parking_lot::Mutex;
+
+use crate::capability::array_at;
+use crate::frame::{Op, REQUEST_LEN, REQUEST_SIGNED, RequestHead};
+use crate::groups::{Groups, Running};
+use crate::keys::{CapabilityKey, MessageKeys, holds, random};
+use crate::replay::{FilterSize, ReplayFilter};
+use crate::{Capability, DiskKey, Protection, Reason, Store};
+
+/// Capabilities whose keys a connection keeps.
+const KEYS_MAX: usize = 64;
+
+/// What a request may be done with.
+pub(crate) struct Access {
+    /// `None`: the metadata server's.
+    pub(crate) capability: Option<Capability>,
+    pub(crate) keys: MessageKeys,
+}
+
+/// Keys of the capabilities that a connection used last.
+pub(crate) struct KeyCache(LruCache<Box<[u8]>, Arc<Access>>);
+
+impl KeyCache {
+    pub(crate) fn new() -> Self {
+        // A constant above 0.
+        Self(LruCache::new(
+            NonZeroUsize::new(KEYS_MAX).expect("not zero"),
+        ))
+    }
+}
+
+/// What the checks of a header said.
+pub(crate) struct Verdict {
+    /// The keys that the reply is signed with; `None` where the request is not authentic, or nothing is protected.
+    pub(crate) access: Option<Arc<Access>>,
+    pub(crate) refused: Option<Reason>,
+}
+
+pub(crate) struct Guard {
+    pub(crate) open: bool,
+    pub(crate) groups: Groups,
+    pub(crate) boot: [u8; 16],
+    filter: Mutex<ReplayFilter>,
+    filter_size: FilterSize,
+    /// The filter's epoch, to look at without a lock.
+    epoch: AtomicU64,
+    capability_key: CapabilityKey,
+    management: Arc<Access>,
+}
+
+impl Guard {
+    pub(crate) fn new(key: &DiskKey, protection: Protection, filter: FilterSize) -> Self {
+        Self {
+            open: protection == Protection::Open,
+            groups: Groups::default(),
+            boot: random(),
+            filter: Mutex::new(ReplayFilter::new(filter, Instant::now())),
+            filter_size: filter,
+            epoch: AtomicU64::new(1),
+            capability_key: CapabilityKey::of(key),
+            management: Arc::new(Access {
+                capability: None,
+                keys: MessageKeys::management(key),
+            }),
+        }
+    }
+
+    /// Everything that can be said before the payload is there.
+    pub(crate) fn check_head(
+        &self,
+        head: &RequestHead,
+        raw: &[u8; REQUEST_LEN],
+        capability: &[u8],
+        cache: &mut KeyCache,
+        store: &Store,
+    ) -> Verdict {
+        if self.open {
+            return Verdict {
+                access: None,
+                refused: on_disk(head, store).err(),
+            };
+        }
+        let mut fresh = false;
+        let access = if head.op.manages() {
+            self.management.clone()
+        } else if let Some(access) = cache.0.get(capability) {
+            access.clone()
+        } else {
+            let Some(parsed) = Capability::parse(capability) else {
+                return Verdict {
+                    access: None,
+                    refused: Some(Reason::Malformed),
+                };
+            };
+            fresh = true;
+            Arc::new(Access {
+                capability: Some(parsed),
+                keys: MessageKeys::of(&self.capability_key.secret(capability)),
+            })
+        };
+        let early = self.before_mac(head, &access, store).err();
+        let mac = array_at(raw, REQUEST_SIGNED);
+        if !holds(&access.keys.request, &raw[..REQUEST_SIGNED], &mac) {
+            return Verdict {
+                access: None,
+                refused: Some(early.unwrap_or(Reason::NotAuthentic)),
+            };
+        }
+        if fresh {
+            cache.0.put(capability.into(), access.clone());
+        }
+        let refused = early.or_else(|| after_mac(head, &access, store).err());
+        Verdict {
+            access: Some(access),
+            refused,
+        }
+    }
+
+    fn before_mac(&self, head: &RequestHead, access: &Access, store: &Store) -> Result<(), Reason> {
+        if head.boot != self.boot {
+            return Err(Reason::StaleBoot);
+        }
+        let epoch = self.epoch.load(Ordering::Acquire);
+        if head.epoch != epoch && head.epoch.checked_add(1) != Some(epoch) {
+            return Err(Reason::StaleEpoch);
+        }
+        if let Some(capability) = &access.capability {
+            if capability.disk != store.id() {
+                return Err(Reason::WrongDisk);
+            }
+            self.groups.allowed(capability.group, capability.id)?;
+            if clock() > capability.expires {
+                return Err(Reason::Expired);
+            }
+        }
+        Ok(())
+    }
+
+    /// What is left when the payload is there. The request runs until the answer is dropped.
+    pub(crate) fn check_rest(
+        &self,
+        head: &RequestHead,
+        access: Option<&Access>,
+        payload: &[u8],
+    ) -> Result<Option<Running<'_>>, Reason> {
+        let Some(access) = access else {
+            return Ok(None);
+        };
+        if !payload.is_empty() && !holds(&access.keys.request_payload, payload, &head.payload_tag) {
+            return Err(Reason::PayloadNotAuthentic);
+        }
+        {
+            let mut filter = self.filter.lock();
+            let now = Instant::now();
+            let taken = filter.take(head.epoch, &head.nonce, now);
+            self.epoch.store(filter.epoch(now), Ordering::Release);
+            taken?;
+        }
+        match &access.capability {
+            // Once more, and in one step with being counted: it may have been revoked since.
+            Some(capability) => self.groups.enter(capability.group, capability.id).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The present epoch, and the nonces taken in it; advances it where its time is over.
+    pub(crate) fn epoch(&self) -> (u64, u64) {
+        let mut filter = self.filter.lock();
+        let epoch = filter.epoch(Instant::now());
+        self.epoch.store(epoch, Ordering::Release);
+        (epoch, filter.taken())
+    }
+
+    /// The epoch as last seen: what a reply tells.
+    pub(crate) fn epoch_told(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn filter_size(&self) -> FilterSize {
+        self.filter_size
+    }
+}
+
+fn after_mac(head: &RequestHead, access: &Access, store: &Store) -> Result<(), Reason> {
+    if let Some(capability) = &access.capability {
+        let allowed = match head.op {
+            Op::Read => capability.mode.reads(),
+            Op::Write | Op::Flush => capability.mode.writes(),
+            _ => false,
+        };
+        if !allowed {
+            return Err(Reason::ModeNotAllowed);
+        }
+        if head.blocks > 0 && !capability.covers(head.start, u64::from(head.blocks)) {
+            return Err(Reason::OutsideCapability);
+        }
+    }
+    on_disk(head, store)
+}
+
+fn on_disk(head: &RequestHead, store: &Store) -> Result<(), Reason> {
+    if head.blocks > 0 && !store.has(head.start, u64::from(head.blocks)) {
+        return Err(Reason::OutsideDisk);
+    }
+    Ok(())
+}
+
+/// Seconds since 1970.
+pub(crate) fn clock() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}

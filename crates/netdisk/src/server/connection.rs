@@ -1,0 +1,411 @@
+//! One connection: its workers take turns at receiving, act at the same time, and take turns at sending.
+//!
+//! 1. A payload is received only after its header's checks held, into memory that the budget allows.
+//! 2. What cannot be understood ends the connection: where the next message begins is not known then.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::budget::Permit;
+use super::check::{Access, KeyCache, clock};
+use super::metrics::add;
+use super::{Seat, Shared};
+use crate::capability::{CAPABILITY_MAX, u32_at, u64_at};
+use crate::frame::{Op, REPLY_LEN, REPLY_SIGNED, REQUEST_LEN, ReplyHead, RequestHead};
+use crate::keys::{TAG_LEN, tag};
+use crate::store;
+use crate::wire::{Receiver, Sender, Wire};
+use crate::{BlockExtent, CapabilityId, GroupId, Reason};
+
+/// Bytes of a worker's stack.
+pub(crate) const STACK: usize = 256 << 10;
+/// A worker keeps a buffer of up to this many bytes between requests.
+const KEPT: usize = 64 << 10;
+/// How often a waiting connection looks whether it is over.
+const TICK: Duration = Duration::from_secs(1);
+/// Bytes of words that go with a failure of the store.
+const WORDS_MAX: usize = 256;
+
+struct Connection {
+    seat: Seat,
+    peer: String,
+    since: Instant,
+    wire: Wire,
+    receiving: Mutex<Receiving>,
+    sender: Sender,
+    workers: AtomicUsize,
+    /// Workers that wait for their turn to receive.
+    waiting: AtomicUsize,
+    over: AtomicBool,
+}
+
+struct Receiving {
+    receiver: Receiver,
+    cache: KeyCache,
+    capability: Vec<u8>,
+    /// Something authentic came.
+    known: bool,
+}
+
+/// A request that is there as a whole.
+struct Request<'s> {
+    head: RequestHead,
+    access: Option<Arc<Access>>,
+    refused: Option<Reason>,
+    /// For the payload or the answer, in the worker's buffer.
+    _permit: Option<Permit<'s>>,
+}
+
+/// Serves a connection from its handshake on.
+pub(super) fn serve(socket: TcpStream, peer: SocketAddr, seat: Seat) {
+    let shared = seat.shared.clone();
+    let config = &shared.config;
+    let tick = TICK.min(config.first_request_max.max(Duration::from_millis(4)) / 4);
+    let wire = match Wire::new(
+        socket,
+        shared.side.clone(),
+        config.first_request_max,
+        Some(tick),
+        config.transfer_max,
+    ) {
+        Ok(wire) => wire,
+        Err(error) => {
+            add(&shared.counters.connections_cut, 1);
+            tracing::debug!(%peer, %error, "a connection did not come about");
+            return;
+        }
+    };
+    let connection = Arc::new(Connection {
+        seat,
+        peer: peer.to_string(),
+        since: Instant::now(),
+        wire,
+        receiving: Mutex::new(Receiving {
+            receiver: Receiver::new(),
+            cache: KeyCache::new(),
+            capability: vec![0; CAPABILITY_MAX],
+            known: false,
+        }),
+        sender: Sender::new(),
+        workers: AtomicUsize::new(1),
+        waiting: AtomicUsize::new(0),
+        over: AtomicBool::new(false),
+    });
+    work(&connection);
+}
+
+/// One worker, until the connection is over.
+fn work(connection: &Arc<Connection>) {
+    let shared = &connection.seat.shared;
+    let mut buffer = Vec::new();
+    loop {
+        connection.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut receiving = connection.receiving.lock();
+        connection.waiting.fetch_sub(1, Ordering::SeqCst);
+        if connection.over.load(Ordering::SeqCst) {
+            return;
+        }
+        let request = match receive(connection, &mut receiving, &mut buffer) {
+            Ok(Some(request)) => request,
+            Ok(None) => {
+                connection.over.store(true, Ordering::SeqCst);
+                return;
+            }
+            Err(error) => {
+                connection.over.store(true, Ordering::SeqCst);
+                if !shared.stopping.load(Ordering::SeqCst) {
+                    add(&shared.counters.connections_cut, 1);
+                    tracing::debug!(peer = connection.peer, %error, "a connection was cut");
+                }
+                connection.wire.stop_receiving();
+                return;
+            }
+        };
+        if request.refused.is_none() && connection.waiting.load(Ordering::SeqCst) == 0 {
+            help(connection);
+        }
+        drop(receiving);
+        answer(connection, &request, &mut buffer);
+        drop(request);
+        if buffer.capacity() > KEPT {
+            buffer = Vec::new();
+        }
+    }
+}
+
+/// One more worker, so that the next request is received while this one is done.
+fn help(connection: &Arc<Connection>) {
+    let shared = &connection.seat.shared;
+    if connection.workers.load(Ordering::SeqCst) >= shared.config.workers_max {
+        return;
+    }
+    connection.workers.fetch_add(1, Ordering::SeqCst);
+    let helper = connection.clone();
+    let started = std::thread::Builder::new()
+        .name(format!("disk-{}", connection.seat.number))
+        .stack_size(STACK)
+        .spawn(move || work(&helper));
+    if let Err(error) = started {
+        tracing::warn!(%error, "no further thread for a connection");
+    }
+}
+
+/// The next request; its payload, if it is not refused, is in `buffer`. `None` at the end.
+fn receive<'s>(
+    connection: &'s Connection,
+    receiving: &mut Receiving,
+    buffer: &mut Vec<u8>,
+) -> io::Result<Option<Request<'s>>> {
+    let shared = &connection.seat.shared;
+    let config = &shared.config;
+    let known = receiving.known;
+    let mut begun: Option<Instant> = None;
+    let mut inside = false;
+    let mut waited = |partial: bool, inside: bool| {
+        let late = || Err(io::ErrorKind::TimedOut.into());
+        if partial || inside {
+            let begun = begun.get_or_insert_with(Instant::now);
+            if begun.elapsed() >= config.transfer_max {
+                return late();
+            }
+        } else if shared.stopping.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        if !known && connection.since.elapsed() >= config.first_request_max {
+            return late();
+        }
+        Ok(())
+    };
+    let wire = &connection.wire;
+    let mut raw = [0; REQUEST_LEN];
+    let there = receiving
+        .receiver
+        .fill(wire, &mut raw, &mut |partial| waited(partial, inside))?;
+    if !there || shared.stopping.load(Ordering::SeqCst) {
+        return Ok(None);
+    }
+    inside = true;
+    let mut whole = |receiver: &mut Receiver, out: &mut [u8]| {
+        if receiver.fill(wire, out, &mut |partial| waited(partial, inside))? || out.is_empty() {
+            Ok(())
+        } else {
+            Err(io::Error::from(io::ErrorKind::UnexpectedEof))
+        }
+    };
+    let head = match RequestHead::parse(&raw, shared.guard.open) {
+        Ok(head) => head,
+        Err(reason) => {
+            refuse_nonsense(connection, &raw, reason);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a request"));
+        }
+    };
+    let capability = &mut receiving.capability[..usize::from(head.capability_len)];
+    whole(&mut receiving.receiver, capability)?;
+    let verdict =
+        shared
+            .guard
+            .check_head(&head, &raw, capability, &mut receiving.cache, &shared.store);
+    receiving.known |= verdict.access.is_some() || shared.guard.open;
+    let mut refused = verdict.refused;
+    let payload = head.payload_len as usize;
+    let mut permit = None;
+    if refused.is_none() {
+        let most = payload.max(head.answer_len());
+        permit = shared.budget.take(most, config.transfer_max);
+        if permit.is_none() {
+            refused = Some(Reason::Busy);
+        }
+    }
+    if refused.is_none() {
+        buffer.resize(payload.max(head.answer_len()), 0);
+        whole(&mut receiving.receiver, &mut buffer[..payload])?;
+    } else {
+        let mut rest = payload;
+        let mut scratch = [0; 4096];
+        while rest > 0 {
+            let part = rest.min(scratch.len());
+            whole(&mut receiving.receiver, &mut scratch[..part])?;
+            rest -= part;
+        }
+    }
+    Ok(Some(Request {
+        head,
+        access: verdict.access,
+        refused,
+        _permit: permit,
+    }))
+}
+
+/// Does a request and sends the reply.
+fn answer(connection: &Connection, request: &Request<'_>, buffer: &mut Vec<u8>) {
+    let shared = &connection.seat.shared;
+    let in_flight = shared.in_flight();
+    let head = &request.head;
+    // Of before the write: one that a failed flush overtakes must not look newer than that.
+    let life = shared.store.life();
+    let done = match request.refused {
+        Some(reason) => Err((reason, None)),
+        None => act(shared, head, request.access.as_deref(), buffer),
+    };
+    let (refused, len) = match done {
+        Ok(len) => {
+            shared.counters.done(head.op);
+            (None, len)
+        }
+        Err((reason, words)) => {
+            shared.counters.refused(reason, &connection.peer);
+            buffer.clear();
+            if let Some(words) = words {
+                let words: io::Error = words;
+                buffer.extend(words.to_string().bytes().take(WORDS_MAX));
+            }
+            (Some(reason), buffer.len())
+        }
+    };
+    drop(in_flight);
+    let mut reply = ReplyHead {
+        op: head.op as u8,
+        refused,
+        signed: request.access.is_some(),
+        number: head.number,
+        boot: shared.guard.boot,
+        epoch: match refused {
+            Some(Reason::StaleBoot | Reason::StaleEpoch) => shared.guard.epoch().0,
+            _ => shared.guard.epoch_told(),
+        },
+        life: life.0,
+        // At most 1 MiB.
+        payload_len: len as u32,
+        payload_tag: [0; TAG_LEN],
+    };
+    let mut bytes = [0; REPLY_LEN];
+    if let Some(access) = &request.access {
+        if len > 0 {
+            reply.payload_tag = tag(&access.keys.reply_payload, &buffer[..len]);
+        }
+        let encoded = reply.encode();
+        let signed = ReplyHead::signed_bytes(&head.nonce, &encoded);
+        bytes[..REPLY_SIGNED].copy_from_slice(&encoded);
+        bytes[REPLY_SIGNED..].copy_from_slice(&tag(&access.keys.reply, &signed));
+    } else {
+        bytes[..REPLY_SIGNED].copy_from_slice(&reply.encode());
+    }
+    // A failure ends the connection, which the receiving side sees.
+    let _ = connection
+        .sender
+        .send(&connection.wire, [&bytes, &buffer[..len]]);
+}
+
+/// Does a request whose header's checks held; how much of `buffer` answers it.
+fn act(
+    shared: &Shared,
+    head: &RequestHead,
+    access: Option<&Access>,
+    buffer: &mut Vec<u8>,
+) -> Result<usize, (Reason, Option<io::Error>)> {
+    let refused = |reason| (reason, None);
+    let failed = |e: io::Error| (store::reason(&e), Some(e));
+    let payload = head.payload_len as usize;
+    let _running = shared
+        .guard
+        .check_rest(head, access, &buffer[..payload])
+        .map_err(refused)?;
+    let patience = shared.config.drain_max;
+    match head.op {
+        Op::Read => {
+            let len = head.answer_len();
+            shared
+                .store
+                .read(head.start, &mut buffer[..len])
+                .map_err(failed)?;
+            add(&shared.counters.bytes_read, len as u64);
+            return Ok(len);
+        }
+        Op::Write => {
+            shared
+                .store
+                .write(head.start, &buffer[..payload])
+                .map_err(failed)?;
+            add(&shared.counters.bytes_written, payload as u64);
+        }
+        Op::Flush => shared.store.flush().map_err(failed)?,
+        Op::Status => {
+            *buffer = status(shared);
+            return Ok(buffer.len());
+        }
+        Op::SetGroups => {
+            let groups: Vec<_> = buffer[..payload]
+                .chunks_exact(8)
+                .map(|bytes| GroupId(u64_at(bytes, 0)))
+                .collect();
+            shared
+                .guard
+                .groups
+                .set(&groups, patience)
+                .map_err(refused)?;
+        }
+        Op::Revoke => {
+            let group = GroupId(u64_at(buffer, 0));
+            let ids: Vec<_> = buffer[8..payload]
+                .chunks_exact(4)
+                .map(|bytes| CapabilityId(u32_at(bytes, 0)))
+                .collect();
+            shared
+                .guard
+                .groups
+                .revoke(group, &ids, patience)
+                .map_err(refused)?;
+        }
+        Op::Discard => {
+            for bytes in buffer[..payload].chunks_exact(16) {
+                let extent = BlockExtent {
+                    start: u64_at(bytes, 0),
+                    blocks: u64_at(bytes, 8),
+                };
+                if !shared.store.has(extent.start, extent.blocks) {
+                    return Err(refused(Reason::OutsideDisk));
+                }
+                shared.store.discard(extent).map_err(failed)?;
+            }
+        }
+    }
+    Ok(0)
+}
+
+/// The disk's state, as `docs/netdisk.md` lays it out.
+fn status(shared: &Shared) -> Vec<u8> {
+    let groups = shared.guard.groups.valid();
+    let mut out = Vec::with_capacity(32 + groups.len() * 8);
+    out.extend_from_slice(&shared.store.id().0);
+    out.extend_from_slice(&shared.store.blocks().to_le_bytes());
+    out.extend_from_slice(&clock().to_le_bytes());
+    for group in groups {
+        out.extend_from_slice(&group.0.to_le_bytes());
+    }
+    out
+}
+
+/// Tells who sent what is not a request; unsigned, and the last thing said.
+fn refuse_nonsense(connection: &Connection, raw: &[u8; REQUEST_LEN], reason: Reason) {
+    let shared = &connection.seat.shared;
+    shared.counters.refused(reason, &connection.peer);
+    let reply = ReplyHead {
+        op: raw[5],
+        refused: Some(reason),
+        signed: false,
+        number: u64_at(raw, 8),
+        boot: shared.guard.boot,
+        epoch: shared.guard.epoch_told(),
+        life: [0; 16],
+        payload_len: 0,
+        payload_tag: [0; TAG_LEN],
+    };
+    let mut bytes = [0; REPLY_LEN];
+    bytes[..REPLY_SIGNED].copy_from_slice(&reply.encode());
+    let _ = connection.sender.send(&connection.wire, [&bytes, &[]]);
+}

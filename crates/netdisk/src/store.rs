@@ -1,0 +1,375 @@
+//! A disk's store: a device with one block of our own in front, and the blocks that clients see behind it.
+//!
+//! 1. The first block says whose disk this is; a device without it, or with a damaged one, is not served.
+//! 2. Two [`Boot`]s of a store are equal only where nothing acknowledged was lost in between: a boot is made of the machine's
+//!    own boot, of which file or device this is, and of the number of flushes that failed. What was acknowledged without a
+//!    flush is in the kernel, and outlives the server process as long as the machine runs.
+//! 3. A failed flush counts before anybody is told of it, in the store and in a file beside the key: either is enough.
+//!
+//! It deliberately does not know who may do what.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use device::{Device, FileDevice};
+
+use crate::capability::{array_at, u32_at, u64_at};
+use crate::{BLOCK_LEN, BlockExtent, Boot, DiskId, Reason};
+
+const MAGIC: [u8; 8] = *b"SRNETDSK";
+const VERSION: u32 = 1;
+/// Bytes of the first block that its hash covers.
+const HASHED: usize = BLOCK_LEN - 32;
+/// Bytes at the start of a device that must be zeros for it to be taken for empty.
+const EMPTY_LEN: u64 = 1 << 20;
+const LIFE_CONTEXT: &str = "strongroom 2026 netdisk v1 life of unflushed writes";
+
+/// Why a store cannot be made or served.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The device could not be read or written.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It holds something.
+    #[error(
+        "it is not empty: its first MiB has data; choose another, or force it where that data may be lost"
+    )]
+    NotEmpty,
+    /// Too small.
+    #[error("{0} bytes are too few: a disk needs at least 1 MiB")]
+    TooSmall(u64),
+    /// Not a disk's store.
+    #[error("it is not a network disk's store; make one with `strongroom disk init`")]
+    NotAStore,
+    /// Of a later version.
+    #[error("it is of version {0}, which this program does not know")]
+    Version(u32),
+    /// The first block is damaged.
+    #[error(
+        "its first block is damaged; what clients stored may be whole, but nobody can say whose disk this is"
+    )]
+    Damaged,
+    /// Another disk's.
+    #[error("it is the store of another disk than the key's")]
+    OtherDisk,
+}
+
+/// What a store is served with, besides the device.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// Equal for two openings only where everything written before, flushed or not, is still there.
+    pub origin: Vec<u8>,
+    /// A file that grows by a byte for each failed flush; beside the key.
+    pub failures: Option<PathBuf>,
+}
+
+impl Surroundings {
+    /// Those of a file or device of this machine; failures are counted in `key_file` with `.failures` behind its name.
+    pub fn of(device: &FileDevice, key_file: &Path) -> Self {
+        let identity = device.identity();
+        let mut origin = match fs::read("/proc/sys/kernel/random/boot_id") {
+            Ok(boot) => boot,
+            // Unknown: taken for a new one each time.
+            Err(_) => crate::keys::random::<16>().to_vec(),
+        };
+        origin.extend_from_slice(&identity.device.to_le_bytes());
+        origin.extend_from_slice(&identity.inode.to_le_bytes());
+        let mut failures = key_file.as_os_str().to_owned();
+        failures.push(".failures");
+        Self {
+            origin,
+            failures: Some(failures.into()),
+        }
+    }
+}
+
+/// A disk's store.
+#[derive(Debug)]
+pub struct Store {
+    device: Arc<dyn Device>,
+    id: DiskId,
+    blocks: u64,
+    surroundings: Surroundings,
+    failures: AtomicU64,
+    /// Bytes of the file of failures when this was opened.
+    marks: u64,
+}
+
+impl Store {
+    /// Makes `device` the store of a new disk. `force`: also where it is not empty.
+    pub fn init(device: &dyn Device, id: DiskId, force: bool) -> Result<(), StoreError> {
+        if device.len() < EMPTY_LEN {
+            return Err(StoreError::TooSmall(device.len()));
+        }
+        let mut first = vec![0; EMPTY_LEN as usize];
+        device.read_at(&mut first, 0)?;
+        if !force && first.iter().any(|byte| *byte != 0) {
+            return Err(StoreError::NotEmpty);
+        }
+        let blocks = device.len() / BLOCK_LEN as u64 - 1;
+        device.write_at(&head(id, blocks, 0), 0)?;
+        device.flush()?;
+        Ok(())
+    }
+
+    /// Opens the store on `device`.
+    pub fn open(device: Arc<dyn Device>, surroundings: Surroundings) -> Result<Self, StoreError> {
+        if device.len() < EMPTY_LEN {
+            return Err(StoreError::NotAStore);
+        }
+        let mut first = vec![0; BLOCK_LEN];
+        device.read_at(&mut first, 0)?;
+        if first[..8] != MAGIC {
+            return Err(StoreError::NotAStore);
+        }
+        if blake3::hash(&first[..HASHED]) != blake3::Hash::from_bytes(array_at(&first, HASHED)) {
+            return Err(StoreError::Damaged);
+        }
+        let version = u32_at(&first, 8);
+        if version != VERSION || u32_at(&first, 12) != BLOCK_LEN as u32 {
+            return Err(StoreError::Version(version));
+        }
+        let blocks = u64_at(&first, 32);
+        if blocks >= device.len() / BLOCK_LEN as u64 {
+            // The device is shorter than it was.
+            return Err(StoreError::Damaged);
+        }
+        let marks = match &surroundings.failures {
+            Some(path) => match fs::metadata(path) {
+                Ok(metadata) => metadata.len(),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => 0,
+                Err(e) => return Err(e.into()),
+            },
+            None => 0,
+        };
+        Ok(Self {
+            device,
+            id: DiskId(array_at(&first, 16)),
+            blocks,
+            surroundings,
+            failures: AtomicU64::new(u64_at(&first, 40)),
+            marks,
+        })
+    }
+
+    /// Whose store this is.
+    pub fn id(&self) -> DiskId {
+        self.id
+    }
+
+    /// Blocks that clients see.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// The present life of what is written and not flushed.
+    pub fn life(&self) -> Boot {
+        let mut hasher = blake3::Hasher::new_derive_key(LIFE_CONTEXT);
+        hasher.update(&self.id.0);
+        hasher.update(&self.failures.load(Ordering::SeqCst).to_le_bytes());
+        hasher.update(&self.marks.to_le_bytes());
+        hasher.update(&self.surroundings.origin);
+        Boot(array_at(hasher.finalize().as_bytes(), 0))
+    }
+
+    /// Whether these blocks are on the disk.
+    pub(crate) fn has(&self, start: u64, blocks: u64) -> bool {
+        start
+            .checked_add(blocks)
+            .is_some_and(|end| end <= self.blocks)
+    }
+
+    /// Reads whole blocks.
+    pub(crate) fn read(&self, start: u64, out: &mut [u8]) -> io::Result<()> {
+        self.device.read_at(out, offset(start))
+    }
+
+    /// Writes whole blocks.
+    pub(crate) fn write(&self, start: u64, data: &[u8]) -> io::Result<()> {
+        self.device.write_at(data, offset(start))
+    }
+
+    /// Makes durable what was written before.
+    pub(crate) fn flush(&self) -> io::Result<()> {
+        self.device.flush().inspect_err(|_| self.count_failure())
+    }
+
+    /// Gives the space of blocks back.
+    pub(crate) fn discard(&self, extent: BlockExtent) -> io::Result<()> {
+        // Within the disk, so within a u64 in bytes too.
+        self.device
+            .discard(offset(extent.start), extent.blocks * BLOCK_LEN as u64)
+    }
+
+    fn count_failure(&self) {
+        let failures = self.failures.fetch_add(1, Ordering::SeqCst) + 1;
+        let in_store = self
+            .device
+            .write_at(&head(self.id, self.blocks, failures), 0);
+        let beside = self.surroundings.failures.as_ref().map(|path| {
+            let mut file = fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(path)?;
+            file.write_all(b"x")?;
+            file.sync_all()
+        });
+        if in_store.is_err() && !matches!(beside, Some(Ok(()))) {
+            tracing::error!(
+                "a flush failed, and that could be recorded nowhere: restart the machine before this disk is served again"
+            );
+        }
+    }
+}
+
+/// Where a client's block lies, in bytes.
+fn offset(block: u64) -> u64 {
+    (block + 1) * BLOCK_LEN as u64
+}
+
+/// The first block.
+fn head(id: DiskId, blocks: u64, failures: u64) -> [u8; BLOCK_LEN] {
+    let mut out = [0; BLOCK_LEN];
+    out[0..8].copy_from_slice(&MAGIC);
+    out[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    out[12..16].copy_from_slice(&(BLOCK_LEN as u32).to_le_bytes());
+    out[16..32].copy_from_slice(&id.0);
+    out[32..40].copy_from_slice(&blocks.to_le_bytes());
+    out[40..48].copy_from_slice(&failures.to_le_bytes());
+    let hash = blake3::hash(&out[..HASHED]);
+    out[HASHED..].copy_from_slice(hash.as_bytes());
+    out
+}
+
+/// The reason that goes with a failure of the store.
+pub(crate) fn reason(error: &io::Error) -> Reason {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Reason::NoSpace,
+        _ => Reason::Storage,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use device::MemoryDevice;
+    use std::sync::atomic::AtomicBool;
+
+    /// Memory whose flushes fail when told to.
+    #[derive(Debug)]
+    struct Failing(MemoryDevice, AtomicBool);
+
+    impl Device for Failing {
+        fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+            self.0.read_at(buf, offset)
+        }
+        fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+            self.0.write_at(buf, offset)
+        }
+        fn flush(&self) -> io::Result<()> {
+            if self.1.load(Ordering::SeqCst) {
+                return Err(io::Error::other("told to fail"));
+            }
+            Ok(())
+        }
+        fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+            self.0.discard(offset, len)
+        }
+        fn write_zeros(&self, offset: u64, len: u64) -> io::Result<()> {
+            self.0.write_zeros(offset, len)
+        }
+        fn len(&self) -> u64 {
+            self.0.len()
+        }
+        fn discards_to_zeros(&self) -> bool {
+            true
+        }
+        fn is_read_only(&self) -> bool {
+            false
+        }
+    }
+
+    fn device() -> Arc<Failing> {
+        let device = Failing(MemoryDevice::new(1 << 20), AtomicBool::new(false));
+        Store::init(&device, DiskId([3; 16]), false).unwrap();
+        Arc::new(device)
+    }
+
+    fn open(device: &Arc<Failing>, origin: &[u8]) -> Store {
+        let surroundings = Surroundings {
+            origin: origin.to_vec(),
+            failures: None,
+        };
+        Store::open(device.clone(), surroundings).unwrap()
+    }
+
+    #[test]
+    fn a_store_is_made_of_an_empty_device_only() {
+        let device = device();
+        assert!(matches!(
+            Store::init(&*device, DiskId([4; 16]), false),
+            Err(StoreError::NotEmpty)
+        ));
+        assert_eq!(open(&device, b"").id(), DiskId([3; 16]));
+        Store::init(&*device, DiskId([4; 16]), true).unwrap();
+        let store = open(&device, b"");
+        assert_eq!((store.id(), store.blocks()), (DiskId([4; 16]), 255));
+    }
+
+    #[test]
+    fn a_damaged_or_shortened_first_block_is_refused() {
+        let bytes = device().0.contents();
+        let refusal = |bytes: Vec<u8>| {
+            Store::open(
+                Arc::new(MemoryDevice::read_only(bytes)),
+                Surroundings::default(),
+            )
+            .unwrap_err()
+        };
+        for at in [9, 20, 33, 41, 4000, 4095] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert!(matches!(refusal(damaged), StoreError::Damaged), "byte {at}");
+        }
+        assert!(matches!(refusal(vec![0; 1 << 20]), StoreError::NotAStore));
+        let mut longer = vec![0; 2 << 20];
+        longer[..BLOCK_LEN].copy_from_slice(&head(DiskId([3; 16]), 512, 0));
+        assert!(matches!(refusal(longer), StoreError::Damaged));
+    }
+
+    #[test]
+    fn a_life_goes_on_while_nothing_can_be_lost_and_ends_for_good_with_a_failed_flush() {
+        let device = device();
+        let store = open(&device, b"one");
+        let first = store.life();
+        store.flush().unwrap();
+        assert_eq!(open(&device, b"one").life(), first);
+        assert_ne!(open(&device, b"two").life(), first);
+        device.1.store(true, Ordering::SeqCst);
+        store.flush().unwrap_err();
+        assert_ne!(store.life(), first);
+        device.1.store(false, Ordering::SeqCst);
+        assert_ne!(open(&device, b"one").life(), first);
+    }
+
+    #[test]
+    fn a_failed_flush_is_remembered_beside_the_key_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let device = device();
+        let surroundings = Surroundings {
+            origin: Vec::new(),
+            failures: Some(dir.path().join("disk.key.failures")),
+        };
+        let store = Store::open(device.clone(), surroundings.clone()).unwrap();
+        let first = store.life();
+        device.1.store(true, Ordering::SeqCst);
+        store.flush().unwrap_err();
+        // The store itself forgets it, as a disk that fails may.
+        device.write_at(&head(DiskId([3; 16]), 255, 0), 0).unwrap();
+        let again = Store::open(device, surroundings).unwrap();
+        assert_ne!(again.life(), first);
+    }
+}

@@ -1,0 +1,206 @@
+//! A disk, its clients and its metadata server, as they are meant to be used.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{BLOCKS, Disk, LONG};
+use device::MemoryDevice;
+use netdisk::server::{Config, FilterSize, ServeError, Server};
+use netdisk::*;
+
+const ALL: [Protection; 3] = [Protection::Open, Protection::Secure, Protection::Private];
+
+#[test]
+fn what_was_written_is_read_in_every_set_up() {
+    for protection in ALL {
+        let disk = Disk::new(protection);
+        disk.admin().set_groups(&[GroupId(1)]).unwrap();
+        let client = disk.client();
+        let ticket = disk.ticket(1, Mode::ReadWrite, &[(0, BLOCKS)]);
+        for (start, blocks) in [(0, 1), (3, 16), (BLOCKS - 256, 256)] {
+            let data: Vec<u8> = (0..blocks * 4096).map(|i| (i / 7 + 1) as u8).collect();
+            let boot = client.write(&ticket, start, &data).unwrap();
+            let mut back = vec![0; data.len()];
+            client.read(&ticket, start, &mut back).unwrap();
+            assert!(back == data, "{protection:?} {start}+{blocks}");
+            assert_eq!(client.flush(&ticket).unwrap(), boot);
+            assert_eq!(
+                &disk.contents()[start as usize * 4096..][..data.len()],
+                data
+            );
+        }
+        let status = disk.admin().status().unwrap();
+        assert_eq!((status.id, status.blocks), (disk.keys.id, BLOCKS));
+        assert_eq!(status.groups, [GroupId(1)]);
+        assert_eq!(status.boot, disk.server.life());
+        assert!(status.clock.abs_diff(common::now()) < 60);
+    }
+}
+
+#[test]
+fn many_threads_share_a_client_and_each_has_its_own_blocks() {
+    for protection in ALL {
+        let disk = Disk::new(protection);
+        disk.admin().set_groups(&[GroupId(1)]).unwrap();
+        let client = disk.client();
+        std::thread::scope(|scope| {
+            for thread in 0..8u64 {
+                let (client, disk) = (&client, &disk);
+                scope.spawn(move || {
+                    let ticket =
+                        disk.ticket(thread as u32, Mode::ReadWrite, &[(thread * 100, 100)]);
+                    for round in 0..50u64 {
+                        let blocks = 1 + (round % 3) as usize * 16;
+                        let data = vec![(thread * 50 + round) as u8; blocks * 4096];
+                        client.write(&ticket, thread * 100, &data).unwrap();
+                        let mut back = vec![0; data.len()];
+                        client.read(&ticket, thread * 100, &mut back).unwrap();
+                        assert!(back == data);
+                    }
+                });
+            }
+        });
+        assert_eq!(disk.server.metrics().in_flight, 0);
+    }
+}
+
+#[test]
+fn a_disk_that_was_started_anew_obeys_nobody_until_its_groups_are_known_again() {
+    for protection in [Protection::Secure, Protection::Private] {
+        let mut disk = Disk::new(protection);
+        let (client, admin) = (disk.client(), disk.admin());
+        let ticket = disk.ticket(1, Mode::ReadWrite, &[(0, 4)]);
+        let mut block = [0; 4096];
+        let refused = client.read(&ticket, 0, &mut block).unwrap_err();
+        assert!(matches!(refused, DiskError::UnknownGroup), "{refused}");
+        admin.set_groups(&[GroupId(1)]).unwrap();
+        let boot = client.write(&ticket, 0, &[7; 4096]).unwrap();
+        disk.restart();
+        let refused = client.read(&ticket, 0, &mut block).unwrap_err();
+        assert!(matches!(refused, DiskError::UnknownGroup), "{refused}");
+        admin.set_groups(&[GroupId(1)]).unwrap();
+        client.read(&ticket, 0, &mut block).unwrap();
+        assert_eq!(block, [7; 4096]);
+        // The server's process was ended, and nothing that it had acknowledged was lost.
+        assert_eq!(client.flush(&ticket).unwrap(), boot);
+    }
+}
+
+#[test]
+fn a_call_waits_for_a_disk_that_comes_back_and_gives_up_when_its_patience_is_over() {
+    let mut disk = Disk::new(Protection::Secure);
+    disk.admin().set_groups(&[GroupId(1)]).unwrap();
+    let ticket = disk.ticket(1, Mode::ReadWrite, &[(0, 4)]);
+    let client = disk.client();
+    client.write(&ticket, 0, &[7; 4096]).unwrap();
+    disk.server.stop(LONG).unwrap();
+    let hasty = DiskClient::new(disk.address(), Duration::from_millis(50));
+    assert!(matches!(
+        hasty.read(&ticket, 0, &mut [0; 4096]),
+        Err(DiskError::Unreachable(_))
+    ));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| client.read(&ticket, 0, &mut [0; 4096]));
+        disk.restart();
+        assert!(matches!(
+            waiting.join().unwrap(),
+            Err(DiskError::UnknownGroup)
+        ));
+    });
+}
+
+#[test]
+fn epochs_that_pass_are_not_noticed_by_who_asks() {
+    let config = Config {
+        filter: FilterSize {
+            bits_log2: 13,
+            epoch_max: LONG,
+        },
+        ..Config::default()
+    };
+    let disk = Disk::with(Arc::new(MemoryDevice::new(4 << 20)), config);
+    disk.admin().set_groups(&[GroupId(1)]).unwrap();
+    let ticket = disk.ticket(1, Mode::Read, &[(0, 4)]);
+    let (busy, idle) = (disk.client(), disk.client());
+    idle.read(&ticket, 0, &mut [0; 4096]).unwrap();
+    for _ in 0..5000 {
+        busy.read(&ticket, 0, &mut [0; 4096]).unwrap();
+    }
+    idle.read(&ticket, 0, &mut [0; 4096]).unwrap();
+    let metrics = disk.server.metrics();
+    assert!(metrics.epoch > 8, "{}", metrics.epoch);
+    assert_eq!(metrics.refused_for(Reason::StaleEpoch), 1);
+}
+
+#[test]
+fn space_is_given_back_by_the_metadata_server() {
+    let disk = Disk::new(Protection::Secure);
+    let admin = disk.admin();
+    admin.set_groups(&[GroupId(1)]).unwrap();
+    let ticket = disk.ticket(1, Mode::ReadWrite, &[(0, 8)]);
+    disk.client().write(&ticket, 0, &[1; 8 * 4096]).unwrap();
+    let extent = |start, blocks| BlockExtent { start, blocks };
+    admin.discard(&[extent(1, 1), extent(3, 2)]).unwrap();
+    let contents = disk.contents();
+    let left: Vec<u8> = (0..8).map(|block| contents[block * 4096]).collect();
+    assert_eq!(left, [1, 0, 1, 0, 0, 1, 1, 1]);
+    assert!(matches!(
+        admin.discard(&[extent(BLOCKS, 1)]),
+        Err(DiskError::NotAllowed(_))
+    ));
+}
+
+#[test]
+fn an_unprotected_disk_listens_on_loopback_only() {
+    let device: Arc<dyn device::Device> = Arc::new(MemoryDevice::new(4 << 20));
+    let keys = KeyFile::generate().unwrap();
+    Store::init(&*device, keys.id, false).unwrap();
+    let start = |open_to_all| {
+        let store = Store::open(device.clone(), Surroundings::default()).unwrap();
+        let config = Config {
+            listen: "0.0.0.0:0".into(),
+            protection: Protection::Open,
+            open_to_all,
+            ..Config::default()
+        };
+        Server::start(config, store, &keys)
+    };
+    assert!(matches!(start(false), Err(ServeError::OpenToOthers(_))));
+    start(true).unwrap();
+}
+
+#[test]
+fn a_disk_with_another_certificate_or_identity_is_not_spoken_with() {
+    let disk = Disk::new(Protection::Private);
+    let short = Duration::from_millis(300);
+    let mut address = disk.address();
+    address.certificate = Some([0; 32]);
+    let refused = Admin::new(address, disk.key(), short).status().unwrap_err();
+    assert!(matches!(refused, DiskError::Unreachable(_)), "{refused}");
+    let mut address = disk.address();
+    address.id = DiskId([9; 16]);
+    let refused = Admin::new(address, disk.key(), short).status().unwrap_err();
+    assert!(matches!(refused, DiskError::WrongDisk), "{refused}");
+    let wrong = DiskKey::new([1; 32]);
+    let refused = Admin::new(disk.address(), wrong, short)
+        .status()
+        .unwrap_err();
+    assert!(matches!(refused, DiskError::NotAuthentic), "{refused}");
+}
+
+#[test]
+fn the_private_set_up_shows_nothing_of_a_message() {
+    use std::io::{Read, Write};
+    let disk = Disk::new(Protection::Private);
+    disk.admin().set_groups(&[GroupId(1)]).unwrap();
+    // A plain client gets nothing but the end of the connection.
+    let mut socket = std::net::TcpStream::connect(disk.server.local_addr()).unwrap();
+    socket
+        .write_all(&[b"SNDq".as_slice(), &[1; 400]].concat())
+        .unwrap();
+    let mut answer = Vec::new();
+    let _ = socket.read_to_end(&mut answer);
+    assert!(!answer.windows(3).any(|some| some == b"SND"));
+}
