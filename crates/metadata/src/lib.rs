@@ -19,5 +19,6 @@ pub mod client;
 pub mod enrol;
 pub mod locks;
 pub mod policy;
+pub mod placement;
 pub mod rpc;
 pub mod sessions;

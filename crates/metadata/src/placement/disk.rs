@@ -1,0 +1,227 @@
+//! One disk: its ticket, and what was written to it and is not known to be durable.
+//!
+//! 1. A write is noted with the disk's boot before anybody counts it as written. A flush under another boot than a write
+//!    noted before it fails, and every later one does: what was written is lost.
+//! 2. A flush is tried again while the disk cannot be reached, for a bounded time.
+//! 3. A ticket that the disk refuses is renewed, a bounded number of times.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use netdisk::{BlockExtent, Boot, DiskError, DiskId, Ticket};
+use parking_lot::{Mutex, RwLock};
+
+use super::link::{Disk, Keeper, failed};
+use super::{Lost, Patience, SLOT_BLOCKS};
+
+/// How often a ticket is renewed for one request.
+const RENEWALS: u32 = 3;
+/// Between two tries of a flush.
+const PAUSE: Duration = Duration::from_millis(200);
+
+#[derive(Debug)]
+pub(super) struct Attached {
+    pub(super) id: DiskId,
+    link: RwLock<Arc<dyn Disk>>,
+    keeper: Arc<dyn Keeper>,
+    ticket: Mutex<Option<Ticket>>,
+    /// Slots in all.
+    pub(super) slots: u32,
+    /// Takes no new segments.
+    pub(super) closed: AtomicBool,
+    /// The last request did not reach it.
+    down: AtomicBool,
+    /// Held while it is flushed: whoever waits for it finds durable what was written before.
+    flushing: Mutex<()>,
+    unflushed: Mutex<Unflushed>,
+}
+
+#[derive(Debug, Default)]
+struct Unflushed {
+    /// Boot of what was written and not flushed yet.
+    boot: Option<Boot>,
+    /// The disk's boot as it was seen last.
+    seen: Option<Boot>,
+    /// What was acknowledged is not there any more.
+    lost: bool,
+}
+
+impl Unflushed {
+    fn written(&mut self, boot: Boot) {
+        self.lost |= self.boot.is_some_and(|before| before != boot);
+        self.boot = Some(boot);
+        self.seen = Some(boot);
+    }
+}
+
+impl Attached {
+    pub(super) fn new(
+        id: DiskId,
+        link: Arc<dyn Disk>,
+        keeper: Arc<dyn Keeper>,
+        blocks: u64,
+    ) -> Self {
+        Self {
+            id,
+            link: RwLock::new(link),
+            keeper,
+            ticket: Mutex::default(),
+            slots: u32::try_from(blocks / SLOT_BLOCKS).unwrap_or(u32::MAX),
+            closed: AtomicBool::new(false),
+            down: AtomicBool::new(false),
+            flushing: Mutex::default(),
+            unflushed: Mutex::default(),
+        }
+    }
+
+    pub(super) fn set_link(&self, link: Arc<dyn Disk>) {
+        *self.link.write() = link;
+    }
+
+    /// Whether the last request reached it.
+    pub(super) fn is_up(&self) -> bool {
+        !self.down.load(Ordering::Relaxed)
+    }
+
+    fn seen<T>(&self, done: Result<T, DiskError>) -> Result<T, DiskError> {
+        let down = matches!(done, Err(DiskError::Unreachable(_)));
+        if self.down.swap(down, Ordering::Relaxed) != down {
+            match &done {
+                Err(e) => tracing::warn!(disk = ?self.id, "{e}"),
+                Ok(_) => tracing::info!(disk = ?self.id, "the disk answers again"),
+            }
+        }
+        done
+    }
+
+    fn link(&self) -> Arc<dyn Disk> {
+        self.link.read().clone()
+    }
+
+    fn ticket(&self, refused: Option<&Ticket>) -> Result<Ticket, DiskError> {
+        let mut held = self.ticket.lock();
+        let fresh = match (&*held, refused) {
+            (Some(ticket), None) => return Ok(ticket.clone()),
+            // Somebody else was refused too, and has renewed it.
+            (Some(ticket), Some(old)) if ticket.capability != old.capability => {
+                return Ok(ticket.clone());
+            }
+            (_, refused) => self.keeper.ticket(self.id, refused.is_some())?,
+        };
+        *held = Some(fresh.clone());
+        Ok(fresh)
+    }
+
+    fn with_ticket<T>(
+        &self,
+        run: impl Fn(&dyn Disk, &Ticket) -> Result<T, DiskError>,
+    ) -> Result<T, DiskError> {
+        let link = self.link();
+        let mut refused: Option<Ticket> = None;
+        let mut renewals = 0;
+        loop {
+            let done =
+                self.ticket(refused.as_ref())
+                    .and_then(|ticket| match run(&*link, &ticket) {
+                        Err(
+                            e @ (DiskError::Revoked | DiskError::UnknownGroup | DiskError::Expired),
+                        ) => {
+                            refused = Some(ticket);
+                            Err(e)
+                        }
+                        other => other,
+                    });
+            match done {
+                Err(DiskError::Revoked | DiskError::UnknownGroup | DiskError::Expired)
+                    if renewals < RENEWALS =>
+                {
+                    renewals += 1;
+                }
+                other => return self.seen(other),
+            }
+        }
+    }
+
+    pub(super) fn read(&self, start: u64, out: &mut [u8]) -> Result<(), DiskError> {
+        let out = std::cell::RefCell::new(out);
+        self.with_ticket(|link, ticket| link.read(ticket, start, &mut out.borrow_mut()))
+    }
+
+    pub(super) fn write(&self, start: u64, data: &[u8]) -> Result<(), DiskError> {
+        let boot = self.with_ticket(|link, ticket| link.write(ticket, start, data))?;
+        self.unflushed.lock().written(boot);
+        Ok(())
+    }
+
+    /// Takes note of what somebody else wrote under this boot.
+    pub(super) fn wrote(&self, boot: Boot) -> Result<(), Lost> {
+        let seen = self.unflushed.lock().seen;
+        if seen != Some(boot) {
+            // A later life of the disk, or an earlier one: it alone knows.
+            let now = self
+                .seen(self.link().boot())
+                .map_err(|e| Lost::Disk(failed(self.id, e)))?;
+            if now != boot {
+                self.unflushed.lock().seen = Some(now);
+                return Err(Lost::Lost);
+            }
+        }
+        self.unflushed.lock().written(boot);
+        Ok(())
+    }
+
+    pub(super) fn is_dirty(&self) -> bool {
+        let unflushed = self.unflushed.lock();
+        unflushed.boot.is_some() || unflushed.lost
+    }
+
+    /// Makes durable what was written before.
+    pub(super) fn flush(&self, patience: &Patience) -> Result<(), Lost> {
+        let _one = self.flushing.lock();
+        let written = {
+            let mut unflushed = self.unflushed.lock();
+            if unflushed.lost {
+                return Err(Lost::Lost);
+            }
+            match unflushed.boot.take() {
+                Some(boot) => boot,
+                None => return Ok(()),
+            }
+        };
+        let begun = Instant::now();
+        let flushed = loop {
+            match self.with_ticket(|link, ticket| link.flush(ticket)) {
+                Err(DiskError::Unreachable(_) | DiskError::UnknownGroup)
+                    if begun.elapsed() < patience.flush && !patience.is_over() =>
+                {
+                    std::thread::sleep(PAUSE);
+                }
+                other => break other,
+            }
+        };
+        let mut unflushed = self.unflushed.lock();
+        match flushed {
+            Ok(boot) if boot == written => Ok(()),
+            Ok(boot) => {
+                unflushed.seen = Some(boot);
+                unflushed.lost = true;
+                Err(Lost::Lost)
+            }
+            Err(e) => {
+                // Never believed later: what the disk dropped it may not say twice.
+                unflushed.lost = true;
+                Err(Lost::Disk(failed(self.id, e)))
+            }
+        }
+    }
+
+    /// Gives blocks back, after nobody may touch them any more.
+    pub(super) fn release(&self, extents: &[BlockExtent]) -> Result<(), DiskError> {
+        self.seen(
+            self.keeper
+                .revoke(self.id, extents)
+                .and_then(|()| self.link().discard(extents)),
+        )
+    }
+}

@@ -1,0 +1,743 @@
+//! The placement over disks in memory that lose power, restart, and go away.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+
+use netdisk::{BLOCK_LEN, Capability, CapabilityId, ClientId, DiskError, GroupId, Mode, Ticket};
+use room::{Credential, NewCredential, NewRoom, OpenOptions, Room, Secret};
+use storage::testing::{FaultyStorage, MemoryStorage, Op};
+
+use super::*;
+
+/// A disk in memory.
+#[derive(Debug)]
+struct TestDisk {
+    id: DiskId,
+    state: Mutex<TestState>,
+    log: Arc<Log>,
+}
+
+#[derive(Debug, Default)]
+struct TestState {
+    blocks: BTreeMap<u64, Vec<u8>>,
+    durable: BTreeMap<u64, Vec<u8>>,
+    boot: u8,
+    group: u64,
+    /// How many requests do not reach it.
+    away: u64,
+    flushes: u64,
+}
+
+/// What was asked of all disks and of the keeper, in order.
+#[derive(Debug, Default)]
+struct Log {
+    asked: Mutex<Vec<Asked>>,
+    /// The group that is valid from the next renewal on.
+    group: AtomicU64,
+    revoking_fails: AtomicBool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Asked {
+    Revoke(DiskId, Vec<BlockExtent>),
+    Discard(DiskId, Vec<BlockExtent>),
+    Renew(DiskId),
+}
+
+#[derive(Debug)]
+struct TestKeeper {
+    log: Arc<Log>,
+    disks: Vec<Arc<TestDisk>>,
+}
+
+impl TestDisk {
+    fn reach(
+        &self,
+        ticket: Option<&Ticket>,
+    ) -> Result<parking_lot::MutexGuard<'_, TestState>, DiskError> {
+        let mut state = self.state.lock();
+        if state.away > 0 {
+            state.away -= 1;
+            return Err(DiskError::Unreachable(io::ErrorKind::TimedOut.into()));
+        }
+        if ticket.is_some_and(|t| t.capability.group.0 != state.group) {
+            return Err(DiskError::UnknownGroup);
+        }
+        Ok(state)
+    }
+
+    /// What was not flushed is gone; the groups are too.
+    fn lose_power(&self) {
+        let mut state = self.state.lock();
+        state.blocks = state.durable.clone();
+        state.boot += 1;
+        state.group = u64::MAX;
+    }
+
+    /// Its server was killed: nothing is lost but what it had in memory.
+    fn restart(&self) {
+        self.state.lock().group = u64::MAX;
+    }
+
+    fn boot_now(&self) -> Boot {
+        Boot([self.state.lock().boot; 16])
+    }
+
+    /// As a borrower writes.
+    fn write_as_borrower(&self, start: u64, data: &[u8]) -> Boot {
+        let mut state = self.state.lock();
+        for (at, block) in (start..).zip(data.chunks(BLOCK_LEN)) {
+            state.blocks.insert(at, block.to_vec());
+        }
+        Boot([state.boot; 16])
+    }
+}
+
+impl Disk for TestDisk {
+    fn read(&self, ticket: &Ticket, start: u64, out: &mut [u8]) -> Result<(), DiskError> {
+        let state = self.reach(Some(ticket))?;
+        for (at, block) in (start..).zip(out.chunks_mut(BLOCK_LEN)) {
+            match state.blocks.get(&at) {
+                Some(stored) => block.copy_from_slice(stored),
+                None => block.fill(0),
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, ticket: &Ticket, start: u64, data: &[u8]) -> Result<Boot, DiskError> {
+        drop(self.reach(Some(ticket))?);
+        Ok(self.write_as_borrower(start, data))
+    }
+
+    fn flush(&self, ticket: &Ticket) -> Result<Boot, DiskError> {
+        let mut state = self.reach(Some(ticket))?;
+        state.durable = state.blocks.clone();
+        state.flushes += 1;
+        Ok(Boot([state.boot; 16]))
+    }
+
+    fn boot(&self) -> Result<Boot, DiskError> {
+        Ok(Boot([self.reach(None)?.boot; 16]))
+    }
+
+    fn discard(&self, extents: &[BlockExtent]) -> Result<(), DiskError> {
+        let mut state = self.reach(None)?;
+        for extent in extents {
+            for block in extent.start..extent.start + extent.blocks {
+                state.blocks.remove(&block);
+            }
+        }
+        self.log
+            .asked
+            .lock()
+            .push(Asked::Discard(self.id, extents.to_vec()));
+        Ok(())
+    }
+}
+
+impl Keeper for TestKeeper {
+    fn ticket(&self, disk: DiskId, refused: bool) -> Result<Ticket, DiskError> {
+        if refused {
+            self.log.asked.lock().push(Asked::Renew(disk));
+        }
+        let group = 1 + self.log.group.fetch_add(1, Ordering::SeqCst);
+        let it = self.disks.iter().find(|d| d.id == disk).unwrap();
+        it.reach(None)?.group = group;
+        Ok(Ticket {
+            capability: Capability {
+                disk,
+                client: ClientId(0),
+                group: GroupId(group),
+                id: CapabilityId(0),
+                mode: Mode::ReadWrite,
+                expires: u64::MAX,
+                nonce: [0; 16],
+                extents: vec![BlockExtent {
+                    start: 0,
+                    blocks: u64::MAX,
+                }],
+            },
+            secret: serde_json::from_str(&format!("{:?}", [0; 32])).unwrap(),
+        })
+    }
+
+    fn revoke(&self, disk: DiskId, extents: &[BlockExtent]) -> Result<(), DiskError> {
+        self.log
+            .asked
+            .lock()
+            .push(Asked::Revoke(disk, extents.to_vec()));
+        match self.log.revoking_fails.load(Ordering::SeqCst) {
+            true => Err(DiskError::Unreachable(io::ErrorKind::TimedOut.into())),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A room's directory in memory and some disks.
+struct Bench {
+    host: FaultyStorage<MemoryStorage>,
+    disks: Vec<Arc<TestDisk>>,
+    log: Arc<Log>,
+    slots: u64,
+}
+
+impl Bench {
+    fn new(disks: u8, slots: u64) -> Self {
+        let log = Arc::new(Log::default());
+        let disks = (1..=disks).map(|n| {
+            Arc::new(TestDisk {
+                id: DiskId([n; 16]),
+                state: Mutex::default(),
+                log: log.clone(),
+            })
+        });
+        Self {
+            host: FaultyStorage::new(MemoryStorage::new()),
+            disks: disks.collect(),
+            log,
+            slots,
+        }
+    }
+
+    fn open(&self) -> NetStorage {
+        let host = Arc::new(self.host.clone());
+        NetStorage::open(host, Duration::from_millis(500)).unwrap()
+    }
+
+    fn attached(&self) -> NetStorage {
+        let storage = self.open();
+        self.attach(&storage);
+        storage
+    }
+
+    fn attach(&self, storage: &NetStorage) {
+        let keeper = Arc::new(TestKeeper {
+            log: self.log.clone(),
+            disks: self.disks.clone(),
+        });
+        for disk in &self.disks {
+            let blocks = self.slots * SLOT_BLOCKS + 5;
+            storage.attach(disk.id, disk.clone(), keeper.clone(), blocks);
+        }
+    }
+
+    fn disk_of(&self, storage: &NetStorage, segment: u64) -> &Arc<TestDisk> {
+        let (id, _) = storage.locate(SegmentNo(segment)).unwrap();
+        self.disks.iter().find(|d| d.id == id).unwrap()
+    }
+
+    fn asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.log.asked.lock())
+    }
+}
+
+fn path(no: u64) -> String {
+    format!("{SEGMENTS_DIR}/{no:020}")
+}
+
+fn create(storage: &NetStorage, no: u64) -> io::Result<Arc<dyn StorageFile>> {
+    storage.open(&path(no), OpenMode::CreateNew)
+}
+
+fn slot(disk: DiskId, slot: u64) -> Vec<BlockExtent> {
+    let _ = disk;
+    vec![BlockExtent {
+        start: slot * SLOT_BLOCKS,
+        blocks: SLOT_BLOCKS,
+    }]
+}
+
+const BLOCKS: [u8; 3 * BLOCK_LEN] = [7; 3 * BLOCK_LEN];
+
+#[test]
+fn a_segment_reads_as_it_was_written_and_keeps_its_slot() {
+    let bench = Bench::new(2, 4);
+    let storage = bench.attached();
+    for no in 1..=8 {
+        let file = create(&storage, no).unwrap();
+        file.write_at(&[no as u8; BLOCK_LEN], 0).unwrap();
+        file.write_at(&BLOCKS, SLOT_LEN - BLOCKS.len() as u64)
+            .unwrap();
+        assert!(file.write_at(&BLOCKS, SLOT_LEN - BLOCK_LEN as u64).is_err());
+        assert!(file.write_at(&BLOCKS, 1).is_err());
+    }
+    assert_eq!(
+        create(&storage, 9).unwrap_err().kind(),
+        io::ErrorKind::StorageFull
+    );
+    assert_eq!(
+        create(&storage, 8).unwrap_err().kind(),
+        io::ErrorKind::AlreadyExists
+    );
+    let places: BTreeSet<_> = (1..=8).map(|no| storage.locate(SegmentNo(no))).collect();
+    assert_eq!(places.len(), 8);
+    assert_eq!(storage.space().unwrap().total, 8 * SLOT_LEN);
+    assert_eq!(storage.space().unwrap().available, 0);
+    let again = bench.attached();
+    for no in 1..=8 {
+        assert_eq!(storage.locate(SegmentNo(no)), again.locate(SegmentNo(no)));
+        let file = again.open(&path(no), OpenMode::Read).unwrap();
+        assert_eq!(file.len().unwrap(), SLOT_LEN);
+        let mut block = [0; BLOCK_LEN];
+        file.read_at(&mut block, 0).unwrap();
+        assert_eq!(block, [no as u8; BLOCK_LEN]);
+        assert!(file.write_at(&block, 0).is_err(), "opened for reading");
+        assert_eq!(
+            file.read_at(&mut block, SLOT_LEN).unwrap_err().kind(),
+            io::ErrorKind::UnexpectedEof
+        );
+    }
+    assert_eq!(again.list(SEGMENTS_DIR).unwrap().len(), 8);
+}
+
+#[test]
+fn new_segments_go_to_disks_in_turn_and_to_none_that_is_closed_or_away_where_others_are() {
+    let bench = Bench::new(3, 10);
+    let storage = bench.attached();
+    let ids = |range: std::ops::RangeInclusive<u64>| -> BTreeMap<DiskId, usize> {
+        let mut counts = BTreeMap::new();
+        for no in range {
+            let _ = create(&storage, no).unwrap();
+            let (id, _) = storage.locate(SegmentNo(no)).unwrap();
+            *counts.entry(id).or_default() += 1;
+        }
+        counts
+    };
+    assert!(ids(1..=6).values().all(|n| *n == 2));
+    storage.set_taking(bench.disks[0].id, false);
+    assert_eq!(ids(7..=12).get(&bench.disks[0].id), None);
+    let there = storage.segments_on(bench.disks[1].id)[0];
+    bench.disks[1].state.lock().away = 1;
+    let file = storage.open(&path(there.0), OpenMode::Read).unwrap();
+    let error = file.read_at(&mut [0; BLOCK_LEN], 0).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::HostUnreachable);
+    assert_eq!(DiskFailed::within(&error).unwrap().disk, bench.disks[1].id);
+    assert_eq!(ids(13..=15).get(&bench.disks[2].id), Some(&3));
+    file.read_at(&mut [0; BLOCK_LEN], 0).unwrap();
+    assert!(ids(16..=19).contains_key(&bench.disks[1].id));
+}
+
+#[test]
+fn a_slot_is_anothers_only_after_capabilities_are_revoked_and_its_blocks_discarded() {
+    let bench = Bench::new(1, 1);
+    let (storage, id) = (bench.attached(), bench.disks[0].id);
+    let old = create(&storage, 1).unwrap();
+    old.write_at(&BLOCKS, 0).unwrap();
+    bench.log.revoking_fails.store(true, Ordering::SeqCst);
+    storage.remove(&path(1)).unwrap();
+    assert_eq!(storage.release(), 1);
+    assert_eq!(bench.asked(), [Asked::Revoke(id, slot(id, 0))]);
+    assert_eq!(storage.space().unwrap().free, 0);
+    assert!(
+        old.write_at(&BLOCKS, 0).is_err() && old.read_at(&mut [0; BLOCK_LEN], 0).is_err(),
+        "a file that is gone leads nowhere"
+    );
+    // Also after an opening: nothing was given back yet.
+    let storage = bench.attached();
+    assert_eq!(storage.release(), 1);
+    assert!(storage.locate(SegmentNo(1)).is_none());
+    bench.asked();
+    bench.log.revoking_fails.store(false, Ordering::SeqCst);
+    bench.disks[0].state.lock().away = 1;
+    assert_eq!(storage.release(), 1, "the disk is away");
+    assert_eq!(storage.release(), 0);
+    assert_eq!(
+        bench.asked(),
+        [
+            Asked::Revoke(id, slot(id, 0)),
+            Asked::Revoke(id, slot(id, 0)),
+            Asked::Discard(id, slot(id, 0)),
+        ]
+    );
+    let _ = create(&storage, 2).unwrap();
+    assert_eq!(storage.locate(SegmentNo(2)), Some((id, 0)));
+}
+
+#[test]
+fn a_new_segment_waits_for_a_slot_that_is_leaving() {
+    let bench = Bench::new(1, 1);
+    let storage = bench.attached();
+    let _ = create(&storage, 1).unwrap();
+    storage.remove(&path(1)).unwrap();
+    std::thread::scope(|scope| {
+        let made = scope.spawn(|| create(&storage, 2).map(drop));
+        // Whenever it comes, it is in time.
+        assert_eq!(storage.release(), 0);
+        made.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn holes_are_given_back_while_their_segment_is_there_and_not_after_it() {
+    let bench = Bench::new(1, 2);
+    let (storage, id) = (bench.attached(), bench.disks[0].id);
+    for no in [1, 2] {
+        let file = create(&storage, no).unwrap();
+        file.write_at(&BLOCKS, 0).unwrap();
+        file.punch(BLOCK_LEN as u64, BLOCK_LEN as u64).unwrap();
+        assert!(file.punch(1, 1).is_err());
+    }
+    let start = storage.locate(SegmentNo(2)).unwrap().1;
+    let hole = vec![BlockExtent {
+        start: start + 1,
+        blocks: 1,
+    }];
+    storage.remove(&path(1)).unwrap();
+    assert_eq!(storage.release(), 0);
+    let asked = bench.asked();
+    assert_eq!(
+        asked[..2],
+        [Asked::Revoke(id, hole.clone()), Asked::Discard(id, hole)]
+    );
+    assert_eq!(asked.len(), 4, "the other's hole went with its slot");
+}
+
+#[test]
+fn a_flush_covers_what_was_written_and_each_disk_once() {
+    let bench = Bench::new(2, 4);
+    let storage = bench.attached();
+    let files: Vec<_> = (1..=4).map(|no| create(&storage, no).unwrap()).collect();
+    files.iter().for_each(|f| f.write_at(&BLOCKS, 0).unwrap());
+    files.iter().for_each(|f| f.sync().unwrap());
+    for disk in &bench.disks {
+        assert_eq!(disk.state.lock().flushes, 1);
+        disk.lose_power();
+    }
+    let mut found = [0; 3 * BLOCK_LEN];
+    for file in &files {
+        file.read_at(&mut found, 0).unwrap();
+        assert_eq!(found, BLOCKS);
+    }
+    assert_eq!(bench.asked().len(), 2, "each knew no group, once");
+}
+
+#[test]
+fn a_flush_after_a_disk_lost_power_fails_for_good() {
+    for borrowed in [false, true] {
+        let bench = Bench::new(1, 4);
+        let storage = bench.attached();
+        let file = create(&storage, 1).unwrap();
+        let disk = &bench.disks[0];
+        file.write_at(&BLOCKS, 0).unwrap();
+        file.sync().unwrap();
+        if borrowed {
+            let boot = disk.write_as_borrower(9, &BLOCKS);
+            storage.wrote(SegmentNo(1), boot).unwrap();
+        } else {
+            file.write_at(&BLOCKS, 0).unwrap();
+        }
+        disk.lose_power();
+        assert!(file.sync().is_err());
+        assert!(file.sync().is_err(), "never believed on a second try");
+        // Nor where something was written since.
+        let _ = file.write_at(&BLOCKS, 0);
+        assert!(file.sync().is_err());
+    }
+}
+
+#[test]
+fn a_flush_after_a_disk_was_only_restarted_goes_through() {
+    let bench = Bench::new(1, 4);
+    let storage = bench.attached();
+    let file = create(&storage, 1).unwrap();
+    file.write_at(&BLOCKS, 0).unwrap();
+    bench.disks[0].restart();
+    file.sync().unwrap();
+}
+
+#[test]
+fn what_a_borrower_wrote_in_an_earlier_life_of_the_disk_is_refused_and_in_a_later_one_taken() {
+    let bench = Bench::new(1, 4);
+    let storage = bench.attached();
+    let file = create(&storage, 1).unwrap();
+    let disk = &bench.disks[0];
+    let early = disk.write_as_borrower(5, &BLOCKS);
+    disk.lose_power();
+    assert!(matches!(
+        storage.wrote(SegmentNo(1), early),
+        Err(Lost::Lost)
+    ));
+    let late = disk.boot_now();
+    storage.wrote(SegmentNo(1), late).unwrap();
+    assert!(matches!(
+        storage.wrote(SegmentNo(1), early),
+        Err(Lost::Lost)
+    ));
+    file.sync().unwrap();
+    // The server has not written to it since its next life began, the borrower has.
+    disk.lose_power();
+    storage.wrote(SegmentNo(1), disk.boot_now()).unwrap();
+    file.sync().unwrap();
+    // With something unflushed of the life before, that is lost.
+    disk.write_as_borrower(5, &BLOCKS);
+    storage.wrote(SegmentNo(1), disk.boot_now()).unwrap();
+    disk.lose_power();
+    storage.wrote(SegmentNo(1), disk.boot_now()).unwrap();
+    assert!(file.sync().is_err());
+    disk.state.lock().away = 1;
+    assert!(matches!(
+        storage.wrote(SegmentNo(1), early),
+        Err(Lost::Disk(_))
+    ));
+    assert!(matches!(
+        storage.wrote(SegmentNo(77), early),
+        Err(Lost::Disk(_))
+    ));
+}
+
+#[test]
+fn a_flush_waits_for_a_disk_that_is_away_and_not_without_end() {
+    let bench = Bench::new(1, 4);
+    let storage = bench.attached();
+    let file = create(&storage, 1).unwrap();
+    file.write_at(&BLOCKS, 0).unwrap();
+    bench.disks[0].state.lock().away = 1;
+    file.sync().unwrap();
+    file.write_at(&BLOCKS, 0).unwrap();
+    bench.disks[0].state.lock().away = u64::MAX;
+    assert!(file.sync().is_err());
+    bench.disks[0].state.lock().away = 0;
+    assert!(file.sync().is_err(), "what it acknowledged is in doubt");
+    let other = bench.attached();
+    other.hurry();
+    let file = other.open(&path(1), OpenMode::ReadWrite).unwrap();
+    file.write_at(&BLOCKS, 0).unwrap();
+    bench.disks[0].state.lock().away = u64::MAX;
+    let begun = Instant::now();
+    assert!(file.sync().is_err());
+    assert!(begun.elapsed() < Duration::from_millis(400));
+}
+
+#[test]
+fn the_table_is_whole_after_a_crash_at_every_operation() {
+    let mut cuts = 0;
+    for seed in 0..6 {
+        for nth in 1.. {
+            let bench = Bench::new(2, 20);
+            let storage = bench.attached();
+            let _ = create(&storage, 1).unwrap();
+            let _ = create(&storage, 2).unwrap();
+            // Once cut, every handle and call of before is refused.
+            let memory = bench.host.inner().clone();
+            let left = AtomicU64::new(nth);
+            let cut = Arc::new(AtomicBool::new(false));
+            let told = cut.clone();
+            bench.host.observe(move |_| {
+                if left.fetch_sub(1, Ordering::SeqCst) == 1 {
+                    told.store(true, Ordering::SeqCst);
+                    match seed {
+                        0 => memory.power_cut(),
+                        _ => memory.power_cut_keeping_some(seed),
+                    }
+                }
+            });
+            let mut known: BTreeMap<u64, Option<(DiskId, u64)>> = BTreeMap::new();
+            for no in 1..=2 {
+                known.insert(no, storage.locate(SegmentNo(no)));
+            }
+            let mut doubtful = 0;
+            for no in 3..=5 {
+                doubtful = no;
+                if create(&storage, no).is_err() || cut.load(Ordering::SeqCst) {
+                    break;
+                }
+                known.insert(no, storage.locate(SegmentNo(no)));
+                doubtful = no - 2;
+                if storage.remove(&path(no - 2)).is_err() || cut.load(Ordering::SeqCst) {
+                    break;
+                }
+                known.insert(no - 2, None);
+                doubtful = 0;
+            }
+            let over = !cut.load(Ordering::SeqCst);
+            cuts += 1;
+            bench.host.observe(|_| {});
+            let found = bench.open();
+            for (no, place) in &known {
+                let now = found.locate(SegmentNo(*no));
+                assert!(
+                    *no == doubtful || now == *place,
+                    "cut {nth}, seed {seed}: segment {no} lay in {place:?}, lies in {now:?}"
+                );
+            }
+            if over {
+                break;
+            }
+        }
+    }
+    assert!(cuts > 100, "{cuts}");
+}
+
+#[test]
+fn a_damaged_table_is_refused_in_words() {
+    let bench = Bench::new(1, 4);
+    let _ = create(&bench.attached(), 1).unwrap();
+    let file = bench
+        .host
+        .open(table::PLACEMENT, OpenMode::ReadWrite)
+        .unwrap();
+    file.write_at(b"x", 100).unwrap();
+    let host = Arc::new(bench.host.clone());
+    let error = NetStorage::open(host, Duration::ZERO).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    assert!(error.to_string().contains("put a copy of it back"));
+}
+
+fn options() -> OpenOptions {
+    OpenOptions {
+        commit_interval_ms: 0,
+        background: false,
+        placed: true,
+        ..OpenOptions::default()
+    }
+}
+
+fn key() -> Secret {
+    Secret::from(vec![7; 32])
+}
+
+fn made(storage: &NetStorage) -> Room {
+    let mut new = NewRoom::with_credential(NewCredential::RawKey(key()));
+    new.open = options();
+    Room::create_on(Arc::new(storage.clone()), new).unwrap()
+}
+
+fn opened(storage: &NetStorage) -> Room {
+    let key = Credential::RawKey(key());
+    Room::open_on(Arc::new(storage.clone()), &key, options()).unwrap()
+}
+
+fn content(seed: u8) -> Vec<u8> {
+    (0..3_000_001_usize)
+        .map(|i| (i / BLOCK_LEN) as u8 ^ seed ^ (i % 251) as u8)
+        .collect()
+}
+
+#[track_caller]
+fn assert_whole(room: &Room) {
+    let report = room.check(true, false, &|_, _| true).unwrap();
+    assert!(
+        report.findings.is_empty() && report.lost.is_empty(),
+        "{report:?}"
+    );
+}
+
+#[test]
+fn a_room_lives_on_disks() {
+    let bench = Bench::new(2, 8);
+    let storage = bench.attached();
+    let room = made(&storage);
+    for n in 0..20 {
+        room.write_file(format!("/{n}"), &content(n)).unwrap();
+    }
+    room.sync().unwrap();
+    assert_eq!(
+        bench
+            .disks
+            .iter()
+            .filter(|d| !d.state.lock().durable.is_empty())
+            .count(),
+        1
+    );
+    let loan = room.lend(0, 8).unwrap();
+    assert_ne!(
+        bench.disk_of(&storage, loan.segment.0).id,
+        bench.disk_of(&storage, 1).id
+    );
+    room.settle_loan(loan.id);
+    for n in 0..19 {
+        room.unlink(room::InodeNo::ROOT, n.to_string().as_bytes())
+            .unwrap();
+    }
+    room.close().unwrap();
+    // Without its disks it opens, and says what is missing.
+    let alone = bench.open();
+    let room = opened(&alone);
+    let missing = room.read_file("/19").unwrap_err();
+    assert!(
+        matches!(&missing, room::Error::Io(e) if e.kind() == io::ErrorKind::NotConnected),
+        "{missing}"
+    );
+    bench.attach(&alone);
+    assert!(room.read_file("/19").unwrap() == content(19));
+    assert_whole(&room);
+    room.compact(90, &|_, _| true).unwrap();
+    room.tend().unwrap();
+    assert_whole(&room);
+    assert_eq!(alone.release(), 0);
+    assert_eq!(alone.list(SEGMENTS_DIR).unwrap().len(), 1);
+    room.close().unwrap();
+    let storage = bench.attached();
+    let room = opened(&storage);
+    assert!(room.read_file("/19").unwrap() == content(19));
+    assert!(
+        !bench
+            .host
+            .list("")
+            .unwrap()
+            .contains(&"placement.new".into())
+    );
+    assert!(bench.host.list(SEGMENTS_DIR).unwrap().is_empty());
+}
+
+#[test]
+fn a_disk_that_loses_power_costs_nothing_that_was_acknowledged() {
+    let bench = Bench::new(2, 8);
+    let storage = bench.attached();
+    let room = made(&storage);
+    room.write_file("/kept", &content(1)).unwrap();
+    room.sync().unwrap();
+    room.write_file("/lost", &content(2)).unwrap();
+    bench.disk_of(&storage, 1).lose_power();
+    assert!(room.sync().is_err());
+    assert!(matches!(room.sync(), Err(room::Error::Poisoned)));
+    drop(room);
+    let storage = bench.attached();
+    let room = opened(&storage);
+    assert!(room.read_file("/kept").unwrap() == content(1));
+    assert!(room.read_file("/lost").is_err());
+    assert_whole(&room);
+    room.write_file("/again", &content(3)).unwrap();
+    room.sync().unwrap();
+    bench.disks.iter().for_each(|disk| disk.lose_power());
+    assert!(room.read_file("/again").unwrap() == content(3));
+}
+
+#[test]
+fn a_full_disk_is_no_space_and_deleting_makes_some() {
+    let bench = Bench::new(1, 2);
+    let storage = bench.attached();
+    let room = made(&storage);
+    let mut n = 0;
+    let full = loop {
+        match room.write_file(format!("/{n}"), &content(n)) {
+            Ok(()) => n += 1,
+            Err(e) => break e,
+        }
+    };
+    assert!(matches!(full, room::Error::NoSpace), "{full}");
+    for n in 0..=n {
+        let _ = room.unlink(room::InodeNo::ROOT, n.to_string().as_bytes());
+    }
+    room.tend().unwrap();
+    storage.release();
+    room.write_file("/again", &content(1)).unwrap();
+    room.sync().unwrap();
+    assert_whole(&room);
+}
+
+#[test]
+fn other_files_stay_in_the_rooms_directory() {
+    let bench = Bench::new(1, 1);
+    let storage = bench.attached();
+    storage.open("f", OpenMode::CreateNew).unwrap();
+    assert_eq!(bench.host.list("").unwrap(), ["f"]);
+    assert!(storage.rename("f", &path(1)).is_err());
+    let no_segments = ["segments/1", "segments/00000000000000000000", "segments2"];
+    for name in no_segments {
+        assert_eq!(segment_of(name), None, "{name}");
+    }
+    assert!(bench.host.count(Op::Open) > 0);
+}
