@@ -15,10 +15,12 @@
 /// The port of a metadata server where none is named.
 pub const DEFAULT_PORT: u16 = 7420;
 
+pub mod authority;
 pub mod client;
 pub mod enrol;
 pub mod locks;
-pub mod policy;
 pub mod placement;
+pub mod policy;
 pub mod rpc;
+pub mod server;
 pub mod sessions;

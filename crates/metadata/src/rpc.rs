@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
 /// Version of this protocol: both sides must have the same.
 pub const VERSION: u32 = 1;
 
+/// Longest message, in bytes.
+pub const FRAME_MAX: usize = 8 << 20;
+
 /// A session: what a client holds open, locked and borrowed. Ends with its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SessionId(pub u64);
@@ -108,6 +111,7 @@ pub enum Change {
         name: Vec<u8>,
         new: NewFile,
     },
+    /// Counts as one open of the new file.
     MakeUnnamed {
         parent: InodeNo,
         new: NewFile,

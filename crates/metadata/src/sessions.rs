@@ -155,6 +155,11 @@ impl Session {
         Ok(borrowed.clone())
     }
 
+    /// Whether the loan is this session's.
+    pub fn has_loan(&self, loan: LoanId) -> bool {
+        self.held.lock().loans.contains_key(&loan)
+    }
+
     /// A loan is over.
     pub fn give_back(&self, loan: LoanId) -> Option<Borrowed> {
         self.held.lock().loans.remove(&loan)

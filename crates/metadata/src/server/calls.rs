@@ -1,0 +1,526 @@
+//! The calls as they come in: who asks, for which session, and where the work is done.
+//!
+//! 1. A call is done by threads that may wait for disks; those that only look at memory too, so that no connection waits for
+//!    another's. At most [`BLOCKING_MAX`] run at once, and of one connection no more than the configuration allows.
+//! 2. A change goes on to its end, and its answer is remembered, also where nobody waits for it any more.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use room::{Access, DirEntry, Inode, InodeNo, LoanId, Lock, LockOwner, LockTable, RoomSpace};
+use tarpc::context::Context;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::Shared;
+use super::life::{self, Life};
+use crate::locks::{Denied, Holder};
+use crate::rpc::{
+    Beat, Change, Changed, Lent, Map, Metadata, Posix, Refusal, Reply, SessionId, VERSION, Welcome,
+    Written,
+};
+use crate::sessions::{Asked, Session};
+
+/// Most calls that run at once, over all connections.
+pub(super) const BLOCKING_MAX: usize = 256;
+/// Longest wait for a lock in one call.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
+/// Longest wait for a change that an earlier call began.
+const CHANGE_WAIT: Duration = Duration::from_secs(120);
+
+static RUNNING: Semaphore = Semaphore::const_new(BLOCKING_MAX);
+
+/// One connection's calls.
+#[derive(Clone)]
+pub(super) struct Caller {
+    shared: Arc<Shared>,
+    serial: [u8; 16],
+    cut: CancellationToken,
+    own: Arc<Semaphore>,
+}
+
+/// What a call works with.
+pub(super) type Here = (Arc<Life>, Arc<Session>);
+
+/// What the room's error is to a client. What only the log may know is told as a failure.
+pub(super) fn refusal(error: room::Error) -> Refusal {
+    use room::Error as E;
+    Refusal::Posix(match error {
+        E::NotFound => Posix::NotFound,
+        E::Exists => Posix::Exists,
+        E::NotDirectory => Posix::NotDirectory,
+        E::IsDirectory => Posix::IsDirectory,
+        E::NotEmpty => Posix::NotEmpty,
+        E::NameTooLong => Posix::NameTooLong,
+        E::TooManyLinks => Posix::TooManyLinks,
+        E::FileTooLarge => Posix::FileTooLarge,
+        E::InvalidArgument(_) => Posix::InvalidArgument,
+        E::NotPermitted(_) => Posix::NotPermitted,
+        E::AccessDenied => Posix::AccessDenied,
+        E::NoXattr => Posix::NoXattr,
+        E::XattrTooLarge => Posix::XattrTooLarge,
+        E::NotSupported(_) => Posix::NotSupported,
+        E::NoMoreData => Posix::NoMoreData,
+        E::TooManySymlinks => Posix::TooManySymlinks,
+        E::ReadOnly => Posix::ReadOnly,
+        E::NoSpace => Posix::NoSpace,
+        E::WouldBlock => Posix::WouldBlock,
+        E::Deadlock => Posix::Deadlock,
+        E::Stale => Posix::Stale,
+        other => {
+            tracing::error!("a call failed: {other}");
+            Posix::Io
+        }
+    })
+}
+
+impl Caller {
+    pub(super) fn new(shared: Arc<Shared>, serial: [u8; 16], cut: CancellationToken) -> Self {
+        let own = Arc::new(Semaphore::new(shared.config.calls_max));
+        Self {
+            shared,
+            serial,
+            cut,
+            own,
+        }
+    }
+
+    fn here(&self, session: SessionId) -> Reply<Here> {
+        if self.cut.is_cancelled() || self.shared.users.get(&self.serial).is_none() {
+            return Err(Refusal::NoSession);
+        }
+        let life = self.shared.life().ok_or(Refusal::NoSession)?;
+        if life.has_failed() {
+            return Err(Refusal::NoSession);
+        }
+        let session = life.sessions.find(session, &self.serial)?;
+        Ok((life, session))
+    }
+
+    /// Runs what may wait, and counts it.
+    async fn run<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        work: impl FnOnce(&Self) -> Reply<T> + Send + 'static,
+    ) -> Reply<T> {
+        let begun = Instant::now();
+        let (Ok(_own), Ok(running)) = (self.own.acquire().await, RUNNING.acquire().await) else {
+            return Err(Refusal::Failed("the server stops".into()));
+        };
+        let caller = self.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let _running = running;
+            work(&caller)
+        });
+        let reply = done.await.unwrap_or_else(|e| {
+            tracing::error!("call `{name}`: {e}");
+            Err(Refusal::Failed("a fault of the metadata server".into()))
+        });
+        self.shared
+            .counters
+            .call(name, reply.is_err(), begun.elapsed());
+        reply
+    }
+
+    /// The same within a session.
+    async fn within<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        session: SessionId,
+        work: impl FnOnce(&Shared, &Here) -> Reply<T> + Send + 'static,
+    ) -> Reply<T> {
+        self.run(name, move |caller| {
+            let here = caller.here(session)?;
+            work(&caller.shared, &here)
+        })
+        .await
+    }
+
+    fn welcome(&self, version: u32, session: Option<SessionId>) -> Reply<Welcome> {
+        if version != VERSION {
+            return Err(Refusal::Version {
+                server: VERSION,
+                client: version,
+            });
+        }
+        let user = self
+            .shared
+            .users
+            .get(&self.serial)
+            .ok_or(Refusal::NoSession)?;
+        let life = self
+            .shared
+            .life()
+            .filter(|life| !life.has_failed())
+            .ok_or_else(|| Refusal::Failed("the room is being opened anew".into()))?;
+        let known = session.and_then(|id| life.sessions.find(id, &self.serial).ok());
+        let session = match known {
+            Some(session) => session,
+            None => {
+                let session = life.sessions.begin(&user, self.serial)?;
+                // Removed meanwhile: whoever ended the user's sessions may have missed this one.
+                if self.shared.users.get(&self.serial).is_none() {
+                    life.sessions.end_where(|s, _| s.id == session.id);
+                    life::end_session_in_time(&life, session);
+                    return Err(Refusal::NoSession);
+                }
+                tracing::info!(user = %user.name, session = session.id.0, "a session begins");
+                session
+            }
+        };
+        Ok(Welcome {
+            session: session.id,
+            boot: life.boot,
+            lease: u32::try_from(life.sessions.lease().as_secs().max(1)).unwrap_or(u32::MAX),
+            user: user.name.clone(),
+            uid: user.uid,
+            gids: user.gids.clone(),
+            disks: life.authority.addresses(),
+        })
+    }
+}
+
+fn clock() -> (u64, u32) {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    (now.as_secs(), now.subsec_nanos())
+}
+
+impl Metadata for Caller {
+    async fn hello(self, _: Context, version: u32, session: Option<SessionId>) -> Reply<Welcome> {
+        self.run("hello", move |caller| caller.welcome(version, session))
+            .await
+    }
+
+    async fn beat(self, _: Context, session: SessionId) -> Reply<Beat> {
+        // Not behind calls that wait for disks: a beat that comes too late ends a session.
+        let (life, _) = self.here(session)?;
+        self.shared.counters.call("beat", false, Duration::ZERO);
+        Ok(Beat {
+            settled: life.room.settled(),
+            clock: clock(),
+        })
+    }
+
+    async fn bye(self, _: Context, session: SessionId) -> Reply<()> {
+        self.within("bye", session, |_, (life, session)| {
+            let ended = life.sessions.end_where(|s, _| s.id == session.id);
+            for session in ended {
+                tracing::info!(user = %session.user.name, session = session.id.0, "a session ends");
+                if !life::end_session(life, &session, Instant::now() + Duration::from_secs(5)) {
+                    life::end_session_in_time(life, session);
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn lookup(
+        self,
+        _: Context,
+        session: SessionId,
+        parent: InodeNo,
+        name: Vec<u8>,
+    ) -> Reply<Inode> {
+        self.within("lookup", session, move |_, here| {
+            super::files::lookup(here, parent, &name)
+        })
+        .await
+    }
+
+    async fn attributes(self, _: Context, session: SessionId, no: InodeNo) -> Reply<Inode> {
+        self.within("attributes", session, move |_, (life, _)| {
+            life.room.attributes(no).map_err(refusal)
+        })
+        .await
+    }
+
+    async fn read_dir(
+        self,
+        _: Context,
+        session: SessionId,
+        no: InodeNo,
+        after: u64,
+        limit: u32,
+    ) -> Reply<Vec<(DirEntry, Inode)>> {
+        self.within("read_dir", session, move |_, here| {
+            super::files::read_dir(here, no, after, limit)
+        })
+        .await
+    }
+
+    async fn xattr(
+        self,
+        _: Context,
+        session: SessionId,
+        no: InodeNo,
+        name: Vec<u8>,
+    ) -> Reply<Vec<u8>> {
+        self.within("xattr", session, move |_, here| {
+            super::files::xattr(here, no, &name)
+        })
+        .await
+    }
+
+    async fn xattr_names(self, _: Context, session: SessionId, no: InodeNo) -> Reply<Vec<Vec<u8>>> {
+        self.within("xattr_names", session, move |_, (life, session)| {
+            let mut names = life.room.xattr_names(no).map_err(refusal)?;
+            names.retain(|name| session.subject.sees_xattr(name));
+            Ok(names)
+        })
+        .await
+    }
+
+    async fn space(self, _: Context, session: SessionId) -> Reply<RoomSpace> {
+        self.within("space", session, |_, (life, _)| {
+            life.room.space().map_err(refusal)
+        })
+        .await
+    }
+
+    async fn change(
+        self,
+        _: Context,
+        session: SessionId,
+        number: u64,
+        done: u64,
+        change: Change,
+    ) -> Reply<Changed> {
+        let until = tokio::time::Instant::now() + CHANGE_WAIT;
+        loop {
+            let (_, asked) = self.here(session)?;
+            let answered = asked.answered().notified();
+            tokio::pin!(answered);
+            answered.as_mut().enable();
+            let shared = self.shared.clone();
+            let change = change.clone();
+            // Asked and begun by one thread, so that nothing that is begun is left.
+            let reply = self
+                .within("change", session, move |_, here| {
+                    let (life, session) = here;
+                    match session.ask(number, done)? {
+                        Asked::Answered(answer) => return answer.map(Some),
+                        Asked::UnderWay => return Ok(None),
+                        Asked::New => {}
+                    }
+                    let made = AssertUnwindSafe(|| super::changes::make(here, change));
+                    let answer = catch_unwind(made).unwrap_or_else(|_| {
+                        Err(Refusal::Failed("a fault of the metadata server".into()))
+                    });
+                    if answer == Err(POISONED) {
+                        shared.fail(life);
+                    }
+                    session.answer(number, answer.clone());
+                    answer.map(Some)
+                })
+                .await?;
+            match reply {
+                Some(changed) => return Ok(changed),
+                None if tokio::time::timeout_at(until, answered).await.is_err() => {
+                    return Err(Refusal::Failed("the change takes too long".into()));
+                }
+                None => {}
+            }
+        }
+    }
+
+    async fn open(
+        self,
+        _: Context,
+        session: SessionId,
+        no: InodeNo,
+        access: Access,
+    ) -> Reply<Inode> {
+        self.within("open", session, move |_, here| {
+            super::files::open(here, no, access)
+        })
+        .await
+    }
+
+    async fn close(self, _: Context, session: SessionId, no: InodeNo, count: u64) -> Reply<()> {
+        self.within("close", session, move |_, (life, session)| {
+            let (closed, last) = session.close(no, count)?;
+            if last {
+                life.locks.closed(session.id, no);
+            }
+            if closed > 0 {
+                life.room.release(no, closed);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn map(
+        self,
+        _: Context,
+        session: SessionId,
+        no: InodeNo,
+        first: u64,
+        count: u32,
+    ) -> Reply<Map> {
+        self.within("map", session, move |_, here| {
+            super::data::map(here, no, first, count)
+        })
+        .await
+    }
+
+    async fn seek(
+        self,
+        _: Context,
+        session: SessionId,
+        no: InodeNo,
+        offset: u64,
+        hole: bool,
+    ) -> Reply<u64> {
+        self.within("seek", session, move |_, here| {
+            super::data::seek(here, no, offset, hole)
+        })
+        .await
+    }
+
+    async fn lend(self, _: Context, session: SessionId, blocks: u32) -> Reply<Lent> {
+        self.within("lend", session, move |shared, here| {
+            super::data::lend(here, blocks).inspect_err(|e| shared.judge(here, e))
+        })
+        .await
+    }
+
+    async fn place(
+        self,
+        _: Context,
+        session: SessionId,
+        no: InodeNo,
+        written: Vec<Written>,
+    ) -> Reply<u64> {
+        self.within("place", session, move |shared, here| {
+            super::data::place(here, no, written).inspect_err(|e| shared.judge(here, e))
+        })
+        .await
+    }
+
+    async fn give_back(self, _: Context, session: SessionId, loans: Vec<LoanId>) -> Reply<()> {
+        self.within("give_back", session, move |_, here| {
+            super::data::give_back(here, &loans)
+        })
+        .await
+    }
+
+    async fn sync(self, _: Context, session: SessionId) -> Reply<u64> {
+        self.within("sync", session, |shared, here| {
+            let stamp = here.0.room.stamp();
+            sync(&here.0).inspect_err(|e| shared.judge(here, e))?;
+            Ok(stamp)
+        })
+        .await
+    }
+
+    async fn test_lock(
+        self,
+        _: Context,
+        session: SessionId,
+        no: InodeNo,
+        table: LockTable,
+        owner: LockOwner,
+        lock: Lock,
+    ) -> Reply<Option<Lock>> {
+        let (life, session) = self.here(session)?;
+        checked(&session, no, lock)?;
+        let holder = Holder {
+            session: session.id,
+            owner,
+        };
+        self.shared
+            .counters
+            .call("test_lock", false, Duration::ZERO);
+        Ok(life.locks.test(no, table, holder, lock))
+    }
+
+    async fn set_lock(
+        self,
+        _: Context,
+        session: SessionId,
+        no: InodeNo,
+        table: LockTable,
+        owner: LockOwner,
+        lock: Lock,
+        wait: bool,
+    ) -> Reply<()> {
+        let begun = Instant::now();
+        let (life, session) = self.here(session)?;
+        checked(&session, no, lock)?;
+        let holder = Holder {
+            session: session.id,
+            owner,
+        };
+        let locked = if wait {
+            life.locks
+                .set_within(no, table, holder, lock, LOCK_WAIT)
+                .await
+        } else {
+            life.locks
+                .set(no, table, holder, lock, false, Instant::now())
+        };
+        let reply = locked.map_err(|denied| {
+            Refusal::Posix(match denied {
+                Denied::Held => Posix::WouldBlock,
+                Denied::Deadlock => Posix::Deadlock,
+                Denied::TooMany => Posix::NoSpace,
+            })
+        });
+        // Ended or closed meanwhile: whoever freed its locks may have missed this one.
+        if session.is_over() {
+            life.locks.end(session.id);
+            return Err(Refusal::NoSession);
+        }
+        if !session.has_open(no) {
+            life.locks.closed(session.id, no);
+        }
+        self.shared
+            .counters
+            .call("set_lock", reply.is_err(), begun.elapsed());
+        reply
+    }
+}
+
+/// Only who has a file open locks it.
+fn checked(session: &Session, no: InodeNo, lock: Lock) -> Reply<()> {
+    if lock.start > lock.end {
+        return Err(Refusal::Posix(Posix::InvalidArgument));
+    }
+    if !session.has_open(no) {
+        return Err(Refusal::Posix(Posix::Stale));
+    }
+    Ok(())
+}
+
+/// What is answered where the room's storage failed.
+pub(super) const POISONED: Refusal = Refusal::Posix(Posix::Io);
+
+/// Makes everything durable, many callers' changes at once.
+pub(super) fn sync(life: &Life) -> Reply<()> {
+    life.room.sync().map_err(|e| match e {
+        room::Error::NoSpace => Refusal::Posix(Posix::NoSpace),
+        other => {
+            tracing::error!("a commit failed: {other}");
+            POISONED
+        }
+    })
+}
+
+impl Shared {
+    /// Whether a refusal means that the room's storage failed.
+    fn judge(&self, (life, _): &Here, refusal: &Refusal) {
+        if *refusal == POISONED
+            && life
+                .room
+                .sync()
+                .is_err_and(|e| matches!(e, room::Error::Poisoned))
+        {
+            self.fail(life);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! One opening of the room, with everything that is gone with it: sessions, locks, loans, capabilities.
+//!
+//! 1. Every disk that can be reached has a fresh group before the first client is served.
+//! 2. When a session ends, its capabilities are revoked on the disks first; then its loans are settled, its locks freed and its
+//!    files closed.
+//!
+//! It deliberately does not know connections.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, RwLock};
+use room::{OpenOptions, Room};
+use storage::HostStorage;
+
+use super::{Config, ServerError, Shared, io};
+use crate::authority::Authority;
+use crate::enrol;
+use crate::locks::Locks;
+use crate::placement::NetStorage;
+use crate::sessions::{Session, Sessions};
+
+/// Between two looks for sessions whose lease is over.
+const SESSIONS_LOOK: Duration = Duration::from_millis(250);
+/// Between two times that space is given back.
+const SPACE_LOOK: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(crate) struct Life {
+    /// Its number, random.
+    pub(crate) boot: u64,
+    pub(crate) room: Room,
+    pub(crate) storage: NetStorage,
+    pub(crate) authority: Arc<Authority>,
+    pub(crate) sessions: Sessions,
+    pub(crate) locks: Locks,
+    /// Held shared by what relies on rights and names, exclusively by what changes them: what was checked is still so when
+    /// it is done.
+    pub(crate) rights: RwLock<()>,
+    failed: AtomicBool,
+    stopping: Mutex<bool>,
+    stopped: Condvar,
+}
+
+impl Life {
+    pub(super) fn begin(
+        config: &Config,
+        credential: &room::Credential,
+    ) -> Result<Self, ServerError> {
+        let dir = config
+            .room
+            .canonicalize()
+            .map_err(io(config.room.display().to_string()))?;
+        let host = HostStorage::open(&dir).map_err(io(dir.display().to_string()))?;
+        let storage = NetStorage::open(Arc::new(host), config.flush_patience)
+            .map_err(io("the placement of segments"))?;
+        let options = OpenOptions {
+            placed: true,
+            state_dir: config.open.state_dir.clone().or_else(state_dir),
+            ..config.open.clone()
+        };
+        let room = Room::open_on(Arc::new(storage.clone()), credential, options)?;
+        for disk in &config.disks {
+            enrol::add_disk(&room, disk.clone())?;
+        }
+        let authority = Authority::new(&room, config.capability_lifetime)?;
+        std::thread::scope(|scope| -> Result<(), ServerError> {
+            for disk in enrol::disks(&room)? {
+                let (authority, storage) = (&authority, &storage);
+                scope.spawn(move || authority.add(disk, storage));
+            }
+            Ok(())
+        })?;
+        let mut boot = [0; 8];
+        getrandom::fill(&mut boot)
+            .map_err(|e| io("random numbers")(std::io::Error::other(e.to_string())))?;
+        Ok(Self {
+            boot: u64::from_le_bytes(boot),
+            room,
+            storage,
+            authority,
+            sessions: Sessions::new(config.lease),
+            locks: Locks::default(),
+            rights: RwLock::new(()),
+            failed: AtomicBool::new(false),
+            stopping: Mutex::new(false),
+            stopped: Condvar::new(),
+        })
+    }
+
+    /// Notes that the storage failed; true for the first who says so.
+    pub(super) fn fail(&self) -> bool {
+        !self.failed.swap(true, Ordering::SeqCst)
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::SeqCst)
+    }
+
+    /// Has everything that works for this life end soon.
+    pub(super) fn stop(&self) {
+        *self.stopping.lock() = true;
+        self.stopped.notify_all();
+        self.sessions.end_where(|_, _| true);
+        self.storage.hurry();
+    }
+
+    fn pause(&self, pause: Duration) -> bool {
+        let mut stopping = self.stopping.lock();
+        if !*stopping {
+            self.stopped.wait_for(&mut stopping, pause);
+        }
+        !*stopping
+    }
+
+    /// Commits, closes the room, and takes every capability back where the disk can be reached.
+    pub(super) fn close(self) -> room::Result<()> {
+        let Self {
+            room, authority, ..
+        } = self;
+        authority.stop();
+        let closed = room.close();
+        authority.withdraw();
+        closed
+    }
+
+    pub(super) fn remove_disk(&self, name: &str) -> Result<(), ServerError> {
+        let disk = enrol::disks(&self.room)?
+            .into_iter()
+            .find(|d| d.name == name)
+            .ok_or_else(|| enrol::EnrolError::Unknown(format!("disk {name}")))?;
+        let id = disk.address.id;
+        self.storage.set_taking(id, false);
+        if !self.storage.detach(id) {
+            return Err(ServerError::DiskInUse {
+                disk: name.to_owned(),
+                segments: self.storage.segments_on(id).len(),
+            });
+        }
+        enrol::remove_disk(&self.room, name)?;
+        self.authority.remove(id);
+        Ok(())
+    }
+}
+
+/// Where this machine remembers what it saw of rooms, as for rooms in a directory.
+fn state_dir() -> Option<PathBuf> {
+    let absolute = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+        .map(|dir| dir.join("strongroom"))
+}
+
+/// Gives back what an ended session held. False where a disk could not be reached before `deadline`: the session keeps its
+/// locks and files until its capabilities are revoked or have expired.
+pub(super) fn end_session(life: &Life, session: &Session, deadline: Instant) -> bool {
+    if life.authority.revoke_session(session.id, deadline).is_err() {
+        return false;
+    }
+    let (opens, loans) = session.take_held();
+    for loan in loans.keys() {
+        life.room.settle_loan(*loan);
+    }
+    life.locks.end(session.id);
+    for (no, count) in opens {
+        life.room.release(no, count);
+    }
+    life.sessions.forget(session.id);
+    true
+}
+
+/// The same in the background, however long it takes.
+pub(super) fn end_session_in_time(life: &Arc<Life>, session: Arc<Session>) {
+    let ending = life.clone();
+    let thread = std::thread::Builder::new()
+        .name("session end".into())
+        .spawn(move || {
+            let second = Duration::from_secs(1);
+            while !end_session(&ending, &session, Instant::now() + second) {
+                if !ending.pause(second) {
+                    return;
+                }
+            }
+        });
+    if let Err(e) = thread {
+        tracing::error!("no thread to end a session: {e}");
+    }
+}
+
+/// Starts what looks after a life until it is stopped.
+pub(super) fn tend(life: &Arc<Life>, shared: &Arc<Shared>) -> Result<(), ServerError> {
+    let start = |name: &str, run: Box<dyn FnOnce() + Send>| {
+        std::thread::Builder::new()
+            .name(name.into())
+            .spawn(run)
+            .map(drop)
+            .map_err(io("threads of the server"))
+    };
+    let tended = life.clone();
+    start(
+        "sessions",
+        Box::new(move || {
+            while tended.pause(SESSIONS_LOOK) {
+                let now = Instant::now();
+                for session in tended.sessions.end_where(|_, deadline| deadline <= now) {
+                    tracing::info!(user = %session.user.name, session = session.id.0, "a lease is over");
+                    end_session_in_time(&tended, session);
+                }
+            }
+        }),
+    )?;
+    let (tended, shared) = (life.clone(), shared.clone());
+    start(
+        "space",
+        Box::new(move || {
+            while tended.pause(SPACE_LOOK) {
+                if let Err(e) = tended.authority.refill(&tended.room) {
+                    tracing::error!("numbers of capability groups: {e}");
+                    if matches!(e, room::Error::Poisoned) {
+                        shared.fail(&tended);
+                    }
+                }
+                tended.storage.release();
+            }
+        }),
+    )
+}
