@@ -60,6 +60,7 @@ pub(crate) enum Command {
     Backup(backup::Args),
     Rekey(rekey::Args),
     Sync(sync::Args),
+    Disk(disk::Args),
     Bench(bench::Args),
     Completions(completions::Args),
     Man(man::Args),

@@ -59,11 +59,16 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     };
     let global = cli.global;
     let listens = matches!(&cli.command, args::Command::Bench(args) if args.listens());
-    init_tracing(
-        &global,
-        matches!(cli.command, args::Command::Serve(_)),
-        listens,
-    );
+    let serving = match &cli.command {
+        args::Command::Serve(_) => true,
+        args::Command::Disk(args) if args.serves() => {
+            // Its standard error is its log, from the start.
+            log_everything();
+            true
+        }
+        _ => false,
+    };
+    init_tracing(&global, serving, listens);
     match commands::run(cli.command, &global) {
         Ok(()) => Exit::Ok.into(),
         Err(error) => {

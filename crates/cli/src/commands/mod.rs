@@ -9,6 +9,7 @@ pub(crate) mod completions;
 pub(crate) mod cp;
 pub(crate) mod create;
 pub(crate) mod df;
+pub(crate) mod disk;
 pub(crate) mod du;
 pub(crate) mod header;
 pub(crate) mod info;
@@ -55,6 +56,7 @@ pub(crate) fn run(command: Command, global: &Global) -> Result<()> {
         Command::Backup(args) => backup::run(args, global),
         Command::Rekey(args) => rekey::run(args, global),
         Command::Sync(args) => sync::run(args, global),
+        Command::Disk(args) => disk::run(args, global),
         Command::Bench(args) => bench::run(args, global),
         Command::Completions(args) => completions::run(args, global),
         Command::Man(args) => man::run(args, global),

@@ -214,6 +214,11 @@ impl Server {
         self.address
     }
 
+    /// The disk it serves.
+    pub fn id(&self) -> crate::DiskId {
+        self.shared.store.id()
+    }
+
     /// The present life of what is written and not flushed.
     pub fn life(&self) -> Boot {
         self.shared.store.life()

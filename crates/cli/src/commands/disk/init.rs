@@ -1,0 +1,128 @@
+//! `strongroom disk init`: makes a file or a block device the store of a new network disk.
+
+use std::path::{Path, PathBuf};
+
+use device::{Access, Device, FileDevice};
+use netdisk::{KeyFile, KeyFileError, Store, StoreError};
+use serde_json::json;
+
+use crate::args::Global;
+use crate::commands::bench::bytes;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::output::{self, size};
+
+/// Make a file or block device the store of a new network disk
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The store: a file, which is made, or a block device
+    #[arg(long, value_name = "FILE-OR-DEVICE")]
+    store: PathBuf,
+    /// Size of a file that does not exist yet; it takes no space before it is written
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    size: Option<u64>,
+    /// Where the disk's secret key goes: a new file, for `disk serve` and nobody else
+    #[arg(long, value_name = "FILE")]
+    key_out: PathBuf,
+    /// Where the metadata server's part of it goes: a new file, for `disk add` [default: FILE of --key-out, with .add]
+    #[arg(long, value_name = "FILE")]
+    add_out: Option<PathBuf>,
+    /// Use the store even if it holds data, which is lost
+    #[arg(long)]
+    force: bool,
+}
+
+pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
+    let part = args.add_out.clone().unwrap_or_else(|| {
+        let mut name = args.key_out.clone().into_os_string();
+        name.push(".add");
+        name.into()
+    });
+    for path in [&args.key_out, &part] {
+        if path.symlink_metadata().is_ok() {
+            return Err(Error::usage(format!(
+                "{}: exists; a disk's key is never written over: choose another name",
+                path.display()
+            )));
+        }
+    }
+    let device = open(args)?;
+    let keys = KeyFile::generate().map_err(|e| key_file(&args.key_out, e))?;
+    // The keys first: a store whose key is lost is of no use, a key without a store does no harm.
+    keys.write(&args.key_out)
+        .map_err(|e| key_file(&args.key_out, e))?;
+    let made = keys
+        .write_part(&part)
+        .map_err(|e| key_file(&part, e))
+        .and_then(|()| {
+            Store::init(&device, keys.id, args.force).map_err(|e| store(&args.store, e))
+        });
+    if let Err(error) = made {
+        for path in [&args.key_out, &part] {
+            let _ = std::fs::remove_file(path);
+        }
+        return Err(error);
+    }
+    if global.json {
+        output::json_line(&json!({
+            "disk": keys.id.to_string(),
+            "store": args.store.to_string_lossy(),
+            "bytes": device.len(),
+            "key": args.key_out.to_string_lossy(),
+            "add": part.to_string_lossy(),
+        }));
+    } else {
+        output::line(format!("disk    {}", keys.id));
+        output::line(format!(
+            "store   {} ({})",
+            args.store.display(),
+            size(device.len())
+        ));
+        output::line(format!(
+            "key     {} (secret; for `strongroom disk serve --key`)",
+            args.key_out.display()
+        ));
+        output::line(format!(
+            "add     {} (secret; for `strongroom disk add` at the metadata server)",
+            part.display()
+        ));
+    }
+    Ok(())
+}
+
+fn open(args: &Args) -> Result<FileDevice> {
+    let path = &args.store;
+    match (path.exists(), args.size) {
+        (true, Some(_)) => Err(Error::usage(format!(
+            "{}: exists and has its size; leave --size away, or name a file that does not exist",
+            path.display()
+        ))),
+        (true, None) => FileDevice::open(path, Access::ReadWrite).map_err(|e| Error::host(path, e)),
+        (false, Some(size)) => {
+            FileDevice::create(path, size / 4096 * 4096).map_err(|e| Error::host(path, e))
+        }
+        (false, None) => Err(Error::usage(format!(
+            "{}: does not exist; say with --size how large it shall be",
+            path.display()
+        ))),
+    }
+}
+
+/// A key file that cannot be used.
+pub(super) fn key_file(path: &Path, error: KeyFileError) -> Error {
+    match error {
+        KeyFileError::Io(error) => Error::host(path, error),
+        other => Error::failed(format!("{}: {other}", path.display())),
+    }
+}
+
+/// A store that cannot be used.
+pub(super) fn store(path: &Path, error: StoreError) -> Error {
+    let exit = match &error {
+        StoreError::Io(error) => return Error::host(path, std::io::Error::from(error.kind())),
+        StoreError::Damaged => Exit::Damaged,
+        StoreError::Version(_) => Exit::Newer,
+        _ => Exit::Failed,
+    };
+    Error::said(exit, format!("{}: {error}", path.display()))
+}

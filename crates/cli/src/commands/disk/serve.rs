@@ -1,0 +1,142 @@
+//! `strongroom disk serve`: a network disk, until it is told to stop.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use device::{Access, FileDevice};
+use netdisk::server::{Config, FilterSize, Server};
+use netdisk::{KeyFile, Protection, Store, Surroundings};
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::init::{key_file, store};
+use crate::args::Global;
+use crate::commands::bench::bytes;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::mounting::options::duration;
+use crate::output;
+
+/// Serve a network disk: blocks for whoever shows a capability
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Address and port to listen on; port 0 chooses one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7200")]
+    listen: String,
+    /// The store that `disk init` made
+    #[arg(long, value_name = "FILE-OR-DEVICE")]
+    store: PathBuf,
+    /// The disk's secret key, which `disk init` wrote
+    #[arg(long, value_name = "FILE", visible_alias = "identity")]
+    key: PathBuf,
+    /// What protects the messages: nothing (for measuring), capabilities and replay detection, or these and encryption
+    #[arg(long, value_enum, default_value = "secure")]
+    protection: Level,
+    /// Listen without protection also where other machines reach it
+    #[arg(long)]
+    force: bool,
+    /// Most connections at once
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    connections: u32,
+    /// Most requests of one connection that run at once
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
+    workers: u32,
+    /// Most memory for data on its way
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = bytes)]
+    memory: u64,
+    /// Memory for replay detection: a power of two from 2KiB on; more of it makes epochs longer
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = filter_bytes)]
+    replay_memory: u64,
+    /// An epoch of replay detection ends after this time at the latest: 30s, 1m
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    epoch: Duration,
+    /// Cut off connections from which nothing authentic came for this long
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    first_request_timeout: Duration,
+    /// Cut off connections where one message takes longer than this
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    transfer_timeout: Duration,
+    /// When told to stop, wait this long for what runs
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = duration)]
+    grace: Duration,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Level {
+    Open,
+    Secure,
+    Private,
+}
+
+pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|e| Error::failed(format!("signals cannot be received: {e}")))?;
+    let mut server = start(args)?;
+    let (address, id) = (server.local_addr(), server.id());
+    tracing::info!(disk = %id, %address, protection = ?args.protection, store = %args.store.display(), "serving");
+    if global.json {
+        output::json_line(&json!({"disk": id.to_string(), "listening": address.to_string()}));
+    } else {
+        output::line(format!("disk {id} listens on {address}"));
+    }
+    let told = signals.forever().next();
+    tracing::info!(signal = ?told, "stopping: what runs is answered, then everything is made durable");
+    // A second signal ends at once, as before ours were received.
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    });
+    server
+        .stop(args.grace)
+        .map_err(|e| Error::failed(format!("{}: the last flush: {e}", args.store.display())))?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Opens the store and begins to serve it.
+fn start(args: &Args) -> Result<Server> {
+    let keys = KeyFile::read(&args.key).map_err(|e| key_file(&args.key, e))?;
+    let device = FileDevice::open(&args.store, Access::ReadWrite).map_err(|e| {
+        if e.kind() == std::io::ErrorKind::ResourceBusy {
+            let words = format!("{}: is served by another process", args.store.display());
+            return Error::said(Exit::InUse, words);
+        }
+        Error::host(&args.store, e)
+    })?;
+    let surroundings = Surroundings::of(&device, &args.key);
+    let opened = Store::open(Arc::new(device), surroundings).map_err(|e| store(&args.store, e))?;
+    let config = Config {
+        listen: args.listen.clone(),
+        protection: match args.protection {
+            Level::Open => Protection::Open,
+            Level::Secure => Protection::Secure,
+            Level::Private => Protection::Private,
+        },
+        open_to_all: args.force,
+        connections_max: args.connections as usize,
+        workers_max: args.workers as usize,
+        payload_bytes_max: usize::try_from(args.memory).unwrap_or(usize::MAX),
+        first_request_max: args.first_request_timeout,
+        transfer_max: args.transfer_timeout,
+        filter: FilterSize {
+            // Two filters of so many bits.
+            bits_log2: (args.replay_memory * 4).ilog2(),
+            epoch_max: args.epoch,
+        },
+        ..Config::default()
+    };
+    Server::start(config, opened, &keys).map_err(|e| Error::failed(e.to_string()))
+}
+
+fn filter_bytes(text: &str) -> std::result::Result<u64, String> {
+    bytes(text).and_then(|size| {
+        if size.is_power_of_two() && (2 << 10..=1 << 30).contains(&size) {
+            Ok(size)
+        } else {
+            Err("write a power of two from 2KiB to 1GiB".into())
+        }
+    })
+}
