@@ -8,6 +8,7 @@
 # A failure prints a story and the command that makes it again; then this ends with status 1, after the other campaigns.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
+begin_explorer "$@"
 
 status=0
 # Of a hundred parts of the time.

@@ -7,6 +7,7 @@
 #   THREADS=N                                  default: as many as there are processors
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
+begin_explorer "$@"
 
 status=0
 for family in ones keys random:60 twos; do

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Shared storage: kills of clients, metadata server and disks at random moments under load, and the network cut between any two
+# of them: crates/cli/tests/network. As root, or on loopback, where nothing can be cut.
+#   SOAK_ROUNDS=200         rounds of kills
+#   SOAK_CUT_SECONDS=60     how long each cut lasts
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+export STRONGROOM_SEED=$SEED STRONGROOM_NET_ROUNDS=${SOAK_ROUNDS:-200} STRONGROOM_NET_CUT_SECONDS=${SOAK_CUT_SECONDS:-60}
+cargo_test network
