@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what `make build` built: the command, the helper by which mount(8) and fstab find it, manual pages, completions.
+# Installs what `make build` built: the command, the helper by which mount(8) and fstab find it, manual pages, completions,
+# and the systemd units of the servers (nothing is enabled).
 #
 #   scripts/install.sh BINARY [DESTDIR [PREFIX]]      default: the running system, /usr/local
 set -euo pipefail
@@ -28,4 +29,9 @@ mkdir -p "$SHARE/man/man1" "$SHARE/bash-completion/completions" "$SHARE/zsh/site
 "$BIN" completions zsh >"$SHARE/zsh/site-functions/_strongroom"
 "$BIN" completions fish >"$SHARE/fish/vendor_completions.d/strongroom.fish"
 chmod -R a+rX "$SHARE/man/man1"
+UNITS=$DESTDIR$PREFIX/lib/systemd/system
+mkdir -p "$UNITS"
+for unit in "$ROOT"/packaging/systemd/*.service; do
+    sed "s|/usr/bin/strongroom|$PREFIX/bin/strongroom|" "$unit" >"$UNITS/${unit##*/}"
+done
 say "Installed strongroom under $DESTDIR$PREFIX"

@@ -1,6 +1,8 @@
 //! The command line as clap sees it: global options and the list of commands. Each command's own arguments are with it.
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use std::ffi::OsString;
+
+use clap::{ArgAction, Args, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::*;
 
@@ -19,6 +21,18 @@ pub(crate) struct Cli {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// The same as `try_parse_from`, of a command whose defaults were changed.
+    pub(crate) fn parse_with(
+        command: clap::Command,
+        arguments: &[OsString],
+    ) -> Result<Cli, clap::Error> {
+        let mut command = command;
+        let mut matches = command.try_get_matches_from_mut(arguments)?;
+        Cli::from_arg_matches_mut(&mut matches).map_err(|e| e.format(&mut command))
+    }
 }
 
 /// Options of every command.

@@ -35,7 +35,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::Parser;
+use clap::CommandFactory;
 
 pub use exit::Exit;
 
@@ -45,7 +45,20 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     if mounting::helper::is_helper(&arguments) {
         return mounting::helper::run(&arguments);
     }
-    let cli = match args::Cli::try_parse_from(&arguments) {
+    let command = service::settings::fill(
+        args::Cli::command(),
+        &arguments,
+        commands::SERVERS,
+        std::env::vars_os(),
+    );
+    let command = match command {
+        Ok(command) => command,
+        Err(refusal) => {
+            eprintln!("strongroom: {refusal}");
+            return Exit::Usage.into();
+        }
+    };
+    let cli = match args::Cli::parse_with(command, &arguments) {
         Ok(cli) => cli,
         Err(refusal) => {
             // A closed standard output or error leaves nobody to tell.

@@ -31,6 +31,18 @@ pub(crate) mod umount;
 use crate::args::{Command, Global};
 use crate::error::Result;
 
+/// The commands that are servers, whose options may also stand in a file and in the environment.
+pub(crate) const SERVERS: &[service::ServerCommand] = &[
+    service::ServerCommand {
+        path: &["disk", "serve"],
+        word: "disk",
+    },
+    service::ServerCommand {
+        path: &["metadata", "serve"],
+        word: "metadata",
+    },
+];
+
 /// Does the command.
 pub(crate) fn run(command: Command, global: &Global) -> Result<()> {
     match command {

@@ -1,0 +1,24 @@
+//! What every server of Strongroom needs around it: settings, logs, an endpoint for health and metrics, an orderly end.
+//!
+//! 1. A setting on the command line counts more than one in the environment, and that more than one in the file. A key that
+//!    nobody knows is refused by its name: a misspelt limit must not go unnoticed.
+//! 2. No secret is a setting: settings name files in which secrets are. So logs, which may tell settings, tell no secret.
+//! 3. The endpoint serves a bounded number of clients for a bounded time each, and answers though the server itself is stuck.
+//! 4. A server that was told to stop stops: after its grace it is ended, on a second signal at once.
+//!
+//! It deliberately does not know what a server serves, nor its protocol.
+
+#![forbid(unsafe_code)]
+
+pub mod endpoint;
+pub mod logs;
+pub mod measures;
+mod process;
+pub mod settings;
+pub mod stop;
+
+pub use endpoint::{HealthAddress, Observed, Service};
+pub use logs::LogFormat;
+pub use measures::Measures;
+pub use settings::{Common, ServerCommand, SettingsError};
+pub use stop::Stop;
