@@ -44,3 +44,9 @@ pub const CHECKPOINT: &str = "checkpoint";
 pub const WAITING: &str = "waiting";
 /// A request of a mounted room, from the moment it is taken apart until its answer is known. It contains the others.
 pub const REQUEST: &str = "request";
+/// Waiting for a network disk: the way there and back, and what the disk does.
+pub const NETWORK: &str = "network";
+/// Asking the metadata server where data lies or may be written, with the capabilities for it.
+pub const CAPABILITY: &str = "capability";
+/// Asking the metadata server for anything else.
+pub const METADATA: &str = "metadata";

@@ -11,6 +11,7 @@
 mod host;
 mod mounted;
 mod room;
+mod shared;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +32,7 @@ use crate::{Error, Result, engine, published, statistics};
 pub use host::Directory;
 pub use mounted::MountedHere;
 pub use room::Library;
+pub use shared::{Connect, Connection, Share, Shared};
 
 /// What is measured.
 #[derive(Debug, Clone)]
@@ -78,6 +80,10 @@ pub trait Subject {
     fn reopen(&mut self) -> Result<()>;
     /// The directory on the host that holds its bytes.
     fn backing(&self) -> &Path;
+    /// Whether rights are capabilities here, which changes of names and modes may have to revoke.
+    fn revokes(&self) -> bool {
+        false
+    }
     /// Ends it. The files stay; the caller removes the directory.
     fn close(self: Box<Self>) -> Result<()>;
 }
@@ -90,9 +96,16 @@ enum Operation {
     Open,
     Chmod,
     Unlink,
+    /// Of files that were just read, whose owner may not read them any more afterwards.
+    ChmodRevoking,
+    /// Of files that were just read.
+    UnlinkRevoking,
 }
 
 impl Operation {
+    /// Only where rights are capabilities.
+    const REVOKING: [Self; 2] = [Self::ChmodRevoking, Self::UnlinkRevoking];
+
     const ALL: [Self; 6] = [
         Self::Create,
         Self::Read,
@@ -111,6 +124,8 @@ impl Operation {
             Self::Open => "open",
             Self::Chmod => "chmod",
             Self::Unlink => "unlink",
+            Self::ChmodRevoking => "chmod with revocation",
+            Self::UnlinkRevoking => "unlink with revocation",
         }
     }
 
@@ -123,7 +138,11 @@ impl Operation {
         let direction = match self {
             Self::Create | Self::Write => Direction::Write,
             Self::Read => Direction::Read,
-            Self::Open | Self::Chmod | Self::Unlink => Direction::Neither,
+            Self::Open
+            | Self::Chmod
+            | Self::Unlink
+            | Self::ChmodRevoking
+            | Self::UnlinkRevoking => Direction::Neither,
         };
         let files = u64::from(options.files);
         Claim {
@@ -153,6 +172,8 @@ impl Operation {
             Self::Open => "open, cold",
             Self::Chmod => "chmod",
             Self::Unlink => "unlink",
+            Self::ChmodRevoking => "chmod that revokes",
+            Self::UnlinkRevoking => "unlink that revokes",
         };
         format!("{what}: files of {}", bytes(options.size as u64))
     }
@@ -222,7 +243,11 @@ fn one(
     out: &mut Outcome,
 ) -> Result<()> {
     let label = subject.facts().label;
-    for operation in Operation::ALL {
+    let mut operations = Operation::ALL.to_vec();
+    if subject.revokes() {
+        operations.extend(Operation::REVOKING);
+    }
+    for operation in operations {
         if stop.load(Ordering::Relaxed) {
             out.interrupted = true;
             return Ok(());
@@ -230,6 +255,7 @@ fn one(
         let work = operation.words(options);
         progress.row(&format!("{work}: {label}"));
         let mut doubts = Vec::new();
+        prepare(subject, operation, options)?;
         if operation.is_cold() {
             subject.sync()?;
             subject.reopen()?;
@@ -287,6 +313,31 @@ fn one(
     Ok(())
 }
 
+/// Before an operation that shall revoke: files that were just read, so that there is something to revoke.
+fn prepare(subject: &dyn Subject, operation: Operation, options: &Options) -> Result<()> {
+    if !Operation::REVOKING.contains(&operation) {
+        return Ok(());
+    }
+    let mut content = vec![0; options.size];
+    for number in 0..options.files {
+        let name = name(number);
+        match operation {
+            Operation::ChmodRevoking => {
+                let data = Data::new(options.seed, u64::from(number), Content::Unique);
+                data.fill(0, &mut content, |_| 0);
+                subject.create(&name, &content)?;
+            }
+            _ => subject.chmod(&name, 0o600)?,
+        }
+        subject.read(&name, &mut content)?;
+    }
+    Ok(())
+}
+
+fn name(number: u32) -> String {
+    format!("file-{number:06}")
+}
+
 /// What the operations took, and what was read wrong.
 struct Pass {
     latency: Histogram<u64>,
@@ -315,7 +366,7 @@ fn pass(
     };
     let every = (order.len() / 50).max(1);
     for (done, number) in order.into_iter().enumerate() {
-        let name = format!("file-{number:06}");
+        let name = name(number);
         let data = Data::new(options.seed, u64::from(number), Content::Unique);
         match operation {
             Operation::Create => data.fill(0, &mut content, |_| 0),
@@ -329,7 +380,9 @@ fn pass(
             Operation::Write => subject.write(&name, &content).map(|()| None),
             Operation::Open => subject.open(&name).map(|()| None),
             Operation::Chmod => subject.chmod(&name, 0o600).map(|()| None),
-            Operation::Unlink => subject.unlink(&name).map(|()| None),
+            // Its owner may not read it any more.
+            Operation::ChmodRevoking => subject.chmod(&name, 0o200).map(|()| None),
+            Operation::Unlink | Operation::UnlinkRevoking => subject.unlink(&name).map(|()| None),
         })?;
         let ns = SystemClock.raw_ns() - began;
         pass.ns += ns;

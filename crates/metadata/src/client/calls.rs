@@ -7,7 +7,7 @@ use std::future::Future;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use room::{Error, Fallocate, Result, XattrMode};
+use room::{Error, Fallocate, Result, XattrMode, spans};
 use tarpc::client::RpcError;
 use tarpc::context::Context;
 
@@ -38,6 +38,25 @@ impl Core {
         F: Fn(MetadataClient, Context, SessionId) -> R,
         R: Future<Output = std::result::Result<Reply<T>, RpcError>>,
     {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::METADATA).entered();
+        self.asked(ask)
+    }
+
+    /// The same for what brings capabilities.
+    pub(super) fn call_for_capability<T, F, R>(&self, ask: F) -> Result<T>
+    where
+        F: Fn(MetadataClient, Context, SessionId) -> R,
+        R: Future<Output = std::result::Result<Reply<T>, RpcError>>,
+    {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::CAPABILITY).entered();
+        self.asked(ask)
+    }
+
+    fn asked<T, F, R>(&self, ask: F) -> Result<T>
+    where
+        F: Fn(MetadataClient, Context, SessionId) -> R,
+        R: Future<Output = std::result::Result<Reply<T>, RpcError>>,
+    {
         let deadline = self.deadline();
         loop {
             let connected = self.connected(deadline)?;
@@ -63,6 +82,7 @@ impl Core {
 
     /// Has a change made, once.
     pub(super) fn change(&self, change: Change) -> Result<Changed> {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::METADATA).entered();
         let deadline = self.deadline();
         let twice = may_be_asked_twice(&change);
         // The session in which an answer is owed.

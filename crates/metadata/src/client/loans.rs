@@ -169,7 +169,7 @@ impl Core {
                 return Ok(place);
             }
             let size = self.loans.next_size(wanted);
-            let lent = self.call(|client, context, session| async move {
+            let lent = self.call_for_capability(|client, context, session| async move {
                 client.lend(context, session, size).await
             })?;
             self.borrowed(lent, generation)?;

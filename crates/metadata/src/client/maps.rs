@@ -75,7 +75,7 @@ impl Core {
         }
         let count = ahead.clamp(1, 64);
         let map = self
-            .call(|client, context, session| async move {
+            .call_for_capability(|client, context, session| async move {
                 client.map(context, session, no, index, count).await
             })
             .map_err(super::errors::gone)?;

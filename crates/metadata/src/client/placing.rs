@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use room::{Error, InodeNo, Placed, Result};
+use room::{Error, InodeNo, Placed, Result, spans};
 use segments::{BLOCK_LEN, Sealed, UNIT_LEN};
 
 use super::Core;
@@ -328,6 +328,7 @@ impl Core {
         }
         let unknown = || Next::Later(Error::Unreachable("a disk nobody told of".into()));
         let disk = self.disks.get(loan.disk).ok_or_else(unknown)?;
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::NETWORK).entered();
         let boot = disk
             .write(
                 &loan.ticket,

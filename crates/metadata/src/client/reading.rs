@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use catalog::{Piece, Stored};
-use room::{Error, InodeNo, Result};
+use room::{Error, InodeNo, Result, spans};
 use segments::{BLOCK_LEN, UNIT_BLOCKS, UNIT_LEN};
 
 use super::Core;
@@ -207,12 +207,14 @@ impl Core {
             let (ticket, covered) =
                 covering(&map.source.tickets, segment.disk, start, wanted).ok_or(Failed::Old)?;
             let (piece, more) = rest.split_at_mut(covered as usize * BLOCK_LEN);
-            disk.read(ticket, start, piece)
-                .map_err(|e| match next(segment.disk, e) {
-                    Next::AskAgain => Failed::Old,
-                    Next::Later(e) => Failed::Later(e),
-                    Next::Never(e) => Failed::For(e),
-                })?;
+            let network = tracing::trace_span!(target: spans::TARGET, spans::NETWORK).entered();
+            let read = disk.read(ticket, start, piece);
+            drop(network);
+            read.map_err(|e| match next(segment.disk, e) {
+                Next::AskAgain => Failed::Old,
+                Next::Later(e) => Failed::Later(e),
+                Next::Never(e) => Failed::For(e),
+            })?;
             start += covered;
             rest = more;
         }

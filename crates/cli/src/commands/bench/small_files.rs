@@ -1,11 +1,15 @@
 //! `strongroom bench small-files`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bench::run_file::WorkDir;
 use bench::spans::Spans;
 use bench::work::Begun;
-use bench::work::small_files::{self, Directory, Library, Maker, MountedHere};
+use bench::work::small_files::{self, Directory, Library, Maker, MountedHere, Share, Shared};
+
+use metadata::client::{ClientOptions, SharedRoom};
+use metadata::enrol::Identity;
 
 use super::{Common, begin, bytes, failed, finish, stop_flag};
 use crate::args::Global;
@@ -28,6 +32,13 @@ pub(crate) struct Args {
     /// Only these stores; may be repeated
     #[arg(long, value_name = "STORE")]
     store: Vec<Which>,
+    /// Also shared storage, mounted by this very process; may be repeated. Best as a user who is not root, from whom rights
+    /// can be taken away
+    #[arg(long, value_name = "LABEL,HOST:PORT,IDENTITY-FILE", value_parser = shared)]
+    shared: Vec<At>,
+    /// Where the shared disks' files are, if they are on this machine
+    #[arg(long, value_name = "DIRECTORY")]
+    disks: Option<PathBuf>,
     /// Also drop the kernel's names and inodes before reading and opening, for everybody on this machine; needs root
     #[arg(long)]
     drop_caches: bool,
@@ -37,6 +48,53 @@ pub(crate) struct Args {
     /// Also write a page for the browser
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+}
+
+/// Shared storage as the command line says it.
+#[derive(Debug, Clone)]
+struct At {
+    label: String,
+    address: String,
+    identity: PathBuf,
+}
+
+fn shared(text: &str) -> std::result::Result<At, String> {
+    let parts: Vec<&str> = text.splitn(3, ',').collect();
+    let [label, address, identity] = parts[..] else {
+        return Err(format!(
+            "'{text}' is not three: write it as secure,host:7000,ada.identity"
+        ));
+    };
+    Ok(At {
+        label: label.into(),
+        address: address.into(),
+        identity: identity.into(),
+    })
+}
+
+impl At {
+    fn share(&self, disks: PathBuf) -> Share {
+        let at = self.clone();
+        Share {
+            label: format!("shared, {}", self.label),
+            target: format!("strongroom://{}/", self.address),
+            disks,
+            connect: Box::new(move || {
+                let file = |e: &dyn std::fmt::Display| format!("{}: {e}", at.identity.display());
+                let text =
+                    zeroize::Zeroizing::new(std::fs::read(&at.identity).map_err(|e| file(&e))?);
+                let identity = Identity::parse(&text).map_err(|e| file(&e))?;
+                let options = ClientOptions::new(&at.address);
+                let room = SharedRoom::connect(options, &identity).map_err(|e| e.to_string())?;
+                let room = Arc::new(room);
+                let ended = room.clone();
+                Ok((
+                    room,
+                    Box::new(move || ended.close().map_err(|e| e.to_string())),
+                ))
+            }),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -69,6 +127,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         drop_caches: args.drop_caches,
     };
     let stores = match &args.store[..] {
+        [] if !args.shared.is_empty() => Vec::new(),
         [] => vec![Which::Directory, Which::Room, Which::Mounted],
         some => some.to_vec(),
     };
@@ -107,6 +166,16 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
                 Which::Room => Box::new(Library::new(&within)?),
                 Which::Mounted => Box::new(MountedHere::new(&within, run)?),
             })
+        }));
+    }
+    for at in &args.shared {
+        said.push(format!("--shared {},{}", at.label, at.address));
+        let dir = begin::work_directory(&args.directory)?;
+        let (within, run) = (dir.path().to_owned(), dir.run().clone());
+        let share = at.share(args.disks.clone().unwrap_or_else(|| within.clone()));
+        work.push(dir);
+        subjects.push(Box::new(move || {
+            Ok(Box::new(Shared::new(share, &within, run)?))
         }));
     }
     let spans = Spans::global();
