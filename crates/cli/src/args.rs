@@ -82,3 +82,13 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Serve(serve::Args),
 }
+
+impl Command {
+    /// What this process is told as a server, if it is one.
+    pub(crate) fn server(&self) -> Option<&service::Common> {
+        match self {
+            Command::Disk(args) => args.server(),
+            _ => None,
+        }
+    }
+}

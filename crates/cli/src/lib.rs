@@ -72,16 +72,12 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     };
     let global = cli.global;
     let listens = matches!(&cli.command, args::Command::Bench(args) if args.listens());
-    let serving = match &cli.command {
-        args::Command::Serve(_) => true,
-        args::Command::Disk(args) if args.serves() => {
-            // Its standard error is its log, from the start.
-            log_everything();
-            true
-        }
-        _ => false,
-    };
-    init_tracing(&global, serving, listens);
+    if let Some(common) = cli.command.server() {
+        service::logs::start(common.log_format, level(&global, true));
+    } else {
+        let serving = matches!(cli.command, args::Command::Serve(_));
+        init_tracing(&global, serving, listens);
+    }
     match commands::run(cli.command, &global) {
         Ok(()) => Exit::Ok.into(),
         Err(error) => {
@@ -91,18 +87,22 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// `serving`: for a log that somebody reads later, not for a terminal. `listens`: where the time of this process goes is added up.
-fn init_tracing(global: &args::Global, serving: bool, listens: bool) {
-    use tracing_subscriber::EnvFilter;
-    let level = match (global.quiet, global.verbose) {
+/// The least level that is written.
+fn level(global: &args::Global, serving: bool) -> &'static str {
+    match (global.quiet, global.verbose) {
         (true, _) => "error",
         (false, 0) if !serving => "warn",
         (false, 0 | 1) => "info",
         (false, 2) => "debug",
         (false, _) => "trace",
-    };
+    }
+}
+
+/// `serving`: for a log that somebody reads later, not for a terminal. `listens`: where the time of this process goes is added up.
+fn init_tracing(global: &args::Global, serving: bool, listens: bool) {
+    use tracing_subscriber::EnvFilter;
     let filter =
-        EnvFilter::try_from_env("STRONGROOM_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+        EnvFilter::try_from_env("STRONGROOM_LOG").unwrap_or_else(|_| EnvFilter::new(level(global, serving)));
     let colour = !serving && std::io::stderr().is_terminal();
     // A second call (a test that runs the command in its own process) keeps the first subscriber.
     let log = tracing_subscriber::fmt()

@@ -1,6 +1,7 @@
 //! `strongroom disk`: making and serving network disks, and which disks a metadata server uses.
 
 mod init;
+mod observed;
 mod serve;
 
 use crate::args::Global;
@@ -21,9 +22,12 @@ enum Command {
 }
 
 impl Args {
-    /// Whether this process is a server, whose log somebody reads later.
-    pub(crate) fn serves(&self) -> bool {
-        matches!(self.command, Command::Serve(_))
+    /// What this process is told as a server, if it is one.
+    pub(crate) fn server(&self) -> Option<&service::Common> {
+        match &self.command {
+            Command::Serve(args) => Some(args.service()),
+            _ => None,
+        }
     }
 }
 

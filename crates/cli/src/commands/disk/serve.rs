@@ -1,23 +1,25 @@
 //! `strongroom disk serve`: a network disk, until it is told to stop.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use device::{Access, FileDevice};
 use netdisk::server::{Config, FilterSize, Server};
 use netdisk::{KeyFile, Protection, Store, Surroundings};
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use super::init::{key_file, store};
+use super::observed::Watched;
 use crate::args::Global;
 use crate::commands::bench::bytes;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::mounting::options::duration;
 use crate::output;
+
+/// How long the last flush may take when the server is told to stop.
+const FLUSH_MAX: Duration = Duration::from_secs(30);
 
 /// Serve a network disk: blocks for whoever shows a capability
 #[derive(Debug, clap::Args)]
@@ -61,6 +63,14 @@ pub(crate) struct Args {
     /// When told to stop, wait this long for what runs
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = duration)]
     grace: Duration,
+    #[command(flatten)]
+    service: service::Common,
+}
+
+impl Args {
+    pub(super) fn service(&self) -> &service::Common {
+        &self.service
+    }
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -71,24 +81,26 @@ enum Level {
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])
+    // What is cut off after the grace has its time to be flushed.
+    let stop = service::Stop::on_signals(args.grace + FLUSH_MAX)
         .map_err(|e| Error::failed(format!("signals cannot be received: {e}")))?;
-    let mut server = start(args)?;
+    let server = start(args)?;
     let (address, id) = (server.local_addr(), server.id());
+    let server = Arc::new(RwLock::new(server));
+    let service = service::Service::start(&args.service, Arc::new(Watched(server.clone())))
+        .map_err(|e| Error::failed(e.to_string()))?;
     tracing::info!(disk = %id, %address, protection = ?args.protection, store = %args.store.display(), "serving");
     if global.json {
         output::json_line(&json!({"disk": id.to_string(), "listening": address.to_string()}));
     } else {
         output::line(format!("disk {id} listens on {address}"));
     }
-    let told = signals.forever().next();
-    tracing::info!(signal = ?told, "stopping: what runs is answered, then everything is made durable");
-    // A second signal ends at once, as before ours were received.
-    std::thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
-            let _ = signal_hook::low_level::emulate_default_handler(signal);
-        }
-    });
+    service.ready(&format!("disk {id} listens on {address}"));
+    stop.wait();
+    tracing::info!("stopping: what runs is answered, then everything is made durable");
+    service.stopping();
+    // Poisoned by a bug of ours alone; what is written is to be made durable all the same.
+    let mut server = server.write().unwrap_or_else(PoisonError::into_inner);
     server
         .stop(args.grace)
         .map_err(|e| Error::failed(format!("{}: the last flush: {e}", args.store.display())))?;
