@@ -151,7 +151,9 @@ impl RequestHead {
         } else {
             let extents = capability.saturating_sub(CAPABILITY_HEAD);
             (open && capability == 0)
-                || (extents > 0 && extents % EXTENT_LEN == 0 && capability <= CAPABILITY_MAX)
+                || (extents > 0
+                    && extents.is_multiple_of(EXTENT_LEN)
+                    && capability <= CAPABILITY_MAX)
         };
         let payload = self.payload_len as usize;
         let blocks = self.blocks as usize;
@@ -162,11 +164,13 @@ impl RequestHead {
                 Op::Read => some_blocks && payload == 0,
                 Op::Write => some_blocks && payload == blocks * BLOCK_LEN,
                 Op::Flush | Op::Status => no_range && payload == 0,
-                Op::SetGroups => no_range && payload % 8 == 0 && payload <= GROUPS_MAX * 8,
+                Op::SetGroups => no_range && payload.is_multiple_of(8) && payload <= GROUPS_MAX * 8,
                 Op::Revoke => {
-                    no_range && payload % 4 == 0 && (12..=8 + 4 * REVOKED_MAX).contains(&payload)
+                    no_range
+                        && payload.is_multiple_of(4)
+                        && (12..=8 + 4 * REVOKED_MAX).contains(&payload)
                 }
-                Op::Discard => no_range && payload % 16 == 0 && payload <= PAYLOAD_MAX,
+                Op::Discard => no_range && payload.is_multiple_of(16) && payload <= PAYLOAD_MAX,
             }
     }
 

@@ -226,7 +226,7 @@ fn push_hex(text: &mut String, bytes: &[u8]) {
 fn from_hex(text: &str) -> Result<Zeroizing<Vec<u8>>, KeyFileError> {
     const REFUSED: KeyFileError = KeyFileError::Form("a value is not hexadecimal");
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
-    if text.len() % 2 != 0 {
+    if !text.len().is_multiple_of(2) {
         return Err(REFUSED);
     }
     let mut out = Zeroizing::new(Vec::with_capacity(text.len() / 2));

@@ -18,6 +18,8 @@ use crate::tls::SERVER_NAME;
 
 /// Bytes read from the socket at once.
 const CHUNK: usize = 64 << 10;
+/// How long a connection that ends badly is still listened to.
+const LINGER: Duration = Duration::from_millis(500);
 /// Messages up to this many bytes are gathered while another thread sends, and go out in one call.
 const SMALL: usize = 16 << 10;
 /// With more than this gathered, a thread waits for its turn instead.
@@ -224,6 +226,20 @@ impl Wire {
     /// Ends it for both sides; whoever waits for it returns.
     pub(crate) fn cut(&self) {
         let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
+    /// Sends no more, and takes in what is still coming, for a moment: a connection closed with unread bytes in it is reset, and
+    /// the peer would not see what was said last.
+    pub(crate) fn linger(&self) {
+        let _ = self.socket.shutdown(Shutdown::Write);
+        let deadline = Instant::now() + LINGER;
+        let mut scratch = [0; 4096];
+        while Instant::now() < deadline {
+            match (&self.socket).read(&mut scratch) {
+                Ok(0) | Err(_) => break,
+                Ok(_) => (),
+            }
+        }
     }
 
     /// Receives no more.

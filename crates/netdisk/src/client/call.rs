@@ -120,9 +120,9 @@ impl Line {
                     return Err(DiskError::BadReply("it says \"stale\" again and again"));
                 }
                 // Somebody on the way, or a flipped bit: once more on a new connection, then it is said.
-                Err(Miss::Final(DiskError::NotAuthentic | DiskError::BadReply(_)))
-                    if unsigned < 1 && self.address.protection != Protection::Open =>
-                {
+                Err(Miss::Final(
+                    DiskError::NotAuthentic | DiskError::WrongDisk | DiskError::BadReply(_),
+                )) if unsigned < 1 && self.address.protection != Protection::Open => {
                     unsigned += 1;
                 }
                 Err(Miss::Final(error)) => return Err(error),
@@ -281,7 +281,7 @@ impl Drop for Line {
 }
 
 /// Whether a reply is the disk's, to the request with this nonce. An unsigned one is no reply, whatever it says: it only names
-/// the error.
+/// the error, none that makes anybody ask for a fresh capability.
 fn authentic(reply: &Reply, nonce: &[u8; 16], keys: &MessageKeys) -> Result<(), DiskError> {
     let head = &reply.head;
     if !head.signed {

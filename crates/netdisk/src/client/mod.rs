@@ -166,7 +166,7 @@ impl DiskClient {
 
 /// Blocks in `len` bytes.
 fn blocks(len: usize) -> Result<u32, DiskError> {
-    if len % BLOCK_LEN != 0 || len > PAYLOAD_MAX {
+    if !len.is_multiple_of(BLOCK_LEN) || len > PAYLOAD_MAX {
         return Err(DiskError::NotAllowed(
             "only whole blocks, 1 MiB at most, are read and written at once",
         ));

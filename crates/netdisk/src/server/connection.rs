@@ -408,4 +408,5 @@ fn refuse_nonsense(connection: &Connection, raw: &[u8; REQUEST_LEN], reason: Rea
     let mut bytes = [0; REPLY_LEN];
     bytes[..REPLY_SIGNED].copy_from_slice(&reply.encode());
     let _ = connection.sender.send(&connection.wire, [&bytes, &[]]);
+    connection.wire.linger();
 }

@@ -175,10 +175,11 @@ impl Server {
         config.workers_max = config.workers_max.max(1);
         let listen = |e| ServeError::Listen(config.listen.clone(), e);
         let addresses: Vec<SocketAddr> = config.listen.to_socket_addrs().map_err(listen)?.collect();
-        if config.protection == Protection::Open && !config.open_to_all {
-            if let Some(address) = addresses.iter().find(|a| !a.ip().is_loopback()) {
-                return Err(ServeError::OpenToOthers(*address));
-            }
+        if config.protection == Protection::Open
+            && !config.open_to_all
+            && let Some(address) = addresses.iter().find(|a| !a.ip().is_loopback())
+        {
+            return Err(ServeError::OpenToOthers(*address));
         }
         let listener = TcpListener::bind(&addresses[..]).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;

@@ -1,6 +1,9 @@
 //! A disk in memory, served on loopback, and what a metadata server would do with it.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod raw;
+pub(crate) mod relay;
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,23 +12,23 @@ use netdisk::server::{Config, Server};
 use netdisk::*;
 
 /// No test waits for this long unless it fails.
-pub const LONG: Duration = Duration::from_secs(20);
+pub(crate) const LONG: Duration = Duration::from_secs(20);
 /// Blocks of the disk.
-pub const BLOCKS: u64 = 1023;
+pub(crate) const BLOCKS: u64 = 1023;
 
-pub struct Disk {
-    pub keys: KeyFile,
-    pub device: Arc<dyn Device>,
-    pub config: Config,
-    pub server: Server,
+pub(crate) struct Disk {
+    pub(crate) keys: KeyFile,
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) config: Config,
+    pub(crate) server: Server,
 }
 
 impl Disk {
-    pub fn new(protection: Protection) -> Self {
+    pub(crate) fn new(protection: Protection) -> Self {
         Self::on(Arc::new(MemoryDevice::new(4 << 20)), protection)
     }
 
-    pub fn on(device: Arc<dyn Device>, protection: Protection) -> Self {
+    pub(crate) fn on(device: Arc<dyn Device>, protection: Protection) -> Self {
         Self::with(
             device,
             Config {
@@ -35,8 +38,9 @@ impl Disk {
         )
     }
 
-    pub fn with(device: Arc<dyn Device>, config: Config) -> Self {
-        let keys = KeyFile::generate().unwrap();
+    pub(crate) fn with(device: Arc<dyn Device>, config: Config) -> Self {
+        let mut keys = KeyFile::generate().unwrap();
+        keys.key = DiskKey::new(raw::KEY);
         Store::init(&*device, keys.id, false).unwrap();
         let server = serve(&device, &config, &keys);
         Self {
@@ -48,14 +52,14 @@ impl Disk {
     }
 
     /// Ends the server, and starts another on the same port.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         let address = self.server.local_addr();
         self.server.stop(LONG).unwrap();
         self.config.listen = address.to_string();
         self.server = serve(&self.device, &self.config, &self.keys);
     }
 
-    pub fn address(&self) -> DiskAddress {
+    pub(crate) fn address(&self) -> DiskAddress {
         DiskAddress {
             id: self.keys.id,
             address: self.server.local_addr().to_string(),
@@ -64,24 +68,24 @@ impl Disk {
         }
     }
 
-    pub fn client(&self) -> DiskClient {
+    pub(crate) fn client(&self) -> DiskClient {
         DiskClient::new(self.address(), LONG)
     }
 
-    pub fn admin(&self) -> Admin {
+    pub(crate) fn admin(&self) -> Admin {
         Admin::new(self.address(), self.key(), LONG)
     }
 
-    pub fn key(&self) -> DiskKey {
+    pub(crate) fn key(&self) -> DiskKey {
         self.keys.key.clone()
     }
 
     /// A capability for these blocks, of group 1.
-    pub fn ticket(&self, id: u32, mode: Mode, extents: &[(u64, u64)]) -> Ticket {
+    pub(crate) fn ticket(&self, id: u32, mode: Mode, extents: &[(u64, u64)]) -> Ticket {
         self.keys.key.ticket(self.capability(id, mode, extents))
     }
 
-    pub fn capability(&self, id: u32, mode: Mode, extents: &[(u64, u64)]) -> Capability {
+    pub(crate) fn capability(&self, id: u32, mode: Mode, extents: &[(u64, u64)]) -> Capability {
         Capability {
             disk: self.keys.id,
             client: ClientId(7),
@@ -101,14 +105,14 @@ impl Disk {
     }
 
     /// Every byte that clients see.
-    pub fn contents(&self) -> Vec<u8> {
+    pub(crate) fn contents(&self) -> Vec<u8> {
         let mut out = vec![0; self.device.len() as usize - 4096];
         self.device.read_at(&mut out, 4096).unwrap();
         out
     }
 }
 
-pub fn serve(device: &Arc<dyn Device>, config: &Config, keys: &KeyFile) -> Server {
+pub(crate) fn serve(device: &Arc<dyn Device>, config: &Config, keys: &KeyFile) -> Server {
     let surroundings = Surroundings {
         origin: b"this machine".to_vec(),
         failures: None,
@@ -117,7 +121,7 @@ pub fn serve(device: &Arc<dyn Device>, config: &Config, keys: &KeyFile) -> Serve
     Server::start(config.clone(), store, keys).unwrap()
 }
 
-pub fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap()

@@ -1,0 +1,239 @@
+//! What protection costs, and how a disk server compares with `nbdkit file`: the same load on the same file, in turns.
+//!
+//! `cargo run --release -p strongroom-netdisk --example netdisk-load -- FILE [IN-FLIGHT [ROUNDS [SECONDS]]]`. FILE is made with
+//! 1 GiB where it does not exist. In each round every set-up has a slice of time for each load, in an order that rotates;
+//! ratios are taken within a round, and their median and quartiles are printed. Without `nbdkit` its column is missing.
+
+mod nbd;
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use device::{Access, Device, FileDevice};
+use netdisk::server::{Config, Server};
+use netdisk::*;
+
+/// Connections of each client; the disk client's own number.
+const CONNECTIONS: usize = 2;
+
+#[allow(dead_code, reason = "the servers are kept, and end with their client")]
+enum Target {
+    Disk(Box<(DiskClient, Ticket)>, Server),
+    Nbdkit(nbd::Nbd, Nbdkit),
+}
+
+struct Nbdkit(Child);
+
+impl Drop for Nbdkit {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Load {
+    write: bool,
+    blocks: u64,
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize, or: f64| {
+        arguments
+            .get(at)
+            .map_or(or, |text| text.parse().expect("a number"))
+    };
+    let path = arguments.first().expect("the file to serve");
+    let (in_flight, rounds) = (number(1, 8.0) as usize, number(2, 15.0) as usize);
+    let slice = Duration::from_secs_f64(number(3, 0.5));
+    let targets = targets(Path::new(path));
+    let names: Vec<&str> = targets.iter().map(|(name, _)| *name).collect();
+    println!("{in_flight} in flight, {rounds} rounds of {slice:?}, {CONNECTIONS} connections");
+    println!("{:<14} {}", "", names.join(" / "));
+    for load in [(false, 1), (true, 1), (false, 16), (true, 16), (false, 256)] {
+        let load = Load {
+            write: load.0,
+            blocks: load.1,
+        };
+        let mut rates = vec![Vec::new(); targets.len()];
+        for round in 0..=rounds {
+            for turn in 0..targets.len() {
+                let at = (turn + round) % targets.len();
+                let rate = run(&targets[at].1, load, in_flight, slice);
+                // The first round warms up.
+                if round > 0 {
+                    rates[at].push(rate);
+                }
+            }
+        }
+        report(load, &names, &rates);
+    }
+}
+
+fn report(load: Load, names: &[&str], rates: &[Vec<f64>]) {
+    let what = if load.write { "write" } else { "read" };
+    let rate: Vec<String> = rates
+        .iter()
+        .map(|rates| format!("{:.0}", quartiles(rates.clone())[1]))
+        .collect();
+    println!(
+        "{what:<5} {:>4} KiB  {} a second",
+        load.blocks * 4,
+        rate.join(" / ")
+    );
+    for (of, to) in [
+        ("secure", "open"),
+        ("private", "secure"),
+        ("open", "nbdkit"),
+    ] {
+        let find = |name| names.iter().position(|other| *other == name);
+        if let (Some(of_at), Some(to_at)) = (find(of), find(to)) {
+            let ratios = rates[of_at]
+                .iter()
+                .zip(&rates[to_at])
+                .map(|(a, b)| a / b)
+                .collect();
+            let [low, middle, high] = quartiles(ratios);
+            println!("{:<14} {of}/{to} {middle:.3} ({low:.3} to {high:.3})", "");
+        }
+    }
+}
+
+fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| values[(values.len() - 1) * quarter / 4])
+}
+
+/// Requests a second.
+fn run(target: &Target, load: Load, in_flight: usize, slice: Duration) -> f64 {
+    let done = AtomicU64::new(0);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for thread in 0..in_flight {
+            let done = &done;
+            scope.spawn(move || {
+                let mut buffer = vec![thread as u8; load.blocks as usize * 4096];
+                let mut random = 0x9E37_79B9_7F4A_7C15 * (thread as u64 + 1);
+                while start.elapsed() < slice {
+                    random ^= random << 13;
+                    random ^= random >> 7;
+                    random ^= random << 17;
+                    let start = random % (200_000 / load.blocks) * load.blocks;
+                    target.ask(load, start, &mut buffer);
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    done.into_inner() as f64 / start.elapsed().as_secs_f64()
+}
+
+impl Target {
+    fn ask(&self, load: Load, start: u64, buffer: &mut [u8]) {
+        match (self, load.write) {
+            (Target::Disk(disk, _), false) => disk.0.read(&disk.1, start, buffer).unwrap(),
+            (Target::Disk(disk, _), true) => drop(disk.0.write(&disk.1, start, buffer).unwrap()),
+            // A disk's first block is the store's own.
+            (Target::Nbdkit(client, _), false) => client.read((start + 1) * 4096, buffer),
+            (Target::Nbdkit(client, _), true) => client.write((start + 1) * 4096, buffer),
+        }
+    }
+}
+
+fn targets(path: &Path) -> Vec<(&'static str, Target)> {
+    let keys = KeyFile::generate().unwrap();
+    let device = if path.exists() {
+        FileDevice::open(path, Access::ReadWrite).unwrap()
+    } else {
+        FileDevice::create(path, 1 << 30).unwrap()
+    };
+    Store::init(&device, keys.id, true).unwrap();
+    let chunk = vec![7; 1 << 20];
+    for at in 1..device.len() >> 20 {
+        device.write_at(&chunk, at << 20).unwrap();
+    }
+    device.flush().unwrap();
+    let device: Arc<dyn Device> = Arc::new(device);
+    let mut targets = vec![
+        ("open", disk(&device, &keys, Protection::Open)),
+        ("secure", disk(&device, &keys, Protection::Secure)),
+        ("private", disk(&device, &keys, Protection::Private)),
+    ];
+    if let Some(target) = nbdkit(path) {
+        targets.push(("nbdkit", target));
+    }
+    targets
+}
+
+fn disk(device: &Arc<dyn Device>, keys: &KeyFile, protection: Protection) -> Target {
+    let store = Store::open(device.clone(), Surroundings::default()).unwrap();
+    let blocks = store.blocks();
+    let config = Config {
+        protection,
+        ..Config::default()
+    };
+    let server = Server::start(config, store, keys).unwrap();
+    let address = DiskAddress {
+        id: keys.id,
+        address: server.local_addr().to_string(),
+        protection,
+        certificate: Some(keys.certificate_hash),
+    };
+    let patience = Duration::from_secs(10);
+    Admin::new(address.clone(), keys.key.clone(), patience)
+        .set_groups(&[GroupId(1)])
+        .unwrap();
+    // Four extents, as most capabilities have at most (section 6.2 of the paper).
+    let quarter = blocks / 4;
+    let ticket = keys.key.ticket(Capability {
+        disk: keys.id,
+        client: ClientId(1),
+        group: GroupId(1),
+        id: CapabilityId(1),
+        mode: Mode::ReadWrite,
+        expires: u64::MAX,
+        nonce: [1; 16],
+        extents: (0..4)
+            .map(|i| BlockExtent {
+                start: i * quarter,
+                blocks: quarter,
+            })
+            .collect(),
+    });
+    Target::Disk(
+        Box::new((DiskClient::new(address, patience), ticket)),
+        server,
+    )
+}
+
+fn nbdkit(path: &Path) -> Option<Target> {
+    let port = TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .ok()?
+        .port();
+    let child = Command::new("nbdkit")
+        .args([
+            "--foreground",
+            "--exit-with-parent",
+            "--ipaddr",
+            "127.0.0.1",
+        ])
+        .args(["--port", &port.to_string(), "file"])
+        .arg(path)
+        .stdin(Stdio::null())
+        .spawn()
+        .ok()?;
+    let child = Nbdkit(child);
+    for _ in 0..100 {
+        if let Ok(client) = nbd::Nbd::connect(port, CONNECTIONS) {
+            return Some(Target::Nbdkit(client, child));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    None
+}
