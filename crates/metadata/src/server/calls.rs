@@ -300,7 +300,7 @@ impl Metadata for Caller {
             // Asked and begun by one thread, so that nothing that is begun is left.
             let reply = self
                 .within("change", session, move |_, here| {
-                    let (life, session) = here;
+                    let (_, session) = here;
                     match session.ask(number, done)? {
                         Asked::Answered(answer) => return answer.map(Some),
                         Asked::UnderWay => return Ok(None),
@@ -310,8 +310,8 @@ impl Metadata for Caller {
                     let answer = catch_unwind(made).unwrap_or_else(|_| {
                         Err(Refusal::Failed("a fault of the metadata server".into()))
                     });
-                    if answer == Err(POISONED) {
-                        shared.fail(life);
+                    if let Err(refusal) = &answer {
+                        shared.judge(here, refusal);
                     }
                     session.answer(number, answer.clone());
                     answer.map(Some)

@@ -6,11 +6,12 @@
 //!
 //! It deliberately does not know connections.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use netdisk::DiskId;
 use parking_lot::{Condvar, Mutex, RwLock};
 use room::{OpenOptions, Room};
 use storage::HostStorage;
@@ -49,25 +50,19 @@ impl Life {
         config: &Config,
         credential: &room::Credential,
     ) -> Result<Self, ServerError> {
-        let dir = config
-            .room
-            .canonicalize()
-            .map_err(io(config.room.display().to_string()))?;
-        let host = HostStorage::open(&dir).map_err(io(dir.display().to_string()))?;
-        let storage = NetStorage::open(Arc::new(host), config.flush_patience)
-            .map_err(io("the placement of segments"))?;
-        let options = OpenOptions {
-            placed: true,
-            state_dir: config.open.state_dir.clone().or_else(state_dir),
-            ..config.open.clone()
-        };
-        let room = Room::open_on(Arc::new(storage.clone()), credential, options)?;
+        let (room, storage) = open(
+            &config.room,
+            credential,
+            config.open.clone(),
+            config.flush_patience,
+        )?;
         for disk in &config.disks {
             enrol::add_disk(&room, disk.clone())?;
         }
         let authority = Authority::new(&room, config.capability_lifetime)?;
         std::thread::scope(|scope| -> Result<(), ServerError> {
             for disk in enrol::disks(&room)? {
+                let disk = config.as_served(disk);
                 let (authority, storage) = (&authority, &storage);
                 scope.spawn(move || authority.add(disk, storage));
             }
@@ -125,24 +120,48 @@ impl Life {
         authority.withdraw();
         closed
     }
+}
 
-    pub(super) fn remove_disk(&self, name: &str) -> Result<(), ServerError> {
-        let disk = enrol::disks(&self.room)?
-            .into_iter()
-            .find(|d| d.name == name)
-            .ok_or_else(|| enrol::EnrolError::Unknown(format!("disk {name}")))?;
-        let id = disk.address.id;
-        self.storage.set_taking(id, false);
-        if !self.storage.detach(id) {
-            return Err(ServerError::DiskInUse {
-                disk: name.to_owned(),
-                segments: self.storage.segments_on(id).len(),
-            });
-        }
-        enrol::remove_disk(&self.room, name)?;
-        self.authority.remove(id);
-        Ok(())
+/// Opens a room on network disks, with its storage; no disk is attached yet.
+pub(super) fn open(
+    dir: &Path,
+    credential: &room::Credential,
+    options: OpenOptions,
+    flush_patience: Duration,
+) -> Result<(Room, NetStorage), ServerError> {
+    let dir = dir.canonicalize().map_err(io(dir.display().to_string()))?;
+    let host = HostStorage::open(&dir).map_err(io(dir.display().to_string()))?;
+    let storage = NetStorage::open(Arc::new(host), flush_patience)
+        .map_err(io("the placement of segments"))?;
+    let options = OpenOptions {
+        placed: true,
+        state_dir: options.state_dir.clone().or_else(state_dir),
+        ..options
+    };
+    let room = Room::open_on(Arc::new(storage.clone()), credential, options)?;
+    Ok((room, storage))
+}
+
+/// Takes a disk from a room. `DiskInUse` where segments lie there; it takes no new ones from then on.
+pub(super) fn remove_disk(
+    room: &Room,
+    storage: &NetStorage,
+    name: &str,
+) -> Result<DiskId, ServerError> {
+    let disk = enrol::disks(room)?
+        .into_iter()
+        .find(|d| d.name == name)
+        .ok_or_else(|| enrol::EnrolError::Unknown(format!("disk {name}")))?;
+    let id = disk.address.id;
+    storage.set_taking(id, false);
+    if !storage.detach(id) {
+        return Err(ServerError::DiskInUse {
+            disk: name.to_owned(),
+            segments: storage.segments_on(id).len(),
+        });
     }
+    enrol::remove_disk(room, name)?;
+    Ok(id)
 }
 
 /// Where this machine remembers what it saw of rooms, as for rooms in a directory.

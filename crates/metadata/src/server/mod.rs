@@ -55,6 +55,8 @@ pub struct Config {
     pub connections_max: usize,
     /// Most calls of one connection that run at the same time; more wait.
     pub calls_max: usize,
+    /// What protects the messages of all disks, instead of what each was added with.
+    pub protection: Option<netdisk::Protection>,
     /// Disks to add before the room is served; those known by the same name and id are said anew.
     pub disks: Vec<enrol::Disk>,
 }
@@ -71,8 +73,18 @@ impl Config {
             flush_patience: Duration::from_secs(60),
             connections_max: 1024,
             calls_max: 64,
+            protection: None,
             disks: Vec::new(),
         }
+    }
+}
+
+impl Config {
+    fn as_served(&self, mut disk: enrol::Disk) -> enrol::Disk {
+        if let Some(protection) = self.protection {
+            disk.address.protection = protection;
+        }
+        disk
     }
 }
 
@@ -113,6 +125,33 @@ fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> ServerError {
     move |source| ServerError::Io { what, source }
 }
 
+/// Opens a room that no server serves, to look after its users and disks: its files' data is not reached.
+///
+/// # Errors
+/// As for [`MetadataServer::start`].
+pub fn open_beside(
+    dir: &std::path::Path,
+    credential: &room::Credential,
+    options: room::OpenOptions,
+) -> Result<room::Room, ServerError> {
+    Ok(life::open(dir, credential, options, Duration::ZERO)?.0)
+}
+
+/// [`MetadataServer::remove_disk`] of a room that no server serves.
+///
+/// # Errors
+/// As there.
+pub fn remove_disk_beside(
+    dir: &std::path::Path,
+    room: &room::Room,
+    name: &str,
+) -> Result<(), ServerError> {
+    let host = storage::HostStorage::open(dir).map_err(io(dir.display().to_string()))?;
+    let placed = crate::placement::NetStorage::open(Arc::new(host), Duration::ZERO)
+        .map_err(io("the placement of segments"))?;
+    life::remove_disk(room, &placed, name).map(drop)
+}
+
 /// What all connections and threads share.
 pub(crate) struct Shared {
     config: Config,
@@ -127,8 +166,6 @@ pub(crate) struct Shared {
     failing: Condvar,
     /// Held while users or disks change.
     enrolling: Mutex<()>,
-    /// Why the server ended by itself.
-    ended: Mutex<Option<String>>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -245,7 +282,6 @@ impl MetadataServer {
             failed: Mutex::new(false),
             failing: Condvar::new(),
             enrolling: Mutex::new(()),
-            ended: Mutex::new(None),
         });
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -379,7 +415,8 @@ impl MetadataServer {
         let _one = self.shared.enrolling.lock();
         let life = self.life()?;
         enrol::add_disk(&life.room, disk.clone())?;
-        life.authority.add(disk, &life.storage);
+        life.authority
+            .add(self.shared.config.as_served(disk), &life.storage);
         Ok(())
     }
 
@@ -387,7 +424,9 @@ impl MetadataServer {
     pub fn remove_disk(&self, name: &str) -> Result<(), ServerError> {
         let _one = self.shared.enrolling.lock();
         let life = self.life()?;
-        life.remove_disk(name)
+        let id = life::remove_disk(&life.room, &life.storage, name)?;
+        life.authority.remove(id);
+        Ok(())
     }
 
     /// Sessions that are alive, with their users' names.
