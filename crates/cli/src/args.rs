@@ -75,6 +75,8 @@ pub(crate) enum Command {
     Rekey(rekey::Args),
     Sync(sync::Args),
     Disk(disk::Args),
+    Metadata(metadata::Args),
+    User(user::Args),
     Bench(bench::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -88,6 +90,7 @@ impl Command {
     pub(crate) fn server(&self) -> Option<&service::Common> {
         match self {
             Command::Disk(args) => args.server(),
+            Command::Metadata(args) => args.server(),
             _ => None,
         }
     }

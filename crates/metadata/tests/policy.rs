@@ -369,7 +369,9 @@ fn states(root_dir: &Path, root: &Raw) -> Vec<String> {
                 .ok()
                 .map(|i| (u32::from(i.mode), i.uid, i.gid));
             if kernel != server {
-                differences.push(format!("{d}/{f}: kernel {kernel:o?}, server {server:o?}"));
+                differences.push(format!(
+                    "{d}/{f} (mode, owner, group): kernel {kernel:?}, server {server:?}"
+                ));
             }
         }
     }

@@ -17,6 +17,7 @@ pub(crate) mod key;
 pub(crate) mod ln;
 pub(crate) mod ls;
 pub(crate) mod man;
+pub(crate) mod metadata;
 pub(crate) mod mkdir;
 pub(crate) mod mount;
 pub(crate) mod mv;
@@ -27,6 +28,7 @@ pub(crate) mod stat;
 pub(crate) mod sync;
 pub(crate) mod tree;
 pub(crate) mod umount;
+pub(crate) mod user;
 
 use crate::args::{Command, Global};
 use crate::error::Result;
@@ -69,6 +71,8 @@ pub(crate) fn run(command: Command, global: &Global) -> Result<()> {
         Command::Rekey(args) => rekey::run(args, global),
         Command::Sync(args) => sync::run(args, global),
         Command::Disk(args) => disk::run(args, global),
+        Command::Metadata(args) => metadata::run(args, global),
+        Command::User(args) => user::run(args, global),
         Command::Bench(args) => bench::run(args, global),
         Command::Completions(args) => completions::run(args, global),
         Command::Man(args) => man::run(args, global),

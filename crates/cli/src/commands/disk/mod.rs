@@ -1,7 +1,10 @@
 //! `strongroom disk`: making and serving network disks, and which disks a metadata server uses.
 
+pub(crate) mod add;
 mod init;
+mod list;
 mod observed;
+mod remove;
 mod serve;
 
 use crate::args::Global;
@@ -18,7 +21,9 @@ pub(crate) struct Args {
 enum Command {
     Init(init::Args),
     Serve(Box<serve::Args>),
-    // The metadata server's: add, remove, list.
+    Add(add::Args),
+    Remove(remove::Args),
+    List(list::Args),
 }
 
 impl Args {
@@ -35,5 +40,8 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     match args.command {
         Command::Init(args) => init::run(&args, global),
         Command::Serve(args) => serve::run(&args, global),
+        Command::Add(args) => add::run(&args, global),
+        Command::Remove(args) => remove::run(&args, global),
+        Command::List(args) => list::run(&args, global),
     }
 }

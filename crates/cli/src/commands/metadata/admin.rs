@@ -1,0 +1,394 @@
+//! What commands ask of a room's users and disks: of its running metadata server, through a socket in the room's directory, or
+//! of the room itself where none runs.
+//!
+//! 1. The socket is its owner's alone (0600); only that user and root are answered. What goes over it may be secret: a
+//!    disk's key, a user's.
+//! 2. One request a connection, one line of JSON each way, bounded in length and time; an unknown field is an error.
+//! 3. Both ways give the same answers.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use metadata::enrol::{self, Disk, EnrolError, User};
+use metadata::server::{MetadataServer, ServerError};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use crate::access::OpenArgs;
+use crate::credentials::HexSecret;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::place::must_be_room;
+
+/// The socket's name in the room's directory.
+const SOCKET: &str = "metadata";
+/// Longest line, bytes: a list of all users.
+const LINE_MAX: u64 = 16 << 20;
+/// For a line to be there.
+const LINE_TIME: Duration = Duration::from_secs(10);
+/// For an answer: longer than a revocation waits for a disk.
+const ANSWER_TIME: Duration = Duration::from_secs(60);
+
+/// What is asked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum Request {
+    Status {},
+    AddUser {
+        name: String,
+        uid: u32,
+        gids: Vec<u32>,
+    },
+    RemoveUser {
+        name: String,
+    },
+    Users {},
+    AddDisk {
+        disk: Disk,
+    },
+    RemoveDisk {
+        name: String,
+    },
+    Disks {},
+}
+
+/// A running server.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Status {
+    pub(crate) pid: u32,
+    pub(crate) address: String,
+    pub(crate) serving: bool,
+    pub(crate) connections: u64,
+    pub(crate) sessions: Vec<(u64, String)>,
+    pub(crate) opens: u64,
+    pub(crate) loans: u64,
+    pub(crate) locks: u64,
+    pub(crate) capabilities_given: u64,
+    pub(crate) capabilities_revoked: u64,
+    pub(crate) reopened: u64,
+    pub(crate) disks: Vec<DiskRow>,
+}
+
+/// A disk, without its key.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct DiskRow {
+    pub(crate) name: String,
+    pub(crate) id: String,
+    pub(crate) address: String,
+    pub(crate) protection: String,
+    /// `None`: nobody asked it.
+    pub(crate) reachable: Option<bool>,
+    pub(crate) bytes: u64,
+    pub(crate) capabilities: usize,
+    pub(crate) pending: usize,
+}
+
+/// What is answered.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Reply {
+    Done,
+    Status(Box<Status>),
+    Identity(HexSecret),
+    /// Whether every disk has taken the rights away.
+    Removed(bool),
+    Users(Vec<User>),
+    Disks(Vec<DiskRow>),
+    Refused {
+        exit: u8,
+        message: String,
+    },
+}
+
+fn protection(of: netdisk::Protection) -> String {
+    format!("{of:?}").to_lowercase()
+}
+
+impl DiskRow {
+    fn known(disk: &Disk) -> Self {
+        Self {
+            name: disk.name.clone(),
+            id: disk.address.id.to_string(),
+            address: disk.address.address.clone(),
+            protection: protection(disk.address.protection),
+            reachable: None,
+            bytes: 0,
+            capabilities: 0,
+            pending: 0,
+        }
+    }
+
+    fn running(disk: &metadata::authority::DiskState) -> Self {
+        Self {
+            name: disk.name.clone(),
+            id: disk.address.id.to_string(),
+            address: disk.address.address.clone(),
+            protection: protection(disk.address.protection),
+            reachable: Some(disk.reachable),
+            bytes: disk.blocks * netdisk::BLOCK_LEN as u64,
+            capabilities: disk.capabilities,
+            pending: disk.pending,
+        }
+    }
+}
+
+fn short_path(room: &Path) -> std::io::Result<(File, PathBuf)> {
+    let dir = File::open(room)?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", dir.as_raw_fd()));
+    Ok((dir, path))
+}
+
+/// Has a request carried out, by the running server or here.
+pub(crate) fn ask(room: &Path, open: &OpenArgs, request: Request) -> Result<Reply> {
+    must_be_room(room)?;
+    if let Some(reply) = ask_running(room, &request)? {
+        return Ok(reply);
+    }
+    let given = open.credential.read(&room.display().to_string())?;
+    let options = room::OpenOptions {
+        accept_rollback: open.accept_rollback,
+        ..room::OpenOptions::default()
+    };
+    let opened = metadata::server::open_beside(room, &given.credential()?, options)
+        .map_err(|e| refused(room, e))?;
+    let reply = carry_out_beside(room, &opened, request).map_err(|e| refused(room, e.into()));
+    let closed = opened.close().map_err(|e| Error::room(room, e));
+    let reply = reply?;
+    closed?;
+    Ok(reply)
+}
+
+/// Asks the running server; `None` where none runs.
+pub(crate) fn ask_running(room: &Path, request: &Request) -> Result<Option<Reply>> {
+    let connect = || {
+        let (_dir, path) = short_path(room)?;
+        UnixStream::connect(path)
+    };
+    let stream = match connect() {
+        Ok(stream) => stream,
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+            return Err(Error::said(
+                Exit::InUse,
+                format!(
+                    "{}: served by another user, who alone (and root) can reach its server",
+                    room.display()
+                ),
+            ));
+        }
+        // No socket, or one that a killed server left.
+        Err(_) => return Ok(None),
+    };
+    let failed =
+        |e: std::io::Error| Error::failed(format!("{}: its metadata server: {e}", room.display()));
+    let exchange = || -> std::io::Result<Zeroizing<Vec<u8>>> {
+        stream.set_read_timeout(Some(ANSWER_TIME))?;
+        stream.set_write_timeout(Some(LINE_TIME))?;
+        (&stream).write_all(&line(request))?;
+        read_line(&stream)
+    };
+    let answer = exchange().map_err(failed)?;
+    match serde_json::from_slice(&answer) {
+        Ok(Reply::Refused { exit, message }) => Err(Error::said(Exit::from_code(exit), message)),
+        Ok(reply) => Ok(Some(reply)),
+        Err(_) => Err(Error::failed(format!(
+            "{}: its metadata server answers something else: is it of another version? Start it anew",
+            room.display()
+        ))),
+    }
+}
+
+/// The answer is of another kind than was asked for.
+pub(crate) fn unexpected() -> Error {
+    Error::failed("the metadata server answers something else: is it of another version?")
+}
+
+fn line(value: &impl Serialize) -> Zeroizing<Vec<u8>> {
+    let mut line = Zeroizing::new(serde_json::to_vec(value).unwrap_or_default());
+    line.push(b'\n');
+    line
+}
+
+fn read_line(stream: impl Read) -> std::io::Result<Zeroizing<Vec<u8>>> {
+    let mut line = Zeroizing::new(Vec::new());
+    BufReader::new(stream.take(LINE_MAX)).read_until(b'\n', &mut line)?;
+    if !line.ends_with(b"\n") {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    Ok(line)
+}
+
+/// A refusal in words, with its exit code.
+pub(crate) fn refused(room: &Path, error: ServerError) -> Error {
+    match error {
+        ServerError::Room(e) | ServerError::Enrol(EnrolError::Room(e)) => Error::room(room, e),
+        ServerError::DiskInUse { .. } => Error::said(Exit::Busy, error.to_string()),
+        other => Error::failed(format!("{}: {other}", room.display())),
+    }
+}
+
+fn identity_text(identity: &enrol::Identity, user: &User) -> HexSecret {
+    let text = identity.to_text(&user.name);
+    HexSecret(room::Secret::from(text.as_bytes().to_vec()))
+}
+
+fn carry_out_beside(
+    dir: &Path,
+    room: &room::Room,
+    request: Request,
+) -> std::result::Result<Reply, ServerError> {
+    Ok(match request {
+        Request::Status {} => return Err(ServerError::NotNow),
+        Request::AddUser { name, uid, gids } => {
+            let (user, identity) = enrol::add_user(room, &name, uid, &gids)?;
+            Reply::Identity(identity_text(&identity, &user))
+        }
+        Request::RemoveUser { name } => {
+            enrol::remove_user(room, &name)?;
+            Reply::Removed(true)
+        }
+        Request::Users {} => Reply::Users(enrol::users(room)?),
+        Request::AddDisk { disk } => {
+            enrol::add_disk(room, disk)?;
+            Reply::Done
+        }
+        Request::RemoveDisk { name } => {
+            metadata::server::remove_disk_beside(dir, room, &name)?;
+            Reply::Done
+        }
+        Request::Disks {} => Reply::Disks(enrol::disks(room)?.iter().map(DiskRow::known).collect()),
+    })
+}
+
+fn carry_out(server: &MetadataServer, request: Request) -> std::result::Result<Reply, ServerError> {
+    Ok(match request {
+        Request::Status {} => Reply::Status(Box::new(status(server))),
+        Request::AddUser { name, uid, gids } => {
+            let (user, identity) = server.add_user(&name, uid, &gids)?;
+            Reply::Identity(identity_text(&identity, &user))
+        }
+        Request::RemoveUser { name } => Reply::Removed(server.remove_user(&name)?),
+        Request::Users {} => Reply::Users(server.users()?),
+        Request::AddDisk { disk } => {
+            server.add_disk(disk)?;
+            Reply::Done
+        }
+        Request::RemoveDisk { name } => {
+            server.remove_disk(&name)?;
+            Reply::Done
+        }
+        Request::Disks {} => Reply::Disks(server.disks()?.iter().map(DiskRow::running).collect()),
+    })
+}
+
+fn status(server: &MetadataServer) -> Status {
+    let metrics = server.metrics();
+    let sessions = server.sessions().unwrap_or_default();
+    Status {
+        pid: std::process::id(),
+        address: server.local_addr().to_string(),
+        serving: metrics.serving,
+        connections: metrics.connections,
+        sessions: sessions
+            .into_iter()
+            .map(|(id, name)| (id.0, name))
+            .collect(),
+        opens: metrics.opens,
+        loans: metrics.loans,
+        locks: metrics.locks,
+        capabilities_given: metrics.capabilities.given,
+        capabilities_revoked: metrics.capabilities.revoked,
+        reopened: metrics.reopened,
+        disks: metrics.disks.iter().map(DiskRow::running).collect(),
+    }
+}
+
+/// The server's side of the socket; its name is removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    dir: PathBuf,
+    /// `None`: the server stops, and nobody is answered any more.
+    server: Arc<Mutex<Option<Arc<MetadataServer>>>>,
+}
+
+impl Socket {
+    /// Binds the socket and begins to answer. The server holds the room's lock, so a socket already there is a leftover.
+    pub(crate) fn start(dir: &Path, server: &Arc<MetadataServer>) -> std::io::Result<Self> {
+        let (_dir, path) = short_path(dir)?;
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        let socket = Self {
+            dir: dir.to_owned(),
+            server: Arc::new(Mutex::new(Some(server.clone()))),
+        };
+        let (room, server) = (dir.to_owned(), socket.server.clone());
+        std::thread::Builder::new()
+            .name("admin".into())
+            .spawn(move || {
+                // One at a time: these are few, and each is bounded in time.
+                for stream in listener.incoming() {
+                    let answered = stream.and_then(|stream| answer(&stream, &room, &server));
+                    if let Err(e) = answered {
+                        tracing::warn!("admin socket: {e}");
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                }
+            })?;
+        Ok(socket)
+    }
+
+    /// Nobody is answered any more; the server is let go.
+    pub(crate) fn stop(self) {}
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.server
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let _ = std::fs::remove_file(self.dir.join(SOCKET));
+    }
+}
+
+fn answer(
+    stream: &UnixStream,
+    room: &Path,
+    server: &Mutex<Option<Arc<MetadataServer>>>,
+) -> std::io::Result<()> {
+    let peer = rustix::net::sockopt::socket_peercred(stream)?;
+    if peer.uid != rustix::process::geteuid() && !peer.uid.is_root() {
+        return Err(std::io::Error::other(format!(
+            "user {} was sent away",
+            peer.uid.as_raw()
+        )));
+    }
+    stream.set_read_timeout(Some(LINE_TIME))?;
+    stream.set_write_timeout(Some(LINE_TIME))?;
+    let refuse = |e: Error| Reply::Refused {
+        exit: e.exit().code(),
+        message: e.to_string(),
+    };
+    let request = read_line(stream)?;
+    let server = server
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    let reply = match (serde_json::from_slice(&request), server) {
+        (Ok(request), Some(server)) => {
+            carry_out(&server, request).unwrap_or_else(|e| refuse(refused(room, e)))
+        }
+        (Err(_), _) => refuse(Error::usage("not a request of this version")),
+        (_, None) => refuse(Error::failed("the metadata server stops")),
+    };
+    (&mut &*stream).write_all(&line(&reply))
+}

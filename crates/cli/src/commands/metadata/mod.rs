@@ -1,0 +1,38 @@
+//! `strongroom metadata`: the server of a room on network disks, and what is said to it from beside.
+
+pub(crate) mod admin;
+mod serve;
+mod status;
+
+use crate::args::Global;
+use crate::error::Result;
+
+/// Serve a room on network disks to its users, and look at the server
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Serve(Box<serve::Args>),
+    Status(status::Args),
+}
+
+impl Args {
+    /// What this process is told as a server, if it is one.
+    pub(crate) fn server(&self) -> Option<&service::Common> {
+        match &self.command {
+            Command::Serve(args) => Some(args.service()),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    match args.command {
+        Command::Serve(args) => serve::run(&args, global),
+        Command::Status(args) => status::run(&args, global),
+    }
+}

@@ -1,0 +1,266 @@
+//! `strongroom metadata serve`: the metadata server of a room, until it is told to stop.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use metadata::server::{Config, MetadataServer};
+use rustix::fs::Mode;
+use serde_json::json;
+use service::{Common, Measures, Observed, Service, Stop};
+
+use super::admin::{Socket, refused};
+use crate::access::OpenArgs;
+use crate::args::Global;
+use crate::commands::disk::add::{Level, NamedDisk};
+use crate::error::{Error, Result};
+use crate::mounting::options::duration;
+use crate::output;
+use crate::place::must_be_room;
+
+/// Serve a room on network disks to its users
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The room's directory
+    #[arg(long, value_name = "DIR")]
+    room: PathBuf,
+    /// Address and port to listen on; port 0 chooses one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7420")]
+    listen: String,
+    /// What protects the messages to and from the disks, instead of what `disk add` said of each
+    #[arg(long, value_enum)]
+    protection: Option<Level>,
+    /// Add a disk first: NAME=HOST:PORT=KEYFILE, with the file for `disk add` that `disk init` wrote; may be repeated
+    #[arg(long, value_name = "NAME=ADDRESS=KEYFILE")]
+    disk: Vec<NamedDisk>,
+    /// A client that is silent for this long loses its session, with locks and open files
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = duration)]
+    lease: Duration,
+    /// Capabilities of the disks are good for this long
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
+    capability_lifetime: Duration,
+    /// Try to flush a disk that cannot be reached for this long, before what clients did not see durable is given up
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    flush_patience: Duration,
+    /// Most connections at once
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    connections: u32,
+    /// When told to stop, end after this time in any case
+    #[arg(long, value_name = "TIME", default_value = "90s", value_parser = duration)]
+    grace: Duration,
+    #[command(flatten)]
+    open: OpenArgs,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Args {
+    pub(super) fn service(&self) -> &Common {
+        &self.common
+    }
+}
+
+struct Told(Arc<MetadataServer>);
+
+impl Observed for Told {
+    fn ready(&self) -> std::result::Result<(), String> {
+        if self.0.is_serving() {
+            Ok(())
+        } else {
+            Err("the room is being opened anew after its storage failed".into())
+        }
+    }
+
+    fn measure(&self, m: &mut Measures) {
+        let metrics = self.0.metrics();
+        let gauge = |m: &mut Measures, name: &str, help: &str, value: u64| {
+            m.gauge(&format!("strongroom_metadata_{name}"), help, value as f64);
+        };
+        gauge(
+            m,
+            "connections",
+            "Connections of clients.",
+            metrics.connections,
+        );
+        gauge(m, "sessions", "Sessions of clients.", metrics.sessions);
+        gauge(m, "open_files", "Files open in sessions.", metrics.opens);
+        gauge(m, "loans", "Places lent to clients.", metrics.loans);
+        gauge(m, "locks", "Ranges of files locked.", metrics.locks);
+        let counter = |m: &mut Measures, name: &str, help: &str, value: u64| {
+            m.counter(&format!("strongroom_metadata_{name}_total"), help, value);
+        };
+        counter(
+            m,
+            "connections_accepted",
+            "Connections let in.",
+            metrics.connections_total,
+        );
+        counter(
+            m,
+            "connections_refused",
+            "Connections not let in.",
+            metrics.connections_refused,
+        );
+        counter(
+            m,
+            "reopened",
+            "Times the room was opened anew after a failure of its storage.",
+            metrics.reopened,
+        );
+        let capabilities = metrics.capabilities;
+        counter(
+            m,
+            "capabilities_given",
+            "Capabilities given to clients.",
+            capabilities.given,
+        );
+        counter(
+            m,
+            "capabilities_revoked",
+            "Capabilities revoked.",
+            capabilities.revoked,
+        );
+        counter(
+            m,
+            "revocations",
+            "Revocations, each of one or many capabilities.",
+            capabilities.revocations,
+        );
+        counter(
+            m,
+            "groups",
+            "Groups of capabilities begun.",
+            capabilities.groups,
+        );
+        m.seconds(
+            "strongroom_metadata_revocation_seconds_total",
+            "Time of all revocations together.",
+            capabilities.revocation_ns as f64 / 1e9,
+        );
+        m.gauge(
+            "strongroom_metadata_revocation_seconds_max",
+            "The longest revocation.",
+            capabilities.revocation_ns_max as f64 / 1e9,
+        );
+        let calls = || metrics.calls.iter();
+        m.counters(
+            "strongroom_metadata_calls_total",
+            "Calls answered.",
+            "call",
+            calls().map(|(name, count)| (*name, count.done)),
+        );
+        m.counters(
+            "strongroom_metadata_calls_refused_total",
+            "Calls refused.",
+            "call",
+            calls().map(|(name, count)| (*name, count.refused)),
+        );
+        m.gauges(
+            "strongroom_metadata_call_seconds_mean",
+            "Mean time of calls since the start.",
+            "call",
+            calls().map(|(name, count)| (*name, count.ns as f64 / 1e9 / count.done.max(1) as f64)),
+        );
+        let disks = || metrics.disks.iter();
+        m.gauges(
+            "strongroom_metadata_disk_reachable",
+            "Whether a disk answers.",
+            "disk",
+            disks().map(|disk| (disk.name.as_str(), f64::from(u8::from(disk.reachable)))),
+        );
+        m.gauges(
+            "strongroom_metadata_disk_capabilities",
+            "Capabilities of a disk that clients have.",
+            "disk",
+            disks().map(|disk| (disk.name.as_str(), disk.capabilities as f64)),
+        );
+        m.gauges(
+            "strongroom_metadata_disk_revocations_pending",
+            "Revocations that wait for a disk.",
+            "disk",
+            disks().map(|disk| (disk.name.as_str(), disk.pending as f64)),
+        );
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr> {
+    let wrong = |why: String| {
+        Error::usage(format!(
+            "--listen {text}: {why}; write an address with a port, as 127.0.0.1:7420"
+        ))
+    };
+    text.to_socket_addrs()
+        .map_err(|e| wrong(e.to_string()))?
+        .next()
+        .ok_or_else(|| wrong("no such address".into()))
+}
+
+pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
+    // Everything this process makes is private: socket, and what the room writes.
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    must_be_room(&args.room)?;
+    let dir = args
+        .room
+        .canonicalize()
+        .map_err(|e| Error::host(&args.room, e))?;
+    let mut config = Config::new(dir.clone());
+    config.listen = address(&args.listen)?;
+    config.open.accept_rollback = args.open.accept_rollback;
+    config.lease = args.lease;
+    config.capability_lifetime = args.capability_lifetime;
+    config.flush_patience = args.flush_patience;
+    config.connections_max = args.connections as usize;
+    config.protection = args.protection.map(Level::protection);
+    for disk in &args.disk {
+        config
+            .disks
+            .push(disk.read(args.protection.unwrap_or(Level::Secure))?);
+    }
+    let given = args
+        .open
+        .credential
+        .read(&args.room.display().to_string())?;
+    let failed = |e: std::io::Error| Error::failed(e.to_string());
+    let stop = Stop::on_signals(args.grace).map_err(failed)?;
+    let server =
+        MetadataServer::start(config, given.credential()?).map_err(|e| refused(&args.room, e))?;
+    let server = Arc::new(server);
+    let service = Service::start(&args.common, Arc::new(Told(server.clone()))).map_err(failed)?;
+    let socket = Socket::start(&dir, &server).map_err(|e| Error::host(&dir.join("metadata"), e))?;
+    let address = server.local_addr();
+    tracing::info!(%address, room = %dir.display(), "serving");
+    if global.json {
+        output::json_line(
+            &json!({"listening": address.to_string(), "room": dir.to_string_lossy()}),
+        );
+    } else {
+        output::line(format!("{} is served at {address}", args.room.display()));
+    }
+    service.ready(&format!("serving at {address}"));
+    stop.wait();
+    service.stopping();
+    tracing::info!("stopping: sessions end, then everything is made durable");
+    socket.stop();
+    drop(service);
+    let stopped = end(server).map_err(|e| refused(&args.room, e));
+    if stopped.is_ok() {
+        tracing::info!("stopped");
+    }
+    stopped
+}
+
+/// Stops the server once nobody asks it anything any more; whoever does is bounded in time.
+fn end(mut server: Arc<MetadataServer>) -> std::result::Result<(), metadata::server::ServerError> {
+    let patience = Instant::now() + Duration::from_secs(60);
+    loop {
+        match Arc::try_unwrap(server) {
+            Ok(server) => return server.stop(),
+            Err(shared) => server = shared,
+        }
+        if Instant::now() > patience {
+            return Err(metadata::server::ServerError::NotNow);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

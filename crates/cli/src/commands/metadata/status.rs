@@ -1,0 +1,74 @@
+//! `strongroom metadata status`: what a running metadata server is doing.
+
+use std::path::PathBuf;
+
+use super::admin::{self, Reply, Request};
+use crate::args::Global;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::output;
+use crate::place::must_be_room;
+
+/// Show what a running metadata server is doing
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The room's directory
+    room: PathBuf,
+}
+
+pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
+    must_be_room(&args.room)?;
+    let Some(reply) = admin::ask_running(&args.room, &Request::Status {})? else {
+        return Err(Error::said(
+            Exit::NotMounted,
+            format!(
+                "{}: no metadata server runs; start one with: strongroom metadata serve --room {}",
+                args.room.display(),
+                args.room.display()
+            ),
+        ));
+    };
+    let Reply::Status(status) = reply else {
+        return Err(admin::unexpected());
+    };
+    if global.json {
+        output::json_line(&status);
+        return Ok(());
+    }
+    let state = if status.serving {
+        "serves"
+    } else {
+        "opens the room anew"
+    };
+    output::line(format!(
+        "process {} {state} at {}",
+        status.pid, status.address
+    ));
+    output::line(format!(
+        "{} connections, {} sessions; {} files open, {} places lent, {} ranges locked",
+        status.connections,
+        status.sessions.len(),
+        status.opens,
+        status.loans,
+        status.locks
+    ));
+    output::line(format!(
+        "{} capabilities given, {} revoked; the room was opened anew {} times",
+        status.capabilities_given, status.capabilities_revoked, status.reopened
+    ));
+    for (id, user) in &status.sessions {
+        output::line(format!("session {id:016x} of {user}"));
+    }
+    for disk in &status.disks {
+        let state = if disk.reachable == Some(true) {
+            output::size(disk.bytes)
+        } else {
+            "does not answer".into()
+        };
+        output::line(format!(
+            "disk {} at {} ({}): {state}; {} capabilities, {} revocations to come",
+            disk.name, disk.address, disk.protection, disk.capabilities, disk.pending
+        ));
+    }
+    Ok(())
+}

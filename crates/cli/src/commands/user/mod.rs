@@ -1,0 +1,192 @@
+//! `strongroom user`: who may use a room on network disks.
+
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::access::OpenArgs;
+use crate::args::Global;
+use crate::commands::metadata::admin::{self, Reply, Request};
+use crate::error::{Error, Result};
+use crate::output;
+
+/// Add and remove the users of a room on network disks
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Make a key for a user: new, or a known one with the same numbers, who then has one more
+    Add(Add),
+    /// Take a user out, at once and with every key
+    Remove(Remove),
+    /// List the users
+    List(List),
+}
+
+#[derive(Debug, clap::Args)]
+struct Add {
+    /// The room's directory
+    room: PathBuf,
+    /// The user's name
+    name: String,
+    /// The user's number; 0 may do everything
+    #[arg(long, value_name = "N")]
+    uid: Option<u32>,
+    /// The number of the user's first group, that of new files; that of this process if not given
+    #[arg(long, value_name = "N")]
+    gid: Option<u32>,
+    /// Numbers of further groups
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    groups: Vec<u32>,
+    /// Where the identity goes: a new file, for `mount --identity`. Whoever has it is the user
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct Remove {
+    /// The room's directory
+    room: PathBuf,
+    /// The user's name
+    name: String,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct List {
+    /// The room's directory
+    room: PathBuf,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    match args.command {
+        Command::Add(args) => add(&args, global),
+        Command::Remove(args) => remove(&args, global),
+        Command::List(args) => list(&args, global),
+    }
+}
+
+fn add(args: &Add, global: &Global) -> Result<()> {
+    if args.out.symlink_metadata().is_ok() {
+        return Err(Error::usage(format!(
+            "{}: exists; an identity is never written over: choose another name",
+            args.out.display()
+        )));
+    }
+    let uid = args
+        .uid
+        .unwrap_or_else(|| rustix::process::getuid().as_raw());
+    let mut gids = vec![
+        args.gid
+            .unwrap_or_else(|| rustix::process::getgid().as_raw()),
+    ];
+    for gid in &args.groups {
+        if !gids.contains(gid) {
+            gids.push(*gid);
+        }
+    }
+    let request = Request::AddUser {
+        name: args.name.clone(),
+        uid,
+        gids: gids.clone(),
+    };
+    // The file first: a key that cannot be kept is not made.
+    let mut file = create(&args.out)?;
+    let made = admin::ask(&args.room, &args.open, request).and_then(|reply| match reply {
+        Reply::Identity(text) => file
+            .write_all(text.0.expose())
+            .and_then(|()| file.sync_all())
+            .map_err(|e| Error::host(&args.out, e)),
+        _ => Err(admin::unexpected()),
+    });
+    if let Err(error) = made {
+        let _ = std::fs::remove_file(&args.out);
+        return Err(error);
+    }
+    if global.json {
+        output::json_line(
+            &json!({"user": args.name, "uid": uid, "gids": gids, "identity": args.out.to_string_lossy()}),
+        );
+    } else {
+        output::note(
+            global,
+            format!(
+                "{} may use {} as user {uid}. The key is in {}: whoever has it is {}.\n\
+                 Mount with:  strongroom mount strongroom://HOST:PORT/ MOUNTPOINT --identity {}",
+                args.name,
+                args.room.display(),
+                args.out.display(),
+                args.name,
+                args.out.display()
+            ),
+        );
+    }
+    Ok(())
+}
+
+fn create(path: &Path) -> Result<std::fs::File> {
+    std::fs::File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|e| Error::host(path, e))
+}
+
+fn remove(args: &Remove, global: &Global) -> Result<()> {
+    let name = args.name.clone();
+    match admin::ask(&args.room, &args.open, Request::RemoveUser { name })? {
+        Reply::Removed(true) => {
+            output::note(global, format!("{} is out, with every key.", args.name));
+            Ok(())
+        }
+        Reply::Removed(false) => {
+            output::note(
+                global,
+                format!(
+                    "{} is out, with every key. A disk cannot be reached: what it still allows is taken away when it \
+                     answers, or ends with its time.",
+                    args.name
+                ),
+            );
+            Ok(())
+        }
+        _ => Err(admin::unexpected()),
+    }
+}
+
+fn list(args: &List, global: &Global) -> Result<()> {
+    let Reply::Users(users) = admin::ask(&args.room, &args.open, Request::Users {})? else {
+        return Err(admin::unexpected());
+    };
+    if global.json {
+        let users: Vec<_> = users
+            .iter()
+            .map(|u| json!({"user": u.name, "uid": u.uid, "gids": u.gids, "keys": u.serials.len()}))
+            .collect();
+        output::json_line(&users);
+        return Ok(());
+    }
+    for user in users {
+        let gids: Vec<String> = user.gids.iter().map(u32::to_string).collect();
+        output::line(format!(
+            "{}  uid {}  groups {}  {} keys",
+            user.name,
+            user.uid,
+            gids.join(","),
+            user.serials.len()
+        ));
+    }
+    Ok(())
+}
