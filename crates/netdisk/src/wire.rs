@@ -18,6 +18,8 @@ use crate::tls::SERVER_NAME;
 
 /// Bytes read from the socket at once.
 const CHUNK: usize = 64 << 10;
+/// Data that the peer's kernel does not confirm for this long is lost, and the connection with it.
+const UNCONFIRMED_MAX: Duration = Duration::from_secs(10);
 /// How long a connection that ends badly is still listened to.
 const LINGER: Duration = Duration::from_millis(500);
 /// Messages up to this many bytes are gathered while another thread sends, and go out in one call.
@@ -75,6 +77,7 @@ impl Wire {
     ) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         socket.set_write_timeout(Some(send_max))?;
+        notice_when_gone(&socket, send_max)?;
         let state: Option<Connection> = match side {
             Side::Plain => None,
             Side::Server(config) => Some(
@@ -101,7 +104,7 @@ impl Wire {
                     if Instant::now() >= deadline {
                         return Err(io::ErrorKind::TimedOut.into());
                     }
-                    match state.complete_io(&mut Once(&mut socket)) {
+                    match state.complete_io(&mut Until(&mut socket, deadline)) {
                         Err(e) if is_tick(&e) => (),
                         other => drop(other?),
                     }
@@ -248,16 +251,34 @@ impl Wire {
     }
 }
 
-/// Gives rustls one read at a time, so that its loop comes back to ours after each.
-struct Once<'s>(&'s mut TcpStream);
+/// A peer that vanished without a word is noticed: after two minutes of silence, or when it does not confirm what was sent
+/// to it in time (`tcp(7)`).
+fn notice_when_gone(socket: &TcpStream, send_max: Duration) -> io::Result<()> {
+    use rustix::net::sockopt;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, Duration::from_secs(60))?;
+    sockopt::set_tcp_keepintvl(socket, Duration::from_secs(20))?;
+    sockopt::set_tcp_keepcnt(socket, 3)?;
+    let unconfirmed = send_max.min(UNCONFIRMED_MAX);
+    // At most 10,000 ms.
+    sockopt::set_tcp_user_timeout(socket, unconfirmed.as_millis() as u32)?;
+    Ok(())
+}
 
-impl Read for Once<'_> {
+/// A socket from which nothing is read any more after a moment: a peer that sends a byte now and then does not keep a handshake
+/// going.
+struct Until<'s>(&'s mut TcpStream, Instant);
+
+impl Read for Until<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if Instant::now() >= self.1 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         retry(|| self.0.read(buf))
     }
 }
 
-impl Write for Once<'_> {
+impl Write for Until<'_> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.0.write(buf)
     }

@@ -55,6 +55,29 @@ fn who_says_nothing_or_half_of_something_is_cut_off() {
 }
 
 #[test]
+fn a_handshake_that_never_ends_is_cut_off() {
+    let disk = disk(Config {
+        protection: Protection::Private,
+        first_request_max: SHORT,
+        ..Config::default()
+    });
+    ends(connect(disk.server.local_addr()));
+    // A record of TLS that announces 16 KiB, of which a byte comes now and then.
+    let mut socket = connect(disk.server.local_addr());
+    let mut bytes = vec![22, 3, 1, 0x40, 0];
+    bytes.resize(1000, 1);
+    let mut cut = false;
+    for byte in bytes {
+        cut = socket.write_all(&[byte]).is_err();
+        if cut {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(cut);
+}
+
+#[test]
 fn who_was_authentic_may_be_silent() {
     let disk = disk(Config {
         first_request_max: SHORT,

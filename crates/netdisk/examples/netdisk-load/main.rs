@@ -3,6 +3,9 @@
 //! `cargo run --release -p strongroom-netdisk --example netdisk-load -- FILE [IN-FLIGHT [ROUNDS [SECONDS]]]`. FILE is made with
 //! 1 GiB where it does not exist. In each round every set-up has a slice of time for each load, in an order that rotates;
 //! ratios are taken within a round, and their median and quartiles are printed. Without `nbdkit` its column is missing.
+//!
+//! Besides requests a second it tells processor time for each request, of client and server and the kernel on their behalf: on a
+//! machine with other work that is what can be compared.
 
 mod nbd;
 
@@ -61,30 +64,35 @@ fn main() {
             blocks: load.1,
         };
         let mut rates = vec![Vec::new(); targets.len()];
+        let mut times = vec![Vec::new(); targets.len()];
         for round in 0..=rounds {
             for turn in 0..targets.len() {
                 let at = (turn + round) % targets.len();
-                let rate = run(&targets[at].1, load, in_flight, slice);
+                let (rate, time) = run(&targets[at].1, load, in_flight, slice);
                 // The first round warms up.
                 if round > 0 {
                     rates[at].push(rate);
+                    times[at].push(time);
                 }
             }
         }
-        report(load, &names, &rates);
+        report(load, &names, &rates, &times);
     }
 }
 
-fn report(load: Load, names: &[&str], rates: &[Vec<f64>]) {
+fn report(load: Load, names: &[&str], rates: &[Vec<f64>], times: &[Vec<f64>]) {
     let what = if load.write { "write" } else { "read" };
-    let rate: Vec<String> = rates
-        .iter()
-        .map(|rates| format!("{:.0}", quartiles(rates.clone())[1]))
-        .collect();
+    let medians = |all: &[Vec<f64>], digits: usize| {
+        let each = all.iter().map(|some| quartiles(some.clone())[1]);
+        each.map(|median| format!("{median:.digits$}"))
+            .collect::<Vec<_>>()
+            .join(" / ")
+    };
     println!(
-        "{what:<5} {:>4} KiB  {} a second",
+        "{what:<5} {:>4} KiB  {} a second; {} us each",
         load.blocks * 4,
-        rate.join(" / ")
+        medians(rates, 0),
+        medians(times, 1)
     );
     for (of, to) in [
         ("secure", "open"),
@@ -93,13 +101,15 @@ fn report(load: Load, names: &[&str], rates: &[Vec<f64>]) {
     ] {
         let find = |name| names.iter().position(|other| *other == name);
         if let (Some(of_at), Some(to_at)) = (find(of), find(to)) {
-            let ratios = rates[of_at]
-                .iter()
-                .zip(&rates[to_at])
-                .map(|(a, b)| a / b)
-                .collect();
-            let [low, middle, high] = quartiles(ratios);
-            println!("{:<14} {of}/{to} {middle:.3} ({low:.3} to {high:.3})", "");
+            let ratios =
+                |of: &[f64], to: &[f64]| quartiles(of.iter().zip(to).map(|(a, b)| a / b).collect());
+            let [low, middle, high] = ratios(&rates[of_at], &rates[to_at]);
+            // The other way round, so that below 1 is slower here too.
+            let [cheap_low, cheap, cheap_high] = ratios(&times[to_at], &times[of_at]);
+            println!(
+                "{:<14} {of}/{to} {middle:.3} ({low:.3} to {high:.3}); by processor time {cheap:.3} ({cheap_low:.3} to {cheap_high:.3})",
+                ""
+            );
         }
     }
 }
@@ -109,9 +119,10 @@ fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
     [1, 2, 3].map(|quarter| values[(values.len() - 1) * quarter / 4])
 }
 
-/// Requests a second.
-fn run(target: &Target, load: Load, in_flight: usize, slice: Duration) -> f64 {
+/// Requests a second, and microseconds of processor time for each.
+fn run(target: &Target, load: Load, in_flight: usize, slice: Duration) -> (f64, f64) {
     let done = AtomicU64::new(0);
+    let time = target.processor_time();
     let start = Instant::now();
     std::thread::scope(|scope| {
         for thread in 0..in_flight {
@@ -130,10 +141,31 @@ fn run(target: &Target, load: Load, in_flight: usize, slice: Duration) -> f64 {
             });
         }
     });
-    done.into_inner() as f64 / start.elapsed().as_secs_f64()
+    let done = done.into_inner() as f64;
+    let time = (target.processor_time() - time) as f64 / 1000.0;
+    (done / start.elapsed().as_secs_f64(), time / done)
 }
 
 impl Target {
+    /// Nanoseconds that client and server have used.
+    fn processor_time(&self) -> u64 {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let own = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+        let Target::Nbdkit(_, server) = self else {
+            return own;
+        };
+        let threads = std::fs::read_dir(format!("/proc/{}/task", server.0.id())).unwrap();
+        let others = threads.map(|thread| {
+            let path = thread.unwrap().path().join("schedstat");
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            text.split(' ')
+                .next()
+                .and_then(|ns| ns.parse().ok())
+                .unwrap_or(0)
+        });
+        own + others.sum::<u64>()
+    }
+
     fn ask(&self, load: Load, start: u64, buffer: &mut [u8]) {
         match (self, load.write) {
             (Target::Disk(disk, _), false) => disk.0.read(&disk.1, start, buffer).unwrap(),

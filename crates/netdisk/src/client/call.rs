@@ -6,10 +6,11 @@
 //!    while the call still waits. In the second case the first request may be done too, at any time until the capability is
 //!    revoked or two epochs are over: whoever writes other data to the same blocks revokes the capability first, as the
 //!    metadata server does (`docs/netdisk.md`, "What a repeated write can do").
-//! 3. No call takes longer than the patience, but for resolving the disk's name.
+//! 3. No call takes longer than twice the patience (a send that had begun when it was over), but for resolving the disk's name.
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -39,8 +40,33 @@ pub(super) struct Line {
     patience: Duration,
     tls: Result<Option<Arc<ClientConfig>>, String>,
     slots: Vec<Slot>,
-    turn: std::sync::atomic::AtomicUsize,
+    turn: AtomicUsize,
     known: Mutex<Known>,
+    nonces: Nonces,
+}
+
+/// Nonces that no other client draws: a random half, and a number. Nobody needs to be surprised by them, only by their
+/// repetition.
+#[derive(Debug)]
+struct Nonces {
+    half: [u8; 8],
+    next: AtomicU64,
+}
+
+impl Nonces {
+    fn new() -> Self {
+        Self {
+            half: random(),
+            next: AtomicU64::new(u64::from_le_bytes(random())),
+        }
+    }
+
+    fn next(&self) -> [u8; 16] {
+        let mut out = [0; 16];
+        out[..8].copy_from_slice(&self.half);
+        out[8..].copy_from_slice(&self.next.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+        out
+    }
 }
 
 #[derive(Debug, Default)]
@@ -101,6 +127,7 @@ impl Line {
             slots: (0..connections).map(|_| Slot::default()).collect(),
             turn: Default::default(),
             known: Mutex::default(),
+            nonces: Nonces::new(),
         }
     }
 
@@ -164,7 +191,7 @@ impl Line {
         if open {
             first[..REQUEST_SIGNED].copy_from_slice(&head.encode());
         } else {
-            head.nonce = random();
+            head.nonce = self.nonces.next();
             if !call.payload.is_empty() {
                 head.payload_tag = tag(&call.keys.request_payload, call.payload);
             }
@@ -239,7 +266,7 @@ impl Line {
                 ))));
             }
         };
-        let turn = self.turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let slot = &self.slots[turn % self.slots.len()];
         if let Some(connection) = slot.living() {
             return Ok(connection);
@@ -253,8 +280,8 @@ impl Line {
             return Ok(connection);
         }
         let until = deadline.min(Instant::now() + CONNECT_MAX);
-        let connection =
-            Connection::open(&self.address.address, side, until).map_err(Miss::Lost)?;
+        let connection = Connection::open(&self.address.address, side, until, self.patience)
+            .map_err(Miss::Lost)?;
         *slot.connection.lock() = Some(connection.clone());
         Ok(connection)
     }

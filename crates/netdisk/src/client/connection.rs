@@ -16,8 +16,6 @@ use parking_lot::{Condvar, Mutex};
 use crate::frame::{REPLY_LEN, ReplyHead};
 use crate::wire::{Receiver, Sender, Side, Wire};
 
-/// A disk that takes no data for this long is gone.
-const SEND_MAX: Duration = Duration::from_secs(30);
 /// Bytes of the reading thread's stack.
 const STACK: usize = 256 << 10;
 /// Buffers kept for replies.
@@ -70,7 +68,13 @@ impl std::fmt::Debug for Waiter {
 
 impl Connection {
     /// Connects, and shakes hands where the side wants that.
-    pub(super) fn open(address: &str, side: Side, deadline: Instant) -> io::Result<Arc<Self>> {
+    /// `send_max`: a disk that takes no data for this long is gone.
+    pub(super) fn open(
+        address: &str,
+        side: Side,
+        deadline: Instant,
+        send_max: Duration,
+    ) -> io::Result<Arc<Self>> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for to in address.to_socket_addrs()? {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -78,7 +82,7 @@ impl Connection {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             match TcpStream::connect_timeout(&to, left)
-                .and_then(|socket| Wire::new(socket, side.clone(), left, None, SEND_MAX))
+                .and_then(|socket| Wire::new(socket, side.clone(), left, None, send_max))
             {
                 Ok(wire) => return Self::over(wire),
                 Err(e) => last = e,
