@@ -30,6 +30,15 @@ fn ends(mut socket: std::net::TcpStream) {
     }
 }
 
+/// Waits for something that happens soon.
+fn until(happened: impl Fn() -> bool) {
+    let start = std::time::Instant::now();
+    while !happened() {
+        assert!(start.elapsed() < common::LONG);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn who_says_nothing_or_half_of_something_is_cut_off() {
     let disk = disk(Config {
@@ -118,7 +127,9 @@ fn who_does_not_take_his_replies_is_cut_off_and_others_are_served() {
     let mut out = vec![1; 1 << 20];
     disk.client().read(&ticket, 0, &mut out).unwrap();
     assert!(out.iter().all(|byte| *byte == 0));
-    ends(greedy);
+    // The kernel may drop such a connection without a word to the peer: what counts is that its place is free.
+    until(|| disk.server.metrics().connections == 0);
+    drop(greedy);
 }
 
 #[test]
@@ -129,13 +140,9 @@ fn no_more_connections_are_taken_than_allowed_and_a_place_is_free_again_afterwar
     });
     let to = disk.server.local_addr();
     let capability = disk.capability(1, Mode::Read, &[(0, 8)]);
-    while disk.server.metrics().connections > 0 {
-        std::thread::yield_now();
-    }
+    until(|| disk.server.metrics().connections == 0);
     let at = boot_and_epoch(to, &capability);
-    while disk.server.metrics().connections > 0 {
-        std::thread::yield_now();
-    }
+    until(|| disk.server.metrics().connections == 0);
     let ask = |socket: &mut std::net::TcpStream| {
         let request = Request::read(&capability, at, 0, 1);
         let _ = socket.write_all(&request.bytes());
@@ -147,8 +154,6 @@ fn no_more_connections_are_taken_than_allowed_and_a_place_is_free_again_afterwar
     assert_eq!(ask(&mut connect(to)), None);
     assert_eq!(disk.server.metrics().connections_refused, 1);
     drop(one);
-    while disk.server.metrics().connections > 1 {
-        std::thread::yield_now();
-    }
+    until(|| disk.server.metrics().connections <= 1);
     assert_eq!(ask(&mut connect(to)), Some(None));
 }
