@@ -159,6 +159,9 @@ impl Subject {
         if !self.in_group(new.gid) {
             new.gid = self.gids.first().copied().unwrap_or(u32::MAX);
         }
+        if new.kind == FileKind::Directory {
+            new.mode &= !(SET_UID | SET_GID);
+        }
         // `mode_strip_sgid`: nobody gets to run as a group of which he is not.
         let directory = directory.inode;
         if new.kind != FileKind::Directory

@@ -73,7 +73,7 @@ enum Step {
     Chown(Place, Option<u32>, Option<u32>),
     Truncate(Place),
     Open(Place, bool),
-    SetXattr(Place, bool),
+    SetXattr(Place),
     GetXattr(Place),
     SetList(Place, Vec<u8>),
     List(&'static str),
@@ -126,7 +126,8 @@ fn step(dice: &mut Dice) -> Step {
         file_mode
     };
     match dice.roll(24) {
-        0 => Step::Mkdir(directory, directory_mode),
+        // The kernel itself takes set-id bits from what mkdir asks for.
+        0 => Step::Mkdir(directory, directory_mode & !0o6000),
         1..=4 => Step::Create(place, file_mode),
         5 => Step::Unlink(place),
         6 => Step::Rmdir(directory),
@@ -141,7 +142,7 @@ fn step(dice: &mut Dice) -> Step {
         }
         15 => Step::Truncate(place),
         16 | 17 => Step::Open(place, dice.roll(2) == 0),
-        18 => Step::SetXattr(any, dice.roll(3) == 0),
+        18 => Step::SetXattr(any),
         19 => Step::GetXattr(any),
         20 => {
             let bits = if any.1.is_empty() { 8 } else { 4 };
@@ -183,15 +184,12 @@ fn by_kernel(root: &Path, step: &Step) -> std::io::Result<()> {
             .write(*write)
             .open(at(*p))
             .map(drop),
-        Step::SetXattr(p, trusted) => {
-            let name = if *trusted { "trusted.x" } else { "user.x" };
-            Ok(rustix::fs::setxattr(
-                at(*p),
-                name,
-                b"v",
-                XattrFlags::empty(),
-            )?)
-        }
+        Step::SetXattr(p) => Ok(rustix::fs::setxattr(
+            at(*p),
+            "user.x",
+            b"v",
+            XattrFlags::empty(),
+        )?),
         Step::GetXattr(p) => {
             let mut value = [0u8; 16];
             Ok(rustix::fs::getxattr(at(*p), "user.x", &mut value).map(drop)?)
@@ -294,10 +292,10 @@ fn by_server(who: &Raw, step: &Step) -> Reply<()> {
             who.open(no, !write, *write)?;
             who.close(no)
         }
-        Step::SetXattr(p, trusted) => who
+        Step::SetXattr(p) => who
             .change(Change::SetXattr {
                 no: find(who, *p)?.no,
-                name: if *trusted { "trusted.x" } else { "user.x" }.into(),
+                name: b"user.x".to_vec(),
                 value: b"v".to_vec(),
                 mode: XattrMode::Any,
                 drop_setgid: false,

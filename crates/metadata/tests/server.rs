@@ -118,6 +118,36 @@ fn what_is_not_allowed_is_refused() {
 }
 
 #[test]
+fn a_file_in_a_directory_that_may_not_be_searched_is_not_reached_by_guessing() {
+    let (_world, _, alice, bob, d) = people(LONG);
+    let hidden = alice.make(d, "h", FileKind::Directory, 0o711).unwrap().no;
+    let file = alice.make(hidden, "f", FileKind::Regular, 0o666).unwrap();
+    // The way to it is open: it is found.
+    assert_eq!(bob.lookup(hidden, "f").unwrap().no, file.no);
+    assert_eq!(bob.attributes(hidden).unwrap().parent, d);
+    // Numbers are given one after another; none of those that a guess would begin with is one.
+    for no in (2..200).map(InodeNo) {
+        assert_eq!(posix(bob.attributes(no)), Posix::NotFound);
+        assert_eq!(posix(bob.open(no, true, false)), Posix::NotFound);
+        assert_eq!(posix(bob.map(no)), Posix::NotFound);
+    }
+    // Who may only list learns numbers that reach nothing.
+    alice.chmod(hidden, 0o744).unwrap();
+    let listed = bob
+        .ask(|c, x, s| async move { c.read_dir(x, s, hidden, 0, 10).await })
+        .unwrap()
+        .unwrap();
+    assert_eq!(listed[0].0.name, b"f");
+    assert_eq!(listed[0].0.inode, listed[0].1.no);
+    assert_eq!(posix(bob.attributes(listed[0].1.no)), Posix::NotFound);
+    let listed = alice
+        .ask(|c, x, s| async move { c.read_dir(x, s, hidden, 0, 10).await })
+        .unwrap()
+        .unwrap();
+    assert_eq!((listed[0].0.inode, listed[0].1.no), (file.no, file.no));
+}
+
+#[test]
 fn a_loan_of_another_session_is_not_written_to() {
     let (world, _, alice, bob, d) = people(LONG);
     let file = alice.make(d, "f", FileKind::Regular, 0o666).unwrap().no;

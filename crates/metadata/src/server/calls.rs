@@ -128,11 +128,11 @@ impl Caller {
         &self,
         name: &'static str,
         session: SessionId,
-        work: impl FnOnce(&Shared, &Here) -> Reply<T> + Send + 'static,
+        work: impl FnOnce(&Here) -> Reply<T> + Send + 'static,
     ) -> Reply<T> {
         self.run(name, move |caller| {
             let here = caller.here(session)?;
-            work(&caller.shared, &here)
+            work(&here).inspect_err(|refusal| caller.shared.judge(&here, refusal))
         })
         .await
     }
@@ -205,7 +205,7 @@ impl Metadata for Caller {
     }
 
     async fn bye(self, _: Context, session: SessionId) -> Reply<()> {
-        self.within("bye", session, |_, (life, session)| {
+        self.within("bye", session, |(life, session)| {
             let ended = life.sessions.end_where(|s, _| s.id == session.id);
             for session in ended {
                 tracing::info!(user = %session.user.name, session = session.id.0, "a session ends");
@@ -225,15 +225,19 @@ impl Metadata for Caller {
         parent: InodeNo,
         name: Vec<u8>,
     ) -> Reply<Inode> {
-        self.within("lookup", session, move |_, here| {
-            super::files::lookup(here, parent, &name)
+        self.within("lookup", session, move |here| {
+            let handles = &here.0.handles;
+            let found = super::files::lookup(here, handles.into_room(parent), &name)?;
+            Ok(handles.inode(found))
         })
         .await
     }
 
     async fn attributes(self, _: Context, session: SessionId, no: InodeNo) -> Reply<Inode> {
-        self.within("attributes", session, move |_, (life, _)| {
-            life.room.attributes(no).map_err(refusal)
+        self.within("attributes", session, move |(life, _)| {
+            let no = life.handles.into_room(no);
+            let inode = life.room.attributes(no).map_err(refusal)?;
+            Ok(life.handles.inode(inode))
         })
         .await
     }
@@ -246,8 +250,8 @@ impl Metadata for Caller {
         after: u64,
         limit: u32,
     ) -> Reply<Vec<(DirEntry, Inode)>> {
-        self.within("read_dir", session, move |_, here| {
-            super::files::read_dir(here, no, after, limit)
+        self.within("read_dir", session, move |here| {
+            super::files::read_dir(here, here.0.handles.into_room(no), after, limit)
         })
         .await
     }
@@ -259,14 +263,15 @@ impl Metadata for Caller {
         no: InodeNo,
         name: Vec<u8>,
     ) -> Reply<Vec<u8>> {
-        self.within("xattr", session, move |_, here| {
-            super::files::xattr(here, no, &name)
+        self.within("xattr", session, move |here| {
+            super::files::xattr(here, here.0.handles.into_room(no), &name)
         })
         .await
     }
 
     async fn xattr_names(self, _: Context, session: SessionId, no: InodeNo) -> Reply<Vec<Vec<u8>>> {
-        self.within("xattr_names", session, move |_, (life, session)| {
+        self.within("xattr_names", session, move |(life, session)| {
+            let no = life.handles.into_room(no);
             let mut names = life.room.xattr_names(no).map_err(refusal)?;
             names.retain(|name| session.subject.sees_xattr(name));
             Ok(names)
@@ -275,7 +280,7 @@ impl Metadata for Caller {
     }
 
     async fn space(self, _: Context, session: SessionId) -> Reply<RoomSpace> {
-        self.within("space", session, |_, (life, _)| {
+        self.within("space", session, |(life, _)| {
             life.room.space().map_err(refusal)
         })
         .await
@@ -295,24 +300,24 @@ impl Metadata for Caller {
             let answered = asked.answered().notified();
             tokio::pin!(answered);
             answered.as_mut().enable();
-            let shared = self.shared.clone();
             let change = change.clone();
             // Asked and begun by one thread, so that nothing that is begun is left.
             let reply = self
-                .within("change", session, move |_, here| {
+                .within("change", session, move |here| {
                     let (_, session) = here;
                     match session.ask(number, done)? {
                         Asked::Answered(answer) => return answer.map(Some),
                         Asked::UnderWay => return Ok(None),
                         Asked::New => {}
                     }
-                    let made = AssertUnwindSafe(|| super::changes::make(here, change));
+                    let made = AssertUnwindSafe(|| {
+                        let handles = &here.0.handles;
+                        super::changes::make(here, handles.change(change))
+                            .map(|changed| handles.changed(changed))
+                    });
                     let answer = catch_unwind(made).unwrap_or_else(|_| {
                         Err(Refusal::Failed("a fault of the metadata server".into()))
                     });
-                    if let Err(refusal) = &answer {
-                        shared.judge(here, refusal);
-                    }
                     session.answer(number, answer.clone());
                     answer.map(Some)
                 })
@@ -334,14 +339,17 @@ impl Metadata for Caller {
         no: InodeNo,
         access: Access,
     ) -> Reply<Inode> {
-        self.within("open", session, move |_, here| {
-            super::files::open(here, no, access)
+        self.within("open", session, move |here| {
+            let handles = &here.0.handles;
+            let opened = super::files::open(here, handles.into_room(no), access)?;
+            Ok(handles.inode(opened))
         })
         .await
     }
 
     async fn close(self, _: Context, session: SessionId, no: InodeNo, count: u64) -> Reply<()> {
-        self.within("close", session, move |_, (life, session)| {
+        self.within("close", session, move |(life, session)| {
+            let no = life.handles.into_room(no);
             let (closed, last) = session.close(no, count)?;
             if last {
                 life.locks.closed(session.id, no);
@@ -362,8 +370,11 @@ impl Metadata for Caller {
         first: u64,
         count: u32,
     ) -> Reply<Map> {
-        self.within("map", session, move |_, here| {
-            super::data::map(here, no, first, count)
+        self.within("map", session, move |here| {
+            let handles = &here.0.handles;
+            let mut map = super::data::map(here, handles.into_room(no), first, count)?;
+            map.inode = handles.inode(map.inode);
+            Ok(map)
         })
         .await
     }
@@ -376,17 +387,15 @@ impl Metadata for Caller {
         offset: u64,
         hole: bool,
     ) -> Reply<u64> {
-        self.within("seek", session, move |_, here| {
-            super::data::seek(here, no, offset, hole)
+        self.within("seek", session, move |here| {
+            super::data::seek(here, here.0.handles.into_room(no), offset, hole)
         })
         .await
     }
 
     async fn lend(self, _: Context, session: SessionId, blocks: u32) -> Reply<Lent> {
-        self.within("lend", session, move |shared, here| {
-            super::data::lend(here, blocks).inspect_err(|e| shared.judge(here, e))
-        })
-        .await
+        self.within("lend", session, move |here| super::data::lend(here, blocks))
+            .await
     }
 
     async fn place(
@@ -396,23 +405,23 @@ impl Metadata for Caller {
         no: InodeNo,
         written: Vec<Written>,
     ) -> Reply<u64> {
-        self.within("place", session, move |shared, here| {
-            super::data::place(here, no, written).inspect_err(|e| shared.judge(here, e))
+        self.within("place", session, move |here| {
+            super::data::place(here, here.0.handles.into_room(no), written)
         })
         .await
     }
 
     async fn give_back(self, _: Context, session: SessionId, loans: Vec<LoanId>) -> Reply<()> {
-        self.within("give_back", session, move |_, here| {
+        self.within("give_back", session, move |here| {
             super::data::give_back(here, &loans)
         })
         .await
     }
 
     async fn sync(self, _: Context, session: SessionId) -> Reply<u64> {
-        self.within("sync", session, |shared, here| {
+        self.within("sync", session, |here| {
             let stamp = here.0.room.stamp();
-            sync(&here.0).inspect_err(|e| shared.judge(here, e))?;
+            sync(&here.0)?;
             Ok(stamp)
         })
         .await
@@ -428,6 +437,7 @@ impl Metadata for Caller {
         lock: Lock,
     ) -> Reply<Option<Lock>> {
         let (life, session) = self.here(session)?;
+        let no = life.handles.into_room(no);
         checked(&session, no, lock)?;
         let holder = Holder {
             session: session.id,
@@ -451,6 +461,7 @@ impl Metadata for Caller {
     ) -> Reply<()> {
         let begun = Instant::now();
         let (life, session) = self.here(session)?;
+        let no = life.handles.into_room(no);
         checked(&session, no, lock)?;
         let holder = Holder {
             session: session.id,

@@ -61,14 +61,14 @@ pub(super) fn read_dir(
     let directory = life.find(no).map_err(refusal)?;
     session.subject.list(directory.object()).map_err(refusal)?;
     let limit = usize::try_from(limit).unwrap_or(LIST_MAX).min(LIST_MAX);
-    let mut entries = life.room.read_dir(no, after, limit).map_err(refusal)?;
-    if !session.subject.may(directory.object(), EXECUTE) {
-        // Who may only list learns the names and kinds.
-        for (_, inode) in &mut entries {
-            *inode = veiled(inode);
-        }
-    }
-    Ok(entries)
+    let entries = life.room.read_dir(no, after, limit).map_err(refusal)?;
+    // Who may only list learns the names and kinds.
+    let veiling = !session.subject.may(directory.object(), EXECUTE);
+    let told = entries.into_iter().map(|(entry, inode)| {
+        let inode = if veiling { veiled(&inode) } else { inode };
+        life.handles.entry((entry, inode), veiling)
+    });
+    Ok(told.collect())
 }
 
 fn veiled(inode: &Inode) -> Inode {

@@ -16,6 +16,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use room::{OpenOptions, Room};
 use storage::HostStorage;
 
+use super::handles::Handles;
 use super::{Config, ServerError, Shared, io};
 use crate::authority::Authority;
 use crate::enrol;
@@ -37,6 +38,7 @@ pub(crate) struct Life {
     pub(crate) authority: Arc<Authority>,
     pub(crate) sessions: Sessions,
     pub(crate) locks: Locks,
+    pub(crate) handles: Handles,
     /// Held shared by what relies on rights and names, exclusively by what changes them: what was checked is still so when
     /// it is done.
     pub(crate) rights: RwLock<()>,
@@ -59,6 +61,7 @@ impl Life {
         for disk in &config.disks {
             enrol::add_disk(&room, disk.clone())?;
         }
+        let handles = Handles::of(&room)?;
         let authority = Authority::new(&room, config.capability_lifetime)?;
         std::thread::scope(|scope| -> Result<(), ServerError> {
             for disk in enrol::disks(&room)? {
@@ -78,6 +81,7 @@ impl Life {
             authority,
             sessions: Sessions::new(config.lease),
             locks: Locks::default(),
+            handles,
             rights: RwLock::new(()),
             failed: AtomicBool::new(false),
             stopping: Mutex::new(false),

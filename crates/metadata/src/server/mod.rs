@@ -12,6 +12,7 @@ mod calls;
 mod changes;
 mod data;
 mod files;
+mod handles;
 mod life;
 mod listen;
 mod metrics;

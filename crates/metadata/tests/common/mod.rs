@@ -309,6 +309,11 @@ impl Raw {
             .unwrap()
     }
 
+    pub fn attributes(&self, no: InodeNo) -> Reply<Inode> {
+        self.ask(|c, x, s| async move { c.attributes(x, s, no).await })
+            .unwrap()
+    }
+
     pub fn open(&self, no: InodeNo, read: bool, write: bool) -> Reply<Inode> {
         let access = Access { read, write };
         self.ask(|c, x, s| async move { c.open(x, s, no, access).await })
