@@ -59,7 +59,7 @@ pub(crate) fn serve(plan: &Plan, start: &mut dyn Start) -> Result<()> {
     // Everything this process makes is private: socket, log, and what the room writes.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     // Before anything can be left half done by one.
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(broken)?;
+    let signals = Signals::new([SIGTERM, SIGINT]).map_err(broken)?;
     if start.has_terminal() {
         signals.add_signal(SIGHUP).map_err(broken)?;
     } else {
@@ -113,12 +113,7 @@ fn serve_room(plan: &Plan, signals: Signals, start: &mut dyn Start) -> Result<()
     outcome.and(closed)
 }
 
-fn serve_shared(
-    plan: &Plan,
-    address: &str,
-    signals: Signals,
-    start: &mut dyn Start,
-) -> Result<()> {
+fn serve_shared(plan: &Plan, address: &str, signals: Signals, start: &mut dyn Start) -> Result<()> {
     let name = plan.room()?;
     let failed = |e: &dyn std::fmt::Display| Error::failed(format!("{}: {e}", name.display()));
     let identity = Identity::parse(plan.credential.bytes()).map_err(|e| failed(&e))?;
@@ -127,7 +122,7 @@ fn serve_shared(
     drop(identity);
     let shared = Arc::new(shared);
     let outcome = serve_mounted(plan, shared.clone(), signals, start);
-    let closed = shared.close().map_err(|e| failed(&e));
+    let closed = shared.end().map_err(|e| failed(&e));
     match &closed {
         Ok(()) => tracing::info!("{} closed", name.display()),
         Err(e) => tracing::error!("{e}; what was not durable is lost"),

@@ -35,11 +35,14 @@ pub(crate) fn process_of(mountpoint: &Path) -> Option<u32> {
         words.next() == Some(b"serve")
             && words.nth(1).map(OsStr::from_bytes) == Some(mountpoint.as_os_str())
     };
-    std::fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
-        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
-        (line.starts_with(b"strongroom\0") && serves(&line)).then_some(pid)
-    })
+    std::fs::read_dir("/proc")
+        .ok()?
+        .flatten()
+        .find_map(|entry| {
+            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+            (line.starts_with(b"strongroom\0") && serves(&line)).then_some(pid)
+        })
 }
 
 fn parse(table: &[u8]) -> Vec<Mount> {

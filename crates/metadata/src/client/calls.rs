@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use room::{Error, Fallocate, Result, XattrMode, spans};
 use tarpc::client::RpcError;
@@ -70,6 +70,27 @@ impl Core {
         }
     }
 
+    /// Does again what failed because a server or disk was not there or failed, until it succeeds or patience ends.
+    pub(super) fn patiently<T>(
+        &self,
+        deadline: Instant,
+        mut f: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        let mut pause = Duration::from_millis(20);
+        loop {
+            match f() {
+                Err(e @ (Error::Unreachable(_) | Error::Io(_)))
+                    if Instant::now() + pause < deadline && !*self.stop.lock() =>
+                {
+                    tracing::debug!("tried again: {e}");
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_secs(1));
+                }
+                other => return other,
+            }
+        }
+    }
+
     fn still_time(&self, deadline: Instant) -> Result<()> {
         if Instant::now() < deadline {
             return Ok(());
@@ -82,9 +103,35 @@ impl Core {
 
     /// Has a change made, once.
     pub(super) fn change(&self, change: Change) -> Result<Changed> {
+        match self.change_in_life(&change, None)? {
+            Some(changed) => Ok(changed),
+            None => Err(Error::Stale),
+        }
+    }
+
+    /// Has a change made, once, before the server loses its life: `None` where the one that began with session generation
+    /// `life` is over.
+    pub(super) fn change_in_life(
+        &self,
+        change: &Change,
+        life: Option<u64>,
+    ) -> Result<Option<Changed>> {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::METADATA).entered();
         let deadline = self.deadline();
-        let twice = may_be_asked_twice(&change);
+        match may_be_asked_twice(change) {
+            // A server whose storage failed opens its room anew.
+            true => self.patiently(deadline, || self.change_by(change, deadline, life, true)),
+            false => self.change_by(change, deadline, life, false),
+        }
+    }
+
+    fn change_by(
+        &self,
+        change: &Change,
+        deadline: Instant,
+        life: Option<u64>,
+        twice: bool,
+    ) -> Result<Option<Changed>> {
         // The session in which an answer is owed.
         let mut doubt: Option<u64> = None;
         loop {
@@ -94,6 +141,9 @@ impl Core {
                 return Err(Error::Unreachable(
                     "the metadata server was started anew; whether it did the last change is not known: it".into(),
                 ));
+            }
+            if life.is_some_and(|life| self.reboot.load(Ordering::Acquire) != life) {
+                return Ok(None);
             }
             let number = session.begin();
             let outcome = loop {
@@ -120,7 +170,7 @@ impl Core {
             };
             session.end(number);
             match outcome {
-                Some(Ok(changed)) => return Ok(changed),
+                Some(Ok(changed)) => return Ok(Some(changed)),
                 Some(Err(refusal)) => return Err(error(refusal)),
                 None => {}
             }

@@ -39,6 +39,16 @@ impl Core {
     }
 }
 
+impl SharedRoom {
+    /// Takes in the attributes of a file that is open here.
+    fn refresh(&self, no: InodeNo) -> Result<()> {
+        match self.core.files.get(no) {
+            Some(_) => self.core.attributes_of(no).map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
 impl FileSystem for SharedRoom {
     fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Inode> {
         let before = self.core.placings.load(Ordering::Acquire);
@@ -54,23 +64,11 @@ impl FileSystem for SharedRoom {
     }
 
     fn set_attributes(&self, no: InodeNo, set: &SetAttr) -> Result<Inode> {
-        let set = set.clone();
-        self.core.in_order(no, |file| {
-            let resized = set.size.is_some();
-            let before = self.core.placings.load(Ordering::Acquire);
-            let changed = self.core.change(Change::SetAttributes { no, set })?;
-            let inode = inode(changed)?;
-            if let Some(file) = file {
-                let mut state = file.state.lock();
-                if resized {
-                    // Durable, and with it everything that came before: to place that again would bring back what was cut off.
-                    self.core.budget.give_back(state.settle_all());
-                }
-                state.told(&inode);
-                return Ok(state.seen(inode));
-            }
-            self.core.learned(before, inode)
-        })
+        let (set, resized) = (set.clone(), set.size.is_some());
+        let before = self.core.placings.load(Ordering::Acquire);
+        let change = Change::SetAttributes { no, set };
+        let changed = self.core.change_in_order(no, change, resized)?;
+        self.core.learned(before, inode(changed)?)
     }
 
     fn make(&self, parent: InodeNo, name: &[u8], new: &NewFile) -> Result<Inode> {
@@ -132,13 +130,12 @@ impl FileSystem for SharedRoom {
     }
 
     fn read_dir(&self, no: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>> {
-        let before = self.core.placings.load(Ordering::Acquire);
         let limit = limit.min(LIST_MAX) as u32;
+        // The inodes may be veiled, and nobody relies on more than their kinds.
         let listed = self.core.call(|client, context, session| async move {
             client.read_dir(context, session, no, after, limit).await
         });
-        let of = |(entry, inode)| Ok((entry, self.core.learned(before, inode)?));
-        listed.map_err(gone)?.into_iter().map(of).collect()
+        listed.map_err(gone)
     }
 
     /// Access times of shared files do not follow reads.
@@ -168,21 +165,15 @@ impl FileSystem for SharedRoom {
     }
 
     fn fallocate(&self, no: InodeNo, what: Fallocate, offset: u64, len: u64) -> Result<()> {
-        self.core.in_order(no, |file| {
-            let change = Change::Fallocate {
-                no,
-                what,
-                offset,
-                len,
-            };
-            self.core.change(change)?;
-            if let Some(file) = file {
-                self.core.budget.give_back(file.state.lock().settle_all());
-                // It may be longer or shorter now.
-                self.core.attributes_of(no)?;
-            }
-            Ok(())
-        })
+        let change = Change::Fallocate {
+            no,
+            what,
+            offset,
+            len,
+        };
+        self.core.change_in_order(no, change, true)?;
+        // It may be longer or shorter now.
+        self.refresh(no)
     }
 
     fn seek(&self, no: InodeNo, offset: u64, to: SeekTo) -> Result<u64> {
@@ -208,25 +199,22 @@ impl FileSystem for SharedRoom {
         {
             self.core.flush_file(&file)?;
         }
-        self.core.in_order(to, |file| {
-            let changed = self.core.change(Change::CopyRange {
-                from,
-                from_offset,
-                to,
-                to_offset,
-                len,
-            })?;
-            if let Some(file) = file {
-                self.core.budget.give_back(file.state.lock().settle_all());
-                self.core.attributes_of(to)?;
+        let change = Change::CopyRange {
+            from,
+            from_offset,
+            to,
+            to_offset,
+            len,
+        };
+        match self.core.change_in_order(to, change, true)? {
+            Changed::Copied(bytes) => {
+                self.refresh(to)?;
+                Ok(bytes)
             }
-            match changed {
-                Changed::Copied(bytes) => Ok(bytes),
-                Changed::Inode(_) | Changed::Done => Err(Error::Io(std::io::Error::other(
-                    "the metadata server answered something else",
-                ))),
-            }
-        })
+            Changed::Inode(_) | Changed::Done => Err(Error::Io(std::io::Error::other(
+                "the metadata server answered something else",
+            ))),
+        }
     }
 
     fn fsync(&self, no: InodeNo) -> Result<()> {

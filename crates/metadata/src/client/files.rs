@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -33,6 +34,17 @@ pub(super) struct Logged {
     pub(super) blocks: Blocks,
 }
 
+/// Names what is known of a file's maps: no two moments of any file have the same, also when a file was forgotten in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Version(u64);
+
+impl Default for Version {
+    fn default() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// As the server told it last.
@@ -55,8 +67,8 @@ pub(super) struct State {
     pub(super) dirty_since: Option<Instant>,
     /// Data that was refused, to be told at the next close or fsync.
     pub(super) lost: Option<Lost>,
-    /// Rises whenever maps fetched before may be old.
-    pub(super) version: u64,
+    /// Another one whenever maps fetched before may be old.
+    pub(super) version: Version,
     /// Rises when data was placed.
     pub(super) placings: u64,
     /// Where the last read ended.
@@ -96,12 +108,17 @@ impl State {
         inode
     }
 
+    /// Maps fetched before may be old.
+    pub(super) fn outdate(&mut self) {
+        self.version = Version::default();
+    }
+
     /// Takes in what the server says of the file; maps of an older state are forgotten.
     pub(super) fn told(&mut self, inode: &Inode) {
         let key = |i: &Inode| (i.ctime, i.mtime, i.size);
         match &self.inode {
             Some(known) if key(known) == key(inode) => {}
-            _ => self.version += 1,
+            _ => self.outdate(),
         }
         self.inode = Some(inode.clone());
     }
@@ -282,5 +299,90 @@ impl Budget {
             *used = used.saturating_sub(blocks);
             self.freed.notify_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(byte: u8) -> Arc<Block> {
+        Arc::new([byte; BLOCK as usize])
+    }
+
+    fn blocks(of: &[(u64, u8)]) -> Blocks {
+        of.iter().map(|(at, byte)| (*at, block(*byte))).collect()
+    }
+
+    fn bytes(blocks: &Blocks) -> Vec<(u64, u8)> {
+        blocks.iter().map(|(at, block)| (*at, block[0])).collect()
+    }
+
+    fn logged(stamp: u64, of: &[(u64, u8)]) -> Logged {
+        Logged {
+            stamp,
+            end: of.last().map_or(0, |(at, _)| (at + 1) * BLOCK),
+            blocks: blocks(of),
+        }
+    }
+
+    #[test]
+    fn what_the_server_lost_comes_back_but_never_over_what_is_newer() {
+        let mut state = State {
+            dirty: blocks(&[(1, 9)]),
+            flight: blocks(&[(2, 8)]),
+            ..State::default()
+        };
+        state
+            .log
+            .push_back(logged(1, &[(0, 1), (1, 1), (2, 1), (3, 1)]));
+        state.log.push_back(logged(2, &[(3, 2), (4, 2)]));
+        assert_eq!(state.replay(), 3, "blocks 1, 2 and the older 3");
+        assert_eq!(bytes(&state.dirty), [(0, 1), (1, 9), (3, 2), (4, 2)]);
+        assert_eq!(bytes(&state.flight), [(2, 8)]);
+        assert_eq!(state.end, 5 * BLOCK);
+        assert!(state.log.is_empty() && state.dirty_since.is_some());
+    }
+
+    #[test]
+    fn what_could_not_be_placed_stays_but_never_over_what_is_newer() {
+        let mut state = State {
+            dirty: blocks(&[(1, 9)]),
+            flight: blocks(&[(1, 1), (2, 1)]),
+            ..State::default()
+        };
+        assert_eq!(bytes(&state.overlay(0, 9)), [(1, 9), (2, 1)]);
+        assert_eq!(state.land(), 1);
+        assert_eq!(bytes(&state.dirty), [(1, 9), (2, 1)]);
+    }
+
+    #[test]
+    fn a_file_that_was_forgotten_does_not_find_its_old_maps_again() {
+        let files = Files::default();
+        let no = InodeNo(7);
+        let before = files.get_or_new(no).state.lock().version;
+        files.tidy(no);
+        assert_ne!(files.get_or_new(no).state.lock().version, before);
+    }
+
+    #[test]
+    fn only_what_is_settled_is_forgotten() {
+        let mut state = State::default();
+        state.log.push_back(logged(3, &[(0, 1)]));
+        state.log.push_back(logged(5, &[(1, 1), (2, 1)]));
+        assert_eq!(state.settle(4), 1);
+        assert_eq!(state.settle(4), 0);
+        assert_eq!(state.settle(5), 2);
+    }
+
+    #[test]
+    fn the_budget_makes_writers_wait_and_lets_one_through_when_nothing_is_in_use() {
+        let budget = Budget::new(10 * BLOCK as usize);
+        assert!(budget.take(100, Duration::ZERO), "larger than all of it");
+        assert!(!budget.take(1, Duration::ZERO));
+        budget.give_back(95);
+        assert!(budget.take(5, Duration::ZERO));
+        assert!(!budget.take(1, Duration::from_millis(1)));
+        assert_eq!(budget.percent(), 100);
     }
 }

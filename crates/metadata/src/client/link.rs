@@ -198,6 +198,8 @@ impl Link {
             Ok(Err(e @ Refusal::Version { .. })) => {
                 return Err(Refused::Final(Error::Io(io::Error::other(e))));
             }
+            // No such user any more.
+            Ok(Err(Refusal::NoSession)) => return Err(Refused::Final(Error::AccessDenied)),
             Ok(Err(e)) => return Err(again(&e)),
             Err(e) => return Err(again(&e)),
         };

@@ -169,8 +169,10 @@ impl Core {
                 return Ok(place);
             }
             let size = self.loans.next_size(wanted);
-            let lent = self.call_for_capability(|client, context, session| async move {
-                client.lend(context, session, size).await
+            let lent = self.patiently(self.deadline(), || {
+                self.call_for_capability(|client, context, session| async move {
+                    client.lend(context, session, size).await
+                })
             })?;
             self.borrowed(lent, generation)?;
         }

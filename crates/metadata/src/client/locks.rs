@@ -72,7 +72,7 @@ impl Core {
                         // The session ended since: it is not held.
                         return Err(Error::Stale);
                     }
-                    state.version += 1;
+                    state.outdate();
                     return Ok(());
                 }
                 Attempt::Answer(Err(Refusal::Posix(Posix::WouldBlock))) if wait => {

@@ -16,7 +16,7 @@ use seal::SegmentKey;
 use segments::SegmentNo;
 
 use super::Core;
-use super::files::State;
+use super::files::{State, Version};
 use crate::rpc::Map;
 
 /// Maps of chunks kept: 16 GiB of file data, about 10 MiB.
@@ -44,7 +44,7 @@ pub(super) struct ChunkMap {
     pub(super) source: Arc<Source>,
 }
 
-type Key = (InodeNo, u64, u64);
+type Key = (InodeNo, Version, u64);
 
 /// Maps by file, version and index.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Core {
     pub(super) fn chunk_map(
         &self,
         no: InodeNo,
-        version: u64,
+        version: Version,
         index: u64,
         ahead: u32,
     ) -> Result<Arc<ChunkMap>> {

@@ -85,7 +85,7 @@ struct Core {
     wake: Condvar,
 }
 
-/// A file system shared with others. Close it: what is not durable when it is dropped may be lost.
+/// A file system shared with others. End it: what is not durable when it is dropped may be lost.
 #[derive(Debug)]
 pub struct SharedRoom {
     core: Arc<Core>,
@@ -126,7 +126,7 @@ impl SharedRoom {
     ///
     /// # Errors
     /// That of making it durable; the session is over in any case.
-    pub fn close(&self) -> Result<()> {
+    pub fn end(&self) -> Result<()> {
         let synced = self.core.sync_all();
         let bye = Instant::now() + Duration::from_secs(2);
         if let Ok(connected) = self.core.connected(bye) {
@@ -187,7 +187,7 @@ impl Core {
                 state.locks.clear();
                 state.lost_locks = state.opens > 0;
             }
-            state.version += 1;
+            state.outdate();
             if reboot {
                 self.budget.give_back(state.replay());
             }

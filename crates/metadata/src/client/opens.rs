@@ -1,10 +1,11 @@
 //! Opening, closing, making durable, and attributes with what is on its way from here.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use room::{Access, Error, Inode, InodeNo, Result};
+use room::{Access, Error, Inode, InodeNo, Result, spans};
 use tarpc::client::RpcError;
 use tarpc::context::Context;
 
@@ -12,7 +13,7 @@ use super::Core;
 use super::errors::{Lost, error, gone};
 use super::files::File;
 use super::link::{Attempt, Connected};
-use crate::rpc::{MetadataClient, Posix, Refusal, Reply, SessionId};
+use crate::rpc::{Change, Changed, MetadataClient, Posix, Refusal, Reply, SessionId};
 
 /// How often a thing is done again because the server was started anew in the middle.
 const ROUNDS: usize = 5;
@@ -40,6 +41,7 @@ impl Core {
         F: FnOnce(MetadataClient, Context, SessionId) -> R,
         R: Future<Output = std::result::Result<Reply<T>, RpcError>>,
     {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::METADATA).entered();
         let deadline = self.deadline();
         let connected = self.connected(deadline)?;
         match self.link.attempt(&connected, deadline, ask) {
@@ -194,59 +196,82 @@ impl Core {
 
     /// Attributes, with what is on its way from here.
     pub(super) fn attributes_of(&self, no: InodeNo) -> Result<Inode> {
-        for _ in 0..ROUNDS {
-            let before = self.placings.load(Ordering::Acquire);
-            let inode = self.call(|client, context, session| async move {
+        let mut rounds = 0;
+        loop {
+            let placings = |file: Arc<File>| file.state.lock().placings;
+            let before = self.files.get(no).map_or(0, placings);
+            let mut inode = self.call(|client, context, session| async move {
                 client.attributes(context, session, no).await
             })?;
-            if let Some(inode) = self.seen(before, inode) {
+            let Some(file) = self.files.get(no) else {
                 return Ok(inode);
+            };
+            let mut state = file.state.lock();
+            if state.placings != before {
+                // It may have been asked before data was placed that was placed when it was answered.
+                rounds += 1;
+                if rounds < ROUNDS {
+                    continue;
+                }
+                inode.size = inode.size.max(state.size());
             }
+            state.told(&inode);
+            return Ok(state.seen(inode));
         }
-        Err(Error::Stale)
     }
 
-    /// How programs here are to see an inode that was asked for after `before` placings; `None`: it may be older than what was
-    /// placed since.
-    fn seen(&self, before: u64, inode: Inode) -> Option<Inode> {
-        let Some(file) = self.files.get(inode.no) else {
-            return Some(inode);
-        };
-        let mut state = file.state.lock();
-        if self.placings.load(Ordering::Acquire) != before && state.placings > 0 {
-            return None;
-        }
-        state.told(&inode);
-        Some(state.seen(inode))
-    }
-
-    /// The same for an inode that came with something else.
+    /// How programs here are to see an inode that came with something asked for after `before` placings of all files.
     pub(super) fn learned(&self, before: u64, inode: Inode) -> Result<Inode> {
         let no = inode.no;
-        match self.seen(before, inode) {
-            Some(inode) => Ok(inode),
-            None => self.attributes_of(no),
+        let Some(file) = self.files.get(no) else {
+            return Ok(inode);
+        };
+        let mut state = file.state.lock();
+        if self.placings.load(Ordering::Acquire) == before {
+            state.told(&inode);
+            return Ok(state.seen(inode));
         }
+        drop(state);
+        self.attributes_of(no)
     }
 
-    /// Does what depends on the order of a file's data: after all of it was placed, and before more is.
-    pub(super) fn in_order<T>(
+    /// Has a change made that depends on the order of a file's data: after all of it was placed, and before more is. With
+    /// `data`, it changes the data itself.
+    pub(super) fn change_in_order(
         &self,
         no: InodeNo,
-        f: impl FnOnce(Option<&File>) -> Result<T>,
-    ) -> Result<T> {
+        change: Change,
+        data: bool,
+    ) -> Result<Changed> {
         let Some(file) = self.files.get(no) else {
-            return f(None);
+            return self.change(change);
         };
         let _alone = file.flushing.lock();
-        if let Err(e) = self.flush_locked(&file) {
-            if let Some(lost) = Lost::of(&e) {
-                file.state.lock().lost.get_or_insert(lost);
+        for _ in 0..ROUNDS {
+            let life = self.reboot.load(Ordering::Acquire);
+            if let Err(e) = self.flush_locked(&file) {
+                if let Some(lost) = Lost::of(&e) {
+                    file.state.lock().lost.get_or_insert(lost);
+                }
+                return Err(e);
             }
-            return Err(e);
+            // A server started anew in between lost what was placed: that is placed again first.
+            let Some(changed) = self.change_in_life(&change, Some(life))? else {
+                continue;
+            };
+            let mut state = file.state.lock();
+            if data {
+                // Durable, and with it everything that came before: placed again, that would undo this.
+                self.budget.give_back(state.settle_all());
+                state.outdate();
+            }
+            if let Changed::Inode(inode) = &changed {
+                state.told(inode);
+            }
+            return Ok(changed);
         }
-        let done = f(Some(&file));
-        file.state.lock().version += 1;
-        done
+        Err(Error::Unreachable(
+            "the metadata server, which is started again and again,".into(),
+        ))
     }
 }

@@ -17,7 +17,7 @@ use super::disks::{Next, REQUEST_BLOCKS, next};
 use super::errors::{Lost, words};
 use super::files::{BLOCK, Blocks, File, Logged};
 use super::loans::Place;
-use crate::rpc::{Refusal, Written};
+use crate::rpc::{Posix, Refusal, Written};
 
 /// Blocks of a chunk of a file, which no part placed at once may leave.
 const CHUNK_BLOCKS: u64 = catalog::CHUNK_BLOCKS as u64;
@@ -25,8 +25,6 @@ const CHUNK_BLOCKS: u64 = catalog::CHUNK_BLOCKS as u64;
 const PARTS_MAX: usize = 256;
 /// Writes to disks under way at once for one file.
 const WRITERS: usize = 4;
-/// Attempts to place the same blocks elsewhere after the server refused their places.
-const ATTEMPTS: usize = 8;
 
 /// A run of blocks of a file.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +55,8 @@ impl Core {
     /// The same, for whoever holds `flushing`.
     pub(super) fn flush_locked(&self, file: &File) -> Result<()> {
         let deadline = self.deadline();
-        for attempt in 0.. {
+        let mut pause = Duration::from_millis(10);
+        loop {
             let (blocks, end, generation) = {
                 // First, because a session that began anew brings back what the server lost.
                 let nothing = || {
@@ -91,7 +90,7 @@ impl Core {
                     state.flight.clear();
                     state.log.push_back(Logged { stamp, end, blocks });
                     state.placings += 1;
-                    state.version += 1;
+                    state.outdate();
                     if let Some(inode) = &mut state.inode {
                         inode.size = inode.size.max(end);
                     }
@@ -99,8 +98,10 @@ impl Core {
                     self.placings.fetch_add(1, Ordering::AcqRel);
                     return Ok(());
                 }
-                Err(Failed::Again) if attempt < ATTEMPTS => {
+                Err(Failed::Again) if Instant::now() + pause < deadline => {
                     self.budget.give_back(file.state.lock().land());
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_secs(1));
                 }
                 Err(failed) => {
                     let e = match failed {
@@ -113,7 +114,6 @@ impl Core {
                 }
             }
         }
-        Ok(())
     }
 
     /// Keeps or gives up what is in flight after an error.
@@ -162,7 +162,13 @@ impl Core {
         });
         match answer.map_err(Failed::For)? {
             Ok(stamp) => Ok(stamp),
-            Err(Refusal::NoSession | Refusal::LoanOver(_)) => Err(Failed::Again),
+            // In the last two cases the server or a disk may be itself again soon.
+            Err(
+                Refusal::NoSession
+                | Refusal::LoanOver(_)
+                | Refusal::Posix(Posix::Io)
+                | Refusal::DiskUnreachable(_),
+            ) => Err(Failed::Again),
             Err(refusal) => Err(Failed::For(super::errors::gone(super::errors::error(
                 refusal,
             )))),

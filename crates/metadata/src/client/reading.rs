@@ -12,7 +12,7 @@ use segments::{BLOCK_LEN, UNIT_BLOCKS, UNIT_LEN};
 
 use super::Core;
 use super::disks::{Next, REQUEST_BLOCKS, covering, next};
-use super::files::{BLOCK, File};
+use super::files::{BLOCK, File, Version};
 use super::maps::{ChunkMap, Segment, ahead};
 
 const CHUNK_LEN: u64 = catalog::CHUNK_LEN;
@@ -103,7 +103,7 @@ impl Core {
             {
                 let mut state = file.state.lock();
                 if state.version == version {
-                    state.version += 1;
+                    state.outdate();
                 }
             }
             std::thread::sleep(pause);
@@ -114,7 +114,7 @@ impl Core {
     fn read_stored(
         &self,
         no: InodeNo,
-        version: u64,
+        version: Version,
         offset: u64,
         count: u32,
         out: &mut [u8],

@@ -90,7 +90,7 @@ impl At {
                 let ended = room.clone();
                 Ok((
                     room,
-                    Box::new(move || ended.close().map_err(|e| e.to_string())),
+                    Box::new(move || ended.end().map_err(|e| e.to_string())),
                 ))
             }),
         }

@@ -1,0 +1,110 @@
+//! Servers that are started anew under work.
+
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::common::{Shared, assert_same, noise};
+
+#[test]
+fn writing_goes_on_when_the_metadata_server_is_started_anew() {
+    let mut shared = Shared::new();
+    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
+        return;
+    };
+    let bytes = noise(11, 60 << 20);
+    let path = a.path("f");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (bytes, done) = (&bytes, &done);
+        scope.spawn(move || {
+            let mut file = std::fs::File::create(path).unwrap();
+            for piece in bytes.chunks(100_000) {
+                file.write_all(piece).unwrap();
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            file.sync_all().unwrap();
+            done.store(true, Ordering::SeqCst);
+        });
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(700));
+            shared.stop();
+            std::thread::sleep(Duration::from_millis(300));
+            shared.start();
+        }
+    });
+    assert!(done.load(Ordering::SeqCst));
+    assert_same(&std::fs::read(b.path("f")).unwrap(), &bytes);
+    assert_same(&std::fs::read(a.path("f")).unwrap(), &bytes);
+}
+
+#[test]
+fn what_was_closed_but_not_durable_is_placed_again_by_its_client() {
+    let shared = Shared::new();
+    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
+        return;
+    };
+    let kept = noise(1, 200_000);
+    let mut first = std::fs::File::create(a.path("synced")).unwrap();
+    first.write_all(&kept).unwrap();
+    first.sync_all().unwrap();
+    let bytes = noise(2, 5_000_000);
+    std::fs::write(a.path("closed"), &bytes).unwrap();
+    std::fs::write(a.path("cut"), &bytes).unwrap();
+    // Durable when it is acknowledged: what was cut off must not come back.
+    std::fs::File::options()
+        .write(true)
+        .open(a.path("cut"))
+        .unwrap()
+        .set_len(1000)
+        .unwrap();
+    // As when a flush of a disk fails: what was not committed is gone.
+    shared.server().fail_for_test();
+    assert_same(&std::fs::read(a.path("closed")).unwrap(), &bytes);
+    first.write_all(b"goes on").unwrap();
+    first.sync_all().unwrap();
+    assert_same(&std::fs::read(b.path("closed")).unwrap(), &bytes);
+    assert_same(&std::fs::read(b.path("cut")).unwrap(), &bytes[..1000]);
+    let read = std::fs::read(b.path("synced")).unwrap();
+    assert!(read[..200_000] == kept && read[200_000..] == *b"goes on");
+}
+
+#[test]
+fn reading_and_writing_go_on_when_a_disk_is_started_anew() {
+    let mut shared = Shared::new();
+    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
+        return;
+    };
+    let bytes = noise(21, 30 << 20);
+    std::fs::write(a.path("old"), &bytes).unwrap();
+    let (path, old) = (a.path("new"), b.path("old"));
+    std::thread::scope(|scope| {
+        let bytes = &bytes;
+        let writer = scope.spawn(move || {
+            let mut file = std::fs::File::create(path).unwrap();
+            for piece in bytes.chunks(300_000) {
+                file.write_all(piece).unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            file.sync_all().unwrap();
+        });
+        let reader = scope.spawn(move || {
+            for _ in 0..3 {
+                let file = std::fs::File::open(&old).unwrap();
+                let mut piece = vec![0; 1 << 20];
+                for at in (0..bytes.len()).step_by(1 << 20) {
+                    file.read_exact_at(&mut piece, at as u64).unwrap();
+                    assert!(piece == bytes[at..at + (1 << 20)]);
+                }
+            }
+        });
+        for at in [0, 1, 0] {
+            std::thread::sleep(Duration::from_millis(500));
+            shared.disks[at].restart(Duration::from_millis(300));
+        }
+        writer.join().unwrap();
+        reader.join().unwrap();
+    });
+    assert_same(&std::fs::read(b.path("new")).unwrap(), &bytes);
+}

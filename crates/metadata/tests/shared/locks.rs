@@ -1,0 +1,104 @@
+//! Locks between clients.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use room::{Access, FileSystem, InodeNo, Lock, LockKind, LockOwner, LockTable};
+use rustix::fs::{FlockOperation, flock};
+
+use crate::common::{LEASE, Shared};
+
+#[test]
+fn a_lock_keeps_other_clients_out_until_it_is_given_back() {
+    let shared = Shared::new();
+    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
+        return;
+    };
+    let one = File::create(a.path("f")).unwrap();
+    let two = File::options()
+        .read(true)
+        .write(true)
+        .open(b.path("f"))
+        .unwrap();
+    flock(&one, FlockOperation::LockExclusive).unwrap();
+    assert!(flock(&two, FlockOperation::NonBlockingLockShared).is_err());
+    // Locks of the other kind do not meet them.
+    rustix::fs::fcntl_lock(&two, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let waiting = std::thread::spawn(move || {
+        flock(&two, FlockOperation::LockExclusive).unwrap();
+        two
+    });
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(!waiting.is_finished());
+    drop(one);
+    let two = waiting.join().unwrap();
+    let one = File::open(a.path("f")).unwrap();
+    assert!(flock(&one, FlockOperation::NonBlockingLockShared).is_err());
+    flock(&two, FlockOperation::LockShared).unwrap();
+    flock(&one, FlockOperation::NonBlockingLockShared).unwrap();
+}
+
+#[test]
+fn a_counter_raised_under_a_lock_by_two_clients_misses_nothing() {
+    let shared = Shared::new();
+    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
+        return;
+    };
+    std::fs::write(a.path("n"), format!("{:8}", 0)).unwrap();
+    let count = |path: PathBuf| {
+        std::thread::spawn(move || {
+            // Open all the time: only the lock says that there is something new.
+            let mut file = File::options().read(true).write(true).open(path).unwrap();
+            for _ in 0..25 {
+                flock(&file, FlockOperation::LockExclusive).unwrap();
+                let mut text = String::new();
+                file.seek(SeekFrom::Start(0)).unwrap();
+                file.read_to_string(&mut text).unwrap();
+                let n: u32 = text.trim().parse().unwrap();
+                file.seek(SeekFrom::Start(0)).unwrap();
+                write!(file, "{:8}", n + 1).unwrap();
+                flock(&file, FlockOperation::Unlock).unwrap();
+            }
+        })
+    };
+    for one in [count(a.path("n")), count(b.path("n"))] {
+        one.join().unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(a.path("n")).unwrap().trim(), "50");
+}
+
+#[test]
+fn a_killed_clients_lock_is_free_after_its_lease() {
+    let shared = Shared::new();
+    let Some(b) = shared.mount("b") else { return };
+    std::fs::write(b.path("f"), "text").unwrap();
+    let killed = shared.client("killed", 0);
+    let no = killed.lookup(InodeNo::ROOT, b"f").unwrap().no;
+    let access = Access {
+        read: true,
+        write: true,
+    };
+    killed.open(no, access).unwrap();
+    let lock = Lock {
+        kind: LockKind::Exclusive,
+        start: 0,
+        end: u64::MAX,
+        pid: 1,
+    };
+    killed
+        .set_lock(no, LockTable::Flock, LockOwner(1), lock, false, &|| false)
+        .unwrap();
+    let file = File::open(b.path("f")).unwrap();
+    assert!(flock(&file, FlockOperation::NonBlockingLockExclusive).is_err());
+    // It says nothing any more, not even that it goes.
+    drop(killed);
+    let since = Instant::now();
+    flock(&file, FlockOperation::LockExclusive).unwrap();
+    assert!(
+        since.elapsed() > LEASE / 3,
+        "it was its own until the lease ended"
+    );
+    assert!(since.elapsed() < LEASE * 4);
+}
