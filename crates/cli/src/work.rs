@@ -197,9 +197,14 @@ pub(crate) fn unhex(text: &str) -> Result<Vec<u8>> {
 
 /// The path again; it must be absolute, since the two processes have different working directories.
 pub(crate) fn path_from_hex(text: &str) -> Result<PathBuf> {
-    let path = PathBuf::from(OsString::from_vec(unhex(text)?));
+    let path = name_from_hex(text)?;
     if !path.is_absolute() {
         return Err(Error::failed("the path in the message is not absolute"));
     }
     Ok(path)
+}
+
+/// The same where it may be a name that is no path.
+pub(crate) fn name_from_hex(text: &str) -> Result<PathBuf> {
+    Ok(PathBuf::from(OsString::from_vec(unhex(text)?)))
 }

@@ -15,7 +15,7 @@ use crate::credentials::Given;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::place::must_be_room;
-use crate::work::{path_from_hex, path_to_hex};
+use crate::work::{name_from_hex, path_from_hex, path_to_hex};
 
 /// Everything the serving process needs to know. Paths are absolute, in hexadecimal: they need not be text.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,7 +39,11 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn room(&self) -> Result<PathBuf> {
-        path_from_hex(&self.room)
+        match self.server {
+            // The name of a shared file system is the same in every directory.
+            Some(_) => name_from_hex(&self.room),
+            None => path_from_hex(&self.room),
+        }
     }
 
     pub(crate) fn mountpoint(&self) -> Result<PathBuf> {
