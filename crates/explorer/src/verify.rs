@@ -16,7 +16,7 @@ use storage::Storage;
 
 use crate::explore::Failure;
 use crate::snapshot::Snapshot;
-use crate::workload::{KEYS, credential, options};
+use crate::workload::{KEYS, credential, open_with, options};
 
 /// Bytes of the largest header that is looked at.
 const HEADER_MAX: u64 = 256 << 10;
@@ -87,7 +87,7 @@ pub fn recover(storage: Arc<dyn Storage>, accept_old_header: bool) -> Result<(),
 fn open(storage: &Arc<dyn Storage>, accept_old_header: bool) -> room::Result<Room> {
     let mut first = None;
     for key in 0..KEYS {
-        match Room::open_on(storage.clone(), &credential(key), options()) {
+        match open_with(storage, &credential(key), options()) {
             Err(e @ Error::WrongCredential(_)) => {
                 first.get_or_insert(e);
             }
@@ -96,7 +96,7 @@ fn open(storage: &Arc<dyn Storage>, accept_old_header: bool) -> room::Result<Roo
                     accept_rollback: true,
                     ..options()
                 };
-                return Room::open_on(storage.clone(), &credential(key), options);
+                return open_with(storage, &credential(key), options);
             }
             other => return other,
         }

@@ -8,7 +8,7 @@ use explorer::image::Image;
 use explorer::record::Recorder;
 use explorer::sites;
 use explorer::states::Limits;
-use explorer::workload::{RoomSubject, Workload, keys, ones, random, twos};
+use explorer::workload::{RoomSubject, Workload, keys, lent, ones, random, twos};
 use storage::{OpenMode, Storage, read_limited};
 
 /// A file that is replaced step by step, carefully but for what is left out.
@@ -180,6 +180,11 @@ fn pairs_of_operations_survive_every_crash() {
 #[test]
 fn operations_on_keys_survive_every_crash() {
     survive(keys().into_iter().step_by(13), 70, 3_500);
+}
+
+#[test]
+fn borrowed_places_survive_every_crash() {
+    survive(lent().into_iter().step_by(11), 45, 1_000);
 }
 
 #[test]

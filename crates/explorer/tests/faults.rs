@@ -4,7 +4,7 @@
 #![allow(missing_docs)]
 
 use explorer::faults::{Kind, Options, Reference, run, trial};
-use explorer::workload::{Workload, keys, ones, random, twos};
+use explorer::workload::{Workload, keys, lent, ones, random, twos};
 use storage::testing::{Fault, Op, Times};
 
 fn survive(workloads: Vec<Workload>, stride: u64, damage_catalog: bool) {
@@ -34,6 +34,11 @@ fn pairs_of_operations_survive_faults() {
 #[test]
 fn operations_on_keys_survive_faults() {
     survive(keys().into_iter().step_by(21).collect(), 97, false);
+}
+
+#[test]
+fn borrowed_places_survive_faults() {
+    survive(lent().into_iter().step_by(29).collect(), 23, false);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use explorer::image::Image;
 use explorer::record::Recorder;
 use explorer::verify::{How, verify};
-use explorer::workload::{Unwatched, Workload, keys, ones, random, run, twos};
+use explorer::workload::{Unwatched, Workload, keys, lent, ones, random, run, twos};
 
 const THOROUGH: How = How {
     thorough: true,
@@ -50,6 +50,7 @@ fn every_workload_prints_as_lines_that_name_it_again() {
         .into_iter()
         .chain(twos())
         .chain(keys())
+        .chain(lent())
         .chain([random(1, 50)])
     {
         let again: Workload = workload.to_string().parse().unwrap();
@@ -88,6 +89,13 @@ fn operations_on_keys_and_on_the_whole_room_are_found_again() {
         refused += runs_whole(workload).len();
     }
     assert!(refused < all.len(), "most of them apply");
+}
+
+#[test]
+fn what_borrowers_placed_is_found_again() {
+    for workload in lent() {
+        assert!(runs_whole(&workload).is_empty(), "{workload}");
+    }
 }
 
 #[test]

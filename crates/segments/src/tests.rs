@@ -3,6 +3,7 @@
 mod concurrency;
 mod damage;
 mod durability;
+mod lending;
 mod upkeep;
 
 use std::sync::Arc;

@@ -313,3 +313,78 @@ fn each_kind_of_malformed_map_is_refused() {
     refused(&with(14, 0x80), "impossible segment");
     refused(&[good.clone(), good.clone()].concat(), "overlap");
 }
+
+proptest! {
+    #[test]
+    fn pieces_name_for_each_byte_the_unit_that_holds_it(
+        steps in steps(),
+        start in 0..CHUNK_LEN,
+        len in 0..CHUNK_LEN as usize,
+    ) {
+        let chunk = built(&steps);
+        let len = len.min((CHUNK_LEN - start) as usize);
+        let model = Model::of(&chunk);
+        let mut at = start;
+        for piece in chunk.pieces(start, len) {
+            prop_assert!(!piece.is_empty());
+            for byte in (at..at + piece.len() as u64).step_by(512) {
+                let cell = model.cells[(byte / 4096) as usize];
+                match piece {
+                    Piece::Hole { .. } => prop_assert_eq!(cell, None),
+                    Piece::Stored(stored) => {
+                        // Where the byte is in the opened units.
+                        let in_units = stored.skip as u64 + byte - at;
+                        let block = (in_units / 4096) as u32;
+                        let unit = block / UNIT_BLOCKS;
+                        let position = stored.range.position + unit * UNIT_BLOCKS;
+                        let of_unit = UNIT_BLOCKS.min(stored.range.blocks - unit * UNIT_BLOCKS);
+                        let cell = cell.unwrap();
+                        prop_assert_eq!(cell.unit, (stored.range.segment.0, position, of_unit));
+                        prop_assert_eq!(cell.block, block % UNIT_BLOCKS);
+                        prop_assert_eq!(in_units % 4096, byte % 4096);
+                        prop_assert_eq!(stored.tags[unit as usize], cell.tag);
+                    }
+                }
+            }
+            if let Piece::Stored(stored) = piece {
+                prop_assert_eq!(stored.tags.len() as u32, stored.range.blocks.div_ceil(UNIT_BLOCKS));
+                let (from, hidden) = stored.hidden_by(stored.range.position);
+                prop_assert!(from <= at && at < from + hidden);
+            }
+            at += piece.len() as u64;
+        }
+        prop_assert_eq!(at, start + len as u64);
+    }
+
+    #[test]
+    fn a_map_that_somebody_else_made_is_taken_only_if_it_is_well_formed(
+        steps in steps(),
+        which in any::<usize>(),
+        spoil in 0..10_u8,
+    ) {
+        let chunk = built(&steps);
+        let mut extents = chunk.extents().to_vec();
+        prop_assert_eq!(Chunk::from_extents(extents.clone()), Ok(chunk));
+        if extents.is_empty() {
+            return Ok(());
+        }
+        let which = which % extents.len();
+        let extent = &mut extents[which];
+        match spoil {
+            0 => extent.blocks = 0,
+            1 => extent.first = 256,
+            2 => extent.first = u16::MAX,
+            3 => extent.blocks = u16::MAX,
+            4 => extent.segment = SegmentNo(0),
+            5 => extent.position = 0,
+            6 => extent.position = u32::MAX,
+            7 => extent.skip = u8::MAX,
+            8 => extent.tags.push([0; 16]),
+            _ => {
+                let twice = extent.clone();
+                extents.insert(which, twice);
+            }
+        }
+        prop_assert!(Chunk::from_extents(extents).is_err());
+    }
+}

@@ -8,6 +8,7 @@
 //! It deliberately does not know crashes and faults.
 
 mod key_operations;
+mod lending;
 mod names;
 mod pairs;
 mod random;
@@ -23,9 +24,10 @@ use std::sync::Arc;
 use storage::Storage;
 
 pub use key_operations::keys;
+pub use lending::lent;
 pub use pairs::{ones, twos};
 pub use random::random;
-pub use session::{KEYS, Session, credential, open, options};
+pub use session::{KEYS, Session, credential, open, open_with, options};
 pub use start::Start;
 pub use step::{NoStep, Step, bytes};
 pub use subject::RoomSubject;
@@ -48,13 +50,14 @@ impl Workload {
         Self { name, start, steps }
     }
 
-    /// The workload of a name: `ones:N`, `twos:N`, `keys:N`, `random:SEED:LENGTH`.
+    /// The workload of a name: `ones:N`, `twos:N`, `keys:N`, `lent:N`, `random:SEED:LENGTH`.
     pub fn named(name: &str) -> Option<Self> {
         let (family, rest) = name.split_once(':')?;
         match family {
             "ones" => ones().into_iter().nth(rest.parse().ok()?),
             "twos" => twos().into_iter().nth(rest.parse().ok()?),
             "keys" => keys().into_iter().nth(rest.parse().ok()?),
+            "lent" => lent().into_iter().nth(rest.parse().ok()?),
             "random" => {
                 let (seed, len) = rest.split_once(':')?;
                 Some(random(seed.parse().ok()?, len.parse().ok()?))

@@ -13,6 +13,7 @@ use room::{
 };
 use storage::Storage;
 
+use super::lending::Borrowed;
 use super::step::{Step, bytes};
 use crate::snapshot::Snapshot;
 
@@ -37,6 +38,25 @@ pub fn options() -> OpenOptions {
     }
 }
 
+/// Opens a room as it was made: one that lends may be opened only by who has its segments.
+///
+/// # Errors
+/// What the room says.
+pub fn open_with(
+    storage: &Arc<dyn Storage>,
+    key: &Credential,
+    options: OpenOptions,
+) -> room::Result<Room> {
+    let lending = OpenOptions {
+        placed: true,
+        ..options.clone()
+    };
+    match Room::open_on(storage.clone(), key, options) {
+        Err(room::Error::Placed) => Room::open_on(storage.clone(), key, lending),
+        other => other,
+    }
+}
+
 /// Opens the room with the first of the keys that fits.
 ///
 /// # Errors
@@ -44,7 +64,7 @@ pub fn options() -> OpenOptions {
 pub fn open(storage: &Arc<dyn Storage>) -> room::Result<Room> {
     let mut first = None;
     for key in 0..KEYS {
-        match Room::open_on(storage.clone(), &credential(key), options()) {
+        match open_with(storage, &credential(key), options()) {
             Err(e @ room::Error::WrongCredential(_)) => {
                 first.get_or_insert(e);
             }
@@ -62,22 +82,26 @@ pub struct Session {
     target: Option<Arc<dyn Storage>>,
     room: Option<Room>,
     held: Vec<InodeNo>,
+    borrowed: Borrowed,
     header: Option<Vec<u8>>,
 }
 
 impl Session {
-    /// Makes a room that the first key opens.
+    /// Makes a room that the first key opens; one that lends, where `placed`.
     ///
     /// # Errors
     /// What the room says.
-    pub fn create(storage: Arc<dyn Storage>) -> room::Result<Self> {
+    pub fn create(storage: Arc<dyn Storage>, placed: bool) -> room::Result<Self> {
         let new = NewRoom {
             credential: NewCredential::RawKey(secret(0)),
             label: String::new(),
             suite: Some(Suite::Aes256Gcm),
             uid: 1000,
             gid: 1000,
-            open: options(),
+            open: OpenOptions {
+                placed,
+                ..options()
+            },
         };
         let room = Room::create_on(storage.clone(), new)?;
         Ok(Self::with(storage, room))
@@ -98,6 +122,7 @@ impl Session {
             target: None,
             room: Some(room),
             held: Vec::new(),
+            borrowed: Borrowed::default(),
             header: None,
         }
     }
@@ -147,8 +172,8 @@ impl Session {
                 };
                 self.close()?;
                 Room::header_restore_on(self.storage.clone(), &header, &credential(0))?;
-                self.room = Some(Room::open_on(
-                    self.storage.clone(),
+                self.room = Some(open_with(
+                    &self.storage,
                     &credential(0),
                     OpenOptions {
                         accept_rollback: true,
@@ -172,6 +197,10 @@ impl Session {
                 let no = *self.held.last().ok_or(room::Error::NotFound)?;
                 return self.open_room()?.write(no, *offset, &bytes(salt, *len));
             }
+            Step::Lend(_) | Step::Place(..) | Step::Settle => {
+                let room = self.room.as_ref().ok_or(room::Error::NotFound)?;
+                return self.borrowed.step(room, &*self.storage, salt, step);
+            }
             _ => {}
         }
         let room = self.open_room()?;
@@ -183,6 +212,7 @@ impl Session {
 
     fn close(&mut self) -> room::Result<()> {
         self.held.clear();
+        self.borrowed = Borrowed::default();
         match self.room.take() {
             Some(room) => room.close(),
             None => Ok(()),

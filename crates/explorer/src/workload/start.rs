@@ -21,6 +21,8 @@ pub enum Start {
     Tree,
     /// The same, with several short and thin segments.
     Thin,
+    /// The same, in a room that lends.
+    Lending,
     /// The same, with a unit of one of the smaller files damaged.
     Damaged,
 }
@@ -31,6 +33,7 @@ impl fmt::Display for Start {
             Self::Empty => "empty",
             Self::Tree => "tree",
             Self::Thin => "thin",
+            Self::Lending => "lending",
             Self::Damaged => "damaged",
         })
     }
@@ -40,7 +43,13 @@ impl FromStr for Start {
     type Err = NoStep;
 
     fn from_str(text: &str) -> Result<Self, NoStep> {
-        let all = [Self::Empty, Self::Tree, Self::Thin, Self::Damaged];
+        let all = [
+            Self::Empty,
+            Self::Tree,
+            Self::Thin,
+            Self::Lending,
+            Self::Damaged,
+        ];
         all.into_iter()
             .find(|start| start.to_string() == text)
             .ok_or_else(|| NoStep::of(text))
@@ -77,7 +86,7 @@ impl Start {
     pub(crate) fn steps(self) -> Vec<Step> {
         let text = match self {
             Self::Empty => String::new(),
-            Self::Tree => TREE.to_owned(),
+            Self::Tree | Self::Lending => TREE.to_owned(),
             // Each file's data before the next one's: else a commit writes them in any order, and the unit that is
             // spoiled is now of one file, now of another.
             Self::Damaged => TREE.replace("    create A/", "    sync\n    create A/"),
@@ -98,7 +107,7 @@ impl Start {
     /// # Errors
     /// What the room says.
     pub fn prepare(self, storage: &Arc<dyn Storage>) -> room::Result<()> {
-        let mut session = Session::create(storage.clone())?;
+        let mut session = Session::create(storage.clone(), self == Self::Lending)?;
         // Far from the numbers of the workload's own steps, so that no bytes are alike.
         for (n, step) in self.steps().iter().enumerate() {
             session.step(1_000_000 + n, step)?;

@@ -59,6 +59,13 @@ pub enum Step {
     WriteHeld(u64, u64),
     /// Closes every held file.
     Release,
+    /// Borrows so many blocks of a segment.
+    Lend(u32),
+    /// Seals and writes bytes in the blocks borrowed last, as another machine does, and places them: path, offset (a multiple
+    /// of 4096), length.
+    Place(String, u64, u64),
+    /// Gives every loan back.
+    Settle,
     /// Makes a file without a name, writes so many bytes to it, and links it to the path.
     Tmpfile(String, u64),
     /// `fsync` of a file.
@@ -129,6 +136,7 @@ impl Step {
             | Self::Chmod(path, _)
             | Self::Chown(path, _)
             | Self::Times(path, _)
+            | Self::Place(path, ..)
             | Self::Tmpfile(path, _)
             | Self::Copy(_, _, path, ..) => vec![path],
             _ => Vec::new(),
@@ -186,6 +194,9 @@ impl fmt::Display for Step {
             Self::Hold(p) => write!(f, "hold {p}"),
             Self::WriteHeld(at, len) => write!(f, "write-held {at} {len}"),
             Self::Release => f.write_str("release"),
+            Self::Lend(blocks) => write!(f, "lend {blocks}"),
+            Self::Place(p, at, len) => write!(f, "place {p} {at} {len}"),
+            Self::Settle => f.write_str("settle"),
             Self::Tmpfile(p, len) => write!(f, "tmpfile {p} {len}"),
             Self::Fsync(p) => write!(f, "fsync {p}"),
             Self::Fdatasync(p) => write!(f, "fdatasync {p}"),
@@ -270,6 +281,9 @@ fn parse(words: &[&str]) -> Option<Step> {
         ("hold", [p]) => Step::Hold((*p).into()),
         ("write-held", [at, len]) => Step::WriteHeld(at.parse().ok()?, len.parse().ok()?),
         ("release", []) => Step::Release,
+        ("lend", [blocks]) => Step::Lend(blocks.parse().ok()?),
+        ("place", [p, at, len]) => Step::Place((*p).into(), at.parse().ok()?, len.parse().ok()?),
+        ("settle", []) => Step::Settle,
         ("tmpfile", [p, len]) => Step::Tmpfile((*p).into(), len.parse().ok()?),
         ("fsync", [p]) => Step::Fsync((*p).into()),
         ("fdatasync", [p]) => Step::Fdatasync((*p).into()),

@@ -1,0 +1,126 @@
+//! Workloads in which another machine borrows places of segments, writes there itself, and places it into files.
+//!
+//! Invariant: the order of what is made never depends on anything but this file.
+
+use room::{Loan, Placed, Room, Sealed, UNIT_BLOCKS};
+use storage::{OpenMode, Storage};
+
+use super::step::{Step, bytes};
+use super::{Start, Workload, steps_of};
+
+const BLOCK: usize = 4096;
+
+/// What a borrower does, `;` between the steps of one.
+const OPERATIONS: &[&str] = &[
+    "lend 8; place foo 0 5000",
+    "lend 64; place foo 16384 40000; place A/foo 0 9000",
+    "lend 8; place foo 49152 4000; settle",
+    "lend 8; place foo 98304 100; append foo 50; truncate foo 98330",
+    "lend 8; place A/bar 0 60; settle; unlink B/link; unlink A/bar",
+    "lend 16; place foo 0 20000; place foo 0 20000",
+    "lend 4; lend 4; place foo 4096 4096; compact 100; place foo 8192 4096; settle",
+    "lend 2; settle",
+    "lend 8; place foo 0 4096; settle; rekey 0; lend 8; place foo 4096 4096",
+    "append foo 10; lend 8; place foo 4096 8192; copy foo 0 A/foo 0 16384; settle",
+    "lend 8; place foo 0 4096; reopen; lend 8; place foo 4096 4096",
+];
+
+/// What is done between and behind them.
+const BETWEEN: [&str; 3] = ["write A/foo 100 5000", "sync", "truncate foo 30000; sync"];
+
+/// Every one of the operations with each ending, and every two of them.
+pub fn lent() -> Vec<Workload> {
+    let mut all = Vec::new();
+    let mut push = |text: String| {
+        let steps = steps_of(&text, ';');
+        let name = format!("lent:{}", all.len());
+        all.push(Workload::new(name, Start::Lending, steps));
+    };
+    for one in OPERATIONS {
+        push(format!("{one}; close"));
+        push(format!("{one}; sync; write foo 0 100; sync"));
+    }
+    for (first, between) in OPERATIONS.iter().zip(BETWEEN.iter().cycle()) {
+        for second in OPERATIONS {
+            push(format!("{first}; {between}; {second}; sync; close"));
+        }
+    }
+    all
+}
+
+/// Loans, and how many blocks of each were written.
+#[derive(Debug, Default)]
+pub(super) struct Borrowed(Vec<(Loan, u32)>);
+
+impl Borrowed {
+    /// Carries out a step of a borrower, who reaches the segments in `storage`.
+    pub(super) fn step(
+        &mut self,
+        room: &Room,
+        storage: &dyn Storage,
+        salt: u64,
+        step: &Step,
+    ) -> room::Result<()> {
+        match step {
+            Step::Lend(blocks) => {
+                let loan = room.lend(self.0.len(), *blocks)?;
+                self.0.push((loan, 0));
+                Ok(())
+            }
+            Step::Place(path, offset, len) => {
+                let no = room.resolve(path.as_ref(), false)?;
+                let (loan, used) = self.0.last_mut().ok_or(room::Error::NotFound)?;
+                let (sealed, end) = write(room, storage, loan, used, &bytes(salt, *len))?;
+                let placed = Placed {
+                    offset: *offset,
+                    sealed,
+                    end: offset + end,
+                };
+                room.place(loan.id, no, &[placed]).map(drop)
+            }
+            _ => {
+                self.0
+                    .drain(..)
+                    .for_each(|(loan, _)| room.settle_loan(loan.id));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Seals and writes where nothing of the loan was written yet. Where it lies, and its length in bytes.
+fn write(
+    room: &Room,
+    storage: &dyn Storage,
+    loan: &Loan,
+    used: &mut u32,
+    plain: &[u8],
+) -> room::Result<(Sealed, u64)> {
+    let mut data = plain.to_vec();
+    data.resize(plain.len().next_multiple_of(BLOCK), 0);
+    let blocks = (data.len() / BLOCK) as u32;
+    if *used + blocks > loan.blocks {
+        return Err(room::Error::InvalidArgument("nothing is left of the loan"));
+    }
+    let position = loan.position + *used;
+    let access = room.segment_access(loan.segment)?;
+    let key = access.ok_or(room::Error::NotFound)?.segment_key();
+    let mut tags = Vec::new();
+    let mut at = u64::from(position);
+    for unit in data.chunks_mut(UNIT_BLOCKS as usize * BLOCK) {
+        tags.push(key.seal(at, unit));
+        at += u64::from(UNIT_BLOCKS);
+    }
+    // Whatever becomes of the write: a position is sealed for once.
+    *used += blocks;
+    let name = format!("segments/{:020}", loan.segment.0);
+    let file = storage.open(&name, OpenMode::ReadWrite)?;
+    file.write_at(&data, u64::from(position) * BLOCK as u64)?;
+    let sealed = Sealed {
+        segment: loan.segment,
+        position,
+        blocks,
+        tags,
+    };
+    Ok((sealed, plain.len() as u64))
+}
