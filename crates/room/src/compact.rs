@@ -53,7 +53,31 @@ impl Core {
         self.reap_all()?;
         self.close_segment()?;
         self.commit()?;
-        let victims = self.thin_segments(percent);
+        self.rewrite(self.thin_segments(percent), progress)
+    }
+
+    /// Empties segments, whatever is alive in them.
+    pub(crate) fn empty(
+        &self,
+        segments: &[SegmentNo],
+        progress: Progress<'_>,
+    ) -> Result<CompactReport> {
+        let _one = self.moving.lock();
+        self.reap_all()?;
+        self.close_segment()?;
+        self.commit()?;
+        let accounts = self.accounts.lock();
+        let victims = segments.iter().filter_map(|no| accounts.get(*no).copied());
+        let victims = victims.collect();
+        drop(accounts);
+        self.rewrite(victims, progress)
+    }
+
+    fn rewrite(
+        &self,
+        victims: Vec<SegmentAccount>,
+        progress: Progress<'_>,
+    ) -> Result<CompactReport> {
         let mut tally = Tally::default();
         self.move_out(victims, &mut tally, progress)?;
         Ok(CompactReport {

@@ -20,7 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use catalog::{BlockRange, Catalog, InodeNo, Released, Timestamp};
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use segments::{DirStore, Sealed, SegmentStore, UNIT_BLOCKS};
-use storage::{Storage, spans};
+use storage::{Space, Storage, spans};
 
 use crate::accounts::Accounts;
 use crate::check::Lost;
@@ -233,10 +233,17 @@ impl Core {
 
     /// Bytes that file data may still take.
     fn available(&self) -> Result<u64> {
-        let space = self.storage.space()?;
-        Ok(space
+        Ok(self.available_of(&self.storage.space()?))
+    }
+
+    fn available_of(&self, space: &Space) -> u64 {
+        if self.options.placed {
+            // Space comes in whole segments there, and the catalog lies elsewhere.
+            return space.available + self.segments.left_open() * BLOCK;
+        }
+        space
             .available
-            .saturating_sub(RESERVE.min(space.total / 16)))
+            .saturating_sub(RESERVE.min(space.total / 16))
     }
 
     /// Runs a change that needs space; where there is none, commits, which gives back what was deleted before, and
@@ -360,9 +367,7 @@ impl Core {
         Ok(RoomSpace {
             total: space.total,
             free: space.free,
-            available: space
-                .available
-                .saturating_sub(RESERVE.min(space.total / 16)),
+            available: self.available_of(&space),
             live,
             stored,
             inodes: self.catalog().totals()?.inodes,

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use catalog::SegmentNo;
 use seal::{Credential, SlotInfo};
 use serde::Serialize;
 use storage::Storage;
@@ -101,6 +102,17 @@ impl Room {
     ) -> Result<CompactReport> {
         self.writable()?;
         self.core.compact(thinner_than_percent, progress)
+    }
+
+    /// Moves everything out of these segments, so that they go: before a disk is taken away. Those of which places are lent
+    /// stay, and go when the loans are over.
+    pub fn empty_segments(
+        &self,
+        segments: &[SegmentNo],
+        progress: Progress<'_>,
+    ) -> Result<CompactReport> {
+        self.writable()?;
+        self.core.empty(segments, progress)
     }
 
     /// Checks that the room is whole: its structure, and with `read_data` every unit of every file. Changes to the room

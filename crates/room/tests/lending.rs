@@ -594,3 +594,33 @@ fn a_room_that_holds_data_is_not_taken_for_one_on_network_disks() {
     let room = Room::open_on(storage, &key, plain).unwrap();
     assert_eq!(room.read_file("/f").unwrap(), b"f");
 }
+
+#[test]
+fn chosen_segments_are_emptied_but_for_those_of_which_places_are_lent() {
+    let shared = Shared::new();
+    let no = shared.file("/f");
+    let (loan, other) = (
+        shared.room.lend(0, 8).unwrap(),
+        shared.room.lend(1, 8).unwrap(),
+    );
+    for (loan, at) in [(&loan, 0), (&other, CHUNK_LEN)] {
+        let placed = shared.borrow(loan, 0, at, &plain(8 * BLOCK, 1));
+        shared.room.place(loan.id, no, &[placed]).unwrap();
+    }
+    shared.room.settle_loan(loan.id);
+    let both = [loan.segment, other.segment];
+    let empty = || {
+        let report = shared.room.empty_segments(&both, &|_, _| true).unwrap();
+        shared.room.tend().unwrap();
+        report.bytes_moved
+    };
+    let file = |segment: SegmentNo| format!("{:020}", segment.0);
+    assert_eq!(empty(), 16 * BLOCK as u64);
+    assert!(!shared.segments().contains(&file(loan.segment)));
+    assert!(shared.segments().contains(&file(other.segment)));
+    shared.room.settle_loan(other.id);
+    assert_eq!(empty(), 0);
+    assert!(!shared.segments().contains(&file(other.segment)));
+    assert!(shared.room.read_file("/f").unwrap()[..8 * BLOCK] == plain(8 * BLOCK, 1));
+    shared.assert_whole();
+}

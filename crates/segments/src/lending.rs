@@ -13,6 +13,7 @@ use std::sync::Arc;
 use seal::{KEY_LEN, Suite};
 use zeroize::Zeroizing;
 
+use crate::extent::offset;
 use crate::writing::Writing;
 use crate::{
     APPEND_BLOCKS_MAX, BlockRange, DirStore, SEGMENT_BLOCKS, SegmentError, SegmentNo, SegmentStore,
@@ -22,6 +23,9 @@ use crate::{
 pub const LANES: usize = 64;
 /// Most blocks lent at once: 4 MiB.
 pub const LEND_BLOCKS_MAX: u32 = 1024;
+
+/// The bytes of a segment's key.
+pub type KeyBytes = Zeroizing<[u8; KEY_LEN]>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
@@ -62,6 +66,12 @@ impl Lanes {
         Some((writing.clone(), range))
     }
 
+    /// The same of any lane.
+    fn take_any(&mut self, blocks: u32) -> Option<(Arc<Writing>, BlockRange)> {
+        let lanes: Vec<usize> = self.open.keys().copied().collect();
+        lanes.into_iter().find_map(|lane| self.take(lane, blocks))
+    }
+
     fn give_back(&mut self, segment: SegmentNo) {
         if let Some((_, loans)) = self.lent.get_mut(&segment) {
             *loans -= 1;
@@ -75,35 +85,60 @@ impl Lanes {
 impl DirStore {
     /// Lends `blocks` fresh positions (1 to [`LEND_BLOCKS_MAX`]) of the open segment of a lane, whose file is there when
     /// this returns. Fewer where the segment ends, but at least [`APPEND_BLOCKS_MAX`] or what was asked for. There are
-    /// [`LANES`] lanes; a higher number stands for one of them.
+    /// [`LANES`] lanes, fewer in a small storage; a higher number stands for one of them. Where there is no space for another
+    /// segment any open one will do.
     pub fn lend(&self, lane: usize, blocks: u32) -> Result<BlockRange, SegmentError> {
         assert!(
             (1..=LEND_BLOCKS_MAX).contains(&blocks),
             "a loan of {blocks} blocks: it has 1 to {LEND_BLOCKS_MAX}"
         );
         self.usable()?;
-        let lane = lane % LANES;
-        let (writing, range) = {
-            let mut lanes = self.lanes.lock();
-            match lanes.take(lane, blocks) {
-                Some(taken) => taken,
-                None => {
-                    let begun = self.begin(&mut self.tail.lock())?;
-                    // Block 0 is its header.
-                    lanes.open.insert(lane, (begun, 1));
-                    lanes
-                        .take(lane, blocks)
-                        .expect("a loan fits in an empty segment")
-                }
-            }
-        };
+        let (writing, range) = self.take_or_begin(lane, blocks)?;
         match self.file_of(&writing) {
-            Ok(_) => Ok(range),
+            Ok(_) => return Ok(range),
+            Err(SegmentError::NoSpace) => self.give_back(range.segment),
             Err(e) => {
                 self.give_back(range.segment);
-                Err(e)
+                return Err(e);
             }
         }
+        let taken = self.lanes.lock().take_any(blocks);
+        let (writing, range) = taken.ok_or(SegmentError::NoSpace)?;
+        self.file_of(&writing)
+            .map(|_| range)
+            .inspect_err(|_| self.give_back(range.segment))
+    }
+
+    fn take_or_begin(
+        &self,
+        lane: usize,
+        blocks: u32,
+    ) -> Result<(Arc<Writing>, BlockRange), SegmentError> {
+        let mut lanes = self.lanes.lock();
+        if let Some(taken) = lanes.take(lane % LANES, blocks) {
+            return Ok(taken);
+        }
+        // An open segment takes its whole length from a storage of slots: all lanes together an eighth of it, if it has that.
+        let of_all = self.storage.space()?.total / (8 * offset(SEGMENT_BLOCKS));
+        let lane = lane % usize::try_from(of_all).unwrap_or(LANES).clamp(2, LANES);
+        if let Some(taken) = lanes.take(lane, blocks) {
+            return Ok(taken);
+        }
+        let begun = self.begin(&mut self.tail.lock())?;
+        // Block 0 is its header.
+        lanes.open.insert(lane, (begun, 1));
+        Ok(lanes
+            .take(lane, blocks)
+            .expect("a loan fits in an empty segment"))
+    }
+
+    /// Blocks left in open segments: those that need no other.
+    pub fn left_open(&self) -> u64 {
+        let lanes = self.lanes.lock();
+        let ends = lanes.open.values().map(|(_, end)| *end);
+        ends.chain(self.open_segment().map(|(_, end)| end))
+            .map(|end| u64::from(SEGMENT_BLOCKS - end))
+            .sum()
     }
 
     /// Takes note that lent positions were written: the next flush makes them durable. `Missing` where nothing of the
@@ -143,10 +178,7 @@ impl DirStore {
     }
 
     /// What it takes to seal and open a segment's units; `None` where the segment is not known.
-    pub fn access(
-        &self,
-        segment: SegmentNo,
-    ) -> Result<Option<(Suite, Zeroizing<[u8; KEY_LEN]>)>, SegmentError> {
+    pub fn access(&self, segment: SegmentNo) -> Result<Option<(Suite, KeyBytes)>, SegmentError> {
         let Some(id) = self.known.read().get(&segment).copied() else {
             return Ok(None);
         };

@@ -35,7 +35,7 @@ use std::io;
 
 pub use header::HeaderProblem;
 pub use keyring::Keyring;
-pub use lending::{LANES, LEND_BLOCKS_MAX};
+pub use lending::{KeyBytes, LANES, LEND_BLOCKS_MAX};
 pub use seal::{BLOCK_LEN, TAG_LEN, Tag, UNIT_LEN};
 use serde::{Deserialize, Serialize};
 pub use store::DirStore;
