@@ -184,7 +184,7 @@ fn operations_on_keys_survive_every_crash() {
 
 #[test]
 fn borrowed_places_survive_every_crash() {
-    survive(lent().into_iter().step_by(11), 45, 1_000);
+    survive(lent().into_iter().step_by(12), 45, 600);
 }
 
 #[test]

@@ -213,6 +213,11 @@ fn what_was_placed_survives_a_crash_once_its_stamp_is_settled_and_is_whole_or_ab
             let no = shared.file("/f");
             shared.room.sync().unwrap();
             let loan = shared.room.lend(3, 64).unwrap();
+            if seed % 2 == 0 {
+                // Its segment's file is flushed before anything is written there.
+                shared.room.write_file("/other", b"other").unwrap();
+                shared.room.sync().unwrap();
+            }
             let new = plain(100_000, seed as u8);
             let placed = shared.borrow(&loan, 1, 0, &new);
             let stamp = shared.room.place(loan.id, no, &[placed]).unwrap();

@@ -12,13 +12,13 @@ const BLOCK: usize = 4096;
 
 /// What a borrower does, `;` between the steps of one.
 const OPERATIONS: &[&str] = &[
-    "lend 8; place foo 0 5000",
+    "lend 8; chmod foo 600; sync; place foo 0 5000",
     "lend 64; place foo 16384 40000; place A/foo 0 9000",
     "lend 8; place foo 49152 4000; settle",
     "lend 8; place foo 98304 100; append foo 50; truncate foo 98330",
     "lend 8; place A/bar 0 60; settle; unlink B/link; unlink A/bar",
-    "lend 16; place foo 0 20000; place foo 0 20000",
-    "lend 4; lend 4; place foo 4096 4096; compact 100; place foo 8192 4096; settle",
+    "lend 16; write A/foo 0 50; sync; place foo 0 20000; place foo 0 20000",
+    "lend 4; lend 4; chmod foo 640; compact 100; place foo 4096 4096; sync; settle",
     "lend 2; settle",
     "lend 8; place foo 0 4096; settle; rekey 0; lend 8; place foo 4096 4096",
     "append foo 10; lend 8; place foo 4096 8192; copy foo 0 A/foo 0 16384; settle",

@@ -1,6 +1,7 @@
 //! The placement over disks in memory that lose power, restart, and go away.
 
 mod double;
+mod real;
 mod rooms;
 
 use std::collections::{BTreeMap, BTreeSet};

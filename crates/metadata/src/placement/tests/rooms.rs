@@ -17,25 +17,25 @@ fn key() -> Secret {
     Secret::from(vec![7; 32])
 }
 
-fn made(storage: &NetStorage) -> Room {
+pub(super) fn made(storage: &NetStorage) -> Room {
     let mut new = NewRoom::with_credential(NewCredential::RawKey(key()));
     new.open = options();
     Room::create_on(Arc::new(storage.clone()), new).unwrap()
 }
 
-fn opened(storage: &NetStorage) -> Room {
+pub(super) fn opened(storage: &NetStorage) -> Room {
     let key = Credential::RawKey(key());
     Room::open_on(Arc::new(storage.clone()), &key, options()).unwrap()
 }
 
-fn content(seed: u8) -> Vec<u8> {
+pub(super) fn content(seed: u8) -> Vec<u8> {
     (0..3_000_001_usize)
         .map(|i| (i / BLOCK_LEN) as u8 ^ seed ^ (i % 251) as u8)
         .collect()
 }
 
 #[track_caller]
-fn assert_whole(room: &Room) {
+pub(super) fn assert_whole(room: &Room) {
     let report = room.check(true, false, &|_, _| true).unwrap();
     assert!(
         report.findings.is_empty() && report.lost.is_empty(),

@@ -1,0 +1,327 @@
+//! The placement over disks that are served on loopback, with a borrower who reaches them by itself.
+
+use std::sync::atomic::AtomicU64;
+
+use device::{Device, MemoryDevice};
+use netdisk::server::{Config, Server};
+use netdisk::{
+    Admin, Capability, CapabilityId, ClientId, DiskAddress, DiskClient, DiskError, GroupId,
+    KeyFile, Mode, Protection, Store, Surroundings, Ticket,
+};
+use room::{Loan, Piece, Placed, Sealed, UNIT_BLOCKS};
+
+use super::rooms::{assert_whole, content, made, opened};
+use super::*;
+
+/// No test waits for this long unless it fails.
+const LONG: Duration = Duration::from_secs(20);
+const SLOTS: u64 = 3;
+
+/// A disk in memory, served on loopback.
+#[derive(Debug)]
+struct Served {
+    keys: KeyFile,
+    device: Arc<dyn Device>,
+    protection: Protection,
+    server: Mutex<Option<Server>>,
+    address: Mutex<String>,
+}
+
+impl Served {
+    fn new(protection: Protection) -> Self {
+        let keys = KeyFile::generate().unwrap();
+        let len = (1 + SLOTS * SLOT_BLOCKS) * BLOCK_LEN as u64;
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(len as usize));
+        Store::init(&*device, keys.id, false).unwrap();
+        let served = Self {
+            keys,
+            device,
+            protection,
+            server: Mutex::default(),
+            address: Mutex::new("127.0.0.1:0".into()),
+        };
+        served.start(b"a machine");
+        served
+    }
+
+    /// Serves it on the port it had. Another `machine` is one that was started anew.
+    fn start(&self, machine: &[u8]) {
+        let config = Config {
+            listen: self.address.lock().clone(),
+            protection: self.protection,
+            ..Config::default()
+        };
+        let surroundings = Surroundings {
+            origin: machine.to_vec(),
+            failures: None,
+        };
+        let store = Store::open(self.device.clone(), surroundings).unwrap();
+        let server = Server::start(config, store, &self.keys).unwrap();
+        *self.address.lock() = server.local_addr().to_string();
+        *self.server.lock() = Some(server);
+    }
+
+    fn restart(&self, machine: &[u8]) {
+        if let Some(mut server) = self.server.lock().take() {
+            server.stop(LONG).unwrap();
+        }
+        self.start(machine);
+    }
+
+    fn address(&self) -> DiskAddress {
+        DiskAddress {
+            id: self.keys.id,
+            address: self.address.lock().clone(),
+            protection: self.protection,
+            certificate: Some(self.keys.certificate_hash),
+        }
+    }
+
+    fn client(&self) -> DiskClient {
+        DiskClient::new(self.address(), LONG)
+    }
+
+    fn admin(&self) -> Admin {
+        Admin::new(self.address(), self.keys.key.clone(), LONG)
+    }
+}
+
+/// Gives each disk one group, and another when it does not know that.
+#[derive(Debug)]
+struct Groups {
+    disks: Vec<Arc<Served>>,
+    group: AtomicU64,
+}
+
+impl Groups {
+    fn disk(&self, id: DiskId) -> &Arc<Served> {
+        self.disks.iter().find(|d| d.keys.id == id).unwrap()
+    }
+
+    fn mint(&self, client: u64, disk: DiskId, mode: Mode, extents: Vec<BlockExtent>) -> Ticket {
+        let mut nonce = [0; 16];
+        getrandom::fill(&mut nonce).unwrap();
+        let clock = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+        self.disk(disk).keys.key.ticket(Capability {
+            disk,
+            client: ClientId(client),
+            group: GroupId(self.group.load(Ordering::SeqCst)),
+            id: CapabilityId(client as u32),
+            mode,
+            expires: clock + 600,
+            nonce,
+            extents,
+        })
+    }
+}
+
+impl Keeper for Groups {
+    fn ticket(&self, disk: DiskId, refused: bool) -> Result<Ticket, DiskError> {
+        if refused {
+            // Fresh for all of them: what was given before is worth nothing.
+            let group = GroupId(1 + self.group.fetch_add(1, Ordering::SeqCst));
+            for disk in &self.disks {
+                disk.admin().set_groups(&[group])?;
+            }
+        }
+        let all = BlockExtent {
+            start: 0,
+            blocks: SLOTS * SLOT_BLOCKS,
+        };
+        Ok(self.mint(0, disk, Mode::ReadWrite, vec![all]))
+    }
+
+    fn revoke(&self, disk: DiskId, _: &[BlockExtent]) -> Result<(), DiskError> {
+        let group = GroupId(self.group.load(Ordering::SeqCst));
+        self.disk(disk).admin().revoke(group, &[CapabilityId(7)])
+    }
+}
+
+struct Network {
+    keeper: Arc<Groups>,
+    storage: NetStorage,
+    host: Arc<dyn Storage>,
+}
+
+impl Network {
+    fn new(protection: Protection) -> Self {
+        let disks = (0..2).map(|_| Arc::new(Served::new(protection)));
+        let keeper = Arc::new(Groups {
+            disks: disks.collect(),
+            group: AtomicU64::new(1),
+        });
+        let host: Arc<dyn Storage> = Arc::new(storage::testing::MemoryStorage::new());
+        let network = Self {
+            keeper,
+            storage: NetStorage::open(host.clone(), LONG).unwrap(),
+            host,
+        };
+        network.attach();
+        network
+    }
+
+    fn attach(&self) {
+        for disk in &self.keeper.disks {
+            let link = NetworkDisk {
+                client: disk.client(),
+                admin: disk.admin(),
+            };
+            let blocks = SLOTS * SLOT_BLOCKS;
+            self.storage
+                .attach(disk.keys.id, Arc::new(link), self.keeper.clone(), blocks);
+        }
+    }
+
+    fn again(&mut self) {
+        self.storage = NetStorage::open(self.host.clone(), LONG).unwrap();
+        self.attach();
+    }
+
+    /// Seals blocks and writes them to the disk, as client 7 with a capability for the loan.
+    fn borrow(&self, room: &room::Room, loan: &Loan, plain: &[u8]) -> (Boot, Placed) {
+        let access = room.segment_access(loan.segment).unwrap().unwrap();
+        let mut sealed = plain.to_vec();
+        sealed.resize(plain.len().next_multiple_of(BLOCK_LEN), 0);
+        let tags = (u64::from(loan.position)..)
+            .step_by(UNIT_BLOCKS as usize)
+            .zip(sealed.chunks_mut(UNIT_BLOCKS as usize * BLOCK_LEN))
+            .map(|(at, unit)| access.segment_key().seal(at, unit))
+            .collect();
+        let (disk, start) = self.storage.locate(loan.segment).unwrap();
+        let extent = BlockExtent {
+            start: start + u64::from(loan.position),
+            blocks: u64::from(loan.blocks),
+        };
+        let ticket = self.keeper.mint(7, disk, Mode::Write, vec![extent]);
+        let client = self.keeper.disk(disk).client();
+        let boot = client.write(&ticket, extent.start, &sealed).unwrap();
+        let placed = Placed {
+            offset: 0,
+            sealed: Sealed {
+                segment: loan.segment,
+                position: loan.position,
+                blocks: (sealed.len() / BLOCK_LEN) as u32,
+                tags,
+            },
+            end: plain.len() as u64,
+        };
+        (boot, placed)
+    }
+
+    /// Reads a file's first chunk from the disks, as another client.
+    fn read(&self, room: &room::Room, path: &str) -> Vec<u8> {
+        let no = room.resolve(path.as_ref(), true).unwrap();
+        let size = room.attributes(no).unwrap().size as usize;
+        let mut data = vec![0; size];
+        let (_, chunk) = &room.maps(no, 0, 1).unwrap()[0];
+        let mut at = 0;
+        for piece in chunk.pieces(0, size) {
+            if let Piece::Stored(stored) = piece {
+                let segment = stored.range.segment;
+                let access = room.segment_access(segment).unwrap().unwrap();
+                let (disk, start) = self.storage.locate(segment).unwrap();
+                let extent = BlockExtent {
+                    start: start + u64::from(stored.range.position),
+                    blocks: u64::from(stored.range.blocks),
+                };
+                let ticket = self.keeper.mint(8, disk, Mode::Read, vec![extent]);
+                let client = self.keeper.disk(disk).client();
+                let mut units = vec![0; extent.blocks as usize * BLOCK_LEN];
+                client.read(&ticket, extent.start, &mut units).unwrap();
+                let unit = UNIT_BLOCKS as usize * BLOCK_LEN;
+                let positions = (u64::from(stored.range.position)..).step_by(UNIT_BLOCKS as usize);
+                for ((unit, tag), at) in units.chunks_mut(unit).zip(stored.tags).zip(positions) {
+                    access.segment_key().open(at, tag, unit).unwrap();
+                }
+                data[at..at + stored.len].copy_from_slice(&units[stored.skip..][..stored.len]);
+            }
+            at += piece.len();
+        }
+        data
+    }
+}
+
+fn lives(protection: Protection) {
+    let mut network = Network::new(protection);
+    let room = made(&network.storage);
+    for n in 0..20 {
+        room.write_file(format!("/{n}"), &content(n)).unwrap();
+    }
+    room.sync().unwrap();
+    // Killed and started again: nothing is lost, and it knows no group any more.
+    for disk in &network.keeper.disks {
+        disk.restart(b"a machine");
+    }
+    assert!(room.read_file("/3").unwrap() == content(3));
+    let loan = room.lend(0, 100).unwrap();
+    let bytes = content(99)[..300_001].to_vec();
+    let (boot, placed) = network.borrow(&room, &loan, &bytes);
+    room.write_file("/lent", b"").unwrap();
+    let no = room.resolve("/lent".as_ref(), true).unwrap();
+    network.storage.wrote(loan.segment, boot).unwrap();
+    let stamp = room.place(loan.id, no, &[placed]).unwrap();
+    room.sync().unwrap();
+    assert!(room.settled() >= stamp);
+    assert!(network.read(&room, "/lent") == bytes);
+    assert!(room.read_file("/lent").unwrap() == bytes);
+    room.settle_loan(loan.id);
+    for n in 1..20 {
+        room.unlink(room::InodeNo::ROOT, n.to_string().as_bytes())
+            .unwrap();
+    }
+    room.compact(90, &|_, _| true).unwrap();
+    room.tend().unwrap();
+    assert_eq!(network.storage.release(), 0);
+    assert!(network.storage.list(SEGMENTS_DIR).unwrap().len() <= 2);
+    room.close().unwrap();
+    network.again();
+    let room = opened(&network.storage);
+    assert!(room.read_file("/0").unwrap() == content(0));
+    assert!(network.read(&room, "/lent") == bytes);
+    assert_whole(&room);
+}
+
+#[test]
+fn a_room_lives_on_secure_disks_that_are_served() {
+    lives(Protection::Secure);
+}
+
+#[test]
+fn a_room_lives_on_private_disks_that_are_served() {
+    lives(Protection::Private);
+}
+
+#[test]
+fn what_was_written_before_a_disks_machine_was_started_anew_is_not_placed() {
+    let network = Network::new(Protection::Secure);
+    let room = made(&network.storage);
+    room.write_file("/f", b"old").unwrap();
+    room.sync().unwrap();
+    // Disks take turns: the third segment is on the disk of the first, to which the room itself writes.
+    let _ = room.lend(0, 8).unwrap();
+    let loan = room.lend(1, 8).unwrap();
+    // A loan alone is nothing to commit.
+    room.write_file("/other", b"other").unwrap();
+    room.sync().unwrap();
+    let (boot, _) = network.borrow(&room, &loan, b"new");
+    let (disk, _) = network.storage.locate(loan.segment).unwrap();
+    network
+        .keeper
+        .disk(disk)
+        .restart(b"a machine, started anew");
+    assert_eq!(network.storage.locate(SegmentNo(1)).unwrap().0, disk);
+    // The room goes on, and so learns of it.
+    room.write_file("/g", &content(1)).unwrap();
+    room.sync().unwrap();
+    assert!(matches!(
+        network.storage.wrote(loan.segment, boot),
+        Err(Lost::Lost)
+    ));
+    let other = room.lend(1, 8).unwrap();
+    let (boot, placed) = network.borrow(&room, &other, b"again");
+    network.storage.wrote(other.segment, boot).unwrap();
+    let no = room.resolve("/f".as_ref(), true).unwrap();
+    room.place(other.id, no, &[placed]).unwrap();
+    room.sync().unwrap();
+    assert!(network.read(&room, "/f") == b"again");
+}
