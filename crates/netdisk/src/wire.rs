@@ -16,8 +16,12 @@ use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerCon
 
 use crate::tls::SERVER_NAME;
 
-/// Bytes read from the socket at once.
+/// Bytes of ciphertext read from the socket at once.
 const CHUNK: usize = 64 << 10;
+/// Bytes received ahead: some small messages, and little of a large payload, which is better received where it belongs.
+const AHEAD: usize = 16 << 10;
+/// What is left of a payload is received where it belongs from this many bytes on.
+const DIRECT: usize = 8 << 10;
 /// Data that the peer's kernel does not confirm for this long is lost, and the connection with it.
 const UNCONFIRMED_MAX: Duration = Duration::from_secs(10);
 /// How long a connection that ends badly is still listened to.
@@ -371,7 +375,7 @@ pub(crate) struct Receiver {
 impl Receiver {
     pub(crate) fn new() -> Self {
         Self {
-            buffer: vec![0; CHUNK],
+            buffer: vec![0; AHEAD],
             start: 0,
             end: 0,
         }
@@ -395,7 +399,7 @@ impl Receiver {
                 continue;
             }
             let rest = &mut out[done..];
-            let direct = rest.len() >= CHUNK;
+            let direct = rest.len() >= DIRECT;
             let got = if direct {
                 wire.recv(rest)
             } else {

@@ -110,6 +110,36 @@ fn the_reply_to_another_request_is_not_taken_for_this_ones() {
 }
 
 #[test]
+fn the_reply_with_the_same_number_of_another_connection_is_not_taken_either() {
+    use std::collections::HashMap;
+    let between = Between::new();
+    let client = || {
+        let mut address = between.client.address().clone();
+        address.address = between.relay.address.to_string();
+        DiskClient::new(address, PATIENCE)
+    };
+    let mut out = [0; 4096];
+    let kept: Arc<Mutex<HashMap<u64, Vec<u8>>>> = Arc::default();
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes[8..16].try_into().unwrap());
+    let keep = kept.clone();
+    between.relay.on_reply(move |bytes| {
+        keep.lock().unwrap().insert(number(bytes), bytes.clone());
+    });
+    let first = client();
+    for _ in 0..8 {
+        first.read(&between.ticket, 5, &mut out).unwrap();
+    }
+    let keep = kept.clone();
+    between.relay.on_reply(move |bytes| {
+        if let Some(old) = keep.lock().unwrap().get(&number(bytes)) {
+            *bytes = old.clone();
+        }
+    });
+    assert!(kept.lock().unwrap().len() > 2);
+    client().read(&between.ticket, 2, &mut out).unwrap_err();
+}
+
+#[test]
 fn an_unsigned_refusal_is_not_believed() {
     let between = Between::new();
     for reason in Reason::ALL {

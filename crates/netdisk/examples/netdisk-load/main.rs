@@ -1,7 +1,7 @@
 //! What protection costs, and how a disk server compares with `nbdkit file`: the same load on the same file, in turns.
 //!
-//! `cargo run --release -p strongroom-netdisk --example netdisk-load -- FILE [IN-FLIGHT [ROUNDS [SECONDS]]]`. FILE is made with
-//! 1 GiB where it does not exist. In each round every set-up has a slice of time for each load, in an order that rotates;
+//! `cargo run --release -p strongroom-netdisk --example netdisk-load -- FILE [IN-FLIGHT [ROUNDS [SECONDS [cold]]]]`. FILE is
+//! made with 1 GiB where it does not exist. With `cold` it is dropped from the page cache before each slice of reading. In each round every set-up has a slice of time for each load, in an order that rotates;
 //! ratios are taken within a round, and their median and quartiles are printed. Without `nbdkit` its column is missing.
 //!
 //! Besides requests a second it tells processor time for each request, of client and server and the kernel on their behalf: on a
@@ -55,6 +55,8 @@ fn main() {
     let (in_flight, rounds) = (number(1, 8.0) as usize, number(2, 15.0) as usize);
     let slice = Duration::from_secs_f64(number(3, 0.5));
     let targets = targets(Path::new(path));
+    let cold = (arguments.get(4).map(String::as_str) == Some("cold"))
+        .then(|| std::fs::File::open(path).expect("the file to serve"));
     let names: Vec<&str> = targets.iter().map(|(name, _)| *name).collect();
     println!("{in_flight} in flight, {rounds} rounds of {slice:?}, {CONNECTIONS} connections");
     println!("{:<14} {}", "", names.join(" / "));
@@ -68,6 +70,11 @@ fn main() {
         for round in 0..=rounds {
             for turn in 0..targets.len() {
                 let at = (turn + round) % targets.len();
+                if let Some(file) = &cold {
+                    file.sync_all().expect("the file to serve");
+                    rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)
+                        .expect("the page cache");
+                }
                 let (rate, time) = run(&targets[at].1, load, in_flight, slice);
                 // The first round warms up.
                 if round > 0 {

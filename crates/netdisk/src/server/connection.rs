@@ -26,6 +26,8 @@ use crate::{BlockExtent, CapabilityId, GroupId, Reason};
 pub(crate) const STACK: usize = 256 << 10;
 /// A worker keeps a buffer of up to this many bytes between requests.
 const KEPT: usize = 64 << 10;
+/// Larger buffers, of 1 MiB at most, that are kept over all connections.
+const LARGE_KEPT: usize = 16;
 /// How often a waiting connection looks whether it is over.
 const TICK: Duration = Duration::from_secs(1);
 /// Bytes of words that go with a failure of the store.
@@ -59,6 +61,28 @@ struct Request<'s> {
     refused: Option<Reason>,
     /// For the payload or the answer, in the worker's buffer.
     _permit: Option<Permit<'s>>,
+}
+
+impl Shared {
+    /// Swaps a worker's small buffer for a large one that was kept, where it needs that.
+    fn fetch(&self, buffer: &mut Vec<u8>, len: usize) {
+        if len > KEPT
+            && let Some(large) = self.large.lock().pop()
+        {
+            *buffer = large;
+        }
+    }
+
+    /// Takes a large buffer from a worker that goes on to its next request; keeps a few of them.
+    fn put_away(&self, buffer: &mut Vec<u8>) {
+        if buffer.capacity() > KEPT {
+            let large = std::mem::take(buffer);
+            let mut kept = self.large.lock();
+            if kept.len() < LARGE_KEPT {
+                kept.push(large);
+            }
+        }
+    }
 }
 
 /// Serves a connection from its handshake on.
@@ -132,9 +156,7 @@ fn work(connection: &Arc<Connection>) {
         drop(receiving);
         answer(connection, &request, &mut buffer);
         drop(request);
-        if buffer.capacity() > KEPT {
-            buffer = Vec::new();
-        }
+        shared.put_away(&mut buffer);
     }
 }
 
@@ -222,7 +244,9 @@ fn receive<'s>(
         }
     }
     if refused.is_none() {
-        buffer.resize(payload.max(head.answer_len()), 0);
+        let len = payload.max(head.answer_len());
+        shared.fetch(buffer, len);
+        buffer.resize(len, 0);
         whole(&mut receiving.receiver, &mut buffer[..payload])?;
     } else {
         let mut rest = payload;

@@ -124,6 +124,8 @@ pub(crate) struct Shared {
     stopping: AtomicBool,
     seats: Mutex<Seats>,
     left: Condvar,
+    /// Buffers for large payloads, between two requests.
+    large: Mutex<Vec<Vec<u8>>>,
 }
 
 #[derive(Default)]
@@ -191,6 +193,7 @@ impl Server {
             stopping: AtomicBool::new(false),
             seats: Mutex::default(),
             left: Condvar::new(),
+            large: Mutex::default(),
             store,
             config,
         });
