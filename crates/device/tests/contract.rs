@@ -165,6 +165,56 @@ fn a_directory_or_a_pipe_is_refused() {
     assert!(FileDevice::open(Path::new("/dev/null"), Access::ReadWrite).is_err());
 }
 
+#[test]
+fn after_a_failed_flush_none_succeeds_until_the_device_is_opened_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    // A block device over a file for which there is no room: writing back fails, and nobody is told before the flush.
+    let Some(small) = SmallFileSystem::at(dir.path()) else {
+        return;
+    };
+    let path = dir.path().join("image");
+    std::fs::File::create(&path).unwrap().set_len(LEN).unwrap();
+    let Some(loop_device) = LoopDevice::over(&path) else {
+        return;
+    };
+    let device = FileDevice::open(&loop_device.0, Access::ReadWrite).unwrap();
+    device.flush().unwrap();
+    device.write_at(&vec![1; 4 << 20], 0).unwrap();
+    device.flush().unwrap_err();
+    // The kernel told its error once and has nothing left to write: a flush of its own would succeed now.
+    for _ in 0..3 {
+        device.flush().unwrap_err();
+    }
+    drop(device);
+    FileDevice::open(&loop_device.0, Access::ReadWrite)
+        .unwrap()
+        .flush()
+        .unwrap();
+    drop(loop_device);
+    drop(small);
+}
+
+/// A file system with room for 1 MiB, mounted until this is dropped.
+struct SmallFileSystem(PathBuf);
+
+impl SmallFileSystem {
+    /// `None` for who is not root.
+    fn at(path: &Path) -> Option<Self> {
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+            .arg(path)
+            .output()
+            .ok()?;
+        mounted.status.success().then(|| Self(path.to_owned()))
+    }
+}
+
+impl Drop for SmallFileSystem {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
 /// A loop device, which is gone when this is dropped.
 struct LoopDevice(PathBuf);
 
