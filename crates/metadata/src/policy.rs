@@ -248,7 +248,18 @@ impl Subject {
         if set.size.is_some() {
             set.drop_privileges = true;
         }
+        if set.drop_privileges && set.mode.is_none() {
+            set.mode = self.mode_after_write(inode);
+        }
         Ok(())
+    }
+
+    /// The mode of a file after this user changed its data, where more goes than the bits that every such change takes: the
+    /// set-group-id bit that nobody can use, of a file of another's group (`setattr_should_drop_sgid`).
+    pub fn mode_after_write(&self, inode: &Inode) -> Option<u16> {
+        let foreign = !self.is_root() && !self.in_group(inode.gid);
+        (foreign && inode.mode & (SET_GID | GROUP_EXECUTE) == SET_GID)
+            .then_some(inode.mode & !(SET_UID | SET_GID))
     }
 
     /// Reading an extended attribute. Whoever reaches a file may ask for its access lists, and for what the kernel has to

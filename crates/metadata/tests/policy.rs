@@ -136,9 +136,12 @@ fn step(dice: &mut Dice) -> Step {
         10 => Step::Link(place, other),
         11 | 12 => Step::Chmod(any, any_mode),
         13 | 14 => {
-            let uid = (dice.roll(2) == 0).then(|| dice.of(&USERS).1);
-            let gid = (dice.roll(2) == 0).then(|| dice.of(&GROUPS));
-            Step::Chown(any, uid, gid)
+            let (uid, gid) = (dice.of(&USERS).1, dice.of(&GROUPS));
+            match dice.roll(3) {
+                0 => Step::Chown(any, Some(uid), None),
+                1 => Step::Chown(any, None, Some(gid)),
+                _ => Step::Chown(any, Some(uid), Some(gid)),
+            }
         }
         15 => Step::Truncate(place),
         16 | 17 => Step::Open(place, dice.roll(2) == 0),

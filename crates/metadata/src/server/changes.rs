@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use room::acl;
-use room::{Error, FileKind, Inode, InodeNo, LoanId, RenameMode, SetAttr};
+use room::{Error, FileKind, Inode, InodeNo, LoanId, NewFile, RenameMode, SetAttr, SetTime};
 
 use super::calls::{Here, refusal, sync};
 use super::data::drop_privileges;
@@ -38,6 +38,39 @@ pub(super) fn make(here: &Here, change: Change) -> Reply<Changed> {
     Ok(changed)
 }
 
+/// Longest copy in one call, in bytes: a thread is bound for as long.
+const COPY_MAX: u64 = 1 << 30;
+
+/// Refuses what no kernel sends and no catalog may hold.
+fn check_new(new: &NewFile) -> room::Result<()> {
+    let is_link = new.kind == FileKind::Symlink;
+    if is_link == new.target.is_empty() || new.target.contains(&0) {
+        return Err(Error::InvalidArgument(
+            "a link has a target, and nothing else has",
+        ));
+    }
+    check_owner(Some(new.uid), Some(new.gid))
+}
+
+fn check_owner(uid: Option<u32>, gid: Option<u32>) -> room::Result<()> {
+    if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
+        return Err(Error::InvalidArgument("not a number of a user or group"));
+    }
+    Ok(())
+}
+
+fn check_set(set: &SetAttr) -> room::Result<()> {
+    let given = |time: Option<SetTime>| match time {
+        Some(SetTime::At(at)) => Some(at),
+        _ => None,
+    };
+    let times = [given(set.atime), given(set.mtime), set.ctime, set.btime];
+    if times.into_iter().flatten().any(|t| t.nanos > 999_999_999) {
+        return Err(Error::InvalidArgument("a second has 999999999 nanoseconds"));
+    }
+    check_owner(set.uid, set.gid)
+}
+
 fn inode(inode: Inode) -> Changed {
     Changed::Inode(Box::new(inode))
 }
@@ -51,11 +84,13 @@ fn apply(here: &Here, change: Change, losses: &mut Losses) -> room::Result<Chang
             name,
             mut new,
         } => {
+            check_new(&new)?;
             let _rights = life.rights.write();
             subject.make(life.find(parent)?.object(), &mut new)?;
             room.make(parent, &name, &new).map(inode)
         }
         Change::MakeUnnamed { parent, mut new } => {
+            check_new(&new)?;
             let _rights = life.rights.write();
             subject.make(life.find(parent)?.object(), &mut new)?;
             let made = room.make_unnamed(parent, &new)?;
@@ -179,7 +214,7 @@ fn apply(here: &Here, change: Change, losses: &mut Losses) -> room::Result<Chang
             let target = life.find(to)?;
             subject.write(target.object())?;
             drop_privileges(life, subject, &target)?;
-            room.copy_range(from, from_offset, to, to_offset, len)
+            room.copy_range(from, from_offset, to, to_offset, len.min(COPY_MAX))
                 .map(Changed::Copied)
         }
     }
@@ -191,6 +226,7 @@ fn set_attributes(
     mut set: SetAttr,
     losses: &mut Losses,
 ) -> room::Result<Inode> {
+    check_set(&set)?;
     let changes_rights = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
     let mut done = |losses: &mut Losses| -> room::Result<Inode> {
         let found = life.find(no)?;

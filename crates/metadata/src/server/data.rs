@@ -84,6 +84,9 @@ pub(super) fn map((life, session): &Here, no: InodeNo, first: u64, count: u32) -
 pub(super) fn seek((life, session): &Here, no: InodeNo, offset: u64, hole: bool) -> Reply<u64> {
     let found = life.find(no).map_err(refusal)?;
     session.subject.read(found.object()).map_err(refusal)?;
+    if offset >= found.inode.size {
+        return Err(Refusal::Posix(Posix::NoMoreData));
+    }
     let to = if hole { SeekTo::Hole } else { SeekTo::Data };
     life.room.seek(no, offset, to).map_err(refusal)
 }
@@ -147,6 +150,7 @@ pub(super) fn drop_privileges(life: &Life, subject: &Subject, found: &Found) -> 
     if inode.mode & PRIVILEGES != 0 || has_capability {
         let set = SetAttr {
             drop_privileges: true,
+            mode: subject.mode_after_write(inode),
             ..SetAttr::default()
         };
         life.room.set_attributes(inode.no, &set)?;

@@ -60,6 +60,7 @@ pub(super) fn read_dir(
 ) -> Reply<Vec<(DirEntry, Inode)>> {
     let directory = life.find(no).map_err(refusal)?;
     session.subject.list(directory.object()).map_err(refusal)?;
+    let after = after.min(i64::MAX as u64);
     let limit = usize::try_from(limit).unwrap_or(LIST_MAX).min(LIST_MAX);
     let entries = life.room.read_dir(no, after, limit).map_err(refusal)?;
     // Who may only list learns the names and kinds.
