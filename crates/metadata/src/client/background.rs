@@ -37,9 +37,12 @@ pub(super) fn now() -> Timestamp {
     })
 }
 
+/// What one thread does until it is told to stop.
+type Duty = fn(&Core);
+
 /// Starts the threads.
 pub(super) fn start(core: &Arc<Core>) -> std::io::Result<Vec<JoinHandle<()>>> {
-    let duties: [(&str, fn(&Core)); 3] = [
+    let duties: [(&str, Duty); 3] = [
         ("strongroom-beat", Core::beats),
         ("strongroom-place", Core::places),
         ("strongroom-sync", Core::syncs),
@@ -132,7 +135,7 @@ impl Core {
             if Instant::now() < not_before {
                 continue;
             }
-            let due: Vec<Arc<File>> = self.files.all().into_iter().filter(|f| is_due(f)).collect();
+            let due: Vec<Arc<File>> = self.files.all().into_iter().filter(is_due).collect();
             for some in due.chunks(FILES) {
                 let failed = std::thread::scope(|scope| {
                     let threads: Vec<_> = some

@@ -186,10 +186,12 @@ impl Core {
 
     /// Makes durable what was placed and changed.
     pub(super) fn sync_server(&self) -> Result<()> {
-        let (settled, generation) =
+        // A server whose storage failed opens its room anew; what it lost is placed again.
+        let (settled, generation) = self.patiently(self.deadline(), || {
             self.call_in(
                 |client, context, session| async move { client.sync(context, session).await },
-            )?;
+            )
+        })?;
         self.settle(settled, generation);
         Ok(())
     }

@@ -41,7 +41,7 @@ impl OneDisk {
         let keys = KeyFile::generate().unwrap();
         Store::init(&*device, keys.id, false).unwrap();
         let config = DiskConfig::default();
-        let server = serve_disk(&device, &config, &keys);
+        let server = serve_disk(&device, &config, &keys, b"this machine");
         Self {
             device,
             keys,
@@ -73,13 +73,25 @@ impl OneDisk {
         self.config.listen = self.server.local_addr().to_string();
         self.server.stop(LONG).unwrap();
         std::thread::sleep(pause);
-        self.server = serve_disk(&self.device, &self.config, &self.keys);
+        self.server = serve_disk(&self.device, &self.config, &self.keys, b"this machine");
+    }
+
+    /// As if the machine had lost power: nothing that was not flushed is vouched for.
+    pub(crate) fn lose_power(&mut self) {
+        self.config.listen = self.server.local_addr().to_string();
+        self.server.stop(LONG).unwrap();
+        self.server = serve_disk(&self.device, &self.config, &self.keys, b"anew");
     }
 }
 
-fn serve_disk(device: &Arc<dyn Device>, config: &DiskConfig, keys: &KeyFile) -> DiskServer {
+fn serve_disk(
+    device: &Arc<dyn Device>,
+    config: &DiskConfig,
+    keys: &KeyFile,
+    origin: &[u8],
+) -> DiskServer {
     let surroundings = Surroundings {
-        origin: b"this machine".to_vec(),
+        origin: origin.to_vec(),
         failures: None,
     };
     let store = Store::open(device.clone(), surroundings).unwrap();
@@ -127,6 +139,8 @@ impl Shared {
     fn open_options(dir: &Path) -> OpenOptions {
         OpenOptions {
             state_dir: Some(dir.join("state")),
+            // Tests say themselves when something is to be durable.
+            commit_interval_ms: 600_000,
             ..OpenOptions::default()
         }
     }

@@ -108,3 +108,24 @@ fn reading_and_writing_go_on_when_a_disk_is_started_anew() {
     });
     assert_same(&std::fs::read(b.path("new")).unwrap(), &bytes);
 }
+
+#[test]
+fn what_a_disk_lost_with_its_power_is_written_again() {
+    let mut shared = Shared::new();
+    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
+        return;
+    };
+    let bytes = noise(3, 3_000_000);
+    // Closed, so placed; nobody asked for it to be durable.
+    std::fs::write(a.path("f"), &bytes).unwrap();
+    for disk in &mut shared.disks {
+        disk.lose_power();
+    }
+    // The commit finds out, and the server opens the room anew, without the file's data.
+    std::fs::File::open(a.path("f"))
+        .unwrap()
+        .sync_all()
+        .unwrap();
+    assert_same(&std::fs::read(a.path("f")).unwrap(), &bytes);
+    assert_same(&std::fs::read(b.path("f")).unwrap(), &bytes);
+}

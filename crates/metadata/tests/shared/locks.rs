@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -67,6 +68,28 @@ fn a_counter_raised_under_a_lock_by_two_clients_misses_nothing() {
         one.join().unwrap();
     }
     assert_eq!(std::fs::read_to_string(a.path("n")).unwrap().trim(), "50");
+}
+
+#[test]
+fn who_only_reads_under_a_lock_sees_what_the_last_holder_wrote() {
+    let shared = Shared::new();
+    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
+        return;
+    };
+    std::fs::write(a.path("n"), "000").unwrap();
+    let writer = File::options().write(true).open(a.path("n")).unwrap();
+    let reader = File::open(b.path("n")).unwrap();
+    for n in 0..40 {
+        let text = format!("{n:3}");
+        flock(&writer, FlockOperation::LockExclusive).unwrap();
+        writer.write_all_at(text.as_bytes(), 0).unwrap();
+        flock(&writer, FlockOperation::Unlock).unwrap();
+        flock(&reader, FlockOperation::LockShared).unwrap();
+        let mut found = [0; 3];
+        reader.read_exact_at(&mut found, 0).unwrap();
+        assert_eq!(found, text.as_bytes());
+        flock(&reader, FlockOperation::Unlock).unwrap();
+    }
 }
 
 #[test]

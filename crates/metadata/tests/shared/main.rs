@@ -79,6 +79,27 @@ fn a_file_unlinked_while_it_is_open_stays_until_it_is_closed() {
 }
 
 #[test]
+fn an_open_shows_what_was_closed_before_also_of_a_file_that_is_open_already() {
+    let shared = Shared::new();
+    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
+        return;
+    };
+    std::fs::write(a.path("f"), noise(0, 100_000)).unwrap();
+    let _open = std::fs::File::open(b.path("f")).unwrap();
+    for round in 1..20 {
+        assert_same(
+            &std::fs::read(b.path("f")).unwrap(),
+            &noise(round - 1, 100_000),
+        );
+        // Without cutting it off first: that would have its maps revoked.
+        let file = std::fs::File::options().write(true).open(a.path("f"));
+        file.unwrap()
+            .write_all_at(&noise(round, 100_000), 0)
+            .unwrap();
+    }
+}
+
+#[test]
 fn a_large_file_arrives_whole_however_it_is_written() {
     let shared = Shared::new();
     let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
