@@ -1,0 +1,73 @@
+//! Clients that are slow, silent, too many, or speak nonsense.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use super::cluster::{Cluster, Shape};
+use super::common::{can_mount, is_root, noise};
+use super::process::PATIENCE;
+
+/// Connections that are opened and say nothing.
+const SILENT: usize = 400;
+/// What they may cost a server, bytes each: its thread's or task's memory, and then some.
+const EACH: u64 = 256 << 10;
+
+#[test]
+fn silent_and_senseless_clients_are_cut_off_and_cost_little_while_others_work_on() {
+    if !can_mount() || !is_root() {
+        return;
+    }
+    let cluster = Cluster::start(Shape {
+        disks: 1,
+        clients: &["root"],
+        ..Shape::default()
+    });
+    let root = cluster.mountpoint(0);
+    std::fs::write(root.join("before"), noise(1 << 20, 1)).unwrap();
+    for (address, server) in [
+        (cluster.disk_address(0), cluster.disk(0)),
+        (cluster.server_address(), cluster.server()),
+    ] {
+        let before = server.memory();
+        let mut silent: Vec<TcpStream> = Vec::new();
+        for number in 0..SILENT {
+            let mut stream = cluster.connect(&address);
+            if number % 2 == 0 {
+                // Nonsense, and the beginning of a message that never comes.
+                let _ = stream.write_all(&noise(number % 50, number as u64));
+            }
+            silent.push(stream);
+        }
+        // Those who were there before go on meanwhile.
+        let bytes = noise(1 << 20, 2);
+        std::fs::write(root.join("meanwhile"), &bytes).unwrap();
+        assert_eq!(std::fs::read(root.join("meanwhile")).unwrap(), bytes);
+        let grown = server.memory().saturating_sub(before);
+        eprintln!("{SILENT} silent connections to {address}: {grown} bytes more");
+        assert!(
+            grown < SILENT as u64 * EACH,
+            "{grown} bytes for {SILENT} connections"
+        );
+        // Each is closed by the server.
+        let began = Instant::now();
+        for stream in &mut silent {
+            stream
+                .set_read_timeout(Some(Duration::from_secs(1)))
+                .unwrap();
+            let mut buf = [0; 256];
+            loop {
+                match stream.read(&mut buf) {
+                    Ok(0) => break,
+                    Ok(_) => {}
+                    Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => break,
+                    Err(e) => assert!(began.elapsed() < PATIENCE, "a silent client is kept: {e}"),
+                }
+            }
+        }
+    }
+    assert_eq!(
+        std::fs::read(root.join("before")).unwrap(),
+        noise(1 << 20, 1)
+    );
+}
