@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-test build demo test fmt lint deny soak bench performance install
+.PHONY: help setup setup-test build demo demo-network test fmt lint deny soak bench performance install
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 PREFIX ?= /usr/local
@@ -17,7 +17,7 @@ BENCH ?=
 SOAK ?=
 
 help: ## Show this
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | awk -F '\t' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | awk -F '\t' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 setup: ## Install what building needs, where it is missing
 	@scripts/setup.sh
@@ -31,6 +31,9 @@ build: setup ## Build the release binary: target/release/strongroom
 demo: build ## Make a room, mount it, fill it, compare, and show what an outsider sees
 	@scripts/demo.sh $(TARGET_DIR)/release/strongroom
 
+demo-network: build ## Two disks, a metadata server and two clients: share files, refuse, revoke, kill, compare
+	@scripts/demo-network.sh $(TARGET_DIR)/release/strongroom
+
 test: setup-test ## Format and lint checks, every test, licences and advisories
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
@@ -40,7 +43,7 @@ test: setup-test ## Format and lint checks, every test, licences and advisories
 deny: ## Check licences, bans, sources and advisories of the dependencies
 	@scripts/deny.sh
 
-soak: setup-test build ## Long trials: kills, fsx, real programs and more, for hours (SOAK="explorer faults kill fsx programs fuzz")
+soak: setup-test build ## Long trials: kills, fsx, real programs and more, for hours (SOAK="explorer faults kill fsx programs network fuzz")
 	@STRONGROOM_BIN=$(TARGET_DIR)/release/strongroom scripts/soak.sh $(SOAK)
 
 bench: build ## Measure this machine into benches/results (BENCH="cost dd small-files ladder stores peers storage cipher")
