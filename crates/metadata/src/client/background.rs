@@ -98,15 +98,8 @@ impl Core {
             self.link.attempt(&connected, deadline, ask)
         {
             self.settle(settled, session.generation);
-            let finished = self.loans.take_finished(session.generation);
-            if !finished.is_empty() {
-                let give = |client: crate::rpc::MetadataClient, context, id| async move {
-                    client.give_back(context, id, finished).await
-                };
-                // If it does not arrive, they end with the session.
-                let _ = self.link.attempt(&connected, deadline, give);
-            }
         }
+        self.give_back_finished(&connected);
         Ok(session.lease)
     }
 

@@ -16,7 +16,8 @@ use seal::SegmentKey;
 use segments::SegmentNo;
 
 use super::Core;
-use crate::rpc::Lent;
+use super::link::{Attempt, Connected};
+use crate::rpc::{Lent, MetadataClient};
 
 /// Blocks of the first loan: 256 KiB; each next one is twice as large.
 const FIRST: u32 = 64;
@@ -24,6 +25,8 @@ const FIRST: u32 = 64;
 const LARGEST: u32 = 1024;
 /// How long an unused loan is kept.
 const IDLE: Duration = Duration::from_secs(20);
+/// How long giving loans back may take: rights are revoked on the disks.
+const GIVE_BACK: Duration = Duration::from_secs(30);
 /// Disks written to side by side.
 const LANES: usize = 4;
 
@@ -168,6 +171,8 @@ impl Core {
             if let Some(place) = self.loans.take_open(generation, wanted, lanes) {
                 return Ok(place);
             }
+            // A session with few loans is lent from few segments.
+            self.give_back_finished(&connected);
             let size = self.loans.next_size(wanted);
             let lent = self.patiently(self.deadline(), || {
                 self.call_for_capability(|client, context, session| async move {
@@ -179,6 +184,21 @@ impl Core {
         Err(Error::Unreachable(
             "the metadata server, whose sessions end at once,".into(),
         ))
+    }
+
+    /// Gives back loans that are over; if that does not arrive, they end with the session.
+    pub(super) fn give_back_finished(&self, connected: &Connected) {
+        let finished = self.loans.take_finished(connected.session.generation);
+        if finished.is_empty() {
+            return;
+        }
+        let deadline = Instant::now() + GIVE_BACK;
+        let give = |client: MetadataClient, context, session| async move {
+            client.give_back(context, session, finished).await
+        };
+        if let Attempt::Doubt(why) = self.link.attempt(connected, deadline, give) {
+            tracing::debug!("giving back loans: {why}");
+        }
     }
 
     fn borrowed(&self, lent: Lent, generation: u64) -> Result<()> {

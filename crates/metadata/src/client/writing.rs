@@ -35,6 +35,10 @@ impl Core {
         if file.state.lock().inode.is_none() {
             self.attributes_of(no)?;
         }
+        // What was written before was refused, which close or fsync will tell: more would be for nothing.
+        if let Some(lost) = file.state.lock().lost {
+            return Err(lost.error());
+        }
         let (first, last) = (offset / BLOCK, (end - 1) / BLOCK);
         let blocks = (last - first + 1) as usize;
         let _alone = file.writing.lock();

@@ -36,8 +36,8 @@ pub(crate) struct OneDisk {
 }
 
 impl OneDisk {
-    fn new() -> Self {
-        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(4 << 30));
+    fn new(bytes: usize) -> Self {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
         let keys = KeyFile::generate().unwrap();
         Store::init(&*device, keys.id, false).unwrap();
         let config = DiskConfig::default();
@@ -109,6 +109,11 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new() -> Self {
+        Self::on_disks(4 << 30)
+    }
+
+    /// With two disks of so many bytes.
+    pub(crate) fn on_disks(bytes: usize) -> Self {
         // LOG=debug shows what the parts say.
         let _ = tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_env("LOG"))
@@ -117,7 +122,7 @@ impl Shared {
         let dir = tempfile::tempdir().unwrap();
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(dir.path(), open).unwrap();
-        let disks: Vec<_> = (0..2).map(|_| OneDisk::new()).collect();
+        let disks: Vec<_> = (0..2).map(|_| OneDisk::new(bytes)).collect();
         let new = NewRoom {
             open: Self::open_options(dir.path()),
             ..NewRoom::with_credential(NewCredential::RawKey(key()))

@@ -129,3 +129,30 @@ fn what_a_disk_lost_with_its_power_is_written_again() {
     assert_same(&std::fs::read(a.path("f")).unwrap(), &bytes);
     assert_same(&std::fs::read(b.path("f")).unwrap(), &bytes);
 }
+
+#[test]
+fn who_writes_more_than_there_is_space_for_is_told() {
+    let shared = Shared::on_disks(200 << 20);
+    let Some(a) = shared.mount("a") else { return };
+    let kept = noise(1, 1 << 20);
+    std::fs::write(a.path("kept"), &kept).unwrap();
+    let mut file = std::fs::File::create(a.path("f")).unwrap();
+    let piece = noise(2, 1 << 20);
+    let written = (0..600).try_for_each(|_| file.write_all(&piece));
+    let refused = written.and_then(|()| file.sync_all()).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::StorageFull);
+    drop(file);
+    assert_same(&std::fs::read(a.path("kept")).unwrap(), &kept);
+}
+
+#[test]
+fn as_much_as_the_disks_hold_can_nearly_be_written() {
+    // Six segments of 64 MiB.
+    let shared = Shared::on_disks(200 << 20);
+    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
+        return;
+    };
+    let bytes = noise(1, 200 << 20);
+    std::fs::write(a.path("f"), &bytes).unwrap();
+    assert_same(&std::fs::read(b.path("f")).unwrap(), &bytes);
+}
