@@ -242,6 +242,10 @@ impl Subject {
             return not_permitted("only the owner sets times");
         }
         let touched = set.atime.is_some() || set.mtime.is_some();
+        let nothing = !touched && set.mode.is_none() && set.size.is_none() && !set.drop_privileges;
+        if nothing && set.uid.is_none() && set.gid.is_none() && !owner {
+            return not_permitted("only the owner marks a file as changed");
+        }
         if (touched || set.size.is_some() || set.drop_privileges) && !owner {
             self.write(what)?;
         }

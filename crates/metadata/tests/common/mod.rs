@@ -425,3 +425,31 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
+
+pub const ROOT: InodeNo = InodeNo::ROOT;
+
+pub fn posix<T: std::fmt::Debug>(reply: Reply<T>) -> Posix {
+    match reply {
+        Err(Refusal::Posix(kind)) => kind,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A world with a root client, a directory `d` that alice owns, alice, and bob who shares a group with her.
+pub fn people(lease: Duration) -> (World, Raw, Raw, Raw, InodeNo) {
+    let world = World::with_lease(1, lease);
+    let root = world.client("root", 0, &[0]);
+    let alice = world.client("alice", 1000, &[1000, 50]);
+    let bob = world.client("bob", 1001, &[1001, 50]);
+    let d = root.make(ROOT, "d", FileKind::Directory, 0o755).unwrap().no;
+    root.set(
+        d,
+        SetAttr {
+            uid: Some(1000),
+            gid: Some(50),
+            ..SetAttr::default()
+        },
+    )
+    .unwrap();
+    (world, root, alice, bob, d)
+}
