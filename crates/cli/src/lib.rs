@@ -101,8 +101,8 @@ fn level(global: &args::Global, serving: bool) -> &'static str {
 /// `serving`: for a log that somebody reads later, not for a terminal. `listens`: where the time of this process goes is added up.
 fn init_tracing(global: &args::Global, serving: bool, listens: bool) {
     use tracing_subscriber::EnvFilter;
-    let filter =
-        EnvFilter::try_from_env("STRONGROOM_LOG").unwrap_or_else(|_| EnvFilter::new(level(global, serving)));
+    let filter = EnvFilter::try_from_env("STRONGROOM_LOG")
+        .unwrap_or_else(|_| EnvFilter::new(level(global, serving)));
     let colour = !serving && std::io::stderr().is_terminal();
     // A second call (a test that runs the command in its own process) keeps the first subscriber.
     let log = tracing_subscriber::fmt()

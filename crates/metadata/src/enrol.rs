@@ -23,6 +23,9 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
+/// A certificate, its key in PKCS #8, and its serial number.
+type Issued = (CertificateDer<'static>, Zeroizing<Vec<u8>>, [u8; 16]);
+
 const AUTHORITY: &str = "metadata.authority";
 const USERS: &str = "metadata.users";
 const DISKS: &str = "metadata.disks";
@@ -191,7 +194,7 @@ impl Authority {
         name: &str,
         alternative: Vec<String>,
         purpose: ExtendedKeyUsagePurpose,
-    ) -> Result<(CertificateDer<'static>, Zeroizing<Vec<u8>>, [u8; 16]), EnrolError> {
+    ) -> Result<Issued, EnrolError> {
         let mut serial: [u8; 16] = random()?;
         // Positive and without leading zeros, so that its encoding is these 16 bytes.
         serial[0] = serial[0] & 0x3f | 0x40;

@@ -4,6 +4,11 @@
 //! 2. Calls that change something carry a number, and are done once however often they are sent within a session.
 //! 3. Everything here that comes from a client is checked again where it is used.
 
+#![allow(
+    clippy::too_many_arguments,
+    reason = "in what is generated: a context for each call"
+)]
+
 use netdisk::{Boot, DiskAddress, DiskId, Ticket};
 use room::{
     Access, DirEntry, Extent, Fallocate, Inode, InodeNo, LoanId, Lock, LockOwner, LockTable,

@@ -21,7 +21,10 @@ use room::{
 };
 use rustix::fs::{FlockOperation, flock};
 
-type Held = Arc<(Mutex<HashMap<(InodeNo, LockTable), (u8, LockOwner)>>, Condvar)>;
+type Held = Arc<(
+    Mutex<HashMap<(InodeNo, LockTable), (u8, LockOwner)>>,
+    Condvar,
+)>;
 
 /// One of two clients of a room.
 #[derive(Debug)]

@@ -207,6 +207,11 @@ impl Authority {
         self.disks.read().values().cloned().collect()
     }
 
+    /// How many disks there are.
+    pub fn disk_count(&self) -> usize {
+        self.disks.read().len()
+    }
+
     /// Where the disks are.
     pub fn addresses(&self) -> Vec<DiskAddress> {
         self.all().iter().map(|d| d.address.clone()).collect()

@@ -227,7 +227,7 @@ impl Metadata for Caller {
     ) -> Reply<Inode> {
         self.within("lookup", session, move |here| {
             let handles = &here.0.handles;
-            let found = super::files::lookup(here, handles.into_room(parent), &name)?;
+            let found = super::files::lookup(here, handles.room_number(parent), &name)?;
             Ok(handles.inode(found))
         })
         .await
@@ -235,7 +235,7 @@ impl Metadata for Caller {
 
     async fn attributes(self, _: Context, session: SessionId, no: InodeNo) -> Reply<Inode> {
         self.within("attributes", session, move |(life, _)| {
-            let no = life.handles.into_room(no);
+            let no = life.handles.room_number(no);
             let inode = life.room.attributes(no).map_err(refusal)?;
             Ok(life.handles.inode(inode))
         })
@@ -251,7 +251,7 @@ impl Metadata for Caller {
         limit: u32,
     ) -> Reply<Vec<(DirEntry, Inode)>> {
         self.within("read_dir", session, move |here| {
-            super::files::read_dir(here, here.0.handles.into_room(no), after, limit)
+            super::files::read_dir(here, here.0.handles.room_number(no), after, limit)
         })
         .await
     }
@@ -264,14 +264,14 @@ impl Metadata for Caller {
         name: Vec<u8>,
     ) -> Reply<Vec<u8>> {
         self.within("xattr", session, move |here| {
-            super::files::xattr(here, here.0.handles.into_room(no), &name)
+            super::files::xattr(here, here.0.handles.room_number(no), &name)
         })
         .await
     }
 
     async fn xattr_names(self, _: Context, session: SessionId, no: InodeNo) -> Reply<Vec<Vec<u8>>> {
         self.within("xattr_names", session, move |(life, session)| {
-            let no = life.handles.into_room(no);
+            let no = life.handles.room_number(no);
             let mut names = life.room.xattr_names(no).map_err(refusal)?;
             names.retain(|name| session.subject.sees_xattr(name));
             Ok(names)
@@ -341,7 +341,7 @@ impl Metadata for Caller {
     ) -> Reply<Inode> {
         self.within("open", session, move |here| {
             let handles = &here.0.handles;
-            let opened = super::files::open(here, handles.into_room(no), access)?;
+            let opened = super::files::open(here, handles.room_number(no), access)?;
             Ok(handles.inode(opened))
         })
         .await
@@ -349,7 +349,7 @@ impl Metadata for Caller {
 
     async fn close(self, _: Context, session: SessionId, no: InodeNo, count: u64) -> Reply<()> {
         self.within("close", session, move |(life, session)| {
-            let no = life.handles.into_room(no);
+            let no = life.handles.room_number(no);
             let (closed, last) = session.close(no, count)?;
             if last {
                 life.locks.closed(session.id, no);
@@ -372,7 +372,7 @@ impl Metadata for Caller {
     ) -> Reply<Map> {
         self.within("map", session, move |here| {
             let handles = &here.0.handles;
-            let mut map = super::data::map(here, handles.into_room(no), first, count)?;
+            let mut map = super::data::map(here, handles.room_number(no), first, count)?;
             map.inode = handles.inode(map.inode);
             Ok(map)
         })
@@ -388,7 +388,7 @@ impl Metadata for Caller {
         hole: bool,
     ) -> Reply<u64> {
         self.within("seek", session, move |here| {
-            super::data::seek(here, here.0.handles.into_room(no), offset, hole)
+            super::data::seek(here, here.0.handles.room_number(no), offset, hole)
         })
         .await
     }
@@ -406,7 +406,7 @@ impl Metadata for Caller {
         written: Vec<Written>,
     ) -> Reply<u64> {
         self.within("place", session, move |here| {
-            super::data::place(here, here.0.handles.into_room(no), written)
+            super::data::place(here, here.0.handles.room_number(no), written)
         })
         .await
     }
@@ -437,7 +437,7 @@ impl Metadata for Caller {
         lock: Lock,
     ) -> Reply<Option<Lock>> {
         let (life, session) = self.here(session)?;
-        let no = life.handles.into_room(no);
+        let no = life.handles.room_number(no);
         checked(&session, no, lock)?;
         let holder = Holder {
             session: session.id,
@@ -461,7 +461,7 @@ impl Metadata for Caller {
     ) -> Reply<()> {
         let begun = Instant::now();
         let (life, session) = self.here(session)?;
-        let no = life.handles.into_room(no);
+        let no = life.handles.room_number(no);
         checked(&session, no, lock)?;
         let holder = Holder {
             session: session.id,

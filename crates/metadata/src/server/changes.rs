@@ -136,13 +136,18 @@ fn apply(here: &Here, change: Change, losses: &mut Losses) -> room::Result<Chang
             subject.search(from.object())?;
             subject.search(to.object())?;
             let moved = life.with_list(room.lookup(parent, &name)?)?;
-            let elsewhere = parent != new_parent;
-            subject.displace(from.object(), moved.object(), elsewhere)?;
             let target = match room.lookup(new_parent, &new_name) {
                 Ok(target) => Some(life.with_list(target)?),
                 Err(Error::NotFound) => None,
                 Err(e) => return Err(e),
             };
+            let same = |target: &Found| target.inode.no == moved.inode.no;
+            if mode != RenameMode::NoReplace && target.as_ref().is_some_and(same) {
+                // Nothing to do, and so nothing to forbid.
+                return Ok(Changed::Done);
+            }
+            let elsewhere = parent != new_parent;
+            subject.displace(from.object(), moved.object(), elsewhere)?;
             match &target {
                 None => subject.enter(to.object())?,
                 Some(target) => {
@@ -153,7 +158,6 @@ fn apply(here: &Here, change: Change, losses: &mut Losses) -> room::Result<Chang
             room.rename(parent, &name, new_parent, &new_name, mode)?;
             if let Some(target) = target
                 && mode == RenameMode::Replace
-                && target.inode.no != moved.inode.no
             {
                 losses.name_gone(life, &target.inode);
             }

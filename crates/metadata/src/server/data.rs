@@ -5,6 +5,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use netdisk::{BlockExtent, Boot, DiskId};
@@ -59,11 +60,9 @@ pub(super) fn map((life, session): &Here, no: InodeNo, first: u64, count: u32) -
     for (index, chunk) in maps {
         for extent in chunk.extents() {
             let range = extent.range();
-            if !segments.contains_key(&range.segment) {
-                segments.insert(range.segment, segment_place(life, range.segment)?);
-            }
-            let Some(place) = segments.get(&range.segment) else {
-                continue;
+            let place = match segments.entry(range.segment) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(segment_place(life, range.segment)?),
             };
             blocks.entry(place.disk).or_default().push(BlockExtent {
                 start: place.start + u64::from(range.position),
@@ -93,8 +92,8 @@ pub(super) fn seek((life, session): &Here, no: InodeNo, offset: u64, hole: bool)
 
 pub(super) fn lend((life, session): &Here, blocks: u32) -> Reply<Lent> {
     session.may_borrow()?;
-    // Borrowers of different sessions write to different segments.
-    let lane = usize::try_from(session.id.0 % 64).unwrap_or(0) + session.counts().1;
+    // An open segment for each disk, by turns: what is written in a row is on all disks.
+    let lane = life.next_lane.fetch_add(1, Ordering::Relaxed) % life.authority.disk_count().max(1);
     let loan = life.room.lend(lane, blocks).map_err(refusal)?;
     let settle = |e| {
         life.room.settle_loan(loan.id);

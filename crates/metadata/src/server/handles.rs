@@ -4,21 +4,25 @@
 //!    this, counting inode numbers would reach readable files in directories that nobody else may search.
 //! 2. The same inode has the same number for all clients and for the room's whole life; 0 (none) and 1 (the root) stay.
 //!
-//! The cipher is a balanced Feistel network of ten rounds, as FF1 has (NIST SP 800-38G), over 64 bits, with keyed BLAKE3 as its
-//! round function; results that are 0 or 1 are enciphered again (cycle walking), so that it stays a permutation.
+//! The cipher is FF1 (NIST SP 800-38G) with AES-256 over the 64 bits of a number; results that are 0 or 1 are enciphered again
+//! (cycle walking), so that it stays a permutation.
 
+use aes::Aes256;
+use fpe::ff1::{BinaryNumeralString, FF1};
 use room::{DirEntry, Inode, InodeNo, Room};
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use zeroize::Zeroizing;
 
 use crate::rpc::{Change, Changed};
 
 const NOTE: &str = "metadata.handles";
-const ROUNDS: u8 = 10;
-/// What [`Handles::decoy`] hashes instead of a round's number.
-const DECOY: u8 = 0xff;
+/// What a decoy's key is derived for (BLAKE3's key derivation).
+const DECOYS: &str = "strongroom 2026-11 numbers of inodes that reach nothing";
 
-#[derive(Zeroize, ZeroizeOnDrop)]
-pub(crate) struct Handles([u8; 32]);
+/// The cipher, and the key of decoys.
+pub(crate) struct Handles {
+    cipher: FF1<Aes256>,
+    decoys: Zeroizing<[u8; 32]>,
+}
 
 impl std::fmt::Debug for Handles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -29,44 +33,37 @@ impl std::fmt::Debug for Handles {
 impl Handles {
     /// The room's; made where there are none yet.
     pub(super) fn of(room: &Room) -> room::Result<Self> {
-        if let Some(mut note) = room.note(NOTE)? {
-            let key = note.as_slice().try_into();
-            note.zeroize();
-            return key
-                .map(Self)
-                .map_err(|_| room::Error::Damaged(format!("note `{NOTE}` is not a key")));
+        if let Some(note) = room.note(NOTE)?.map(Zeroizing::new) {
+            let key: &[u8; 32] = note
+                .as_slice()
+                .try_into()
+                .map_err(|_| room::Error::Damaged(format!("note `{NOTE}` is not a key")))?;
+            return Ok(Self::new(key));
         }
-        let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(|e| std::io::Error::other(e.to_string()))?;
-        let made = Self(key);
-        key.zeroize();
-        room.set_note(NOTE, &made.0)?;
-        Ok(made)
+        let mut key = Zeroizing::new([0; 32]);
+        getrandom::fill(&mut *key).map_err(|e| std::io::Error::other(e.to_string()))?;
+        room.set_note(NOTE, &*key)?;
+        Ok(Self::new(&key))
     }
 
-    fn round(&self, round: u8, half: u32) -> u32 {
-        let mut input = [0; 5];
-        input[0] = round;
-        input[1..].copy_from_slice(&half.to_le_bytes());
-        let hash = blake3::keyed_hash(&self.0, &input);
-        let [a, b, c, d, ..] = *hash.as_bytes();
-        u32::from_le_bytes([a, b, c, d])
+    fn new(key: &[u8; 32]) -> Self {
+        Self {
+            // A key of 32 bytes and two digits are what it takes.
+            cipher: FF1::new(key, 2).expect("FF1 takes the radix 2"),
+            decoys: Zeroizing::new(blake3::derive_key(DECOYS, key)),
+        }
     }
 
     fn encipher(&self, number: u64) -> u64 {
-        let (mut left, mut right) = ((number >> 32) as u32, number as u32);
-        for round in 0..ROUNDS {
-            (left, right) = (right, left ^ self.round(round, right));
-        }
-        u64::from(left) << 32 | u64::from(right)
+        let digits = BinaryNumeralString::from_bytes_le(&number.to_le_bytes());
+        let done = self.cipher.encrypt(&[], &digits);
+        number_of(&done.expect("FF1 takes 64 digits"))
     }
 
     fn decipher(&self, number: u64) -> u64 {
-        let (mut left, mut right) = ((number >> 32) as u32, number as u32);
-        for round in (0..ROUNDS).rev() {
-            (left, right) = (right ^ self.round(round, left), left);
-        }
-        u64::from(left) << 32 | u64::from(right)
+        let digits = BinaryNumeralString::from_bytes_le(&number.to_le_bytes());
+        let done = self.cipher.decrypt(&[], &digits);
+        number_of(&done.expect("FF1 takes 64 digits"))
     }
 
     /// The number that clients are told.
@@ -82,7 +79,7 @@ impl Handles {
     }
 
     /// The room's number; what no client was told is hardly ever one.
-    pub(super) fn into_room(&self, no: InodeNo) -> InodeNo {
+    pub(super) fn room_number(&self, no: InodeNo) -> InodeNo {
         let mut number = no.0;
         if number > 1 {
             number = self.decipher(number);
@@ -96,10 +93,7 @@ impl Handles {
 
     /// A number that stands for an inode and reaches nothing.
     fn decoy(&self, no: InodeNo) -> InodeNo {
-        let mut input = [0; 9];
-        input[0] = DECOY;
-        input[1..].copy_from_slice(&no.0.to_le_bytes());
-        let hash = blake3::keyed_hash(&self.0, &input);
+        let hash = blake3::keyed_hash(&self.decoys, &no.0.to_le_bytes());
         let [a, b, c, d, e, f, g, h, ..] = *hash.as_bytes();
         InodeNo(u64::from_le_bytes([a, b, c, d, e, f, g, h]).max(2))
     }
@@ -135,7 +129,7 @@ impl Handles {
 
     /// A change with the room's numbers.
     pub(super) fn change(&self, mut change: Change) -> Change {
-        let room = |no: &mut InodeNo| *no = self.into_room(*no);
+        let room = |no: &mut InodeNo| *no = self.room_number(*no);
         match &mut change {
             Change::Make { parent, .. }
             | Change::MakeUnnamed { parent, .. }
@@ -164,16 +158,22 @@ impl Handles {
     }
 }
 
+fn number_of(digits: &BinaryNumeralString) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&digits.to_bytes_le());
+    u64::from_le_bytes(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_number_comes_back_and_root_and_none_stay() {
-        let handles = Handles([3; 32]);
+        let handles = Handles::new(&[3; 32]);
         for no in (0..2000).chain([1 << 32, 1 << 62, (1 << 63) - 1]) {
             let out = handles.out(InodeNo(no));
-            assert_eq!(handles.into_room(out), InodeNo(no));
+            assert_eq!(handles.room_number(out), InodeNo(no));
             assert_eq!(out.0 <= 1, no <= 1);
             assert_eq!(out.0 == no, no <= 1);
             assert_ne!(handles.decoy(InodeNo(no)), out);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn another_key_gives_other_numbers() {
-        let (a, b) = (Handles([3; 32]), Handles([4; 32]));
+        let (a, b) = (Handles::new(&[3; 32]), Handles::new(&[4; 32]));
         for no in 2..100 {
             assert_ne!(a.out(InodeNo(no)), b.out(InodeNo(no)));
         }

@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use netdisk::DiskId;
@@ -42,6 +42,8 @@ pub(crate) struct Life {
     /// Held shared by what relies on rights and names, exclusively by what changes them: what was checked is still so when
     /// it is done.
     pub(crate) rights: RwLock<()>,
+    /// Counts loans, to choose among open segments.
+    pub(crate) next_lane: AtomicUsize,
     failed: AtomicBool,
     stopping: Mutex<bool>,
     stopped: Condvar,
@@ -83,6 +85,7 @@ impl Life {
             locks: Locks::default(),
             handles,
             rights: RwLock::new(()),
+            next_lane: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
             stopping: Mutex::new(false),
             stopped: Condvar::new(),

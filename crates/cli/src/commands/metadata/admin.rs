@@ -157,7 +157,7 @@ pub(crate) fn ask(room: &Path, open: &OpenArgs, request: Request) -> Result<Repl
     };
     let opened = metadata::server::open_beside(room, &given.credential()?, options)
         .map_err(|e| refused(room, e))?;
-    let reply = carry_out_beside(room, &opened, request).map_err(|e| refused(room, e.into()));
+    let reply = carry_out_beside(room, &opened, request).map_err(|e| refused(room, e));
     let closed = opened.close().map_err(|e| Error::room(room, e));
     let reply = reply?;
     closed?;
