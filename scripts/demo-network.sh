@@ -15,7 +15,7 @@ BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom}")
 [ -x "$BIN" ] || die "there is no $BIN: run make build"
 PROTECTION=${PROTECTION:-secure}
 FILES=400
-BIG_MIB=64
+BIG_MIB=24
 
 mkdir -p "${DEMO_DIR:-$TARGET_DIR}"
 WORK=$(mktemp -d "${DEMO_DIR:-$TARGET_DIR}/demo-network.XXXXXX")
@@ -178,12 +178,15 @@ head -c 24 /dev/urandom | base64 >"$PASS"
 chmod 600 "$PASS"
 show create shared --passphrase-file "$PASS"
 for disk in disk1 disk2; do
-    show disk init --store $disk.store --size 1GiB --key-out $disk.key
+    show disk init --store $disk.store --size 8GiB --key-out $disk.key
     show disk add shared $disk "${ADDRESS[$disk]}" --key $disk.key.add --protection "$PROTECTION" --passphrase-file "$PASS"
 done
 # Two people, and the administrator: whoever mounts as root may do everything.
 show user add shared root --uid 0 --gid 0 --out root.identity --passphrase-file "$PASS"
-show user add shared ada --uid 1001 --gid 1001 --out ada.identity --passphrase-file "$PASS"
+# The client's kernel compares numbers too: whoever mounts without being root has that number among the users.
+ADA=1001
+[ "$(id -u)" -eq 0 ] || ADA=$(id -u)
+show user add shared ada --uid "$ADA" --gid "$ADA" --out ada.identity --passphrase-file "$PASS"
 show user add shared bob --uid 1002 --gid 1002 --out bob.identity --passphrase-file "$PASS"
 
 title "Servers and clients"
@@ -233,9 +236,10 @@ revoked() {
         awk '/^strongroom_disk_refused_total/ && /revoked|unknown_group|unknown group/ { n += $NF } END { print n + 0 }'
 }
 BEFORE=$(revoked)
+head -c 64M /dev/urandom >"$WORK/report"
 for try in {1..12}; do
     # A new one each time: what bob has read already nobody can take back.
-    cp "$WORK/tree/big" "$A/report$try"
+    cp "$WORK/report" "$A/report$try"
     [ "$try" -ne 1 ] || say "  bob has a file of ada's open, and reads it; meanwhile ada: chmod 600"
     exec 9<"$B/report$try"
     (
@@ -243,7 +247,7 @@ for try in {1..12}; do
         for _ in {1..64}; do dd bs=1M count=1 status=none of=/dev/null <&9 2>>"$WORK/bob" || exit 1; done
     ) &
     READER=$!
-    sleep 0.2
+    sleep 0.1
     chmod 600 "$A/report$try"
     if wait "$READER"; then
         say "  (bob had read all of it before: once more)"

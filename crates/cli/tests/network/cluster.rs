@@ -99,7 +99,7 @@ impl Cluster {
                 "--store",
                 &format!("{name}.store"),
                 "--size",
-                "1GiB",
+                "16GiB",
                 "--key-out",
                 &format!("{name}.key"),
             ]);
