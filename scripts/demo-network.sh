@@ -178,7 +178,7 @@ head -c 24 /dev/urandom | base64 >"$PASS"
 chmod 600 "$PASS"
 show create shared --passphrase-file "$PASS"
 for disk in disk1 disk2; do
-    show disk init --store $disk.store --size 8GiB --key-out $disk.key
+    show disk init --store $disk.store --size 2GiB --key-out $disk.key
     show disk add shared $disk "${ADDRESS[$disk]}" --key $disk.key.add --protection "$PROTECTION" --passphrase-file "$PASS"
 done
 # Two people, and the administrator: whoever mounts as root may do everything.
