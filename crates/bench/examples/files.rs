@@ -26,7 +26,7 @@ fn main() -> Result<()> {
     let size: usize = size.parse()?;
     let (count, from): (u64, f64) = (count.parse()?, from.parse()?);
     let time = Duration::from_secs_f64(seconds.parse()?);
-    if size == 0 || size % BLOCK != 0 || count == 0 {
+    if size == 0 || !size.is_multiple_of(BLOCK) || count == 0 {
         return Err("there must be files, of a multiple of 4096 bytes".into());
     }
     let one = match what.as_str() {

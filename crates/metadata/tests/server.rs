@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{LONG, Raw, World, people, posix, until};
+use common::{LONG, Raw, people, posix, until};
 use metadata::rpc::*;
 use netdisk::DiskError;
 use room::{FileKind, Lock, LockKind, LockOwner, LockTable, RenameMode, SetAttr};

@@ -121,10 +121,10 @@ fn a_large_file_arrives_whole_however_it_is_written() {
         file.write_all_at(&bytes[at..end], at as u64).unwrap();
     }
     // Before it is closed, and after.
-    assert_same(&std::fs::read(a.path("pieces")).unwrap(), &bytes);
+    assert_same(&std::fs::read(a.path("pieces")).unwrap(), bytes);
     drop(file);
-    assert_same(&std::fs::read(b.path("pieces")).unwrap(), &bytes);
-    assert_same(&std::fs::read(a.path("pieces")).unwrap(), &bytes);
+    assert_same(&std::fs::read(b.path("pieces")).unwrap(), bytes);
+    assert_same(&std::fs::read(a.path("pieces")).unwrap(), bytes);
     // Overwritten in the middle of blocks by the other.
     let file = std::fs::File::options()
         .write(true)
