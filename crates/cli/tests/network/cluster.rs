@@ -284,11 +284,11 @@ impl Cluster {
         let Some(status) = process.wait(PATIENCE) else {
             panic!("client {number} does not end: {}", process.said());
         };
-        // After a server was killed a client may say that data of a file was lost which it had itself removed since: a false
-        // alarm, as long as the judge of the files finds nothing.
-        if !status.success() {
-            eprintln!("client {number} ended with {status}: {}", process.said());
-        }
+        assert!(
+            status.success(),
+            "client {number} ended with {status}: {}",
+            process.said()
+        );
     }
 
     /// Stops the server as one should.

@@ -110,30 +110,34 @@ impl Core {
                             Error::Unreachable("the metadata server, which takes nothing,".into())
                         }
                     };
-                    return Err(self.not_placed(file, e));
+                    return self.not_placed(file, e);
                 }
             }
         }
     }
 
-    /// Keeps or gives up what is in flight after an error.
-    fn not_placed(&self, file: &File, e: Error) -> Error {
+    /// Keeps or gives up what is in flight after an error. A file that was removed, and that nobody here has open, needs its data
+    /// no more: that is no error.
+    fn not_placed(&self, file: &File, e: Error) -> Result<()> {
         let mut state = file.state.lock();
-        match Lost::of(&e) {
-            None => self.budget.give_back(state.land()),
-            Some(_) => {
-                let blocks = state.flight.len();
-                state.flight.clear();
-                state.placed();
-                self.budget.give_back(blocks);
-                tracing::error!(
-                    "{}; {} KiB that were written are lost",
-                    words(file.no, &e),
-                    blocks * 4
-                );
-            }
+        let Some(lost) = Lost::of(&e) else {
+            self.budget.give_back(state.land());
+            return Err(e);
+        };
+        let blocks = state.flight.len();
+        state.flight.clear();
+        state.placed();
+        self.budget.give_back(blocks);
+        if lost == Lost::Stale && state.opens == 0 {
+            tracing::debug!(inode = file.no.0, "data of a removed file is given up");
+            return Ok(());
         }
-        e
+        tracing::error!(
+            "{}; {} KiB that were written are lost",
+            words(file.no, &e),
+            blocks * 4
+        );
+        Err(e)
     }
 
     /// Writes blocks to the disks and has them placed; the stamp.
