@@ -13,14 +13,15 @@ PJDFSTEST_VERSION=0.2.2
 FSX_VERSION=0.3.2
 
 # fuse3: fusermount3, for mounts by ordinary users.   libssl-dev, pkg-config: SQLCipher's ciphers.
-# attr, acl: getfattr and setfacl, with which demo and tests compare attributes.
-PACKAGES=(fuse3 libssl-dev pkg-config attr acl)
+# attr, acl: getfattr and setfacl, with which demo and tests compare attributes.   curl, iproute2: shared storage, shown and tried on
+# machines of its own (network namespaces).
+PACKAGES=(fuse3 libssl-dev pkg-config attr acl curl iproute2)
 # Programs that are tried in a room. PostgreSQL, which some runs of `make soak` try too, would set up a server of its own:
 # it is left to whoever wants that.
 # fio measures what the benchmark measures; nbdkit serves a disk to it.
 # e2fsprogs, btrfs-progs: disks that do and do not compress, on which the benchmark's checks are made to fire.
 # chromium: the page of `strongroom bench --html` is shown to it.
-TEST_PACKAGES=(btrfs-progs chromium e2fsprogs git rsync sqlite3 tar fio nbdkit)
+TEST_PACKAGES=(btrfs-progs chromium e2fsprogs git python3 rsync sqlite3 tar fio nbdkit)
 
 check_rust() {
     local wanted found
