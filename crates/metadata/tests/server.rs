@@ -121,7 +121,7 @@ fn chmod_takes_the_right_away_at_the_disk_before_it_returns() {
 fn the_last_name_gone_takes_the_right_from_who_has_the_file_not_open() {
     let (world, root, alice, bob, d) = people(LONG);
     let file = alice.make(d, "f", FileKind::Regular, 0o644).unwrap().no;
-    alice.write(&world, file, b'a');
+    let lent = alice.write(&world, file, b'a');
     bob.open(file, true, false).unwrap();
     let (bobs, roots) = (bob.map(file).unwrap(), root.map(file).unwrap());
     alice.unlink(d, "f").unwrap();
@@ -130,7 +130,11 @@ fn the_last_name_gone_takes_the_right_from_who_has_the_file_not_open() {
         Err(DiskError::Revoked)
     ));
     assert_eq!(bob.read_by(&world, &bobs).unwrap(), b'a');
-    // Closed, it is gone, and its space is given back only after bob's right was taken.
+    // Closed, it is gone, and its space, which no loan holds, is given back only after bob's right was taken.
+    alice
+        .ask(|c, x, s| async move { c.give_back(x, s, vec![lent.loan]).await })
+        .unwrap()
+        .unwrap();
     bob.close(file).unwrap();
     until("the right is revoked with the space", || {
         alice.sync().unwrap();
