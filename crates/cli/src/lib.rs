@@ -26,6 +26,7 @@ mod mounting;
 mod output;
 mod place;
 mod progress;
+mod socket;
 mod tree;
 mod walk;
 mod work;

@@ -47,7 +47,7 @@ pub enum Refusal {
     #[error("loan {} is over", .0.0)]
     LoanOver(LoanId),
     /// A disk does not answer; the operation may have been done.
-    #[error("disk {0:?} does not answer")]
+    #[error("disk {0} does not answer")]
     DiskUnreachable(DiskId),
     /// The server failed; its log says how.
     #[error("the metadata server failed: {0}")]

@@ -388,7 +388,7 @@ impl Drop for Change<'_> {
 }
 
 /// The present moment. A clock that stands before 1970 gives 1970.
-pub(crate) fn now() -> Timestamp {
+pub fn now() -> Timestamp {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

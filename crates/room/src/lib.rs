@@ -57,6 +57,7 @@ mod shift;
 #[cfg(test)]
 mod testing;
 
+pub use crate::core::now;
 pub use catalog::{
     CHUNK_BLOCKS, CHUNK_LEN, Chunk, DirEntry, Extent, FileKind, Inode, InodeNo, Piece, Pieces,
     Stored, Timestamp,
@@ -67,6 +68,7 @@ pub use lending::{Loan, LoanId, Placed, SegmentAccess};
 pub use maintenance::{BackupReport, CheckReport, CompactReport, LostRange, Progress, RekeyReport};
 pub use options::*;
 pub use path::RoomFile;
+pub use rollback::default_state_dir;
 pub use room::Room;
 pub use seal::{
     Argon2Cost, Credential, NewCredential, RoomId, Secret, SegmentKey, SlotInfo, SlotKind, Suite,

@@ -26,7 +26,7 @@ pub(crate) struct Memory {
 impl Memory {
     /// Reads what is remembered. Without a state directory nothing is; the usual one is for rooms `on_host` only.
     pub(crate) fn load(room: &RoomId, options: &OpenOptions, on_host: bool) -> Self {
-        let usual = || default_dir().filter(|_| on_host);
+        let usual = || default_state_dir().filter(|_| on_host);
         let dir = options.state_dir.clone().or_else(usual);
         let path = dir.map(|dir| dir.join(format!("{room}.generation")));
         let on_disk = path
@@ -91,7 +91,9 @@ impl Memory {
     }
 }
 
-fn default_dir() -> Option<PathBuf> {
+/// Where this machine remembers what it saw of rooms, if it is not told: `strongroom` in `$XDG_STATE_HOME`, else in
+/// `~/.local/state`; `None` where neither is an absolute path.
+pub fn default_state_dir() -> Option<PathBuf> {
     let absolute = |name: &str| {
         std::env::var_os(name)
             .map(PathBuf::from)

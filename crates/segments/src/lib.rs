@@ -146,11 +146,16 @@ impl From<io::Error> for SegmentError {
 
 /// The path of a segment's file in the room's directory.
 pub(crate) fn file_name(no: SegmentNo) -> String {
-    format!("{SEGMENTS_DIR}/{:020}", no.0)
+    format!("{SEGMENTS_DIR}/{}", name_in_dir(no))
+}
+
+/// The name of a segment's file in [`SEGMENTS_DIR`].
+pub fn name_in_dir(no: SegmentNo) -> String {
+    format!("{:020}", no.0)
 }
 
 /// The segment a file of this name in [`SEGMENTS_DIR`] holds; `None` for a file that is not a segment.
-pub(crate) fn parse_file_name(name: &str) -> Option<SegmentNo> {
+pub fn parse_file_name(name: &str) -> Option<SegmentNo> {
     let digits = name.len() == 20 && name.bytes().all(|b| b.is_ascii_digit());
     digits
         .then(|| name.parse().ok())

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{ANSWER_LINE_MAX, Line, Reply, Request, encode_line, short_path};
+use super::{ANSWER_LINE_MAX, Line, Reply, Request, SOCKET, encode_line};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::work::{Progress, path_from_hex};
@@ -34,16 +34,14 @@ impl Client {
             Ok(stream) => stream,
             Err(e) => {
                 return match e.kind() {
-                    ErrorKind::PermissionDenied if dir.join(super::SOCKET).exists() => {
-                        Err(Error::said(
-                            Exit::InUse,
-                            format!(
-                                "{}: mounted by another user, who alone (and root) can reach it: become that user, or work \
+                    ErrorKind::PermissionDenied if dir.join(SOCKET).exists() => Err(Error::said(
+                        Exit::InUse,
+                        format!(
+                            "{}: mounted by another user, who alone (and root) can reach it: become that user, or work \
                              through the mountpoint",
-                                dir.display()
-                            ),
-                        ))
-                    }
+                            dir.display()
+                        ),
+                    )),
                     _ => Ok(None),
                 };
             }
@@ -132,8 +130,7 @@ fn named(dir: &Path, error: Error) -> Error {
 }
 
 fn connect(dir: &Path) -> std::io::Result<UnixStream> {
-    let (_dir, path) = short_path(dir)?;
-    UnixStream::connect(path)
+    crate::socket::connect(dir, SOCKET)
 }
 
 fn send(mut stream: &UnixStream, request: &Request) -> Result<()> {

@@ -19,17 +19,5 @@ pub use wire::{
     REQUEST_LINE_MAX, RekeyReply, Reply, Request, SlotReply, SpaceReply, WireError, parse_request,
 };
 
-use std::fs::File;
-use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
-
 /// The socket's name in the room's directory.
 pub(crate) const SOCKET: &str = "control";
-
-/// A short path to the socket: names of sockets are limited to 107 bytes, rooms' paths are not. The directory must stay
-/// open while the path is used.
-fn short_path(room: &Path) -> std::io::Result<(File, PathBuf)> {
-    let dir = File::open(room)?;
-    let path = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", dir.as_raw_fd()));
-    Ok((dir, path))
-}

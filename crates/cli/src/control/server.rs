@@ -1,7 +1,6 @@
 //! The serving process's side of the control socket.
 
-use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,13 +8,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use room::Room;
-use zeroize::Zeroizing;
 
-use super::{
-    Answer, Line, REQUEST_LINE_MAX, Reply, Request, SOCKET, encode_line, parse_request, short_path,
-};
+use super::{Answer, Line, REQUEST_LINE_MAX, Reply, Request, SOCKET, encode_line, parse_request};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::socket;
 use crate::work::{self, path_to_hex};
 
 /// How long a client may take to send its request, and to take a line of the answer.
@@ -54,14 +51,7 @@ impl Server {
         read_only: bool,
         room: &Arc<Room>,
     ) -> std::io::Result<Server> {
-        let (_dir, path) = short_path(dir)?;
-        match std::fs::remove_file(&path) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        // Made private by the process's umask (see `serve`), and said again for whoever changes that.
-        let listener = UnixListener::bind(&path)?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        let listener = socket::bind(dir, SOCKET)?;
         let state = Arc::new(State {
             dir: dir.to_owned(),
             mountpoint: mountpoint.to_owned(),
@@ -120,7 +110,7 @@ fn accept(listener: &UnixListener, state: &Arc<State>) {
                 continue;
             }
         };
-        if let Err(e) = admit(&stream) {
+        if let Err(e) = socket::admit(&stream, CLIENT_TIMEOUT) {
             tracing::warn!("control socket: {e}");
             continue;
         }
@@ -151,19 +141,6 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Only the user of this process and root are answered.
-fn admit(stream: &UnixStream) -> std::io::Result<()> {
-    let peer = rustix::net::sockopt::socket_peercred(stream)?;
-    if peer.uid != rustix::process::geteuid() && !peer.uid.is_root() {
-        return Err(std::io::Error::other(format!(
-            "user {} was sent away",
-            peer.uid.as_raw()
-        )));
-    }
-    stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
-    stream.set_write_timeout(Some(CLIENT_TIMEOUT))
-}
-
 fn serve(mut stream: UnixStream, state: &State) {
     let answer = match read_request(&stream) {
         Ok(request) => {
@@ -176,39 +153,11 @@ fn serve(mut stream: UnixStream, state: &State) {
     let _ = stream.write_all(&encode_line(&Line::Answer(answer)));
 }
 
-fn read_request(mut stream: &UnixStream) -> Result<Request> {
+fn read_request(stream: &UnixStream) -> Result<Request> {
     let bad = |message: String| Error::usage(format!("control socket: {message}"));
-    let deadline = Instant::now() + CLIENT_TIMEOUT;
-    let mut piece = Zeroizing::new([0; 16 << 10]);
-    let mut line = Zeroizing::new(Vec::with_capacity(piece.len()));
-    loop {
-        let len = stream.read(&mut *piece).map_err(|e| bad(e.to_string()))?;
-        let read = &piece[..len];
-        if let Some(end) = read.iter().position(|byte| *byte == b'\n') {
-            append_wiped(&mut line, &read[..end]);
-            return parse_request(&line).map_err(|e| bad(e.to_string()));
-        }
-        append_wiped(&mut line, read);
-        if len == 0 || line.len() > REQUEST_LINE_MAX {
-            return Err(bad(format!(
-                "the request has no end within {REQUEST_LINE_MAX} bytes"
-            )));
-        }
-        // So that a client that sends a byte now and then does not stay for ever.
-        if Instant::now() > deadline {
-            return Err(bad("the request took too long to arrive".into()));
-        }
-    }
-}
-
-/// Appends to a buffer that may hold a secret: where it must grow, the old place is wiped.
-fn append_wiped(line: &mut Zeroizing<Vec<u8>>, more: &[u8]) {
-    if line.capacity() - line.len() < more.len() {
-        let mut larger = Zeroizing::new(Vec::with_capacity(2 * (line.len() + more.len())));
-        larger.extend_from_slice(line);
-        *line = larger;
-    }
-    line.extend_from_slice(more);
+    let line = socket::read_line(stream, REQUEST_LINE_MAX, CLIENT_TIMEOUT)
+        .map_err(|e| bad(e.to_string()))?;
+    parse_request(&line).map_err(|e| bad(e.to_string()))
 }
 
 fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {

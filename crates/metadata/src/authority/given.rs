@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use netdisk::{BlockExtent, Ticket};
 use room::{InodeNo, LoanId};
 
+use crate::placement::SLOT_BLOCKS;
 use crate::rpc::SessionId;
 
-/// Blocks of one stretch of a disk, by which capabilities are found: a segment's slot.
-const STRETCH: u64 = 16384;
+/// Blocks of one stretch of a disk, by which capabilities are found.
+const STRETCH: u64 = SLOT_BLOCKS;
 
 /// What a capability was given for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use room::{Result, Timestamp};
+use room::Result;
 
 use super::Core;
-use super::errors::{Lost, words};
+use super::errors::words;
 use super::files::File;
 use super::link::Attempt;
 use super::writing::PLACE_AT;
@@ -28,14 +28,6 @@ const BEAT_ANSWER: Duration = Duration::from_secs(5);
 const FILES: usize = 4;
 /// After placing in the background failed for a reason that may pass.
 const AGAIN: Duration = Duration::from_secs(2);
-
-pub(super) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(Timestamp { secs: 0, nanos: 0 }, |d| Timestamp {
-        secs: d.as_secs() as i64,
-        nanos: d.subsec_nanos(),
-    })
-}
 
 /// What one thread does until it is told to stop.
 type Duty = fn(&Core);
@@ -150,16 +142,11 @@ impl Core {
     fn place_quietly(&self, file: &File) -> bool {
         match self.flush_file(file) {
             Ok(()) => true,
-            Err(e) => match Lost::of(&e) {
-                Some(lost) => {
-                    file.state.lock().lost.get_or_insert(lost);
-                    true
-                }
-                None => {
-                    tracing::warn!("{}; it is tried again", words(file.no, &e));
-                    false
-                }
-            },
+            Err(e) if file.state.lock().note_loss(&e) => true,
+            Err(e) => {
+                tracing::warn!("{}; it is tried again", words(file.no, &e));
+                false
+            }
         }
     }
 
@@ -181,9 +168,7 @@ impl Core {
         for file in files {
             let unplaced = file.state.lock().has_unplaced();
             if unplaced && let Err(e) = self.flush_file(&file) {
-                if let Some(lost) = Lost::of(&e) {
-                    file.state.lock().lost.get_or_insert(lost);
-                }
+                file.state.lock().note_loss(&e);
                 first = first.and(Err(e));
             }
         }

@@ -23,7 +23,7 @@ pub(super) enum Next {
 }
 
 pub(super) fn next(disk: DiskId, e: DiskError) -> Next {
-    let name = || format!("the disk {}", hex(disk));
+    let name = || format!("the disk {disk}");
     match e {
         DiskError::Revoked
         | DiskError::UnknownGroup
@@ -38,19 +38,7 @@ pub(super) fn next(disk: DiskId, e: DiskError) -> Next {
         DiskError::Storage(e) => {
             Next::Never(Error::Io(std::io::Error::other(format!("{}: {e}", name()))))
         }
-        #[allow(
-            unreachable_patterns,
-            reason = "kinds that are added later end a request"
-        )]
-        other => Next::Never(Error::Io(std::io::Error::other(format!(
-            "{}: {other}",
-            name()
-        )))),
     }
-}
-
-fn hex(disk: DiskId) -> String {
-    disk.0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Connections to disks, each made when first needed.

@@ -9,7 +9,7 @@ pub(super) fn error(refusal: Refusal) -> Error {
     match refusal {
         Refusal::Posix(kind) => posix(kind),
         Refusal::NoSession | Refusal::LoanOver(_) => Error::Stale,
-        Refusal::DiskUnreachable(disk) => Error::Unreachable(format!("the disk {disk:?}")),
+        Refusal::DiskUnreachable(disk) => Error::Unreachable(format!("the disk {disk}")),
         other @ (Refusal::Version { .. } | Refusal::Failed(_)) => {
             Error::Io(std::io::Error::other(other))
         }

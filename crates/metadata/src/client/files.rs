@@ -76,6 +76,13 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Keeps an error by which data was lost for good, for a later close or fsync to tell; `false`: nothing is lost yet.
+    pub(super) fn note_loss(&mut self, e: &Error) -> bool {
+        let lost = Lost::of(e);
+        self.lost = self.lost.or(lost);
+        lost.is_some()
+    }
+
     /// Refuses what must not go on.
     pub(super) fn usable(&self) -> Result<()> {
         if self.gone || self.lost_locks {

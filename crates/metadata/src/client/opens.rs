@@ -10,7 +10,7 @@ use tarpc::client::RpcError;
 use tarpc::context::Context;
 
 use super::Core;
-use super::errors::{Lost, error, gone};
+use super::errors::{error, gone};
 use super::files::File;
 use super::link::{Attempt, Connected};
 use crate::rpc::{Change, Changed, MetadataClient, Posix, Refusal, Reply, SessionId};
@@ -252,9 +252,7 @@ impl Core {
         for _ in 0..ROUNDS {
             let life = self.reboot.load(Ordering::Acquire);
             if let Err(e) = self.flush_locked(&file) {
-                if let Some(lost) = Lost::of(&e) {
-                    file.state.lock().lost.get_or_insert(lost);
-                }
+                file.state.lock().note_loss(&e);
                 return Err(e);
             }
             // A server started anew in between lost what was placed: that is placed again first.

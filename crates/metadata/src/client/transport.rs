@@ -13,10 +13,7 @@ use tokio_serde::formats::MessagePack;
 use tokio_util::codec::LengthDelimitedCodec;
 
 use crate::enrol::{EnrolError, Identity};
-use crate::rpc::{MetadataRequest, MetadataResponse};
-
-/// Longest message, bytes.
-const MESSAGE_MAX: usize = 16 << 20;
+use crate::rpc::{FRAME_MAX, MetadataRequest, MetadataResponse};
 
 type Incoming = Response<MetadataResponse>;
 type Outgoing = ClientMessage<MetadataRequest>;
@@ -50,7 +47,7 @@ impl Tls {
     > {
         let tls = self.connector.connect(self.name.clone(), tcp).await?;
         let framed = LengthDelimitedCodec::builder()
-            .max_frame_length(MESSAGE_MAX)
+            .max_frame_length(FRAME_MAX)
             .new_framed(tls);
         Ok(tarpc::serde_transport::new(framed, MessagePack::default()))
     }

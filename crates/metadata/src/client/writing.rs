@@ -9,7 +9,6 @@ use std::time::Instant;
 use room::{Error, InodeNo, Result};
 
 use super::Core;
-use super::background::now;
 use super::files::{BLOCK, Block, File};
 
 /// Largest size and end of a write: off_t's.
@@ -83,7 +82,7 @@ impl Core {
             state.dirty.insert(at, block);
         }
         state.end = state.end.max(end);
-        state.written = Some(now());
+        state.written = Some(room::now());
         state.dirty_since.get_or_insert_with(Instant::now);
         let dirty = state.dirty.len();
         drop(state);

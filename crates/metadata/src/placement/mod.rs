@@ -365,10 +365,7 @@ fn choose(table: &Table, disks: &[Arc<Attached>], segment: SegmentNo) -> Option<
 
 /// The segment whose file has this path, if it is one.
 fn segment_of(path: &str) -> Option<SegmentNo> {
-    let name = path.strip_prefix(SEGMENTS_DIR)?.strip_prefix('/')?;
-    let digits = name.len() == 20 && name.bytes().all(|b| b.is_ascii_digit());
-    let no = digits.then(|| name.parse().ok()).flatten()?;
-    (no != 0).then_some(SegmentNo(no))
+    segments::parse_file_name(path.strip_prefix(SEGMENTS_DIR)?.strip_prefix('/')?)
 }
 
 impl Storage for NetStorage {
@@ -410,7 +407,7 @@ impl Storage for NetStorage {
         let table = self.table();
         Ok(table
             .segments()
-            .map(|(no, _)| format!("{:020}", no.0))
+            .map(|(no, _)| segments::name_in_dir(no))
             .collect())
     }
 

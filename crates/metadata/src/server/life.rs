@@ -6,7 +6,7 @@
 //!
 //! It deliberately does not know connections.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -142,7 +142,7 @@ pub(super) fn open(
         .map_err(io("the placement of segments"))?;
     let options = OpenOptions {
         placed: true,
-        state_dir: options.state_dir.clone().or_else(state_dir),
+        state_dir: options.state_dir.clone().or_else(room::default_state_dir),
         ..options
     };
     let room = Room::open_on(Arc::new(storage.clone()), credential, options)?;
@@ -169,18 +169,6 @@ pub(super) fn remove_disk(
     }
     enrol::remove_disk(room, name)?;
     Ok(id)
-}
-
-/// Where this machine remembers what it saw of rooms, as for rooms in a directory.
-fn state_dir() -> Option<PathBuf> {
-    let absolute = |name: &str| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    absolute("XDG_STATE_HOME")
-        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
-        .map(|dir| dir.join("strongroom"))
 }
 
 /// Gives back what an ended session held. False where a disk could not be reached before `deadline`: the session keeps its

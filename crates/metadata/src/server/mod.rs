@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
 
-use crate::authority::DiskState;
+use crate::authority::{DiskState, REVOCATION_WAIT};
 use crate::enrol::{self, EnrolError, Identity, User};
 use crate::rpc::SessionId;
 use life::Life;
@@ -403,8 +403,8 @@ impl MetadataServer {
             .end_where(|session, _| gone.serials.contains(&session.serial));
         let mut revoked = true;
         for session in ended {
-            revoked &= life::end_session(&life, &session, Instant::now() + Duration::from_secs(30));
-            if !revoked {
+            if !life::end_session(&life, &session, Instant::now() + REVOCATION_WAIT) {
+                revoked = false;
                 life::end_session_in_time(&life, session);
             }
         }

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use device::{Access, FileDevice};
 use netdisk::server::{Config, FilterSize, Server};
-use netdisk::{KeyFile, Protection, Store, Surroundings};
+use netdisk::{KeyFile, Store, Surroundings};
 use serde_json::json;
 
+use super::add::Level;
 use super::init::{key_file, store};
 use super::observed::Watched;
 use crate::args::Global;
@@ -73,13 +74,6 @@ impl Args {
     }
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Level {
-    Open,
-    Secure,
-    Private,
-}
-
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     // What is cut off after the grace has its time to be flushed.
     let stop = service::Stop::on_signals(args.grace + FLUSH_MAX)
@@ -122,11 +116,7 @@ fn start(args: &Args) -> Result<Server> {
     let opened = Store::open(Arc::new(device), surroundings).map_err(|e| store(&args.store, e))?;
     let config = Config {
         listen: args.listen.clone(),
-        protection: match args.protection {
-            Level::Open => Protection::Open,
-            Level::Secure => Protection::Secure,
-            Level::Private => Protection::Private,
-        },
+        protection: args.protection.protection(),
         open_to_all: args.force,
         connections_max: args.connections as usize,
         workers_max: args.workers as usize,

@@ -6,11 +6,8 @@
 //! 2. One request a connection, one line of JSON each way, bounded in length and time; an unknown field is an error.
 //! 3. Both ways give the same answers.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -25,11 +22,12 @@ use crate::credentials::HexSecret;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::place::must_be_room;
+use crate::socket;
 
 /// The socket's name in the room's directory.
 const SOCKET: &str = "metadata";
 /// Longest line, bytes: a list of all users.
-const LINE_MAX: u64 = 16 << 20;
+const LINE_MAX: usize = 16 << 20;
 /// For a line to be there.
 const LINE_TIME: Duration = Duration::from_secs(10);
 /// For an answer: longer than a revocation waits for a disk.
@@ -138,12 +136,6 @@ impl DiskRow {
     }
 }
 
-fn short_path(room: &Path) -> std::io::Result<(File, PathBuf)> {
-    let dir = File::open(room)?;
-    let path = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", dir.as_raw_fd()));
-    Ok((dir, path))
-}
-
 /// Has a request carried out, by the running server or here.
 pub(crate) fn ask(room: &Path, open: &OpenArgs, request: Request) -> Result<Reply> {
     must_be_room(room)?;
@@ -166,11 +158,7 @@ pub(crate) fn ask(room: &Path, open: &OpenArgs, request: Request) -> Result<Repl
 
 /// Asks the running server; `None` where none runs.
 pub(crate) fn ask_running(room: &Path, request: &Request) -> Result<Option<Reply>> {
-    let connect = || {
-        let (_dir, path) = short_path(room)?;
-        UnixStream::connect(path)
-    };
-    let stream = match connect() {
+    let stream = match socket::connect(room, SOCKET) {
         Ok(stream) => stream,
         Err(e) if e.kind() == ErrorKind::PermissionDenied => {
             return Err(Error::said(
@@ -190,7 +178,7 @@ pub(crate) fn ask_running(room: &Path, request: &Request) -> Result<Option<Reply
         stream.set_read_timeout(Some(ANSWER_TIME))?;
         stream.set_write_timeout(Some(LINE_TIME))?;
         (&stream).write_all(&line(request))?;
-        read_line(&stream)
+        read_answer(&stream)
     };
     let answer = exchange().map_err(failed)?;
     match serde_json::from_slice(&answer) {
@@ -214,9 +202,9 @@ fn line(value: &impl Serialize) -> Zeroizing<Vec<u8>> {
     line
 }
 
-fn read_line(stream: impl Read) -> std::io::Result<Zeroizing<Vec<u8>>> {
+fn read_answer(stream: impl Read) -> std::io::Result<Zeroizing<Vec<u8>>> {
     let mut line = Zeroizing::new(Vec::new());
-    BufReader::new(stream.take(LINE_MAX)).read_until(b'\n', &mut line)?;
+    BufReader::new(stream.take(LINE_MAX as u64)).read_until(b'\n', &mut line)?;
     if !line.ends_with(b"\n") {
         return Err(ErrorKind::UnexpectedEof.into());
     }
@@ -319,18 +307,12 @@ pub(crate) struct Socket {
 impl Socket {
     /// Binds the socket and begins to answer. The server holds the room's lock, so a socket already there is a leftover.
     pub(crate) fn start(dir: &Path, server: &Arc<MetadataServer>) -> std::io::Result<Self> {
-        let (_dir, path) = short_path(dir)?;
-        match std::fs::remove_file(&path) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        let listener = UnixListener::bind(&path)?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
-        let socket = Self {
+        let listener = socket::bind(dir, SOCKET)?;
+        let bound = Self {
             dir: dir.to_owned(),
             server: Arc::new(Mutex::new(Some(server.clone()))),
         };
-        let (room, server) = (dir.to_owned(), socket.server.clone());
+        let (room, server) = (dir.to_owned(), bound.server.clone());
         std::thread::Builder::new()
             .name("admin".into())
             .spawn(move || {
@@ -343,7 +325,7 @@ impl Socket {
                     }
                 }
             })?;
-        Ok(socket)
+        Ok(bound)
     }
 
     /// Nobody is answered any more; the server is let go.
@@ -365,20 +347,12 @@ fn answer(
     room: &Path,
     server: &Mutex<Option<Arc<MetadataServer>>>,
 ) -> std::io::Result<()> {
-    let peer = rustix::net::sockopt::socket_peercred(stream)?;
-    if peer.uid != rustix::process::geteuid() && !peer.uid.is_root() {
-        return Err(std::io::Error::other(format!(
-            "user {} was sent away",
-            peer.uid.as_raw()
-        )));
-    }
-    stream.set_read_timeout(Some(LINE_TIME))?;
-    stream.set_write_timeout(Some(LINE_TIME))?;
+    socket::admit(stream, LINE_TIME)?;
     let refuse = |e: Error| Reply::Refused {
         exit: e.exit().code(),
         message: e.to_string(),
     };
-    let request = read_line(stream)?;
+    let request = socket::read_line(stream, LINE_MAX, LINE_TIME)?;
     let server = server
         .lock()
         .unwrap_or_else(PoisonError::into_inner)

@@ -26,7 +26,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     room: PathBuf,
     /// Address and port to listen on; port 0 chooses one
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7420")]
+    #[arg(long, value_name = "HOST:PORT", default_value_t = format!("127.0.0.1:{}", metadata::DEFAULT_PORT))]
     listen: String,
     /// What protects the messages to and from the disks, instead of what `disk add` said of each
     #[arg(long, value_enum)]
