@@ -37,7 +37,7 @@ demo-network: build ## Two disks, a metadata server and two clients: share files
 test: setup-test ## Format and lint checks, every test, licences and advisories
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
-	cargo test --workspace $(LOCKED)
+	cargo test --workspace --no-fail-fast $(LOCKED)
 	@scripts/deny.sh
 
 deny: ## Check licences, bans, sources and advisories of the dependencies
