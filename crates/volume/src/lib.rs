@@ -1,0 +1,10 @@
+//! Encrypted volumes: an encrypted image is a [`Device`](device::Device).
+//!
+//! 1. [`sector`]: the sector ciphers, by the names dm-crypt gives them.
+//! 2. [`crypt`]: a device whose contents are those of another, decrypted.
+//! 3. One module a format, each of which finds the key of a [`crypt::CryptDevice`].
+
+#![forbid(unsafe_code)]
+
+pub mod crypt;
+pub mod sector;
