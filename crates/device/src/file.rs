@@ -13,10 +13,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, seek};
 use rustix::io::Errno;
 
-use crate::{Device, range};
+use crate::{Device, Extent, Zeroing, range};
 
 /// Ranges given back to a block device are cut to whole units of this many bytes.
 const DISCARD_UNIT: u64 = 4096;
@@ -146,16 +146,24 @@ impl FileDevice {
         range::to_write(self.len, offset, len)
     }
 
-    fn overwrite_with_zeros(&self, mut offset: u64, mut len: u64) -> io::Result<()> {
-        let zeros = vec![0; 1 << 16];
-        while len > 0 {
-            // At most 64 KiB, so it fits a usize.
-            let part = len.min(zeros.len() as u64) as usize;
-            self.file.write_all_at(&zeros[..part], offset)?;
-            offset += part as u64;
-            len -= part as u64;
+    /// Zeros by the kernel; `None` where it cannot.
+    fn zero_range(&self, offset: u64, len: u64, keep_space: bool) -> io::Result<Option<()>> {
+        // On a block device the kernel takes whole logical blocks only.
+        let done = if self.block_device || keep_space {
+            fallocate(
+                &self.file,
+                FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
+                offset,
+                len,
+            )
+        } else {
+            punch(&self.file, offset, len)
+        };
+        match done {
+            Ok(()) => Ok(Some(())),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(None),
+            Err(other) => Err(other.into()),
         }
-        Ok(())
     }
 }
 
@@ -215,28 +223,57 @@ impl Device for FileDevice {
     }
 
     fn write_zeros(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.zero(offset, len, Zeroing::default())
+    }
+
+    fn zero(&self, offset: u64, len: u64, how: Zeroing) -> io::Result<()> {
         self.writable(len, offset)?;
         if len == 0 {
             return Ok(());
         }
-        let done = if self.block_device {
-            // The kernel takes whole logical blocks only; anything else falls to writing.
-            fallocate(
-                &self.file,
-                FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
-                offset,
-                len,
-            )
-        } else {
-            punch(&self.file, offset, len)
-        };
-        match done {
-            Ok(()) => Ok(()),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                self.overwrite_with_zeros(offset, len)
-            }
-            Err(other) => Err(other.into()),
+        if how.only_fast && self.block_device {
+            // The kernel falls to writing without a word where the device cannot do it.
+            return Err(range::not_fast());
         }
+        match self.zero_range(offset, len, how.keep_space)? {
+            Some(()) => Ok(()),
+            None if how.only_fast => Err(range::not_fast()),
+            None => range::write_zeros_by_hand(self, offset, len),
+        }
+    }
+
+    fn status(&self, offset: u64, len: u64) -> io::Result<Extent> {
+        range::to_read(self.len, offset, len)?;
+        if self.block_device || len == 0 {
+            return Ok(Extent::data(len));
+        }
+        let hole = |len| Extent {
+            len,
+            allocated: false,
+            zeros: true,
+        };
+        match seek(&self.file, rustix::fs::SeekFrom::Data(offset)) {
+            Ok(data) if data > offset => Ok(hole(len.min(data - offset))),
+            Ok(_) => match seek(&self.file, rustix::fs::SeekFrom::Hole(offset)) {
+                // A hole that came to be in between is data that reads as zeros.
+                Ok(end) if end > offset => Ok(Extent::data(len.min(end - offset))),
+                _ => Ok(Extent::data(len)),
+            },
+            // No data from here on.
+            Err(Errno::NXIO) => Ok(hole(len)),
+            // A file system that does not know.
+            Err(_) => Ok(Extent::data(len)),
+        }
+    }
+
+    fn prefetch(&self, offset: u64, len: u64) -> io::Result<()> {
+        range::to_read(self.len, offset, len)?;
+        if let Some(len) = std::num::NonZeroU64::new(len) {
+            // What cannot be read ahead is read when it is asked for.
+            let _ =
+                rustix::fs::fadvise(&self.file, offset, Some(len), rustix::fs::Advice::WillNeed);
+        }
+        Ok(())
     }
 
     fn len(&self) -> u64 {

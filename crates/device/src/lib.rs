@@ -18,6 +18,37 @@ use std::io;
 pub use file::{Access, FileDevice, FileIdentity};
 pub use memory::MemoryDevice;
 
+/// What a device knows of a range without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes from the range's beginning for which the rest holds; at least 1, at most what was asked.
+    pub len: u64,
+    /// Space is taken for them.
+    pub allocated: bool,
+    /// They read as zeros. `false` says nothing.
+    pub zeros: bool,
+}
+
+impl Extent {
+    /// What is true of any bytes.
+    pub fn data(len: u64) -> Self {
+        Self {
+            len,
+            allocated: true,
+            zeros: false,
+        }
+    }
+}
+
+/// How a range is made to read as zeros.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Zeroing {
+    /// Space stays taken for the range, so that writing there later cannot fail for want of it.
+    pub keep_space: bool,
+    /// Only where that is faster than writing zeros; `Unsupported`, at once, otherwise.
+    pub only_fast: bool,
+}
+
 /// A random-access store of bytes with a fixed length. Offsets and lengths are bytes. All methods may be called from many
 /// threads at once; ranges that overlap in time end as one or the other, block by block.
 pub trait Device: Send + Sync + Debug {
@@ -33,6 +64,25 @@ pub trait Device: Send + Sync + Debug {
     fn discard(&self, offset: u64, len: u64) -> io::Result<()>;
     /// Makes a range read as zeros.
     fn write_zeros(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// Makes a range read as zeros, in a certain way.
+    fn zero(&self, offset: u64, len: u64, how: Zeroing) -> io::Result<()> {
+        if how.only_fast {
+            return Err(range::not_fast());
+        }
+        if how.keep_space {
+            return range::write_zeros_by_hand(self, offset, len);
+        }
+        self.write_zeros(offset, len)
+    }
+    /// What is known of the beginning of a range of at least one byte. `UnexpectedEof` where the range leaves the device.
+    fn status(&self, offset: u64, len: u64) -> io::Result<Extent> {
+        range::to_read(self.len(), offset, len)?;
+        Ok(Extent::data(len))
+    }
+    /// A hint that a range is soon read.
+    fn prefetch(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
     /// Length in bytes.
     fn len(&self) -> u64;
     /// Whether the length is 0.

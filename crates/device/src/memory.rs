@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::{PoisonError, RwLock};
 
-use crate::{Device, range};
+use crate::{Device, Zeroing, range};
 
 /// Bytes in memory, zeros at first.
 pub struct MemoryDevice {
@@ -84,6 +84,10 @@ impl Device for MemoryDevice {
 
     fn write_zeros(&self, offset: u64, len: u64) -> io::Result<()> {
         self.change(offset, len, |bytes| bytes.fill(0))
+    }
+
+    fn zero(&self, offset: u64, len: u64, _how: Zeroing) -> io::Result<()> {
+        self.write_zeros(offset, len)
     }
 
     fn len(&self) -> u64 {

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use device::{Access, Device, FileDevice, MemoryDevice};
+use device::{Access, Device, Extent, FileDevice, MemoryDevice, Zeroing};
 
 const LEN: u64 = 8 << 20;
 
@@ -15,6 +15,8 @@ fn keeps_the_contract(device: &dyn Device) {
     reads_what_was_written(device);
     refuses_what_leaves_it(device);
     zeros_and_discards(device);
+    zeros_in_each_way(device);
+    tells_no_lie_of_ranges(device);
     many_threads_at_once(device);
     device.flush().unwrap();
     device.flush().unwrap();
@@ -66,6 +68,51 @@ fn zeros_and_discards(device: &dyn Device) {
     let discarded = &back[8192..24576];
     let zeros = discarded.iter().all(|b| *b == 0);
     assert!(zeros || (!device.discards_to_zeros() && discarded.iter().all(|b| *b == 1)));
+}
+
+fn zeros_in_each_way(device: &dyn Device) {
+    let ones = vec![1; 64 << 10];
+    for (keep_space, only_fast) in [(false, false), (true, false), (false, true), (true, true)] {
+        let how = Zeroing {
+            keep_space,
+            only_fast,
+        };
+        device.write_at(&ones, 0).unwrap();
+        let done = match device.zero(4096, 8192, how) {
+            Ok(()) => true,
+            Err(e) => {
+                assert!(only_fast && e.kind() == ErrorKind::Unsupported, "{e}");
+                false
+            }
+        };
+        let mut back = vec![9; ones.len()];
+        device.read_at(&mut back, 0).unwrap();
+        for (i, byte) in back.iter().enumerate() {
+            let zero = done && (4096..4096 + 8192).contains(&i);
+            assert_eq!(*byte, u8::from(!zero), "byte {i}, {how:?}");
+        }
+        assert!(device.zero(LEN - 1, 2, how).is_err());
+        assert!(device.zero(u64::MAX, 2, how).is_err());
+    }
+}
+
+fn tells_no_lie_of_ranges(device: &dyn Device) {
+    device.write_zeros(0, LEN).unwrap();
+    device.write_at(&[1; 8192], 1 << 20).unwrap();
+    device.flush().unwrap();
+    let mut offset = 0;
+    while offset < LEN {
+        let extent = device.status(offset, LEN - offset).unwrap();
+        assert!((1..=LEN - offset).contains(&extent.len), "{extent:?}");
+        let mut bytes = vec![9; extent.len as usize];
+        device.read_at(&mut bytes, offset).unwrap();
+        assert!(!extent.zeros || bytes.iter().all(|b| *b == 0), "{extent:?}");
+        offset += extent.len;
+    }
+    assert_eq!(device.status(1 << 20, 100).unwrap(), Extent::data(100));
+    assert!(device.status(LEN, 1).is_err());
+    assert!(device.status(1, u64::MAX).is_err());
+    device.prefetch(0, LEN).unwrap();
 }
 
 fn many_threads_at_once(device: &dyn Device) {
@@ -156,6 +203,39 @@ fn what_was_discarded_takes_no_space() {
     device.discard(0, 1 << 20).unwrap();
     device.flush().unwrap();
     assert!(path.metadata().unwrap().blocks() < full);
+}
+
+#[test]
+fn holes_of_a_file_are_known_and_kept_space_is_kept() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let device = FileDevice::create(&path, LEN).unwrap();
+    device.write_at(&vec![1; 1 << 20], 1 << 20).unwrap();
+    device.flush().unwrap();
+    if !device.discards_to_zeros() {
+        return;
+    }
+    let hole = Extent {
+        len: 1 << 20,
+        allocated: false,
+        zeros: true,
+    };
+    assert_eq!(device.status(0, LEN).unwrap(), hole);
+    assert_eq!(
+        device.status(1 << 20, LEN - (1 << 20)).unwrap(),
+        Extent::data(1 << 20)
+    );
+    let rest = device.status(2 << 20, LEN - (2 << 20)).unwrap();
+    assert_eq!((rest.len, rest.zeros), (LEN - (2 << 20), true));
+    let full = path.metadata().unwrap().blocks();
+    let keep = Zeroing {
+        keep_space: true,
+        only_fast: false,
+    };
+    device.zero(1 << 20, 1 << 20, keep).unwrap();
+    device.flush().unwrap();
+    assert!(path.metadata().unwrap().blocks() >= full);
 }
 
 #[test]
