@@ -18,6 +18,7 @@ pub struct Extent {
 }
 
 /// The decrypted contents of a device.
+#[allow(dead_code)] // Filled in next.
 pub struct CryptDevice {
     below: Arc<dyn Device>,
     cipher: SectorCipher,
