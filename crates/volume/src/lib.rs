@@ -3,8 +3,12 @@
 //! 1. [`sector`]: the sector ciphers, by the names dm-crypt gives them.
 //! 2. [`crypt`]: a device whose contents are those of another, decrypted.
 //! 3. One module a format, each of which finds the key of a [`crypt::CryptDevice`].
+//! 4. [`open()`]: whichever format it is.
 
 #![forbid(unsafe_code)]
 
 pub mod crypt;
+mod open;
 pub mod sector;
+
+pub use open::{Credential, Format, OpenOptions, VolumeError, open, recognise};
