@@ -23,6 +23,7 @@ use std::sync::{Arc, OnceLock};
 
 use room::spans::{REQUEST, TARGET};
 use rustix::time::{ClockId, clock_gettime};
+use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{Interest, Subscriber};
 use tracing::{Event, Metadata};
@@ -167,17 +168,31 @@ impl Spans {
             if let Some(outer) = stack.last_mut() {
                 outer.within += whole;
             }
-            let root = self.names[stack.first().unwrap_or(&frame).name].get();
-            let sums = match root {
-                Some(&(OPERATION | REQUEST)) => &self.here,
-                _ => &self.elsewhere,
-            };
-            let sum = &sums[name];
-            sum.own_ns
-                .fetch_add(whole.saturating_sub(frame.within), Ordering::Relaxed);
-            sum.whole_ns.fetch_add(whole, Ordering::Relaxed);
-            sum.times.fetch_add(1, Ordering::Relaxed);
+            let root = stack.first().unwrap_or(&frame).name;
+            self.add(root, name, whole, whole.saturating_sub(frame.within));
         });
+    }
+
+    /// What was timed elsewhere, within the present span.
+    fn told(&self, name: usize, ns: u64) {
+        STACK.with_borrow_mut(|stack| {
+            if let Some(outer) = stack.last_mut() {
+                outer.within += ns;
+            }
+            let root = stack.first().map_or(name, |frame| frame.name);
+            self.add(root, name, ns, ns);
+        });
+    }
+
+    fn add(&self, root: usize, name: usize, whole_ns: u64, own_ns: u64) {
+        let sums = match self.names[root].get() {
+            Some(&(OPERATION | REQUEST)) => &self.here,
+            _ => &self.elsewhere,
+        };
+        let sum = &sums[name];
+        sum.own_ns.fetch_add(own_ns, Ordering::Relaxed);
+        sum.whole_ns.fetch_add(whole_ns, Ordering::Relaxed);
+        sum.times.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -187,7 +202,19 @@ struct Listener {
 }
 
 fn ours(metadata: &Metadata<'_>) -> bool {
-    metadata.is_span() && metadata.target() == TARGET
+    metadata.target() == TARGET
+}
+
+/// The time in an event.
+struct Told(u64);
+
+impl Visit for Told {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        if field.name() == "ns" {
+            self.0 = value;
+        }
+    }
+    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
 }
 
 /// The name's place in the id of a span of the program.
@@ -234,11 +261,18 @@ impl Subscriber for Listener {
     }
 
     fn event_enabled(&self, event: &Event<'_>) -> bool {
-        self.others.event_enabled(event)
+        ours(event.metadata()) || self.others.event_enabled(event)
     }
 
     fn event(&self, event: &Event<'_>) {
-        self.others.event(event);
+        if ours(event.metadata()) {
+            let mut told = Told(0);
+            event.record(&mut told);
+            self.spans
+                .told(self.spans.index(event.metadata().name()), told.0);
+        } else {
+            self.others.event(event);
+        }
     }
 
     fn enter(&self, span: &Id) {

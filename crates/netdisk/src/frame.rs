@@ -197,6 +197,8 @@ pub(crate) struct ReplyHead {
     /// Under which life of unflushed writes this was done.
     pub(crate) life: [u8; 16],
     pub(crate) payload_len: u32,
+    /// How long the disk's own storage took, microseconds; what is longer than they can count is their largest number.
+    pub(crate) storage_us: u32,
     pub(crate) payload_tag: [u8; TAG_LEN],
 }
 
@@ -213,6 +215,7 @@ impl ReplyHead {
         out[32..40].copy_from_slice(&self.epoch.to_le_bytes());
         out[40..56].copy_from_slice(&self.life);
         out[56..60].copy_from_slice(&self.payload_len.to_le_bytes());
+        out[60..64].copy_from_slice(&self.storage_us.to_le_bytes());
         out[64..96].copy_from_slice(&self.payload_tag);
         out
     }
@@ -235,9 +238,10 @@ impl ReplyHead {
             epoch: u64_at(bytes, 32),
             life: array_at(bytes, 40),
             payload_len: u32_at(bytes, 56),
+            storage_us: u32_at(bytes, 60),
             payload_tag: array_at(bytes, 64),
         };
-        (bytes[60..64] == [0; 4] && head.payload_len as usize <= PAYLOAD_MAX).then_some(head)
+        (head.payload_len as usize <= PAYLOAD_MAX).then_some(head)
     }
 
     /// What the MAC is over: the request's nonce, then the head. So a reply answers one request only.
@@ -327,6 +331,7 @@ mod tests {
             epoch: 9,
             life: [2; 16],
             payload_len: 4096,
+            storage_us: 77,
             payload_tag: [3; 32],
         };
         let mut bytes = [0; REPLY_LEN];

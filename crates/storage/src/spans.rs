@@ -5,6 +5,9 @@
 //! 2. They are `tracing` spans of level TRACE and target [`TARGET`], without fields: with nobody listening each costs
 //!    one comparison, and no name of a file or key can reach a log through them.
 //!
+//! 3. What took place elsewhere, and was timed there, is told by an event of the part's name and the same target, with the
+//!    field `ns`: it counts as a span of so many nanoseconds within the present one.
+//!
 //! It deliberately does not know who listens. The list is here because every crate that opens a span is above.
 //!
 //! ```
@@ -18,7 +21,7 @@
 /// The target of all of them, for a filter that wants these and nothing else.
 pub const TARGET: &str = "strongroom::span";
 
-/// Reading of the room's files. The system call: from the page cache as well as from the device.
+/// Reading of the room's files, here or by a network disk. The system call: from the page cache as well as from the device.
 pub const DEVICE_READ: &str = "device read";
 /// Writing, lengthening, cutting and reserving of the room's files; mostly into the page cache.
 pub const DEVICE_WRITE: &str = "device write";
@@ -33,7 +36,7 @@ pub const DEVICE_NAMES: &str = "device names";
 pub const SEALING: &str = "sealing";
 /// Opening of file data: authentication and decryption, again as one.
 pub const OPENING: &str = "opening";
-/// What only authenticates: tags and codes of the catalog's pages, headers of segments.
+/// What only authenticates: tags and codes of the catalog's pages, headers of segments, messages to and from network disks.
 pub const AUTHENTICATION: &str = "authentication";
 /// Reading and changing of the catalog: SQL, with SQLCipher's encryption and authentication of pages, which cannot be told
 /// apart from it.
@@ -44,7 +47,7 @@ pub const CHECKPOINT: &str = "checkpoint";
 pub const WAITING: &str = "waiting";
 /// A request of a mounted room, from the moment it is taken apart until its answer is known. It contains the others.
 pub const REQUEST: &str = "request";
-/// Waiting for a network disk: the way there and back, and what the disk does.
+/// Waiting for a network disk: the way there and back, and what the disk does, less what its own storage takes.
 pub const NETWORK: &str = "network";
 /// Asking the metadata server where data lies or may be written, with the capabilities for it.
 pub const CAPABILITY: &str = "capability";

@@ -1,6 +1,6 @@
 use std::sync::atomic::AtomicU64;
 
-use room::spans::{CATALOG, DEVICE_READ, OPENING, SEALING};
+use room::spans::{CATALOG, DEVICE_READ, NETWORK, OPENING, SEALING};
 use tracing::subscriber::{NoSubscriber, with_default};
 
 use super::*;
@@ -59,6 +59,24 @@ fn time_within_a_span_counts_for_the_innermost_only() {
     assert!(sums.elsewhere().is_empty());
     // Own times are the whole once.
     assert_eq!(sums.totals().iter().map(|t| t.own_ns).sum::<u64>(), 68);
+}
+
+#[test]
+fn what_was_timed_elsewhere_counts_within_the_present_span() {
+    let spans = Spans::with_clock(clock::now);
+    with_default(spans.clone().over(NoSubscriber::new()), || {
+        within!(REQUEST, {
+            within!(NETWORK, {
+                clock::pass(9);
+                tracing::event!(name: DEVICE_READ, target: TARGET, tracing::Level::TRACE, ns = 6_u64);
+            });
+            clock::pass(1);
+        });
+    });
+    let sums = spans.snapshot();
+    assert_eq!(total(&sums, DEVICE_READ), (6, 6, 1));
+    assert_eq!(total(&sums, NETWORK), (3, 9, 1));
+    assert_eq!(total(&sums, REQUEST), (1, 10, 1));
 }
 
 #[test]

@@ -308,6 +308,7 @@ impl Core {
         end: u64,
     ) -> std::result::Result<Vec<Written>, Next> {
         let loan = &job.place.loan;
+        let sealing = tracing::trace_span!(target: spans::TARGET, spans::SEALING).entered();
         let total: u32 = job.parts.iter().map(|p| p.blocks).sum();
         let mut data = Vec::with_capacity(total as usize * BLOCK_LEN);
         let mut sealed = Vec::with_capacity(job.parts.len());
@@ -336,6 +337,7 @@ impl Core {
                 tags,
             });
         }
+        drop(sealing);
         let unknown = || Next::Later(Error::Unreachable("a disk nobody told of".into()));
         let disk = self.disks.get(loan.disk).ok_or_else(unknown)?;
         let _span = tracing::trace_span!(target: spans::TARGET, spans::NETWORK).entered();

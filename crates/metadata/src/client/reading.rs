@@ -176,6 +176,7 @@ impl Core {
         let segment = map.source.segments.get(&range.segment);
         let segment = segment.ok_or(Failed::Old)?;
         self.read_units(map, segment, range.position, out)?;
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::OPENING).entered();
         for ((unit, tag), at) in out.chunks_mut(UNIT_LEN).zip(stored.tags).zip(0_u32..) {
             let position = range.position + at * UNIT_BLOCKS;
             if segment.key.open(position.into(), tag, unit).is_err() {

@@ -4,6 +4,8 @@
 //! made with 1 GiB where it does not exist. With `cold` it is dropped from the page cache before each slice of reading. In each round every set-up has a slice of time for each load, in an order that rotates;
 //! ratios are taken within a round, and their median and quartiles are printed. Without `nbdkit` its column is missing.
 //!
+//! At the end: how long a request takes that is refused because its capability was revoked.
+//!
 //! Besides requests a second it tells processor time for each request, of client and server and the kernel on their behalf: on a
 //! machine with other work that is what can be compared.
 
@@ -25,8 +27,15 @@ const CONNECTIONS: usize = 2;
 
 #[allow(dead_code, reason = "the servers are kept, and end with their client")]
 enum Target {
-    Disk(Box<(DiskClient, Ticket)>, Server),
+    Disk(Box<Disk>, Server),
     Nbdkit(nbd::Nbd, Nbdkit),
+}
+
+struct Disk {
+    client: DiskClient,
+    ticket: Ticket,
+    /// A ticket that was revoked; where nobody looks at tickets there is none.
+    revoked: Option<Ticket>,
 }
 
 struct Nbdkit(Child);
@@ -84,6 +93,11 @@ fn main() {
             }
         }
         report(load, &names, &rates, &times);
+    }
+    for (name, target) in &targets {
+        if let Some([low, middle, high]) = target.revoked() {
+            println!("revoked, {name}: {middle:.1} us a request ({low:.1} to {high:.1})");
+        }
     }
 }
 
@@ -173,10 +187,30 @@ impl Target {
         own + others.sum::<u64>()
     }
 
+    /// Microseconds of a read under the revoked capability, one after the other; quartiles.
+    fn revoked(&self) -> Option<[f64; 3]> {
+        let Target::Disk(disk, ..) = self else {
+            return None;
+        };
+        let revoked = disk.revoked.as_ref()?;
+        let mut buffer = [0; 4096];
+        let times = (0..2000).map(|at| {
+            let begun = Instant::now();
+            let refused = disk.client.read(revoked, at, &mut buffer);
+            assert!(matches!(refused, Err(DiskError::Revoked)), "{refused:?}");
+            begun.elapsed().as_nanos() as f64 / 1000.0
+        });
+        Some(quartiles(times.collect()))
+    }
+
     fn ask(&self, load: Load, start: u64, buffer: &mut [u8]) {
         match (self, load.write) {
-            (Target::Disk(disk, _), false) => disk.0.read(&disk.1, start, buffer).unwrap(),
-            (Target::Disk(disk, _), true) => drop(disk.0.write(&disk.1, start, buffer).unwrap()),
+            (Target::Disk(disk, _), false) => {
+                disk.client.read(&disk.ticket, start, buffer).unwrap()
+            }
+            (Target::Disk(disk, _), true) => {
+                disk.client.write(&disk.ticket, start, buffer).unwrap();
+            }
             // A disk's first block is the store's own.
             (Target::Nbdkit(client, _), false) => client.read((start + 1) * 4096, buffer),
             (Target::Nbdkit(client, _), true) => client.write((start + 1) * 4096, buffer),
@@ -224,28 +258,34 @@ fn disk(device: &Arc<dyn Device>, keys: &KeyFile, protection: Protection) -> Tar
         certificate: Some(keys.certificate_hash),
     };
     let patience = Duration::from_secs(10);
-    Admin::new(address.clone(), keys.key.clone(), patience)
-        .set_groups(&[GroupId(1)])
-        .unwrap();
+    let admin = Admin::new(address.clone(), keys.key.clone(), patience);
+    admin.set_groups(&[GroupId(1)]).unwrap();
+    admin.revoke(GroupId(1), &[CapabilityId(2)]).unwrap();
     // Four extents, as most capabilities have at most (section 6.2 of the paper).
     let quarter = blocks / 4;
-    let ticket = keys.key.ticket(Capability {
-        disk: keys.id,
-        client: ClientId(1),
-        group: GroupId(1),
-        id: CapabilityId(1),
-        mode: Mode::ReadWrite,
-        expires: u64::MAX,
-        nonce: [1; 16],
-        extents: (0..4)
-            .map(|i| BlockExtent {
-                start: i * quarter,
-                blocks: quarter,
-            })
-            .collect(),
-    });
+    let ticket = |id| {
+        keys.key.ticket(Capability {
+            disk: keys.id,
+            client: ClientId(1),
+            group: GroupId(1),
+            id: CapabilityId(id),
+            mode: Mode::ReadWrite,
+            expires: u64::MAX,
+            nonce: [1; 16],
+            extents: (0..4)
+                .map(|i| BlockExtent {
+                    start: i * quarter,
+                    blocks: quarter,
+                })
+                .collect(),
+        })
+    };
     Target::Disk(
-        Box::new((DiskClient::new(address, patience), ticket)),
+        Box::new(Disk {
+            client: DiskClient::new(address, patience),
+            ticket: ticket(1),
+            revoked: (protection != Protection::Open).then(|| ticket(2)),
+        }),
         server,
     )
 }

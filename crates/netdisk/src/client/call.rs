@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustls::ClientConfig;
+use storage::spans;
+use tracing::Level;
 
 use super::connection::{Connection, NoReply, Reply};
 use super::{DiskAddress, DiskError, Protection};
@@ -191,6 +193,8 @@ impl Line {
         if open {
             first[..REQUEST_SIGNED].copy_from_slice(&head.encode());
         } else {
+            let _span =
+                tracing::trace_span!(target: spans::TARGET, spans::AUTHENTICATION).entered();
             head.nonce = self.nonces.next();
             if !call.payload.is_empty() {
                 head.payload_tag = tag(&call.keys.request_payload, call.payload);
@@ -217,6 +221,8 @@ impl Line {
         let checked = if open {
             Ok(())
         } else {
+            let _span =
+                tracing::trace_span!(target: spans::TARGET, spans::AUTHENTICATION).entered();
             authentic(&reply, &head.nonce, call.keys)
         };
         if let Err(error) = checked {
@@ -231,6 +237,7 @@ impl Line {
         }
         self.learn(known, &reply.head);
         let Some(reason) = reply.head.refused else {
+            tell_storage_time(call.op, reply.head.storage_us);
             return Ok(Answer {
                 life: Boot(reply.head.life),
                 payload: reply.payload,
@@ -304,6 +311,18 @@ impl Drop for Line {
                 connection.end();
             }
         }
+    }
+}
+
+/// Tells whoever adds up where time goes how much of the present span was the disk's own storage.
+fn tell_storage_time(op: Op, us: u32) {
+    let ns = u64::from(us) * 1000;
+    const LEVEL: Level = Level::TRACE;
+    match op {
+        Op::Read => tracing::event!(name: spans::DEVICE_READ, target: spans::TARGET, LEVEL, ns),
+        Op::Write => tracing::event!(name: spans::DEVICE_WRITE, target: spans::TARGET, LEVEL, ns),
+        Op::Flush => tracing::event!(name: spans::DEVICE_SYNC, target: spans::TARGET, LEVEL, ns),
+        Op::Status | Op::SetGroups | Op::Revoke | Op::Discard => {}
     }
 }
 

@@ -272,9 +272,16 @@ fn answer(connection: &Connection, request: &Request<'_>, buffer: &mut Vec<u8>) 
     let head = &request.head;
     // Of before the write: one that a failed flush overtakes must not look newer than that.
     let life = shared.store.life();
+    let mut storage = StorageTime::default();
     let done = match request.refused {
         Some(reason) => Err((reason, None)),
-        None => act(shared, head, request.access.as_deref(), buffer),
+        None => act(
+            shared,
+            head,
+            request.access.as_deref(),
+            buffer,
+            &mut storage,
+        ),
     };
     let (refused, len) = match done {
         Ok(len) => {
@@ -305,6 +312,7 @@ fn answer(connection: &Connection, request: &Request<'_>, buffer: &mut Vec<u8>) 
         life: life.0,
         // At most 1 MiB.
         payload_len: len as u32,
+        storage_us: storage.0.as_micros().try_into().unwrap_or(u32::MAX),
         payload_tag: [0; TAG_LEN],
     };
     let mut bytes = [0; REPLY_LEN];
@@ -325,12 +333,26 @@ fn answer(connection: &Connection, request: &Request<'_>, buffer: &mut Vec<u8>) 
         .send(&connection.wire, [&bytes, &buffer[..len]]);
 }
 
+/// How long the disk's own storage took for a request.
+#[derive(Default)]
+struct StorageTime(Duration);
+
+impl StorageTime {
+    fn of<T>(&mut self, call: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let done = call();
+        self.0 += begun.elapsed();
+        done
+    }
+}
+
 /// Does a request whose header's checks held; how much of `buffer` answers it.
 fn act(
     shared: &Shared,
     head: &RequestHead,
     access: Option<&Access>,
     buffer: &mut Vec<u8>,
+    storage: &mut StorageTime,
 ) -> Result<usize, (Reason, Option<io::Error>)> {
     let refused = |reason| (reason, None);
     let failed = |e: io::Error| (store::reason(&e), Some(e));
@@ -343,21 +365,19 @@ fn act(
     match head.op {
         Op::Read => {
             let len = head.answer_len();
-            shared
-                .store
-                .read(head.start, &mut buffer[..len])
+            storage
+                .of(|| shared.store.read(head.start, &mut buffer[..len]))
                 .map_err(failed)?;
             add(&shared.counters.bytes_read, len as u64);
             return Ok(len);
         }
         Op::Write => {
-            shared
-                .store
-                .write(head.start, &buffer[..payload])
+            storage
+                .of(|| shared.store.write(head.start, &buffer[..payload]))
                 .map_err(failed)?;
             add(&shared.counters.bytes_written, payload as u64);
         }
-        Op::Flush => shared.store.flush().map_err(failed)?,
+        Op::Flush => storage.of(|| shared.store.flush()).map_err(failed)?,
         Op::Status => {
             *buffer = status(shared);
             return Ok(buffer.len());
@@ -427,6 +447,7 @@ fn refuse_nonsense(connection: &Connection, raw: &[u8; REQUEST_LEN], reason: Rea
         epoch: shared.guard.epoch_told(),
         life: [0; 16],
         payload_len: 0,
+        storage_us: 0,
         payload_tag: [0; TAG_LEN],
     };
     let mut bytes = [0; REPLY_LEN];
