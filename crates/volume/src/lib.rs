@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod crypt;
+pub mod luks;
 mod open;
 pub mod sector;
 

@@ -1,0 +1,204 @@
+//! Backups of headers with their key slots, in the form of cryptsetup's `luksHeaderBackup`: the bytes from the start of
+//! the device to the end of the place for key slots.
+//!
+//! 1. A backup that is put back was checked as a header first, and fits before the data.
+//! 2. Putting one back overwrites key slots, which no order of writes can undo: the header that was there stays in force
+//!    until all material is written, and the one from the backup takes over with a higher sequence number. After a loss
+//!    of power in between, put the backup back again.
+//!
+//! Who has a backup and a passphrase that was in force then has the volume, whatever was changed since.
+
+use std::sync::Arc;
+
+use device::Device;
+use zeroize::Zeroizing;
+
+use super::error::{LuksError, Result, io};
+use super::{Header, Luks, v1};
+
+/// Why a backup is not put back.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RestoreRefusal {
+    /// It is of another volume.
+    #[error(
+        "the backup is of the volume {backup}, and the device has {device}; restore it by force if you are sure"
+    )]
+    OtherVolume {
+        /// UUID in the backup.
+        backup: String,
+        /// UUID on the device.
+        device: String,
+    },
+    /// The device has a header of another version or layout, so its data would begin elsewhere.
+    #[error(
+        "the device's header has its data at {device}, the backup's at {backup}; restore it by force if you are sure"
+    )]
+    OtherLayout {
+        /// What the backup says.
+        backup: String,
+        /// What the device says.
+        device: String,
+    },
+    /// There is no header on the device that could be compared.
+    #[error("the device has no LUKS header; restore the backup by force if you are sure")]
+    NoHeader,
+    /// The bytes are too few.
+    #[error("the backup is cut short: {have} bytes of {need}")]
+    Short {
+        /// Bytes there are.
+        have: u64,
+        /// Bytes there must be.
+        need: u64,
+    },
+}
+
+/// The header of a device with its key slots. Both copies of a LUKS2 header are whole in it, also where one on the device
+/// is not.
+pub fn backup_header(device: &Arc<dyn Device>) -> Result<Zeroizing<Vec<u8>>> {
+    let luks = Luks::read(Arc::clone(device))?;
+    let len = luks.backup_len();
+    if len > device.len() {
+        return Err(LuksError::TooSmall {
+            what: "the header",
+            have: device.len(),
+            need: len,
+        });
+    }
+    // At most 8 MiB and 128 MiB for LUKS2; LUKS1 was checked to be as short.
+    let mut bytes = Zeroizing::new(vec![0; len as usize]);
+    device
+        .read_at(&mut bytes, 0)
+        .map_err(io("reading the header"))?;
+    if let Header::V2(header) = &luks.header {
+        let size = header.binary.size as usize;
+        let [first, second] = header.encode()?;
+        if header.copies != [super::CopyState::Good, super::CopyState::Good] {
+            bytes[..size].copy_from_slice(&first);
+            bytes[size..2 * size].copy_from_slice(&second);
+        }
+    }
+    Ok(bytes)
+}
+
+/// Puts a backup's header and key slots in the place of the device's. `force` does so also for another volume's, or where
+/// the device has no header.
+///
+/// # Errors
+/// [`LuksError::Restore`] and whatever is wrong with the header in the backup, before anything is written.
+pub fn restore_header(device: &Arc<dyn Device>, backup: &[u8], force: bool) -> Result<Luks> {
+    let held: Arc<dyn Device> = Arc::new(device::MemoryDevice::read_only(backup.to_vec()));
+    let from = Luks::read(held)?;
+    let len = from.backup_len();
+    if (backup.len() as u64) < len {
+        return Err(RestoreRefusal::Short {
+            have: backup.len() as u64,
+            need: len,
+        }
+        .into());
+    }
+    if len > device.len() {
+        return Err(LuksError::TooSmall {
+            what: "the header",
+            have: device.len(),
+            need: len,
+        });
+    }
+    let now = match Luks::read(Arc::clone(device)) {
+        Ok(now) => Some(now),
+        Err(error @ LuksError::Io { .. }) => return Err(error),
+        Err(_) => None,
+    };
+    if !force {
+        compare(&from, now.as_ref())?;
+    }
+    let seqid = match now.as_ref().map(|luks| &luks.header) {
+        Some(Header::V2(header)) => header.binary.seqid,
+        _ => 0,
+    };
+    // Checked above to be no longer than the backup.
+    let bytes = &backup[..len as usize];
+    match from.header {
+        Header::V1(header) => {
+            let start = v1::LEN;
+            device
+                .write_at(&bytes[start..], start as u64)
+                .map_err(io("writing the key slots"))?;
+            device.flush().map_err(io("making the key slots durable"))?;
+            device
+                .write_at(&bytes[..start], 0)
+                .map_err(io("writing the header"))?;
+            device.flush().map_err(io("making the header durable"))?;
+            Ok(Luks {
+                device: Arc::clone(device),
+                header: Header::V1(header),
+            })
+        }
+        Header::V2(mut header) => {
+            let start = 2 * header.binary.size;
+            device
+                .write_at(&bytes[start as usize..], start)
+                .map_err(io("writing the key slots"))?;
+            device.flush().map_err(io("making the key slots durable"))?;
+            header.binary.seqid = header.binary.seqid.max(seqid);
+            let relies_on_second = matches!(
+                now.as_ref().and_then(Luks::copies),
+                Some([first, _]) if *first != super::CopyState::Good
+            );
+            header.take_over(relies_on_second);
+            let json = header.json.clone();
+            header.write(&**device, json)?;
+            Ok(Luks {
+                device: Arc::clone(device),
+                header: Header::V2(header),
+            })
+        }
+    }
+}
+
+/// Whether a backup is of the volume on the device.
+fn compare(from: &Luks, now: Option<&Luks>) -> Result<()> {
+    let Some(now) = now else {
+        return Err(RestoreRefusal::NoHeader.into());
+    };
+    if from.uuid() != now.uuid() {
+        return Err(RestoreRefusal::OtherVolume {
+            backup: from.uuid().to_owned(),
+            device: now.uuid().to_owned(),
+        }
+        .into());
+    }
+    let (backup, device) = (from.layout(), now.layout());
+    if backup != device {
+        return Err(RestoreRefusal::OtherLayout { backup, device }.into());
+    }
+    Ok(())
+}
+
+impl Luks {
+    fn backup_len(&self) -> u64 {
+        match &self.header {
+            Header::V1(header) => header.whole_region().next_multiple_of(4096),
+            Header::V2(header) => header.region(),
+        }
+    }
+
+    /// Where the data is, and how encrypted; for the message as well as for comparison.
+    fn layout(&self) -> String {
+        match &self.header {
+            Header::V1(header) => {
+                format!(
+                    "byte {} (LUKS1, {})",
+                    header.payload_bytes(),
+                    header.cipher()
+                )
+            }
+            Header::V2(header) => match header.data_segment() {
+                Ok((segment, crypt)) => format!(
+                    "byte {} (LUKS2, {}, sectors of {} bytes)",
+                    segment.offset, crypt.encryption, crypt.sector_size
+                ),
+                Err(error) => format!("no one place (LUKS2, {error})"),
+            },
+        }
+    }
+}
