@@ -1,3 +1,21 @@
 //! Serves any device over the network block device protocol (NBD, fixed newstyle).
+//!
+//! 1. [`Export`]: a device under a name.
+//! 2. [`Server`]: takes connections over TCP or a Unix socket, plain or inside TLS, and answers.
+//!
+//! It deliberately does not know what a device's bytes mean, nor how it was opened.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
+
+mod export;
+mod negotiate;
+mod proto;
+mod server;
+mod socket;
+mod tls;
+mod wire;
+
+pub use export::{Export, ExportError};
+pub use proto::PAYLOAD_MAX;
+pub use server::{Config, Listen, Metrics, ServeError, Server, TlsPolicy};
+pub use tls::{Tls, TlsError, TlsFiles};

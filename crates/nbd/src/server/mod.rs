@@ -1,0 +1,411 @@
+//! The server: takes connections, and answers them. Threads, a few for each connection.
+//!
+//! 1. Memory is bounded: by the number of connections, the workers of each, and the bytes of payload over all.
+//! 2. Who says nothing before the transmission phase, or half of something in it, is cut off; who is in the transmission phase
+//!    may be silent, unless told otherwise.
+//! 3. It stops in order: takes nothing new, answers what runs, flushes every export.
+
+mod act;
+mod budget;
+mod connection;
+mod metrics;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+pub use metrics::Metrics;
+
+use crate::export::Exports;
+use crate::socket::Socket;
+use crate::{Export, ExportError, PAYLOAD_MAX, Tls};
+use budget::Budget;
+use metrics::{Counters, add};
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listen {
+    /// Host and port; port 0 chooses one.
+    Tcp(String),
+    /// A socket file, which must not be there yet, unless nobody listens on it any more. For its owner only.
+    Unix(PathBuf),
+}
+
+/// Whether connections go into TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TlsPolicy {
+    /// Never.
+    #[default]
+    Off,
+    /// Where the client asks for it.
+    Allow,
+    /// Always: before it nothing is answered.
+    Require,
+}
+
+/// How exports are served.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where.
+    pub listen: Listen,
+    /// Whether with TLS; not [`TlsPolicy::Off`] needs [`Self::tls`].
+    pub policy: TlsPolicy,
+    /// TLS.
+    pub tls: Option<Tls>,
+    /// Listens also on what is not loopback without requiring TLS, where anybody who reaches it may read and write.
+    pub open_to_all: bool,
+    /// Most connections; more are closed at once.
+    pub connections_max: usize,
+    /// Most threads for each connection: requests of one that run at the same time.
+    pub workers_max: usize,
+    /// Most bytes of payload in memory, over all connections; at least 32 MiB.
+    pub payload_bytes_max: usize,
+    /// A connection that is not in the transmission phase within this time is cut off.
+    pub handshake_max: Duration,
+    /// A request must be there, and a reply be taken, within this time.
+    pub transfer_max: Duration,
+    /// A connection without a request for this long is cut off.
+    pub idle_max: Option<Duration>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: Listen::Tcp("127.0.0.1:0".into()),
+            policy: TlsPolicy::Off,
+            tls: None,
+            open_to_all: false,
+            connections_max: 256,
+            workers_max: 16,
+            payload_bytes_max: 128 << 20,
+            handshake_max: Duration::from_secs(15),
+            transfer_max: Duration::from_secs(60),
+            idle_max: None,
+        }
+    }
+}
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// What is to be served cannot be.
+    #[error(transparent)]
+    Exports(#[from] ExportError),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {0}: {1}")]
+    Listen(String, #[source] io::Error),
+    /// Somebody listens there.
+    #[error("{}: another server listens on this socket", .0.display())]
+    Taken(PathBuf),
+    /// Everybody who reaches the address could read and write.
+    #[error(
+        "{0} can be reached from other machines, and without TLS everybody there could read and write: listen on loopback or on a Unix socket, or require TLS"
+    )]
+    OpenToOthers(SocketAddr),
+    /// TLS without keys.
+    #[error("TLS needs certificates or pre-shared keys")]
+    NoTls,
+    /// No thread.
+    #[error("no thread could be started: {0}")]
+    Thread(#[source] io::Error),
+}
+
+#[derive(Debug)]
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+/// Exports that are being served. Stops when dropped.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    listener: Arc<Listener>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+/// What all connections share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    config: Config,
+    exports: Exports,
+    budget: Budget,
+    counters: Counters,
+    stopping: AtomicBool,
+    seats: Mutex<Seats>,
+    left: Condvar,
+    /// Buffers for large payloads, between two requests.
+    large: Mutex<Vec<Vec<u8>>>,
+}
+
+#[derive(Debug, Default)]
+struct Seats {
+    next: u64,
+    taken: HashMap<u64, Socket>,
+}
+
+/// A connection's place among those allowed; free when dropped.
+#[derive(Debug)]
+struct Seat {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Listener {
+    fn bind(config: &Config) -> Result<Self, ServeError> {
+        match &config.listen {
+            Listen::Tcp(text) => {
+                let listen = |e| ServeError::Listen(text.clone(), e);
+                let addresses: Vec<SocketAddr> = text.to_socket_addrs().map_err(listen)?.collect();
+                let open = config.policy != TlsPolicy::Require && !config.open_to_all;
+                let outside = addresses.iter().find(|a| !a.ip().is_loopback());
+                if let (true, Some(address)) = (open, outside) {
+                    return Err(ServeError::OpenToOthers(*address));
+                }
+                let listener = TcpListener::bind(&addresses[..]).map_err(listen)?;
+                Ok(Self::Tcp(listener))
+            }
+            Listen::Unix(path) => {
+                let listener = bind_unix(path)?;
+                Ok(Self::Unix(listener, path.clone()))
+            }
+        }
+    }
+
+    fn accept(&self) -> io::Result<(Socket, String)> {
+        match self {
+            Self::Tcp(it) => it
+                .accept()
+                .map(|(socket, peer)| (Socket::Tcp(socket), peer.to_string())),
+            Self::Unix(it, _) => it.accept().map(|(socket, _)| {
+                let peer = rustix::net::sockopt::socket_peercred(&socket);
+                let peer = peer.map_or_else(
+                    |_| "somebody here".into(),
+                    |peer| format!("process {}", peer.pid.as_raw_nonzero()),
+                );
+                (Socket::Unix(socket), peer)
+            }),
+        }
+    }
+
+    fn shutdown(&self) {
+        // A listening socket that is shut down ends `accept` (Linux).
+        let both = rustix::net::Shutdown::Both;
+        let _ = match self {
+            Self::Tcp(it) => rustix::net::shutdown(it, both),
+            Self::Unix(it, _) => rustix::net::shutdown(it, both),
+        };
+    }
+}
+
+/// Listens on a socket file; what a server that was killed left behind is replaced.
+fn bind_unix(path: &Path) -> Result<UnixListener, ServeError> {
+    let listen = |e| ServeError::Listen(path.display().to_string(), e);
+    let listener = match UnixListener::bind(path) {
+        Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
+            let refused = UnixStream::connect(path).err().map(|e| e.kind());
+            match refused {
+                Some(io::ErrorKind::ConnectionRefused) => {
+                    use std::os::unix::fs::FileTypeExt;
+                    let kind = path.symlink_metadata().map_err(listen)?.file_type();
+                    if !kind.is_socket() {
+                        return Err(listen(e));
+                    }
+                    std::fs::remove_file(path).map_err(listen)?;
+                    UnixListener::bind(path).map_err(listen)?
+                }
+                _ => return Err(ServeError::Taken(path.to_owned())),
+            }
+        }
+        other => other.map_err(listen)?,
+    };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(listen)?;
+    Ok(listener)
+}
+
+impl Server {
+    /// Serves `exports`. The first is what clients get who ask for no name.
+    pub fn start(mut config: Config, exports: Vec<Export>) -> Result<Self, ServeError> {
+        config.payload_bytes_max = config.payload_bytes_max.max(PAYLOAD_MAX as usize);
+        config.workers_max = config.workers_max.max(1);
+        if config.policy == TlsPolicy::Off {
+            config.tls = None;
+        } else if config.tls.is_none() {
+            return Err(ServeError::NoTls);
+        }
+        let exports = Exports::new(exports)?;
+        let listener = Arc::new(Listener::bind(&config)?);
+        let shared = Arc::new(Shared {
+            exports,
+            budget: Budget::new(config.payload_bytes_max),
+            counters: Counters::default(),
+            stopping: AtomicBool::new(false),
+            seats: Mutex::default(),
+            left: Condvar::new(),
+            large: Mutex::default(),
+            config,
+        });
+        let accepting = std::thread::Builder::new()
+            .name("nbd-accept".into())
+            .spawn({
+                let (listener, shared) = (listener.clone(), shared.clone());
+                move || accept(&listener, &shared)
+            })
+            .map_err(ServeError::Thread)?;
+        Ok(Self {
+            shared,
+            listener,
+            accepting: Some(accepting),
+        })
+    }
+
+    /// Where it listens, if over TCP.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        match &*self.listener {
+            Listener::Tcp(it) => it.local_addr().ok(),
+            Listener::Unix(..) => None,
+        }
+    }
+
+    /// What it counted, and its state now.
+    pub fn metrics(&self) -> Metrics {
+        self.shared.counters.snapshot()
+    }
+
+    /// Takes nothing new, answers what runs, then flushes. After `patience` connections are cut whatever runs.
+    pub fn stop(&mut self, patience: Duration) -> io::Result<()> {
+        let shared = self.shared.clone();
+        shared.stopping.store(true, Ordering::SeqCst);
+        self.listener.shutdown();
+        if let Some(accepting) = self.accepting.take() {
+            // It only panics by a bug of ours, which was printed.
+            let _ = accepting.join();
+        } else {
+            return Ok(());
+        }
+        if let Listener::Unix(_, path) = &*self.listener {
+            // Somebody may have taken it away.
+            let _ = std::fs::remove_file(path);
+        }
+        let mut seats = shared.seats.lock();
+        for socket in seats.taken.values() {
+            socket.shutdown(std::net::Shutdown::Read);
+        }
+        let deadline = Instant::now() + patience;
+        while !seats.taken.is_empty() {
+            if shared.left.wait_until(&mut seats, deadline).timed_out() {
+                break;
+            }
+        }
+        for socket in seats.taken.values() {
+            socket.shutdown(std::net::Shutdown::Both);
+        }
+        drop(seats);
+        let mut flushed = Ok(());
+        for export in shared
+            .exports
+            .iter()
+            .filter(|export| !export.is_read_only())
+        {
+            flushed = flushed.and(export.device.flush());
+        }
+        flushed
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Err(error) = self.stop(Duration::from_secs(5)) {
+            tracing::error!(%error, "the last flush failed");
+        }
+    }
+}
+
+fn accept(listener: &Listener, shared: &Arc<Shared>) {
+    loop {
+        let taken = listener.accept();
+        if shared.stopping.load(Ordering::SeqCst) {
+            return;
+        }
+        match taken {
+            Ok((socket, peer)) => take(socket, peer, shared),
+            Err(error) => {
+                // Too many open files, or a connection that was gone already: neither ends the server.
+                tracing::warn!(%error, "a connection could not be taken");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+}
+
+fn take(socket: Socket, peer: String, shared: &Arc<Shared>) {
+    let counters = &shared.counters;
+    let Ok(handle) = socket.try_clone() else {
+        return add(&counters.connections_refused, 1);
+    };
+    let number = {
+        let mut seats = shared.seats.lock();
+        if seats.taken.len() >= shared.config.connections_max {
+            add(&counters.connections_refused, 1);
+            return;
+        }
+        seats.next += 1;
+        let number = seats.next;
+        seats.taken.insert(number, handle);
+        number
+    };
+    add(&counters.connections_taken, 1);
+    add(&counters.connections, 1);
+    let seat = Seat {
+        shared: shared.clone(),
+        number,
+    };
+    let started = std::thread::Builder::new()
+        .name(format!("nbd-{number}"))
+        .stack_size(connection::STACK)
+        .spawn(move || connection::serve(socket, peer, seat));
+    if let Err(error) = started {
+        // The seat went with the closure.
+        tracing::warn!(%error, "no thread for a connection");
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.shared.seats.lock().taken.remove(&self.number);
+        self.shared
+            .counters
+            .connections
+            .fetch_sub(1, Ordering::Relaxed);
+        self.shared.left.notify_all();
+    }
+}
+
+impl Shared {
+    fn in_flight(&self) -> InFlight<'_> {
+        add(&self.counters.in_flight, 1);
+        InFlight(self)
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+}
+
+/// Counts a request that runs.
+struct InFlight<'s>(&'s Shared);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.counters.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
