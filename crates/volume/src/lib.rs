@@ -7,9 +7,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod android;
 pub mod crypt;
 pub mod luks;
 mod open;
 pub mod sector;
 
-pub use open::{Credential, Format, OpenOptions, VolumeError, open, recognise};
+pub use open::{
+    Certainty, Credential, Format, OpenOptions, Opened, VolumeError, open, open_as_recognised,
+    recognise,
+};

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use device::Device;
 use zeroize::Zeroizing;
 
+use crate::android::{self, Footer};
+
 /// The formats that are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -63,6 +65,7 @@ pub struct OpenOptions {
 
 /// Why a volume cannot be opened.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum VolumeError {
     /// No known format shows in it.
     #[error(
@@ -75,6 +78,15 @@ pub enum VolumeError {
     /// Passphrase or key are not this volume's.
     #[error("{0}")]
     WrongCredential(String),
+    /// The volume opens only together with the machine it was made on.
+    #[error("{0}")]
+    HardwareBound(String),
+    /// Deriving the key would cost more than is allowed.
+    #[error("{0}")]
+    TooCostly(String),
+    /// What the volume says of itself cannot be.
+    #[error("the volume is damaged: {0}")]
+    Damaged(String),
     /// The device below failed.
     #[error("{what}: {source}")]
     Io {
@@ -85,10 +97,53 @@ pub enum VolumeError {
     },
 }
 
+/// For `map_err` on calls of a device.
+pub(crate) fn io_error(what: &'static str) -> impl FnOnce(io::Error) -> VolumeError {
+    move |source| VolumeError::Io { what, source }
+}
+
+/// How sure it is that the key is the right one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Certainty {
+    /// The volume's metadata, or the beginning of the contents, agrees.
+    Checked,
+    /// There is nothing to check by, and the contents begin like no file system of a phone: they may be nonsense.
+    Unknown,
+}
+
+/// The plain contents of a volume.
+#[derive(Debug)]
+pub struct Opened {
+    /// The format it was recognised as.
+    pub format: Format,
+    /// The contents.
+    pub device: Arc<dyn Device>,
+    /// Whether the key is known to be the right one. Only volumes opened read-only are ever uncertain.
+    pub certainty: Certainty,
+}
+
 /// The format of the volume on this device, or of the detached header on it; `None` where none is known.
 pub fn recognise(device: &dyn Device) -> Result<Option<Format>, VolumeError> {
-    let _ = device;
-    Ok(None)
+    find(device, false)
+}
+
+fn find(device: &dyn Device, apart: bool) -> Result<Option<Format>, VolumeError> {
+    let mut start = vec![0; device.len().min(512) as usize];
+    device
+        .read_at(&mut start, 0)
+        .map_err(io_error("reading the beginning of the image"))?;
+    if let Some(format) = luks(&start) {
+        return Ok(Some(format));
+    }
+    Ok(Footer::find(device, apart)?.map(|_| Format::Android))
+}
+
+fn luks(start: &[u8]) -> Option<Format> {
+    let version = start.strip_prefix(b"LUKS\xba\xbe")?.first_chunk::<2>()?;
+    match u16::from_be_bytes(*version) {
+        1 => Some(Format::Luks1),
+        _ => Some(Format::Luks2),
+    }
 }
 
 /// The plain contents of a volume. `header` is the device with its header where that is kept apart.
@@ -98,11 +153,30 @@ pub fn open(
     credential: &Credential,
     options: OpenOptions,
 ) -> Result<Arc<dyn Device>, VolumeError> {
-    let _ = (credential, options);
-    match recognise(header.as_deref().unwrap_or(&*device))? {
-        Some(format) => Err(VolumeError::Unsupported(format!(
-            "{format} is not supported yet"
-        ))),
-        None => Err(VolumeError::NotAVolume),
-    }
+    open_as_recognised(device, header, credential, options).map(|opened| opened.device)
+}
+
+/// As [`open`], and what was found on the way.
+pub fn open_as_recognised(
+    device: Arc<dyn Device>,
+    header: Option<Arc<dyn Device>>,
+    credential: &Credential,
+    options: OpenOptions,
+) -> Result<Opened, VolumeError> {
+    let apart = header.is_some();
+    let format =
+        find(header.as_deref().unwrap_or(&*device), apart)?.ok_or(VolumeError::NotAVolume)?;
+    let (device, certainty) = match format {
+        Format::Android => android::open(device, header.as_deref(), credential, options)?,
+        Format::Luks1 | Format::Luks2 | Format::FileVault2 => {
+            return Err(VolumeError::Unsupported(format!(
+                "{format} is not supported yet"
+            )));
+        }
+    };
+    Ok(Opened {
+        format,
+        device,
+        certainty,
+    })
 }
