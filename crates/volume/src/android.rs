@@ -49,7 +49,7 @@ pub(crate) fn open(
     let (footer, place) = Footer::find(header.unwrap_or(&*device), header.is_some())?
         .ok_or(VolumeError::NotAVolume)?;
     footer.whole()?;
-    let (key, mut certainty) = match credential {
+    let (key, says) = match credential {
         Credential::MasterKey(key) => {
             if key.len() != footer.key_len {
                 return Err(VolumeError::WrongCredential(format!(
@@ -58,12 +58,12 @@ pub(crate) fn open(
                     key.len()
                 )));
             }
-            (key.clone(), Certainty::Unknown)
+            (key.clone(), Says::Nothing)
         }
         Credential::Passphrase(passphrase) => {
             let derived = derive(&footer, passphrase, options.any_cost)?;
-            let certainty = check(&footer, &derived)?;
-            (unwrap(&footer, &derived)?, certainty)
+            let says = check(&footer, &derived)?;
+            (unwrap(&footer, &derived)?, says)
         }
     };
 
@@ -102,8 +102,14 @@ pub(crate) fn open(
         },
     )
     .map_err(io_error("opening the contents"))?;
-    if certainty == Certainty::Unknown && begins_like_a_file_system(&contents)? {
-        certainty = Certainty::Checked;
+    // Android itself believes a file system that mounts more than the footer's check, which a crash can leave behind.
+    let certainty = if says == Says::Right || begins_like_a_file_system(&contents)? {
+        Certainty::Checked
+    } else {
+        Certainty::Unknown
+    };
+    if says == Says::Wrong && certainty == Certainty::Unknown {
+        return Err(wrong_passphrase(footer.password));
     }
     if certainty == Certainty::Unknown && !options.read_only {
         return Err(VolumeError::Unsupported(
@@ -165,31 +171,44 @@ fn scrypt(
     scrypt::scrypt(secret, &footer.salt, &params, out).map_err(|_| malformed())
 }
 
-/// Whether the derived key is the one the footer was made with, as far as it says.
-fn check(footer: &Footer, derived: &Derived) -> Result<Certainty, VolumeError> {
+/// What a footer says of a derived key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Says {
+    Right,
+    Wrong,
+    Nothing,
+}
+
+/// Whether the derived key is the one the footer was made with. Android hashes the key's 16 bytes; tools that make footers
+/// are met that hash key and IV.
+fn check(footer: &Footer, derived: &Derived) -> Result<Says, VolumeError> {
     let Some(expected) = footer
         .check
         .filter(|_| matches!(footer.kdf, Kdf::Scrypt { .. }))
     else {
-        return Ok(Certainty::Unknown);
+        return Ok(Says::Nothing);
     };
-    let mut found = Derived::default();
-    // The costs were allowed when the key was derived.
-    scrypt(footer, &derived[..16], true, &mut found)?;
-    if bool::from(found.ct_eq(&expected)) {
-        Ok(Certainty::Checked)
-    } else {
-        Err(VolumeError::WrongCredential(match footer.password {
-            PasswordKind::Default => {
-                "wrong passphrase: the footer says that it is Android's own, \"default_password\"".to_owned()
-            }
-            PasswordKind::Pattern => {
-                "wrong passphrase: the footer says that it is a pattern; its dots are the digits 1 to 9, row by row".to_owned()
-            }
-            PasswordKind::Pin => "wrong passphrase: the footer says that it is a PIN".to_owned(),
-            PasswordKind::Password | PasswordKind::Other(_) => "wrong passphrase".to_owned(),
-        }))
+    for hashed in [&derived[..16], &derived[..]] {
+        let mut found = Derived::default();
+        // The costs were allowed when the key was derived.
+        scrypt(footer, hashed, true, &mut found)?;
+        if bool::from(found.ct_eq(&expected)) {
+            return Ok(Says::Right);
+        }
     }
+    Ok(Says::Wrong)
+}
+
+fn wrong_passphrase(kind: PasswordKind) -> VolumeError {
+    let hint = match kind {
+        PasswordKind::Default => ": the footer says that it is Android's own, \"default_password\"",
+        PasswordKind::Pattern => {
+            ": the footer says that it is a pattern; its dots are the digits 1 to 9, row by row"
+        }
+        PasswordKind::Pin => ": the footer says that it is a PIN",
+        PasswordKind::Password | PasswordKind::Other(_) => "",
+    };
+    VolumeError::WrongCredential(format!("wrong passphrase{hint}"))
 }
 
 /// The volume's key: AES-128-CBC, no padding.
@@ -225,3 +244,6 @@ fn begins_like_a_file_system(contents: &CryptDevice) -> Result<bool, VolumeError
     let f2fs = start[1024..1028] == 0xf2f5_2010_u32.to_le_bytes();
     Ok(ext4 || f2fs)
 }
+
+#[cfg(test)]
+mod tests;

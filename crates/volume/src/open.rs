@@ -10,6 +10,8 @@ use device::Device;
 use zeroize::Zeroizing;
 
 use crate::android::{self, Footer};
+use crate::crypt::CryptOptions;
+use crate::luks::{Limits, Luks, LuksError};
 
 /// The formats that are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +89,9 @@ pub enum VolumeError {
     /// What the volume says of itself cannot be.
     #[error("the volume is damaged: {0}")]
     Damaged(String),
+    /// A LUKS volume is not opened.
+    #[error(transparent)]
+    Luks(#[from] LuksError),
     /// The device below failed.
     #[error("{what}: {source}")]
     Io {
@@ -132,18 +137,62 @@ fn find(device: &dyn Device, apart: bool) -> Result<Option<Format>, VolumeError>
     device
         .read_at(&mut start, 0)
         .map_err(io_error("reading the beginning of the image"))?;
-    if let Some(format) = luks(&start) {
+    if let Some(format) = luks_version(&start) {
         return Ok(Some(format));
+    }
+    if second_luks2_header(device)? {
+        return Ok(Some(Format::Luks2));
     }
     Ok(Footer::find(device, apart)?.map(|_| Format::Android))
 }
 
-fn luks(start: &[u8]) -> Option<Format> {
+fn luks_version(start: &[u8]) -> Option<Format> {
     let version = start.strip_prefix(b"LUKS\xba\xbe")?.first_chunk::<2>()?;
     match u16::from_be_bytes(*version) {
         1 => Some(Format::Luks1),
         _ => Some(Format::Luks2),
     }
+}
+
+/// Whether a second header of LUKS2 shows in one of its nine places, the first being lost.
+fn second_luks2_header(device: &dyn Device) -> Result<bool, VolumeError> {
+    for shift in 14..=22 {
+        let mut magic = [0; 6];
+        match device.read_at(&mut magic, 1 << shift) {
+            Ok(()) if &magic == b"SKUL\xba\xbe" => return Ok(true),
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => break,
+            Err(e) => return Err(io_error("looking for a second header")(e)),
+        }
+    }
+    Ok(false)
+}
+
+fn open_luks(
+    device: Arc<dyn Device>,
+    header: Option<Arc<dyn Device>>,
+    credential: &Credential,
+    options: OpenOptions,
+) -> Result<Arc<dyn Device>, VolumeError> {
+    let (header, data) = match header {
+        Some(header) => (header, Some(device)),
+        None => (device, None),
+    };
+    let luks = Luks::read(header)?;
+    let limits = if options.any_cost {
+        Limits::NONE
+    } else {
+        Limits::default()
+    };
+    let key = match credential {
+        Credential::Passphrase(passphrase) => luks.unlock(passphrase, &limits)?.0,
+        Credential::MasterKey(key) => luks.check_key(key)?,
+    };
+    let crypt = CryptOptions {
+        read_only: options.read_only,
+        allow_discards: options.allow_discards,
+    };
+    Ok(Arc::new(luks.open(data, &key, crypt)?))
 }
 
 /// The plain contents of a volume. `header` is the device with its header where that is kept apart.
@@ -168,7 +217,11 @@ pub fn open_as_recognised(
         find(header.as_deref().unwrap_or(&*device), apart)?.ok_or(VolumeError::NotAVolume)?;
     let (device, certainty) = match format {
         Format::Android => android::open(device, header.as_deref(), credential, options)?,
-        Format::Luks1 | Format::Luks2 | Format::FileVault2 => {
+        Format::Luks1 | Format::Luks2 => (
+            open_luks(device, header, credential, options)?,
+            Certainty::Checked,
+        ),
+        Format::FileVault2 => {
             return Err(VolumeError::Unsupported(format!(
                 "{format} is not supported yet"
             )));
