@@ -69,6 +69,17 @@ pub fn backup_header(device: &Arc<dyn Device>) -> Result<Zeroizing<Vec<u8>>> {
     device
         .read_at(&mut bytes, 0)
         .map_err(io("reading the header"))?;
+    if let Header::V1(header) = &luks.header {
+        // What lies around the slots is nobody's.
+        let first = header
+            .slots
+            .iter()
+            .map(|slot| header.material(slot).0)
+            .min();
+        let first = first.unwrap_or(0).clamp(v1::LEN as u64, len);
+        bytes[v1::LEN..first as usize].fill(0);
+        bytes[header.whole_region() as usize..].fill(0);
+    }
     if let Header::V2(header) = &luks.header {
         let size = header.binary.size as usize;
         let [first, second] = header.encode()?;

@@ -227,7 +227,7 @@ fn luks2(
     binary::check_text("subsystem", &options.subsystem, 48)?;
     let default_offset = if detached { 0 } else { LUKS2_DATA_OFFSET };
     let offset = options.data_offset.unwrap_or(default_offset);
-    if offset % 4096 != 0 {
+    if !offset.is_multiple_of(4096) {
         return Err(LuksError::Option(format!(
             "the data must begin at a multiple of 4096 bytes, not at {offset}"
         )));

@@ -13,9 +13,9 @@ use super::hash::Hash;
 
 /// Bytes of a salt that is made here: what LUKS1 has room for, and what cryptsetup uses in LUKS2.
 pub(super) const SALT_LEN: usize = 32;
-/// Iterations over the volume key for its digest. The key is random and as long as the cipher wants it, so these do not
-/// make it stronger; cryptsetup wants 1000 or more.
-pub(super) const DIGEST_ITERATIONS: u32 = 100_000;
+/// Iterations over the volume key for its digest. The key is random and as long as the cipher wants it: no number of
+/// iterations makes it harder to guess. The least that cryptsetup takes.
+pub(super) const DIGEST_ITERATIONS: u32 = 1000;
 /// Iterations that cryptsetup takes for the least.
 const PBKDF2_LEAST: u32 = 1000;
 /// KiB that cryptsetup takes for the least, and for the most.

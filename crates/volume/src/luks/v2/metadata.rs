@@ -352,7 +352,7 @@ fn segment(node: &Node<'_>) -> Result<Segment> {
     if offset.u64()? % 512 != 0 {
         return Err(offset.bad("is not a multiple of 512"));
     }
-    if parsed.is_some_and(|size: u64| size % sector != 0 || size == 0) {
+    if parsed.is_some_and(|size: u64| !size.is_multiple_of(sector) || size == 0) {
         return Err(size.bad("is not a multiple of the sector size, or nothing"));
     }
     Ok(Segment {

@@ -99,7 +99,9 @@ impl Header {
         };
         let (mut header, other) = match (first, second) {
             (Ok(first), Ok(second)) => {
-                if first.binary.uuid != second.binary.uuid {
+                let other_volume = first.binary.uuid != second.binary.uuid;
+                if other_volume && first.binary.seqid == second.binary.seqid {
+                    // With different numbers it is a change of the UUID that was cut off.
                     return Err(LuksError::Damaged(format!(
                         "its two copies are of two volumes, {} and {}",
                         first.binary.uuid, second.binary.uuid

@@ -1,0 +1,6 @@
+//! LUKS against the tools of others, against loss of power, and against headers that lie.
+
+mod common;
+mod interop;
+mod malformed;
+mod power;
