@@ -14,6 +14,9 @@ mod backup;
 mod dump;
 mod error;
 mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hash;
 mod kdf;
 mod keys;

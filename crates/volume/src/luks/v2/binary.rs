@@ -107,9 +107,14 @@ impl Binary {
         copy[104..168].copy_from_slice(&self.salt);
         copy[256..264].copy_from_slice(&offset.to_be_bytes());
         copy[LEN..LEN + json.len()].copy_from_slice(json);
-        let sum = self.checksum_of(&copy);
-        copy[CHECKSUM].copy_from_slice(&sum);
+        self.sign(&mut copy);
         copy
+    }
+
+    /// Puts the right checksum on a copy.
+    pub(in crate::luks) fn sign(&self, copy: &mut [u8]) {
+        let sum = self.checksum_of(copy);
+        copy[CHECKSUM].copy_from_slice(&sum);
     }
 }
 
