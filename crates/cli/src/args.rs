@@ -77,6 +77,7 @@ pub(crate) enum Command {
     Disk(disk::Args),
     Metadata(metadata::Args),
     User(user::Args),
+    Volume(volume::Args),
     Bench(bench::Args),
     Completions(completions::Args),
     Man(man::Args),

@@ -77,14 +77,9 @@ impl CredentialArgs {
                 secret: HexSecret(secret_file(file, SMALL_FILE_MAX)?),
             });
         }
-        let secret = if ask::somebody_is_there() {
-            ask::passphrase(of)?
-        } else {
-            passphrase_line()?
-        };
         Ok(Given {
             kind: GivenKind::Passphrase,
-            secret: HexSecret(secret),
+            secret: HexSecret(passphrase_given(None, of, ask::passphrase)?),
         })
     }
 }
@@ -135,13 +130,8 @@ impl NewCredentialArgs {
                 recipients: self.new_recipient.clone(),
             });
         }
-        let secret = if ask::somebody_is_there() {
-            ask::new_passphrase(of)?
-        } else {
-            passphrase_line()?
-        };
         Ok(NewGiven::Passphrase {
-            secret: HexSecret(secret),
+            secret: HexSecret(passphrase_given(None, of, ask::new_passphrase)?),
             cost,
         })
     }
@@ -277,6 +267,20 @@ impl NewGiven {
                     .map_err(|e| Error::usage(e.to_string()))?,
             ),
         })
+    }
+}
+
+/// A passphrase from a file; without one, what `ask` gets at the terminal for `of`, or the next line of standard input where
+/// nobody sits.
+pub(crate) fn passphrase_given(
+    file: Option<&Path>,
+    of: &str,
+    ask: impl FnOnce(&str) -> Result<Secret>,
+) -> Result<Secret> {
+    match file {
+        Some(file) => passphrase_file(file),
+        None if ask::somebody_is_there() => ask(of),
+        None => passphrase_line(),
     }
 }
 

@@ -12,8 +12,10 @@ pub mod crypt;
 pub mod luks;
 mod open;
 pub mod sector;
+mod signs;
 
 pub use open::{
     Certainty, Credential, Format, OpenOptions, Opened, VolumeError, open, open_as_recognised,
     recognise,
 };
+pub use signs::holds;

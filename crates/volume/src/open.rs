@@ -129,7 +129,7 @@ pub struct Opened {
 
 /// The format of the volume on this device, or of the detached header on it; `None` where none is known.
 pub fn recognise(device: &dyn Device) -> Result<Option<Format>, VolumeError> {
-    find(device, false)
+    find(device, true)
 }
 
 fn find(device: &dyn Device, apart: bool) -> Result<Option<Format>, VolumeError> {

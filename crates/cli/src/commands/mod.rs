@@ -29,6 +29,7 @@ pub(crate) mod sync;
 pub(crate) mod tree;
 pub(crate) mod umount;
 pub(crate) mod user;
+pub(crate) mod volume;
 
 use crate::args::{Command, Global};
 use crate::error::Result;
@@ -73,6 +74,7 @@ pub(crate) fn run(command: Command, global: &Global) -> Result<()> {
         Command::Disk(args) => disk::run(args, global),
         Command::Metadata(args) => metadata::run(args, global),
         Command::User(args) => user::run(args, global),
+        Command::Volume(args) => volume::run(args, global),
         Command::Bench(args) => bench::run(args, global),
         Command::Completions(args) => completions::run(args, global),
         Command::Man(args) => man::run(args, global),

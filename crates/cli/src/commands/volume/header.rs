@@ -1,0 +1,106 @@
+//! `strongroom volume header`: a LUKS header's backup, and putting it back.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use device::Access;
+use serde_json::json;
+use volume::luks;
+use zeroize::Zeroizing;
+
+use super::image::{luks_said, open_device};
+use crate::args::Global;
+use crate::error::{Error, Result};
+use crate::output;
+
+/// Back up or restore a LUKS volume's header, without which no key opens it
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Write the header to a new file; it opens the volume with the keys of today, so keep it as safe as those
+    Backup {
+        /// The volume, or the file of its detached header
+        image: PathBuf,
+        /// The file to make
+        file: PathBuf,
+    },
+    /// Put a backed-up header back
+    Restore {
+        /// The volume, or the file of its detached header
+        image: PathBuf,
+        /// The backup
+        file: PathBuf,
+        /// Restore also a header of another volume, or where there is none
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+/// Bytes of the longest backup: both headers and the place for key slots.
+const BACKUP_MAX: u64 = 256 << 20;
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    match args.command {
+        Command::Backup { image, file } => backup(&image, &file, global),
+        Command::Restore { image, file, force } => restore(&image, &file, force, global),
+    }
+}
+
+fn backup(image: &Path, file: &Path, global: &Global) -> Result<()> {
+    let device = open_device(image, Access::ReadOnly)?;
+    let bytes = luks::backup_header(&device).map_err(|e| luks_said(image, e))?;
+    File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file)
+        .and_then(|mut out| {
+            out.write_all(&bytes)?;
+            out.sync_all()
+        })
+        .map_err(|e| Error::host(file, e))?;
+    if global.json {
+        output::json_line(&json!({"file": file.to_string_lossy(), "bytes": bytes.len()}));
+    } else {
+        output::note(
+            global,
+            format!(
+                "Wrote the header to {}; keep it apart from the volume.",
+                file.display()
+            ),
+        );
+    }
+    Ok(())
+}
+
+fn restore(image: &Path, file: &Path, force: bool, global: &Global) -> Result<()> {
+    let mut bytes = Zeroizing::new(Vec::new());
+    File::open(file)
+        .and_then(|file| file.take(BACKUP_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|e| Error::host(file, e))?;
+    if bytes.len() as u64 > BACKUP_MAX {
+        return Err(Error::usage(format!(
+            "{}: larger than any header's backup",
+            file.display()
+        )));
+    }
+    let device = open_device(image, Access::ReadWrite)?;
+    let luks = luks::restore_header(&device, &bytes, force).map_err(|e| luks_said(image, e))?;
+    if global.json {
+        output::json_line(&json!({"restored": image.to_string_lossy(), "uuid": luks.uuid()}));
+    } else {
+        output::note(
+            global,
+            format!("The header of {} was restored.", luks.uuid()),
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! Which image, where its header lies, and what opens it: the arguments that the commands on volumes share.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use device::{Access, Device, FileDevice};
+use volume::luks::{Limits, Luks, LuksError, VolumeKey};
+use volume::{Certainty, Credential, Format, OpenOptions, Opened, VolumeError};
+use zeroize::Zeroizing;
+
+use crate::args::Global;
+use crate::ask;
+use crate::credentials::{self, KEY_FILE_MAX, decode_hex};
+use crate::error::{Error, Result, io_exit};
+use crate::exit::Exit;
+use crate::output;
+
+/// The image and its header.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ImageArgs {
+    /// The volume: an image file or a block device
+    pub(crate) image: PathBuf,
+    /// The volume's header, where it is kept in a file of its own
+    #[arg(long, value_name = "FILE")]
+    pub(crate) header: Option<PathBuf>,
+}
+
+/// What opens the volume.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "What opens the volume (asked for when none is given)")]
+pub(crate) struct CredentialArgs {
+    /// Read the passphrase from FILE ("-": one line of standard input); one newline at its end is taken away
+    #[arg(long, value_name = "FILE", group = "volume_credential")]
+    pub(crate) passphrase_file: Option<PathBuf>,
+    /// Use the content of FILE as the passphrase (up to 1 MiB, every byte counts)
+    #[arg(long, value_name = "FILE", group = "volume_credential")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// Use the key that the data is encrypted with: FILE holds its bytes, or hexadecimal digits
+    #[arg(long, value_name = "FILE", group = "volume_credential")]
+    pub(crate) master_key_file: Option<PathBuf>,
+    /// Derive keys at whatever cost the header asks for; for headers you trust
+    #[arg(long)]
+    pub(crate) any_kdf_cost: bool,
+}
+
+impl CredentialArgs {
+    /// Reads what the options name; without any, asks for the passphrase of `of`.
+    pub(crate) fn read(&self, of: &Path) -> Result<Credential> {
+        if let Some(file) = &self.master_key_file {
+            return Ok(Credential::MasterKey(master_key_file(file)?));
+        }
+        self.passphrase(of).map(Credential::Passphrase)
+    }
+
+    /// The same where only a passphrase or key file will do.
+    pub(super) fn passphrase(&self, of: &Path) -> Result<Zeroizing<Vec<u8>>> {
+        if self.master_key_file.is_some() {
+            return Err(Error::usage(
+                "--master-key-file does not name a key slot: give --passphrase-file or --key-file",
+            ));
+        }
+        let secret = match &self.key_file {
+            Some(file) => credentials::secret_file(file, KEY_FILE_MAX)?,
+            None => credentials::passphrase_given(
+                self.passphrase_file.as_deref(),
+                &of.display().to_string(),
+                ask::passphrase,
+            )?,
+        };
+        Ok(Zeroizing::new(secret.expose().to_vec()))
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        if self.any_kdf_cost {
+            Limits::NONE
+        } else {
+            Limits::default()
+        }
+    }
+}
+
+/// The bytes of a volume's key.
+pub(super) fn master_key_file(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
+    let secret = credentials::secret_file(path, KEY_FILE_MAX)?;
+    let bytes = secret.expose();
+    let digits = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    // Random bytes that are all digits by chance do not happen: the shortest key has 16.
+    Ok(Zeroizing::new(match decode_hex(digits) {
+        Some(key) if digits.len() >= 32 => key.to_vec(),
+        _ => bytes.to_vec(),
+    }))
+}
+
+impl ImageArgs {
+    /// The image as a device.
+    pub(super) fn device(&self, access: Access) -> Result<Arc<dyn Device>> {
+        open_device(&self.image, access)
+    }
+
+    /// The device of the header where that is another.
+    pub(super) fn header_device(&self, access: Access) -> Result<Option<Arc<dyn Device>>> {
+        self.header
+            .as_deref()
+            .map(|path| open_device(path, access))
+            .transpose()
+    }
+
+    /// Where the header is: for messages about it.
+    pub(super) fn header_path(&self) -> &Path {
+        self.header.as_deref().unwrap_or(&self.image)
+    }
+
+    /// The LUKS header for reading or changing, and the data's device where that is another.
+    pub(super) fn luks(&self, access: Access) -> Result<(Luks, Option<Arc<dyn Device>>)> {
+        let (device, data) = match self.header_device(access)? {
+            Some(header) => (header, Some(self.device(access)?)),
+            None => (self.device(access)?, None),
+        };
+        let found = volume::recognise(&*device).map_err(|e| said(self.header_path(), e))?;
+        match found {
+            Some(Format::Luks1 | Format::Luks2) => {}
+            Some(format) => {
+                return Err(Error::failed(format!(
+                    "{}: {format} is read and written here, but its header is not changed: only LUKS volumes' are",
+                    self.header_path().display()
+                )));
+            }
+            None => return Err(said(self.header_path(), VolumeError::NotAVolume)),
+        }
+        let luks = Luks::read(device).map_err(|e| luks_said(self.header_path(), e))?;
+        Ok((luks, data))
+    }
+
+    /// Opens the volume with what was given or is asked for. A volume whose key cannot be known to be right is spoken of.
+    pub(crate) fn open(
+        &self,
+        credential: &CredentialArgs,
+        options: OpenOptions,
+        global: &Global,
+    ) -> Result<Opened> {
+        let access = if options.read_only {
+            Access::ReadOnly
+        } else {
+            Access::ReadWrite
+        };
+        let device = self.device(access)?;
+        let header = self.header_device(Access::ReadOnly)?;
+        // Before anybody is asked for a passphrase.
+        let found = volume::recognise(header.as_deref().unwrap_or(&*device));
+        if header.is_none() && found.as_ref().is_ok_and(Option::is_none) {
+            return Err(said(&self.image, VolumeError::NotAVolume));
+        }
+        let secret = credential.read(&self.image)?;
+        let options = OpenOptions {
+            any_cost: credential.any_kdf_cost,
+            ..options
+        };
+        let opened = volume::open_as_recognised(device, header, &secret, options)
+            .map_err(|e| said(&self.image, e))?;
+        if opened.certainty == Certainty::Unknown {
+            output::note(
+                global,
+                format!(
+                    "warning: {}: nothing in this volume tells whether the passphrase or key is right, and its contents begin \
+                     like no file system of a phone: they may be nonsense",
+                    self.image.display()
+                ),
+            );
+        }
+        Ok(opened)
+    }
+}
+
+/// A key that opens a LUKS volume, and the slot it came from.
+pub(super) fn unlock(
+    luks: &Luks,
+    credential: &CredentialArgs,
+    path: &Path,
+) -> Result<(VolumeKey, Option<u8>)> {
+    match credential.read(path)? {
+        Credential::MasterKey(key) => luks.check_key(&key).map(|key| (key, None)),
+        Credential::Passphrase(passphrase) => luks
+            .unlock(&passphrase, &credential.limits())
+            .map(|(key, slot)| (key, Some(slot))),
+    }
+    .map_err(|e| luks_said(path, e))
+}
+
+/// A file or block device that exists.
+pub(super) fn open_device(path: &Path, access: Access) -> Result<Arc<dyn Device>> {
+    match FileDevice::open(path, access) {
+        Ok(device) => Ok(Arc::new(device)),
+        Err(e) if e.kind() == io::ErrorKind::ResourceBusy => Err(Error::said(
+            Exit::InUse,
+            format!("{}: in use by another process", path.display()),
+        )),
+        Err(e) => Err(Error::host(path, e)),
+    }
+}
+
+/// Says what is wrong with a volume.
+pub(super) fn said(path: &Path, error: VolumeError) -> Error {
+    let exit = match &error {
+        VolumeError::Luks(error) => luks_exit(error),
+        VolumeError::NotAVolume => Exit::NotARoom,
+        VolumeError::WrongCredential(_) => Exit::WrongCredential,
+        VolumeError::Damaged(_) => Exit::HeaderDamaged,
+        VolumeError::Io { source, .. } => io_exit(source),
+        _ => Exit::Failed,
+    };
+    let hint = match &error {
+        VolumeError::TooCostly(_) | VolumeError::Luks(LuksError::TooCostly { .. }) => {
+            " (--any-kdf-cost lifts it)"
+        }
+        _ => "",
+    };
+    Error::said(exit, format!("{}: {error}{hint}", path.display()))
+}
+
+/// The same of a LUKS volume.
+pub(super) fn luks_said(path: &Path, error: LuksError) -> Error {
+    said(path, error.into())
+}
+
+fn luks_exit(error: &LuksError) -> Exit {
+    match error {
+        LuksError::WrongPassphrase | LuksError::WrongKey => Exit::WrongCredential,
+        LuksError::NotLuks => Exit::NotARoom,
+        LuksError::Damaged(_) | LuksError::Malformed(_) => Exit::HeaderDamaged,
+        LuksError::Version(_) | LuksError::Requirement(_) => Exit::Newer,
+        LuksError::Option(_) => Exit::Usage,
+        LuksError::Io { source, .. } => io_exit(source),
+        _ => Exit::Failed,
+    }
+}

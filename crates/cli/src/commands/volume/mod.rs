@@ -1,0 +1,50 @@
+//! `strongroom volume`: encrypted disk images, block devices and sticks of other systems, without root and without the kernel.
+
+mod data;
+mod dump;
+mod format;
+mod header;
+mod image;
+mod kdf;
+mod key;
+mod settings;
+
+use clap::Subcommand;
+
+
+use crate::args::Global;
+use crate::error::Result;
+
+/// Make, open and change encrypted volumes (LUKS, Android, FileVault 2): disk images and block devices, without root
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Format(format::Args),
+    Dump(dump::Args),
+    Check(data::CheckArgs),
+    Export(data::ExportArgs),
+    Import(data::ImportArgs),
+    Key(key::Args),
+    Header(header::Args),
+    Resize(settings::ResizeArgs),
+    Convert(settings::ConvertArgs),
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    match args.command {
+        Command::Format(args) => format::run(&args, global),
+        Command::Dump(args) => dump::run(&args, global),
+        Command::Check(args) => data::check(&args, global),
+        Command::Export(args) => data::export(&args, global),
+        Command::Import(args) => data::import(&args, global),
+        Command::Key(args) => key::run(args, global),
+        Command::Header(args) => header::run(args, global),
+        Command::Resize(args) => settings::resize(&args, global),
+        Command::Convert(args) => settings::convert(&args, global),
+    }
+}
