@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Measures shared storage on this machine, over loopback: the sub-operations of small files in all three set-ups, and the throughput
-# of whole files with some clients and some disks. Leaves benches/results/small-files-shared.json (which `make performance` shows)
-# and benches/results/network/throughput.json.
+# of whole files with some clients and some disks, and single requests to a disk with what protects them. Leaves
+# benches/results/small-files-shared.json, network/throughput.json, network/requests.txt and network.md: `make performance` shows them.
 #
-#   scripts/bench-network.sh BINARY [small-files] [throughput]      default: both
+#   scripts/bench-network.sh BINARY [small-files] [throughput] [requests]      default: all
 #   BENCH_DIR=DIR                     where the disks' files are (default: the target directory)
 #   SECONDS_EACH=3                    of each measurement of throughput
 #   CLIENTS="1 2 6" DISKS="1 2 4" SIZES="4096 65536 1048576 4194304" PROTECTIONS="open secure private"
@@ -15,7 +15,7 @@ set -euo pipefail
 BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom}")
 [ -x "$BIN" ] || die "there is no $BIN: run make build"
 shift || true
-[ $# -gt 0 ] || set -- small-files throughput
+[ $# -gt 0 ] || set -- small-files throughput requests
 LOAD=${LOAD:-$TARGET_DIR/release/examples/files}
 RESULTS=$ROOT/benches/results
 SECONDS_EACH=${SECONDS_EACH:-3}
@@ -161,12 +161,68 @@ throughput() {
     } >"$RESULTS/network/throughput.json"
 }
 
+requests() {
+    local load=$TARGET_DIR/release/examples/netdisk-load store=$WORK/requests.store
+    [ -x "$load" ] || (cd "$ROOT" && cargo build --release --locked -p strongroom-netdisk --example netdisk-load)
+    {
+        echo "In the page cache:"
+        "$load" "$store" 8 15 0.4
+        echo
+        echo "Dropped from the page cache before each turn:"
+        "$load" "$store" 16 7 0.3 cold
+    } 2>&1 | tee "$RESULTS/network/requests.txt"
+    rm -f "$store"
+}
+
+# The tables of docs/performance.md.
+tables() {
+    python3 - "$RESULTS/network" <<'EOF' >"$RESULTS/network.md"
+import json, pathlib, sys
+
+results = pathlib.Path(sys.argv[1])
+print("## Shared storage over loopback\n")
+file = results / "throughput.json"
+if file.exists():
+    of = json.loads(file.read_text())
+    rates = {
+        (r["protection"], r["disks"], r["clients"], r["file_bytes"], r["what"]): r["mib_per_s"] for r in of["rows"]
+    }
+    sizes = sorted({key[3] for key in rates})
+
+    def table(title, kinds):
+        names = [f"{size >> 10} KiB" for size in sizes]
+        print(f"{title}, MiB/s: write / read of whole files, fsync included, closed and opened each time\n")
+        print("| | " + " | ".join(names) + " |\n|---" + "|---:" * len(sizes) + "|")
+        for name, kind in kinds:
+            rate = lambda size, what: rates.get((*kind, size, what), 0)
+            cells = [" / ".join(f"{rate(size, what):.3g}" for what in ("write", "read")) for size in sizes]
+            print(f"| {name} | " + " | ".join(cells) + " |")
+        print()
+
+    print(
+        f"`scripts/bench-network.sh`: {of['cpus']} processors for servers and clients together, {of['seconds_each']} s each, "
+        f"load before {of['load_before']}.\n"
+    )
+    one = sorted({key[:3] for key in rates if key[1] == 1}, key=lambda k: (k[2], ["open", "secure", "private"].index(k[0])))
+    table("One disk", [(f"{p}, {c} client{'s' if c > 1 else ''}", (p, d, c)) for p, d, c in one])
+    most = max(key[2] for key in rates)
+    more = sorted({key[:3] for key in rates if key[2] == most and key[0] == "secure"}, key=lambda k: k[1])
+    table(f"{most} clients, secure", [(f"{d} disk{'s' if d > 1 else ''}", (p, d, c)) for p, d, c in more])
+file = results / "requests.txt"
+if file.exists():
+    print("Single requests to a disk (`netdisk-load`; us: processor time of client and server):\n")
+    print("```\n" + file.read_text().strip() + "\n```")
+EOF
+}
+
 LOAD_BEFORE=$(cut -d ' ' -f 1-3 /proc/loadavg)
 say "Processors: $(nproc); load before: $LOAD_BEFORE"
 for what in "$@"; do
     case $what in
     small-files) small_files ;;
     throughput) throughput ;;
-    *) die "there is no measurement '$what': there are small-files, throughput" ;;
+    requests) requests ;;
+    *) die "there is no measurement '$what': there are small-files, throughput, requests" ;;
     esac
 done
+tables

@@ -1,9 +1,10 @@
 //! Writes `docs/performance.md` anew from the results beside the sources: `make performance`.
 //!
-//! `performance RESULTS REMARKS OUTPUT`: a directory of `*.json`, a file of Markdown that ends the document, and the document.
+//! `performance RESULTS REMARKS OUTPUT`: a directory of `*.json` and of `*.md` (what scripts measured with programs of their own), a file of
+//! Markdown that ends the document, and the document.
 
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use bench::model::Report;
@@ -15,25 +16,35 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("write: performance RESULTS REMARKS OUTPUT".into());
     };
     let reports = read(Path::new(results))?;
-    let remarks = fs::read_to_string(remarks).map_err(|e| format!("{remarks}: {e}"))?;
-    fs::write(output, markdown::performance(&reports, &remarks))
+    let mut after = String::new();
+    for path in listed(Path::new(results), "md")? {
+        after += &fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        after.push('\n');
+    }
+    after += &fs::read_to_string(remarks).map_err(|e| format!("{remarks}: {e}"))?;
+    fs::write(output, markdown::performance(&reports, &after))
         .map_err(|e| format!("{output}: {e}"))?;
     println!("{output} from {} results", reports.len());
     Ok(())
 }
 
-/// Results by their names, sorted.
-fn read(dir: &Path) -> Result<Vec<(String, Report)>, Box<dyn Error>> {
+/// The files of a directory with this ending, sorted.
+fn listed(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))? {
         let path = entry?.path();
-        if path.extension().is_some_and(|ending| ending == "json") {
+        if path.extension().is_some_and(|found| found == ending) {
             paths.push(path);
         }
     }
     paths.sort();
+    Ok(paths)
+}
+
+/// Results by their names, sorted.
+fn read(dir: &Path) -> Result<Vec<(String, Report)>, Box<dyn Error>> {
     let mut reports = Vec::new();
-    for path in paths {
+    for path in listed(dir, "json")? {
         let named = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
         let text = fs::read_to_string(&path).map_err(|e| named(&e))?;
         let name = path
