@@ -16,6 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, seek};
 use rustix::io::Errno;
 
+use crate::known::KnownData;
 use crate::{Device, Extent, Zeroing, range};
 
 /// Ranges given back to a block device are cut to whole units of this many bytes.
@@ -42,6 +43,7 @@ pub struct FileDevice {
     /// Flushes that were begun.
     begun: AtomicU64,
     flushed: Mutex<Flushed>,
+    data: KnownData,
 }
 
 /// Which store this is on this machine, as long as it runs: the same file opened again has the same.
@@ -131,6 +133,7 @@ impl FileDevice {
                 last: 0,
                 failed: false,
             }),
+            data: KnownData::default(),
         })
     }
 
@@ -215,7 +218,9 @@ impl Device for FileDevice {
         if len == 0 {
             return Ok(());
         }
-        match punch(&self.file, offset, len) {
+        let punched = punch(&self.file, offset, len);
+        self.data.forget();
+        match punched {
             // What cannot be given back is kept: discarding is a hint.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             other => other.map_err(Into::into),
@@ -235,7 +240,9 @@ impl Device for FileDevice {
             // The kernel falls to writing without a word where the device cannot do it.
             return Err(range::not_fast());
         }
-        match self.zero_range(offset, len, how.keep_space)? {
+        let zeroed = self.zero_range(offset, len, how.keep_space);
+        self.data.forget();
+        match zeroed? {
             Some(()) => Ok(()),
             None if how.only_fast => Err(range::not_fast()),
             None => range::write_zeros_by_hand(self, offset, len),
@@ -252,11 +259,17 @@ impl Device for FileDevice {
             allocated: false,
             zeros: true,
         };
+        if let Some(end) = self.data.end_of(offset) {
+            return Ok(Extent::data(len.min(end - offset)));
+        }
         match seek(&self.file, rustix::fs::SeekFrom::Data(offset)) {
             Ok(data) if data > offset => Ok(hole(len.min(data - offset))),
             Ok(_) => match seek(&self.file, rustix::fs::SeekFrom::Hole(offset)) {
                 // A hole that came to be in between is data that reads as zeros.
-                Ok(end) if end > offset => Ok(Extent::data(len.min(end - offset))),
+                Ok(end) if end > offset => {
+                    self.data.learn(offset, end);
+                    Ok(Extent::data(len.min(end - offset)))
+                }
                 _ => Ok(Extent::data(len)),
             },
             // No data from here on.

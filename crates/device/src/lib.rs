@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod file;
+mod known;
 mod memory;
 mod range;
 
