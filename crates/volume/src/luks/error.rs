@@ -31,6 +31,11 @@ pub enum LuksError {
         "the volume requires {0:?}, which is not supported; use a version of cryptsetup that knows it"
     )]
     Requirement(String),
+    /// Nothing but going on can be done with a volume in between.
+    #[error(
+        "a reencryption of the volume was begun and has not ended; finish it, then open the volume"
+    )]
+    Reencrypting,
     /// The volume uses something that is known, and not supported here.
     #[error("not supported: {0}")]
     Unsupported(String),

@@ -198,7 +198,7 @@ fn erase_older(device: &dyn Device, region: u64) -> Result<()> {
         .map_err(io("making the erasure of an older header durable"))
 }
 
-fn digest_of(hash: Hash, key: &[u8], salt: &[u8], len: usize) -> Result<Vec<u8>> {
+pub(super) fn digest_of(hash: Hash, key: &[u8], salt: &[u8], len: usize) -> Result<Vec<u8>> {
     let kdf = Kdf {
         salt: salt.to_vec(),
         algorithm: KdfAlgorithm::Pbkdf2 {

@@ -37,7 +37,8 @@ impl Luks {
         match &mut self.header {
             Header::V2(header) => {
                 let slot = header.free_slot(slot)?;
-                let json = header.new_slot(device, key, passphrase, kdf)?;
+                let encryption = header.data_segment()?.1.encryption.clone();
+                let json = header.new_slot(device, key, &encryption, passphrase, kdf)?;
                 let digest = header.data_digest()?.0;
                 let json = header.with_slot(slot, json, digest)?;
                 header.write(device, json)?;
@@ -155,7 +156,7 @@ impl Luks {
     }
 
     /// Slots for the data's key, those to be ignored included.
-    fn slots_that_open(&self) -> Result<Vec<u8>> {
+    pub(super) fn slots_that_open(&self) -> Result<Vec<u8>> {
         match &self.header {
             Header::V1(_) => self.slots_to_try(),
             Header::V2(header) => {
@@ -192,14 +193,14 @@ impl Luks {
 
 impl v2::Header {
     /// Writes a key's material to a free place; the JSON of the slot for it.
-    fn new_slot(
+    pub(super) fn new_slot(
         &self,
         device: &dyn device::Device,
         key: &VolumeKey,
+        encryption: &str,
         passphrase: &[u8],
         kdf: &KdfOptions,
     ) -> Result<serde_json::Value> {
-        let (_, crypt) = self.data_segment()?;
         let kdf = kdf.with_salt()?;
         let key_size = key.expose().len();
         let mut holding = Holding {
@@ -207,7 +208,7 @@ impl v2::Header {
             key_size,
             stripes: STRIPES,
             af_hash: "sha256",
-            encryption: &crypt.encryption,
+            encryption,
             area_key_size: key_size,
             kdf: &kdf,
         };

@@ -21,6 +21,8 @@ mod hash;
 mod kdf;
 mod keys;
 mod material;
+mod reencrypt;
+mod run;
 mod settings;
 mod v1;
 mod v2;
@@ -39,6 +41,7 @@ pub use error::{LuksError, Result};
 pub use format::{FormatOptions, Version, format};
 pub use hash::Hash;
 pub use kdf::{KdfOptions, Limits};
+pub use reencrypt::{Progress, ReencryptOptions};
 pub use v2::CopyState;
 
 use crate::crypt::{CryptDevice, CryptOptions, Extent};
@@ -185,6 +188,7 @@ impl Luks {
     fn check_requirements(&self) -> Result<()> {
         match &self.header {
             Header::V2(header) => match header.metadata.requirements.first() {
+                Some(name) if name.starts_with("online-reencrypt") => Err(LuksError::Reencrypting),
                 Some(name) => Err(LuksError::Requirement(name.clone())),
                 None => Ok(()),
             },
@@ -409,8 +413,7 @@ impl v2::Header {
         let mut in_use = self.metadata.segments.values().filter(|s| !s.is_backup());
         let (Some(segment), None) = (in_use.next(), in_use.next()) else {
             return Err(LuksError::Unsupported(
-                "a volume of several segments or none: a reencryption was not finished; finish it with `cryptsetup reencrypt --resume-only`"
-                    .into(),
+                "a volume of several segments or none".into(),
             ));
         };
         let Some(crypt) = &segment.crypt else {

@@ -4,3 +4,4 @@ mod common;
 mod interop;
 mod malformed;
 mod power;
+mod reencrypt;

@@ -54,14 +54,17 @@ impl Device for Recorder {
     }
 }
 
-fn device_of(image: &[u8]) -> Arc<dyn Device> {
+pub(crate) fn device_of(image: &[u8]) -> Arc<dyn Device> {
     let memory = MemoryDevice::new(image.len());
     memory.write_at(image, 0).unwrap();
     Arc::new(memory)
 }
 
 /// Every image that a loss of power could leave of a change, with a name; the whole change is the last.
-fn images(before: &[u8], change: impl FnOnce(Arc<dyn Device>)) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn images(
+    before: &[u8],
+    change: impl FnOnce(Arc<dyn Device>),
+) -> Vec<(String, Vec<u8>)> {
     let memory = MemoryDevice::new(before.len());
     memory.write_at(before, 0).unwrap();
     let recorder = Arc::new(Recorder {

@@ -153,6 +153,32 @@ impl Header {
         Ok(Area { offset: at, size })
     }
 
+    /// The largest place that no slot uses, of whole multiples of `align` bytes.
+    pub(in crate::luks) fn largest_gap(&self, align: u64) -> Result<Area> {
+        let mut areas: Vec<Area> = self.metadata.keyslots.values().map(|k| k.area).collect();
+        areas.push(Area {
+            offset: self.region(),
+            size: 0,
+        });
+        areas.sort_by_key(|area| area.offset);
+        let mut at = 2 * self.binary.size;
+        let mut largest = Area {
+            offset: at,
+            size: 0,
+        };
+        for area in areas {
+            let size = area.offset.saturating_sub(at) / align * align;
+            if size > largest.size {
+                largest = Area { offset: at, size };
+            }
+            at = at.max((area.offset + area.size).next_multiple_of(AREA_ALIGN));
+        }
+        if largest.size == 0 {
+            return Err(LuksError::NoRoom("the place for key slots is full".into()));
+        }
+        Ok(largest)
+    }
+
     /// With a key slot that opens what `digest` is the digest of.
     pub(in crate::luks) fn with_slot(&self, slot: u8, json: Value, digest: u8) -> Result<Value> {
         let mut all = self.json.clone();

@@ -1,0 +1,301 @@
+//! Reencryption: nothing is lost, whatever cuts it off, and cryptsetup goes on with ours as we do with its.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use device::Device;
+use volume::crypt::CryptOptions;
+use volume::luks::{self, FormatOptions, Limits, Luks, LuksError, Progress, ReencryptOptions};
+
+use crate::common::*;
+use crate::power::{device_of, images};
+
+const LEN: usize = 512 << 10;
+const RESUME: &str =
+    "reencrypt --resume-only --force-offline-reencrypt --batch-mode --key-file key img";
+
+/// A volume with known contents, whose place for a journal holds a quarter of them.
+fn volume() -> (Arc<dyn Device>, Vec<u8>) {
+    let device = memory((1 << 20) + LEN);
+    let options = FormatOptions {
+        data_offset: Some(1 << 20),
+        keyslots_size: Some(2 * 258_048 + (128 << 10)),
+        sector_size: Some(512),
+        ..cheap()
+    };
+    luks::format(Arc::clone(&device), None, &options, PASS).unwrap();
+    let plain = noise(5, LEN);
+    contents(&device, None, PASS).write_at(&plain, 0).unwrap();
+    (device, plain)
+}
+
+fn cheaply() -> ReencryptOptions {
+    ReencryptOptions {
+        kdf: Some(PBKDF2),
+        ..ReencryptOptions::default()
+    }
+}
+
+fn begin(device: &Arc<dyn Device>, options: &ReencryptOptions) -> luks::Result<Luks> {
+    let mut luks = read(device);
+    luks.begin_reencryption(None, &[PASS], options, &Limits::default())?;
+    Ok(luks)
+}
+
+/// Goes on, to the end or for some steps.
+fn go_on(luks: &mut Luks, mut steps: usize) -> luks::Result<bool> {
+    luks.reencrypt(
+        None,
+        PASS,
+        &Limits::default(),
+        &mut |Progress { done, total }| {
+            assert!(done <= total);
+            steps -= 1;
+            if steps == 0 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        },
+    )
+}
+
+#[test]
+fn a_reencrypted_volume_has_its_contents_and_another_key_cipher_and_sector_size() {
+    for (cipher, key_len, sector_size) in [
+        (None, None, None),
+        (Some("aes-cbc-essiv:sha256"), Some(32), Some(512)),
+        (Some("xchacha20,aes-adiantum-plain64"), Some(32), Some(4096)),
+    ] {
+        let (device, plain) = volume();
+        let (old_key, _) = read(&device).unlock(PASS, &Limits::default()).unwrap();
+        let before = all(&*device);
+        let options = ReencryptOptions {
+            cipher: cipher.map(Into::into),
+            key_len,
+            sector_size,
+            ..cheaply()
+        };
+        let mut luks = begin(&device, &options).unwrap();
+        assert!(luks.is_reencrypting());
+        assert!(matches!(
+            luks.unlock(PASS, &Limits::default()),
+            Err(LuksError::Reencrypting)
+        ));
+        assert!(go_on(&mut luks, usize::MAX).unwrap());
+        assert!(!luks.is_reencrypting());
+        assert!(all(&contents(&device, None, PASS)) == plain, "{cipher:?}");
+        let luks = read(&device);
+        assert!(matches!(
+            luks.check_key(old_key.expose()),
+            Err(LuksError::WrongKey)
+        ));
+        let dump = luks.dump();
+        assert_eq!(
+            (
+                dump.keyslots.len(),
+                dump.digests.len(),
+                dump.requirements.len()
+            ),
+            (1, 1, 0)
+        );
+        assert_eq!(
+            dump.segments[0].cipher.as_deref(),
+            cipher.or(Some("aes-xts-plain64"))
+        );
+        // No sector of the data is as it was, and the old header opens nothing any more.
+        let after = all(&*device);
+        let same = (1 << 20..after.len()).step_by(512);
+        assert_eq!(
+            same.filter(|at| after[*at..at + 512] == before[*at..at + 512])
+                .count(),
+            0
+        );
+        let mut image = after;
+        image[..0x8000].copy_from_slice(&before[..0x8000]);
+        assert!(
+            read(&device_of(&image))
+                .unlock(PASS, &Limits::default())
+                .is_err()
+        );
+    }
+}
+
+#[test]
+fn a_reencryption_survives_a_kill_at_every_write() {
+    let (device, plain) = volume();
+    let check = |name: &str, image: &[u8]| {
+        let device = device_of(image);
+        let mut luks = read(&device);
+        if luks.is_reencrypting() {
+            assert!(go_on(&mut luks, usize::MAX).unwrap(), "{name}");
+        }
+        assert!(all(&contents(&device, None, PASS)) == plain, "{name}");
+    };
+    let all_images = images(&all(&*device), |device| {
+        let mut luks = begin(&device, &cheaply()).unwrap();
+        assert!(go_on(&mut luks, usize::MAX).unwrap());
+    });
+    assert!(all_images.len() > 60, "{}", all_images.len());
+    for (name, image) in &all_images {
+        check(name, image);
+    }
+    // And a kill while it recovers from a kill in the middle.
+    let (name, middle) = &all_images[all_images.len() / 2];
+    for (second, image) in images(middle, |device| {
+        go_on(&mut read(&device), 2).unwrap();
+    }) {
+        check(&format!("{name}, then {second}"), &image);
+    }
+}
+
+#[test]
+fn key_slots_without_a_passphrase_go_only_on_request() {
+    let (device, plain) = volume();
+    let mut luks = read(&device);
+    let (key, _) = luks.unlock(PASS, &Limits::default()).unwrap();
+    luks.add_key(&key, b"second", &PBKDF2, None).unwrap();
+    let error = begin(&device, &cheaply()).unwrap_err().to_string();
+    assert!(error.contains("key slots 1 would be lost"), "{error}");
+    luks.remove_key(1).unwrap();
+    let error = read(&device)
+        .begin_reencryption(None, &[PASS, b"wrong"], &cheaply(), &Limits::default())
+        .unwrap_err();
+    assert!(matches!(error, LuksError::WrongPassphrase));
+    assert!(!read(&device).is_reencrypting());
+    assert!(all(&contents(&device, None, PASS)) == plain);
+}
+
+#[test]
+fn what_a_stranger_says_of_a_reencryption_is_refused() {
+    let (device, _) = volume();
+    let mut luks = begin(&device, &cheaply()).unwrap();
+    go_on(&mut luks, 1).unwrap();
+    assert!(luks.is_reencrypting());
+    let wrong = luks.reencrypt(None, b"wrong", &Limits::default(), &mut |_| {
+        ControlFlow::Continue(())
+    });
+    assert!(matches!(wrong, Err(LuksError::WrongPassphrase)));
+    // The cipher it ends with is another than the keys vouch for.
+    let image = all(&*device);
+    for (from, to, expected) in [
+        (
+            "\"encryption\":\"aes-xts-plain64\"",
+            "\"encryption\":\"aes-cbc-plain64\"",
+            "",
+        ),
+        ("\"backup-final\"", "\"backup-other\"", "backup-final"),
+        ("\"forward\"", "\"abcdefg\"", "backwards"),
+    ] {
+        let mut image = image.clone();
+        for start in [0, 0x4000] {
+            let text = String::from_utf8_lossy(&image[start + 4096..start + 0x4000]).into_owned();
+            assert!(text.contains(from), "{from}: {text}");
+            let text = text.replace(from, to);
+            image[start + 4096..start + 0x4000].copy_from_slice(&text.as_bytes()[..0x3000]);
+            crate::malformed::sign(&mut image[start..start + 0x4000]);
+        }
+        let device = device_of(&image);
+        let result = go_on(&mut read(&device), usize::MAX);
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert!(all(&*device) == image, "nothing was written");
+    }
+}
+
+#[test]
+fn cryptsetup_ends_what_was_begun_here_wherever_it_was_cut_off() {
+    if !have("cryptsetup") {
+        return;
+    }
+    let (device, plain) = volume();
+    let cut = images(&all(&*device), |device| {
+        let mut luks = begin(&device, &cheaply()).unwrap();
+        assert!(go_on(&mut luks, usize::MAX).unwrap());
+    });
+    let running: Vec<_> = cut
+        .iter()
+        .filter(|(_, image)| read(&device_of(image)).is_reencrypting())
+        .collect();
+    let mut repaired = 0;
+    // It takes cryptsetup a second each.
+    for (name, image) in running.iter().step_by(running.len() / 6) {
+        let dir = Dir::new();
+        dir.file("img", image);
+        // A part that was cut off in the middle is for its `repair`, which takes it from the journal.
+        let dump = read(&device_of(image)).dump();
+        let mut flags = dump.segments.iter().flat_map(|segment| &segment.flags);
+        if flags.any(|flag| flag == "in-reencryption") {
+            dir.run("cryptsetup", "repair --batch-mode --key-file key img");
+            repaired += 1;
+        }
+        dir.run("cryptsetup", RESUME);
+        assert!(
+            all(&contents(&dir.open("img"), None, PASS)) == plain,
+            "{name}"
+        );
+    }
+    assert!(repaired > 1);
+}
+
+#[test]
+fn what_cryptsetup_began_ends_here_and_what_ended_here_opens_there() {
+    if !have("cryptsetup") {
+        return;
+    }
+    for resilience in ["checksum", "journal", "none"] {
+        let (device, plain) = volume();
+        let dir = Dir::new();
+        dir.file("img", &all(&*device));
+        dir.run(
+            "cryptsetup",
+            &format!("reencrypt --init-only --force-offline-reencrypt --batch-mode --key-file key --resilience {resilience} --pbkdf pbkdf2 --pbkdf-force-iterations 1000 img"),
+        );
+        {
+            let mut luks = read(&dir.open("img"));
+            assert!(luks.is_reencrypting());
+            assert!(!go_on(&mut luks, 1).unwrap());
+        }
+        let mut luks = read(&dir.open("img"));
+        assert!(go_on(&mut luks, usize::MAX).unwrap());
+        assert!(
+            all(&contents(luks.device(), None, PASS)) == plain,
+            "{resilience}"
+        );
+        drop(luks);
+        dir.run("cryptsetup", "open --test-passphrase --key-file key img");
+    }
+}
+
+#[test]
+fn a_detached_header_reencrypts_its_data() {
+    let (header, data) = (memory(1 << 20), memory(64 << 10));
+    let options = FormatOptions {
+        keyslots_size: Some(900 << 10),
+        data_offset: None,
+        ..cheap()
+    };
+    let plain = noise(9, 64 << 10);
+    luks::format(Arc::clone(&header), Some(&*data), &options, PASS).unwrap();
+    contents(&header, Some(&data), PASS)
+        .write_at(&plain, 0)
+        .unwrap();
+    let mut luks = read(&header);
+    let passes: [&[u8]; 1] = [PASS];
+    luks.begin_reencryption(Some(&*data), &passes, &cheaply(), &Limits::default())
+        .unwrap();
+    let mut on = |_| ControlFlow::Continue(());
+    assert!(matches!(
+        luks.reencrypt(None, PASS, &Limits::default(), &mut on),
+        Err(LuksError::DataElsewhere)
+    ));
+    assert!(
+        luks.reencrypt(Some(Arc::clone(&data)), PASS, &Limits::default(), &mut on)
+            .unwrap()
+    );
+    let (key, _) = luks.unlock(PASS, &Limits::default()).unwrap();
+    let volume = luks
+        .open(Some(data), &key, CryptOptions::default())
+        .unwrap();
+    assert!(all(&volume) == plain);
+}
