@@ -1,7 +1,7 @@
 //! The power is lost between any two writes of a change, and within them: the old state opens, or the new one.
 //!
 //! A change is recorded on a device; the images it could have left are put together from the record: all writes up to a
-//! point; of those since the last flush none, only the last, or the last by half.
+//! point; of those since the last flush only the last; the last torn.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -82,13 +82,17 @@ pub(crate) fn images(
         match step {
             Step::Flush => durable.clone_from(&all),
             Step::Write(offset, bytes) => {
-                // Half a sector more than half, so that a sector is torn as well.
-                let half = &bytes[..(bytes.len() / 2 + 256).min(bytes.len())];
-                let (mut torn, mut alone) = (all.clone(), durable.clone());
-                put(&mut torn, *offset, half);
+                // Within a header's first sector and behind it, within its JSON, and in the middle.
+                for cut in [300, 512, 4096 + 512, bytes.len() / 2 + 256] {
+                    if cut < bytes.len() {
+                        let mut torn = all.clone();
+                        put(&mut torn, *offset, &bytes[..cut]);
+                        found.push((format!("{cut} bytes of step {number}"), torn));
+                    }
+                }
+                let mut alone = durable.clone();
                 put(&mut alone, *offset, bytes);
                 put(&mut all, *offset, bytes);
-                found.push((format!("half of step {number}"), torn));
                 found.push((format!("step {number} before those it followed"), alone));
                 found.push((format!("up to step {number}"), all.clone()));
             }

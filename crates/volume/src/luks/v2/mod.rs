@@ -133,7 +133,7 @@ impl Header {
             }
             Err(LuksError::NotLuks) => CopyState::Absent,
             Err(LuksError::Io { what, source }) => return Err(LuksError::Io { what, source }),
-            Err(error) => CopyState::Damaged(error.to_string()),
+            Err(error) => CopyState::Damaged(reason(&error)),
         };
         if header.copies[other_place] != CopyState::Good {
             header.other_salt = random()?;
@@ -274,12 +274,23 @@ fn neither(first: LuksError, second: LuksError) -> LuksError {
         (first @ (LuksError::Malformed(_) | LuksError::Io { .. }), _) => first,
         (_, second @ (LuksError::Malformed(_) | LuksError::Io { .. })) => second,
         (first @ LuksError::Version(_), LuksError::NotLuks) => first,
-        (first, LuksError::NotLuks) => {
-            LuksError::Damaged(format!("the first copy: {first}; there is no second one"))
-        }
-        (first, second) => {
-            LuksError::Damaged(format!("the first copy: {first}; the second: {second}"))
-        }
+        (first, LuksError::NotLuks) => LuksError::Damaged(format!(
+            "the first copy: {}; there is no second one",
+            reason(&first)
+        )),
+        (first, second) => LuksError::Damaged(format!(
+            "the first copy: {}; the second: {}",
+            reason(&first),
+            reason(&second)
+        )),
+    }
+}
+
+/// What is wrong with a copy, without what is said of the header as a whole.
+fn reason(error: &LuksError) -> String {
+    match error {
+        LuksError::Damaged(why) | LuksError::Malformed(why) => why.clone(),
+        other => other.to_string(),
     }
 }
 
