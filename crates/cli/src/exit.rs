@@ -12,21 +12,21 @@ pub enum Exit {
     Failed = 1,
     /// The command line cannot be understood, or contradicts itself.
     Usage = 2,
-    /// The passphrase, key or identity does not open this room.
+    /// The passphrase, key or identity does not open this room or volume.
     WrongCredential = 3,
-    /// Another process has the room open; the message names it.
+    /// Another process has the room or volume open; of a room the message names it.
     InUse = 4,
     /// Data or catalog are damaged; `check` found something, or a file could not be read.
     Damaged = 5,
-    /// Both copies of the header are damaged.
+    /// Both copies of the header are damaged, or a volume's header says what cannot be.
     HeaderDamaged = 6,
-    /// The room was made by a newer version.
+    /// The room was made by a newer version, or a volume requires what is not known here.
     Newer = 7,
     /// The room is older than this machine saw it last.
     RolledBack = 8,
     /// No space left where the room, or a copy's target, is stored.
     NoSpace = 9,
-    /// There is no room there.
+    /// There is no room, or no volume, there.
     NotARoom = 10,
     /// The room is not mounted, or its mountpoint is not a room's.
     NotMounted = 11,

@@ -9,6 +9,7 @@
 
 pub mod android;
 pub mod crypt;
+pub mod filevault;
 pub mod luks;
 mod open;
 pub mod sector;

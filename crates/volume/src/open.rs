@@ -11,6 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::android::{self, Footer};
 use crate::crypt::CryptOptions;
+use crate::filevault;
 use crate::luks::{Limits, Luks, LuksError};
 
 /// The formats that are known.
@@ -140,6 +141,9 @@ fn find(device: &dyn Device, apart: bool) -> Result<Option<Format>, VolumeError>
     if let Some(format) = luks_version(&start) {
         return Ok(Some(format));
     }
+    if filevault::Header::shows(&start) {
+        return Ok(Some(Format::FileVault2));
+    }
     if second_luks2_header(device)? {
         return Ok(Some(Format::Luks2));
     }
@@ -221,11 +225,7 @@ pub fn open_as_recognised(
             open_luks(device, header, credential, options)?,
             Certainty::Checked,
         ),
-        Format::FileVault2 => {
-            return Err(VolumeError::Unsupported(format!(
-                "{format} is not supported yet"
-            )));
-        }
+        Format::FileVault2 => filevault::open(device, credential, options)?,
     };
     Ok(Opened {
         format,

@@ -109,6 +109,25 @@ impl SectorCipher {
     }
 }
 
+/// Decrypts one unit of any whole number of blocks under AES-128-XTS, as CoreStorage's metadata has them: the tweak is the unit's
+/// number, whatever its length.
+pub(crate) fn decrypt_unit(key: &[u8; 32], unit: &mut [u8], number: u64) {
+    let (data, tweak) = key.split_at(16);
+    // AES-128 takes keys of 16 bytes.
+    if let Some(xts) = xts::Xts::<aes::Aes128>::new(data, tweak, spec::Number::ALL, unit.len()) {
+        xts.decrypt(unit, number);
+    }
+}
+
+/// The other way, for images made in tests.
+#[cfg(test)]
+pub(crate) fn encrypt_unit(key: &[u8; 32], unit: &mut [u8], number: u64) {
+    let (data, tweak) = key.split_at(16);
+    xts::Xts::<aes::Aes128>::new(data, tweak, spec::Number::ALL, unit.len())
+        .unwrap()
+        .encrypt(unit, number);
+}
+
 impl fmt::Debug for SectorCipher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SectorCipher")

@@ -95,3 +95,42 @@ fn every_volume_a_kernel_wrote_reads_to_its_digest() {
     }
     assert!(count >= 17, "only {count} volumes were found");
 }
+
+#[test]
+fn a_filevault_disk_of_macos_reads_to_its_digest() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/golden/filevault");
+    let archive = root.join("fvault2-images.tar.xz");
+    if !archive.is_file() {
+        eprintln!("skipped: no FileVault image at {}", archive.display());
+        return;
+    }
+    // 512 MiB, nearly all of it holes.
+    let place = tempfile::tempdir().unwrap();
+    let unpacked = Command::new("tar")
+        .arg("-xJSf")
+        .arg(&archive)
+        .arg("-C")
+        .arg(place.path())
+        .status()
+        .unwrap();
+    assert!(unpacked.success());
+    let image = place.path().join("fvault2-images/small");
+    let image = Arc::new(device::FileDevice::open(&image, device::Access::ReadOnly).unwrap());
+    let summary = volume::filevault::summary(&*image).unwrap();
+    assert_eq!(summary.users, 1);
+    let opened = open_as_recognised(
+        image,
+        None,
+        &Credential::Passphrase(Zeroizing::new(b"heslo123".to_vec())),
+        OpenOptions {
+            read_only: true,
+            ..OpenOptions::default()
+        },
+    )
+    .unwrap();
+    assert_eq!(opened.format, Format::FileVault2);
+    assert_eq!(
+        digest(&*opened.device),
+        "2c662e36c0f7e2f5583e6a939bbcbdc660805692d0fccaa45ad4052beb3b8e18"
+    );
+}

@@ -48,7 +48,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             android(&footer, global);
         }
         Format::FileVault2 => {
-            output::line(format.to_string());
+            let summary = volume::filevault::summary(&*device).map_err(|e| said(path, e))?;
+            filevault(&summary, global);
         }
     }
     Ok(())
@@ -96,4 +97,32 @@ fn android(footer: &Footer, global: &Global) {
     output::line(format!("contents  {} ({bytes} bytes)", output::size(bytes)));
     output::line(format!("key from  {password}; {kdf}"));
     output::line(format!("flags     {:#x}", footer.flags));
+}
+
+fn filevault(summary: &volume::filevault::Summary, global: &Global) {
+    if global.json {
+        output::json_line(&json!({
+            "format": Format::FileVault2.to_string(),
+            "name": summary.name,
+            "uuid": summary.uuid,
+            "bytes": summary.bytes,
+            "pieces": summary.segments,
+            "users": summary.users,
+            "conversion": summary.conversion,
+        }));
+        return;
+    }
+    // Names come from the image.
+    let shown = |text: &Option<String>| output::shown(text.as_deref().unwrap_or("none").as_ref());
+    output::line(Format::FileVault2.to_string());
+    output::line(format!("name        {}", shown(&summary.name)));
+    output::line(format!("uuid        {}", shown(&summary.uuid)));
+    output::line(format!(
+        "contents    {} ({} bytes), in {} pieces",
+        output::size(summary.bytes),
+        summary.bytes,
+        summary.segments
+    ));
+    output::line(format!("users       {}", summary.users));
+    output::line(format!("conversion  {}", shown(&summary.conversion)));
 }

@@ -11,7 +11,6 @@ mod settings;
 
 use clap::Subcommand;
 
-
 use crate::args::Global;
 use crate::error::Result;
 
