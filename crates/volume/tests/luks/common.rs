@@ -27,7 +27,8 @@ pub(crate) const ARGON2ID: KdfOptions = KdfOptions::Argon2 {
 pub(crate) fn cheap() -> FormatOptions {
     FormatOptions {
         kdf: Some(PBKDF2),
-        data_offset: Some(2 << 20),
+        key_len: 32,
+        data_offset: Some(1 << 20),
         ..FormatOptions::default()
     }
 }
@@ -35,6 +36,9 @@ pub(crate) fn cheap() -> FormatOptions {
 pub(crate) fn cheap_luks1() -> FormatOptions {
     FormatOptions {
         version: Version::Luks1,
+        // Its eight slots always have their places.
+        key_len: 16,
+        cipher: "aes-cbc-plain64".into(),
         ..cheap()
     }
 }
@@ -135,9 +139,9 @@ pub(crate) fn memory(len: usize) -> Arc<dyn Device> {
     Arc::new(device::MemoryDevice::new(len))
 }
 
-/// A volume of 3 MiB in memory, 1 MiB of it data.
+/// A volume of 1.25 MiB in memory, a quarter of a MiB of it data.
 pub(crate) fn small(options: &FormatOptions) -> (Arc<dyn Device>, Luks) {
-    let device = memory(3 << 20);
+    let device = memory(5 << 18);
     let luks = luks::format(Arc::clone(&device), None, options, PASS).unwrap();
     (device, luks)
 }

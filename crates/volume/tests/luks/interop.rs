@@ -395,7 +395,7 @@ fn a_length_set_here_is_shown_by_cryptsetup() {
     let mut luks = luks::format(dir.open("img"), None, &cheap(), PASS).unwrap();
     luks.resize(None, Some(1 << 20)).unwrap();
     assert!(matches!(
-        luks.resize(None, Some(3 << 20)),
+        luks.resize(None, Some(4 << 20)),
         Err(LuksError::TooSmall { .. })
     ));
     drop(luks);
@@ -411,7 +411,7 @@ fn a_length_set_here_is_shown_by_cryptsetup() {
     };
     assert_eq!(open(&luks), 1 << 20);
     luks.resize(None, None).unwrap();
-    assert_eq!(open(&luks), 2 << 20);
+    assert_eq!(open(&luks), 3 << 20);
 }
 
 #[test]

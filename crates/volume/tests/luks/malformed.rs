@@ -212,7 +212,6 @@ fn images_cut_short_anywhere_are_refused_or_read() {
             2 * COPY,
             2 * COPY + 1,
             1 << 20,
-            2 << 20,
         ] {
             everything(&image[..len]);
         }
@@ -304,7 +303,7 @@ fn the_second_copy_is_found_at_each_of_its_nine_places_when_the_first_is_lost() 
         json["keyslots"]["0"]["area"]["offset"] = json!((2 * size).to_string());
         json["segments"]["0"]["offset"] = json!((2 * size + (1 << 20)).to_string());
         json["config"]["keyslots_size"] = json!((1 << 20).to_string());
-        other[2 * size..2 * size + 258_048].copy_from_slice(&image[2 * COPY..2 * COPY + 258_048]);
+        other[2 * size..2 * size + 131_072].copy_from_slice(&image[2 * COPY..2 * COPY + 131_072]);
         let copy = &mut other[size..2 * size];
         copy[..4096].copy_from_slice(&image[COPY..COPY + 4096]);
         copy[8..16].copy_from_slice(&(size as u64).to_be_bytes());
@@ -559,7 +558,7 @@ fn keys_of_other_volumes_last_slots_and_taken_slots_are_refused() {
         }
     };
     assert!(matches!(full, LuksError::NoRoom(_)), "{full}");
-    assert_eq!(added, 7);
+    assert_eq!(added, 6);
     luks.remove_last_key(0).unwrap();
     assert!(luks.unlock(PASS, &TIGHT).is_err());
 }

@@ -10,7 +10,7 @@ use volume::luks::{self, FormatOptions, Limits, Luks, LuksError, Progress, Reenc
 use crate::common::*;
 use crate::power::{device_of, images};
 
-const LEN: usize = 512 << 10;
+const LEN: usize = 384 << 10;
 const RESUME: &str =
     "reencrypt --resume-only --force-offline-reencrypt --batch-mode --key-file key img";
 
@@ -19,7 +19,7 @@ fn volume() -> (Arc<dyn Device>, Vec<u8>) {
     let device = memory((1 << 20) + LEN);
     let options = FormatOptions {
         data_offset: Some(1 << 20),
-        keyslots_size: Some(2 * 258_048 + (128 << 10)),
+        keyslots_size: Some(2 * 131_072 + (128 << 10)),
         sector_size: Some(512),
         ..cheap()
     };
@@ -229,7 +229,10 @@ fn cryptsetup_ends_what_was_begun_here_wherever_it_was_cut_off() {
             dir.run("cryptsetup", "repair --batch-mode --key-file key img");
             repaired += 1;
         }
-        dir.run("cryptsetup", RESUME);
+        // Repairing the last part ends it.
+        if read(&dir.open("img")).is_reencrypting() {
+            dir.run("cryptsetup", RESUME);
+        }
         assert!(
             all(&contents(&dir.open("img"), None, PASS)) == plain,
             "{name}"
