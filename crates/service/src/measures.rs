@@ -4,9 +4,7 @@
 //! (`_bytes`, `_seconds`).
 
 use prometheus::TextEncoder;
-use prometheus::proto::{
-    Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
-};
+use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 
 /// Media type of [`Measures::text`].
 pub const MEDIA_TYPE: &str = prometheus::TEXT_FORMAT;
@@ -59,31 +57,6 @@ impl Measures {
         });
         let metrics = metrics.collect();
         self.add(name, help, MetricType::GAUGE, metrics);
-    }
-
-    /// How often a value was at most each of these bounds (ascending, each counting those below it too), how often
-    /// there was one at all, and their sum.
-    pub fn histogram(
-        &mut self,
-        name: &str,
-        help: &str,
-        at_most: &[(f64, u64)],
-        all: u64,
-        sum: f64,
-    ) {
-        let mut histogram = Histogram::default();
-        let buckets = at_most.iter().map(|(bound, count)| {
-            let mut bucket = Bucket::default();
-            bucket.set_upper_bound(*bound);
-            bucket.set_cumulative_count(*count);
-            bucket
-        });
-        histogram.set_bucket(buckets.collect());
-        histogram.set_sample_count(all);
-        histogram.set_sample_sum(sum);
-        let mut metric = Metric::default();
-        metric.set_histogram(histogram);
-        self.add(name, help, MetricType::HISTOGRAM, vec![metric]);
     }
 
     /// Time that only grows while the process lives, in seconds.

@@ -41,13 +41,6 @@ impl Observed for Server {
         );
         measures.gauge("strongroom_test_connections", "Connections.", 2.5);
         measures.gauges("strongroom_test_none", "Nothing.", "of", []);
-        measures.histogram(
-            "strongroom_test_seconds",
-            "Time of requests.",
-            &[(0.001, 3), (0.1, 5)],
-            6,
-            1.25,
-        );
     }
 }
 
@@ -129,14 +122,6 @@ fn metrics_are_what_prometheus_reads() {
     let odd = [("reason", "a \"quoted\" \\ word\n")];
     assert_eq!(sample("strongroom_test_refused_total", &odd), 1.0);
     assert_eq!(sample("strongroom_test_connections", &[]), 2.5);
-    assert_eq!(
-        sample("strongroom_test_seconds_bucket", &[("le", "0.1")]),
-        5.0
-    );
-    assert_eq!(
-        sample("strongroom_test_seconds_bucket", &[("le", "+Inf")]),
-        6.0
-    );
     assert!(sample("process_resident_memory_bytes", &[]) > 0.0);
     promtool(&text);
 }

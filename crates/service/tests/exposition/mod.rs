@@ -38,7 +38,7 @@ pub fn parse(text: &str) -> Result<Vec<Family>, String> {
             if families.iter().any(|family| family.name == name) {
                 return Err(format!("{name} stands here twice"));
             }
-            if !matches!(kind, "counter" | "gauge" | "histogram") {
+            if !matches!(kind, "counter" | "gauge") {
                 return Err(format!("{name} is of the type {kind}"));
             }
             if (kind == "counter") != name.ends_with("_total") {
@@ -55,12 +55,7 @@ pub fn parse(text: &str) -> Result<Vec<Family>, String> {
         } else {
             let family = families.last_mut().ok_or("a value before its family")?;
             let sample = sample(line)?;
-            let end = sample.name.strip_prefix(&family.name);
-            let fits = match family.kind.as_str() {
-                "histogram" => matches!(end, Some("_bucket" | "_sum" | "_count")),
-                _ => end == Some(""),
-            };
-            if !fits {
+            if sample.name != family.name {
                 return Err(format!("{} is none of {}", sample.name, family.name));
             }
             let same = |s: &Sample| s.name == sample.name && s.labels == sample.labels;
@@ -77,40 +72,8 @@ pub fn parse(text: &str) -> Result<Vec<Family>, String> {
         if family.samples.is_empty() {
             return Err(format!("{} has no value", family.name));
         }
-        if family.kind == "histogram" {
-            whole(family)?;
-        }
     }
     Ok(families)
-}
-
-/// Buckets rise up to +Inf, which is the count.
-fn whole(family: &Family) -> Result<(), String> {
-    let wrong = |what: &str| Err(format!("the histogram {}: {what}", family.name));
-    let (mut bound, mut count) = (f64::NEG_INFINITY, 0.0);
-    for sample in family
-        .samples
-        .iter()
-        .filter(|s| s.name.ends_with("_bucket"))
-    {
-        let Some((_, le)) = sample.labels.iter().find(|(name, _)| name == "le") else {
-            return wrong("a bucket without bound");
-        };
-        let le = if le == "+Inf" {
-            f64::INFINITY
-        } else {
-            number(le)?
-        };
-        if le <= bound || sample.value < count {
-            return wrong("buckets do not rise");
-        }
-        (bound, count) = (le, sample.value);
-    }
-    let all = family.samples.iter().find(|s| s.name.ends_with("_count"));
-    if bound != f64::INFINITY || all.map(|s| s.value) != Some(count) {
-        return wrong("the last bucket is not the count");
-    }
-    Ok(())
 }
 
 fn is_name(name: &str) -> Result<(), String> {
@@ -192,8 +155,6 @@ fn what_prometheus_would_refuse_is_refused() {
         "# HELP a x\n# TYPE a gauge\na{b=\"\\x\"} 1\n",
         "# HELP a x\n# TYPE a gauge\na{b=\"x} 1\n",
         "# HELP a x\n# TYPE a gauge\na 1",
-        "# HELP a x\n# TYPE a histogram\na_bucket{le=\"1\"} 2\na_sum 1\na_count 2\n",
-        "# HELP a x\n# TYPE a histogram\na_bucket{le=\"1\"} 2\na_bucket{le=\"+Inf\"} 1\na_sum 1\na_count 1\n",
     ] {
         assert!(parse(wrong).is_err(), "{wrong}");
     }
