@@ -8,6 +8,7 @@
 //!
 //! It deliberately does not know which spans there are, nor the published times.
 
+mod at;
 mod host;
 mod mounted;
 mod room;

@@ -130,6 +130,68 @@ impl Files {
     }
 }
 
+/// A store whose files are reached through a directory of the host.
+pub(super) trait OnHost {
+    /// The calls on them.
+    fn files(&self) -> &Files;
+    /// [`Subject::facts`].
+    fn facts(&self) -> StoreFacts;
+    /// Whether all of its file system is made durable at once. `syncfs` of a FUSE mount waits for nobody; an `fsync` of the
+    /// directory commits a room.
+    fn syncs_all(&self) -> bool {
+        false
+    }
+    /// [`Subject::reopen`].
+    fn reopen(&mut self) -> Result<()>;
+    /// [`Subject::backing`].
+    fn backing(&self) -> &Path;
+    /// [`Subject::revokes`].
+    fn revokes(&self) -> bool {
+        false
+    }
+    /// [`Subject::close`].
+    fn close(&mut self) -> Result<()>;
+}
+
+impl<S: OnHost> Subject for S {
+    fn facts(&self) -> StoreFacts {
+        OnHost::facts(self)
+    }
+    fn create(&self, name: &str, content: &[u8]) -> Result<()> {
+        self.files().create(name, content)
+    }
+    fn read(&self, name: &str, buf: &mut [u8]) -> Result<usize> {
+        self.files().read(name, buf)
+    }
+    fn write(&self, name: &str, content: &[u8]) -> Result<()> {
+        self.files().write(name, content)
+    }
+    fn open(&self, name: &str) -> Result<()> {
+        self.files().open(name)
+    }
+    fn chmod(&self, name: &str, mode: u32) -> Result<()> {
+        self.files().chmod(name, mode)
+    }
+    fn unlink(&self, name: &str) -> Result<()> {
+        self.files().unlink(name)
+    }
+    fn sync(&self) -> Result<()> {
+        self.files().sync(self.syncs_all())
+    }
+    fn reopen(&mut self) -> Result<()> {
+        OnHost::reopen(self)
+    }
+    fn backing(&self) -> &Path {
+        OnHost::backing(self)
+    }
+    fn revokes(&self) -> bool {
+        OnHost::revokes(self)
+    }
+    fn close(mut self: Box<Self>) -> Result<()> {
+        OnHost::close(&mut *self)
+    }
+}
+
 /// A plain directory.
 #[derive(Debug)]
 pub struct Directory {
@@ -152,7 +214,10 @@ impl Directory {
     }
 }
 
-impl Subject for Directory {
+impl OnHost for Directory {
+    fn files(&self) -> &Files {
+        &self.files
+    }
     fn facts(&self) -> StoreFacts {
         StoreFacts {
             label: "directory".to_owned(),
@@ -161,26 +226,8 @@ impl Subject for Directory {
             ..observe::store_facts(&self.dir)
         }
     }
-    fn create(&self, name: &str, content: &[u8]) -> Result<()> {
-        self.files.create(name, content)
-    }
-    fn read(&self, name: &str, buf: &mut [u8]) -> Result<usize> {
-        self.files.read(name, buf)
-    }
-    fn write(&self, name: &str, content: &[u8]) -> Result<()> {
-        self.files.write(name, content)
-    }
-    fn open(&self, name: &str) -> Result<()> {
-        self.files.open(name)
-    }
-    fn chmod(&self, name: &str, mode: u32) -> Result<()> {
-        self.files.chmod(name, mode)
-    }
-    fn unlink(&self, name: &str) -> Result<()> {
-        self.files.unlink(name)
-    }
-    fn sync(&self) -> Result<()> {
-        self.files.sync(true)
+    fn syncs_all(&self) -> bool {
+        true
     }
     fn reopen(&mut self) -> Result<()> {
         Ok(())
@@ -188,7 +235,7 @@ impl Subject for Directory {
     fn backing(&self) -> &Path {
         &self.dir
     }
-    fn close(self: Box<Self>) -> Result<()> {
+    fn close(&mut self) -> Result<()> {
         Ok(())
     }
 }

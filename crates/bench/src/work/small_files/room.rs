@@ -13,7 +13,7 @@ const LABEL: &str = "room";
 const KEY: [u8; 32] = [0x5a; 32];
 
 /// A room made for the occasion, opened with a raw key: what is measured has no key derivation in it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Made {
     dir: PathBuf,
     state: PathBuf,

@@ -1,7 +1,6 @@
 //! Shared storage, mounted by this very process, so that its client's spans are heard here.
 //!
-//! 1. The files are in a directory of their own, made and removed here; nothing else of the shared room is touched.
-//! 2. The mountpoint is in the run file before anything is mounted there.
+//! The files are in a directory of their own, made and removed here; nothing else of the shared room is touched.
 //!
 //! It deliberately does not know how a server is reached: whoever makes it brings a way to connect.
 
@@ -9,12 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ::room::FileSystem;
-use mount::{MountOptions, Mounted};
 
-use super::Subject;
-use super::host::Files;
+use super::at::At;
+use super::host::{Files, OnHost};
 use crate::model::StoreFacts;
-use crate::run_file::{self, Run};
+use crate::run_file::Run;
 use crate::{Error, Result, observe};
 
 /// What a connection is: the file system, and how to end it.
@@ -46,14 +44,12 @@ impl std::fmt::Debug for Share {
 }
 
 /// A mounted shared room.
+#[derive(Debug)]
 pub struct Shared {
     share: Share,
-    at: PathBuf,
-    run: Arc<Run>,
+    at: At,
     files: Files,
     dir: PathBuf,
-    /// None only while it is mounted afresh.
-    held: Option<(Mounted, Connection)>,
 }
 
 impl Shared {
@@ -62,16 +58,15 @@ impl Shared {
     /// # Errors
     /// Where nobody answers, or it cannot be mounted.
     pub fn new(share: Share, dir: &Path, run: Arc<Run>) -> Result<Self> {
-        let at = dir.join("mnt");
-        std::fs::create_dir(&at).map_err(|e| Error::io(&at, "making the mountpoint", e))?;
-        let files = at.join(format!("strongroom-bench.{}", std::process::id()));
+        let at = At::new(dir, run, share.label.clone())?;
+        let dir = at
+            .path()
+            .join(format!("strongroom-bench.{}", std::process::id()));
         let mut store = Self {
             share,
-            files: Files::new(files.clone(), false),
+            files: Files::new(dir.clone(), false),
             at,
-            run,
-            dir: files,
-            held: None,
+            dir,
         };
         store.mount()?;
         std::fs::create_dir(&store.dir)
@@ -79,61 +74,20 @@ impl Shared {
         Ok(store)
     }
 
-    fn failed(&self, what: impl std::fmt::Display) -> Error {
-        Error::store(self.share.label.clone(), what.to_string())
-    }
-
     fn mount(&mut self) -> Result<()> {
-        let connection = (self.share.connect)().map_err(|e| self.failed(e))?;
-        self.run.will_mount(&self.at)?;
-        let options = MountOptions {
-            name: "strongroom-bench".to_owned(),
-            allow_other: false,
-            ..MountOptions::default()
-        };
-        match mount::mount(connection.0.clone(), &self.at, &options) {
-            Ok(mounted) => {
-                mount::tune(mounted.mountpoint());
-                self.held = Some((mounted, connection));
-                Ok(())
-            }
-            Err(e) => {
-                self.run.unmounted(&self.at);
-                // Its own error would hide why nothing is measured.
-                let _ = connection.1();
-                Err(self.failed(format!(
-                    "it could not be mounted at {}: {e}",
-                    self.at.display()
-                )))
-            }
-        }
-    }
-
-    fn unmount(&mut self) -> Result<()> {
-        let Some((mounted, connection)) = self.held.take() else {
-            return Ok(());
-        };
-        if let Err(e) = mounted.unmount() {
-            let said = format!("{} could not be unmounted: {e}", self.at.display());
-            self.held = Some((mounted, connection));
-            return Err(self.failed(said));
-        }
-        self.run.unmounted(&self.at);
-        mounted.wait().map_err(|e| self.failed(e))?;
-        connection.1().map_err(|e| self.failed(e))
+        let (files, end) = (self.share.connect)().map_err(|e| self.at.failed(e))?;
+        let label = self.share.label.clone();
+        self.at.mount(
+            files,
+            Box::new(move || end().map_err(|e| Error::store(label, e))),
+        )
     }
 }
 
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // What stays mounted all the same is in the run file, for `bench clean`.
-        if self.unmount().is_err() && run_file::unmount(&self.at).is_ok() {
-            self.run.unmounted(&self.at);
-        }
+impl OnHost for Shared {
+    fn files(&self) -> &Files {
+        &self.files
     }
-}
-
-impl Subject for Shared {
     fn facts(&self) -> StoreFacts {
         StoreFacts {
             label: self.share.label.clone(),
@@ -143,29 +97,8 @@ impl Subject for Shared {
             ..observe::store_facts(&self.share.disks)
         }
     }
-    fn create(&self, name: &str, content: &[u8]) -> Result<()> {
-        self.files.create(name, content)
-    }
-    fn read(&self, name: &str, buf: &mut [u8]) -> Result<usize> {
-        self.files.read(name, buf)
-    }
-    fn write(&self, name: &str, content: &[u8]) -> Result<()> {
-        self.files.write(name, content)
-    }
-    fn open(&self, name: &str) -> Result<()> {
-        self.files.open(name)
-    }
-    fn chmod(&self, name: &str, mode: u32) -> Result<()> {
-        self.files.chmod(name, mode)
-    }
-    fn unlink(&self, name: &str) -> Result<()> {
-        self.files.unlink(name)
-    }
-    fn sync(&self) -> Result<()> {
-        self.files.sync(false)
-    }
     fn reopen(&mut self) -> Result<()> {
-        self.unmount()?;
+        self.at.unmount()?;
         self.mount()
     }
     fn backing(&self) -> &Path {
@@ -174,11 +107,11 @@ impl Subject for Shared {
     fn revokes(&self) -> bool {
         true
     }
-    fn close(mut self: Box<Self>) -> Result<()> {
+    fn close(&mut self) -> Result<()> {
         // What an interrupted run left in it goes too.
         let removed = std::fs::remove_dir_all(&self.dir)
             .map_err(|e| Error::io(&self.dir, "removing the directory", e));
-        self.unmount()?;
+        self.at.unmount()?;
         removed
     }
 }
