@@ -17,7 +17,11 @@ use room::{
 use serde::{Deserialize, Serialize};
 
 /// Version of this protocol: both sides must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// The first byte a server sends after the handshake: the client's key stands with a user.
+pub const LET_IN: u8 = 1;
+/// The same where it does not, or not any more; nothing follows.
+pub const NOT_LET_IN: u8 = 0;
 
 /// Longest message, in bytes.
 pub const FRAME_MAX: usize = 8 << 20;

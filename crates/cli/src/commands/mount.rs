@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Unmount when nothing was asked for this long and nothing is open: 90s, 10m, 2h
     #[arg(long, value_name = "TIME", value_parser = duration)]
     idle_timeout: Option<Duration>,
+    /// How long a call waits for a metadata server or disk that does not answer, then fails: 90s unless said
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    patience: Option<Duration>,
     /// Where the background process writes what it has to say [default: NAME.log in the user's state directory]
     #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
     log: Option<PathBuf>,
@@ -47,6 +50,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         read_only: args.read_only,
         allow_other: args.allow_other.then_some(true),
         idle_timeout: args.idle_timeout,
+        patience: args.patience,
         accept_rollback: args.open.accept_rollback,
         log: args.log,
         ..Options::default()

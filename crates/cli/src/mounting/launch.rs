@@ -32,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) dev: Option<bool>,
     pub(crate) exec: Option<bool>,
     pub(crate) idle_timeout_s: Option<u64>,
+    /// Of a shared file system.
+    pub(crate) patience_s: Option<u64>,
     pub(crate) accept_rollback: bool,
     pub(crate) log: Option<String>,
     pub(crate) credential: Given,
@@ -78,6 +80,11 @@ pub(crate) fn mount(
             room.to_owned()
         }
         None => {
+            if options.patience.is_some() {
+                return Err(Error::usage(
+                    "--patience is for shared file systems: nobody is waited for in a room of this machine",
+                ));
+            }
             must_be_room(room)?;
             not_in_use(room)?;
             super::check_possible(Some(room), mountpoint)?;
@@ -96,6 +103,7 @@ pub(crate) fn mount(
         dev: options.dev,
         exec: options.exec,
         idle_timeout_s: options.idle_timeout.map(|time| time.as_secs()),
+        patience_s: options.patience.map(|time| time.as_secs()),
         accept_rollback: options.accept_rollback,
         log: log
             .map_err(|e| Error::failed(format!("the log's path: {e}")))?

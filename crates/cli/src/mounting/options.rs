@@ -16,6 +16,8 @@ pub(crate) struct Options {
     pub(crate) dev: Option<bool>,
     pub(crate) exec: Option<bool>,
     pub(crate) idle_timeout: Option<Duration>,
+    /// How long a call waits for a server or disk that does not answer.
+    pub(crate) patience: Option<Duration>,
     pub(crate) accept_rollback: bool,
     pub(crate) log: Option<PathBuf>,
 }
@@ -87,6 +89,9 @@ impl Options {
                     self.idle_timeout =
                         Some(duration(value.unwrap_or_default()).map_err(Error::usage)?)
                 }
+                "patience" => {
+                    self.patience = Some(duration(value.unwrap_or_default()).map_err(Error::usage)?)
+                }
                 // The access times of a room are relatime always; what asks for less is not worth a refusal at boot.
                 "noatime" | "user" | "uid" | "gid" | "comment" => {}
                 _ if name.starts_with("x-") || name.starts_with("X-") => {}
@@ -95,7 +100,7 @@ impl Options {
                 _ => {
                     return Err(Error::usage(format!(
                         "unknown mount option `{option}`; known: ro, allow_other, nosuid, nodev, noexec, passphrase-file=, \
-                         key-file=, raw-key-file=, identity=, idle-timeout=, log=, accept-rollback"
+                         key-file=, raw-key-file=, identity=, idle-timeout=, patience=, log=, accept-rollback"
                     )));
                 }
             }
@@ -139,12 +144,13 @@ mod tests {
     fn the_options_of_an_fstab_line_are_understood() {
         let mut options = Options::default();
         options
-            .add("rw,ro,allow_other,nosuid,_netdev,nofail,x-systemd.automount,passphrase-file=/p,idle_timeout=10m", false)
+            .add("rw,ro,allow_other,nosuid,_netdev,nofail,x-systemd.automount,passphrase-file=/p,idle_timeout=10m,patience=3s", false)
             .unwrap();
         assert!(options.read_only);
         assert_eq!(options.allow_other, Some(true));
         assert_eq!(options.suid, Some(false));
         assert_eq!(options.idle_timeout, Some(Duration::from_secs(600)));
+        assert_eq!(options.patience, Some(Duration::from_secs(3)));
         assert_eq!(options.credential.passphrase_file, Some("/p".into()));
     }
 

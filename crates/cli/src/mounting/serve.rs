@@ -117,7 +117,11 @@ fn serve_shared(plan: &Plan, address: &str, signals: Signals, start: &mut dyn St
     let name = plan.room()?;
     let failed = |e: &dyn std::fmt::Display| Error::failed(format!("{}: {e}", name.display()));
     let identity = Identity::parse(plan.credential.bytes()).map_err(|e| failed(&e))?;
-    let options = ClientOptions::new(address);
+    let mut options = ClientOptions::new(address);
+    if let Some(seconds) = plan.patience_s {
+        options.patience = Duration::from_secs(seconds);
+        options.disk_patience = options.disk_patience.min(options.patience);
+    }
     let shared = SharedRoom::connect(options, &identity).map_err(|e| failed(&e))?;
     drop(identity);
     let shared = Arc::new(shared);

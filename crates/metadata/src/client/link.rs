@@ -185,7 +185,10 @@ impl Link {
             .await
             .map_err(|e| again(&e))?;
         tcp.set_nodelay(true).map_err(|e| again(&e))?;
-        let transport = self.tls.transport(tcp).await.map_err(|e| again(&e))?;
+        let transport = self.tls.transport(tcp).await.map_err(|e| match e.kind() {
+            io::ErrorKind::PermissionDenied => Refused::Final(Error::AccessDenied),
+            _ => again(&e),
+        })?;
         let client = MetadataClient::new(tarpc::client::Config::default(), transport).spawn();
         let old = self.state.lock().session.clone();
         let mut context = tarpc::context::current();

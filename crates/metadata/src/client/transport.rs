@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustls::pki_types::ServerName;
 use tarpc::serde_transport::Transport;
 use tarpc::{ClientMessage, Response};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -13,7 +14,7 @@ use tokio_serde::formats::MessagePack;
 use tokio_util::codec::LengthDelimitedCodec;
 
 use crate::enrol::{EnrolError, Identity};
-use crate::rpc::{FRAME_MAX, MetadataRequest, MetadataResponse};
+use crate::rpc::{FRAME_MAX, LET_IN, MetadataRequest, MetadataResponse, NOT_LET_IN};
 
 type Incoming = Response<MetadataResponse>;
 type Outgoing = ClientMessage<MetadataRequest>;
@@ -38,14 +39,19 @@ impl Tls {
         })
     }
 
-    /// Messages over a connection that both sides proved themselves on.
+    /// Messages over a connection that both sides proved themselves on. `PermissionDenied`: the key is no user's any more.
     pub(super) async fn transport(
         &self,
         tcp: TcpStream,
     ) -> io::Result<
         Transport<TlsStream<TcpStream>, Incoming, Outgoing, MessagePack<Incoming, Outgoing>>,
     > {
-        let tls = self.connector.connect(self.name.clone(), tcp).await?;
+        let mut tls = self.connector.connect(self.name.clone(), tcp).await?;
+        match tls.read_u8().await? {
+            LET_IN => {}
+            NOT_LET_IN => return Err(io::ErrorKind::PermissionDenied.into()),
+            _ => return Err(io::Error::other("it is of another version")),
+        }
         let framed = LengthDelimitedCodec::builder()
             .max_frame_length(FRAME_MAX)
             .new_framed(tls);

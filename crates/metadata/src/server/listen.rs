@@ -1,7 +1,8 @@
 //! Connections: who is let in, for how long, and what is said on them.
 //!
 //! 1. Nothing is read from who has not shown, in a TLS 1.3 handshake within [`HANDSHAKE`], the key of a user of this room.
-//! 2. A connection on which no call came for [`SILENCE`] is closed; whoever takes no answers makes no calls either.
+//! 2. Who has a key of this room that stands with no user any more is told so, in one byte.
+//! 3. A connection on which no call came for [`SILENCE`] is closed; whoever takes no answers makes no calls either.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use futures_util::StreamExt;
 use parking_lot::{Mutex, RwLock};
 use rustls::ServerConfig;
 use tarpc::server::{BaseChannel, Channel};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -20,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::Shared;
 use super::calls::Caller;
 use crate::enrol::{self, User};
-use crate::rpc::{FRAME_MAX, Metadata};
+use crate::rpc::{FRAME_MAX, LET_IN, Metadata, NOT_LET_IN};
 
 /// For the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -120,7 +122,7 @@ pub(super) async fn accept(
 
 async fn serve(tcp: TcpStream, acceptor: &TlsAcceptor, shared: &Arc<Shared>) -> Result<(), String> {
     tcp.set_nodelay(true).map_err(|e| e.to_string())?;
-    let stream = tokio::time::timeout(HANDSHAKE, acceptor.accept(tcp))
+    let mut stream = tokio::time::timeout(HANDSHAKE, acceptor.accept(tcp))
         .await
         .map_err(|_| "no handshake in time".to_owned())?
         .map_err(|e| e.to_string())?;
@@ -131,10 +133,15 @@ async fn serve(tcp: TcpStream, acceptor: &TlsAcceptor, shared: &Arc<Shared>) -> 
         .and_then(|chain| chain.first())
         .and_then(|certificate| enrol::serial_of(certificate))
         .ok_or("a certificate that was not made here")?;
-    let user = shared
-        .users
-        .get(&serial)
-        .ok_or("a key of nobody who is a user")?;
+    let Some(user) = shared.users.get(&serial) else {
+        // So that whoever was removed does not take it for a server that is away.
+        let told = async {
+            stream.write_all(&[NOT_LET_IN]).await?;
+            stream.shutdown().await
+        };
+        let _ = tokio::time::timeout(HANDSHAKE, told).await;
+        return Err("a key of nobody who is a user".into());
+    };
     let cut = CancellationToken::new();
     let number = {
         let mut last = shared.users.last.lock();
@@ -152,6 +159,10 @@ async fn serve(tcp: TcpStream, acceptor: &TlsAcceptor, shared: &Arc<Shared>) -> 
     if shared.users.get(&serial).is_none() {
         return Ok(());
     }
+    tokio::time::timeout(HANDSHAKE, stream.write_all(&[LET_IN]))
+        .await
+        .map_err(|_| "it takes nothing".to_owned())?
+        .map_err(|e| e.to_string())?;
     tracing::debug!(user = %user.name, "connected");
     let framed = LengthDelimitedCodec::builder()
         .max_frame_length(FRAME_MAX)

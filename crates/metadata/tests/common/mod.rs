@@ -202,9 +202,14 @@ async fn dial(
 ) -> std::io::Result<MetadataClient> {
     let tcp = TcpStream::connect(address).await?;
     let connector = tokio_rustls::TlsConnector::from(Arc::new(identity.client_config().unwrap()));
-    let stream = connector
+    let mut stream = connector
         .connect(identity.server_name().unwrap(), tcp)
         .await?;
+    let mut first = [0];
+    tokio::io::AsyncReadExt::read_exact(&mut stream, &mut first).await?;
+    if first != [LET_IN] {
+        return Err(std::io::ErrorKind::PermissionDenied.into());
+    }
     let framed = tokio_util::codec::LengthDelimitedCodec::builder()
         .max_frame_length(FRAME_MAX)
         .new_framed(stream);
