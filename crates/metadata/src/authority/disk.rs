@@ -3,7 +3,9 @@
 //! 1. Capabilities are given only in a group that the disk is known to have.
 //! 2. What is to be revoked is never given again, and stays noted until the disk revoked it, or dropped its group, or it has
 //!    expired by the disk's own clock.
-//! 3. A group that the disk has lost, or whose numbers ran out, is replaced by a fresh one; what was given in it is then
+//! 3. A session has a bounded number of capabilities, and has them made at a bounded rate. Beyond that number its oldest ones
+//!    to read are revoked; who needs one of these asks again.
+//! 4. A group that the disk has lost, or whose numbers ran out, is replaced by a fresh one; what was given in it is then
 //!    worth nothing.
 
 use std::collections::BTreeSet;
@@ -19,12 +21,18 @@ use parking_lot::{Condvar, Mutex};
 use super::Tally;
 use super::given::{Entry, Given, Purpose};
 use super::numbers::Numbers;
+use super::quota::Quota;
+use crate::rpc::SessionId;
 use crate::sessions::Session;
 
 /// Between two tries to reach a disk.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Seconds after its expiry in which a capability is still taken for good: a request that began before may be under way.
 const EXPIRY_MARGIN: u64 = 60;
+/// Capabilities of one session on one disk, from which on its oldest are revoked; twice as many while the disk cannot be reached.
+const LIVE_MAX: usize = 4096;
+/// How many of them at once.
+const REVOKED_AT_ONCE: usize = LIVE_MAX / 8;
 
 #[derive(Debug, Clone, Copy)]
 struct Group {
@@ -42,6 +50,7 @@ struct State {
     /// Which of those given are to be revoked.
     pending: BTreeSet<u32>,
     own: Option<Ticket>,
+    quota: Quota,
     blocks: u64,
     /// The disk's clock, less ours, in seconds.
     skew: i64,
@@ -50,6 +59,32 @@ struct State {
 impl State {
     fn clock(&self) -> u64 {
         now().saturating_add_signed(self.skew)
+    }
+
+    /// Whether one more capability may be made for a session.
+    fn admit(&mut self, session: SessionId, now: Instant) -> Result<(), DiskError> {
+        let live = self.given.count_of(session);
+        if live >= 2 * LIVE_MAX {
+            return Err(nowhere(
+                "a session has too many capabilities, which are still to be revoked",
+            ));
+        }
+        if !self.quota.take(session, now) {
+            return Err(nowhere(
+                "a session has capabilities made faster than one may",
+            ));
+        }
+        if live >= LIVE_MAX && live.is_multiple_of(REVOKED_AT_ONCE) {
+            let pending = &self.pending;
+            let oldest: Vec<u32> = self
+                .given
+                .reads_of(session)
+                .filter(|id| !pending.contains(id))
+                .take(REVOKED_AT_ONCE)
+                .collect();
+            self.pending.extend(oldest);
+        }
+        Ok(())
     }
 
     fn expire(&mut self) {
@@ -266,7 +301,7 @@ impl Disk {
         self.in_group(numbers, |state| {
             // Asked under the lock under which whoever ends the session looks for what it has.
             if session.is_over() {
-                return Some(None);
+                return Some(Ok(None));
             }
             if let Purpose::Read(no) = purpose
                 && state.group.is_some_and(|g| g.valid)
@@ -276,8 +311,11 @@ impl Disk {
                 if let Some(ticket) = known
                     && !state.pending.contains(&ticket.capability.id.0)
                 {
-                    return Some(Some(ticket.clone()));
+                    return Some(Ok(Some(ticket.clone())));
                 }
+            }
+            if let Err(e) = state.admit(session.id, Instant::now()) {
+                return Some(Err(e));
             }
             let ticket = self.make(state, session.id.0, mode, extents.to_vec())?;
             state.given.put(Entry {
@@ -286,8 +324,8 @@ impl Disk {
                 ticket: ticket.clone(),
             });
             self.tally.given();
-            Some(Some(ticket))
-        })
+            Some(Ok(Some(ticket)))
+        })?
     }
 
     /// The metadata server's own ticket, for all of the disk.
@@ -394,5 +432,69 @@ impl Disk {
         }
         self.settled.notify_all();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use room::InodeNo;
+
+    use super::*;
+
+    fn put(state: &mut State, id: u32) {
+        let capability = Capability {
+            disk: netdisk::DiskId([0; 16]),
+            client: ClientId(1),
+            group: GroupId(1),
+            id: CapabilityId(id),
+            mode: Mode::Read,
+            expires: u64::MAX,
+            nonce: [0; 16],
+            extents: vec![BlockExtent {
+                start: u64::from(id),
+                blocks: 1,
+            }],
+        };
+        state.given.put(Entry {
+            session: SessionId(1),
+            purpose: Purpose::Read(InodeNo(u64::from(id))),
+            ticket: DiskKey::new([1; 32]).ticket(capability),
+        });
+    }
+
+    #[test]
+    fn a_session_has_a_bounded_number_of_capabilities_and_the_oldest_go_first() {
+        let mut state = State::default();
+        let begun = Instant::now();
+        let mut revoked = 0;
+        for id in 0..20_000 {
+            let now = begun + Duration::from_millis(u64::from(id));
+            state.admit(SessionId(1), now).unwrap();
+            put(&mut state, id);
+            // As a disk that answers does.
+            for id in std::mem::take(&mut state.pending) {
+                assert_eq!(id, revoked, "an older one is still there");
+                revoked += 1;
+                state.given.remove(id);
+            }
+            assert!(state.given.len() <= LIVE_MAX);
+        }
+        // One that does not.
+        let given = (20_000..40_000)
+            .filter(|id| {
+                let now = begun + Duration::from_millis(u64::from(*id));
+                let may = state.admit(SessionId(1), now).is_ok();
+                if may {
+                    put(&mut state, *id);
+                }
+                may
+            })
+            .count();
+        assert!(given <= LIVE_MAX + REVOKED_AT_ONCE, "{given}");
+        assert_eq!(state.given.len(), 2 * LIVE_MAX);
+        assert!(state.pending.len() >= LIVE_MAX / 2);
+        state
+            .admit(SessionId(2), begun + Duration::from_secs(60))
+            .unwrap();
     }
 }

@@ -8,11 +8,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use netdisk::{BlockExtent, Ticket};
 use room::{InodeNo, LoanId};
 
-use crate::placement::SLOT_BLOCKS;
 use crate::rpc::SessionId;
 
 /// Blocks of one stretch of a disk, by which capabilities are found.
-const STRETCH: u64 = SLOT_BLOCKS;
+const STRETCH: u64 = segments::SEGMENT_BLOCKS as u64;
 
 /// What a capability was given for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,6 +148,19 @@ impl Given {
         let ids = self.by_session.get(&session);
         ids.map(|ids| ids.iter().copied().collect())
             .unwrap_or_default()
+    }
+
+    /// How many a session has.
+    pub(crate) fn count_of(&self, session: SessionId) -> usize {
+        self.by_session.get(&session).map_or(0, BTreeSet::len)
+    }
+
+    /// Those to read that a session has, the oldest first.
+    pub(crate) fn reads_of(&self, session: SessionId) -> impl Iterator<Item = u32> + '_ {
+        self.of_session(session).into_iter().filter(|id| {
+            let entry = self.entries.get(id);
+            entry.is_some_and(|entry| matches!(entry.purpose, Purpose::Read(_)))
+        })
     }
 
     pub(crate) fn of_loan(&self, loan: LoanId) -> Option<u32> {

@@ -13,6 +13,7 @@
 mod disk;
 mod given;
 mod numbers;
+mod quota;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
