@@ -175,6 +175,13 @@ impl Session {
             .collect()
     }
 
+    /// The loans on a disk.
+    pub fn loans_on(&self, disk: DiskId) -> Vec<LoanId> {
+        let held = self.held.lock();
+        let on_it = held.loans.iter().filter(|(_, lent)| lent.disk == disk);
+        on_it.map(|(loan, _)| *loan).collect()
+    }
+
     /// A change is asked for. `done`: the client has the answers up to this number.
     pub fn ask(&self, number: u64, done: u64) -> Reply<Asked> {
         let mut held = self.alive()?;

@@ -1,13 +1,15 @@
 //! The cleaner: compaction that nobody asked for, a little at a time.
 //!
-//! 1. It begins when thin segments waste much, or many short ones are about, and leaves everything else alone.
+//! 1. It begins when thin segments waste much, or many short ones are about, and leaves everything else alone. On network disks
+//!    that are nearly full it begins when segments waste anything worth the while, because dead blocks are space there only when
+//!    their segment is gone.
 //! 2. It moves at most [`STEP`] bytes at once and rests [`REST`] after it.
 //! 3. It gives way to every compaction and rekey that was asked for.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use catalog::SegmentAccount;
+use catalog::{SegmentAccount, SegmentNo};
 use segments::SEGMENT_BLOCKS;
 
 use crate::Result;
@@ -28,12 +30,24 @@ const THIN: u8 = 50;
 const SHORT: usize = 16;
 /// Most segments emptied in one walk.
 const BATCH: usize = 64;
+/// Network disks with less than this part of their space left are nearly full.
+const NEARLY_FULL: u64 = 8;
+/// Segments less alive than this, in percent, are rewritten there.
+const THIN_NEARLY_FULL: u8 = 95;
+/// Between two looks there, as long as the last one led to something.
+const LOOK_NEARLY_FULL: Duration = Duration::from_secs(2);
+/// When space was asked for and there was none, not more often than this.
+const LOOK_ASKED: Duration = Duration::from_millis(500);
 
 /// The cleaner's state between two steps.
 #[derive(Debug)]
 pub(crate) struct Cleaner {
     walk: Option<Walk>,
     due: Instant,
+    /// When the last look was.
+    looked: Instant,
+    /// Whether the last walk emptied nothing.
+    idle: bool,
 }
 
 impl Cleaner {
@@ -41,6 +55,15 @@ impl Cleaner {
         Self {
             walk: None,
             due: Instant::now() + LOOK,
+            looked: Instant::now(),
+            idle: false,
+        }
+    }
+
+    /// Somebody found no space: it is time to look.
+    pub(crate) fn hurry(&mut self) {
+        if self.walk.is_none() && !self.idle {
+            self.due = self.due.min(self.looked + LOOK_ASKED);
         }
     }
 
@@ -66,21 +89,37 @@ impl Cleaner {
             return;
         };
         if self.walk.is_none() {
-            let victims = victims(core);
-            if victims.is_empty() {
+            self.looked = Instant::now();
+            let chosen = choose(core).unwrap_or_else(|e| {
+                tracing::warn!("looking for thin segments: {e}");
+                HashSet::new()
+            });
+            if chosen.is_empty() {
+                self.idle = false;
                 self.due = Instant::now() + LOOK;
                 return;
             }
-            tracing::info!("{} thin segments are rewritten", victims.len());
-            self.walk = Some(Walk::new(victims));
+            tracing::info!("{} thin segments are rewritten", chosen.len());
+            self.walk = Some(Walk::new(chosen));
         }
         match self.go_on(core) {
             Ok(true) => self.due = Instant::now() + REST,
             Ok(false) => {
+                let before = core.accounts.lock().len();
                 if let Some(walk) = &self.walk {
                     core.drop_empty(walk.victims());
                 }
+                // On network disks the space of what is gone may be waited for.
+                if core.options.placed
+                    && let Err(e) = core.commit()
+                {
+                    tracing::warn!("rewriting thin segments: {e}");
+                }
+                self.idle = core.accounts.lock().len() >= before;
                 self.rest(core);
+                if core.options.placed && !self.idle {
+                    self.due = Instant::now() + LOOK_NEARLY_FULL;
+                }
             }
             Err(e) => {
                 tracing::warn!("rewriting thin segments: {e}");
@@ -103,7 +142,14 @@ impl Cleaner {
     }
 }
 
-fn victims(core: &Core) -> HashSet<catalog::SegmentNo> {
+/// The segments to be emptied now.
+fn choose(core: &Core) -> Result<HashSet<SegmentNo>> {
+    if core.options.placed {
+        let space = core.space()?;
+        if space.available < space.total / NEARLY_FULL {
+            return choose_nearly_full(core);
+        }
+    }
     let stored = core.accounts.lock().stored_blocks() * BLOCK;
     let thin = core.thin_segments(THIN);
     let waste: u64 = thin
@@ -115,12 +161,33 @@ fn victims(core: &Core) -> HashSet<catalog::SegmentNo> {
         .filter(|a| a.length < SEGMENT_BLOCKS / 2)
         .count();
     if waste < WASTE_MIN.max(stored / 4) && short < SHORT {
-        return HashSet::new();
+        return Ok(HashSet::new());
     }
-    thin.iter()
+    Ok(thin.iter().take(BATCH).map(|a| a.id.no).collect())
+}
+
+/// The thinnest segments, as many as find a place elsewhere: one that is emptied in part gives nothing back.
+fn choose_nearly_full(core: &Core) -> Result<HashSet<SegmentNo>> {
+    // What open segments have not used of their places is space to move to.
+    core.close_segment()?;
+    let wasteful = |a: &SegmentAccount| {
+        let percent = u64::from(THIN_NEARLY_FULL);
+        u64::from(a.live) * 100 < percent * u64::from(a.length.saturating_sub(1))
+    };
+    let thin = core.thin_segments(THIN_NEARLY_FULL);
+    let mut left = core.room_to_move()? / 8 * 7;
+    Ok(thin
+        .iter()
+        .filter(|a| wasteful(a))
         .take(BATCH)
-        .map(|a: &SegmentAccount| a.id.no)
-        .collect()
+        .take_while(|a| {
+            let needed = u64::from(a.live) * BLOCK;
+            let fits = needed <= left;
+            left = left.saturating_sub(needed);
+            fits
+        })
+        .map(|a| a.id.no)
+        .collect())
 }
 
 #[cfg(test)]

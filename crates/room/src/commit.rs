@@ -318,9 +318,9 @@ impl Core {
         let mut due = Instant::now() + interval;
         let mut cleaner = Cleaner::new();
         loop {
-            let (stop, commit, reap, flush, punch, damaged) = {
+            let (stop, commit, reap, flush, punch, clean, damaged) = {
                 let mut wake = self.wake.0.lock();
-                let asked = wake.commit || wake.reap || wake.flush || wake.punch;
+                let asked = wake.commit || wake.reap || wake.flush || wake.punch || wake.clean;
                 if !wake.stop && !asked && wake.damaged.is_empty() {
                     self.wake.1.wait_until(&mut wake, due.min(cleaner.due()));
                 }
@@ -331,6 +331,7 @@ impl Core {
                     std::mem::take(&mut wake.reap),
                     std::mem::take(&mut wake.flush),
                     std::mem::take(&mut wake.punch),
+                    std::mem::take(&mut wake.clean),
                     damaged,
                 )
             };
@@ -363,6 +364,9 @@ impl Core {
                 self.punch_holes();
             } else if punch {
                 self.punch_holes();
+            }
+            if clean {
+                cleaner.hurry();
             }
             cleaner.step(&self);
         }

@@ -131,7 +131,7 @@ impl Core {
         let mut emptied = 0;
         while left.peek().is_some() && !tally.stopped {
             let shared = self.shared_units()?;
-            let most = BATCH.min(self.space()?.available / 4);
+            let most = BATCH.min(self.room_to_move()? / 4);
             let (mut batch, mut bytes, mut units) = (Vec::new(), 0, 0);
             while let Some(next) = left.peek() {
                 bytes += u64::from(next.live) * BLOCK;

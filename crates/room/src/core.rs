@@ -39,6 +39,8 @@ pub(crate) const BLOCK: u64 = segments::BLOCK_LEN as u64;
 
 /// Bytes that file data must leave free, so that the catalog can still be written and files deleted.
 const RESERVE: u64 = 16 << 20;
+/// The same on network disks, so that there is always a place to move data to: without one nothing could be cleaned.
+const RESERVE_PLACED: u64 = 128 << 20;
 /// Appended bytes after which the segments are flushed in the background, without a commit.
 const FLUSH_EARLY: u64 = 32 << 20;
 /// Bytes promised to writers between two looks at the storage's free space.
@@ -113,6 +115,8 @@ pub(crate) struct Wake {
     pub(crate) reap: bool,
     pub(crate) flush: bool,
     pub(crate) punch: bool,
+    /// There was no space: the cleaner shall look now.
+    pub(crate) clean: bool,
     /// Ranges that did not open, to be named in the log.
     pub(crate) damaged: Vec<Lost>,
     /// Those that were seen before.
@@ -238,12 +242,46 @@ impl Core {
 
     fn available_of(&self, space: &Space) -> u64 {
         if self.options.placed {
-            // Space comes in whole segments there, and the catalog lies elsewhere.
-            return space.available + self.segments.left_open() * BLOCK;
+            // The catalog lies elsewhere there, and open segments have their space already.
+            return (space.available + self.segments.left_open() * BLOCK)
+                .saturating_sub(RESERVE_PLACED.min(space.total / 16));
         }
         space
             .available
             .saturating_sub(RESERVE.min(space.total / 16))
+    }
+
+    /// Bytes that moved data may take at once. Of a room on network disks: what is set aside for it too, as far as the storage
+    /// can give another segment.
+    pub(crate) fn room_to_move(&self) -> Result<u64> {
+        let space = self.storage.space()?;
+        Ok(match self.options.placed {
+            true => space.available,
+            false => self.available_of(&space),
+        })
+    }
+
+    /// Runs a step that moves data: it may take the space that is set aside for it.
+    pub(crate) fn with_set_aside<T>(&self, bytes: u64, step: impl Fn() -> Result<T>) -> Result<T> {
+        if !self.options.placed {
+            return self.with_space(bytes, step);
+        }
+        match step() {
+            Err(Error::NoSpace) => {
+                self.make_space()?;
+                step()
+            }
+            other => other,
+        }
+    }
+
+    /// Gives back what was deleted before.
+    fn make_space(&self) -> Result<()> {
+        self.reap_all()?;
+        self.commit()?;
+        // Only now: what this commit gave up is part of it.
+        self.punch_holes();
+        Ok(())
     }
 
     /// Runs a change that needs space; where there is none, commits, which gives back what was deleted before, and
@@ -253,12 +291,13 @@ impl Core {
             Err(Error::NoSpace) => {
                 // Whatever was promised, the storage knows better.
                 self.budget.store(0, Ordering::SeqCst);
-                self.reap_all()?;
-                self.commit()?;
-                // Only now: what this commit gave up is part of it.
-                self.punch_holes();
-                self.reserve(bytes)?;
-                change()
+                self.make_space()?;
+                let again = self.reserve(bytes).and_then(|()| change());
+                if self.options.placed && matches!(again, Err(Error::NoSpace)) {
+                    // Space comes in segments there: dead blocks among live ones make none until these are moved.
+                    self.ask(|wake| wake.clean = true);
+                }
+                again
             }
             other => other,
         }

@@ -115,6 +115,13 @@ impl Room {
         self.core.empty(segments, progress)
     }
 
+    /// Bytes of file data in these segments.
+    pub fn live_in(&self, segments: &[SegmentNo]) -> u64 {
+        let accounts = self.core.accounts.lock();
+        let live = segments.iter().filter_map(|no| accounts.get(*no));
+        live.map(|a| u64::from(a.live) * crate::core::BLOCK).sum()
+    }
+
     /// Checks that the room is whole: its structure, and with `read_data` every unit of every file. Changes to the room
     /// wait while the structure is looked at. With `repair`, what can be mended is; files without a name come to lie in
     /// a new directory `/lost+found-<n>`, and ranges that do not open read as zeros from then on. Every such range is

@@ -294,11 +294,20 @@ fn assemble(
         .max(last_used);
     let ids = known.iter().map(|s| s.id).collect();
     let segments = DirStore::open(storage.clone(), keyring, ids, SegmentNo(last_file + 1))?;
+    if options.placed && !options.accept_rollback {
+        check_places(&segments, &known)?;
+    }
     if !options.read_only {
-        let known: HashSet<SegmentNo> = known.iter().map(|s| s.id.no).collect();
+        let numbers: HashSet<SegmentNo> = known.iter().map(|s| s.id.no).collect();
         for (no, _) in segments.list()? {
-            if !known.contains(&no) {
+            if !numbers.contains(&no) {
                 segments.remove(no)?;
+            }
+        }
+        // No segment of before is appended to again: what the catalog refers to is all it will ever hold.
+        if options.placed {
+            for account in &known {
+                segments.cut_to(account.id.no, account.length)?;
             }
         }
     }
@@ -385,6 +394,24 @@ pub(crate) fn check_placed(
         }
         (true, true) | (false, false) => Ok(()),
     }
+}
+
+/// Refuses a room on network disks whose storage does not know where all of it lies: what is written next would come to lie over
+/// what it has forgotten.
+fn check_places(segments: &DirStore, known: &[catalog::SegmentAccount]) -> Result<()> {
+    let placed: HashSet<SegmentNo> = segments.list()?.into_iter().map(|(no, _)| no).collect();
+    let used = known.iter().filter(|a| a.live > 0);
+    let (mut all, mut lost) = (0, 0);
+    for account in used {
+        all += 1;
+        lost += u64::from(!placed.contains(&account.id.no));
+    }
+    if lost == 0 {
+        return Ok(());
+    }
+    Err(Error::Damaged(format!(
+        "nothing says where on the disks {lost} of {all} segments of its data lie: the files `placement` and `placement.backup` are gone, or older than the room. Put the newest copy of one of them back; to open the room without that data, and let new data take its space, accept the rollback"
+    )))
 }
 
 fn number(value: Option<Vec<u8>>) -> u64 {

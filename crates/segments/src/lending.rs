@@ -14,6 +14,7 @@ use seal::{KEY_LEN, Suite};
 use zeroize::Zeroizing;
 
 use crate::extent::offset;
+use crate::tail::Closed;
 use crate::writing::Writing;
 use crate::{
     APPEND_BLOCKS_MAX, BlockRange, DirStore, SEGMENT_BLOCKS, SegmentError, SegmentNo, SegmentStore,
@@ -37,19 +38,21 @@ pub(crate) struct Lanes {
 
 impl Lanes {
     /// Closes every lane's open segment.
-    pub(crate) fn close(&mut self) {
-        self.open.clear();
+    pub(crate) fn close(&mut self) -> Vec<Closed> {
+        std::mem::take(&mut self.open).into_values().collect()
     }
 
     /// Closes this segment if a lane has it open.
-    pub(crate) fn close_if(&mut self, no: SegmentNo) {
-        self.open.retain(|_, (writing, _)| writing.id.no != no);
+    pub(crate) fn close_if(&mut self, no: SegmentNo) -> Option<Closed> {
+        let of = |(writing, _): &Closed| writing.id.no == no;
+        let lane = *self.open.iter().find(|(_, open)| of(open))?.0;
+        self.open.remove(&lane)
     }
 
     /// Takes positions of the lane's open segment: `blocks`, or what is left where that is as long as an append.
     fn take(&mut self, lane: usize, blocks: u32) -> Option<(Arc<Writing>, BlockRange)> {
         let (writing, end) = self.open.get_mut(&lane)?;
-        let left = SEGMENT_BLOCKS - *end;
+        let left = writing.capacity().saturating_sub(*end);
         if left < blocks.min(APPEND_BLOCKS_MAX) {
             return None;
         }
@@ -93,14 +96,27 @@ impl DirStore {
             "a loan of {blocks} blocks: it has 1 to {LEND_BLOCKS_MAX}"
         );
         self.usable()?;
-        let (writing, range) = self.take_or_begin(lane, blocks)?;
-        match self.file_of(&writing) {
-            Ok(_) => return Ok(range),
-            Err(SegmentError::NoSpace) => self.give_back(range.segment),
-            Err(e) => {
-                self.give_back(range.segment);
-                return Err(e);
+        // Once more where a segment just begun turns out to be short: the first loan always fits.
+        loop {
+            let (writing, mut range) = self.take_or_begin(lane, blocks)?;
+            match self.file_of(&writing) {
+                Ok(_) => {}
+                Err(SegmentError::NoSpace) => {
+                    self.give_back(range.segment);
+                    break;
+                }
+                Err(e) => {
+                    self.give_back(range.segment);
+                    return Err(e);
+                }
             }
+            let left = writing.capacity().saturating_sub(range.position);
+            if left >= blocks.min(APPEND_BLOCKS_MAX) {
+                range.blocks = range.blocks.min(left);
+                return Ok(range);
+            }
+            self.give_back(range.segment);
+            self.close_if_open(range.segment);
         }
         let taken = self.lanes.lock().take_any(blocks);
         let (writing, range) = taken.ok_or(SegmentError::NoSpace)?;
@@ -126,18 +142,24 @@ impl DirStore {
         }
         let begun = self.begin(&mut self.tail.lock())?;
         // Block 0 is its header.
-        lanes.open.insert(lane, (begun, 1));
-        Ok(lanes
+        let closed = lanes.open.insert(lane, (begun, 1));
+        let taken = lanes
             .take(lane, blocks)
-            .expect("a loan fits in an empty segment"))
+            .expect("a loan fits in an empty segment");
+        drop(lanes);
+        self.cut(closed);
+        Ok(taken)
     }
 
     /// Blocks left in open segments: those that need no other.
     pub fn left_open(&self) -> u64 {
         let lanes = self.lanes.lock();
-        let ends = lanes.open.values().map(|(_, end)| *end);
-        ends.chain(self.open_segment().map(|(_, end)| end))
-            .map(|end| u64::from(SEGMENT_BLOCKS - end))
+        let tail = self.tail.lock();
+        lanes
+            .open
+            .values()
+            .chain(tail.current())
+            .map(|(writing, end)| u64::from(writing.capacity().saturating_sub(*end)))
             .sum()
     }
 

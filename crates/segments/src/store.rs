@@ -20,7 +20,7 @@ use crate::extent::{merge, offset, read_whole_units};
 use crate::ledger::{Due, Ledger};
 use crate::lending::Lanes;
 use crate::readers::{Reader, Readers};
-use crate::tail::Tail;
+use crate::tail::{Closed, Tail};
 use crate::writing::Writing;
 use crate::{
     APPEND_BLOCKS_MAX, BLOCK_LEN, BlockRange, Keyring, SEGMENTS_DIR, Sealed, SegmentError,
@@ -92,13 +92,15 @@ impl DirStore {
     /// Seals from now on under the current epoch of another keyring: the open segment is closed. An append under way in
     /// another thread may still come to lie in it.
     pub fn set_keyring(&self, keyring: Keyring) {
-        let mut lanes = self.lanes.lock();
-        let mut tail = self.tail.lock();
-        *self.keyring.write() = Arc::new(keyring);
-        lanes.close();
-        tail.close();
+        let closed = {
+            let mut lanes = self.lanes.lock();
+            let mut tail = self.tail.lock();
+            *self.keyring.write() = Arc::new(keyring);
+            lanes.close().into_iter().chain(tail.close())
+        };
         // A keyring that no longer has an epoch shall not leave keys of it behind.
         self.readers.clear();
+        self.cut(closed);
     }
 
     pub(crate) fn usable(&self) -> Result<(), SegmentError> {
@@ -116,11 +118,54 @@ impl DirStore {
             return Ok(taken);
         }
         let begun = self.begin(&mut tail)?;
-        tail.begin(begun);
+        let closed = tail.begin(begun);
         // A segment just begun has room for any append.
-        Ok(tail
+        let taken = tail
             .take(blocks)
-            .expect("an append fits in an empty segment"))
+            .expect("an append fits in an empty segment");
+        drop(tail);
+        self.cut(closed);
+        Ok(taken)
+    }
+
+    /// Gives back what closed segments did not use, where their storage set it aside. Positions behind the end were nobody's.
+    pub(crate) fn cut(&self, closed: impl IntoIterator<Item = Closed>) {
+        for (writing, end) in closed {
+            if let Some(file) = writing.made()
+                && let Err(e) = cut(&**file, end)
+            {
+                tracing::warn!("segment {}: its unused end is kept: {e}", writing.id.no.0);
+            }
+        }
+    }
+
+    /// Gives back what a segment that nobody writes to does not need, where its storage set it aside: all but the first
+    /// `blocks`.
+    ///
+    /// # Errors
+    /// `Io` where the storage fails.
+    pub fn cut_to(&self, segment: SegmentNo, blocks: u32) -> Result<(), SegmentError> {
+        match self
+            .storage
+            .open(&file_name(segment), OpenMode::ReadWrite)
+            .and_then(|file| cut(&*file, blocks))
+        {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// Takes positions in a segment whose file is there, and is long enough.
+    fn reserve_made(&self, blocks: u32) -> Result<(Arc<Writing>, u32), SegmentError> {
+        loop {
+            let (writing, position) = self.reserve(blocks)?;
+            self.file_of(&writing)?;
+            if position + blocks <= writing.capacity() {
+                return Ok((writing, position));
+            }
+            // Taken before it was known how short it is. The first who took some of it fits.
+            self.close_if_open(writing.id.no);
+        }
     }
 
     /// A fresh segment, whose file is not made yet.
@@ -162,9 +207,10 @@ impl DirStore {
         })
     }
 
-    fn close_if_open(&self, no: SegmentNo) {
-        self.lanes.lock().close_if(no);
-        self.tail.lock().close_if(no);
+    pub(crate) fn close_if_open(&self, no: SegmentNo) {
+        let lane = self.lanes.lock().close_if(no);
+        let tail = self.tail.lock().close_if(no);
+        self.cut(lane.into_iter().chain(tail));
     }
 
     /// The file and key of a segment; `position` is where the caller wants to read.
@@ -280,7 +326,7 @@ impl SegmentStore for DirStore {
             plain.len()
         );
         self.usable()?;
-        let (writing, position) = self.reserve(blocks)?;
+        let (writing, position) = self.reserve_made(blocks)?;
         let mut tags = Vec::with_capacity(plain.len().div_ceil(UNIT_LEN));
         self.buffers.with(plain.len(), |sealed| {
             let mut block = position;
@@ -357,8 +403,9 @@ impl SegmentStore for DirStore {
 
     fn rotate(&self) -> Result<(), SegmentError> {
         self.usable()?;
-        self.lanes.lock().close();
-        self.tail.lock().close();
+        let lanes = self.lanes.lock().close();
+        let tail = self.tail.lock().close();
+        self.cut(lanes.into_iter().chain(tail));
         Ok(())
     }
 
@@ -451,6 +498,13 @@ impl SegmentStore for DirStore {
             Ok(()) => header::check(&block, &id, &keyring)
                 .map_err(|problem| SegmentError::Header { segment, problem }),
         }
+    }
+}
+
+fn cut(file: &dyn StorageFile, blocks: u32) -> io::Result<()> {
+    match file.capacity()? {
+        Some(bytes) if bytes > offset(blocks) => file.set_len(offset(blocks)),
+        _ => Ok(()),
     }
 }
 

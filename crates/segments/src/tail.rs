@@ -7,14 +7,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::SegmentNo;
 use crate::ledger::Due;
 use crate::writing::Writing;
-use crate::{SEGMENT_BLOCKS, SegmentNo};
 
 /// Most blocks appended between two flushes that count as a small one: 64 KiB.
 const SMALL_FLUSH: u32 = 16;
 /// Blocks of zeros written ahead at once: 256 KiB.
 const AHEAD: u32 = 64;
+
+/// A segment that was closed, and the block after its last reserved one.
+pub(crate) type Closed = (Arc<Writing>, u32);
 
 #[derive(Debug)]
 pub(crate) struct Tail {
@@ -45,16 +48,16 @@ impl Tail {
     pub(crate) fn take(&mut self, blocks: u32) -> Option<(Arc<Writing>, u32)> {
         let (writing, end) = self.open.as_mut()?;
         let position = *end;
-        (position + blocks <= SEGMENT_BLOCKS).then(|| {
+        (position + blocks <= writing.capacity()).then(|| {
             *end += blocks;
             (writing.clone(), position)
         })
     }
 
-    /// Makes `writing` the open segment. Block 0 is its header.
-    pub(crate) fn begin(&mut self, writing: Arc<Writing>) {
-        self.open = Some((writing, 1));
+    /// Makes `writing` the open segment. Block 0 is its header. Returns the one that is closed.
+    pub(crate) fn begin(&mut self, writing: Arc<Writing>) -> Option<Closed> {
         (self.ahead, self.small_flushes) = (0, 0);
+        self.open.replace((writing, 1))
     }
 
     /// The number of the next segment.
@@ -87,12 +90,17 @@ impl Tail {
         }
         self.small_flushes += 1;
         let from = self.ahead.max(*end);
-        let to = (*end + AHEAD).min(SEGMENT_BLOCKS);
+        let to = (*end + AHEAD).min(writing.capacity());
         if self.small_flushes < 2 || *end + due.blocks <= self.ahead || to <= from {
             return None;
         }
         self.ahead = to;
         Some((writing.clone(), from, to - from))
+    }
+
+    /// The open segment as it is.
+    pub(crate) fn current(&self) -> Option<&Closed> {
+        self.open.as_ref()
     }
 
     /// The open segment and the block after its last reserved one.
@@ -103,14 +111,12 @@ impl Tail {
     }
 
     /// Closes the open segment.
-    pub(crate) fn close(&mut self) {
-        self.open = None;
+    pub(crate) fn close(&mut self) -> Option<Closed> {
+        self.open.take()
     }
 
     /// Closes the open segment if it is this one.
-    pub(crate) fn close_if(&mut self, no: SegmentNo) {
-        if self.open().is_some_and(|(open, _)| open == no) {
-            self.close();
-        }
+    pub(crate) fn close_if(&mut self, no: SegmentNo) -> Option<Closed> {
+        self.open.take_if(|(writing, _)| writing.id.no == no)
     }
 }

@@ -11,14 +11,15 @@ use parking_lot::Mutex;
 use seal::SegmentKey;
 use storage::{OpenMode, Storage, StorageFile};
 
-use crate::{Keyring, SEGMENTS_DIR, SegmentId, file_name, header};
+use crate::{BLOCK_LEN, Keyring, SEGMENT_BLOCKS, SEGMENTS_DIR, SegmentId, file_name, header};
 
 #[derive(Debug)]
 pub(crate) struct Writing {
     pub(crate) id: SegmentId,
     pub(crate) key: Arc<SegmentKey>,
     keyring: Arc<Keyring>,
-    file: OnceLock<Arc<dyn StorageFile>>,
+    /// The file, and how many blocks fit in it.
+    file: OnceLock<(Arc<dyn StorageFile>, u32)>,
     /// Held while the file is made; why it could not be, afterwards.
     failed: Mutex<Option<io::ErrorKind>>,
 }
@@ -36,7 +37,14 @@ impl Writing {
 
     /// The segment's file, if it is made.
     pub(crate) fn made(&self) -> Option<&Arc<dyn StorageFile>> {
-        self.file.get()
+        self.file.get().map(|(file, _)| file)
+    }
+
+    /// Blocks that fit, the header included: known once the file is made.
+    pub(crate) fn capacity(&self) -> u32 {
+        self.file
+            .get()
+            .map_or(SEGMENT_BLOCKS, |(_, blocks)| *blocks)
     }
 
     /// The segment's file, made by the first call. `made` runs once, before any call returns the file.
@@ -45,20 +53,20 @@ impl Writing {
         storage: &dyn Storage,
         made: impl FnOnce(&Arc<dyn StorageFile>),
     ) -> io::Result<&Arc<dyn StorageFile>> {
-        if let Some(file) = self.file.get() {
+        if let Some(file) = self.made() {
             return Ok(file);
         }
         let mut failed = self.failed.lock();
         if let Some(kind) = *failed {
             return Err(kind.into());
         }
-        if let Some(file) = self.file.get() {
+        if let Some(file) = self.made() {
             return Ok(file);
         }
         match self.make(storage) {
-            Ok(file) => {
+            Ok((file, blocks)) => {
                 made(&file);
-                Ok(self.file.get_or_init(|| file))
+                Ok(&self.file.get_or_init(|| (file, blocks)).0)
             }
             Err(e) => {
                 *failed = Some(e.kind());
@@ -67,7 +75,7 @@ impl Writing {
         }
     }
 
-    fn make(&self, storage: &dyn Storage) -> io::Result<Arc<dyn StorageFile>> {
+    fn make(&self, storage: &dyn Storage) -> io::Result<(Arc<dyn StorageFile>, u32)> {
         // The keyring made this segment's key, so it has its epoch.
         let block = header::encode(&self.id, &self.keyring)
             .expect("the keyring holds the epoch it sealed under");
@@ -83,11 +91,17 @@ impl Writing {
             }
             other => other?,
         };
-        if let Err(e) = file.write_at(&block, 0) {
-            // Left behind it would only take up a name: nothing refers to it.
-            let _ = storage.remove(&name);
-            return Err(e);
+        let written = file.capacity().and_then(|capacity| {
+            file.write_at(&block, 0)?;
+            Ok(capacity.map_or(u64::MAX, |bytes| bytes / BLOCK_LEN as u64))
+        });
+        match written {
+            Ok(blocks) => Ok((file, blocks.min(u64::from(SEGMENT_BLOCKS)) as u32)),
+            Err(e) => {
+                // Left behind it would only take up a name: nothing refers to it.
+                let _ = storage.remove(&name);
+                Err(e)
+            }
         }
-        Ok(file)
     }
 }

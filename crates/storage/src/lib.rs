@@ -102,6 +102,11 @@ pub trait StorageFile: Send + Sync + Debug {
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
+    /// Bytes the file can ever hold; `None` where only the storage's space limits it. A file with such a limit never gets
+    /// longer than it was when it was made, but shorter with [`set_len`](Self::set_len).
+    fn capacity(&self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
     /// Cuts or extends the file; an extension reads as zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Makes data and length durable (`fdatasync`).

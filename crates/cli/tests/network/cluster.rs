@@ -163,6 +163,11 @@ impl Cluster {
         self.net.on(machine, &self.sandbox.command(arguments))
     }
 
+    /// What the program says on the metadata server's machine; the command must succeed.
+    pub fn ok(&self, arguments: &[&str]) -> String {
+        self.sandbox.ok(arguments)
+    }
+
     pub fn start_disk(&mut self, number: usize) {
         let name = disk(number);
         let command = self.command(

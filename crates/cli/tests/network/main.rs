@@ -17,6 +17,7 @@ mod limits;
 mod net;
 mod pages;
 mod process;
+mod removal;
 mod sharing;
 mod story;
 mod writer;

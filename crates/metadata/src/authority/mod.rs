@@ -92,6 +92,19 @@ pub struct DiskState {
     pub capabilities: usize,
     /// Revocations that wait for it.
     pub pending: usize,
+    /// Bytes that are not free.
+    pub used: u64,
+    /// It is being emptied, to be taken from the room.
+    pub removal: Option<Removal>,
+}
+
+/// How far the removal of a disk is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removal {
+    /// Bytes of file data still to be moved.
+    pub left: u64,
+    /// What is in the way, in words.
+    pub obstacle: Option<String>,
 }
 
 /// Who gives capabilities.
@@ -208,6 +221,11 @@ impl Authority {
         self.disks.read().values().cloned().collect()
     }
 
+    /// Whether a disk answered when it was looked at last.
+    pub fn is_reachable(&self, id: DiskId) -> bool {
+        self.disk(id).is_ok_and(|disk| disk.is_reachable())
+    }
+
     /// How many disks there are.
     pub fn disk_count(&self) -> usize {
         self.disks.read().len()
@@ -218,7 +236,7 @@ impl Authority {
         self.all().iter().map(|d| d.address.clone()).collect()
     }
 
-    /// The disks' states.
+    /// The disks' states; what lies on them is not known here.
     pub fn disks(&self) -> Vec<DiskState> {
         self.all()
             .iter()
@@ -231,6 +249,8 @@ impl Authority {
                     blocks: disk.blocks(),
                     capabilities,
                     pending,
+                    used: 0,
+                    removal: None,
                 }
             })
             .collect()

@@ -13,7 +13,7 @@ use netdisk::{BlockExtent, Boot, DiskError, DiskId, Ticket};
 use parking_lot::{Mutex, RwLock};
 
 use super::link::{Disk, Keeper, failed};
-use super::{Lost, Patience, SLOT_BLOCKS};
+use super::{Lost, Patience, UNIT_BLOCKS};
 
 /// How often a ticket is renewed for one request.
 const RENEWALS: u32 = 3;
@@ -26,8 +26,8 @@ pub(super) struct Attached {
     link: RwLock<Arc<dyn Disk>>,
     keeper: Arc<dyn Keeper>,
     ticket: Mutex<Option<Ticket>>,
-    /// Slots in all.
-    pub(super) slots: u32,
+    /// Units of space in all.
+    pub(super) units: u32,
     /// Takes no new segments.
     pub(super) closed: AtomicBool,
     /// The last request did not reach it.
@@ -67,7 +67,7 @@ impl Attached {
             link: RwLock::new(link),
             keeper,
             ticket: Mutex::default(),
-            slots: u32::try_from(blocks / SLOT_BLOCKS).unwrap_or(u32::MAX),
+            units: u32::try_from(blocks / UNIT_BLOCKS).unwrap_or(u32::MAX),
             closed: AtomicBool::new(false),
             down: AtomicBool::new(false),
             flushing: Mutex::default(),

@@ -1,6 +1,6 @@
-//! A segment in its slot, as a file.
+//! A segment in its place, as a file.
 //!
-//! 1. It is looked up for each call: one that was removed is `NotFound`, never what its slot holds now.
+//! 1. It is looked up for each call: one that was removed is `NotFound`, never what its place holds now.
 //! 2. Whole blocks only, as segments are read and written.
 
 use std::io;
@@ -10,8 +10,8 @@ use netdisk::BLOCK_LEN;
 use segments::SegmentNo;
 use storage::{StorageFile, spans};
 
+use super::Shared;
 use super::link::failed;
-use super::{SLOT_LEN, Shared};
 
 /// Most bytes of one request to a disk.
 const REQUEST: usize = 1 << 20;
@@ -23,8 +23,8 @@ pub(super) struct NetFile {
     pub(super) writable: bool,
 }
 
-/// The blocks of a range of bytes in a slot.
-fn blocks(offset: u64, len: u64, beyond: io::ErrorKind) -> io::Result<u64> {
+/// The first block of a range of bytes in a place of `all` bytes.
+fn blocks(all: u64, offset: u64, len: u64, beyond: io::ErrorKind) -> io::Result<u64> {
     let block = BLOCK_LEN as u64;
     if !offset.is_multiple_of(block) || !len.is_multiple_of(block) {
         return Err(io::Error::new(
@@ -33,7 +33,7 @@ fn blocks(offset: u64, len: u64, beyond: io::ErrorKind) -> io::Result<u64> {
         ));
     }
     match offset.checked_add(len) {
-        Some(end) if end <= SLOT_LEN => Ok(offset / block),
+        Some(end) if end <= all => Ok(offset / block),
         _ => Err(beyond.into()),
     }
 }
@@ -41,7 +41,12 @@ fn blocks(offset: u64, len: u64, beyond: io::ErrorKind) -> io::Result<u64> {
 impl StorageFile for NetFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_READ).entered();
-        let first = blocks(offset, buf.len() as u64, io::ErrorKind::UnexpectedEof)?;
+        let first = blocks(
+            self.len()?,
+            offset,
+            buf.len() as u64,
+            io::ErrorKind::UnexpectedEof,
+        )?;
         let (disk, start) = self.shared.place(self.segment)?;
         let mut at = start + first;
         for piece in buf.chunks_mut(REQUEST) {
@@ -56,7 +61,12 @@ impl StorageFile for NetFile {
         if !self.writable {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let first = blocks(offset, buf.len() as u64, io::ErrorKind::InvalidInput)?;
+        let first = blocks(
+            self.len()?,
+            offset,
+            buf.len() as u64,
+            io::ErrorKind::InvalidInput,
+        )?;
         let (disk, start) = self.shared.place(self.segment)?;
         let mut at = start + first;
         for piece in buf.chunks(REQUEST) {
@@ -66,13 +76,23 @@ impl StorageFile for NetFile {
         Ok(())
     }
 
-    /// The slot's: what was not written yet does not open.
+    /// The place's: what was not written yet does not open.
     fn len(&self) -> io::Result<u64> {
-        Ok(SLOT_LEN)
+        self.shared.len(self.segment)
     }
 
-    fn set_len(&self, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn capacity(&self) -> io::Result<Option<u64>> {
+        self.len().map(Some)
+    }
+
+    /// Gives back what is behind, in whole units of space; it cannot be had again.
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        if !self.writable || len > self.len()? {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        self.shared
+            .cut(self.segment, len.div_ceil(BLOCK_LEN as u64));
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -82,7 +102,7 @@ impl StorageFile for NetFile {
 
     /// Gives it back with the next release. It does not read as zeros at once: nothing refers to it any more.
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
-        let first = blocks(offset, len, io::ErrorKind::InvalidInput)?;
+        let first = blocks(self.len()?, offset, len, io::ErrorKind::InvalidInput)?;
         self.shared.place(self.segment)?;
         self.shared
             .put_holes(self.segment, &[(first, len / BLOCK_LEN as u64)]);

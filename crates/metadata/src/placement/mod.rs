@@ -1,7 +1,8 @@
 //! A room's storage whose segments lie on network disks.
 //!
-//! 1. A segment lies in one slot of 64 MiB of one disk. The slot is the segment's durably before the first byte is written
-//!    there, and another's only after every capability that covers it is revoked.
+//! 1. A segment lies in one place of one disk, 64 MiB long or, where no gap is, shorter. The place is the segment's durably
+//!    before the first byte is written there, and another's only after every capability that covers it is revoked. What a
+//!    segment that is closed did not use is given back in the same way.
 //! 2. What was written counts as durable only after a flush under the same boot of its disk, whoever wrote it:
 //!    [`NetStorage::wrote`] tells of the writes of borrowers.
 //! 3. To open a room needs no disk: where everything lies is in the room's directory. Until a disk is
@@ -28,22 +29,22 @@ use std::time::Duration;
 
 use netdisk::{BlockExtent, Boot, DiskId, EXTENTS_MAX};
 use parking_lot::{Condvar, Mutex, RwLock};
-use segments::{SEGMENT_BLOCKS, SEGMENTS_DIR, SegmentNo};
+use segments::{SEGMENTS_DIR, SegmentNo};
 use storage::{Held, OpenMode, Space, Storage, StorageFile};
 
 use disk::Attached;
 use file::NetFile;
 pub use link::{Disk, DiskFailed, Keeper, NetworkDisk};
-use table::{Slot, Table};
+use table::{Place, SHORTEST, Table, UNIT};
 
-/// Blocks of one slot: those of a segment.
-pub const SLOT_BLOCKS: u64 = SEGMENT_BLOCKS as u64;
-/// Bytes of one slot.
-const SLOT_LEN: u64 = SLOT_BLOCKS * netdisk::BLOCK_LEN as u64;
+/// Blocks of one unit of space.
+const UNIT_BLOCKS: u64 = UNIT as u64;
+/// Bytes of one unit of space.
+const UNIT_LEN: u64 = UNIT_BLOCKS * netdisk::BLOCK_LEN as u64;
 /// Ranges given up within segments and not yet given back, at most; what is more goes back with its segment.
 const HOLES_MAX: usize = 100_000;
-/// How long a new segment waits for a slot that is leaving, where no other is free.
-const SLOT_WAIT: Duration = Duration::from_secs(5);
+/// How long a new segment waits for a place that is leaving, where no other is free.
+const PLACE_WAIT: Duration = Duration::from_secs(5);
 
 /// How long a flush is tried.
 #[derive(Debug)]
@@ -89,7 +90,7 @@ struct Shared {
     table: RwLock<Arc<Table>>,
     /// Held while the table changes.
     changing: Mutex<()>,
-    /// With `changing`: told when a slot became free.
+    /// With `changing`: told when a place became free.
     freed: Condvar,
     disks: RwLock<BTreeMap<DiskId, Arc<Attached>>>,
     /// Ranges given up within segments, first block and number.
@@ -124,43 +125,82 @@ impl NetStorage {
 
     /// Makes a disk of so many blocks usable, or an attached one reachable by another way.
     pub fn attach(&self, id: DiskId, disk: Arc<dyn Disk>, keeper: Arc<dyn Keeper>, blocks: u64) {
+        // Nobody says meanwhile that it is being emptied.
+        let _changing = self.0.changing.lock();
         let mut disks = self.0.disks.write();
         match disks.get(&id) {
             Some(attached) => attached.set_link(disk),
             None => {
-                disks.insert(id, Arc::new(Attached::new(id, disk, keeper, blocks)));
+                let attached = Attached::new(id, disk, keeper, blocks);
+                let draining = self.table().is_draining(id);
+                attached.closed.store(draining, Ordering::Relaxed);
+                disks.insert(id, Arc::new(attached));
             }
         }
     }
 
-    /// Whether new segments may go to a disk; true for one just attached.
-    pub fn set_taking(&self, id: DiskId, taking: bool) {
-        if let Some(disk) = self.0.disks.read().get(&id) {
-            disk.closed.store(!taking, Ordering::Relaxed);
+    /// Whether a disk is being emptied: then no new segment goes there. Durable when this returns.
+    ///
+    /// # Errors
+    /// Where the room's directory cannot be written to.
+    pub fn set_draining(&self, id: DiskId, draining: bool) -> io::Result<()> {
+        let _changing = self.0.changing.lock();
+        let mut table = (*self.table()).clone();
+        if table.set_draining(id, draining) {
+            table.store(&*self.0.host)?;
+            *self.0.table.write() = Arc::new(table);
         }
+        if let Some(disk) = self.0.disks.read().get(&id) {
+            disk.closed.store(draining, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
-    /// Forgets a disk. False, and no change, where segments lie on it or leave it.
-    pub fn detach(&self, id: DiskId) -> bool {
-        let _changing = self.0.changing.lock();
-        let unused = self.table().used(id) == 0;
+    /// Disks that are being emptied.
+    pub fn draining(&self) -> Vec<DiskId> {
+        self.table().draining().collect()
+    }
+
+    /// Bytes of a disk that are not free.
+    pub fn used(&self, id: DiskId) -> u64 {
+        u64::from(self.table().used(id)) * UNIT_LEN
+    }
+
+    /// Bytes that new segments can take on the other disks.
+    pub fn available_elsewhere(&self, id: DiskId) -> u64 {
+        self.0.space(Some(id)).available
+    }
+
+    /// Forgets a disk, durably also that it was being emptied. False, and no change, where segments lie on it or leave it.
+    ///
+    /// # Errors
+    /// Where the room's directory cannot be written to.
+    pub fn detach(&self, id: DiskId) -> io::Result<bool> {
+        let unused = {
+            let _changing = self.0.changing.lock();
+            let unused = self.table().used(id) == 0;
+            if unused {
+                self.0.disks.write().remove(&id);
+            }
+            unused
+        };
         if unused {
-            self.0.disks.write().remove(&id);
+            self.set_draining(id, false)?;
         }
-        unused
+        Ok(unused)
     }
 
     /// Where a segment lies: the disk, and its block that is the segment's block 0.
     pub fn locate(&self, segment: SegmentNo) -> Option<(DiskId, u64)> {
         self.table()
-            .slot(segment)
-            .map(|slot| (slot.disk, first_block(slot)))
+            .place(segment)
+            .map(|place| (place.disk, first_block(place)))
     }
 
     /// The segments on a disk.
     pub fn segments_on(&self, id: DiskId) -> Vec<SegmentNo> {
         let table = self.table();
-        let on_it = table.segments().filter(|(_, slot)| slot.disk == id);
+        let on_it = table.segments().filter(|(_, place)| place.disk == id);
         on_it.map(|(no, _)| no).collect()
     }
 
@@ -180,17 +220,17 @@ impl NetStorage {
     }
 
     /// Gives back what the room gave up: revokes the capabilities that cover it, then frees it. What a disk keeps from being
-    /// given back waits for the next call. Returns how many slots and ranges wait.
+    /// given back waits for the next call. Returns how many places and ranges wait.
     pub fn release(&self) -> usize {
         let _one = self.0.releasing.lock();
-        // Before slots: none of them can become another segment's meanwhile.
+        // Before places: none of them can become another segment's meanwhile.
         let holes = std::mem::take(&mut *self.0.holes.lock());
         for (segment, ranges) in holes {
-            if !self.release_holes(segment, &ranges) && self.table().slot(segment).is_some() {
+            if !self.release_holes(segment, &ranges) && self.table().place(segment).is_some() {
                 self.0.put_holes(segment, &ranges);
             }
         }
-        let leaving: Vec<Slot> = self.table().leaving().collect();
+        let leaving: Vec<Place> = self.table().leaving().collect();
         let disks = self.0.disks.read().clone();
         for of_disk in leaving.chunk_by(|a, b| a.disk == b.disk) {
             let Some(disk) = disks.get(&of_disk[0].disk) else {
@@ -199,9 +239,9 @@ impl NetStorage {
             for some in of_disk.chunks(EXTENTS_MAX) {
                 let extents: Vec<BlockExtent> = some
                     .iter()
-                    .map(|slot| BlockExtent {
-                        start: first_block(*slot),
-                        blocks: SLOT_BLOCKS,
+                    .map(|place| BlockExtent {
+                        start: first_block(*place),
+                        blocks: u64::from(place.units) * UNIT_BLOCKS,
                     })
                     .collect();
                 if let Err(e) = disk.release(&extents) {
@@ -210,7 +250,7 @@ impl NetStorage {
                 }
                 let _changing = self.0.changing.lock();
                 let mut table = (*self.table()).clone();
-                some.iter().for_each(|slot| table.freed(*slot));
+                some.iter().for_each(|place| table.freed(*place));
                 // Written with the next segment: until then an opening gives it back once more.
                 *self.0.table.write() = Arc::new(table);
                 self.0.freed.notify_all();
@@ -246,10 +286,10 @@ impl NetStorage {
 impl Shared {
     /// The disk of a segment, and the block of it that is the segment's block 0. `NotFound`, `NotConnected`.
     fn place(&self, segment: SegmentNo) -> io::Result<(Arc<Attached>, u64)> {
-        let slot = self.table.read().slot(segment);
-        let slot = slot.ok_or(io::ErrorKind::NotFound)?;
-        let disk = self.disks.read().get(&slot.disk).cloned();
-        disk.map(|disk| (disk, first_block(slot))).ok_or_else(|| {
+        let place = self.table.read().place(segment);
+        let place = place.ok_or(io::ErrorKind::NotFound)?;
+        let disk = self.disks.read().get(&place.disk).cloned();
+        disk.map(|disk| (disk, first_block(place))).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::NotConnected,
                 format!("segment {}: its disk is not attached", segment.0),
@@ -283,14 +323,14 @@ impl Shared {
         })
     }
 
-    /// Puts a new segment into a free slot: of the disks that have one, those that answer first, in turn.
+    /// Puts a new segment into a free place: of the disks that have one, those that answer first, in turn.
     fn create(&self, segment: SegmentNo) -> io::Result<()> {
         let mut changing = self.changing.lock();
         let mut table = (**self.table.read()).clone();
-        if table.slot(segment).is_some() {
+        if table.place(segment).is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let slot = loop {
+        let place = loop {
             let disks: Vec<Arc<Attached>> = self.disks.read().values().cloned().collect();
             if disks.is_empty() {
                 return Err(io::Error::new(
@@ -299,9 +339,9 @@ impl Shared {
                 ));
             }
             match choose(&table, &disks, segment) {
-                Some(slot) => break slot,
+                Some(place) => break place,
                 None if table.leaving().next().is_some() => {
-                    let late = self.freed.wait_for(&mut changing, SLOT_WAIT).timed_out();
+                    let late = self.freed.wait_for(&mut changing, PLACE_WAIT).timed_out();
                     table = (**self.table.read()).clone();
                     if late {
                         return Err(io::ErrorKind::StorageFull.into());
@@ -310,10 +350,29 @@ impl Shared {
                 None => return Err(io::ErrorKind::StorageFull.into()),
             }
         };
-        table.put(segment, slot);
+        table.put(segment, place);
         table.store(&*self.host)?;
         *self.table.write() = Arc::new(table);
         Ok(())
+    }
+
+    /// A segment needs so many blocks and no more.
+    fn cut(&self, segment: SegmentNo, blocks: u64) {
+        let _changing = self.changing.lock();
+        let units = u32::try_from(blocks.div_ceil(UNIT_BLOCKS)).unwrap_or(u32::MAX);
+        let place = self.table.read().place(segment);
+        if place.is_some_and(|place| place.units > units.max(1)) {
+            // Written before another segment lies there; until then an opening cuts it once more. Mostly nobody looks at the
+            // table meanwhile: then nothing is copied.
+            Arc::make_mut(&mut *self.table.write()).cut(segment, units);
+        }
+    }
+
+    /// Bytes of a segment's place.
+    fn len(&self, segment: SegmentNo) -> io::Result<u64> {
+        let place = self.table.read().place(segment);
+        let place = place.ok_or(io::ErrorKind::NotFound)?;
+        Ok(u64::from(place.units) * UNIT_LEN)
     }
 
     fn remove(&self, segment: SegmentNo) -> io::Result<()> {
@@ -335,31 +394,49 @@ impl Shared {
         }
     }
 
-    fn space(&self) -> Space {
+    fn space(&self, but: Option<DiskId>) -> Space {
         let table = self.table.read().clone();
         let mut space = Space::default();
         for disk in self.disks.read().values() {
-            space.total += u64::from(disk.slots) * SLOT_LEN;
-            if !disk.closed.load(Ordering::Relaxed) {
-                space.free += u64::from(disk.slots.saturating_sub(table.used(disk.id))) * SLOT_LEN;
+            if but == Some(disk.id) {
+                continue;
+            }
+            space.total += u64::from(disk.units) * UNIT_LEN;
+            if disk.closed.load(Ordering::Relaxed) {
+                continue;
+            }
+            for (_, units) in table.gaps(disk.id, disk.units) {
+                space.free += u64::from(units) * UNIT_LEN;
+                // A shorter one takes no segment; a segment has a header.
+                if units >= SHORTEST {
+                    space.available += u64::from(units) * UNIT_LEN - netdisk::BLOCK_LEN as u64;
+                }
             }
         }
-        space.available = space.free;
         space
     }
 }
 
-fn first_block(slot: Slot) -> u64 {
-    u64::from(slot.index) * SLOT_BLOCKS
+fn first_block(place: Place) -> u64 {
+    u64::from(place.start) * UNIT_BLOCKS
 }
 
-fn choose(table: &Table, disks: &[Arc<Attached>], segment: SegmentNo) -> Option<Slot> {
+/// A place on the disk whose turn it is; on another one where that does not answer, or has only a shorter one.
+fn choose(table: &Table, disks: &[Arc<Attached>], segment: SegmentNo) -> Option<Place> {
     let turn = (segment.0 % disks.len() as u64) as usize;
     let in_turn = || disks.iter().cycle().skip(turn).take(disks.len());
     [true, false].into_iter().find_map(|up| {
         in_turn()
             .filter(|disk| disk.is_up() == up && !disk.closed.load(Ordering::Relaxed))
-            .find_map(|disk| table.free(disk.id, disk.slots))
+            .filter_map(|disk| table.free(disk.id, disk.units))
+            // The first of the longest.
+            .reduce(|best, place| {
+                if place.units > best.units {
+                    place
+                } else {
+                    best
+                }
+            })
     })
 }
 
@@ -376,7 +453,7 @@ impl Storage for NetStorage {
         match mode {
             OpenMode::CreateNew => self.0.create(segment)?,
             OpenMode::Read | OpenMode::ReadWrite => {
-                self.table().slot(segment).ok_or(io::ErrorKind::NotFound)?;
+                self.table().place(segment).ok_or(io::ErrorKind::NotFound)?;
             }
         }
         Ok(Arc::new(NetFile {
@@ -424,7 +501,7 @@ impl Storage for NetStorage {
     }
 
     fn space(&self) -> io::Result<Space> {
-        Ok(self.0.space())
+        Ok(self.0.space(None))
     }
 
     fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn Held>> {

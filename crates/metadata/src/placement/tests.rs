@@ -9,10 +9,15 @@ use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use netdisk::BLOCK_LEN;
+use segments::SEGMENT_BLOCKS;
 use storage::testing::Op;
 
 use super::*;
 use double::{Asked, Bench};
+
+/// Blocks of a whole segment.
+const SLOT_BLOCKS: u64 = SEGMENT_BLOCKS as u64;
+const SLOT_LEN: u64 = SLOT_BLOCKS * BLOCK_LEN as u64;
 
 fn path(no: u64) -> String {
     format!("{SEGMENTS_DIR}/{no:020}")
@@ -87,7 +92,8 @@ fn new_segments_go_to_disks_in_turn_and_to_none_that_is_closed_or_away_where_oth
         counts
     };
     assert!(ids(1..=6).values().all(|n| *n == 2));
-    storage.set_taking(bench.disks[0].id, false);
+    storage.set_draining(bench.disks[0].id, true).unwrap();
+    assert_eq!(bench.open().draining(), [bench.disks[0].id]);
     assert_eq!(ids(7..=12).get(&bench.disks[0].id), None);
     let there = storage.segments_on(bench.disks[1].id)[0];
     bench.disks[1].state.lock().away = 1;
@@ -352,14 +358,97 @@ fn the_table_is_whole_after_a_crash_at_every_operation() {
 }
 
 #[test]
+fn what_a_closed_segment_did_not_use_is_anothers_after_its_capabilities_are_revoked() {
+    let bench = Bench::new(1, 1);
+    let (storage, id) = (bench.attached(), bench.disks[0].id);
+    let file = create(&storage, 1).unwrap();
+    file.write_at(&BLOCKS, 0).unwrap();
+    assert_eq!(file.capacity().unwrap(), Some(SLOT_LEN));
+    file.set_len(BLOCKS.len() as u64).unwrap();
+    assert_eq!(file.len().unwrap(), UNIT_LEN);
+    assert!(file.set_len(SLOT_LEN).is_err(), "it is another's soon");
+    assert!(file.write_at(&BLOCKS, UNIT_LEN).is_err());
+    assert_eq!(storage.space().unwrap().available, 0);
+    bench.asked();
+    assert_eq!(storage.release(), 0);
+    let rest = vec![BlockExtent {
+        start: UNIT_BLOCKS,
+        blocks: SLOT_BLOCKS - UNIT_BLOCKS,
+    }];
+    assert_eq!(
+        bench.asked(),
+        [Asked::Revoke(id, rest.clone()), Asked::Discard(id, rest)]
+    );
+    // Not in the file yet: an opening before the next segment has it whole.
+    assert_eq!(
+        bench
+            .attached()
+            .open(&path(1), OpenMode::Read)
+            .unwrap()
+            .len()
+            .unwrap(),
+        SLOT_LEN
+    );
+    let second = create(&storage, 2).unwrap();
+    assert_eq!(storage.locate(SegmentNo(2)), Some((id, UNIT_BLOCKS)));
+    // Half of what is left, so that there is something for the next one.
+    assert_eq!(
+        second.len().unwrap() / UNIT_LEN,
+        (SLOT_LEN / UNIT_LEN - 1) / 2
+    );
+    let third = create(&storage, 3).unwrap();
+    third.write_at(&BLOCKS, 0).unwrap();
+    let mut found = [0; BLOCKS.len()];
+    file.read_at(&mut found, 0).unwrap();
+    assert_eq!(found, BLOCKS);
+    assert_eq!(
+        bench
+            .attached()
+            .open(&path(1), OpenMode::Read)
+            .unwrap()
+            .len()
+            .unwrap(),
+        UNIT_LEN
+    );
+}
+
+#[test]
+fn a_table_that_is_gone_damaged_or_older_is_made_good_by_its_copy() {
+    let bench = Bench::new(2, 4);
+    let storage = bench.attached();
+    let _ = create(&storage, 1).unwrap();
+    let older = storage::read_limited(&bench.host, table::PLACEMENT, 1 << 20).unwrap();
+    let _ = create(&storage, 2).unwrap();
+    let whole = |left: &str| {
+        let found = bench.open();
+        for no in 1..=2 {
+            let no = SegmentNo(no);
+            assert_eq!(found.locate(no), storage.locate(no), "with {left}");
+        }
+    };
+    for (lost, left) in [
+        (table::PLACEMENT, table::COPY),
+        (table::COPY, table::PLACEMENT),
+    ] {
+        let bytes = storage::read_limited(&bench.host, lost, 1 << 20).unwrap();
+        bench.host.remove(lost).unwrap();
+        whole(left);
+        for other in [&older[..], b"damaged"] {
+            storage::replace(&bench.host, lost, other).unwrap();
+            whole(left);
+        }
+        storage::replace(&bench.host, lost, &bytes).unwrap();
+    }
+}
+
+#[test]
 fn a_damaged_table_is_refused_in_words() {
     let bench = Bench::new(1, 4);
     let _ = create(&bench.attached(), 1).unwrap();
-    let file = bench
-        .host
-        .open(table::PLACEMENT, OpenMode::ReadWrite)
-        .unwrap();
-    file.write_at(b"x", 100).unwrap();
+    for name in [table::PLACEMENT, table::COPY] {
+        let file = bench.host.open(name, OpenMode::ReadWrite).unwrap();
+        file.write_at(b"x", 100).unwrap();
+    }
     let host = Arc::new(bench.host.clone());
     let error = NetStorage::open(host, Duration::ZERO).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use netdisk::DiskId;
 use parking_lot::{Condvar, Mutex, RwLock};
 use room::{OpenOptions, Room};
 use storage::HostStorage;
 
+use super::drain::{self, Obstacles};
 use super::handles::Handles;
 use super::{Config, ServerError, Shared, io};
 use crate::authority::Authority;
@@ -44,6 +44,9 @@ pub(crate) struct Life {
     pub(crate) rights: RwLock<()>,
     /// Counts loans, to choose among open segments.
     pub(crate) next_lane: AtomicUsize,
+    pub(super) obstacles: Obstacles,
+    /// Held while it is decided whether a disk goes or stays.
+    pub(super) emptying: Mutex<()>,
     failed: AtomicBool,
     stopping: Mutex<bool>,
     stopped: Condvar,
@@ -86,6 +89,8 @@ impl Life {
             handles,
             rights: RwLock::new(()),
             next_lane: AtomicUsize::new(0),
+            obstacles: Obstacles::default(),
+            emptying: Mutex::new(()),
             failed: AtomicBool::new(false),
             stopping: Mutex::new(false),
             stopped: Condvar::new(),
@@ -109,7 +114,11 @@ impl Life {
         self.storage.hurry();
     }
 
-    fn pause(&self, pause: Duration) -> bool {
+    pub(super) fn is_stopping(&self) -> bool {
+        *self.stopping.lock()
+    }
+
+    pub(super) fn pause(&self, pause: Duration) -> bool {
         let mut stopping = self.stopping.lock();
         if !*stopping {
             self.stopped.wait_for(&mut stopping, pause);
@@ -147,28 +156,6 @@ pub(super) fn open(
     };
     let room = Room::open_on(Arc::new(storage.clone()), credential, options)?;
     Ok((room, storage))
-}
-
-/// Takes a disk from a room. `DiskInUse` where segments lie there; it takes no new ones from then on.
-pub(super) fn remove_disk(
-    room: &Room,
-    storage: &NetStorage,
-    name: &str,
-) -> Result<DiskId, ServerError> {
-    let disk = enrol::disks(room)?
-        .into_iter()
-        .find(|d| d.name == name)
-        .ok_or_else(|| enrol::EnrolError::Unknown(format!("disk {name}")))?;
-    let id = disk.address.id;
-    storage.set_taking(id, false);
-    if !storage.detach(id) {
-        return Err(ServerError::DiskInUse {
-            disk: name.to_owned(),
-            segments: storage.segments_on(id).len(),
-        });
-    }
-    enrol::remove_disk(room, name)?;
-    Ok(id)
 }
 
 /// Gives back what an ended session held. False where a disk could not be reached before `deadline`: the session keeps its
@@ -229,6 +216,8 @@ pub(super) fn tend(life: &Arc<Life>, shared: &Arc<Shared>) -> Result<(), ServerE
             }
         }),
     )?;
+    let tended = life.clone();
+    start("drain", Box::new(move || drain::run(&tended)))?;
     let (tended, shared) = (life.clone(), shared.clone());
     start(
         "space",

@@ -110,7 +110,7 @@ impl Metrics {
             }
             metrics.locks = life.locks.len() as u64;
             metrics.capabilities = life.authority.totals();
-            metrics.disks = life.authority.disks();
+            metrics.disks = super::drain::states(&life);
             metrics.serving = !life.has_failed();
         }
         metrics

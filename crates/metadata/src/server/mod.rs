@@ -11,6 +11,7 @@
 mod calls;
 mod changes;
 mod data;
+mod drain;
 mod files;
 mod handles;
 mod life;
@@ -109,15 +110,17 @@ pub enum ServerError {
     /// It is being opened anew after a failure of its storage, or stops.
     #[error("the room is not open just now: try again")]
     NotNow,
-    /// Data lies on the disk.
+    /// What lies on a disk that is to go has no place on the others.
     #[error(
-        "disk {disk} holds {segments} segments of the room; it takes no new ones from now on, and can be removed when files were deleted or compaction emptied it"
+        "disk {disk} holds {needed} bytes of data, and the other disks have space for {available}: add a disk, or delete files, and remove it then"
     )]
-    DiskInUse {
+    NoPlaceElsewhere {
         /// The disk.
         disk: String,
-        /// How many.
-        segments: usize,
+        /// Bytes of file data on it.
+        needed: u64,
+        /// Bytes that fit on the others.
+        available: u64,
     },
 }
 
@@ -126,31 +129,54 @@ fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> ServerError {
     move |source| ServerError::Io { what, source }
 }
 
-/// Opens a room that no server serves, to look after its users and disks: its files' data is not reached.
-///
-/// # Errors
-/// As for [`MetadataServer::start`].
-pub fn open_beside(
-    dir: &std::path::Path,
-    credential: &room::Credential,
-    options: room::OpenOptions,
-) -> Result<room::Room, ServerError> {
-    Ok(life::open(dir, credential, options, Duration::ZERO)?.0)
+/// A room that no server serves, opened to look after its users and disks: its files' data is not reached.
+#[derive(Debug)]
+pub struct Beside {
+    /// The room.
+    pub room: room::Room,
+    storage: crate::placement::NetStorage,
 }
 
-/// [`MetadataServer::remove_disk`] of a room that no server serves.
-///
-/// # Errors
-/// As there.
-pub fn remove_disk_beside(
-    dir: &std::path::Path,
-    room: &room::Room,
-    name: &str,
-) -> Result<(), ServerError> {
-    let host = storage::HostStorage::open(dir).map_err(io(dir.display().to_string()))?;
-    let placed = crate::placement::NetStorage::open(Arc::new(host), Duration::ZERO)
-        .map_err(io("the placement of segments"))?;
-    life::remove_disk(room, &placed, name).map(drop)
+impl Beside {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// As for [`MetadataServer::start`].
+    pub fn open(
+        dir: &std::path::Path,
+        credential: &room::Credential,
+        options: room::OpenOptions,
+    ) -> Result<Self, ServerError> {
+        let (room, storage) = life::open(dir, credential, options, Duration::ZERO)?;
+        Ok(Self { room, storage })
+    }
+
+    /// [`MetadataServer::add_disk`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_disk(&self, disk: enrol::Disk) -> Result<(), ServerError> {
+        let id = disk.address.id;
+        enrol::add_disk(&self.room, disk)?;
+        self.storage
+            .set_draining(id, false)
+            .map_err(io("the placement of segments"))
+    }
+
+    /// [`MetadataServer::remove_disk`]; what lies there is moved when a server runs, and whether there is space for it is known
+    /// only then.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn remove_disk(&self, name: &str) -> Result<Option<u64>, ServerError> {
+        drain::begin(&self.room, &self.storage, &drain::find(&self.room, name)?)
+    }
+
+    /// Disks that are being emptied, and the bytes of file data still there.
+    pub fn removals(&self) -> Vec<(netdisk::DiskId, u64)> {
+        let left = |id| (id, drain::live_on(&self.room, &self.storage, id));
+        self.storage.draining().into_iter().map(left).collect()
+    }
 }
 
 /// What all connections and threads share.
@@ -368,7 +394,7 @@ impl MetadataServer {
 
     /// The disks' states.
     pub fn disks(&self) -> Result<Vec<DiskState>, ServerError> {
-        Ok(self.life()?.authority.disks())
+        Ok(drain::states(&*self.life()?))
     }
 
     /// The users.
@@ -411,23 +437,47 @@ impl MetadataServer {
         Ok(revoked)
     }
 
-    /// [`enrol::add_disk`], at once in effect.
+    /// [`enrol::add_disk`], at once in effect. One that is being emptied is kept.
     pub fn add_disk(&self, disk: enrol::Disk) -> Result<(), ServerError> {
         let _one = self.shared.enrolling.lock();
         let life = self.life()?;
+        let _emptying = life.emptying.lock();
+        let id = disk.address.id;
         enrol::add_disk(&life.room, disk.clone())?;
+        life.storage
+            .set_draining(id, false)
+            .map_err(io("the placement of segments"))?;
         life.authority
             .add(self.shared.config.as_served(disk), &life.storage);
         Ok(())
     }
 
-    /// [`enrol::remove_disk`], at once in effect; `DiskInUse` where something lies there.
-    pub fn remove_disk(&self, name: &str) -> Result<(), ServerError> {
+    /// Takes a disk from the room. `None`: it was empty, and is gone. Or else it takes nothing new from now on, and what lies
+    /// there, so many bytes, is moved to the other disks while clients go on; when it is empty it is forgotten, also by a later
+    /// server. [`disks`](Self::disks) tells how far that is, [`add_disk`](Self::add_disk) keeps the disk after all.
+    ///
+    /// # Errors
+    /// `NoPlaceElsewhere`, and no change, where the others lack space.
+    pub fn remove_disk(&self, name: &str) -> Result<Option<u64>, ServerError> {
         let _one = self.shared.enrolling.lock();
         let life = self.life()?;
-        let id = life::remove_disk(&life.room, &life.storage, name)?;
-        life.authority.remove(id);
-        Ok(())
+        let disk = drain::find(&life.room, name)?;
+        let id = disk.address.id;
+        let needed = drain::live_on(&life.room, &life.storage, id);
+        let available = life.storage.available_elsewhere(id);
+        if needed > available {
+            return Err(ServerError::NoPlaceElsewhere {
+                disk: name.to_owned(),
+                needed,
+                available,
+            });
+        }
+        let _emptying = life.emptying.lock();
+        let left = drain::begin(&life.room, &life.storage, &disk)?;
+        if left.is_none() {
+            life.authority.remove(id);
+        }
+        Ok(left)
     }
 
     /// Sessions that are alive, with their users' names.

@@ -5,6 +5,7 @@ mod common;
 mod failures;
 mod locks;
 mod rights;
+mod space;
 
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};

@@ -32,7 +32,7 @@ impl Core {
     ) -> Result<()> {
         let tally = std::cell::RefCell::new(tally);
         // A chunk at most, with units of which only a part is needed.
-        self.with_space(u64::from(APPEND_BLOCKS_MAX) * BLOCK, || {
+        self.with_set_aside(u64::from(APPEND_BLOCKS_MAX) * BLOCK, || {
             let _change = self.change()?;
             let cell = match self.cell(no) {
                 Err(Error::NotFound) => return Ok(()),

@@ -27,13 +27,21 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     }
     for disk in disks {
         let state = match disk.reachable {
-            Some(true) => format!("answers, {}", output::size(disk.bytes)),
+            Some(true) => format!(
+                "answers, {} of {} used",
+                output::size(disk.used),
+                output::size(disk.bytes)
+            ),
             Some(false) => "does not answer".into(),
             None => "not asked: no metadata server runs".into(),
         };
         output::line(format!(
-            "{}  {}  {}  {}  {state}",
-            disk.name, disk.id, disk.address, disk.protection
+            "{}  {}  {}  {}  {state}{}",
+            disk.name,
+            disk.id,
+            disk.address,
+            disk.protection,
+            disk.removal()
         ));
     }
     Ok(())

@@ -1,20 +1,32 @@
-//! `strongroom disk remove`: takes an empty disk from a room.
+//! `strongroom disk remove`: takes a disk from a room, after what lies there was moved to the others.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::access::OpenArgs;
 use crate::args::Global;
 use crate::commands::metadata::admin::{self, Reply, Request};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
 use crate::output;
+use crate::progress::Bar;
 
-/// Take a network disk from a room: refused while data lies there, but from then on nothing new comes
+/// Between two looks how far it is.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// Take a network disk from a room: what lies there is moved to the others by the metadata server, while clients go on
+///
+/// Nothing new comes to the disk from now on, also after a restart. `disk list` shows how much is left; `disk add` with the same
+/// name keeps the disk after all.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The room's directory
     room: PathBuf,
     /// The disk's name
     name: String,
+    /// Wait until the disk is empty and gone
+    #[arg(long)]
+    wait: bool,
     #[command(flatten)]
     open: OpenArgs,
 }
@@ -22,17 +34,78 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let name = args.name.clone();
     match admin::ask(&args.room, &args.open, Request::RemoveDisk { name })? {
-        Reply::Done => {
+        Reply::Done => {}
+        Reply::Leaving { left, now: true } if args.wait => wait(args, global, left)?,
+        Reply::Leaving { left, now } => {
+            let size = output::size(left);
+            let what = match now {
+                true => "is moved to the other disks; `strongroom disk list` shows how far that is",
+                false if args.wait => {
+                    return Err(Error::said(
+                        Exit::Busy,
+                        format!(
+                            "{} takes nothing new, and holds {size}: that is moved when a metadata server runs; start one and ask again",
+                            args.name
+                        ),
+                    ));
+                }
+                false => "is moved to the other disks when a metadata server runs",
+            };
             output::note(
                 global,
-                format!(
-                    "{} is not a disk of {} any more.",
-                    args.name,
-                    args.room.display()
-                ),
+                format!("{} takes nothing new. {size} on it {what}.", args.name),
             );
-            Ok(())
+            return Ok(());
         }
-        _ => Err(admin::unexpected()),
+        _ => return Err(admin::unexpected()),
     }
+    output::note(
+        global,
+        format!(
+            "{} is not a disk of {} any more.",
+            args.name,
+            args.room.display()
+        ),
+    );
+    Ok(())
+}
+
+/// Waits until the disk is gone; told when something is in the way. Ctrl-C ends the waiting, not the work.
+fn wait(args: &Args, global: &Global, total: u64) -> Result<()> {
+    let bar = Bar::start("moving", global);
+    let mut told: Option<String> = None;
+    let outcome = loop {
+        let disks = match admin::ask_running(&args.room, &Request::Disks {}) {
+            Ok(Some(Reply::Disks(disks))) => disks,
+            Ok(Some(_)) => break Err(admin::unexpected()),
+            Ok(None) => {
+                break Err(Error::failed(format!(
+                    "the metadata server has ended; the next one goes on with {}",
+                    args.name
+                )));
+            }
+            Err(e) => break Err(e),
+        };
+        let Some(disk) = disks.iter().find(|disk| disk.name == args.name) else {
+            break Ok(());
+        };
+        let Some(left) = disk.leaving else {
+            break Err(Error::said(
+                Exit::Busy,
+                format!("{} was added again meanwhile, and stays", args.name),
+            ));
+        };
+        if disk.obstacle != told {
+            if let Some(what) = &disk.obstacle {
+                output::note(global, format!("{}: {what}", args.name));
+            }
+            told.clone_from(&disk.obstacle);
+        }
+        if !bar.tell(total.saturating_sub(left), total) {
+            break Err(crate::progress::interrupted());
+        }
+        std::thread::sleep(LOOK);
+    };
+    bar.end();
+    outcome
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use metadata::enrol::{self, Disk, EnrolError, User};
-use metadata::server::{MetadataServer, ServerError};
+use metadata::server::{Beside, MetadataServer, ServerError};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -85,6 +85,26 @@ pub(crate) struct DiskRow {
     pub(crate) bytes: u64,
     pub(crate) capabilities: usize,
     pub(crate) pending: usize,
+    /// Bytes that are not free; 0 where nobody asked.
+    pub(crate) used: u64,
+    /// It is being emptied, and so many bytes of file data are left.
+    pub(crate) leaving: Option<u64>,
+    /// What is in the way of that.
+    pub(crate) obstacle: Option<String>,
+}
+
+impl DiskRow {
+    /// What is to be said of its removal, with `; ` before it; empty where it stays.
+    pub(crate) fn removal(&self) -> String {
+        let Some(left) = self.leaving else {
+            return String::new();
+        };
+        let left = crate::output::size(left);
+        match &self.obstacle {
+            Some(what) => format!("; being emptied, {left} left, stopped: {what}"),
+            None => format!("; being emptied, {left} left"),
+        }
+    }
 }
 
 /// What is answered.
@@ -98,6 +118,11 @@ pub(crate) enum Reply {
     Removed(bool),
     Users(Vec<User>),
     Disks(Vec<DiskRow>),
+    /// So many bytes are moved away from a disk before it is gone; whether a server does that now.
+    Leaving {
+        left: u64,
+        now: bool,
+    },
     Refused {
         exit: u8,
         message: String,
@@ -119,6 +144,9 @@ impl DiskRow {
             bytes: 0,
             capabilities: 0,
             pending: 0,
+            used: 0,
+            leaving: None,
+            obstacle: None,
         }
     }
 
@@ -132,6 +160,9 @@ impl DiskRow {
             bytes: disk.blocks * netdisk::BLOCK_LEN as u64,
             capabilities: disk.capabilities,
             pending: disk.pending,
+            used: disk.used,
+            leaving: disk.removal.as_ref().map(|removal| removal.left),
+            obstacle: disk.removal.as_ref().and_then(|r| r.obstacle.clone()),
         }
     }
 }
@@ -147,10 +178,10 @@ pub(crate) fn ask(room: &Path, open: &OpenArgs, request: Request) -> Result<Repl
         accept_rollback: open.accept_rollback,
         ..room::OpenOptions::default()
     };
-    let opened = metadata::server::open_beside(room, &given.credential()?, options)
+    let opened = metadata::server::Beside::open(room, &given.credential()?, options)
         .map_err(|e| refused(room, e))?;
-    let reply = carry_out_beside(room, &opened, request).map_err(|e| refused(room, e));
-    let closed = opened.close().map_err(|e| Error::room(room, e));
+    let reply = carry_out_beside(&opened, request).map_err(|e| refused(room, e));
+    let closed = opened.room.close().map_err(|e| Error::room(room, e));
     let reply = reply?;
     closed?;
     Ok(reply)
@@ -215,7 +246,7 @@ fn read_answer(stream: impl Read) -> std::io::Result<Zeroizing<Vec<u8>>> {
 pub(crate) fn refused(room: &Path, error: ServerError) -> Error {
     match error {
         ServerError::Room(e) | ServerError::Enrol(EnrolError::Room(e)) => Error::room(room, e),
-        ServerError::DiskInUse { .. } => Error::said(Exit::Busy, error.to_string()),
+        ServerError::NoPlaceElsewhere { .. } => Error::said(Exit::Busy, error.to_string()),
         other => Error::failed(format!("{}: {other}", room.display())),
     }
 }
@@ -225,11 +256,15 @@ fn identity_text(identity: &enrol::Identity, user: &User) -> HexSecret {
     HexSecret(room::Secret::from(text.as_bytes().to_vec()))
 }
 
-fn carry_out_beside(
-    dir: &Path,
-    room: &room::Room,
-    request: Request,
-) -> std::result::Result<Reply, ServerError> {
+fn leaving(left: Option<u64>, now: bool) -> Reply {
+    match left {
+        None => Reply::Done,
+        Some(left) => Reply::Leaving { left, now },
+    }
+}
+
+fn carry_out_beside(opened: &Beside, request: Request) -> std::result::Result<Reply, ServerError> {
+    let room = &opened.room;
     Ok(match request {
         Request::Status {} => return Err(ServerError::NotNow),
         Request::AddUser { name, uid, gids } => {
@@ -242,14 +277,20 @@ fn carry_out_beside(
         }
         Request::Users {} => Reply::Users(enrol::users(room)?),
         Request::AddDisk { disk } => {
-            enrol::add_disk(room, disk)?;
+            opened.add_disk(disk)?;
             Reply::Done
         }
-        Request::RemoveDisk { name } => {
-            metadata::server::remove_disk_beside(dir, room, &name)?;
-            Reply::Done
+        Request::RemoveDisk { name } => leaving(opened.remove_disk(&name)?, false),
+        Request::Disks {} => {
+            let mut rows: Vec<DiskRow> = enrol::disks(room)?.iter().map(DiskRow::known).collect();
+            for (id, left) in opened.removals() {
+                let id = id.to_string();
+                for row in rows.iter_mut().filter(|row| row.id == id) {
+                    row.leaving = Some(left);
+                }
+            }
+            Reply::Disks(rows)
         }
-        Request::Disks {} => Reply::Disks(enrol::disks(room)?.iter().map(DiskRow::known).collect()),
     })
 }
 
@@ -266,10 +307,7 @@ fn carry_out(server: &MetadataServer, request: Request) -> std::result::Result<R
             server.add_disk(disk)?;
             Reply::Done
         }
-        Request::RemoveDisk { name } => {
-            server.remove_disk(&name)?;
-            Reply::Done
-        }
+        Request::RemoveDisk { name } => leaving(server.remove_disk(&name)?, true),
         Request::Disks {} => Reply::Disks(server.disks()?.iter().map(DiskRow::running).collect()),
     })
 }

@@ -61,13 +61,22 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     }
     for disk in &status.disks {
         let state = if disk.reachable == Some(true) {
-            output::size(disk.bytes)
+            format!(
+                "{} of {} used",
+                output::size(disk.used),
+                output::size(disk.bytes)
+            )
         } else {
             "does not answer".into()
         };
         output::line(format!(
-            "disk {} at {} ({}): {state}; {} capabilities, {} revocations to come",
-            disk.name, disk.address, disk.protection, disk.capabilities, disk.pending
+            "disk {} at {} ({}): {state}; {} capabilities, {} revocations to come{}",
+            disk.name,
+            disk.address,
+            disk.protection,
+            disk.capabilities,
+            disk.pending,
+            disk.removal()
         ));
     }
     Ok(())

@@ -7,6 +7,7 @@ use netdisk::{BLOCK_LEN, Capability, CapabilityId, ClientId, DiskError, GroupId,
 use storage::testing::{FaultyStorage, MemoryStorage};
 
 use super::super::*;
+use super::SLOT_BLOCKS;
 
 /// A disk in memory.
 #[derive(Debug)]

@@ -146,3 +146,116 @@ fn a_full_disk_is_no_space_and_deleting_makes_some() {
     room.sync().unwrap();
     assert_whole(&room);
 }
+
+/// Gives back what is given up, as the server does all the time, while `run` works.
+fn releasing<T>(storage: &NetStorage, run: impl FnOnce() -> T) -> T {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::SeqCst) {
+                storage.release();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        over.store(true, Ordering::SeqCst);
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+#[test]
+fn fifty_openings_of_small_disks_leave_space_for_nearly_all_bytes() {
+    let bench = Bench::new(2, 16);
+    made(&bench.attached()).close().unwrap();
+    let small = |n: u8| vec![n; 30_000];
+    for n in 0..50 {
+        let storage = bench.attached();
+        let room = opened(&storage);
+        storage.release();
+        room.write_file(format!("/{n}"), &small(n)).unwrap();
+        for lane in 0..2 {
+            let loan = room.lend(lane, 64).unwrap();
+            if n % 3 == 0 {
+                room.settle_loan(loan.id);
+            }
+        }
+        room.sync().unwrap();
+        match n % 2 {
+            0 => room.close().unwrap(),
+            _ => bench.host.inner().power_cut(),
+        }
+    }
+    let storage = bench.attached();
+    let room = opened(&storage);
+    assert_eq!(storage.release(), 0);
+    let space = storage.space().unwrap();
+    assert!(
+        space.available > space.total / 100 * 99,
+        "{} of {} bytes are left",
+        space.available,
+        space.total
+    );
+    for n in 0..50 {
+        assert_eq!(room.read_file(format!("/{n}")).unwrap(), small(n));
+    }
+    assert_whole(&room);
+}
+
+#[test]
+fn a_full_disk_can_be_cleaned_after_files_are_deleted() {
+    let bench = Bench::new(1, 4);
+    let storage = bench.attached();
+    let room = made(&storage);
+    let full = (0..)
+        .find(|n| room.write_file(format!("/{n}"), &content(*n)).is_err())
+        .unwrap();
+    let gone = |n: u8| n % 3 != 0 || n == full;
+    for n in (0..=full).filter(|n| gone(*n)) {
+        let _ = room.unlink(room::InodeNo::ROOT, n.to_string().as_bytes());
+    }
+    room.tend().unwrap();
+    storage.release();
+    let more = |seed: u8| {
+        (0..)
+            .find(|n| {
+                let path = format!("/again-{seed}-{n}");
+                let failed = room.write_file(&path, &content(*n)).is_err();
+                if failed {
+                    let _ = room.unlink(room::InodeNo::ROOT, path[1..].as_bytes());
+                }
+                failed
+            })
+            .unwrap()
+    };
+    let before = more(0);
+    assert!(
+        before < full / 4,
+        "every segment holds something that lives"
+    );
+    let report = releasing(&storage, || room.compact(95, &|_, _| true)).unwrap();
+    assert!(report.segments_rewritten > 1, "{report:?}");
+    let after = more(1);
+    assert!(after > full / 3, "{before} files fit before, {after} after");
+    for n in (0..full).filter(|n| !gone(*n)) {
+        assert!(room.read_file(format!("/{n}")).unwrap() == content(n));
+    }
+    assert_whole(&room);
+}
+
+#[test]
+fn a_room_whose_places_are_forgotten_is_refused_and_not_written_over() {
+    let bench = Bench::new(1, 4);
+    let room = made(&bench.attached());
+    room.write_file("/kept", &content(1)).unwrap();
+    room.close().unwrap();
+    let table = storage::read_limited(&bench.host, table::PLACEMENT, 1 << 20).unwrap();
+    for name in [table::PLACEMENT, table::COPY] {
+        bench.host.remove(name).unwrap();
+    }
+    let credential = Credential::RawKey(key());
+    let refused = Room::open_on(Arc::new(bench.attached()), &credential, options()).unwrap_err();
+    assert!(refused.to_string().contains("`placement`"), "{refused}");
+    storage::replace(&bench.host, table::COPY, &table).unwrap();
+    let room = opened(&bench.attached());
+    assert!(room.read_file("/kept").unwrap() == content(1));
+}

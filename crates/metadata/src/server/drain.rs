@@ -1,0 +1,204 @@
+//! Taking a disk from a room: what lies there is moved to the others while clients go on.
+//!
+//! 1. That a disk is being emptied is durable before this is answered; it takes nothing new from then on, and every later life
+//!    of the server goes on with it.
+//! 2. A disk is forgotten when nothing lies there and nothing leaves it: then no capability for it is worth anything.
+//! 3. What is lent there is taken back: its borrowers keep what is not durable, and write it to other places.
+//!
+//! It deliberately does not know how data is moved (the room does), or who asked.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+use netdisk::DiskId;
+use parking_lot::Mutex;
+use room::{LoanId, Room};
+
+use super::life::Life;
+use super::{ServerError, io};
+use crate::authority::{DiskState, REVOCATION_WAIT, Removal};
+use crate::enrol::{self, EnrolError};
+use crate::placement::NetStorage;
+
+/// Between two times that a disk is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+/// The same after something was in the way.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// What is in the way of the disks that are being emptied.
+#[derive(Debug, Default)]
+pub(super) struct Obstacles(Mutex<BTreeMap<DiskId, String>>);
+
+impl Obstacles {
+    fn set(&self, id: DiskId, what: Option<String>) {
+        let mut all = self.0.lock();
+        match what {
+            Some(what) => {
+                if all.get(&id) != Some(&what) {
+                    tracing::warn!(disk = ?id, "a disk is not emptied: {what}");
+                }
+                all.insert(id, what);
+            }
+            None => {
+                all.remove(&id);
+            }
+        }
+    }
+}
+
+pub(super) fn find(room: &Room, name: &str) -> Result<enrol::Disk, ServerError> {
+    let found = enrol::disks(room)?.into_iter().find(|d| d.name == name);
+    Ok(found.ok_or_else(|| EnrolError::Unknown(format!("disk {name}")))?)
+}
+
+/// Bytes of file data on a disk.
+pub(super) fn live_on(room: &Room, storage: &NetStorage, id: DiskId) -> u64 {
+    room.live_in(&storage.segments_on(id))
+}
+
+/// Has a disk take nothing new, durably, and forgets it where it is empty. Returns the bytes that are to be moved before it
+/// can be; `None`: it is gone.
+pub(super) fn begin(
+    room: &Room,
+    storage: &NetStorage,
+    disk: &enrol::Disk,
+) -> Result<Option<u64>, ServerError> {
+    let id = disk.address.id;
+    storage
+        .set_draining(id, true)
+        .map_err(io("the placement of segments"))?;
+    match forget(room, storage, disk)? {
+        true => Ok(None),
+        false => Ok(Some(live_on(room, storage, id))),
+    }
+}
+
+/// Forgets a disk that is empty.
+fn forget(room: &Room, storage: &NetStorage, disk: &enrol::Disk) -> Result<bool, ServerError> {
+    let id = disk.address.id;
+    if storage.used(id) > 0 {
+        return Ok(false);
+    }
+    // Nothing new comes there. Were this the last thing done, the next life would only have the mark to take away.
+    enrol::remove_disk(room, &disk.name)?;
+    storage.detach(id).map_err(io("the placement of segments"))
+}
+
+/// The disks' states, with what is moved away from them.
+pub(super) fn states(life: &Life) -> Vec<DiskState> {
+    let draining = life.storage.draining();
+    let obstacles = life.obstacles.0.lock().clone();
+    let mut states = life.authority.disks();
+    for state in &mut states {
+        let id = state.address.id;
+        state.used = life.storage.used(id);
+        if draining.contains(&id) {
+            state.removal = Some(Removal {
+                left: live_on(&life.room, &life.storage, id),
+                obstacle: obstacles.get(&id).cloned(),
+            });
+        }
+    }
+    states
+}
+
+/// Empties disks for as long as the life goes on.
+pub(super) fn run(life: &Life) {
+    let mut pause = LOOK;
+    while life.pause(pause) {
+        pause = LOOK;
+        for id in life.storage.draining() {
+            let done = step(life, id);
+            if let Err(e) = &done {
+                pause = LOOK_AGAIN;
+                if life.is_stopping() {
+                    return;
+                }
+                life.obstacles.set(id, Some(e.clone()));
+            } else {
+                life.obstacles.set(id, None);
+            }
+        }
+    }
+}
+
+/// Forgets a disk if it is empty. True: there is nothing left to do.
+fn finish(life: &Life, id: DiskId) -> Result<bool, ServerError> {
+    let _one = life.emptying.lock();
+    if !life.storage.draining().contains(&id) {
+        return Ok(true);
+    }
+    let known = enrol::disks(&life.room)?;
+    let Some(disk) = known.into_iter().find(|d| d.address.id == id) else {
+        // Forgotten by a life that ended just then.
+        return life
+            .storage
+            .detach(id)
+            .map_err(io("the placement of segments"));
+    };
+    let gone = forget(&life.room, &life.storage, &disk)?;
+    if gone {
+        life.authority.remove(id);
+        tracing::info!(disk = %disk.name, "the disk is empty, and not one of this room any more");
+    }
+    Ok(gone)
+}
+
+/// Does what can be done now; says what is in the way.
+fn step(life: &Life, id: DiskId) -> Result<(), String> {
+    if finish(life, id).map_err(|e| e.to_string())? {
+        return Ok(());
+    }
+    let segments = life.storage.segments_on(id);
+    if segments.is_empty() {
+        // What left it is given back within a second.
+        return match life.authority.is_reachable(id) {
+            true => Ok(()),
+            false => {
+                Err("it does not answer: what was taken from clients is to be revoked there".into())
+            }
+        };
+    }
+    let report = life
+        .room
+        .empty_segments(&segments, &|_, _| {
+            !life.is_stopping() && life.storage.draining().contains(&id)
+        })
+        .map_err(|e| match e {
+            room::Error::NoSpace => {
+                "the other disks have no space for what is on it: add one, or delete files".into()
+            }
+            room::Error::Io(e) if e.kind() == ErrorKind::NotConnected => {
+                "a disk does not answer".into()
+            }
+            other => other.to_string(),
+        })?;
+    take_back_loans(life, id)?;
+    match report.unreadable.first() {
+        Some(first) => Err(format!(
+            "{} ranges do not open, and stay; the first: {first}. `strongroom check --repair` gives them up",
+            report.unreadable.len()
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Ends the loans on a disk.
+fn take_back_loans(life: &Life, id: DiskId) -> Result<(), String> {
+    for session in life.sessions.alive() {
+        let loans: Vec<LoanId> = session.loans_on(id);
+        if loans.is_empty() {
+            continue;
+        }
+        life.authority
+            .revoke_loans(&loans, Instant::now() + REVOCATION_WAIT)
+            .map_err(|_| "a disk does not answer, and clients may still write there".to_owned())?;
+        for loan in loans {
+            if session.give_back(loan).is_some() {
+                life.room.settle_loan(loan);
+            }
+        }
+    }
+    Ok(())
+}
