@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::act::{self, Refusal, Run};
+use super::act::{self, Refusal};
+use super::answer::{answer, inline_answer};
 use super::budget::Permit;
 use super::metrics::add;
 use super::{Seat, Shared};
 use crate::negotiate::{Agreed, Offer, negotiate};
-use crate::proto::{Command, Errno, Form, Head, PAYLOAD_MAX, RequestHead, chunk, cmd_flag};
+use crate::proto::{Command, Errno, Form, PAYLOAD_MAX, RequestHead, cmd_flag};
 use crate::socket::Socket;
 use crate::wire::{Receiver, Sender, Wire};
 
@@ -31,7 +32,7 @@ const LARGE_MAX: usize = 2 << 20;
 /// How often a waiting connection looks whether it is over.
 const TICK: Duration = Duration::from_secs(1);
 /// Requests with up to this many bytes of payload or answer are small.
-const SMALL: u64 = 32 << 10;
+pub(super) const SMALL: u64 = 32 << 10;
 /// A device is quick while its small requests take less than this, on average.
 const QUICK: u32 = 20_000;
 /// The longest time that one request counts for in that, so that a pause is forgotten again.
@@ -39,20 +40,20 @@ const SLOW_MAX: u32 = 4_000_000;
 /// Answers that are sent together, bytes.
 const TOGETHER_MAX: usize = 128 << 10;
 
-struct Connection {
-    seat: Seat,
-    peer: String,
-    wire: Wire,
-    agreed: Agreed,
+pub(super) struct Connection {
+    pub(super) seat: Seat,
+    pub(super) peer: String,
+    pub(super) wire: Wire,
+    pub(super) agreed: Agreed,
     receiving: Mutex<Receiving>,
-    sender: Sender,
+    pub(super) sender: Sender,
     workers: AtomicUsize,
     /// Workers that wait for their turn to receive.
     waiting: AtomicUsize,
     /// Requests that were received and not answered.
     running: AtomicUsize,
     over: AtomicBool,
-    pace: Pace,
+    pub(super) pace: Pace,
 }
 
 struct Receiving {
@@ -63,14 +64,14 @@ struct Receiving {
 
 /// How long small requests take: a moving average, ns.
 #[derive(Debug, Default)]
-struct Pace(AtomicU32);
+pub(super) struct Pace(AtomicU32);
 
 impl Pace {
     fn is_quick(&self) -> bool {
         self.0.load(Ordering::Relaxed) < QUICK
     }
 
-    fn took(&self, time: Duration) {
+    pub(super) fn took(&self, time: Duration) {
         let now = u32::try_from(time.as_nanos()).map_or(SLOW_MAX, |ns| ns.min(SLOW_MAX));
         let before = self.0.load(Ordering::Relaxed);
         // An average that loses a sample now and then does no harm.
@@ -80,9 +81,9 @@ impl Pace {
 }
 
 /// A request that is there as a whole.
-struct Request<'s> {
-    head: RequestHead,
-    refused: Option<Refusal>,
+pub(super) struct Request<'s> {
+    pub(super) head: RequestHead,
+    pub(super) refused: Option<Refusal>,
     /// For the payload or the answer, in the worker's buffer.
     _permit: Option<Permit<'s>>,
 }
@@ -227,7 +228,7 @@ fn help(connection: &Arc<Connection>) {
 }
 
 impl Connection {
-    fn form(&self) -> Form {
+    pub(super) fn form(&self) -> Form {
         self.agreed.form
     }
 
@@ -383,170 +384,5 @@ fn receive<'s>(
             refused,
             _permit: permit,
         }));
-    }
-}
-
-/// Does a small read or write at once, and adds its answer to `answers`.
-fn inline_answer(
-    connection: &Connection,
-    head: &RequestHead,
-    payload: &[u8],
-    answers: &mut Vec<u8>,
-) {
-    let shared = &connection.seat.shared;
-    let export = &connection.agreed.export;
-    let form = connection.form();
-    let start = answers.len();
-    let begun = Instant::now();
-    let done = if head.command == Command::Read {
-        let reply = data_head(form, head, true, head.offset, head.len as u32);
-        answers.extend_from_slice(reply.bytes());
-        let at = answers.len();
-        answers.resize(at + head.len as usize, 0);
-        export.device.read_at(&mut answers[at..], head.offset)
-    } else {
-        let done = act::change(head, export, payload);
-        answers.extend_from_slice(act::acknowledgement(form, head).bytes());
-        done
-    };
-    connection.pace.took(begun.elapsed());
-    match done {
-        Ok(()) => count(shared, head),
-        Err(error) => {
-            answers.truncate(start);
-            let refusal = failed(connection, head, error);
-            let (head, words) = act::refusal(form, head, &refusal);
-            answers.extend_from_slice(head.bytes());
-            answers.extend_from_slice(&words);
-        }
-    }
-}
-
-/// The head of a read's answer, or of a part of it.
-fn data_head(form: Form, head: &RequestHead, done: bool, offset: u64, len: u32) -> Head {
-    if form == Form::Simple {
-        Head::simple(head.cookie, 0)
-    } else {
-        Head::data(form, head, done, offset, len)
-    }
-}
-
-fn count(shared: &Shared, head: &RequestHead) {
-    let counters = &shared.counters;
-    counters.done(head.command);
-    match head.command {
-        Command::Read => add(&counters.bytes_read, head.len),
-        Command::Write => add(&counters.bytes_written, head.len),
-        _ => (),
-    }
-}
-
-/// Says in the log that the device failed, and to the client why.
-fn failed(connection: &Connection, head: &RequestHead, error: io::Error) -> Refusal {
-    let export = &connection.agreed.export.name;
-    let refusal = Refusal::from(error);
-    if refusal.errno == Errno::NotSupported {
-        tracing::debug!(export, command = ?head.command, "not supported");
-    } else {
-        let (offset, len) = (head.offset, head.len);
-        tracing::warn!(export, command = ?head.command, offset, len, error = refusal.words, "a request failed");
-    }
-    add(&connection.seat.shared.counters.failed, 1);
-    refusal
-}
-
-/// Does a request and sends the reply. A failure to send ends the connection, which the receiving side sees.
-fn answer(connection: &Connection, request: &Request<'_>, buffer: &mut [u8]) {
-    let shared = &connection.seat.shared;
-    let _in_flight = shared.in_flight();
-    let head = &request.head;
-    let (form, export) = (connection.form(), &connection.agreed.export);
-    let send = |head: Head, payload: &[u8]| {
-        let _ = connection
-            .sender
-            .send(&connection.wire, [head.bytes(), payload]);
-    };
-    let refuse = |refusal: &Refusal| {
-        let (reply, words) = act::refusal(form, head, refusal);
-        send(reply, &words);
-    };
-    if let Some(refusal) = &request.refused {
-        add(&shared.counters.failed, 1);
-        tracing::debug!(
-            peer = connection.peer,
-            ?head,
-            words = refusal.words,
-            "refused"
-        );
-        return refuse(refusal);
-    }
-    // Checked: at most 32 MiB where it is a payload or an answer.
-    let len = head.len as usize;
-    let begun = Instant::now();
-    let small = head.len <= SMALL;
-    match head.command {
-        Command::Read => {
-            let out = &mut buffer[..len];
-            let done = act::read(head, export, form, out);
-            if small {
-                connection.pace.took(begun.elapsed());
-            }
-            match done {
-                Ok(runs) => send_read(connection, head, out, &runs, &send),
-                Err(error) => return refuse(&failed(connection, head, error)),
-            }
-        }
-        Command::BlockStatus => match act::status(head, export, form) {
-            // At most 64 KiB and a little.
-            Ok((kind, out)) => send(Head::chunk(form, head, kind, true, out.len() as u32), &out),
-            Err(error) => return refuse(&failed(connection, head, error)),
-        },
-        command => {
-            let payload = match command {
-                Command::Write => &buffer[..len],
-                _ => &[],
-            };
-            let done = act::change(head, export, payload);
-            if small && command == Command::Write && !head.has(cmd_flag::FUA) {
-                connection.pace.took(begun.elapsed());
-            }
-            match done {
-                Ok(()) => send(act::acknowledgement(form, head), &[]),
-                Err(error) => return refuse(&failed(connection, head, error)),
-            }
-        }
-    }
-    count(shared, head);
-}
-
-/// Sends what was read: at once, or where `runs` tell of holes, run by run.
-fn send_read(
-    connection: &Connection,
-    head: &RequestHead,
-    out: &[u8],
-    runs: &[Run],
-    send: &dyn Fn(Head, &[u8]),
-) {
-    let form = connection.form();
-    if runs.is_empty() {
-        // At most 32 MiB.
-        let reply = data_head(form, head, true, head.offset, out.len() as u32);
-        return send(reply, out);
-    }
-    let mut at = 0;
-    for (i, run) in runs.iter().enumerate() {
-        let done = i + 1 == runs.len();
-        let offset = head.offset + at as u64;
-        let (len, len_u32) = (run.len as usize, run.len as u32);
-        if run.zeros {
-            let mut hole = [0; 12];
-            hole[..8].copy_from_slice(&offset.to_be_bytes());
-            hole[8..].copy_from_slice(&len_u32.to_be_bytes());
-            send(Head::chunk(form, head, chunk::OFFSET_HOLE, done, 12), &hole);
-        } else {
-            let reply = data_head(form, head, done, offset, len_u32);
-            send(reply, &out[at..at + len]);
-        }
-        at += len;
     }
 }

@@ -6,6 +6,7 @@
 //! 3. It stops in order: takes nothing new, answers what runs, flushes every export.
 
 mod act;
+mod answer;
 mod budget;
 mod connection;
 mod metrics;

@@ -145,3 +145,50 @@ fn without_tls_nothing_is_answered_where_it_is_required() {
     let uri = format!("nbds://alice@localhost:{port}?tls-psk-file={}", text(&keys));
     assert!(succeeds(&uri));
 }
+
+#[test]
+fn what_came_in_plain_before_tls_is_not_taken_for_what_came_inside_it() {
+    use std::io::{Read, Write};
+    let dir = tempfile::tempdir().unwrap();
+    let keys = dir.path().join("keys.psk");
+    std::fs::write(&keys, format!("alice:{}\n", "1a".repeat(32))).unwrap();
+    let files = TlsFiles {
+        pre_shared_keys: Some(keys),
+        ..TlsFiles::default()
+    };
+    let (server, port) = serve(&files, TlsPolicy::Require);
+    let option = |number: u32| {
+        let mut bytes = b"IHAVEOPT".to_vec();
+        bytes.extend_from_slice(&number.to_be_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes
+    };
+    let connect = || {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let mut hello = [0; 18];
+        stream.read_exact(&mut hello).unwrap();
+        stream.write_all(&3_u32.to_be_bytes()).unwrap();
+        stream
+    };
+    let mut reply = [0; 20];
+    let mut stream = connect();
+    for (number, kind) in [(3, (1 << 31) + 5), (8, (1 << 31) + 5), (2, 1_u32)] {
+        stream.write_all(&option(number)).unwrap();
+        stream.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[12..16], kind.to_be_bytes(), "{number}");
+        let mut words = vec![0; u32::from_be_bytes(reply[16..].try_into().unwrap()) as usize];
+        stream.read_exact(&mut words).unwrap();
+    }
+    // The request for TLS and something after it, at once: no acknowledgement, an end.
+    let mut stream = connect();
+    stream.write_all(&[option(5), option(3)].concat()).unwrap();
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    assert_eq!(rest, []);
+    // An export by the option that cannot be refused.
+    let mut stream = connect();
+    stream.write_all(&option(1)).unwrap();
+    let _ = stream.read_to_end(&mut rest);
+    assert_eq!(rest, []);
+    assert_eq!(server.metrics().connections_cut, 2);
+}
