@@ -13,7 +13,7 @@ use crate::model::{PublishedTable, Report, Row};
 use crate::published;
 
 /// Sections in their order: the result's name, the heading, and what it answers.
-const SECTIONS: [(&str, &str, &str); 8] = [
+const SECTIONS: [(&str, &str, &str); 9] = [
     (
         "cost",
         "What a room costs",
@@ -54,6 +54,11 @@ const SECTIONS: [(&str, &str, &str); 8] = [
         "Ciphers in memory",
         "What the processor can do without a disk.",
     ),
+    (
+        "volumes",
+        "Serving volumes",
+        "Plain images and encrypted volumes over NBD, through our server and two others, in one interleaved run.",
+    ),
 ];
 
 /// The document. `results` are names (without ending) and reports; `remarks` is Markdown by a person, which ends it.
@@ -93,10 +98,16 @@ fn section(out: &mut Vec<String>, name: &str, what: &str, report: &Report) {
     let asked =
         std::iter::once(report.command.as_str()).chain(report.options.iter().map(String::as_str));
     let asked = asked.collect::<Vec<_>>().join(" ").replace('`', "'");
+    // What measures other programs too is a script.
+    let program = if report.command.starts_with("scripts/") {
+        ""
+    } else {
+        "strongroom bench "
+    };
     paragraph(out, what);
     out.push(String::new());
     out.push(format!(
-        "`strongroom bench {asked}`, {}, {}; {} ([every round](../benches/results/{}.json)).",
+        "`{program}{asked}`, {}, {}; {} ([every round](../benches/results/{}.json)).",
         safe(&moment(&report.began)),
         duration(report.took_s),
         safe(&machine_words(&report.machine)),
