@@ -30,7 +30,7 @@ pub(crate) struct Args {
     header: Option<PathBuf>,
     /// The format
     #[arg(long = "type", value_enum, default_value = "luks2")]
-    version: Kind,
+    kind: Kind,
     /// The sector cipher, as dm-crypt names it; xchacha12,aes-adiantum-plain64 for processors without AES instructions
     #[arg(long, default_value = "aes-xts-plain64")]
     cipher: String,
@@ -148,7 +148,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
 }
 
 fn options(args: &Args) -> Result<FormatOptions> {
-    let version = match args.version {
+    let version = match args.kind {
         Kind::Luks1 => Version::Luks1,
         Kind::Luks2 => Version::Luks2,
     };
@@ -172,7 +172,7 @@ fn options(args: &Args) -> Result<FormatOptions> {
         (None, None) => lens[0],
     };
     let kdf = if args.kdf.any() {
-        Some(args.kdf.options(match args.version {
+        Some(args.kdf.options(match args.kind {
             Kind::Luks1 => luks::KdfOptions::PBKDF2,
             Kind::Luks2 => luks::KdfOptions::argon2id(),
         })?)

@@ -7,6 +7,7 @@ mod header;
 mod image;
 mod kdf;
 mod key;
+mod reencrypt;
 mod settings;
 
 use clap::Subcommand;
@@ -32,6 +33,7 @@ enum Command {
     Header(header::Args),
     Resize(settings::ResizeArgs),
     Convert(settings::ConvertArgs),
+    Reencrypt(reencrypt::Args),
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
@@ -45,5 +47,6 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         Command::Header(args) => header::run(args, global),
         Command::Resize(args) => settings::resize(&args, global),
         Command::Convert(args) => settings::convert(&args, global),
+        Command::Reencrypt(args) => reencrypt::run(&args, global),
     }
 }
