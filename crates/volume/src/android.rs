@@ -8,6 +8,8 @@
 //! Source: `system/vold/cryptfs.h` and `cryptfs.c` of Android 4.4 to 6.0.
 
 mod footer;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 
 use std::io;
 use std::num::NonZeroU32;

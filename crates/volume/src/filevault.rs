@@ -8,6 +8,8 @@
 //!
 //! Sources: libfvde's description of the format (J. Metz, "FileVault Drive Encryption"), cryptsetup's `lib/fvault2`, RFC 3394.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod header;
 mod metadata;
 mod plist;

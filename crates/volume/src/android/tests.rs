@@ -279,3 +279,29 @@ fn a_footer_cut_anywhere_is_refused_without_a_panic() {
     }
     Footer::parse(&footer[..2316]).unwrap();
 }
+
+/// Footers of every kind, for the fuzz target.
+pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let kinds: [(&str, u16, [u8; 4]); 6] = [
+        ("1.0", 0, [0; 4]),
+        ("1.1", 1, [0; 4]),
+        ("1.2-pbkdf2", 2, [1, 0, 0, 0]),
+        ("1.2-scrypt", 2, CHEAP_SCRYPT),
+        ("1.3-scrypt", 3, CHEAP_SCRYPT),
+        ("1.3-hardware", 3, [5, 4, 1, 0]),
+    ];
+    kinds
+        .into_iter()
+        .map(|(name, minor, kdf)| {
+            let phone = Phone {
+                minor,
+                kdf,
+                file_system: true,
+                check: name == "1.3-scrypt",
+            };
+            let mut footer = phone.footer(b"4711");
+            footer.truncate(if minor < 3 { 192 } else { 2348 });
+            (name, footer)
+        })
+        .collect()
+}

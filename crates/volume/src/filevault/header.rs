@@ -77,14 +77,24 @@ impl Header {
 
 /// Whether a block's CRC-32C is right: the sum, the value it begins with, then what it is over.
 pub(super) fn checksum_holds(block: &[u8]) -> bool {
+    block.len() >= 8 && checksum(block) == u32_at(block, 0)
+}
+
+/// There must be 8 bytes.
+fn checksum(block: &[u8]) -> u32 {
     const CRC32C: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISCSI);
-    if block.len() < 8 {
-        return false;
-    }
     // The library turns the bits of its first value, and the result over.
     let mut sum = CRC32C.digest_with_initial(u32_at(block, 4).reverse_bits());
     sum.update(&block[8..]);
-    !sum.finalize() == u32_at(block, 0)
+    !sum.finalize()
+}
+
+/// The same block with the right sum: for what a fuzzer gives.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn with_checksum<const N: usize>(mut block: [u8; N]) -> [u8; N] {
+    let sum = checksum(&block);
+    block[..4].copy_from_slice(&sum.to_le_bytes());
+    block
 }
 
 /// The bytes must be there.

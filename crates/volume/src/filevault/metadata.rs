@@ -14,7 +14,7 @@ use crate::open::{VolumeError, io_error};
 use crate::sector::decrypt_unit;
 
 /// Bytes of an encrypted block.
-const BLOCK: usize = 8192;
+pub(super) const BLOCK: usize = 8192;
 /// Bytes of a block's header.
 const HEAD: usize = 64;
 /// Most bytes of encrypted metadata that are looked through; macOS writes 24 MiB.
@@ -60,7 +60,7 @@ pub(super) struct Metadata {
 }
 
 /// Blocks of one kind by their object, the newest of each.
-type Newest = BTreeMap<(u16, u64), (u64, Vec<u8>)>;
+pub(super) type Newest = BTreeMap<(u16, u64), (u64, Vec<u8>)>;
 
 impl Metadata {
     pub(super) fn read(device: &dyn Device, header: &Header) -> Result<Self, VolumeError> {
@@ -80,7 +80,7 @@ impl Metadata {
         Self::of(&newest)
     }
 
-    fn of(newest: &Newest) -> Result<Self, VolumeError> {
+    pub(super) fn of(newest: &Newest) -> Result<Self, VolumeError> {
         let context = xml(only(newest, CONTEXT, "encryption context")?, 48, 52)?;
         let volume = xml(only(newest, VOLUME, "logical volume")?, 64, 68)?;
         let mut segments = Vec::new();
@@ -171,7 +171,8 @@ fn locate(device: &dyn Device, header: &Header) -> Result<(u64, u64), VolumeErro
     Err(damaged("none of its copies is whole"))
 }
 
-fn keep(newest: &mut Newest, block: &[u8]) -> Result<(), VolumeError> {
+/// Takes a block of a kind that is used and whole, if it is newer than what there is of it.
+pub(super) fn keep(newest: &mut Newest, block: &[u8]) -> Result<(), VolumeError> {
     let kind = u16_at(block, 10);
     // What nobody needs, and what was never written since, may say anything.
     if ![CONTEXT, VOLUME, PIECES].contains(&kind) || !checksum_holds(block) {

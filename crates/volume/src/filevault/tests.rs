@@ -99,6 +99,18 @@ fn plain() -> Vec<u8> {
     plain
 }
 
+fn entries(pieces: &[(u64, u32, u64)]) -> Vec<u8> {
+    let mut entries = block(0x305, 4, 9);
+    put(&mut entries, 64, &(pieces.len() as u32).to_le_bytes());
+    for (i, (logical, blocks, physical)) in pieces.iter().enumerate() {
+        let at = 72 + 40 * i;
+        put(&mut entries, at + 8, &logical.to_le_bytes());
+        put(&mut entries, at + 16, &blocks.to_le_bytes());
+        put(&mut entries, at + 32, &physical.to_le_bytes());
+    }
+    entries
+}
+
 /// The disk: header, metadata in the clear at block 1 and 5, encrypted metadata at block 8, contents from block 32 on.
 fn image(conversion: &str, pieces: &[(u64, u32, u64)]) -> Vec<u8> {
     let mut image = vec![0; 48 * BLOCK];
@@ -128,14 +140,7 @@ fn image(conversion: &str, pieces: &[(u64, u32, u64)]) -> Vec<u8> {
         sum(&mut clear[..BLOCK]);
         put(&mut image, at * BLOCK, &clear);
     }
-    let mut entries = block(0x305, 4, 9);
-    put(&mut entries, 64, &(pieces.len() as u32).to_le_bytes());
-    for (i, (logical, blocks, physical)) in pieces.iter().enumerate() {
-        let at = 72 + 40 * i;
-        put(&mut entries, at + 8, &logical.to_le_bytes());
-        put(&mut entries, at + 16, &blocks.to_le_bytes());
-        put(&mut entries, at + 32, &physical.to_le_bytes());
-    }
+    let entries = entries(pieces);
     let newer = list(0x1a, 7, 64, &volume_list(BYTES));
     let older = list(0x1a, 6, 64, &volume_list(512));
     let blocks = [
@@ -263,4 +268,30 @@ fn a_flipped_byte_anywhere_in_the_metadata_never_gives_other_contents() {
         }
     }
     assert!(opened > 0);
+}
+
+/// A header and decrypted metadata, for the fuzz target.
+pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let header = image("Complete", &PIECES)[..512].to_vec();
+    let entries = entries(&PIECES);
+    let volume = list(0x1a, 7, 64, &volume_list(BYTES));
+    let opens = list(0x19, 5, 48, &context("Complete"));
+    let converting = list(0x19, 6, 48, &context("Converting"));
+    vec![
+        ("header", header),
+        (
+            "whole",
+            [volume.clone(), opens.clone(), entries.clone()].concat(),
+        ),
+        (
+            "converting",
+            [volume.clone(), converting, entries.clone()].concat(),
+        ),
+        (
+            "two-versions",
+            [list(0x1a, 6, 64, &volume_list(512)), volume.clone(), opens].concat(),
+        ),
+        ("pieces", entries[..200].to_vec()),
+        ("volume", volume[..900].to_vec()),
+    ]
 }
