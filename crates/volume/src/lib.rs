@@ -8,6 +8,9 @@
 #![forbid(unsafe_code)]
 
 pub mod android;
+#[cfg(test)]
+#[path = "../../../fuzz/corpus.rs"]
+mod corpus;
 pub mod crypt;
 pub mod filevault;
 pub mod luks;

@@ -9,10 +9,6 @@ use zeroize::Zeroizing;
 use super::{Footer, open};
 use crate::open::{Credential, OpenOptions};
 
-#[cfg(test)]
-#[path = "../../../../fuzz/corpus.rs"]
-mod corpus;
-
 /// A footer, from its first byte.
 pub fn footer(bytes: &[u8]) {
     let Ok(footer) = Footer::parse(bytes) else {
@@ -46,6 +42,7 @@ pub fn footer(bytes: &[u8]) {
 mod tests {
     use super::super::tests::seeds;
     use super::*;
+    use crate::corpus;
 
     #[test]
     fn every_file_of_the_corpus_holds() {

@@ -12,10 +12,6 @@ use super::header::{Header, LEN, with_checksum};
 use super::metadata::{BLOCK, Metadata, Newest, keep};
 use super::segments::Segments;
 
-#[cfg(test)]
-#[path = "../../../../fuzz/corpus.rs"]
-mod corpus;
-
 /// Blocks of one input.
 const BLOCKS: usize = 8;
 
@@ -53,6 +49,7 @@ pub fn metadata(bytes: &[u8]) {
 mod tests {
     use super::super::tests::seeds;
     use super::*;
+    use crate::corpus;
 
     #[test]
     fn every_file_of_the_corpus_holds() {

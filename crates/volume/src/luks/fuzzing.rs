@@ -16,10 +16,6 @@ use super::hash::Hash;
 use super::v2::binary::{Binary, LEN, SIZES};
 use super::{Header, Luks, v1};
 
-#[cfg(test)]
-#[path = "../../../../fuzz/corpus.rs"]
-mod corpus;
-
 /// Room for two copies of the smallest header, and for key slots.
 const IMAGE_LEN: usize = 1 << 16;
 
@@ -110,6 +106,7 @@ fn show(luks: &Luks) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::corpus;
     use crate::luks::{FormatOptions, KdfOptions, Version, format};
 
     #[test]
