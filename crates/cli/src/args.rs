@@ -78,12 +78,13 @@ pub(crate) enum Command {
     Metadata(metadata::Args),
     User(user::Args),
     Volume(volume::Args),
+    Serve(serve::Args),
     Bench(bench::Args),
     Completions(completions::Args),
     Man(man::Args),
     /// The process that serves a mount; started by `mount`, never typed.
     #[command(hide = true)]
-    Serve(serve::Args),
+    ServeMount(serve_mount::Args),
 }
 
 impl Command {
@@ -92,6 +93,7 @@ impl Command {
         match self {
             Command::Disk(args) => args.server(),
             Command::Metadata(args) => args.server(),
+            Command::Serve(args) => Some(args.service()),
             _ => None,
         }
     }

@@ -76,7 +76,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     if let Some(common) = cli.command.server() {
         service::logs::start(common.log_format, level(&global, true));
     } else {
-        let serving = matches!(cli.command, args::Command::Serve(_));
+        let serving = matches!(cli.command, args::Command::ServeMount(_));
         init_tracing(&global, serving, listens);
     }
     match commands::run(cli.command, &global) {

@@ -24,6 +24,7 @@ pub(crate) mod mv;
 pub(crate) mod rekey;
 pub(crate) mod rm;
 pub(crate) mod serve;
+pub(crate) mod serve_mount;
 pub(crate) mod stat;
 pub(crate) mod sync;
 pub(crate) mod tree;
@@ -43,6 +44,10 @@ pub(crate) const SERVERS: &[service::ServerCommand] = &[
     service::ServerCommand {
         path: &["metadata", "serve"],
         word: "metadata",
+    },
+    service::ServerCommand {
+        path: &["serve", "nbd"],
+        word: "nbd",
     },
 ];
 
@@ -78,6 +83,7 @@ pub(crate) fn run(command: Command, global: &Global) -> Result<()> {
         Command::Bench(args) => bench::run(args, global),
         Command::Completions(args) => completions::run(args, global),
         Command::Man(args) => man::run(args, global),
-        Command::Serve(args) => serve::run(args, global),
+        Command::Serve(args) => serve::run(&args, global),
+        Command::ServeMount(args) => serve_mount::run(args, global),
     }
 }

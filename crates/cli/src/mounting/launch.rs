@@ -140,7 +140,7 @@ fn beside_us(plan: &Plan, global: &Global) -> Result<()> {
     let mut command = Command::new("/proc/self/exe");
     command
         .arg0("strongroom")
-        .arg("serve")
+        .arg("serve-mount")
         .arg(plan.room()?)
         .arg(plan.mountpoint()?);
     for _ in 0..global.verbose {

@@ -32,7 +32,7 @@ pub(crate) fn rooms() -> Vec<Mount> {
 pub(crate) fn process_of(mountpoint: &Path) -> Option<u32> {
     let serves = |line: &[u8]| {
         let mut words = line.split(|b| *b == 0).skip(1);
-        words.next() == Some(b"serve")
+        words.next() == Some(b"serve-mount")
             && words.nth(1).map(OsStr::from_bytes) == Some(mountpoint.as_os_str())
     };
     std::fs::read_dir("/proc")

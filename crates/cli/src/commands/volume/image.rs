@@ -81,7 +81,7 @@ impl CredentialArgs {
 }
 
 /// The bytes of a volume's key.
-pub(super) fn master_key_file(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
+pub(crate) fn master_key_file(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
     let secret = credentials::secret_file(path, KEY_FILE_MAX)?;
     let bytes = secret.expose();
     let digits = bytes.strip_suffix(b"\n").unwrap_or(bytes);
@@ -188,7 +188,7 @@ pub(super) fn unlock(
 }
 
 /// A file or block device that exists.
-pub(super) fn open_device(path: &Path, access: Access) -> Result<Arc<dyn Device>> {
+pub(crate) fn open_device(path: &Path, access: Access) -> Result<Arc<dyn Device>> {
     match FileDevice::open(path, access) {
         Ok(device) => Ok(Arc::new(device)),
         Err(e) if e.kind() == io::ErrorKind::ResourceBusy => Err(Error::said(
@@ -200,7 +200,7 @@ pub(super) fn open_device(path: &Path, access: Access) -> Result<Arc<dyn Device>
 }
 
 /// Says what is wrong with a volume.
-pub(super) fn said(path: &Path, error: VolumeError) -> Error {
+pub(crate) fn said(path: &Path, error: VolumeError) -> Error {
     let exit = match &error {
         VolumeError::Luks(error) => luks_exit(error),
         VolumeError::NotAVolume => Exit::NotARoom,

@@ -1,10 +1,11 @@
 //! `strongroom volume`: encrypted disk images, block devices and sticks of other systems, without root and without the kernel.
 
+mod attach;
 mod data;
 mod dump;
 mod format;
 mod header;
-mod image;
+pub(crate) mod image;
 mod kdf;
 mod key;
 mod reencrypt;
@@ -34,6 +35,8 @@ enum Command {
     Resize(settings::ResizeArgs),
     Convert(settings::ConvertArgs),
     Reencrypt(reencrypt::Args),
+    Attach(Box<attach::Args>),
+    Detach(attach::DetachArgs),
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
@@ -48,5 +51,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         Command::Resize(args) => settings::resize(&args, global),
         Command::Convert(args) => settings::convert(&args, global),
         Command::Reencrypt(args) => reencrypt::run(&args, global),
+        Command::Attach(args) => attach::run(&args, global),
+        Command::Detach(args) => attach::detach(&args),
     }
 }

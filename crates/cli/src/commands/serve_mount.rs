@@ -1,4 +1,4 @@
-//! `strongroom serve`: the process behind a mount in the background. `mount` starts it; nobody types it.
+//! `strongroom serve-mount`: the process behind a mount in the background. `mount` starts it; nobody types it.
 
 use std::io::Read;
 use std::os::fd::OwnedFd;

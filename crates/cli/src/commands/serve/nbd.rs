@@ -1,0 +1,254 @@
+//! `strongroom serve nbd`: volumes, images and files of rooms as network block devices, until told to stop.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use nbd::{Config, Export, Listen, Server, Tls, TlsFiles, TlsPolicy};
+use serde_json::json;
+
+use super::observed::Watched;
+use super::target::{Target, TargetArgs};
+use crate::args::Global;
+use crate::commands::bench::bytes;
+use crate::error::{Error, Result};
+use crate::mounting::options::duration;
+use crate::output;
+
+/// How long the last flush may take when the server is told to stop.
+const FLUSH_MAX: Duration = Duration::from_secs(60);
+
+/// Serve volumes, images and files of rooms as network block devices (NBD)
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "A client names an export in its address: nbd://HOST/NAME, or nbd+unix:///NAME?socket=PATH. Where it names none it gets \
+                  the first."
+)]
+pub(crate) struct Args {
+    /// What to serve: an image or block device, which is opened where it is an encrypted volume, or ROOM:/path
+    #[arg(value_name = "TARGET")]
+    targets: Vec<OsString>,
+    /// The same, as an option: for the file of settings
+    #[arg(long, value_name = "TARGET")]
+    target: Vec<OsString>,
+    /// Name of each export, in the order of the targets; without: none for one target, the names of the files for several
+    #[arg(long, value_name = "NAME")]
+    export_name: Vec<String>,
+    /// What clients are told about the exports
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    description: String,
+    /// Listen on this socket file, which only this user may reach
+    #[arg(long, value_name = "PATH", conflicts_with = "listen")]
+    socket: Option<PathBuf>,
+    /// Address and port to listen on; port 0 chooses one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:10809")]
+    listen: String,
+    /// Whether with TLS; without this option: required where certificates or keys are given
+    #[arg(long, value_enum)]
+    tls: Option<Policy>,
+    /// A directory with server-cert.pem and server-key.pem (and ca-cert.pem, to verify clients)
+    #[arg(long, value_name = "DIR")]
+    tls_certificates: Option<PathBuf>,
+    /// Refuse clients without a certificate that ca-cert.pem vouches for
+    #[arg(long, requires = "tls_certificates")]
+    tls_verify_peer: bool,
+    /// A file of pre-shared keys, lines of NAME:HEX as psktool writes them
+    #[arg(long, value_name = "FILE")]
+    tls_psk: Option<PathBuf>,
+    /// Listen without TLS also where other machines reach it
+    #[arg(long)]
+    force: bool,
+    /// Most connections at once
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    connections: u32,
+    /// Most requests of one connection that run at once
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=256))]
+    workers: u32,
+    /// Most memory for data on its way, at least 32MiB
+    #[arg(long, value_name = "SIZE", default_value = "128MiB", value_parser = bytes)]
+    memory: u64,
+    /// Cut off connections that have not chosen an export after this time
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = duration)]
+    handshake_timeout: Duration,
+    /// Cut off connections where one message takes longer than this
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    transfer_timeout: Duration,
+    /// Cut off connections that ask for nothing for this long
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    idle_timeout: Option<Duration>,
+    /// When told to stop, wait this long for what runs
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = duration)]
+    grace: Duration,
+    #[command(flatten)]
+    what: TargetArgs,
+    #[command(flatten)]
+    service: service::Common,
+}
+
+/// Whether connections go into TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Policy {
+    /// Never
+    Off,
+    /// Where the client asks for it
+    Allow,
+    /// Always: before it nothing is answered
+    Require,
+}
+
+impl Args {
+    pub(super) fn service(&self) -> &service::Common {
+        &self.service
+    }
+}
+
+pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
+    // What can be refused is refused before a secret is asked for.
+    let config = config(args)?;
+    let arguments: Vec<&OsString> = args.targets.iter().chain(&args.target).collect();
+    if arguments.is_empty() {
+        return Err(Error::usage(
+            "nothing to serve was named: give an image, a block device or ROOM:/path",
+        ));
+    }
+    let names = names(&arguments, &args.export_name)?;
+    let mut targets = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        targets.push(Target::open(argument, &args.what)?);
+    }
+    let exports = targets.iter().zip(&names).map(|(target, name)| Export {
+        name: name.clone(),
+        description: args.description.clone(),
+        device: target.device.clone(),
+        read_only: args.what.read_only,
+    });
+    // What is cut off after the grace has its time to be flushed.
+    let stop = service::Stop::on_signals(args.grace + FLUSH_MAX)
+        .map_err(|e| Error::failed(format!("signals cannot be received: {e}")))?;
+    let failed = |e: nbd::ServeError| Error::failed(e.to_string());
+    let server = Server::start(config, exports.collect()).map_err(failed)?;
+    let at = match (&args.socket, server.local_addr()) {
+        // Whoever uses the address may be elsewhere.
+        (Some(path), _) => std::path::absolute(path)
+            .unwrap_or_else(|_| path.clone())
+            .display()
+            .to_string(),
+        (None, Some(address)) => address.to_string(),
+        (None, None) => args.listen.clone(),
+    };
+    let server = Arc::new(RwLock::new(server));
+    let service = service::Service::start(&args.service, Arc::new(Watched(server.clone())))
+        .map_err(|e| Error::failed(e.to_string()))?;
+    for (target, name) in targets.iter().zip(&names) {
+        let (size, uri) = (target.device.len(), uri(args, &at, name));
+        tracing::info!(export = name, what = target.what, size, uri, "serving");
+        if global.json {
+            output::json_line(&json!({
+                "export": name, "listening": at, "uri": uri, "size_bytes": size,
+                "read_only": args.what.read_only || target.device.is_read_only(),
+            }));
+        } else {
+            output::line(format!("{}: {uri}", target.what));
+        }
+    }
+    service.ready(&format!("listening on {at}"));
+    stop.wait();
+    tracing::info!("stopping: what runs is answered, then everything is made durable");
+    service.stopping();
+    // Poisoned by a bug of ours alone; what is written is to be made durable all the same.
+    let stopped = server
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .stop(args.grace);
+    drop(service);
+    drop(server);
+    let closed = targets.into_iter().map(Target::close);
+    let closed = closed.fold(Ok(()), Result::and);
+    stopped.map_err(|e| Error::failed(format!("the last flush: {e}")))?;
+    closed?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn config(args: &Args) -> Result<Config> {
+    let files = TlsFiles {
+        certificates: args.tls_certificates.clone(),
+        verify_clients: args.tls_verify_peer,
+        pre_shared_keys: args.tls_psk.clone(),
+    };
+    let given = files.certificates.is_some() || files.pre_shared_keys.is_some();
+    let policy = match args.tls {
+        Some(Policy::Allow) => TlsPolicy::Allow,
+        Some(Policy::Require) => TlsPolicy::Require,
+        Some(Policy::Off) => TlsPolicy::Off,
+        None if given => TlsPolicy::Require,
+        None => TlsPolicy::Off,
+    };
+    let tls =
+        match policy {
+            TlsPolicy::Off => None,
+            TlsPolicy::Allow | TlsPolicy::Require => Some(Tls::read(&files).map_err(|e| {
+                Error::usage(format!("{e}: --tls-certificates DIR, --tls-psk FILE"))
+            })?),
+        };
+    Ok(Config {
+        listen: match &args.socket {
+            Some(path) => Listen::Unix(path.clone()),
+            None => Listen::Tcp(args.listen.clone()),
+        },
+        policy,
+        tls,
+        open_to_all: args.force,
+        connections_max: args.connections as usize,
+        workers_max: args.workers as usize,
+        payload_bytes_max: usize::try_from(args.memory).unwrap_or(usize::MAX),
+        handshake_max: args.handshake_timeout,
+        transfer_max: args.transfer_timeout,
+        idle_max: args.idle_timeout,
+    })
+}
+
+/// The exports' names.
+fn names(targets: &[&OsString], given: &[String]) -> Result<Vec<String>> {
+    if !given.is_empty() {
+        if given.len() != targets.len() {
+            return Err(Error::usage(format!(
+                "{} targets and {} names: give --export-name once for each target, or not at all",
+                targets.len(),
+                given.len()
+            )));
+        }
+        return Ok(given.to_vec());
+    }
+    if let [_] = targets {
+        return Ok(vec![String::new()]);
+    }
+    let name = |target: &&OsString| {
+        let name = Path::new(target).file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    };
+    Ok(targets.iter().map(name).collect())
+}
+
+/// Where a client finds an export: <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/uri.md>.
+fn uri(args: &Args, at: &str, name: &str) -> String {
+    let quoted = |text: &str| -> String {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~/".contains(&b);
+        let each = text.bytes().map(|b| match b {
+            b if plain(b) => char::from(b).to_string(),
+            b => format!("%{b:02X}"),
+        });
+        each.collect()
+    };
+    let s = if args.tls_certificates.is_some() || args.tls_psk.is_some() {
+        "s"
+    } else {
+        ""
+    };
+    match &args.socket {
+        Some(_) => format!("nbd{s}+unix:///{}?socket={}", quoted(name), quoted(at)),
+        None => format!("nbd{s}://{at}/{}", quoted(name)),
+    }
+}

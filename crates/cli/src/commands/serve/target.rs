@@ -1,0 +1,203 @@
+//! What is served: an image, the contents of an encrypted volume, or a file of a room, as a device.
+//!
+//! 1. What looks like an encrypted volume is never served as its ciphertext unless that was asked for: a client that formats it
+//!    would destroy the volume.
+//! 2. A secret is only asked for where it opens something.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use device::{Access, Device};
+use room::{OpenOptions, Room};
+use volume::{Certainty, Credential, Format as Volume};
+use zeroize::Zeroizing;
+
+use super::room_device::RoomDevice;
+use crate::access::OpenArgs;
+use crate::commands::volume::image;
+use crate::control::SOCKET;
+use crate::control::client::Client;
+use crate::credentials::GivenKind;
+use crate::error::{Error, Result};
+use crate::place::{Place, RoomPath, must_be_room, place};
+
+/// What an image holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum Format {
+    /// An encrypted volume where it looks like one, else the bytes as they are
+    #[default]
+    Auto,
+    /// The bytes as they are
+    Raw,
+}
+
+/// How a target is opened.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct TargetArgs {
+    /// What an image holds. A file of a room is always taken as it is
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) format: Format,
+    /// The volume's header, where it is kept apart from its contents
+    #[arg(long, value_name = "FILE")]
+    pub(crate) header: Option<PathBuf>,
+    /// The key that a volume's contents are encrypted with, without any key slot: its bytes, or hexadecimal digits
+    #[arg(long, value_name = "FILE", group = "credential")]
+    pub(crate) master_key_file: Option<PathBuf>,
+    /// Refuse every change
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Tell the storage below an encrypted volume what is discarded: who sees the image learns which sectors are unused
+    #[arg(long)]
+    pub(crate) allow_discards: bool,
+    /// Derive a volume's key at whatever cost its header asks for, also where that takes the machine's memory
+    #[arg(long)]
+    pub(crate) any_kdf_cost: bool,
+    #[command(flatten)]
+    pub(crate) open: OpenArgs,
+}
+
+/// What was opened.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) device: Arc<dyn Device>,
+    /// For the log and for people: what it is.
+    pub(crate) what: String,
+    /// The room that this process opened for it.
+    room: Option<(PathBuf, Arc<Room>)>,
+}
+
+impl Target {
+    /// Opens what `argument` names.
+    pub(crate) fn open(argument: &OsString, args: &TargetArgs) -> Result<Target> {
+        match place(argument)? {
+            Place::Room(path) => of_room(&path, args),
+            Place::Host(path) => of_image(&path, args),
+        }
+    }
+
+    /// Closes the room that was opened for it, once nobody serves it any more.
+    pub(crate) fn close(self) -> Result<()> {
+        drop(self.device);
+        let Some((dir, room)) = self.room else {
+            return Ok(());
+        };
+        match Arc::into_inner(room) {
+            Some(room) => room.close().map_err(|e| Error::room(&dir, e)),
+            // A connection that could not be ended in time still has it; what was answered is durable.
+            None => Ok(()),
+        }
+    }
+}
+
+fn of_room(path: &RoomPath, args: &TargetArgs) -> Result<Target> {
+    if args.header.is_some() || args.master_key_file.is_some() {
+        return Err(Error::usage(format!(
+            "{}: a file of a room is served as it is; --header and --master-key-file are for encrypted volumes",
+            path.words()
+        )));
+    }
+    must_be_room(&path.room)?;
+    if let Some(client) = Client::find(&path.room)? {
+        let inside = path.path.strip_prefix("/").unwrap_or(&path.path);
+        let device = image::open_device(&client.mountpoint.join(inside), access(args))?;
+        return Ok(Target {
+            device,
+            what: format!("{}, through its mount", path.words()),
+            room: None,
+        });
+    }
+    let given = args
+        .open
+        .credential
+        .read(&path.room.display().to_string())?;
+    let options = OpenOptions {
+        read_only: args.read_only,
+        accept_rollback: args.open.accept_rollback,
+        ..OpenOptions::default()
+    };
+    let of = |e| Error::room(&path.room, e);
+    let room = Room::open(&path.room, &given.credential()?, options).map_err(of)?;
+    // The lock is ours, so a control socket is left from a crash. Where it cannot be removed, nobody answers on it anyway.
+    let _ = std::fs::remove_file(path.room.join(SOCKET));
+    let room = Arc::new(room);
+    let at = |fault| Error::At {
+        what: path.words(),
+        fault: crate::tree::Fault::Room(fault),
+    };
+    let no = room.resolve(&path.path, true).map_err(at)?;
+    let device = RoomDevice::new(room.clone(), no, args.read_only).map_err(at)?;
+    Ok(Target {
+        device: Arc::new(device),
+        what: path.words(),
+        room: Some((path.room.clone(), room)),
+    })
+}
+
+fn of_image(path: &Path, args: &TargetArgs) -> Result<Target> {
+    let image = image::open_device(path, access(args))?;
+    let name = path.display();
+    let plain = |image| Target {
+        device: image,
+        what: format!("{name}, as it is"),
+        room: None,
+    };
+    if args.format == Format::Raw {
+        return Ok(plain(image));
+    }
+    let header = match &args.header {
+        Some(path) => Some(image::open_device(path, Access::ReadOnly)?),
+        None => None,
+    };
+    // What is kept apart, or comes without a key slot, is a volume because the user says so.
+    let said = header.is_some() || args.master_key_file.is_some();
+    let format = match said {
+        true => None,
+        false => volume::recognise(&*image).map_err(|e| image::said(path, e))?,
+    };
+    if !said && format.is_none() {
+        return Ok(plain(image));
+    }
+    let credential = credential(path, format, args)?;
+    let options = volume::OpenOptions {
+        read_only: args.read_only,
+        allow_discards: args.allow_discards,
+        any_cost: args.any_kdf_cost,
+    };
+    let opened = volume::open_as_recognised(image, header, &credential, options);
+    let opened = opened.map_err(|e| image::said(path, e))?;
+    if opened.certainty == Certainty::Unknown {
+        tracing::warn!(image = %name, "nothing tells whether the key is the right one: the contents may be nonsense");
+    }
+    Ok(Target {
+        device: opened.device,
+        what: format!("the contents of {name}, {}", opened.format),
+        room: None,
+    })
+}
+
+fn access(args: &TargetArgs) -> Access {
+    if args.read_only {
+        Access::ReadOnly
+    } else {
+        Access::ReadWrite
+    }
+}
+
+fn credential(path: &Path, format: Option<Volume>, args: &TargetArgs) -> Result<Credential> {
+    if let Some(file) = &args.master_key_file {
+        return Ok(Credential::MasterKey(image::master_key_file(file)?));
+    }
+    let kind = format.map_or("volume".to_owned(), |format| format!("{format} volume"));
+    let asked = format!("the {kind} {}", path.display());
+    let given = args.open.credential.read(&asked)?;
+    match given.kind {
+        GivenKind::Passphrase | GivenKind::KeyFile => Ok(Credential::Passphrase(Zeroizing::new(
+            given.bytes().to_vec(),
+        ))),
+        GivenKind::RawKey | GivenKind::Identity => Err(Error::usage(format!(
+            "{asked}: --raw-key-file and --identity open rooms; a volume is opened with --passphrase-file, --key-file or --master-key-file",
+        ))),
+    }
+}
