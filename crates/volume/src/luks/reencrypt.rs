@@ -17,6 +17,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use aws_lc_rs::digest;
 use device::Device;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
@@ -26,7 +27,7 @@ use super::format::digest_of;
 use super::hash::Hash;
 use super::kdf::{self, DIGEST_ITERATIONS, KdfOptions, Limits, SALT_LEN};
 use super::material;
-use super::run::{REQUIREMENT, Run};
+use super::run::{REQUIREMENT, Run, Safety};
 use super::v2::edit::{self, digest_json};
 use super::v2::metadata::{Crypt, Metadata};
 use super::{Confirmation, Header, Luks, VolumeKey, v2};
@@ -174,7 +175,7 @@ impl Luks {
             done: 0,
             hot: None,
             total,
-            journal: true,
+            safety: Safety::Journal,
         };
         let json = run.begun(&next, &old_key, &new_key)?;
         header.write(&*self.device, json)
@@ -290,11 +291,17 @@ impl Mover<'_> {
     /// One step, or the recovery of one; how far it is then.
     fn step(&mut self) -> Result<u64> {
         if self.run.done < self.run.total {
-            let len = match self.run.hot {
-                Some(len) => len,
-                None => self.journal()?,
+            let len = match (self.run.hot, self.run.safety) {
+                (Some(len), Safety::Checksums { hash, block }) => {
+                    self.rewrite_what_is_old(len, hash, block)?;
+                    len
+                }
+                (hot, _) => {
+                    let len = hot.map_or_else(|| self.journal(), Ok)?;
+                    self.rewrite(len)?;
+                    len
+                }
             };
-            self.rewrite(len)?;
             self.run.done += len;
             self.run.hot = None;
         }
@@ -326,9 +333,9 @@ impl Mover<'_> {
         self.device
             .flush()
             .map_err(io("making the journal durable"))?;
-        if !self.run.journal {
+        if self.run.safety != Safety::Journal {
             // Begun by cryptsetup with another way to be safe.
-            self.run.journal = true;
+            self.run.safety = Safety::Journal;
             let json = self
                 .run
                 .with_journal(self.header, self.keys.0, self.keys.1)?;
@@ -347,13 +354,51 @@ impl Mover<'_> {
         self.device
             .read_at(&mut part, self.run.area.offset)
             .map_err(io("reading the journal"))?;
-        let number = self.run.old.2.iv_tweak.wrapping_add(self.run.done / 512);
-        self.old.decrypt(&mut part, number);
-        self.new.encrypt(&mut part, number);
+        self.convert(&mut part, self.run.done);
         self.data
             .write_at(&part, self.at())
             .map_err(io("writing the data"))?;
         self.data.flush().map_err(io("making the data durable"))
+    }
+
+    /// Writes those blocks of a part under the new key that are still as they were: what cryptsetup left in the middle. It
+    /// relies on it that a block is written wholly or not at all, as cryptsetup does.
+    fn rewrite_what_is_old(&self, len: u64, hash: Hash, block: u64) -> Result<()> {
+        let sum_len = hash.digest().output_len() as u64;
+        let (mut at, step) = (0, STEP_ALIGN.max(block) * 256);
+        while at < len {
+            let now = step.min(len - at);
+            // At most 16 MiB, and less of sums.
+            let mut part = Zeroizing::new(vec![0; now as usize]);
+            let mut sums = vec![0; (now / block * sum_len) as usize];
+            self.data
+                .read_at(&mut part, self.at() + at)
+                .map_err(io("reading the data"))?;
+            self.device
+                .read_at(&mut sums, self.run.area.offset + at / block * sum_len)
+                .map_err(io("reading the checksums"))?;
+            let blocks = part.chunks_exact_mut(block as usize);
+            for (number, (bytes, sum)) in
+                blocks.zip(sums.chunks_exact(sum_len as usize)).enumerate()
+            {
+                if digest::digest(hash.digest(), bytes).as_ref() == sum {
+                    let offset = self.run.done + at + number as u64 * block;
+                    self.convert(bytes, offset);
+                }
+            }
+            self.data
+                .write_at(&part, self.at() + at)
+                .map_err(io("writing the data"))?;
+            at += now;
+        }
+        self.data.flush().map_err(io("making the data durable"))
+    }
+
+    /// From the old key to the new one; `offset` is that in the data.
+    fn convert(&self, sectors: &mut [u8], offset: u64) {
+        let number = self.run.old.2.iv_tweak.wrapping_add(offset / 512);
+        self.old.decrypt(sectors, number);
+        self.new.encrypt(sectors, number);
     }
 
     /// The header of the new volume; then nothing is left of the old one's key and of the journal.

@@ -18,6 +18,9 @@ use super::{VolumeKey, v2};
 /// What a volume requires of who opens it while this goes on. The version of the digest is its end.
 pub(super) const REQUIREMENT: &str = "online-reencrypt-v2";
 
+/// Most bytes of a block with one checksum.
+const BLOCK_MAX: u64 = 1 << 16;
+
 const HOT: &str = "in-reencryption";
 const PREVIOUS: &str = "backup-previous";
 const FINAL: &str = "backup-final";
@@ -39,8 +42,42 @@ pub(super) struct Run {
     pub(super) hot: Option<u64>,
     /// Bytes in all, once they are known.
     pub(super) total: u64,
-    /// Its safety is a journal, not another of cryptsetup's ways.
-    pub(super) journal: bool,
+    pub(super) safety: Safety,
+}
+
+/// How what is being written can be told or had again after it was cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Safety {
+    /// The old ciphertext is in the area.
+    Journal,
+    /// The hash of each block's old ciphertext is in the area, one behind the other; cryptsetup's default.
+    Checksums {
+        hash: Hash,
+        /// Bytes.
+        block: u64,
+    },
+    /// Nothing is kept.
+    None,
+}
+
+impl Safety {
+    fn of(area: &Value) -> Result<Option<Self>> {
+        Ok(match area["type"].as_str() {
+            Some("journal") => Some(Self::Journal),
+            Some("none") => Some(Self::None),
+            Some("checksum") => {
+                let block = area["sector_size"].as_u64().unwrap_or(0);
+                if !block.is_power_of_two() || !(512..=BLOCK_MAX).contains(&block) {
+                    return Err(LuksError::Malformed(format!(
+                        "checksums of {block} bytes each"
+                    )));
+                }
+                let hash = Hash::of_name(area["hash"].as_str().unwrap_or(""))?;
+                Some(Self::Checksums { hash, block })
+            }
+            _ => None,
+        })
+    }
 }
 
 impl Run {
@@ -86,6 +123,9 @@ impl Run {
         if place(old_segment) != place(new_segment) || old.iv_tweak != new.iv_tweak {
             return refuse("a reencryption that moves the data");
         }
+        let Some(safety) = Safety::of(&json["area"])? else {
+            return refuse("a reencryption that moves the data");
+        };
         let mut run = Self {
             slot: *slot,
             area: keyslot.area,
@@ -96,19 +136,27 @@ impl Run {
             done: 0,
             hot: None,
             total: u64::MAX,
-            journal: json["area"]["type"] == "journal",
+            safety,
         };
-        let known = ["journal", "checksum", "none"];
-        if !known.iter().any(|kind| json["area"]["type"] == *kind) {
-            return refuse("a reencryption that moves the data");
-        }
         run.find_place(header)?;
-        if run.hot.is_some() && !run.journal {
-            return refuse("a reencryption that was cut off within a part and has no journal");
-        }
-        if run.hot.is_some_and(|len| len > run.area.size) {
+        let Some(hot) = run.hot else {
+            return Ok(run);
+        };
+        let kept = match safety {
+            Safety::Journal => Some(hot),
+            Safety::Checksums { hash, block } if hot.is_multiple_of(block) => {
+                (hot / block).checked_mul(hash.digest().output_len() as u64)
+            }
+            Safety::Checksums { .. } => None,
+            Safety::None => {
+                return refuse(
+                    "a reencryption that was cut off within a part and keeps nothing of it",
+                );
+            }
+        };
+        if kept.is_none_or(|kept| kept > run.area.size) {
             return Err(LuksError::Malformed(
-                "more is being written than the journal holds".into(),
+                "more is being written than what is kept of it".into(),
             ));
         }
         Ok(run)

@@ -302,3 +302,49 @@ fn a_detached_header_reencrypts_its_data() {
         .unwrap();
     assert!(all(&volume) == plain);
 }
+
+#[test]
+fn what_cryptsetup_left_in_the_middle_of_a_part_is_recovered_here() {
+    if !have("cryptsetup") {
+        return;
+    }
+    for resilience in ["checksum", "journal"] {
+        let dir = Dir::new();
+        let plain = noise(11, 4 << 20);
+        dir.file("img", &vec![0; plain.len()]);
+        dir.file("hdr", &vec![0; 1 << 20]);
+        let options = FormatOptions {
+            keyslots_size: Some(900 << 10),
+            data_offset: None,
+            sector_size: Some(4096),
+            ..cheap()
+        };
+        {
+            let (header, data) = (dir.open("hdr"), dir.open("img"));
+            luks::format(Arc::clone(&header), Some(&*data), &options, PASS).unwrap();
+            contents(&header, Some(&data), PASS)
+                .write_at(&plain, 0)
+                .unwrap();
+        }
+        // A limit on the length of files kills it while it writes behind that: 1.5 MiB and a page, in KiB.
+        let script = format!(
+            "ulimit -f 1540; exec cryptsetup reencrypt --force-offline-reencrypt --batch-mode --header hdr --key-file key --resilience {resilience} --pbkdf pbkdf2 --pbkdf-force-iterations 1000 img"
+        );
+        dir.file("script", script.as_bytes());
+        let killed = dir.try_run("bash", "script");
+        assert!(!killed.status.success());
+        let (header, data) = (dir.open("hdr"), dir.open("img"));
+        let mut luks = read(&header);
+        assert!(luks.is_reencrypting(), "{killed:?}");
+        let dump = luks.dump();
+        let mut flags = dump.segments.iter().flat_map(|segment| &segment.flags);
+        assert!(flags.any(|flag| flag == "in-reencryption"), "{dump}");
+        let mut on = |_| ControlFlow::Continue(());
+        luks.reencrypt(Some(Arc::clone(&data)), PASS, &Limits::default(), &mut on)
+            .unwrap();
+        assert!(
+            all(&contents(&header, Some(&data), PASS)) == plain,
+            "{resilience}"
+        );
+    }
+}
