@@ -288,8 +288,13 @@ impl Run {
     fn segments(&self) -> Value {
         let (start, size, old) = &self.old;
         let part = |from: u64, len: Option<u64>, crypt: &Crypt, flag: Option<&str>| {
-            let mut segment = segment_json(start + from, len, &crypt.encryption, crypt.sector_size);
-            segment["iv_tweak"] = json!((crypt.iv_tweak + from / 512).to_string());
+            let mut segment = segment_json(
+                start.saturating_add(from),
+                len,
+                &crypt.encryption,
+                crypt.sector_size,
+            );
+            segment["iv_tweak"] = json!((crypt.iv_tweak.wrapping_add(from / 512)).to_string());
             if let Some(flag) = flag {
                 segment["flags"] = json!([flag]);
             }
@@ -303,7 +308,7 @@ impl Run {
         if hot > 0 {
             all.push(part(self.done, Some(hot), &self.new, Some(HOT)));
         }
-        let from = self.done + hot;
+        let from = self.done.saturating_add(hot);
         if from < size.unwrap_or(self.total) {
             all.push(part(from, size.map(|size| size - from), old, None));
         }

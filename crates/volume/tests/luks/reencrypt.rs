@@ -149,6 +149,21 @@ fn a_reencryption_survives_a_kill_at_every_write() {
     }
 }
 
+/// An image whose header says that a part is being written.
+pub(crate) fn cut_off_within_a_part() -> Vec<u8> {
+    let (device, _) = volume();
+    let images = images(&all(&*device), |device| {
+        let mut luks = begin(&device, &cheaply()).unwrap();
+        go_on(&mut luks, 2).unwrap();
+    });
+    let within = images.into_iter().map(|(_, image)| image).filter(|image| {
+        let dump = read(&device_of(image)).dump();
+        let mut flags = dump.segments.iter().flat_map(|s| &s.flags);
+        flags.any(|flag| flag == "in-reencryption") && dump.copies == ["good", "good"]
+    });
+    within.last().unwrap()
+}
+
 #[test]
 fn key_slots_without_a_passphrase_go_only_on_request() {
     let (device, plain) = volume();
