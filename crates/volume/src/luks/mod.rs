@@ -236,7 +236,9 @@ impl Luks {
     pub fn check_key(&self, key: &[u8]) -> Result<VolumeKey> {
         self.check_requirements()?;
         let key = Zeroizing::new(key.to_vec());
-        self.confirmation()?
+        let confirmation = self.confirmation()?;
+        confirmation.within(&Limits::default())?;
+        confirmation
             .confirm(key)?
             .ok_or(LuksError::WrongKey)
     }

@@ -223,7 +223,7 @@ impl Luks {
         let Header::V2(header) = &mut self.header else {
             unreachable!("it was seen above");
         };
-        run.verify(header, &old_key, &new_key)?;
+        run.verify(header, &old_key, &new_key, limits)?;
         run.measure(data.len())?;
         let total = run.total;
         let mut mover = Mover {

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use super::error::{LuksError, Result};
 use super::hash::Hash;
-use super::kdf::{Kdf, KdfAlgorithm};
+use super::kdf::{Kdf, KdfAlgorithm, Limits};
 use super::v2::edit::{segment_json, size_json};
 use super::v2::metadata::{Area, Crypt, Segment};
 use super::{VolumeKey, v2};
@@ -364,6 +364,7 @@ impl Run {
         header: &v2::Header,
         old: &VolumeKey,
         new: &VolumeKey,
+        limits: &Limits,
     ) -> Result<()> {
         let mut digests = header.metadata.digests.values();
         let digest = digests
@@ -377,6 +378,7 @@ impl Run {
                 iterations: digest.iterations,
             },
         };
+        kdf.within(limits, self.slot)?;
         let found = kdf.derive(&data, digest.digest.len())?;
         if bool::from(found.ct_eq(&digest.digest)) {
             Ok(())
