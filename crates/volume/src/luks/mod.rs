@@ -238,9 +238,7 @@ impl Luks {
         let key = Zeroizing::new(key.to_vec());
         let confirmation = self.confirmation()?;
         confirmation.within(&Limits::default())?;
-        confirmation
-            .confirm(key)?
-            .ok_or(LuksError::WrongKey)
+        confirmation.confirm(key)?.ok_or(LuksError::WrongKey)
     }
 
     fn confirmation(&self) -> Result<Confirmation> {

@@ -209,7 +209,7 @@ fn a_full_disk_can_be_cleaned_after_files_are_deleted() {
     let full = (0..)
         .find(|n| room.write_file(format!("/{n}"), &content(*n)).is_err())
         .unwrap();
-    let gone = |n: u8| n % 3 != 0 || n == full;
+    let gone = |n: u8| !n.is_multiple_of(3) || n == full;
     for n in (0..=full).filter(|n| gone(*n)) {
         let _ = room.unlink(room::InodeNo::ROOT, n.to_string().as_bytes());
     }
@@ -221,7 +221,7 @@ fn a_full_disk_can_be_cleaned_after_files_are_deleted() {
                 let path = format!("/again-{seed}-{n}");
                 let failed = room.write_file(&path, &content(*n)).is_err();
                 if failed {
-                    let _ = room.unlink(room::InodeNo::ROOT, path[1..].as_bytes());
+                    let _ = room.unlink(room::InodeNo::ROOT, &path.as_bytes()[1..]);
                 }
                 failed
             })
