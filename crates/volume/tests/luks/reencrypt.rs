@@ -156,12 +156,12 @@ pub(crate) fn cut_off_within_a_part() -> Vec<u8> {
         let mut luks = begin(&device, &cheaply()).unwrap();
         go_on(&mut luks, 2).unwrap();
     });
-    let within = images.into_iter().map(|(_, image)| image).filter(|image| {
+    let mut within = images.into_iter().map(|(_, image)| image).filter(|image| {
         let dump = read(&device_of(image)).dump();
         let mut flags = dump.segments.iter().flat_map(|s| &s.flags);
         flags.any(|flag| flag == "in-reencryption") && dump.copies == ["good", "good"]
     });
-    within.last().unwrap()
+    within.next_back().unwrap()
 }
 
 #[test]
