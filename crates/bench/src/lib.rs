@@ -20,6 +20,8 @@
 
 #![deny(unsafe_code)]
 
+#[cfg(test)]
+mod alone;
 pub mod clock;
 pub mod compare;
 pub mod data;

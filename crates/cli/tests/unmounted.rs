@@ -225,10 +225,12 @@ fn completions_and_manual_pages_are_made_for_every_command() {
         "strongroom-mount.1",
         "strongroom-key-add.1",
         "strongroom-header-restore.1",
+        "strongroom-serve-nbd.1",
+        "strongroom-volume-key-add.1",
     ] {
         assert!(s.path("pages").join(page).exists(), "{page}");
     }
-    assert!(!s.path("pages/strongroom-serve.1").exists());
+    assert!(!s.path("pages/strongroom-serve-mount.1").exists());
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use super::*;
+use crate::alone::in_a_process_of_its_own;
 use crate::observe::loop_disk::LoopDisk;
 use crate::run_file::Run;
 use crate::store::{self, Making};
@@ -43,6 +44,12 @@ fn blind() -> Limits {
 
 #[test]
 fn a_directory_notices_every_lie() {
+    in_a_process_of_its_own("itself::tests::lies_to_a_directory");
+}
+
+#[test]
+#[ignore = "run by the test above"]
+fn lies_to_a_directory() {
     let directory = on_a_device();
     let target = directory.path().to_str().expect("a name").to_owned();
     let found = lied_to(directory.path(), &target, Limits::default());
@@ -70,6 +77,12 @@ fn checks_that_do_not_work_are_found_silent() {
 
 #[test]
 fn a_room_notices_every_lie() {
+    in_a_process_of_its_own("itself::tests::lies_to_a_room");
+}
+
+#[test]
+#[ignore = "run by the test above"]
+fn lies_to_a_room() {
     let Some(disk) = LoopDisk::ext4(256) else {
         return;
     };

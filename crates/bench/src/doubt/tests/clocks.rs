@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::alone::in_a_process_of_its_own;
 use crate::clock::wrong::{DriftingClock, JumpingClock, ProcessorClock, StalledClock};
 use crate::observe::loop_disk::LoopDisk;
 
@@ -48,24 +49,9 @@ fn slices(clock: &dyn Clock, marked: bool) -> Vec<Doubt> {
     judged(&watch.finish(&[]), &claim)
 }
 
-/// Runs one of the ignored tests below in a process of its own: the other tests' processor time is not in it then.
-#[track_caller]
-fn in_a_process_of_its_own(test: &str) {
-    let done = std::process::Command::new(std::env::current_exe().expect("this program"))
-        .args([
-            "--exact",
-            &format!("doubt::tests::clocks::{test}"),
-            "--ignored",
-        ])
-        .output()
-        .expect("it runs");
-    let out = String::from_utf8_lossy(&done.stdout);
-    assert!(done.status.success() && out.contains("1 passed"), "{out}");
-}
-
 #[test]
 fn a_clock_of_processor_time_is_caught_as_the_phone_benchmarks_was_not() {
-    in_a_process_of_its_own("processor_clock");
+    in_a_process_of_its_own("doubt::tests::clocks::processor_clock");
 }
 
 #[test]
@@ -82,7 +68,7 @@ fn processor_clock() {
 
 #[test]
 fn a_machine_whose_every_clock_counts_the_processor_is_caught_by_its_device() {
-    in_a_process_of_its_own("every_clock_processor_clock");
+    in_a_process_of_its_own("doubt::tests::clocks::every_clock_processor_clock");
 }
 
 #[test]
@@ -174,7 +160,7 @@ fn a_servers_clock_that_disagrees_is_caught() {
 
 #[test]
 fn honest_clocks_raise_no_doubt() {
-    in_a_process_of_its_own("honest_clock");
+    in_a_process_of_its_own("doubt::tests::clocks::honest_clock");
     assert_eq!(of_the_round_itself(slices(&SystemClock, true)), []);
 }
 
