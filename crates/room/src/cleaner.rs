@@ -179,13 +179,15 @@ fn choose_nearly_full(core: &Core) -> Result<HashSet<SegmentNo>> {
     Ok(thin
         .iter()
         .filter(|a| wasteful(a))
-        .take(BATCH)
-        .take_while(|a| {
+        .filter(|a| {
             let needed = u64::from(a.live) * BLOCK;
             let fits = needed <= left;
-            left = left.saturating_sub(needed);
+            if fits {
+                left -= needed;
+            }
             fits
         })
+        .take(BATCH)
         .map(|a| a.id.no)
         .collect())
 }
