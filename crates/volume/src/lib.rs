@@ -5,7 +5,7 @@
 //! 3. One module a format, each of which finds the key of a [`crypt::CryptDevice`].
 //! 4. [`open()`]: whichever format it is.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod android;
 #[cfg(test)]

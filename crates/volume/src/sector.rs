@@ -6,6 +6,7 @@
 //! It deliberately does not know where sectors lie, nor where keys come from.
 
 mod adiantum;
+mod aes256_xts;
 mod cbc;
 mod iv;
 mod nh;

@@ -83,25 +83,3 @@ fn a_disk_is_emptied_while_clients_write_and_its_removal_outlives_the_server() {
     );
     assert!(put(&path(1), 1), "a refused removal changes nothing");
 }
-
-#[test]
-fn full_disks_are_cleaned_by_themselves_after_files_are_deleted() {
-    let shared = Shared::on_disks((192 << 20) + 4096);
-    let Some(mount) = shared.mount("a") else {
-        return;
-    };
-    let path = |n: u64| mount.path(&n.to_string());
-    let full = (0..).find(|n| !put(&path(*n), *n)).unwrap();
-    assert!(full > 90, "{full} files fit");
-    let stays = |n: u64| n.is_multiple_of(3);
-    for n in (0..full).filter(|n| !stays(*n)) {
-        std::fs::remove_file(path(n)).unwrap();
-    }
-    let more = 1000..1000 + full / 2;
-    for n in more.clone() {
-        wait_for("space is made", || put(&path(n), n));
-    }
-    for n in (0..full).filter(|n| stays(*n)).chain(more) {
-        assert_same(&std::fs::read(path(n)).unwrap(), &bytes(n));
-    }
-}

@@ -8,6 +8,7 @@ use serpent::Serpent;
 use twofish::Twofish;
 
 use super::adiantum::{Adiantum, Rounds};
+use super::aes256_xts::Aes256Xts;
 use super::cbc::Cbc;
 use super::iv::{Block16, Iv};
 use super::xts::Xts;
@@ -99,7 +100,10 @@ impl Spec {
                 match (block, each) {
                     (Block::Aes, 16) => self.xts::<Aes128>(key, sector_size),
                     (Block::Aes, 24) => self.xts::<Aes192>(key, sector_size),
-                    (Block::Aes, _) => self.xts::<Aes256>(key, sector_size),
+                    (Block::Aes, _) => match self.fast(key, sector_size) {
+                        Some(fast) => Some(Box::new(fast)),
+                        None => self.xts::<Aes256>(key, sector_size),
+                    },
                     (Block::Serpent, _) => self.xts::<Serpent>(key, sector_size),
                     (Block::Twofish, _) => self.xts::<Twofish>(key, sector_size),
                 }
@@ -118,6 +122,14 @@ impl Spec {
                 sector_size,
             ))),
         }
+    }
+
+    /// Not in a build that measures AES without the processor's instructions.
+    fn fast(self, key: &[u8], sector_size: usize) -> Option<Aes256Xts> {
+        if cfg!(aes_backend = "soft") {
+            return None;
+        }
+        Aes256Xts::new(key, self.number(), sector_size)
     }
 
     fn xts<C: Block16>(self, key: &[u8], sector_size: usize) -> Option<Box<dyn Sectors>> {
