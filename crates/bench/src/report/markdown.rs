@@ -59,6 +59,11 @@ const SECTIONS: [(&str, &str, &str); 9] = [
         "Serving volumes",
         "Plain images and encrypted volumes over NBD, through our server and two others, in one interleaved run.",
     ),
+    (
+        "small-files-shared",
+        "Small files on shared storage",
+        "A network disk, a metadata server and their client on one machine, in three set-ups.",
+    ),
 ];
 
 /// The document. `results` are names (without ending) and reports; `remarks` is Markdown by a person, which ends it.
