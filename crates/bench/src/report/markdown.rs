@@ -13,7 +13,7 @@ use crate::model::{PublishedTable, Report, Row};
 use crate::published;
 
 /// Sections in their order: the result's name, the heading, and what it answers.
-const SECTIONS: [(&str, &str, &str); 9] = [
+const SECTIONS: [(&str, &str, &str); 10] = [
     (
         "cost",
         "What a room costs",
