@@ -43,6 +43,7 @@ impl Errno {
             Error::NotSupported(_) => libc::EOPNOTSUPP,
             Error::NoMoreData => libc::ENXIO,
             Error::TooManySymlinks => libc::ELOOP,
+            Error::InTransaction => libc::EBUSY,
             Error::ReadOnly => libc::EROFS,
             Error::NoSpace => libc::ENOSPC,
             Error::Io(e) => {

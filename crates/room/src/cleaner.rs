@@ -111,7 +111,7 @@ impl Cleaner {
                 }
                 // On network disks the space of what is gone may be waited for.
                 if core.options.placed
-                    && let Err(e) = core.commit()
+                    && let Err(e) = core.commit_or_defer()
                 {
                     tracing::warn!("rewriting thin segments: {e}");
                 }

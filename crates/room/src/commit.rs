@@ -35,7 +35,15 @@ const HOLES_GATHERED: u32 = 256;
 const GROUP: usize = 64;
 
 impl Core {
-    /// Makes everything done before the call durable.
+    /// Makes everything done before the call durable; within a transaction, its completion does.
+    pub(crate) fn commit_or_defer(&self) -> Result<()> {
+        match self.commit() {
+            Err(Error::InTransaction) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Makes everything done before the call durable. `InTransaction` while one is open.
     pub(crate) fn commit(&self) -> Result<()> {
         if self.options.read_only {
             return Ok(());
@@ -43,6 +51,7 @@ impl Core {
         self.check_poison()?;
         let mark = self.changes.load(Ordering::SeqCst);
         let _one = self.waiting(|| self.commit_lock.lock());
+        self.check_no_transaction()?;
         if self.committed.load(Ordering::SeqCst) >= mark {
             return self.check_poison();
         }
@@ -71,6 +80,12 @@ impl Core {
         }
         self.check_poison()?;
         let _one = self.waiting(|| self.commit_lock.lock());
+        self.check_no_transaction()?;
+        self.commit_now_if_dirty()
+    }
+
+    /// With `commit_lock` held: commits if anything changed.
+    pub(crate) fn commit_now_if_dirty(&self) -> Result<()> {
         if self.committed.load(Ordering::SeqCst) >= self.changes.load(Ordering::SeqCst)
             && self.inodes.dirty_len() == 0
             && !self.catalog().is_dirty()
@@ -81,7 +96,7 @@ impl Core {
     }
 
     /// Takes a lock that another thread may hold for long, in a span that says so.
-    fn waiting<T>(&self, lock: impl FnOnce() -> T) -> T {
+    pub(crate) fn waiting<T>(&self, lock: impl FnOnce() -> T) -> T {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::WAITING).entered();
         lock()
     }
@@ -99,6 +114,7 @@ impl Core {
             return then();
         }
         self.check_poison()?;
+        self.check_no_transaction()?;
         self.commit_now_and(then)
     }
 
@@ -138,7 +154,7 @@ impl Core {
     }
 
     /// Notes a failure that leaves disk and memory in doubt.
-    fn failed(&self, error: Error) -> Error {
+    pub(crate) fn failed(&self, error: Error) -> Error {
         if !matches!(error, Error::NoSpace) {
             tracing::error!("commit failed, the room takes no more changes: {error}");
             self.poison();
@@ -162,7 +178,7 @@ impl Core {
         drained
     }
 
-    fn drain_cells(&self, dirty: &[Arc<Cell>]) -> Result<Result<()>> {
+    pub(crate) fn drain_cells(&self, dirty: &[Arc<Cell>]) -> Result<Result<()>> {
         let catalog = self.catalog();
         let mut outcome = Ok(());
         for group in dirty.chunks(GROUP) {
@@ -294,8 +310,11 @@ impl Core {
             / PENDING_CHANGES;
         let inodes = self.inodes.dirty_len() / PENDING_INODES;
         let bytes = self.pending_bytes.load(Ordering::Relaxed) / PENDING_BYTES;
+        if self.in_transaction() {
+            return if inodes > 0 { self.spill() } else { Ok(()) };
+        }
         if behind >= 4 || inodes >= 4 {
-            return self.commit();
+            return self.commit_or_defer();
         }
         if behind + inodes as u64 + bytes > 0 {
             self.ask(|wake| wake.commit = true);
@@ -355,7 +374,7 @@ impl Core {
             }
             if commit || Instant::now() >= due {
                 due = Instant::now() + interval;
-                if let Err(e) = self.commit() {
+                if let Err(e) = self.commit_or_defer() {
                     tracing::error!("commit: {e}");
                 }
                 if let Err(e) = self.catalog().checkpoint() {

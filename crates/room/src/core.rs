@@ -14,7 +14,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use catalog::{BlockRange, Catalog, InodeNo, Released, Timestamp};
@@ -73,6 +73,8 @@ pub(crate) struct Core {
     pub(crate) committed: AtomicU64,
     /// Held while a commit runs.
     pub(crate) commit_lock: Mutex<()>,
+    /// Transactions begun and not completed, one in another. Changed with `commit_lock` held.
+    pub(crate) transactions: AtomicUsize,
     pub(crate) memory: Mutex<Memory>,
     poisoned: AtomicBool,
     budget: AtomicI64,
@@ -157,6 +159,7 @@ impl Core {
             changes: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             commit_lock: Mutex::new(()),
+            transactions: AtomicUsize::new(0),
             memory: Mutex::new(parts.memory),
             poisoned: AtomicBool::new(false),
             budget: AtomicI64::new(0),
@@ -278,7 +281,7 @@ impl Core {
     /// Gives back what was deleted before.
     fn make_space(&self) -> Result<()> {
         self.reap_all()?;
-        self.commit()?;
+        self.commit_or_defer()?;
         // Only now: what this commit gave up is part of it.
         self.punch_holes();
         Ok(())

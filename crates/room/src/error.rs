@@ -75,6 +75,9 @@ pub enum Error {
     /// ELOOP.
     #[error("too many symbolic links")]
     TooManySymlinks,
+    /// EBUSY: not while a transaction is open.
+    #[error("a transaction is open: complete it first")]
+    InTransaction,
     /// EROFS.
     #[error("the room was opened read-only")]
     ReadOnly,

@@ -56,6 +56,7 @@ mod room;
 mod shift;
 #[cfg(test)]
 mod testing;
+mod transaction;
 
 pub use crate::core::now;
 pub use catalog::{

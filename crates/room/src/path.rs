@@ -127,7 +127,7 @@ impl RoomFile {
 
     /// Makes everything written so far durable.
     pub fn sync(&self) -> Result<()> {
-        self.core.commit()
+        self.core.commit_or_defer()
     }
 }
 

@@ -75,7 +75,7 @@ impl Room {
         })
     }
 
-    /// Commits and closes.
+    /// Commits and closes. `InTransaction`: one was open, nothing of which is left.
     pub fn close(mut self) -> Result<()> {
         self.shut()
     }
@@ -261,15 +261,35 @@ impl Room {
         self.core.copy_range(from, from_offset, to, to_offset, len)
     }
 
-    /// Makes everything done to this file durable; in fact everything done to the room.
+    /// Makes everything done to this file durable; in fact everything done to the room. Within a transaction its
+    /// completion does that, and this does nothing.
     pub fn fsync(&self, no: InodeNo) -> Result<()> {
         let _ = no;
-        self.core.commit()
+        self.core.commit_or_defer()
     }
 
-    /// Makes everything done so far durable.
+    /// Makes everything done so far durable. Within a transaction its completion does that, and this does nothing.
     pub fn sync(&self) -> Result<()> {
-        self.core.commit()
+        self.core.commit_or_defer()
+    }
+
+    /// Begins a transaction: what is done to the room from now on, by any thread, becomes durable as a whole when
+    /// [`complete`](Self::complete) returns, and after a crash before that none of it is there. What was done before is
+    /// committed first. One may be begun in another; the outermost counts. There is no way back: a room that is closed or
+    /// dropped within a transaction is as after a crash, and what changes keys, checks, backs up or compacts is refused as
+    /// `InTransaction`.
+    pub fn begin(&self) -> Result<()> {
+        self.core.begin()
+    }
+
+    /// Completes a transaction. After `NoSpace` it is still open: delete something and complete it again.
+    pub fn complete(&self) -> Result<()> {
+        self.core.complete()
+    }
+
+    /// Whether a transaction is open.
+    pub fn in_transaction(&self) -> bool {
+        self.core.in_transaction()
     }
 
     /// The value of an extended attribute, or `NoXattr`.

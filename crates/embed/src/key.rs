@@ -1,0 +1,59 @@
+//! What opens a room, in the forms that every language has.
+
+use room::{Argon2Cost, Credential, NewCredential, Secret};
+
+use crate::{Error, Result};
+
+/// A passphrase or a key.
+#[derive(Debug)]
+pub enum Key {
+    /// A passphrase: at least one byte, taken byte for byte.
+    Passphrase(Secret),
+    /// The whole content of a key file.
+    File(Secret),
+    /// 32 random bytes.
+    Raw(Secret),
+}
+
+impl Key {
+    /// The one that exactly one of the three gives.
+    pub fn one_of(
+        passphrase: Option<Secret>,
+        file: Option<Secret>,
+        raw: Option<Secret>,
+    ) -> Result<Self> {
+        match (passphrase, file, raw) {
+            (Some(secret), None, None) => Ok(Self::Passphrase(secret)),
+            (None, Some(secret), None) => Ok(Self::File(secret)),
+            (None, None, Some(secret)) => Ok(Self::Raw(secret)),
+            _ => Err(Error::Argument(
+                "give one of a passphrase, the content of a key file, and a raw key".into(),
+            )),
+        }
+    }
+
+    /// For opening.
+    pub fn credential(self) -> Credential {
+        match self {
+            Self::Passphrase(secret) => Credential::Passphrase(secret),
+            Self::File(secret) => Credential::KeyFile(secret),
+            Self::Raw(secret) => Credential::RawKey(secret),
+        }
+    }
+
+    /// For a new slot. `cost` is of a passphrase's key derivation; `None`: measured to about a second.
+    pub fn new_credential(self, cost: Option<Argon2Cost>) -> NewCredential {
+        match self {
+            Self::Passphrase(secret) => NewCredential::Passphrase {
+                secret,
+                cost: cost
+                    .unwrap_or_else(|| Argon2Cost::measured(std::time::Duration::from_secs(1))),
+            },
+            Self::File(secret) => NewCredential::KeyFile {
+                secret,
+                cost: Argon2Cost::LEAST,
+            },
+            Self::Raw(secret) => NewCredential::RawKey(secret),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Transactions: commits that wait until the caller has done all that belongs together.
+//!
+//! A room has one commit point, and a commit takes whatever was done before it: so a transaction is a time without
+//! commits. It is not isolated from other threads, and cannot be taken back while the room is open.
+
+use std::sync::atomic::Ordering;
+
+use crate::core::Core;
+use crate::{Error, Result};
+
+impl Core {
+    pub(crate) fn in_transaction(&self) -> bool {
+        self.transactions.load(Ordering::SeqCst) > 0
+    }
+
+    pub(crate) fn check_no_transaction(&self) -> Result<()> {
+        match self.in_transaction() {
+            true => Err(Error::InTransaction),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn begin(&self) -> Result<()> {
+        if self.options.read_only {
+            return Err(Error::ReadOnly);
+        }
+        let _one = self.waiting(|| self.commit_lock.lock());
+        self.check_poison()?;
+        if !self.in_transaction() {
+            // Or a crash during a long transaction would take what was done before it too.
+            self.commit_now_if_dirty()?;
+        }
+        self.transactions.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    pub(crate) fn complete(&self) -> Result<()> {
+        let _one = self.waiting(|| self.commit_lock.lock());
+        self.check_poison()?;
+        match self.transactions.load(Ordering::SeqCst) {
+            0 => {
+                return Err(Error::InvalidArgument(
+                    "there is no transaction to complete",
+                ));
+            }
+            1 => {
+                // First what may find no space: a commit would go on without it, and half a transaction is none.
+                self.spill()?;
+                self.commit_now_if_dirty()?;
+            }
+            _ => {}
+        }
+        self.transactions.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Hands pending changes to the catalog, which writes them to its log when they are many, without a commit.
+    pub(crate) fn spill(&self) -> Result<()> {
+        let _freeze = self.waiting(|| self.freeze.write());
+        let dirty = self.inodes.take_dirty();
+        let drained = self.drain_cells(&dirty);
+        if drained.is_err() {
+            for cell in &dirty {
+                let _state = cell.state.write();
+                self.inodes.mark_dirty(cell);
+            }
+        }
+        drained.map_err(|e| self.failed(e))?
+    }
+}
