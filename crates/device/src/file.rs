@@ -1,6 +1,6 @@
 //! A file or a block device as a [`Device`].
 //!
-//! 1. Two processes never have the same store open for writing: it is locked (`flock(2)`) for as long as it is open.
+//! 1. Two processes never have the same store open for writing: it is locked (`flock(2)`) for as long as it is open, and no longer.
 //! 2. After a failed flush no flush succeeds: Linux reports a write that failed to one caller and then forgets it, so a later
 //!    success would say nothing about what was lost.
 //!
@@ -167,6 +167,14 @@ impl FileDevice {
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(None),
             Err(other) => Err(other.into()),
         }
+    }
+}
+
+impl Drop for FileDevice {
+    /// Closing alone would leave the lock to whoever has a copy of the descriptor: a process that another thread is just starting has
+    /// one until it runs its program.
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
 

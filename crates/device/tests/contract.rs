@@ -188,6 +188,31 @@ fn a_store_in_use_is_not_opened_twice() {
     assert_eq!(again.identity(), identity);
 }
 
+/// A test on a loop device failed once with `ResourceBusy` where it opened again what it had just closed: another test was starting
+/// a program meanwhile, and that process had a copy of the descriptor, and so of the lock, until it ran the program. The lock is now given
+/// back before the descriptor is closed.
+#[test]
+fn a_closed_store_is_free_also_while_other_threads_start_programs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    drop(FileDevice::create(&path, LEN).unwrap());
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    assert!(Command::new("true").status().unwrap().success());
+                }
+            });
+        }
+        let busy = (0..20_000)
+            .filter(|_| FileDevice::open(&path, Access::ReadWrite).is_err())
+            .count();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(busy, 0);
+    });
+}
+
 #[test]
 fn what_was_discarded_takes_no_space() {
     use std::os::unix::fs::MetadataExt;
