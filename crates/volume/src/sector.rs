@@ -20,6 +20,12 @@ use spec::Spec;
 /// Units in which IVs count, in bytes.
 pub const IV_UNIT: usize = 512;
 
+/// Whether this build has AES in software, to measure what a processor without instructions for it would do: built with
+/// `RUSTFLAGS='--cfg aes_backend="soft"'`. Keys and results are the same.
+pub const fn in_software() -> bool {
+    cfg!(aes_backend = "soft")
+}
+
 /// Why a cipher cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum CipherError {

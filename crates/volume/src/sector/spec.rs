@@ -126,7 +126,7 @@ impl Spec {
 
     /// Not in a build that measures AES without the processor's instructions.
     fn fast(self, key: &[u8], sector_size: usize) -> Option<Aes256Xts> {
-        if cfg!(aes_backend = "soft") {
+        if super::in_software() {
             return None;
         }
         Aes256Xts::new(key, self.number(), sector_size)

@@ -1,4 +1,4 @@
-//! What `bench cipher` measures: one entry each.
+//! What `bench cipher` measures of a room: one entry each. Ciphers of sectors are in [`sectors`](super::sectors).
 
 use std::hash::Hasher;
 use std::hint::black_box;
@@ -15,7 +15,7 @@ pub(super) type Batch = Box<dyn FnMut(&dyn Clock) -> u64>;
 
 /// What has a rate.
 pub(super) struct Bulk {
-    pub(super) name: &'static str,
+    pub(super) name: String,
     /// Makes a worker's batch, of so many pieces of this size.
     pub(super) make: Box<dyn Fn(usize, usize) -> Batch + Sync>,
 }
@@ -28,10 +28,13 @@ pub(super) struct Once {
     pub(super) run: Box<dyn Fn()>,
 }
 
-/// Everything with a rate. Copying memory is the first.
+/// What nothing in place is faster than.
+pub(super) const COPYING: &str = "copying memory";
+
+/// Everything of a room with a rate. Copying memory is the first.
 pub(super) fn bulk() -> Vec<Bulk> {
     let mut all = vec![Bulk {
-        name: "copying memory",
+        name: COPYING.to_owned(),
         make: Box::new(|size, pieces| {
             let from = vec![0x5a; size];
             let mut to = vec![0; size];
@@ -47,16 +50,16 @@ pub(super) fn bulk() -> Vec<Bulk> {
             Suite::ChaCha20Poly1305 => ("ChaCha20-Poly1305, sealing", "ChaCha20-Poly1305, opening"),
         };
         all.push(Bulk {
-            name: seals,
+            name: seals.to_owned(),
             make: Box::new(move |size, pieces| sealing(suite, size, pieces)),
         });
         all.push(Bulk {
-            name: opens,
+            name: opens.to_owned(),
             make: Box::new(move |size, pieces| opening(suite, size, pieces)),
         });
     }
     all.push(Bulk {
-        name: "HMAC-SHA-256 (page digest)",
+        name: "HMAC-SHA-256 (page digest)".to_owned(),
         make: Box::new(|size, pieces| {
             let key = MasterKey::random().page_digest_key(&RoomId::random());
             let bytes = vec![0x5a; size];
@@ -66,7 +69,7 @@ pub(super) fn bulk() -> Vec<Bulk> {
         }),
     });
     all.push(Bulk {
-        name: "SipHash-2-4 (names)",
+        name: "SipHash-2-4 (names)".to_owned(),
         make: Box::new(|size, pieces| {
             let bytes = vec![0x5a; size];
             timed(pieces, move || {
@@ -79,7 +82,7 @@ pub(super) fn bulk() -> Vec<Bulk> {
     all
 }
 
-fn timed(pieces: usize, mut piece: impl FnMut() + 'static) -> Batch {
+pub(super) fn timed(pieces: usize, mut piece: impl FnMut() + 'static) -> Batch {
     Box::new(move |clock| {
         let began = clock.raw_ns();
         for _ in 0..pieces {
