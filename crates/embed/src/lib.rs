@@ -23,7 +23,7 @@ pub use error::{Error, Kind, Result, guard};
 pub use file::{File, OpenMode, Whence};
 pub use key::Key;
 pub use room::{
-    Argon2Cost, FileKind, Info, Inode, InodeNo, OpenOptions, RenameMode, RoomSpace, Secret,
-    SetAttr, SetTime, SlotInfo, SlotKind, Timestamp, XattrMode,
+    Argon2Cost, Error as RoomError, FileKind, Info, Inode, InodeNo, OpenOptions, RenameMode,
+    RoomSpace, Secret, SetAttr, SetTime, SlotInfo, SlotKind, Suite, Timestamp, XattrMode,
 };
 pub use session::{Entry, Session};

@@ -1,12 +1,14 @@
 //! The open room, and what is done to it by path.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use room::{
-    Argon2Cost, FileKind, Info, Inode, InodeNo, NewFile, NewRoom, OpenOptions, RenameMode, Room,
-    RoomSpace, SetAttr, SlotInfo, XattrMode,
+    Argon2Cost, Error as RoomError, FileKind, Info, Inode, InodeNo, NewFile, NewRoom, OpenOptions,
+    RenameMode, Room, RoomSpace, SetAttr, SlotInfo, Suite, XattrMode,
 };
 
 use crate::{Error, File, Key, OpenMode, Result};
@@ -68,6 +70,16 @@ impl std::ops::Deref for OpenRoom<'_> {
     }
 }
 
+impl OpenRoom<'_> {
+    /// As the room's, but that no path leads nowhere, as in POSIX, and not to the root.
+    pub(crate) fn resolve(&self, path: &Path, follow: bool) -> room::Result<InodeNo> {
+        match path.as_os_str().is_empty() {
+            true => Err(room::Error::NotFound),
+            false => Room::resolve(self, path, follow),
+        }
+    }
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
         if std::process::id() != self.opener {
@@ -93,8 +105,20 @@ impl Session {
         cost: Option<Argon2Cost>,
         options: OpenOptions,
     ) -> Result<Self> {
+        Self::create_with(dir, key, cost, options, None)
+    }
+
+    /// The same, with a suite; `None`: the faster one here.
+    pub fn create_with(
+        dir: impl AsRef<Path>,
+        key: Key,
+        cost: Option<Argon2Cost>,
+        options: OpenOptions,
+        suite: Option<Suite>,
+    ) -> Result<Self> {
         let mut new = NewRoom::with_credential(key.new_credential(cost));
         new.open = options;
+        new.suite = suite;
         Ok(Self::of(Room::create(dir.as_ref(), new)?))
     }
 
@@ -213,19 +237,35 @@ impl Session {
 
     /// Makes a directory with the given permission bits.
     pub fn make_dir(&self, path: impl AsRef<Path>, mode: u16) -> Result<()> {
-        let room = self.0.room()?;
-        let (parent, name) = room.resolve_parent(path.as_ref())?;
-        let new = NewFile {
-            mode: mode & 0o7777,
-            ..NewFile::of_kind(FileKind::Directory)
-        };
-        room.make(parent, name, &new)?;
-        Ok(())
+        Ok(make_dir(&*self.0.room()?, path.as_ref(), mode)?)
     }
 
     /// Makes a directory and those above it that are missing; all there already: nothing to do.
     pub fn make_dirs(&self, path: impl AsRef<Path>) -> Result<()> {
-        Ok(self.0.room()?.make_dir(path, true)?)
+        let (room, path) = (self.0.room()?, path.as_ref());
+        let bytes = path.as_os_str().as_bytes();
+        // No recursion: how deep it would go is the caller's to choose.
+        let ends = (1..=bytes.len())
+            .filter(|at| bytes[at - 1] != b'/' && bytes.get(*at).is_none_or(|next| *next == b'/'));
+        let mut no = match ends.clone().next() {
+            None => room.resolve(path, true)?,
+            Some(_) => InodeNo::ROOT,
+        };
+        for end in ends {
+            let part = Path::new(OsStr::from_bytes(&bytes[..end]));
+            no = match room.resolve(part, true) {
+                Err(RoomError::NotFound) => match make_dir(&room, part, 0o755) {
+                    // Another thread was first, or a symbolic link leads nowhere.
+                    Ok(()) | Err(RoomError::Exists) => room.resolve(part, true)?,
+                    Err(e) => return Err(e.into()),
+                },
+                other => other?,
+            };
+        }
+        match room.attributes(no)?.kind {
+            FileKind::Directory => Ok(()),
+            _ => Err(RoomError::Exists.into()),
+        }
     }
 
     /// Removes a name that is not a directory's.
@@ -344,4 +384,13 @@ impl Session {
     pub fn remove_key(&self, slot: u32) -> Result<()> {
         Ok(self.0.room()?.remove_slot(slot)?)
     }
+}
+
+fn make_dir(room: &Room, path: &Path, mode: u16) -> room::Result<()> {
+    let (parent, name) = room.resolve_parent(path)?;
+    let new = NewFile {
+        mode: mode & 0o7777,
+        ..NewFile::of_kind(FileKind::Directory)
+    };
+    room.make(parent, name, &new).map(drop)
 }
