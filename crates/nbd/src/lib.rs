@@ -11,7 +11,6 @@ mod export;
 mod negotiate;
 mod proto;
 mod server;
-mod socket;
 mod tls;
 mod wire;
 

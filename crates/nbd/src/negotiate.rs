@@ -7,12 +7,14 @@
 use std::io;
 use std::time::Instant;
 
+use streams::{Receiver, Sender};
+
 use crate::export::{Export, Exports};
 use crate::proto::{
     FIXED_NEWSTYLE, Form, IHAVEOPT, NBDMAGIC, NO_ZEROES, PAYLOAD_MAX, Rep, STRING_MAX, info, opt,
     option_reply, u16_at, u32_at, u64_at,
 };
-use crate::wire::{Receiver, Sender, Wire};
+use crate::wire::Wire;
 use crate::{Tls, TlsPolicy};
 
 /// Longest data of an option that is looked at, bytes.
@@ -113,6 +115,17 @@ fn nonsense(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
+/// Goes on waiting until `deadline`.
+fn until(deadline: Instant) -> impl FnMut(bool) -> io::Result<()> {
+    move |_| {
+        if Instant::now() >= deadline {
+            Err(io::ErrorKind::TimedOut.into())
+        } else {
+            Ok(())
+        }
+    }
+}
+
 impl Negotiation<'_> {
     fn send(&self, bytes: &[u8]) -> io::Result<()> {
         Sender::default().send(self.wire, [bytes, &[]])
@@ -124,22 +137,8 @@ impl Negotiation<'_> {
     }
 
     fn fill(&mut self, out: &mut [u8]) -> io::Result<bool> {
-        let deadline = self.deadline;
-        self.receiver.fill(self.wire, out, &mut |_| {
-            if Instant::now() >= deadline {
-                Err(io::ErrorKind::TimedOut.into())
-            } else {
-                Ok(())
-            }
-        })
-    }
-
-    fn fill_all(&mut self, out: &mut [u8]) -> io::Result<()> {
-        if out.is_empty() || self.fill(out)? {
-            Ok(())
-        } else {
-            Err(io::ErrorKind::UnexpectedEof.into())
-        }
+        self.receiver
+            .fill(self.wire, out, &mut until(self.deadline))
     }
 
     /// Receives an option and answers it.
@@ -159,7 +158,8 @@ impl Negotiation<'_> {
             return self.skip(option, len);
         }
         let mut data = vec![0; len as usize];
-        self.fill_all(&mut data)?;
+        self.receiver
+            .fill_all(self.wire, &mut data, &mut until(self.deadline))?;
         let plain_only = self.offer.policy == TlsPolicy::Require && !self.wire.is_secure();
         match option {
             opt::STARTTLS => self.start_tls(&data),
@@ -185,13 +185,8 @@ impl Negotiation<'_> {
         if len > SKIPPED_MAX || option == opt::EXPORT_NAME {
             return Err(nonsense("an option that is far too long"));
         }
-        let mut rest = len as usize;
-        let mut scratch = [0; 4096];
-        while rest > 0 {
-            let part = rest.min(scratch.len());
-            self.fill_all(&mut scratch[..part])?;
-            rest -= part;
-        }
+        let waited = &mut until(self.deadline);
+        self.receiver.skip(self.wire, len as usize, waited)?;
         self.reply(option, Rep::TooBig, b"the option is too long")
     }
 

@@ -1,37 +1,35 @@
 //! A connection: bytes in, bytes out, plain or inside TLS; for many threads at once.
 //!
-//! 1. One thread at a time receives (the caller sees to that), one at a time sends ([`Sender`]); neither waits for the other.
+//! 1. One thread at a time receives, one at a time sends (the callers see to that); neither waits for the other.
 //! 2. Nothing is sent for longer than the time allowed: a peer that does not take its data is cut off.
 //! 3. What came in plain before TLS began is never taken for what came inside it.
 //!
 //! It deliberately does not know what the bytes mean.
 
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 use openssl::ssl::{Error as SslError, ErrorCode, Ssl, SslStream};
 use parking_lot::Mutex;
+use streams::{Ahead, Socket, Stream, is_tick};
 
 use crate::Tls;
-use crate::socket::{Socket, is_tick};
 
-/// Bytes received ahead: small messages come many at once.
-const AHEAD: usize = 128 << 10;
-/// Bytes received ahead after a large payload: another is likely, which is better received where it belongs.
-const AHEAD_OF_LARGE: usize = 256;
-/// What is left of a payload is received where it belongs from this many bytes on.
-const DIRECT: usize = 16 << 10;
+/// Small requests come many at once; after a large payload little is received ahead.
+pub(crate) const AHEAD: Ahead = Ahead {
+    usual: 128 << 10,
+    after_large: 256,
+    direct: 16 << 10,
+};
+/// Data that the peer's kernel does not confirm for this long is lost, and the connection with it.
+const UNCONFIRMED_MAX: Duration = Duration::from_secs(30);
 /// Bytes of ciphertext read from the socket at once.
 const CHUNK: usize = 128 << 10;
 /// Bytes encrypted before they are sent.
 const RECORDS: usize = 256 << 10;
-/// How long a connection that ends is still listened to.
-const LINGER: Duration = Duration::from_millis(500);
-/// Messages up to this many bytes are gathered while another thread sends, and go out in one call.
-const SMALL: usize = 16 << 10;
-/// With more than this gathered, a thread waits for its turn instead.
-const GATHERED_MAX: usize = 256 << 10;
+/// How long a farewell may take.
+const FAREWELL_MAX: Duration = Duration::from_millis(500);
 
 /// A connection.
 #[derive(Debug)]
@@ -105,7 +103,8 @@ fn broken(error: SslError) -> io::Error {
 impl Wire {
     /// Over a connected socket. Reading waits `tick` at most, sending `send_max`.
     pub(crate) fn new(socket: Socket, tick: Duration, send_max: Duration) -> io::Result<Self> {
-        socket.prepare(tick, send_max)?;
+        socket.prepare(send_max, UNCONFIRMED_MAX)?;
+        socket.set_tick(Some(tick))?;
         Ok(Self {
             socket,
             tls: None,
@@ -125,7 +124,7 @@ impl Wire {
         loop {
             let step = stream.accept();
             let answer = std::mem::take(&mut stream.get_mut().outgoing);
-            self.send_plain(&[&answer], deadline)?;
+            self.socket.send_all(&[&answer], deadline)?;
             match step {
                 Ok(()) => break,
                 Err(e) if wants_more(&e) => (),
@@ -153,7 +152,30 @@ impl Wire {
         Ok(())
     }
 
-    /// Some bytes; 0 at the end. `WouldBlock` or `TimedOut` after a tick without any.
+    /// Receives no more.
+    pub(crate) fn stop_receiving(&self) {
+        self.socket.shutdown(Shutdown::Read);
+    }
+
+    /// Says farewell, sends no more, and takes in what is still coming, for a moment: a connection closed with unread bytes in
+    /// it is reset, and the peer would not see what was said last.
+    pub(crate) fn farewell(&self) {
+        if let Some(tls) = &self.tls {
+            let mut outgoing = tls.outgoing.lock();
+            let mut state = tls.state.lock();
+            let _ = state.shutdown();
+            outgoing.clear();
+            std::mem::swap(&mut *outgoing, &mut state.get_mut().outgoing);
+            drop(state);
+            let _ = self
+                .socket
+                .send_all(&[&outgoing], Instant::now() + FAREWELL_MAX);
+        }
+        self.socket.linger();
+    }
+}
+
+impl Stream for Wire {
     fn recv(&self, out: &mut [u8]) -> io::Result<usize> {
         let Some(tls) = &self.tls else {
             return self.socket.read(out);
@@ -194,11 +216,10 @@ impl Wire {
         }
     }
 
-    /// Sends all of `parts`. The caller is the only one that sends.
     fn send(&self, parts: &[&[u8]]) -> io::Result<()> {
         let deadline = Instant::now() + self.send_max;
         let Some(tls) = &self.tls else {
-            return self.send_plain(parts, deadline);
+            return self.socket.send_all(parts, deadline);
         };
         let mut outgoing = tls.outgoing.lock();
         let pieces = parts.iter().flat_map(|part| part.chunks(RECORDS));
@@ -217,199 +238,12 @@ impl Wire {
                 outgoing.clear();
                 std::mem::swap(&mut *outgoing, &mut state.get_mut().outgoing);
             }
-            self.send_plain(&[&outgoing], deadline)?;
+            self.socket.send_all(&[&outgoing], deadline)?;
         }
         Ok(())
     }
 
-    fn send_plain(&self, parts: &[&[u8]], deadline: Instant) -> io::Result<()> {
-        let mut slices = [IoSlice::new(&[]); 4];
-        for (slice, part) in slices.iter_mut().zip(parts) {
-            *slice = IoSlice::new(part);
-        }
-        let mut rest = &mut slices[..parts.len()];
-        IoSlice::advance_slices(&mut rest, 0);
-        while !rest.is_empty() {
-            let sent = self.socket.write_vectored(rest).map_err(|e| {
-                if is_tick(&e) {
-                    io::ErrorKind::TimedOut.into()
-                } else {
-                    e
-                }
-            })?;
-            if sent == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
-            }
-            IoSlice::advance_slices(&mut rest, sent);
-            if !rest.is_empty() && Instant::now() >= deadline {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-        }
-        Ok(())
-    }
-
-    /// Ends it for both sides; whoever waits for it returns.
-    pub(crate) fn cut(&self) {
+    fn cut(&self) {
         self.socket.shutdown(Shutdown::Both);
-    }
-
-    /// Receives no more.
-    pub(crate) fn stop_receiving(&self) {
-        self.socket.shutdown(Shutdown::Read);
-    }
-
-    /// Says farewell, sends no more, and takes in what is still coming, for a moment: a connection closed with unread bytes in
-    /// it is reset, and the peer would not see what was said last.
-    pub(crate) fn farewell(&self) {
-        if let Some(tls) = &self.tls {
-            let mut outgoing = tls.outgoing.lock();
-            let mut state = tls.state.lock();
-            let _ = state.shutdown();
-            outgoing.clear();
-            std::mem::swap(&mut *outgoing, &mut state.get_mut().outgoing);
-            drop(state);
-            let _ = self.send_plain(&[&outgoing], Instant::now() + LINGER);
-        }
-        self.socket.shutdown(Shutdown::Write);
-        let deadline = Instant::now() + LINGER;
-        let mut scratch = [0; 4096];
-        while Instant::now() < deadline {
-            match self.socket.read(&mut scratch) {
-                Ok(0) | Err(_) => break,
-                Ok(_) => (),
-            }
-        }
-    }
-}
-
-/// The sending half: threads take turns, and what is small goes out together.
-#[derive(Debug, Default)]
-pub(crate) struct Sender {
-    turn: Mutex<()>,
-    gathered: Mutex<Vec<u8>>,
-}
-
-impl Sender {
-    /// Sends `parts` as one piece, now or with what another thread is about to send. An error ends the connection, also
-    /// for those whose bytes were gathered: they learn it from the receiving side.
-    pub(crate) fn send(&self, wire: &Wire, parts: [&[u8]; 2]) -> io::Result<()> {
-        let len = parts[0].len() + parts[1].len();
-        let mut gathered = self.gathered.lock();
-        if len <= SMALL && gathered.len() <= GATHERED_MAX {
-            gathered.extend_from_slice(parts[0]);
-            gathered.extend_from_slice(parts[1]);
-            drop(gathered);
-        } else {
-            drop(gathered);
-            let turn = self.turn.lock();
-            let before = std::mem::take(&mut *self.gathered.lock());
-            self.checked(wire, &[&before, parts[0], parts[1]])?;
-            drop(turn);
-        }
-        // Whoever had the turn when ours was gathered may have looked before: look again after each turn.
-        while !self.gathered.lock().is_empty() {
-            let Some(turn) = self.turn.try_lock() else {
-                break;
-            };
-            let mut together = std::mem::take(&mut *self.gathered.lock());
-            if !together.is_empty() {
-                self.checked(wire, &[&together])?;
-            }
-            drop(turn);
-            together.clear();
-            let mut gathered = self.gathered.lock();
-            if gathered.capacity() == 0 && together.capacity() <= GATHERED_MAX {
-                *gathered = together;
-            }
-        }
-        Ok(())
-    }
-
-    fn checked(&self, wire: &Wire, parts: &[&[u8]]) -> io::Result<()> {
-        wire.send(parts).inspect_err(|_| wire.cut())
-    }
-}
-
-/// The receiving half: fewer, larger reads.
-#[derive(Debug)]
-pub(crate) struct Receiver {
-    buffer: Vec<u8>,
-    start: usize,
-    end: usize,
-    ahead: usize,
-}
-
-impl Receiver {
-    pub(crate) fn new() -> Self {
-        Self {
-            buffer: vec![0; AHEAD],
-            start: 0,
-            end: 0,
-            ahead: AHEAD,
-        }
-    }
-
-    /// Bytes that are there already.
-    pub(crate) fn ready(&self) -> usize {
-        self.end - self.start
-    }
-
-    /// The next `len` bytes, if they are there already: they are taken.
-    pub(crate) fn take(&mut self, len: usize) -> Option<&[u8]> {
-        if self.ready() < len {
-            return None;
-        }
-        let start = self.start;
-        self.start += len;
-        Some(&self.buffer[start..start + len])
-    }
-
-    /// Fills `out`. After each wait `waited` says whether to go on, and is told whether anything of `out` is there. `Ok(false)`
-    /// where the peer had ended before the first byte.
-    pub(crate) fn fill(
-        &mut self,
-        wire: &Wire,
-        out: &mut [u8],
-        waited: &mut dyn FnMut(bool) -> io::Result<()>,
-    ) -> io::Result<bool> {
-        if out.len() >= DIRECT {
-            self.ahead = AHEAD_OF_LARGE;
-        }
-        let mut done = 0;
-        while done < out.len() {
-            let part = (out.len() - done).min(self.ready());
-            if let Some(bytes) = self.take(part).filter(|bytes| !bytes.is_empty()) {
-                out[done..done + part].copy_from_slice(bytes);
-                done += part;
-                continue;
-            }
-            let rest = &mut out[done..];
-            let direct = rest.len() >= DIRECT;
-            let got = if direct {
-                wire.recv(rest)
-            } else {
-                wire.recv(&mut self.buffer[..self.ahead])
-            };
-            match got {
-                Ok(0) if done == 0 => return Ok(false),
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(got) if direct => done += got,
-                Ok(got) => (self.start, self.end) = (0, got),
-                Err(e) if is_tick(&e) => {
-                    waited(done > 0)?;
-                    continue;
-                }
-                Err(e) => return Err(e),
-            }
-            if done < out.len() {
-                waited(done > 0 || self.ready() > 0)?;
-            }
-        }
-        Ok(true)
-    }
-
-    /// What comes next is small.
-    pub(crate) fn expect_small(&mut self) {
-        self.ahead = AHEAD;
     }
 }

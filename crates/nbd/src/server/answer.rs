@@ -16,7 +16,7 @@ pub(super) fn inline_answer(
     payload: &[u8],
     answers: &mut Vec<u8>,
 ) {
-    let shared = &connection.seat.shared;
+    let shared = &connection.shared;
     let export = &connection.agreed.export;
     let form = connection.form();
     let start = answers.len();
@@ -74,13 +74,13 @@ fn failed(connection: &Connection, head: &RequestHead, error: io::Error) -> Refu
         let (offset, len) = (head.offset, head.len);
         tracing::warn!(export, command = ?head.command, offset, len, error = refusal.words, "a request failed");
     }
-    add(&connection.seat.shared.counters.failed, 1);
+    add(&connection.shared.counters.failed, 1);
     refusal
 }
 
 /// Does a request and sends the reply. A failure to send ends the connection, which the receiving side sees.
 pub(super) fn answer(connection: &Connection, request: &Request<'_>, buffer: &mut [u8]) {
-    let shared = &connection.seat.shared;
+    let shared = &connection.shared;
     let _in_flight = shared.in_flight();
     let head = &request.head;
     let (form, export) = (connection.form(), &connection.agreed.export);

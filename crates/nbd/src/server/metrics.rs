@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use streams::Counts;
+
 use crate::proto::Command;
 
 /// Numbers of one moment; all but the last two only grow.
@@ -44,10 +46,6 @@ pub(crate) struct Counters {
     pub(crate) failed: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) bytes_written: AtomicU64,
-    pub(crate) connections_taken: AtomicU64,
-    pub(crate) connections_refused: AtomicU64,
-    pub(crate) connections_cut: AtomicU64,
-    pub(crate) connections: AtomicU64,
     pub(crate) in_flight: AtomicU64,
 }
 
@@ -75,16 +73,16 @@ impl Counters {
         add(&self.done[at], 1);
     }
 
-    pub(crate) fn snapshot(&self) -> Metrics {
+    pub(crate) fn snapshot(&self, connections: Counts) -> Metrics {
         Metrics {
             done: NAMES.into_iter().zip(self.done.iter().map(get)).collect(),
             failed: get(&self.failed),
             bytes_read: get(&self.bytes_read),
             bytes_written: get(&self.bytes_written),
-            connections_taken: get(&self.connections_taken),
-            connections_refused: get(&self.connections_refused),
-            connections_cut: get(&self.connections_cut),
-            connections: get(&self.connections),
+            connections_taken: connections.taken,
+            connections_refused: connections.refused,
+            connections_cut: connections.cut,
+            connections: connections.now,
             in_flight: get(&self.in_flight),
         }
     }

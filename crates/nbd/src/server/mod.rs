@@ -7,30 +7,28 @@
 
 mod act;
 mod answer;
-mod budget;
 mod connection;
 mod metrics;
 
-use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use streams::{Acceptor, Budget, Buffers, Listener, Seat, Seats, Serve, Socket};
 
 pub use metrics::Metrics;
 
 use crate::export::Exports;
-use crate::socket::Socket;
 use crate::{Export, ExportError, PAYLOAD_MAX, Tls};
-use budget::Budget;
 use metrics::{Counters, add};
+
+/// Bytes of the stack of a connection's threads.
+const STACK: usize = 512 << 10;
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,18 +118,11 @@ pub enum ServeError {
     Thread(#[source] io::Error),
 }
 
-#[derive(Debug)]
-enum Listener {
-    Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
-}
-
 /// Exports that are being served. Stops when dropped.
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
-    listener: Arc<Listener>,
-    accepting: Option<JoinHandle<()>>,
+    acceptor: Acceptor,
 }
 
 /// What all connections share.
@@ -141,70 +132,28 @@ pub(crate) struct Shared {
     exports: Exports,
     budget: Budget,
     counters: Counters,
-    stopping: AtomicBool,
-    seats: Mutex<Seats>,
-    left: Condvar,
-    /// Buffers for large payloads, between two requests.
-    large: Mutex<Vec<Vec<u8>>>,
+    buffers: Buffers,
+    seats: Arc<Seats>,
 }
 
-#[derive(Debug, Default)]
-struct Seats {
-    next: u64,
-    taken: HashMap<u64, Socket>,
-}
-
-/// A connection's place among those allowed; free when dropped.
-#[derive(Debug)]
-struct Seat {
-    shared: Arc<Shared>,
-    number: u64,
-}
-
-impl Listener {
-    fn bind(config: &Config) -> Result<Self, ServeError> {
-        match &config.listen {
-            Listen::Tcp(text) => {
-                let listen = |e| ServeError::Listen(text.clone(), e);
-                let addresses: Vec<SocketAddr> = text.to_socket_addrs().map_err(listen)?.collect();
-                let open = config.policy != TlsPolicy::Require && !config.open_to_all;
-                let outside = addresses.iter().find(|a| !a.ip().is_loopback());
-                if let (true, Some(address)) = (open, outside) {
-                    return Err(ServeError::OpenToOthers(*address));
-                }
-                let listener = TcpListener::bind(&addresses[..]).map_err(listen)?;
-                Ok(Self::Tcp(listener))
+/// Listens where it is wanted, and safe.
+fn bind(config: &Config) -> Result<Listener, ServeError> {
+    match &config.listen {
+        Listen::Tcp(text) => {
+            let listen = |e| ServeError::Listen(text.clone(), e);
+            let addresses: Vec<SocketAddr> = text.to_socket_addrs().map_err(listen)?.collect();
+            let open = config.policy != TlsPolicy::Require && !config.open_to_all;
+            let outside = addresses.iter().find(|a| !a.ip().is_loopback());
+            if let (true, Some(address)) = (open, outside) {
+                return Err(ServeError::OpenToOthers(*address));
             }
-            Listen::Unix(path) => {
-                let listener = bind_unix(path)?;
-                Ok(Self::Unix(listener, path.clone()))
-            }
+            let listener = TcpListener::bind(&addresses[..]).map_err(listen)?;
+            Ok(Listener::Tcp(listener))
         }
-    }
-
-    fn accept(&self) -> io::Result<(Socket, String)> {
-        match self {
-            Self::Tcp(it) => it
-                .accept()
-                .map(|(socket, peer)| (Socket::Tcp(socket), peer.to_string())),
-            Self::Unix(it, _) => it.accept().map(|(socket, _)| {
-                let peer = rustix::net::sockopt::socket_peercred(&socket);
-                let peer = peer.map_or_else(
-                    |_| "somebody here".into(),
-                    |peer| format!("process {}", peer.pid.as_raw_nonzero()),
-                );
-                (Socket::Unix(socket), peer)
-            }),
+        Listen::Unix(path) => {
+            let listener = bind_unix(path)?;
+            Ok(Listener::Unix(listener, path.clone()))
         }
-    }
-
-    fn shutdown(&self) {
-        // A listening socket that is shut down ends `accept` (Linux).
-        let both = rustix::net::Shutdown::Both;
-        let _ = match self {
-            Self::Tcp(it) => rustix::net::shutdown(it, both),
-            Self::Unix(it, _) => rustix::net::shutdown(it, both),
-        };
     }
 }
 
@@ -244,79 +193,39 @@ impl Server {
             return Err(ServeError::NoTls);
         }
         let exports = Exports::new(exports)?;
-        let listener = Arc::new(Listener::bind(&config)?);
+        let listener = bind(&config)?;
+        let seats = Seats::new("nbd", STACK, config.connections_max);
         let shared = Arc::new(Shared {
             exports,
             budget: Budget::new(config.payload_bytes_max),
             counters: Counters::default(),
-            stopping: AtomicBool::new(false),
-            seats: Mutex::default(),
-            left: Condvar::new(),
-            large: Mutex::default(),
+            buffers: Buffers::default(),
+            seats: seats.clone(),
             config,
         });
-        let accepting = std::thread::Builder::new()
-            .name("nbd-accept".into())
-            .spawn({
-                let (listener, shared) = (listener.clone(), shared.clone());
-                move || accept(&listener, &shared)
-            })
-            .map_err(ServeError::Thread)?;
-        Ok(Self {
-            shared,
-            listener,
-            accepting: Some(accepting),
-        })
+        let acceptor =
+            Acceptor::start(listener, seats, shared.clone()).map_err(ServeError::Thread)?;
+        Ok(Self { shared, acceptor })
     }
 
     /// Where it listens, if over TCP.
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        match &*self.listener {
-            Listener::Tcp(it) => it.local_addr().ok(),
-            Listener::Unix(..) => None,
-        }
+        self.acceptor.local_addr()
     }
 
     /// What it counted, and its state now.
     pub fn metrics(&self) -> Metrics {
-        self.shared.counters.snapshot()
+        self.shared.counters.snapshot(self.shared.seats.counts())
     }
 
     /// Takes nothing new, answers what runs, then flushes. After `patience` connections are cut whatever runs.
     pub fn stop(&mut self, patience: Duration) -> io::Result<()> {
-        let shared = self.shared.clone();
-        shared.stopping.store(true, Ordering::SeqCst);
-        self.listener.shutdown();
-        if let Some(accepting) = self.accepting.take() {
-            // It only panics by a bug of ours, which was printed.
-            let _ = accepting.join();
-        } else {
+        if !self.acceptor.stop(patience) {
             return Ok(());
         }
-        if let Listener::Unix(_, path) = &*self.listener {
-            // Somebody may have taken it away.
-            let _ = std::fs::remove_file(path);
-        }
-        let mut seats = shared.seats.lock();
-        for socket in seats.taken.values() {
-            socket.shutdown(std::net::Shutdown::Read);
-        }
-        let deadline = Instant::now() + patience;
-        while !seats.taken.is_empty() {
-            if shared.left.wait_until(&mut seats, deadline).timed_out() {
-                break;
-            }
-        }
-        for socket in seats.taken.values() {
-            socket.shutdown(std::net::Shutdown::Both);
-        }
-        drop(seats);
         let mut flushed = Ok(());
-        for export in shared
-            .exports
-            .iter()
-            .filter(|export| !export.is_read_only())
-        {
+        let exports = self.shared.exports.iter();
+        for export in exports.filter(|export| !export.is_read_only()) {
             flushed = flushed.and(export.device.flush());
         }
         flushed
@@ -331,63 +240,9 @@ impl Drop for Server {
     }
 }
 
-fn accept(listener: &Listener, shared: &Arc<Shared>) {
-    loop {
-        let taken = listener.accept();
-        if shared.stopping.load(Ordering::SeqCst) {
-            return;
-        }
-        match taken {
-            Ok((socket, peer)) => take(socket, peer, shared),
-            Err(error) => {
-                // Too many open files, or a connection that was gone already: neither ends the server.
-                tracing::warn!(%error, "a connection could not be taken");
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        }
-    }
-}
-
-fn take(socket: Socket, peer: String, shared: &Arc<Shared>) {
-    let counters = &shared.counters;
-    let Ok(handle) = socket.try_clone() else {
-        return add(&counters.connections_refused, 1);
-    };
-    let number = {
-        let mut seats = shared.seats.lock();
-        if seats.taken.len() >= shared.config.connections_max {
-            add(&counters.connections_refused, 1);
-            return;
-        }
-        seats.next += 1;
-        let number = seats.next;
-        seats.taken.insert(number, handle);
-        number
-    };
-    add(&counters.connections_taken, 1);
-    add(&counters.connections, 1);
-    let seat = Seat {
-        shared: shared.clone(),
-        number,
-    };
-    let started = std::thread::Builder::new()
-        .name(format!("nbd-{number}"))
-        .stack_size(connection::STACK)
-        .spawn(move || connection::serve(socket, peer, seat));
-    if let Err(error) = started {
-        // The seat went with the closure.
-        tracing::warn!(%error, "no thread for a connection");
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.shared.seats.lock().taken.remove(&self.number);
-        self.shared
-            .counters
-            .connections
-            .fetch_sub(1, Ordering::Relaxed);
-        self.shared.left.notify_all();
+impl Serve for Shared {
+    fn serve(self: Arc<Self>, socket: Socket, peer: String, seat: Seat) {
+        connection::serve(self, socket, peer, seat);
     }
 }
 
@@ -398,7 +253,7 @@ impl Shared {
     }
 
     fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::SeqCst)
+        self.seats.is_stopping()
     }
 }
 

@@ -12,9 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use streams::{Receiver, Sender, Socket, Stream};
 
 use crate::frame::{REPLY_LEN, ReplyHead};
-use crate::wire::{Receiver, Sender, Side, Wire};
+use crate::wire::{AHEAD, Side, Wire};
 
 /// Bytes of the reading thread's stack.
 const STACK: usize = 256 << 10;
@@ -81,9 +82,9 @@ impl Connection {
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            match TcpStream::connect_timeout(&to, left)
-                .and_then(|socket| Wire::new(socket, side.clone(), left, None, send_max))
-            {
+            match TcpStream::connect_timeout(&to, left).and_then(|socket| {
+                Wire::new(Socket::Tcp(socket), side.clone(), left, None, send_max)
+            }) {
                 Ok(wire) => return Self::over(wire),
                 Err(e) => last = e,
             }
@@ -94,7 +95,7 @@ impl Connection {
     fn over(wire: Wire) -> io::Result<Arc<Self>> {
         let connection = Arc::new(Self {
             wire,
-            sender: Sender::new(),
+            sender: Sender::default(),
             next: AtomicU64::new(1),
             waiters: Mutex::default(),
             spare: Mutex::default(),
@@ -180,7 +181,7 @@ impl Connection {
     }
 
     fn hand_out(&self) {
-        let mut receiver = Receiver::new();
+        let mut receiver = Receiver::new(AHEAD);
         while let Some((waiter, reply)) = self.receive(&mut receiver) {
             waiter.tell(Ok(reply));
         }
@@ -208,9 +209,9 @@ impl Connection {
             Vec::new()
         };
         payload.resize(len, 0);
-        match receiver.fill(&self.wire, &mut payload, go_on) {
-            Ok(there) if there || len == 0 => Some((waiter, Reply { raw, head, payload })),
-            _ => {
+        match receiver.fill_all(&self.wire, &mut payload, go_on) {
+            Ok(()) => Some((waiter, Reply { raw, head, payload })),
+            Err(_) => {
                 waiter.tell(Err(()));
                 None
             }

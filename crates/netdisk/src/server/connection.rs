@@ -4,46 +4,34 @@
 //! 2. What cannot be understood ends the connection: where the next message begins is not known then.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use streams::{Buffers, Crew, Permit, Receiver, Seat, Sender, Served, Socket};
 
-use super::budget::Permit;
+use super::Shared;
 use super::check::{Access, KeyCache, clock};
 use super::metrics::add;
-use super::{Seat, Shared};
 use crate::capability::{CAPABILITY_MAX, u32_at, u64_at};
 use crate::frame::{Op, REPLY_LEN, REPLY_SIGNED, REQUEST_LEN, ReplyHead, RequestHead};
 use crate::keys::{TAG_LEN, tag};
 use crate::store;
-use crate::wire::{Receiver, Sender, Wire};
+use crate::wire::{AHEAD, Wire};
 use crate::{BlockExtent, CapabilityId, GroupId, Reason};
 
-/// Bytes of a worker's stack.
-pub(crate) const STACK: usize = 256 << 10;
-/// A worker keeps a buffer of up to this many bytes between requests.
-const KEPT: usize = 64 << 10;
-/// Larger buffers, of 1 MiB at most, that are kept over all connections.
-const LARGE_KEPT: usize = 16;
 /// How often a waiting connection looks whether it is over.
 const TICK: Duration = Duration::from_secs(1);
 /// Bytes of words that go with a failure of the store.
 const WORDS_MAX: usize = 256;
 
 struct Connection {
-    seat: Seat,
+    shared: Arc<Shared>,
     peer: String,
     since: Instant,
     wire: Wire,
-    receiving: Mutex<Receiving>,
     sender: Sender,
-    workers: AtomicUsize,
-    /// Workers that wait for their turn to receive.
-    waiting: AtomicUsize,
-    over: AtomicBool,
+    /// Last: when its seat is free nothing of the connection is left.
+    crew: Crew<Receiving>,
 }
 
 struct Receiving {
@@ -63,31 +51,8 @@ struct Request<'s> {
     _permit: Option<Permit<'s>>,
 }
 
-impl Shared {
-    /// Swaps a worker's small buffer for a large one that was kept, where it needs that.
-    fn fetch(&self, buffer: &mut Vec<u8>, len: usize) {
-        if len > KEPT
-            && let Some(large) = self.large.lock().pop()
-        {
-            *buffer = large;
-        }
-    }
-
-    /// Takes a large buffer from a worker that goes on to its next request; keeps a few of them.
-    fn put_away(&self, buffer: &mut Vec<u8>) {
-        if buffer.capacity() > KEPT {
-            let large = std::mem::take(buffer);
-            let mut kept = self.large.lock();
-            if kept.len() < LARGE_KEPT {
-                kept.push(large);
-            }
-        }
-    }
-}
-
 /// Serves a connection from its handshake on.
-pub(super) fn serve(socket: TcpStream, peer: SocketAddr, seat: Seat) {
-    let shared = seat.shared.clone();
+pub(super) fn serve(shared: Arc<Shared>, socket: Socket, peer: String, seat: Seat) {
     let config = &shared.config;
     let tick = TICK.min(config.first_request_max.max(Duration::from_millis(4)) / 4);
     let wire = match Wire::new(
@@ -99,238 +64,190 @@ pub(super) fn serve(socket: TcpStream, peer: SocketAddr, seat: Seat) {
     ) {
         Ok(wire) => wire,
         Err(error) => {
-            add(&shared.counters.connections_cut, 1);
-            tracing::debug!(%peer, %error, "a connection did not come about");
+            shared.seats.count_cut();
+            tracing::debug!(peer, %error, "a connection did not come about");
             return;
         }
+    };
+    let receiving = Receiving {
+        receiver: Receiver::new(AHEAD),
+        cache: KeyCache::new(),
+        capability: vec![0; CAPABILITY_MAX],
+        known: false,
     };
     let connection = Arc::new(Connection {
-        seat,
-        peer: peer.to_string(),
+        crew: Crew::new(seat, config.workers_max, receiving),
+        shared,
+        peer,
         since: Instant::now(),
         wire,
-        receiving: Mutex::new(Receiving {
-            receiver: Receiver::new(),
-            cache: KeyCache::new(),
-            capability: vec![0; CAPABILITY_MAX],
-            known: false,
-        }),
-        sender: Sender::new(),
-        workers: AtomicUsize::new(1),
-        waiting: AtomicUsize::new(0),
-        over: AtomicBool::new(false),
+        sender: Sender::default(),
     });
-    work(&connection);
+    streams::work(&connection);
 }
 
-/// One worker, until the connection is over.
-fn work(connection: &Arc<Connection>) {
-    let shared = &connection.seat.shared;
-    let mut buffer = Vec::new();
-    loop {
-        connection.waiting.fetch_add(1, Ordering::SeqCst);
-        let mut receiving = connection.receiving.lock();
-        connection.waiting.fetch_sub(1, Ordering::SeqCst);
-        if connection.over.load(Ordering::SeqCst) {
-            return;
-        }
-        let request = match receive(connection, &mut receiving, &mut buffer) {
-            Ok(Some(request)) => request,
-            Ok(None) => {
-                connection.over.store(true, Ordering::SeqCst);
-                return;
-            }
-            Err(error) => {
-                connection.over.store(true, Ordering::SeqCst);
-                if !shared.stopping.load(Ordering::SeqCst) {
-                    add(&shared.counters.connections_cut, 1);
-                    tracing::debug!(peer = connection.peer, %error, "a connection was cut");
+impl Served for Connection {
+    type Receiving = Receiving;
+    type Request<'c> = Request<'c>;
+
+    fn crew(&self) -> &Crew<Receiving> {
+        &self.crew
+    }
+
+    fn buffers(&self) -> &Buffers {
+        &self.shared.buffers
+    }
+
+    fn receive<'c>(
+        &'c self,
+        receiving: &mut Receiving,
+        buffer: &mut Vec<u8>,
+    ) -> io::Result<Option<Request<'c>>> {
+        let shared = &self.shared;
+        let config = &shared.config;
+        let known = receiving.known;
+        let mut begun: Option<Instant> = None;
+        let mut waited = |partial: bool, inside: bool| {
+            let late = || Err(io::ErrorKind::TimedOut.into());
+            if partial || inside {
+                let begun = begun.get_or_insert_with(Instant::now);
+                if begun.elapsed() >= config.transfer_max {
+                    return late();
                 }
-                connection.wire.stop_receiving();
-                return;
+            } else if shared.seats.is_stopping() {
+                return Err(io::ErrorKind::ConnectionAborted.into());
             }
-        };
-        if request.refused.is_none() && connection.waiting.load(Ordering::SeqCst) == 0 {
-            help(connection);
-        }
-        drop(receiving);
-        answer(connection, &request, &mut buffer);
-        drop(request);
-        shared.put_away(&mut buffer);
-    }
-}
-
-/// One more worker, so that the next request is received while this one is done.
-fn help(connection: &Arc<Connection>) {
-    let shared = &connection.seat.shared;
-    if connection.workers.load(Ordering::SeqCst) >= shared.config.workers_max {
-        return;
-    }
-    connection.workers.fetch_add(1, Ordering::SeqCst);
-    let helper = connection.clone();
-    let started = std::thread::Builder::new()
-        .name(format!("disk-{}", connection.seat.number))
-        .stack_size(STACK)
-        .spawn(move || work(&helper));
-    if let Err(error) = started {
-        tracing::warn!(%error, "no further thread for a connection");
-    }
-}
-
-/// The next request; its payload, if it is not refused, is in `buffer`. `None` at the end.
-fn receive<'s>(
-    connection: &'s Connection,
-    receiving: &mut Receiving,
-    buffer: &mut Vec<u8>,
-) -> io::Result<Option<Request<'s>>> {
-    let shared = &connection.seat.shared;
-    let config = &shared.config;
-    let known = receiving.known;
-    let mut begun: Option<Instant> = None;
-    let mut inside = false;
-    let mut waited = |partial: bool, inside: bool| {
-        let late = || Err(io::ErrorKind::TimedOut.into());
-        if partial || inside {
-            let begun = begun.get_or_insert_with(Instant::now);
-            if begun.elapsed() >= config.transfer_max {
+            if !known && self.since.elapsed() >= config.first_request_max {
                 return late();
             }
-        } else if shared.stopping.load(Ordering::SeqCst) {
-            return Err(io::ErrorKind::ConnectionAborted.into());
-        }
-        if !known && connection.since.elapsed() >= config.first_request_max {
-            return late();
-        }
-        Ok(())
-    };
-    let wire = &connection.wire;
-    let mut raw = [0; REQUEST_LEN];
-    let there = receiving
-        .receiver
-        .fill(wire, &mut raw, &mut |partial| waited(partial, inside))?;
-    if !there || shared.stopping.load(Ordering::SeqCst) {
-        return Ok(None);
-    }
-    inside = true;
-    let mut whole = |receiver: &mut Receiver, out: &mut [u8]| {
-        if receiver.fill(wire, out, &mut |partial| waited(partial, inside))? || out.is_empty() {
             Ok(())
-        } else {
-            Err(io::Error::from(io::ErrorKind::UnexpectedEof))
+        };
+        let wire = &self.wire;
+        let mut raw = [0; REQUEST_LEN];
+        let there = receiving
+            .receiver
+            .fill(wire, &mut raw, &mut |partial| waited(partial, false))?;
+        if !there || shared.seats.is_stopping() {
+            return Ok(None);
         }
-    };
-    let head = match RequestHead::parse(&raw, shared.guard.open) {
-        Ok(head) => head,
-        Err(reason) => {
-            refuse_nonsense(connection, &raw, reason);
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a request"));
-        }
-    };
-    let capability = &mut receiving.capability[..usize::from(head.capability_len)];
-    whole(&mut receiving.receiver, capability)?;
-    let verdict =
-        shared
-            .guard
-            .check_head(&head, &raw, capability, &mut receiving.cache, &shared.store);
-    receiving.known |= verdict.access.is_some() || shared.guard.open;
-    let mut refused = verdict.refused;
-    let payload = head.payload_len as usize;
-    let mut permit = None;
-    if refused.is_none() {
-        let most = payload.max(head.answer_len());
-        permit = shared.budget.take(most, config.transfer_max);
-        if permit.is_none() {
-            refused = Some(Reason::Busy);
-        }
-    }
-    if refused.is_none() {
-        let len = payload.max(head.answer_len());
-        shared.fetch(buffer, len);
-        buffer.resize(len, 0);
-        whole(&mut receiving.receiver, &mut buffer[..payload])?;
-    } else {
-        let mut rest = payload;
-        let mut scratch = [0; 4096];
-        while rest > 0 {
-            let part = rest.min(scratch.len());
-            whole(&mut receiving.receiver, &mut scratch[..part])?;
-            rest -= part;
-        }
-    }
-    Ok(Some(Request {
-        head,
-        access: verdict.access,
-        refused,
-        _permit: permit,
-    }))
-}
-
-/// Does a request and sends the reply.
-fn answer(connection: &Connection, request: &Request<'_>, buffer: &mut Vec<u8>) {
-    let shared = &connection.seat.shared;
-    let in_flight = shared.in_flight();
-    let head = &request.head;
-    // Of before the write: one that a failed flush overtakes must not look newer than that.
-    let life = shared.store.life();
-    let mut storage = StorageTime::default();
-    let done = match request.refused {
-        Some(reason) => Err((reason, None)),
-        None => act(
-            shared,
-            head,
-            request.access.as_deref(),
-            buffer,
-            &mut storage,
-        ),
-    };
-    let (refused, len) = match done {
-        Ok(len) => {
-            shared.counters.done(head.op);
-            (None, len)
-        }
-        Err((reason, words)) => {
-            shared.counters.refused(reason, &connection.peer);
-            buffer.clear();
-            if let Some(words) = words {
-                let words: io::Error = words;
-                buffer.extend(words.to_string().bytes().take(WORDS_MAX));
+        let waited = &mut |partial| waited(partial, true);
+        let head = match RequestHead::parse(&raw, shared.guard.open) {
+            Ok(head) => head,
+            Err(reason) => {
+                refuse_nonsense(self, &raw, reason);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "not a request"));
             }
-            (Some(reason), buffer.len())
+        };
+        let capability = &mut receiving.capability[..usize::from(head.capability_len)];
+        receiving.receiver.fill_all(wire, capability, waited)?;
+        let verdict =
+            shared
+                .guard
+                .check_head(&head, &raw, capability, &mut receiving.cache, &shared.store);
+        receiving.known |= verdict.access.is_some() || shared.guard.open;
+        let mut refused = verdict.refused;
+        let payload = head.payload_len as usize;
+        let mut permit = None;
+        if refused.is_none() {
+            let most = payload.max(head.answer_len());
+            permit = shared.budget.take(most, config.transfer_max);
+            if permit.is_none() {
+                refused = Some(Reason::Busy);
+            }
         }
-    };
-    drop(in_flight);
-    let mut reply = ReplyHead {
-        op: head.op as u8,
-        refused,
-        signed: request.access.is_some(),
-        number: head.number,
-        boot: shared.guard.boot,
-        epoch: match refused {
-            Some(Reason::StaleBoot | Reason::StaleEpoch) => shared.guard.epoch().0,
-            _ => shared.guard.epoch_told(),
-        },
-        life: life.0,
-        // At most 1 MiB.
-        payload_len: len as u32,
-        storage_us: storage.0.as_micros().try_into().unwrap_or(u32::MAX),
-        payload_tag: [0; TAG_LEN],
-    };
-    let mut bytes = [0; REPLY_LEN];
-    if let Some(access) = &request.access {
-        if len > 0 {
-            reply.payload_tag = tag(&access.keys.reply_payload, &buffer[..len]);
+        if refused.is_none() {
+            let len = payload.max(head.answer_len());
+            shared.buffers.fetch(buffer, len);
+            receiving
+                .receiver
+                .fill_all(wire, &mut buffer[..payload], waited)?;
+        } else {
+            receiving.receiver.skip(wire, payload, waited)?;
         }
-        let encoded = reply.encode();
-        let signed = ReplyHead::signed_bytes(&head.nonce, &encoded);
-        bytes[..REPLY_SIGNED].copy_from_slice(&encoded);
-        bytes[REPLY_SIGNED..].copy_from_slice(&tag(&access.keys.reply, &signed));
-    } else {
-        bytes[..REPLY_SIGNED].copy_from_slice(&reply.encode());
+        Ok(Some(Request {
+            head,
+            access: verdict.access,
+            refused,
+            _permit: permit,
+        }))
     }
-    // A failure ends the connection, which the receiving side sees.
-    let _ = connection
-        .sender
-        .send(&connection.wire, [&bytes, &buffer[..len]]);
+
+    fn is_refused(request: &Request<'_>) -> bool {
+        request.refused.is_some()
+    }
+
+    fn answer(&self, request: &Request<'_>, buffer: &mut Vec<u8>) {
+        let shared = &self.shared;
+        let in_flight = shared.in_flight();
+        let head = &request.head;
+        // Of before the write: one that a failed flush overtakes must not look newer than that.
+        let life = shared.store.life();
+        let mut storage = StorageTime::default();
+        let done = match request.refused {
+            Some(reason) => Err((reason, None)),
+            None => act(
+                shared,
+                head,
+                request.access.as_deref(),
+                buffer,
+                &mut storage,
+            ),
+        };
+        let (refused, len) = match done {
+            Ok(len) => {
+                shared.counters.done(head.op);
+                (None, len)
+            }
+            Err((reason, words)) => {
+                shared.counters.refused(reason, &self.peer);
+                buffer.clear();
+                if let Some(words) = words {
+                    let words: io::Error = words;
+                    buffer.extend(words.to_string().bytes().take(WORDS_MAX));
+                }
+                (Some(reason), buffer.len())
+            }
+        };
+        drop(in_flight);
+        let mut reply = ReplyHead {
+            op: head.op as u8,
+            refused,
+            signed: request.access.is_some(),
+            number: head.number,
+            boot: shared.guard.boot,
+            epoch: match refused {
+                Some(Reason::StaleBoot | Reason::StaleEpoch) => shared.guard.epoch().0,
+                _ => shared.guard.epoch_told(),
+            },
+            life: life.0,
+            // At most 1 MiB.
+            payload_len: len as u32,
+            storage_us: storage.0.as_micros().try_into().unwrap_or(u32::MAX),
+            payload_tag: [0; TAG_LEN],
+        };
+        let mut bytes = [0; REPLY_LEN];
+        if let Some(access) = &request.access {
+            if len > 0 {
+                reply.payload_tag = tag(&access.keys.reply_payload, &buffer[..len]);
+            }
+            let encoded = reply.encode();
+            let signed = ReplyHead::signed_bytes(&head.nonce, &encoded);
+            bytes[..REPLY_SIGNED].copy_from_slice(&encoded);
+            bytes[REPLY_SIGNED..].copy_from_slice(&tag(&access.keys.reply, &signed));
+        } else {
+            bytes[..REPLY_SIGNED].copy_from_slice(&reply.encode());
+        }
+        // A failure ends the connection, which the receiving side sees.
+        let _ = self.sender.send(&self.wire, [&bytes, &buffer[..len]]);
+    }
+
+    fn failed(&self, error: &io::Error) {
+        if !self.shared.seats.is_stopping() {
+            self.shared.seats.count_cut();
+            tracing::debug!(peer = self.peer, %error, "a connection was cut");
+        }
+        self.wire.stop_receiving();
+    }
 }
 
 /// How long the disk's own storage took for a request.
@@ -436,7 +353,7 @@ fn status(shared: &Shared) -> Vec<u8> {
 
 /// Tells who sent what is not a request; unsigned, and the last thing said.
 fn refuse_nonsense(connection: &Connection, raw: &[u8; REQUEST_LEN], reason: Reason) {
-    let shared = &connection.seat.shared;
+    let shared = &connection.shared;
     shared.counters.refused(reason, &connection.peer);
     let reply = ReplyHead {
         op: raw[5],

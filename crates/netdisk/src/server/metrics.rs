@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use streams::Counts;
 
 use crate::Reason;
 use crate::frame::Op;
@@ -54,10 +55,6 @@ pub(crate) struct Counters {
     pub(crate) bytes_read: AtomicU64,
     pub(crate) bytes_written: AtomicU64,
     pub(crate) in_flight: AtomicU64,
-    pub(crate) connections: AtomicU64,
-    pub(crate) connections_taken: AtomicU64,
-    pub(crate) connections_refused: AtomicU64,
-    pub(crate) connections_cut: AtomicU64,
 }
 
 impl Counters {
@@ -69,10 +66,6 @@ impl Counters {
             bytes_read: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
-            connections: AtomicU64::new(0),
-            connections_taken: AtomicU64::new(0),
-            connections_refused: AtomicU64::new(0),
-            connections_cut: AtomicU64::new(0),
         }
     }
 
@@ -99,7 +92,7 @@ impl Counters {
         }
     }
 
-    pub(crate) fn snapshot(&self) -> Metrics {
+    pub(crate) fn snapshot(&self, connections: Counts) -> Metrics {
         Metrics {
             done: Op::ALL
                 .iter()
@@ -114,10 +107,10 @@ impl Counters {
             bytes_read: get(&self.bytes_read),
             bytes_written: get(&self.bytes_written),
             in_flight: get(&self.in_flight),
-            connections: get(&self.connections),
-            connections_taken: get(&self.connections_taken),
-            connections_refused: get(&self.connections_refused),
-            connections_cut: get(&self.connections_cut),
+            connections: connections.now,
+            connections_taken: connections.taken,
+            connections_refused: connections.refused,
+            connections_cut: connections.cut,
             ..Metrics::default()
         }
     }

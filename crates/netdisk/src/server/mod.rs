@@ -5,30 +5,29 @@
 //! 2. Who says nothing, or half of something, is cut off; who was authentic once may be silent.
 //! 3. It stops in order: takes nothing new, answers what runs, flushes.
 
-mod budget;
 mod check;
 mod connection;
 mod metrics;
 
-use std::collections::HashMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
 use rustls::ServerConfig;
+use streams::{Acceptor, Budget, Buffers, Listener, Seat, Seats, Serve, Socket};
 
 pub use crate::replay::FilterSize;
 pub use metrics::Metrics;
 
 use crate::wire::Side;
 use crate::{Boot, DiskKey, KeyFile, Protection, Store, tls};
-use budget::Budget;
 use check::Guard;
 use metrics::{Counters, add, get};
+
+/// Bytes of the stack of a connection's threads.
+const STACK: usize = 256 << 10;
 
 /// How a disk is served.
 #[derive(Debug, Clone)]
@@ -108,9 +107,8 @@ pub enum ServeError {
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
-    listener: Arc<TcpListener>,
+    acceptor: Acceptor,
     address: SocketAddr,
-    accepting: Option<JoinHandle<()>>,
 }
 
 /// What all connections share.
@@ -121,23 +119,8 @@ pub(crate) struct Shared {
     side: Side,
     budget: Budget,
     counters: Counters,
-    stopping: AtomicBool,
-    seats: Mutex<Seats>,
-    left: Condvar,
-    /// Buffers for large payloads, between two requests.
-    large: Mutex<Vec<Vec<u8>>>,
-}
-
-#[derive(Default)]
-struct Seats {
-    next: u64,
-    taken: HashMap<u64, TcpStream>,
-}
-
-/// A connection's place among those allowed; free when dropped.
-struct Seat {
-    shared: Arc<Shared>,
-    number: u64,
+    buffers: Buffers,
+    seats: Arc<Seats>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -185,31 +168,23 @@ impl Server {
         }
         let listener = TcpListener::bind(&addresses[..]).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
+        let seats = Seats::new("disk", STACK, config.connections_max);
         let shared = Arc::new(Shared {
             guard: Guard::new(key, config.protection, config.filter),
             side: tls.map_or(Side::Plain, Side::Server),
             budget: Budget::new(config.payload_bytes_max),
             counters: Counters::new(),
-            stopping: AtomicBool::new(false),
-            seats: Mutex::default(),
-            left: Condvar::new(),
-            large: Mutex::default(),
+            buffers: Buffers::default(),
+            seats: seats.clone(),
             store,
             config,
         });
-        let listener = Arc::new(listener);
-        let accepting = std::thread::Builder::new()
-            .name("disk-accept".into())
-            .spawn({
-                let (listener, shared) = (listener.clone(), shared.clone());
-                move || accept(&listener, &shared)
-            })
+        let acceptor = Acceptor::start(Listener::Tcp(listener), seats, shared.clone())
             .map_err(ServeError::Thread)?;
         Ok(Self {
             shared,
-            listener,
+            acceptor,
             address,
-            accepting: Some(accepting),
         })
     }
 
@@ -240,37 +215,16 @@ impl Server {
             filter_bytes: size.memory_bytes(),
             groups: shared.guard.groups.valid().len() as u64,
             blocks: shared.store.blocks(),
-            ..shared.counters.snapshot()
+            ..shared.counters.snapshot(shared.seats.counts())
         }
     }
 
     /// Takes nothing new, answers what runs, then flushes. After `patience` connections are cut whatever runs.
     pub fn stop(&mut self, patience: Duration) -> io::Result<()> {
-        let shared = self.shared.clone();
-        shared.stopping.store(true, Ordering::SeqCst);
-        // A listening socket that is shut down ends `accept` (Linux).
-        let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
-        if let Some(accepting) = self.accepting.take() {
-            // It only panics by a bug of ours, which was printed.
-            let _ = accepting.join();
-        } else {
+        if !self.acceptor.stop(patience) {
             return Ok(());
         }
-        let mut seats = shared.seats.lock();
-        for socket in seats.taken.values() {
-            let _ = socket.shutdown(std::net::Shutdown::Read);
-        }
-        let deadline = Instant::now() + patience;
-        while !seats.taken.is_empty() {
-            if shared.left.wait_until(&mut seats, deadline).timed_out() {
-                break;
-            }
-        }
-        for socket in seats.taken.values() {
-            let _ = socket.shutdown(std::net::Shutdown::Both);
-        }
-        drop(seats);
-        shared.store.flush()
+        self.shared.store.flush()
     }
 }
 
@@ -282,63 +236,9 @@ impl Drop for Server {
     }
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    loop {
-        let taken = listener.accept();
-        if shared.stopping.load(Ordering::SeqCst) {
-            return;
-        }
-        match taken {
-            Ok((socket, peer)) => take(socket, peer, shared),
-            Err(error) => {
-                // Too many open files, or a connection that was gone already: neither ends the server.
-                tracing::warn!(%error, "a connection could not be taken");
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        }
-    }
-}
-
-fn take(socket: TcpStream, peer: SocketAddr, shared: &Arc<Shared>) {
-    let counters = &shared.counters;
-    let Ok(handle) = socket.try_clone() else {
-        return add(&counters.connections_refused, 1);
-    };
-    let number = {
-        let mut seats = shared.seats.lock();
-        if seats.taken.len() >= shared.config.connections_max {
-            add(&counters.connections_refused, 1);
-            return;
-        }
-        seats.next += 1;
-        let number = seats.next;
-        seats.taken.insert(number, handle);
-        number
-    };
-    add(&counters.connections_taken, 1);
-    add(&counters.connections, 1);
-    let seat = Seat {
-        shared: shared.clone(),
-        number,
-    };
-    let started = std::thread::Builder::new()
-        .name(format!("disk-{number}"))
-        .stack_size(connection::STACK)
-        .spawn(move || connection::serve(socket, peer, seat));
-    if let Err(error) = started {
-        // The seat went with the closure.
-        tracing::warn!(%error, "no thread for a connection");
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.shared.seats.lock().taken.remove(&self.number);
-        self.shared
-            .counters
-            .connections
-            .fetch_sub(1, Ordering::Relaxed);
-        self.shared.left.notify_all();
+impl Serve for Shared {
+    fn serve(self: Arc<Self>, socket: Socket, peer: String, seat: Seat) {
+        connection::serve(self, socket, peer, seat);
     }
 }
 

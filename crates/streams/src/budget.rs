@@ -6,29 +6,31 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+/// A number of bytes that is given out and comes back.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub struct Budget {
     free: Mutex<usize>,
     freed: Condvar,
 }
 
 /// Bytes taken from a [`Budget`], given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Permit<'b> {
+pub struct Permit<'b> {
     budget: &'b Budget,
     bytes: usize,
 }
 
 impl Budget {
-    pub(crate) fn new(bytes: usize) -> Self {
+    /// With `bytes` to give out.
+    pub fn new(bytes: usize) -> Self {
         Self {
             free: Mutex::new(bytes),
             freed: Condvar::new(),
         }
     }
 
-    /// `None` where `bytes` did not become free in time.
-    pub(crate) fn take(&self, bytes: usize, patience: Duration) -> Option<Permit<'_>> {
+    /// Takes `bytes`, waiting up to `patience`; `None` where they did not become free in time.
+    pub fn take(&self, bytes: usize, patience: Duration) -> Option<Permit<'_>> {
         if bytes > 0 {
             let mut free = self.free.lock();
             if *free < bytes {

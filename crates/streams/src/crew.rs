@@ -1,0 +1,117 @@
+//! The workers of a connection: they take turns at receiving, and act at the same time.
+//!
+//! 1. There are never more than allowed; a further one is started when a request came and nobody waits for the next.
+//! 2. What cannot be received ends the connection: where the next request begins is not known then.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::{Buffers, Seat};
+
+/// A connection whose requests are received one after the other and done at the same time.
+pub trait Served: Send + Sync + Sized + 'static {
+    /// What belongs to the worker whose turn it is to receive.
+    type Receiving: Send;
+    /// A request that is there as a whole.
+    type Request<'c>;
+
+    /// Its workers.
+    fn crew(&self) -> &Crew<Self::Receiving>;
+    /// Where they put large buffers between requests.
+    fn buffers(&self) -> &Buffers;
+    /// The next request; its payload, if it is not refused, is in `buffer`. `None` at the end.
+    fn receive<'c>(
+        &'c self,
+        receiving: &mut Self::Receiving,
+        buffer: &mut Vec<u8>,
+    ) -> io::Result<Option<Self::Request<'c>>>;
+    /// Whether a request is not to be done.
+    fn is_refused(request: &Self::Request<'_>) -> bool;
+    /// Does a request and sends the answer. A failure to send ends the connection, which the receiving side sees.
+    fn answer(&self, request: &Self::Request<'_>, buffer: &mut Vec<u8>);
+    /// Nothing more can be received.
+    fn failed(&self, error: &io::Error);
+}
+
+/// The workers of one connection.
+#[derive(Debug)]
+pub struct Crew<R> {
+    seat: Seat,
+    max: usize,
+    receiving: Mutex<R>,
+    workers: AtomicUsize,
+    /// Workers that wait for their turn to receive.
+    waiting: AtomicUsize,
+    /// Requests that were received and not answered.
+    running: AtomicUsize,
+    over: AtomicBool,
+}
+
+impl<R> Crew<R> {
+    /// One worker on the connection of `seat`, who may get help until they are `max`.
+    pub fn new(seat: Seat, max: usize, receiving: R) -> Self {
+        Self {
+            seat,
+            max,
+            receiving: Mutex::new(receiving),
+            workers: AtomicUsize::new(1),
+            waiting: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    /// Requests that were received and not answered.
+    pub fn running(&self) -> usize {
+        self.running.load(Ordering::SeqCst)
+    }
+
+    fn end(&self) {
+        self.over.store(true, Ordering::SeqCst);
+    }
+}
+
+/// The first worker of a connection, until that is over.
+pub fn work<C: Served>(connection: &Arc<C>) {
+    let crew = connection.crew();
+    let mut buffer = Vec::new();
+    loop {
+        crew.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut receiving = crew.receiving.lock();
+        crew.waiting.fetch_sub(1, Ordering::SeqCst);
+        if crew.over.load(Ordering::SeqCst) {
+            return;
+        }
+        let request = match connection.receive(&mut receiving, &mut buffer) {
+            Ok(Some(request)) => request,
+            Ok(None) => return crew.end(),
+            Err(error) => {
+                crew.end();
+                return connection.failed(&error);
+            }
+        };
+        crew.running.fetch_add(1, Ordering::SeqCst);
+        if !C::is_refused(&request) && crew.waiting.load(Ordering::SeqCst) == 0 {
+            help(connection);
+        }
+        drop(receiving);
+        connection.answer(&request, &mut buffer);
+        drop(request);
+        crew.running.fetch_sub(1, Ordering::SeqCst);
+        connection.buffers().put_away(&mut buffer);
+    }
+}
+
+/// One more worker, so that the next request is received while this one is done.
+fn help<C: Served>(connection: &Arc<C>) {
+    let crew = connection.crew();
+    if crew.workers.load(Ordering::SeqCst) >= crew.max {
+        return;
+    }
+    crew.workers.fetch_add(1, Ordering::SeqCst);
+    let helper = connection.clone();
+    crew.seat.spawn(move || work(&helper));
+}

@@ -1,0 +1,44 @@
+//! What servers of requests over connections need whatever their protocol: the disk server and the NBD server stand on it.
+//!
+//! 1. [`Socket`]: a connected socket on which no wait is without end. [`Stream`]: what a connection is made of, plain or
+//!    enciphered.
+//! 2. [`Sender`] and [`Receiver`]: the two halves of a connection that many threads use at once.
+//! 3. [`Budget`] and [`Buffers`]: the memory of payloads, bounded over all connections.
+//! 4. [`Acceptor`], [`Seats`]: who is let in, how many at once, and the orderly end.
+//! 5. [`Crew`]: the workers of a connection, who take turns at receiving.
+//!
+//! It deliberately does not know what the bytes mean, nor any cipher.
+
+#![forbid(unsafe_code)]
+
+mod accept;
+mod budget;
+mod buffers;
+mod crew;
+mod receiver;
+mod seats;
+mod sender;
+mod socket;
+
+use std::io;
+
+pub use accept::{Acceptor, Listener, Serve};
+pub use budget::{Budget, Permit};
+pub use buffers::Buffers;
+pub use crew::{Crew, Served, work};
+pub use receiver::{Ahead, Receiver};
+pub use seats::{Counts, Seat, Seats};
+pub use sender::Sender;
+pub use socket::{Socket, is_tick};
+
+/// A connection's bytes, in and out, for many threads at once: one receives and one sends at a time, and neither waits for
+/// the other.
+pub trait Stream: Sync {
+    /// Some bytes; 0 at the end. `WouldBlock` or `TimedOut` (see [`is_tick`]) after a tick without any. The caller is the only
+    /// one that receives.
+    fn recv(&self, out: &mut [u8]) -> io::Result<usize>;
+    /// Sends all of `parts`, three at most, within the time allowed. The caller is the only one that sends.
+    fn send(&self, parts: &[&[u8]]) -> io::Result<()>;
+    /// Ends it for both sides; whoever waits for it returns.
+    fn cut(&self);
+}
