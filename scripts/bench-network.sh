@@ -28,12 +28,13 @@ export LC_ALL=C
 mkdir -p "${BENCH_DIR:-$TARGET_DIR}" "$RESULTS/network"
 WORK=$(mktemp -d "${BENCH_DIR:-$TARGET_DIR}/bench-network.XXXXXX")
 export XDG_STATE_HOME=$WORK/state
+mkdir "$WORK/bench"
 PIDS=()
 PORT=$((20000 + $$ % 20000))
 
 end_all() {
     local mnt pid
-    for mnt in "$WORK"/*/mnt*; do
+    for mnt in "$WORK"/servers/*/mnt*; do
         if mountpoint -q "$mnt" 2>/dev/null; then
             "$BIN" umount "$mnt" >/dev/null 2>&1 || umount -l "$mnt" 2>/dev/null || true
         fi
@@ -45,7 +46,7 @@ end_all() {
 cleanup() {
     local status=$?
     end_all
-    [ "$status" -eq 0 ] || tail -n 20 "$WORK"/*/*.log >&2 2>/dev/null || true
+    [ "$status" -eq 0 ] || tail -n 20 "$WORK"/servers/*/*.log >&2 2>/dev/null || true
     rm -rf "$WORK"
     exit "$status"
 }
@@ -62,9 +63,9 @@ await() {
     die "nothing answers at port $1 ($tries tries)"
 }
 
-# cluster NAME PROTECTION DISKS: in $WORK/NAME; leaves the server's address in SERVER.
+# cluster NAME PROTECTION DISKS: in $WORK/servers/NAME; leaves the server's address in SERVER.
 cluster() {
-    local dir=$WORK/$1 protection=$2 disk address
+    local dir=$WORK/servers/$1 protection=$2 disk address
     mkdir -p "$dir"
     (umask 077 && head -c 24 /dev/urandom | base64 >"$dir/pass")
     "$BIN" --quiet create "$dir/room" --passphrase-file "$dir/pass" --kdf-memory 8 --kdf-passes 1
@@ -99,10 +100,10 @@ small_files() {
     local protection shared=()
     for protection in $PROTECTIONS; do
         cluster "$protection" "$protection" 1
-        shared+=(--shared "$protection,$SERVER,$WORK/$protection/ada.identity")
+        shared+=(--shared "$protection,$SERVER,$WORK/servers/$protection/ada.identity")
     done
     say "strongroom bench small-files, shared: $PROTECTIONS"
-    "$BIN" --json bench small-files "$WORK" --disks "$WORK" "${shared[@]}" --seed 1 >"$WORK/result.json"
+    "$BIN" --json bench small-files "$WORK/bench" --disks "$WORK/servers" "${shared[@]}" --seed 1 >"$WORK/result.json"
     sed "s|$WORK|.|g" "$WORK/result.json" >"$RESULTS/small-files-shared.json"
     end_all
 }
@@ -131,7 +132,7 @@ throughput() {
     printf '%-8s %5s %7s %9s %6s %10s %12s\n' protection disks clients "file KiB" "" MiB/s "slowest, ms"
     for protection in $PROTECTIONS; do
         for disks in $DISKS; do
-            dir=$WORK/$protection$disks
+            dir=$WORK/servers/$protection$disks
             cluster "$protection$disks" "$protection" "$disks"
             for clients in $CLIENTS; do
                 # 2 and 4 disks are of interest with the most clients, in the usual set-up.

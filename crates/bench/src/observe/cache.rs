@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -72,7 +73,7 @@ const FILES_MAX: usize = 4096;
 pub(crate) fn cached_beneath(paths: &[PathBuf]) -> Option<CachedPages> {
     let mut files = Vec::new();
     for path in paths {
-        gather(path, &mut files)?;
+        files.extend(files_beneath(path, FILES_MAX - files.len()).ok()??);
     }
     let mut sum = CachedPages {
         resident: 0,
@@ -88,22 +89,35 @@ pub(crate) fn cached_beneath(paths: &[PathBuf]) -> Option<CachedPages> {
     Some(sum)
 }
 
-fn gather(path: &Path, files: &mut Vec<PathBuf>) -> Option<()> {
-    let kind = match std::fs::symlink_metadata(path) {
-        Ok(found) => found.file_type(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(()),
-        Err(_) => return None,
+/// The regular files in and below `path` on its own file system; `None`: more than `most`. What is mounted beneath is another
+/// store, perhaps the very one that is measured.
+pub(crate) fn files_beneath(path: &Path, most: usize) -> io::Result<Option<Vec<PathBuf>>> {
+    let mut files = Vec::new();
+    let device = match std::fs::symlink_metadata(path) {
+        Ok(found) => found.dev(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(files)),
+        Err(error) => return Err(error),
     };
-    if kind.is_file() {
-        files.push(path.to_path_buf());
-        return (files.len() <= FILES_MAX).then_some(());
-    }
-    if kind.is_dir() {
-        for entry in std::fs::read_dir(path).ok()? {
-            gather(&entry.ok()?.path(), files)?;
+    let mut paths = vec![path.to_path_buf()];
+    while let Some(path) = paths.pop() {
+        let found = match std::fs::symlink_metadata(&path) {
+            Ok(found) if found.dev() == device => found,
+            Ok(_) => continue,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        if found.is_dir() {
+            for entry in std::fs::read_dir(path)? {
+                paths.push(entry?.path());
+            }
+        } else if found.is_file() {
+            if files.len() == most {
+                return Ok(None);
+            }
+            files.push(path);
         }
     }
-    Some(())
+    Ok(Some(files))
 }
 
 #[cfg(test)]
@@ -152,5 +166,35 @@ mod tests {
         let found = cached_beneath(&[directory.path().to_path_buf()]).expect("asked");
         assert_eq!(found.resident_bytes(), 16384);
         assert_eq!(found.dirty_bytes(), Some(16384));
+    }
+
+    /// Looking at what lies behind a mounted store walked into that store: the measured system served the measurement.
+    #[test]
+    fn what_is_mounted_beneath_is_left_out() {
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
+        let mounted = directory.path().join("mounted");
+        std::fs::create_dir(&mounted).expect("made");
+        std::fs::write(directory.path().join("own"), "1").expect("written");
+        let mount = |arguments: &[&str]| {
+            std::process::Command::new(arguments[0])
+                .args(&arguments[1..])
+                .arg(&mounted)
+                .status()
+        };
+        match mount(&["mount", "-t", "tmpfs", "none"]) {
+            Ok(status) if status.success() => {}
+            other => {
+                println!("left out: nothing can be mounted here: {other:?}");
+                return;
+            }
+        }
+        std::fs::write(mounted.join("other"), "1").expect("written");
+        let found = files_beneath(directory.path(), 10);
+        assert!(mount(&["umount"]).expect("run").success());
+        assert_eq!(
+            found.expect("walked"),
+            Some(vec![directory.path().join("own")])
+        );
+        assert_eq!(files_beneath(directory.path(), 0).expect("walked"), None);
     }
 }

@@ -29,6 +29,7 @@ pub mod mounts;
 pub mod process;
 
 use block::{BlockDevice, DeviceCounters};
+pub(crate) use cache::files_beneath;
 pub use cache::{CachedPages, cached};
 pub use ceilings::Ceilings;
 use host::{HostCounters, Roots, Space};

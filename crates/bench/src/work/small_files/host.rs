@@ -279,18 +279,12 @@ pub(super) fn empty_caches(
 /// Bytes that the page cache holds of the files in and below `dir` although they were dropped.
 fn still_cached(dir: &Path) -> std::io::Result<u64> {
     let mut left = 0;
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            left += still_cached(&entry.path())?;
-        } else if kind.is_file() {
-            let file = File::open(entry.path())?;
-            // What is dirty is not dropped.
-            file.sync_data()?;
-            rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
-            left += observe::cached(file.as_fd())?.resident_bytes();
-        }
+    for path in observe::files_beneath(dir, usize::MAX)?.unwrap_or_default() {
+        let file = File::open(path)?;
+        // What is dirty is not dropped.
+        file.sync_data()?;
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
+        left += observe::cached(file.as_fd())?.resident_bytes();
     }
     Ok(left)
 }
