@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use explorer::campaign::{self, Bounds};
 use explorer::explore::{Options, Report, record, replay};
 use explorer::states::{Limits, StateId};
-use explorer::workload::{RoomSubject, Workload, keys, lent, ones, random, twos};
+use explorer::workload::{RoomSubject, Workload, keys, lent, ones, random, together, twos};
 use explorer::{faults, sites, story};
 
 /// Cuts the power of a room at every point and looks at what is left.
@@ -28,6 +28,8 @@ enum Command {
     Ones,
     /// Every workload of two operations.
     Twos,
+    /// Every operation in a transaction with a few others.
+    Together,
     /// Long random workloads, without end: give a bound.
     Random {
         /// Steps of each.
@@ -49,7 +51,7 @@ enum Command {
     },
     /// Lets operations of the storage fail, each in turn, and damages what is read.
     Faults {
-        /// Of which workloads: ones, twos, keys, lent, or random:STEPS for sixteen of them.
+        /// Of which workloads: ones, twos, together, keys, lent, or random:STEPS for sixteen of them.
         family: String,
         /// One operation in so many.
         #[arg(long, default_value_t = 1)]
@@ -169,6 +171,7 @@ fn main() -> ExitCode {
     let failed = match &cli.command {
         Command::Ones => family(ones()),
         Command::Twos => family(twos()),
+        Command::Together => family(together()),
         Command::Keys => family(keys()),
         Command::Lent => family(lent()),
         Command::Random { steps } => {
@@ -239,6 +242,7 @@ fn tried_faults(how: &How, family: &str, stride: u64, damage_catalog: bool) -> b
     let all = match family.split_once(':') {
         None if family == "ones" => ones(),
         None if family == "twos" => twos(),
+        None if family == "together" => together(),
         None if family == "keys" => keys(),
         None if family == "lent" => lent(),
         Some(("random", steps)) => match steps.parse() {

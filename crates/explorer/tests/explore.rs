@@ -8,7 +8,7 @@ use explorer::image::Image;
 use explorer::record::Recorder;
 use explorer::sites;
 use explorer::states::Limits;
-use explorer::workload::{RoomSubject, Workload, keys, lent, ones, random, twos};
+use explorer::workload::{RoomSubject, Workload, keys, lent, ones, random, together, twos};
 use storage::{OpenMode, Storage, read_limited};
 
 /// A file that is replaced step by step, carefully but for what is left out.
@@ -153,7 +153,7 @@ fn few(each: usize) -> Options {
     }
 }
 
-/// Explores up to `each` states of every workload, and expects no failure in `least` different states or more: together the four
+/// Explores up to `each` states of every workload, and expects no failure in `least` different states or more: together the five
 /// tests look at ten thousand and more.
 fn survive(workloads: impl Iterator<Item = Workload>, each: usize, least: u64) {
     let mut sum = Report::default();
@@ -175,6 +175,11 @@ fn single_operations_survive_every_crash() {
 #[test]
 fn pairs_of_operations_survive_every_crash() {
     survive(twos().into_iter().step_by(151), 45, 2_600);
+}
+
+#[test]
+fn transactions_are_whole_after_every_crash() {
+    survive(together().into_iter().step_by(19), 60, 500);
 }
 
 #[test]

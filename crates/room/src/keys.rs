@@ -24,6 +24,7 @@ impl Core {
             return Err(Error::ReadOnly);
         }
         self.check_poison()?;
+        self.check_no_transaction()?;
         // A catalog that takes no more changes could not remember what the header is about to become.
         let present = self.header.lock().header.revision();
         {
@@ -47,7 +48,8 @@ impl Core {
             self.catalog()
                 .set_meta(HEADER_REVISION, revision.to_string().as_bytes())?;
         }
-        self.commit()?;
+        // The header itself is durable; a transaction that was begun meanwhile takes what the catalog remembers of it along.
+        self.commit_or_defer()?;
         Ok(value)
     }
 

@@ -116,7 +116,7 @@ impl Core {
             self.catalog()
                 .set_meta(HEADER_REVISION, revision.to_string().as_bytes())?;
         }
-        self.commit()?;
+        self.commit_or_defer()?;
         Ok(dropped)
     }
 

@@ -3,7 +3,8 @@
 //! 1. A name such as `twos:123` or `random:7:200` names the same workload always; so do the lines it prints as.
 //! 2. [`run`] tells a [`Watch`] when a step begins, what a user sees when it returned, and when the room promised that
 //!    everything so far is durable. Steps are counted from 1; 0 is the prepared room.
-//! 3. The room's promise is one commit point: every fsync, of whatever, is a commit of everything before it.
+//! 3. The room's promise is one commit point: every fsync, of whatever, is a commit of everything before it. What is done within
+//!    a transaction is seen after its completion only.
 //!
 //! It deliberately does not know crashes and faults.
 
@@ -25,7 +26,7 @@ use storage::Storage;
 
 pub use key_operations::keys;
 pub use lending::lent;
-pub use pairs::{ones, twos};
+pub use pairs::{ones, together, twos};
 pub use random::random;
 pub use session::{KEYS, Session, credential, open, open_with, options};
 pub use start::Start;
@@ -50,12 +51,13 @@ impl Workload {
         Self { name, start, steps }
     }
 
-    /// The workload of a name: `ones:N`, `twos:N`, `keys:N`, `lent:N`, `random:SEED:LENGTH`.
+    /// The workload of a name: `ones:N`, `twos:N`, `together:N`, `keys:N`, `lent:N`, `random:SEED:LENGTH`.
     pub fn named(name: &str) -> Option<Self> {
         let (family, rest) = name.split_once(':')?;
         match family {
             "ones" => ones().into_iter().nth(rest.parse().ok()?),
             "twos" => twos().into_iter().nth(rest.parse().ok()?),
+            "together" => together().into_iter().nth(rest.parse().ok()?),
             "keys" => keys().into_iter().nth(rest.parse().ok()?),
             "lent" => lent().into_iter().nth(rest.parse().ok()?),
             "random" => {
@@ -188,14 +190,17 @@ pub fn run(
             }
             Err(e) => return Err(failed(number, e)),
         };
-        if let Some(snapshot) = session.snapshot().map_err(|e| failed(number, e))?
+        // What a crash within a transaction leaves is what was there before it.
+        let together = session.in_transaction();
+        if !together
+            && let Some(snapshot) = session.snapshot().map_err(|e| failed(number, e))?
             && snapshot != *now
         {
             now = Arc::new(snapshot);
         }
         watch.did(number, &now);
         snapshots.push(now.clone());
-        if done && step.is_durable() {
+        if done && step.is_durable() && (!together || *step == Step::Begin) {
             watch.durable(number);
         }
     }

@@ -205,3 +205,34 @@ pub fn twos() -> Vec<Workload> {
     }
     all
 }
+
+/// Two operations in a transaction, each operation as the first with a few seconds: some with an `fsync` between them, which
+/// promises nothing there, or a transaction in the transaction; something before that nothing made durable, and something behind.
+pub fn together() -> Vec<Workload> {
+    const SECONDS: usize = 6;
+    let operations: Vec<Vec<Step>> = OPERATIONS.iter().map(|text| operation(text)).collect();
+    let mut all = Vec::new();
+    for (i, first) in operations.iter().enumerate() {
+        for turn in 0..SECONDS {
+            let second = &operations[(i + turn * 11) % operations.len()];
+            let between: &[Step] = match turn % 3 {
+                0 => &[],
+                1 => &[Step::Sync],
+                _ => &[Step::Begin, Step::Complete],
+            };
+            let behind = [Step::Append("foo".into(), 20), Step::Close];
+            let mut maker = Maker::from(Start::Tree);
+            let whole = maker.put(&[Step::Append("foo".into(), 10), Step::Begin])
+                && maker.put(first)
+                && maker.put(between)
+                && maker.put(second)
+                && maker.put(&[Step::Complete])
+                && maker.put(&behind);
+            if whole {
+                let name = format!("together:{}", all.len());
+                all.push(Workload::new(name, Start::Tree, maker.steps));
+            }
+        }
+    }
+    all
+}

@@ -116,6 +116,11 @@ impl Session {
         Ok(Self::with(storage, room))
     }
 
+    /// Whether a transaction is open.
+    pub(crate) fn in_transaction(&self) -> bool {
+        self.room.as_ref().is_some_and(Room::in_transaction)
+    }
+
     fn with(storage: Arc<dyn Storage>, room: Room) -> Self {
         Self {
             storage,
@@ -385,6 +390,8 @@ fn whole(room: &Room, target: Option<&Arc<dyn Storage>>, step: &Step) -> room::R
     match step {
         Step::Fsync(p) | Step::Fdatasync(p) | Step::SyncDir(p) => room.fsync(at(room, p)?),
         Step::Sync => room.sync(),
+        Step::Begin => room.begin(),
+        Step::Complete => room.complete(),
         Step::AddSlot(key) => room
             .add_slot(NewCredential::RawKey(secret(*key)), &label(*key))
             .map(drop),

@@ -76,6 +76,10 @@ pub enum Step {
     SyncDir(String),
     /// Makes the whole room durable.
     Sync,
+    /// Begins a transaction.
+    Begin,
+    /// Completes it.
+    Complete,
     /// Closes the room.
     Close,
     /// Closes the room and opens it again.
@@ -103,7 +107,8 @@ pub enum Step {
 }
 
 impl Step {
-    /// Whether the room promises, when it returns, that everything so far is durable.
+    /// Whether the room promises, when it returns, that everything so far is durable. Within a transaction only its beginning and
+    /// its completion do.
     pub fn is_durable(&self) -> bool {
         matches!(
             self,
@@ -111,6 +116,8 @@ impl Step {
                 | Self::Fdatasync(_)
                 | Self::SyncDir(_)
                 | Self::Sync
+                | Self::Begin
+                | Self::Complete
                 | Self::Close
                 | Self::Reopen
                 | Self::AddSlot(_)
@@ -202,6 +209,8 @@ impl fmt::Display for Step {
             Self::Fdatasync(p) => write!(f, "fdatasync {p}"),
             Self::SyncDir(p) => write!(f, "fsync-dir {p}"),
             Self::Sync => f.write_str("sync"),
+            Self::Begin => f.write_str("begin"),
+            Self::Complete => f.write_str("complete"),
             Self::Close => f.write_str("close"),
             Self::Reopen => f.write_str("reopen"),
             Self::AddSlot(k) => write!(f, "add-slot {k}"),
@@ -289,6 +298,8 @@ fn parse(words: &[&str]) -> Option<Step> {
         ("fdatasync", [p]) => Step::Fdatasync((*p).into()),
         ("fsync-dir", [p]) => Step::SyncDir((*p).into()),
         ("sync", []) => Step::Sync,
+        ("begin", []) => Step::Begin,
+        ("complete", []) => Step::Complete,
         ("close", []) => Step::Close,
         ("reopen", []) => Step::Reopen,
         ("add-slot", [k]) => Step::AddSlot(k.parse().ok()?),
