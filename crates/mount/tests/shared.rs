@@ -146,9 +146,10 @@ impl FileSystem for Client {
 }
 
 struct Two {
-    dir: tempfile::TempDir,
     clients: Vec<Arc<Client>>,
     mounts: Vec<(Handle, Option<JoinHandle<()>>)>,
+    /// Removed last: the room's closing writes there.
+    dir: tempfile::TempDir,
 }
 
 impl Two {

@@ -7,11 +7,19 @@ use common::{Place, copy_tree, pattern};
 use room::{Error, Room};
 
 /// The room as a crash at this moment would leave it.
-fn crashed(place: &Place) -> (Place, Room) {
+struct Crashed {
+    room: Room,
+    /// Removed after the room is closed, which writes there.
+    _place: Place,
+}
+
+fn crashed(place: &Place) -> Crashed {
     let copy = Place::new();
     copy_tree(&place.room_dir(), &copy.room_dir());
-    let room = copy.open();
-    (copy, room)
+    Crashed {
+        room: copy.open(),
+        _place: copy,
+    }
 }
 
 #[test]
@@ -23,13 +31,13 @@ fn what_is_done_within_one_is_there_after_its_completion_and_what_came_before_at
     room.write_file("/within", b"2").unwrap();
     room.sync().unwrap();
     room.open_file("/within").unwrap().sync().unwrap();
-    let (_copy, found) = crashed(&place);
-    assert_eq!(found.read_file("/before").unwrap(), b"1");
-    assert!(matches!(found.read_file("/within"), Err(Error::NotFound)));
+    let found = crashed(&place);
+    assert_eq!(found.room.read_file("/before").unwrap(), b"1");
+    assert!(matches!(found.room.read_file("/within"), Err(Error::NotFound)));
     assert_eq!(room.read_file("/within").unwrap(), b"2");
     room.complete().unwrap();
-    let (_copy, found) = crashed(&place);
-    assert_eq!(found.read_file("/within").unwrap(), b"2");
+    let found = crashed(&place);
+    assert_eq!(found.room.read_file("/within").unwrap(), b"2");
     room.close().unwrap();
 }
 
@@ -43,12 +51,12 @@ fn of_one_in_another_the_outer_counts() {
     room.complete().unwrap();
     assert!(room.in_transaction());
     assert!(matches!(
-        crashed(&place).1.read_file("/a"),
+        crashed(&place).room.read_file("/a"),
         Err(Error::NotFound)
     ));
     room.complete().unwrap();
     assert!(!room.in_transaction());
-    assert_eq!(crashed(&place).1.read_file("/a").unwrap(), b"1");
+    assert_eq!(crashed(&place).room.read_file("/a").unwrap(), b"1");
     assert!(matches!(room.complete(), Err(Error::InvalidArgument(_))));
     room.close().unwrap();
 }
@@ -80,11 +88,11 @@ fn one_with_very_many_files_is_as_whole_as_a_small_one() {
     for i in 0..FILES {
         room.write_file(format!("/{i}"), &[i as u8]).unwrap();
     }
-    assert_eq!(crashed(&place).1.info().unwrap().space.inodes, 1);
+    assert_eq!(crashed(&place).room.info().unwrap().space.inodes, 1);
     room.complete().unwrap();
-    let (_copy, found) = crashed(&place);
-    assert_eq!(found.info().unwrap().space.inodes, FILES as u64 + 1);
-    assert_eq!(found.read_file("/777").unwrap(), [777_usize as u8]);
+    let found = crashed(&place);
+    assert_eq!(found.room.info().unwrap().space.inodes, FILES as u64 + 1);
+    assert_eq!(found.room.read_file("/777").unwrap(), [777_usize as u8]);
     room.close().unwrap();
 }
 

@@ -94,11 +94,12 @@ impl Disk {
 }
 
 pub struct World {
-    dir: tempfile::TempDir,
     pub disks: Vec<Disk>,
     pub server: Option<MetadataServer>,
     pub lease: Duration,
     pub runtime: Arc<tokio::runtime::Runtime>,
+    /// Removed last: the room's closing writes there.
+    dir: tempfile::TempDir,
 }
 
 pub fn credential() -> Credential {
