@@ -1,0 +1,609 @@
+//! Open rooms, and what is done in them by path.
+#![allow(unsafe_code)] // Symbols by name are what Java looks for.
+#![allow(non_snake_case)] // Their names are made by Java's rule.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use embed::{
+    Argon2Cost, Error, Key, Kind, OpenOptions, RenameMode, Result, Secret, Session, SetAttr,
+    SetTime, SlotKind, Timestamp, XattrMode,
+};
+use jni::objects::{JByteArray, JClass, JLongArray, JString};
+use jni::sys::{jboolean, jint, jlong};
+use jni::{Env, EnvUnowned};
+
+use crate::call::{answer, array, bytes, java, kind, put_stat, text};
+use crate::table;
+
+/// Raised with each change of what Java calls here: a library of another version is refused instead of called.
+const INTERFACE: jint = 1;
+/// Longs that say which attributes to change, and to what.
+const SET_LEN: usize = 9;
+
+/// A path in a room, or of the host.
+pub(crate) fn path(bytes: &[u8]) -> Result<&Path> {
+    if bytes.is_empty() {
+        return Err(Error::Argument("an empty path".into()));
+    }
+    if bytes.contains(&0) {
+        return Err(Error::Argument("a path with a NUL in it".into()));
+    }
+    Ok(Path::new(OsStr::from_bytes(bytes)))
+}
+
+fn key(env: &Env<'_>, kind: jint, array: &JByteArray<'_>) -> Result<Key> {
+    let secret = Secret::new(bytes(env, array)?);
+    match kind {
+        0 if secret.expose().is_empty() => Err(Error::Argument("an empty passphrase".into())),
+        0 => Ok(Key::Passphrase(secret)),
+        1 => Ok(Key::File(secret)),
+        2 if secret.expose().len() != 32 => {
+            Err(Error::Argument("a raw key has 32 bytes".to_owned()))
+        }
+        2 => Ok(Key::Raw(secret)),
+        _ => Err(Error::Argument(format!("a key of kind {kind}"))),
+    }
+}
+
+/// Memory in KiB, passes, lanes; memory 0: measured.
+fn cost(memory_kib: jint, passes: jint, lanes: jint) -> Result<Option<Argon2Cost>> {
+    let number = |n: jint| {
+        u32::try_from(n).map_err(|_| Error::Argument(format!("a key derivation cost of {n}")))
+    };
+    Ok(match number(memory_kib)? {
+        0 => None,
+        memory_kib => Some(Argon2Cost {
+            memory_kib,
+            passes: number(passes)?,
+            lanes: number(lanes)?,
+        }),
+    })
+}
+
+/// Bits: 1 read-only, 2 accept a rollback. `interval_ms` below 0 and an empty `state_dir`: the usual.
+fn options(
+    env: &Env<'_>,
+    flags: jint,
+    state_dir: &JByteArray<'_>,
+    interval_ms: jlong,
+) -> Result<OpenOptions> {
+    let usual = OpenOptions::default();
+    let state = bytes(env, state_dir)?;
+    Ok(OpenOptions {
+        read_only: flags & 1 != 0,
+        accept_rollback: flags & 2 != 0,
+        state_dir: match state.is_empty() {
+            true => None,
+            false => Some(path(&state)?.to_owned()),
+        },
+        commit_interval_ms: u64::try_from(interval_ms).unwrap_or(usual.commit_interval_ms),
+        ..usual
+    })
+}
+
+/// Which (bits: 1 mode, 2 owner, 4 group, 8 length, 16 access time, 32 change time), then mode, owner, group, length, and
+/// seconds and nanoseconds of the two times.
+pub(crate) fn attributes(env: &Env<'_>, values: &JLongArray<'_>) -> Result<SetAttr> {
+    let mut v: [jlong; SET_LEN] = [0; SET_LEN];
+    values.get_region(env, 0, &mut v).map_err(java)?;
+    let has = |bit: jlong| v[0] & bit != 0;
+    let bad = |what: &str, n: jlong| Error::Argument(format!("{what} {n}"));
+    let id = |bit, n: jlong| match has(bit) {
+        true => u32::try_from(n)
+            .map(Some)
+            .map_err(|_| bad("an owner or group of", n)),
+        false => Ok(None),
+    };
+    let time = |bit, secs, nanos: jlong| match (has(bit), u32::try_from(nanos)) {
+        (false, _) => Ok(None),
+        (true, Ok(nanos)) if nanos < 1_000_000_000 => {
+            Ok(Some(SetTime::At(Timestamp { secs, nanos })))
+        }
+        _ => Err(bad("nanoseconds of", nanos)),
+    };
+    Ok(SetAttr {
+        mode: has(1).then_some((v[1] & 0o7777) as u16),
+        uid: id(2, v[2])?,
+        gid: id(4, v[3])?,
+        size: match has(8) {
+            true => Some(crate::call::offset(v[4])?),
+            false => None,
+        },
+        atime: time(16, v[5], v[6])?,
+        mtime: time(32, v[7], v[8])?,
+        ..SetAttr::default()
+    })
+}
+
+fn xattr_mode(mode: jint) -> Result<XattrMode> {
+    match mode {
+        0 => Ok(XattrMode::Any),
+        1 => Ok(XattrMode::Create),
+        2 => Ok(XattrMode::Replace),
+        other => Err(Error::Argument(format!("a mode of {other}"))),
+    }
+}
+
+fn rename_mode(mode: jint) -> Result<RenameMode> {
+    match mode {
+        0 => Ok(RenameMode::Replace),
+        1 => Ok(RenameMode::NoReplace),
+        2 => Ok(RenameMode::Exchange),
+        other => Err(Error::Argument(format!("a mode of {other}"))),
+    }
+}
+
+fn slot_kind(kind: SlotKind) -> &'static str {
+    match kind {
+        SlotKind::Passphrase => "PASSPHRASE",
+        SlotKind::KeyFile => "KEY_FILE",
+        SlotKind::RawKey => "RAW_KEY",
+        _ => "OTHER",
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_version<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+) -> jint {
+    answer(env, |_| Ok(INTERFACE))
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_create<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    dir: JByteArray<'l>,
+    key_kind: jint,
+    secret: JByteArray<'l>,
+    memory_kib: jint,
+    passes: jint,
+    lanes: jint,
+    flags: jint,
+    state_dir: JByteArray<'l>,
+    interval_ms: jlong,
+) -> jlong {
+    answer(env, |env| {
+        let key = key(env, key_kind, &secret)?;
+        let dir = bytes(env, &dir)?;
+        let options = options(env, flags, &state_dir, interval_ms)?;
+        let cost = cost(memory_kib, passes, lanes)?;
+        table::add_room(Session::create(path(&dir)?, key, cost, options)?)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_open<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    dir: JByteArray<'l>,
+    key_kind: jint,
+    secret: JByteArray<'l>,
+    flags: jint,
+    state_dir: JByteArray<'l>,
+    interval_ms: jlong,
+) -> jlong {
+    answer(env, |env| {
+        let key = key(env, key_kind, &secret)?;
+        let dir = bytes(env, &dir)?;
+        let options = options(env, flags, &state_dir, interval_ms)?;
+        table::add_room(Session::open(path(&dir)?, key, options)?)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_close<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+) {
+    answer(env, |_| table::close_room(room));
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_abandon<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+) {
+    answer(env, |_| table::abandon_room(room));
+}
+
+/// The virtual machine ends.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_end<'l>(env: EnvUnowned<'l>, _: JClass<'l>) {
+    answer(env, |_| table::end());
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_isOpen<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+) -> jboolean {
+    answer(env, |_| {
+        Ok(table::room(room).is_ok_and(|room| room.is_open()))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_isReadOnly<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+) -> jboolean {
+    answer(env, |_| table::room(room)?.is_read_only())
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_sync<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+) {
+    answer(env, |_| table::room(room)?.sync());
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_begin<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+) {
+    answer(env, |_| table::room(room)?.begin());
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_complete<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+) {
+    answer(env, |_| table::room(room)?.complete());
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_inTransaction<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+) -> jboolean {
+    answer(env, |_| table::room(room)?.in_transaction())
+}
+
+/// Numbers into `out`; identity and suite as an answer.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_info<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    out: JLongArray<'l>,
+) -> JString<'l> {
+    answer(env, |env| {
+        let room = table::room(room)?;
+        let (info, space) = (room.info()?, room.space()?);
+        let values = [
+            info.format.into(),
+            info.generation as jlong,
+            info.key_epoch.into(),
+            info.created as jlong,
+            info.slots as jlong,
+            info.segments as jlong,
+            space.total as jlong,
+            space.free as jlong,
+            space.available as jlong,
+            space.live as jlong,
+            space.stored as jlong,
+            space.inodes as jlong,
+        ];
+        out.set_region(env, 0, &values).map_err(java)?;
+        text(env, &format!("{}\0{}", info.id, info.suite))
+    })
+}
+
+/// 0; 1 where there is nothing, 2 where what is no directory stands in the way: asked often, and not worth an exception.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_stat<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    name: JByteArray<'l>,
+    follow: jboolean,
+    out: JLongArray<'l>,
+) -> jint {
+    answer(env, |env| {
+        let name = bytes(env, &name)?;
+        match table::room(room)?.stat(path(&name)?, follow) {
+            Ok(inode) => put_stat(env, &inode, &out).map(|()| 0),
+            Err(e) if e.kind() == Kind::NotFound => Ok(1),
+            Err(e) if e.kind() == Kind::NotDirectory => Ok(2),
+            Err(e) => Err(e),
+        }
+    })
+}
+
+/// All names of a directory, each as a byte for its kind, one for the length of its name, and the name.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_list<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    name: JByteArray<'l>,
+) -> JByteArray<'l> {
+    answer(env, |env| {
+        let name = bytes(env, &name)?;
+        let all = table::room(room)?.list(path(&name)?)?;
+        let mut packed = Vec::with_capacity(all.len() * 24);
+        for entry in &all {
+            packed.extend([kind(entry.inode.kind) as u8, entry.name.len() as u8]);
+            packed.extend(&entry.name);
+        }
+        array(env, &packed)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_makeDirectory<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    name: JByteArray<'l>,
+    mode: jint,
+) {
+    answer(env, |env| {
+        let name = bytes(env, &name)?;
+        table::room(room)?.make_dir(path(&name)?, (mode & 0o7777) as u16)
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_makeDirectories<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    name: JByteArray<'l>,
+) {
+    answer(env, |env| {
+        let name = bytes(env, &name)?;
+        table::room(room)?.make_dirs(path(&name)?)
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_removeFile<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    name: JByteArray<'l>,
+) {
+    answer(env, |env| {
+        let name = bytes(env, &name)?;
+        table::room(room)?.remove_file(path(&name)?)
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_removeDirectory<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    name: JByteArray<'l>,
+) {
+    answer(env, |env| {
+        let name = bytes(env, &name)?;
+        table::room(room)?.remove_dir(path(&name)?)
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_rename<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    from: JByteArray<'l>,
+    to: JByteArray<'l>,
+    mode: jint,
+) {
+    answer(env, |env| {
+        let (from, to) = (bytes(env, &from)?, bytes(env, &to)?);
+        table::room(room)?.rename(path(&from)?, path(&to)?, rename_mode(mode)?)
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_link<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    existing: JByteArray<'l>,
+    new: JByteArray<'l>,
+) {
+    answer(env, |env| {
+        let (existing, new) = (bytes(env, &existing)?, bytes(env, &new)?);
+        table::room(room)?.link(path(&existing)?, path(&new)?)
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_symlink<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    target: JByteArray<'l>,
+    name: JByteArray<'l>,
+) {
+    answer(env, |env| {
+        let (target, name) = (bytes(env, &target)?, bytes(env, &name)?);
+        table::room(room)?.symlink(path(&target)?.as_os_str().as_bytes(), path(&name)?)
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_readLink<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    name: JByteArray<'l>,
+) -> JByteArray<'l> {
+    answer(env, |env| {
+        let name = bytes(env, &name)?;
+        let target = table::room(room)?.read_link(path(&name)?)?;
+        array(env, &target)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_setAttributes<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    name: JByteArray<'l>,
+    follow: jboolean,
+    values: JLongArray<'l>,
+) {
+    answer(env, |env| {
+        let name = bytes(env, &name)?;
+        let set = attributes(env, &values)?;
+        table::room(room)?
+            .set_attributes(path(&name)?, &set, follow)
+            .map(drop)
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_xattr<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    name: JByteArray<'l>,
+    xattr: JByteArray<'l>,
+) -> JByteArray<'l> {
+    answer(env, |env| {
+        let (name, xattr) = (bytes(env, &name)?, bytes(env, &xattr)?);
+        let value = table::room(room)?.xattr(path(&name)?, &xattr)?;
+        array(env, &value)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_setXattr<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    name: JByteArray<'l>,
+    xattr: JByteArray<'l>,
+    value: JByteArray<'l>,
+    mode: jint,
+) {
+    answer(env, |env| {
+        let (name, xattr, value) = (bytes(env, &name)?, bytes(env, &xattr)?, bytes(env, &value)?);
+        table::room(room)?.set_xattr(path(&name)?, &xattr, &value, xattr_mode(mode)?)
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_removeXattr<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    name: JByteArray<'l>,
+    xattr: JByteArray<'l>,
+) {
+    answer(env, |env| {
+        let (name, xattr) = (bytes(env, &name)?, bytes(env, &xattr)?);
+        table::room(room)?.remove_xattr(path(&name)?, &xattr)
+    });
+}
+
+/// Separated by NUL.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_xattrNames<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    name: JByteArray<'l>,
+) -> JByteArray<'l> {
+    answer(env, |env| {
+        let name = bytes(env, &name)?;
+        let names = table::room(room)?.xattr_names(path(&name)?)?;
+        array(env, &names.join(&0))
+    })
+}
+
+/// Number, kind, seconds since 1970 and label of each, all separated by NUL.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_slots<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+) -> JString<'l> {
+    answer(env, |env| {
+        let all: Vec<String> = table::room(room)?
+            .slots()?
+            .into_iter()
+            .map(|s| {
+                format!(
+                    "{}\0{}\0{}\0{}",
+                    s.id,
+                    slot_kind(s.kind),
+                    s.created_unix_s,
+                    s.label
+                )
+            })
+            .collect();
+        text(env, &all.join("\0"))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_addKey<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    key_kind: jint,
+    secret: JByteArray<'l>,
+    memory_kib: jint,
+    passes: jint,
+    lanes: jint,
+    label: JByteArray<'l>,
+) -> jint {
+    answer(env, |env| {
+        let key = key(env, key_kind, &secret)?;
+        let label = String::from_utf8(bytes(env, &label)?)
+            .map_err(|_| Error::Argument("a label that is no text".into()))?;
+        let cost = cost(memory_kib, passes, lanes)?;
+        Ok(table::room(room)?.add_key(key, cost, &label)? as jint)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_changeKey<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    slot: jint,
+    key_kind: jint,
+    secret: JByteArray<'l>,
+    memory_kib: jint,
+    passes: jint,
+    lanes: jint,
+) {
+    answer(env, |env| {
+        let key = key(env, key_kind, &secret)?;
+        let cost = cost(memory_kib, passes, lanes)?;
+        table::room(room)?.change_key(slot as u32, key, cost)
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_removeKey<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    slot: jint,
+) {
+    answer(env, |_| table::room(room)?.remove_key(slot as u32));
+}
