@@ -13,6 +13,9 @@ import org.strongroom.RoomOptions;
 final class Environment {
     private static final String[] KEYS = {"passphrase", "key", "keyFile"};
 
+    /** Not "create": by that, the JDK's own provider of zip files would make one, unencrypted, where a room was meant. */
+    private static final String CREATE = "createRoom";
+
     private final Map<String, ?> env;
 
     Environment(Map<String, ?> env) {
@@ -29,7 +32,7 @@ final class Environment {
     }
 
     static boolean creates(Map<String, ?> env) {
-        return flag(env, "create");
+        return flag(env, CREATE);
     }
 
     private static boolean flag(Map<String, ?> env, String name) {

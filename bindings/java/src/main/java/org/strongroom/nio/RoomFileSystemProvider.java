@@ -59,6 +59,16 @@ public final class RoomFileSystemProvider extends FileSystemProvider {
     /** For the service loader. */
     public RoomFileSystemProvider() {}
 
+    /**
+     * The URI of a room, for {@code FileSystems.newFileSystem}.
+     *
+     * @param directory where the room is, or will be
+     * @return {@code strongroom:/the/directory}
+     */
+    public static URI uri(Path directory) {
+        return Uris.of(directory.toAbsolutePath().normalize());
+    }
+
     @Override
     public String getScheme() {
         return Uris.SCHEME;

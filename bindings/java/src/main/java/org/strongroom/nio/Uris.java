@@ -14,8 +14,12 @@ final class Uris {
 
     private Uris() {}
 
+    static URI of(Path directory) {
+        return URI.create(SCHEME + ":" + encode(directory.toString()));
+    }
+
     static URI of(Path directory, String path) {
-        return URI.create(SCHEME + ":" + encode(directory.toString()) + "!" + encode(path));
+        return URI.create(of(directory) + "!" + encode(path));
     }
 
     private static String encode(String text) {

@@ -22,6 +22,7 @@ import org.junit.jupiter.api.Test;
 import org.strongroom.Room;
 import org.strongroom.RoomException.Kind;
 import org.strongroom.RoomFile;
+import org.strongroom.nio.RoomFileSystemProvider;
 
 class FilesTest extends Contract {
     private static final int[] BOUNDARIES = boundaries();
@@ -222,7 +223,8 @@ class FilesTest extends Contract {
 
     /** A room as a file system: positions are the channels'. */
     private FileSystem nio() throws IOException {
-        return FileSystems.newFileSystem(fresh().toPath(), Map.of("key", new byte[32], "create", true));
+        return FileSystems.newFileSystem(RoomFileSystemProvider.uri(fresh().toPath()),
+                Map.of("key", new byte[32], "createRoom", true));
     }
 
     @Test
