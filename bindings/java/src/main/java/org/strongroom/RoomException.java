@@ -46,7 +46,9 @@ public class RoomException extends IOException {
         INTERNAL
     }
 
+    /** What to do about it. */
     private final Kind kind;
+    /** The nearest error number of POSIX. */
     private final int errno;
 
     RoomException(Kind kind, int errno, String message) {

@@ -17,14 +17,16 @@ import org.strongroom.Stat;
 /**
  * A path in the mounted container. Where nothing is mounted, questions are answered as for a file that does not exist.
  *
- * <p>It is a {@link java.io.File} so that it can be passed where one is asked for; who then opens it as a file of the host (also by
- * {@code toPath()}) is refused, whatever the host has at that path.
+ * <p>It is a {@link java.io.File} so that it can be passed where one is asked for. Who takes its {@code toPath()}, or makes a
+ * {@code java.io.File} below it, is refused. Who opens it by {@code java.io.FileInputStream} or {@code java.io.FileOutputStream} opens
+ * what the host has at that path: import this package's streams, and never the JDK's beside them.
  */
 public class File extends java.io.File {
     private static final long serialVersionUID = 1;
     private static final AtomicLong TEMPORARY = new AtomicLong(System.nanoTime());
     private static final String[] NO_NAMES = {};
 
+    /** Without doubled slashes and without one at the end. */
     private final String path;
 
     /**
@@ -43,7 +45,7 @@ public class File extends java.io.File {
      * @param path the path
      */
     public File(String path) {
-        // A path with a NUL is none to the host: what Java does by it is refused instead of done outside the container.
+        // A path with a NUL is none to the host: what the JDK does by this field, and not by getPath, is refused.
         super(path + "\0");
         this.path = plain(path);
     }

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Tests the Java library: builds its native half, runs its JUnit suites under -Xcheck:jni, and checks its Javadoc.
+# Part of `make test`. The first run downloads Maven's plugins and JUnit; later ones need no network.
+#
+#   scripts/test-java.sh [what mvn is told: -Dtest=FilesTest]
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+if ! have javac || ! have mvn; then
+    install_packages default-jdk-headless maven
+fi
+cd "$ROOT/bindings/java"
+
+# Without the network when everything is there already. What fails for a test fails again, and is shown then.
+run() { mvn --batch-mode --quiet -Dnative.profile=dev -Dsurefire.printSummary=true "$@"; }
+offline=()
+if [ -d "$HOME/.m2/repository/org/junit/jupiter" ]; then
+    offline=(--offline)
+fi
+mkdir -p target
+log=target/test.log
+if ! run "${offline[@]}" test "$@" >"$log" 2>&1; then
+    if [ ${#offline[@]} -eq 0 ] || ! grep -q 'offline mode' "$log"; then
+        cat "$log"
+        die "the Java tests failed"
+    fi
+    run test "$@" >"$log" 2>&1 || { cat "$log" && die "the Java tests failed"; }
+fi
+
+# The machine's own checks of native code are warnings on standard output, which Maven files away.
+if grep -rhE 'WARNING.*(JNI|native)|FATAL ERROR in native' target/surefire-reports --include='*.dumpstream' --include='*-output.txt' "$log"; then
+    die "the virtual machine found misuse of JNI: see above"
+fi
+
+if [ $# -eq 0 ]; then
+    rm -rf target/javadoc
+    # Errors and warnings alike: everything public is described.
+    javadoc -quiet -Xdoclint:all -Werror -d target/javadoc -sourcepath src/main/java \
+        -subpackages org.strongroom:info.guardianproject 2>&1 | tail -n 40
+    [ "${PIPESTATUS[0]}" -eq 0 ] || die "the Javadoc has gaps: see above"
+fi
+
+python3 - <<'PY'
+import glob, re
+total = [0, 0, 0, 0]
+for path in sorted(glob.glob("target/surefire-reports/TEST-*.xml")):
+    head = re.search(r"<testsuite\b[^>]*>", open(path).read()).group()
+    value = lambda name: re.search(rf'\b{name}="([^"]*)"', head).group(1)
+    numbers = [int(value(name)) for name in ("tests", "failures", "errors", "skipped")]
+    total = [a + b for a, b in zip(total, numbers)]
+print("Java: tests %d, failures %d, errors %d, skipped %d" % tuple(total))
+PY
