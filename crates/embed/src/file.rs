@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use room::{Error as RoomError, FileKind, Inode, InodeNo, NewFile, SetAttr};
 
 use crate::session::{OpenRoom, Shared};
@@ -91,7 +91,14 @@ impl File {
             position: Mutex::new(0),
         };
         // Only now: what is held is not deleted by another thread in between.
-        match room.attributes(no)?.kind {
+        let (kind, read_only) = (
+            room.attributes(no).map(|inode| inode.kind),
+            room.is_read_only(),
+        );
+        // Given up first: taken once more, now or where the file is dropped, it would wait for whoever waits to close the room, who
+        // waits for this one.
+        drop(room);
+        match kind? {
             FileKind::Regular => {}
             FileKind::Directory => return Err(RoomError::IsDirectory.into()),
             _ => return Err(RoomError::NotSupported("opening what is not a regular file").into()),
@@ -99,14 +106,20 @@ impl File {
         if mode.truncate {
             file.set_len(0)?;
         }
-        if mode.read && !room.is_read_only() {
-            room.accessed(no);
+        if mode.read && !read_only {
+            file.room()?.accessed(no);
         }
         Ok(file)
     }
 
     fn room(&self) -> Result<OpenRoom<'_>> {
         self.shared.room()
+    }
+
+    /// The position, for changing it. Of another process it is not even asked for: a thread that is not there any more may hold it.
+    fn place(&self) -> Result<MutexGuard<'_, u64>> {
+        drop(self.room()?);
+        Ok(self.position.lock())
     }
 
     fn writable(&self) -> Result<OpenRoom<'_>> {
@@ -191,7 +204,7 @@ impl File {
 
     /// Reads at the position, and moves it.
     pub fn read(&self, buf: &mut [u8]) -> Result<usize> {
-        let mut position = self.position.lock();
+        let mut position = self.place()?;
         let n = self.read_at(*position, buf)?;
         *position += n as u64;
         Ok(n)
@@ -199,7 +212,7 @@ impl File {
 
     /// Writes all of `data` at the position (or the end), and moves it behind.
     pub fn write(&self, data: &[u8]) -> Result<()> {
-        let mut position = self.position.lock();
+        let mut position = self.place()?;
         let at = self.write_at(*position, data)?;
         *position = at + data.len() as u64;
         Ok(())
@@ -207,7 +220,7 @@ impl File {
 
     /// Moves the position; returns the new one. It may be behind the end, and not before the start.
     pub fn seek(&self, whence: Whence, by: i64) -> Result<u64> {
-        let mut position = self.position.lock();
+        let mut position = self.place()?;
         let base = match whence {
             Whence::Start => 0,
             Whence::Current => *position,
@@ -219,7 +232,6 @@ impl File {
             .ok_or_else(|| {
                 Error::Argument("a position before the start of the file or beyond 2^63".into())
             })?;
-        drop(self.room()?);
         *position = to;
         Ok(to)
     }

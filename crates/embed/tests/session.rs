@@ -33,6 +33,13 @@ impl Place {
         .unwrap()
     }
 
+    fn open_or_create(&self) -> Session {
+        match self.0.path().join("room").exists() {
+            true => self.open(),
+            false => self.create(),
+        }
+    }
+
     fn open(&self) -> Session {
         Session::open(self.0.path().join("room"), Self::key(), self.options()).unwrap()
     }
@@ -263,6 +270,37 @@ fn a_second_opener_a_wrong_key_and_no_room_are_told_apart() {
     );
     let nothing = Session::open(place.0.path().join("none"), Place::key(), place.options());
     assert_eq!(nothing.unwrap_err().kind(), Kind::NotARoom);
+}
+
+/// An opening that cut the file took the room's lock a second time; between the two, somebody who closed the room waited for the first
+/// and kept the second waiting, for ever.
+#[test]
+fn a_room_is_closed_while_files_are_opened_and_cut() {
+    let place = Place::new();
+    for _ in 0..20 {
+        let (session, (done, all)) = (place.open_or_create(), std::sync::mpsc::channel());
+        let (started, opening) = std::sync::mpsc::channel();
+        for n in 0..4 {
+            let (session, done, started) = (session.clone(), done.clone(), started.clone());
+            std::thread::spawn(move || {
+                let path = format!("/f{n}");
+                while let Ok(file) = session.open_file(&path, OpenMode::WRITE) {
+                    file.write(b"x").ok();
+                    started.send(()).ok();
+                }
+                done.send(()).ok();
+            });
+        }
+        opening.recv().unwrap();
+        std::thread::spawn(move || {
+            session.close().unwrap();
+            done.send(())
+        });
+        for _ in 0..5 {
+            all.recv_timeout(std::time::Duration::from_secs(60))
+                .expect("it ends");
+        }
+    }
 }
 
 #[test]
