@@ -1,0 +1,356 @@
+"""An open room.
+
+1. Whatever was written to a file of a room and then flushed or closed is committed when the program ends, whether it closed the room or
+   not; what is in Python's buffers then is written first.
+2. A child made by fork has no room: its calls are errors, and its end does nothing to its parent's.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import traceback
+import weakref
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Self, SupportsIndex
+
+from ._errors import BusyError
+from ._files import flags, open_file
+from ._path import RoomPath
+from ._strongroom import File, Session
+
+if TYPE_CHECKING:
+    import io
+    from types import TracebackType
+
+    from typing_extensions import Buffer
+
+    HostPath = str | os.PathLike[str]
+    Secret = str | Buffer
+
+
+class Argon2Cost(NamedTuple):
+    """What one try of a passphrase costs: Argon2id's memory, passes and lanes."""
+
+    memory_kib: int
+    """8,192 (8 MiB) to 1,048,576 (1 GiB)."""
+    passes: int
+    """1 to 64."""
+    lanes: int
+    """1 to 16."""
+
+
+class RoomInfo(NamedTuple):
+    """Facts about a room."""
+
+    id: str
+    """Its identity."""
+    format: int
+    """Version of its format."""
+    suite: str
+    """Cipher suite of its data."""
+    generation: int
+    """Commits since it was made."""
+    key_epoch: int
+    """Rises with each rekey."""
+    rekeying: bool
+    """Whether a rekey is unfinished."""
+    created: int
+    """When it was made, in seconds since 1970."""
+    slots: int
+    """Key slots in use."""
+    segments: int
+    """Segments."""
+
+
+class RoomSpace(NamedTuple):
+    """Space of a room and of what holds it, in bytes."""
+
+    total: int
+    """Bytes of the storage below."""
+    free: int
+    """Free bytes of it."""
+    available: int
+    """Free bytes that may be used."""
+    live: int
+    """Bytes of file data held."""
+    stored: int
+    """Bytes of all segments."""
+    inodes: int
+    """Files of any kind."""
+
+
+class KeySlot(NamedTuple):
+    """One of the keys that open a room."""
+
+    id: int
+    """Its number, 0 to 31."""
+    kind: str
+    """Passphrase, key file, raw key or recipients, in words."""
+    label: str
+    """What its owner calls it; may be empty."""
+    created: int
+    """When it was made, in seconds since 1970."""
+    cost: Argon2Cost | None
+    """The work of one try, for passphrases and key files."""
+
+
+_open_rooms: weakref.WeakSet[Room] = weakref.WeakSet()
+
+
+class Room:
+    """An open room: made by strongroom.open and strongroom.create. Any threads may use it at once.
+
+    A context manager that closes it at its end. ``room / "dir" / "file"`` is a RoomPath, which reads, writes, lists and so on.
+    """
+
+    def __init__(self, session: Session, location: str) -> None:
+        self._session = session
+        self._location = location
+        self._opener = os.getpid()
+        # The outermost objects of files open for writing.
+        self._buffers: weakref.WeakSet[io.IOBase] = weakref.WeakSet()
+        _open_rooms.add(self)
+
+    # Opening and closing
+
+    @property
+    def location(self) -> str:
+        """The directory of the host that holds the room."""
+        return self._location
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, or was opened by another process."""
+        return not self._session.is_open()
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it was opened for reading only."""
+        return self._session.is_read_only()
+
+    def close(self) -> None:
+        """Write what open files have in their buffers, wait for calls of other threads, commit, and close; again: nothing to do.
+
+        Within a transaction: BusyError, and the room stays open. Calls on files that are still open are errors from then on.
+        """
+        if self._session.is_open():
+            failed = None if self._session.in_transaction() else self._write_buffers()
+            self._session.close()
+            if failed is not None:
+                raise failed
+
+    def abandon(self) -> None:
+        """Close at once. A transaction that is open is as if it had never begun; what files have in their buffers is lost."""
+        self._session.abandon()
+
+    def sync(self) -> None:
+        """Make everything written so far durable, what open files have in their buffers too.
+
+        Within a transaction its completion makes it durable.
+        """
+        self._write_all_buffers()
+        self._session.sync()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """What is done in the ``with`` block is in the room after a crash wholly or not at all.
+
+        At the end of the block it is made durable, what open files have in their buffers too. Blocks nest; the outermost counts.
+        Other threads are not kept out, and what they do meanwhile belongs to it.
+
+        **An exception closes the room.** An open room cannot take back what was done to it, so when the block (or its completion)
+        fails, the room is abandoned: closed as it was before the transaction began. The exception goes on; open the room again to
+        go on using it.
+        """
+        self._session.begin()
+        try:
+            yield self
+            self._write_all_buffers()
+            self._session.complete()
+        except BaseException:
+            if self._session.is_open():
+                self.abandon()
+            raise
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open, of any thread."""
+        return self._session.in_transaction()
+
+    def __enter__(self) -> Self:
+        self._session.is_read_only()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Facts and keys
+
+    def info(self) -> RoomInfo:
+        """Facts about the room."""
+        return RoomInfo(**self._session.info())
+
+    def space(self) -> RoomSpace:
+        """Its space, and that of the storage below."""
+        return RoomSpace(**self._session.space())
+
+    def keys(self) -> list[KeySlot]:
+        """What opens it."""
+        return [
+            KeySlot(id, kind, label, created, Argon2Cost(*cost) if cost else None)
+            for id, kind, label, created, cost in self._session.slots()
+        ]
+
+    def add_key(
+        self,
+        *,
+        passphrase: Secret | None = None,
+        key_file: HostPath | None = None,
+        key: Buffer | None = None,
+        cost: Argon2Cost | None = None,
+        label: str = "",
+    ) -> int:
+        """Let one more passphrase, key file or raw key open the room; returns the number of its slot."""
+        return self._session.add_key(passphrase=passphrase, key_file=key_file, key=key, cost=cost, label=label)
+
+    def change_key(
+        self,
+        slot: int,
+        *,
+        passphrase: Secret | None = None,
+        key_file: HostPath | None = None,
+        key: Buffer | None = None,
+        cost: Argon2Cost | None = None,
+    ) -> None:
+        """Put another passphrase, key file or raw key into a slot; the one before opens the room no more."""
+        self._session.change_key(slot, passphrase=passphrase, key_file=key_file, key=key, cost=cost)
+
+    def remove_key(self, slot: int) -> None:
+        """Remove a slot. The last one stays."""
+        self._session.remove_key(slot)
+
+    # Files
+
+    def path(self, *parts: str | RoomPath) -> RoomPath:
+        """A path of this room, counted from its root."""
+        return RoomPath(self, *parts)
+
+    @property
+    def root(self) -> RoomPath:
+        """The room's root directory."""
+        return RoomPath(self)
+
+    def __truediv__(self, part: str | RoomPath) -> RoomPath:
+        return RoomPath(self, part)
+
+    def open(
+        self,
+        path: str | RoomPath,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        *,
+        permissions: int = 0o644,
+    ) -> IO[Any]:
+        """Open a file as the built-in `open` does: the same modes, the same objects over it.
+
+        Text is UTF-8 where no encoding is given. Permission bits are of a file that is made.
+        """
+        return open_file(self, str(path), mode, buffering, encoding, errors, newline, permissions=permissions)
+
+    def open_file(self, path: str | RoomPath, mode: str = "rb", *, permissions: int = 0o644) -> File:
+        """Open a file without any of Python's layers: read_at, readinto_at and write_at name a place, from any thread.
+
+        The modes are those of `open`; the file is always of bytes.
+        """
+        return self._session.open_file(str(path), mode=permissions, **flags(mode)[0])
+
+    def rename(
+        self,
+        source: str | RoomPath,
+        target: str | RoomPath,
+        *,
+        how: Literal["replace", "no_replace", "exchange"] = "replace",
+    ) -> None:
+        """Rename: over what is there, refusing what is there, or swapping the two."""
+        self._session.rename(str(source), str(target), how)
+
+    def getxattr(self, path: str | RoomPath, name: str | bytes) -> bytes:
+        """The value of an extended attribute, as os.getxattr."""
+        return self._session.xattr(str(path), name)
+
+    def setxattr(
+        self,
+        path: str | RoomPath,
+        name: str | bytes,
+        value: Buffer,
+        *,
+        how: Literal["any", "create", "replace"] = "any",
+    ) -> None:
+        """Set one: in any case, only where there is none of the name, or only where there is."""
+        self._session.set_xattr(str(path), name, value, how)
+
+    def removexattr(self, path: str | RoomPath, name: str | bytes) -> None:
+        """Remove one."""
+        self._session.remove_xattr(str(path), name)
+
+    def listxattr(self, path: str | RoomPath) -> list[str]:
+        """The names of all, sorted."""
+        return self._session.xattr_names(str(path))
+
+    # What Python asks of every object
+
+    def __repr__(self) -> str:
+        return f"<strongroom.Room {self._location!r}{' closed' if self.closed else ''}>"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(
+            "cannot pickle or copy an open room: it lives in the process that opened it, one at a time. "
+            "Close it and open it there, or pass bytes"
+        )
+
+    # Buffers
+
+    def _write_buffers(self) -> Exception | None:
+        """Has all open files write what they hold back; returns the first error, after all had their turn."""
+        failed: Exception | None = None
+        for file in list(self._buffers):
+            if file.closed:
+                continue
+            try:
+                file.flush()
+            except Exception as error:
+                # A text file that was detached from its buffer is nobody's any more.
+                if not (isinstance(error, ValueError) and getattr(file, "buffer", file) is None):
+                    failed = failed or error
+        return failed
+
+    def _write_all_buffers(self) -> None:
+        failed = self._write_buffers()
+        if failed is not None:
+            raise failed
+
+
+def _at_exit() -> None:
+    """Closes what the program left open. A transaction that is open now was never completed: it is as if it had never begun."""
+    for room in list(_open_rooms):
+        if room._opener != os.getpid() or room.closed:
+            continue
+        try:
+            try:
+                room.close()
+            except BusyError:
+                room.abandon()
+        except Exception:
+            print(f"strongroom: closing {room._location} at the end of the program failed:", file=sys.stderr)
+            traceback.print_exc()
+
+
+atexit.register(_at_exit)
