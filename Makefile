@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-test build demo demo-network test fmt lint deny soak bench performance install
+.PHONY: help setup setup-test build build-capi demo demo-network test fmt lint deny soak bench performance install install-capi
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 PREFIX ?= /usr/local
@@ -27,6 +27,9 @@ setup-test:
 
 build: setup ## Build the release binary: target/release/strongroom
 	cargo build --release $(LOCKED) -p strongroom-cli
+
+build-capi: setup ## Build the C libraries: target/release/libstrongroom.so, .a and libsqlfs.so
+	cargo build --release $(LOCKED) -p strongroom-capi -p strongroom-sqlfs
 
 demo: build ## Make a room, mount it, fill it, compare, and show what an outsider sees
 	@scripts/demo.sh $(TARGET_DIR)/release/strongroom
@@ -55,3 +58,6 @@ performance: ## Write docs/performance.md from benches/results; measures nothing
 
 install: ## Install binary, mount helper, manual pages and completions (PREFIX=/usr/local)
 	@scripts/install.sh $(TARGET_DIR)/release/strongroom "$(DESTDIR)" "$(PREFIX)"
+
+install-capi: ## Install what build-capi built: header, libraries, pkg-config (PREFIX=/usr/local)
+	@scripts/install-capi.sh $(TARGET_DIR)/release "$(DESTDIR)" "$(PREFIX)"

@@ -33,7 +33,10 @@ fn what_is_done_within_one_is_there_after_its_completion_and_what_came_before_at
     room.open_file("/within").unwrap().sync().unwrap();
     let found = crashed(&place);
     assert_eq!(found.room.read_file("/before").unwrap(), b"1");
-    assert!(matches!(found.room.read_file("/within"), Err(Error::NotFound)));
+    assert!(matches!(
+        found.room.read_file("/within"),
+        Err(Error::NotFound)
+    ));
     assert_eq!(room.read_file("/within").unwrap(), b"2");
     room.complete().unwrap();
     let found = crashed(&place);

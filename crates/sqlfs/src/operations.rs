@@ -1,6 +1,7 @@
 //! Files and names, by path: the calls of FUSE.
 
 use std::ffi::{OsStr, c_char, c_int, c_ulong, c_void};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -69,7 +70,7 @@ unsafe fn flags(fi: *const fuse_file_info) -> Result<c_int> {
     match fi.bits & 1 {
         0 => Ok(fi.flags),
         // What libsqlfs answers.
-        _ => Err(RoomError::AccessDenied.into()),
+        _ => Err(RoomError::Io(io::Error::from_raw_os_error(libc::EACCES)).into()),
     }
 }
 
