@@ -4,7 +4,7 @@
 #
 #   scripts/bench.sh BINARY [NAME...]       default: all. cost dd small-files ladder stores peers storage cipher
 #   BENCH_DIR=DIR scripts/bench.sh BINARY   measure the disk that DIR is on (default: the target directory)
-#   DD_MIB=2048                             size of the image that `dd` reads
+#   DD_MIB=2048                             size of the image that `dd` reads (twice that is needed)
 #   ROUNDS=7 FILES=10000                    rounds of each row, and files of a tree
 #
 # Leaves nothing in DIR. Run it as root, or caches are emptied less thoroughly.
@@ -38,8 +38,10 @@ for peer in gocryptfs securefs; do
     fi
 done
 
+SERVER=
 cleanup() {
     local status=$?
+    [ -z "$SERVER" ] || kill "$SERVER" 2>/dev/null || true
     if mountpoint -q "$MNT"; then
         "$BIN" umount "$MNT" >/dev/null 2>&1 || fusermount3 -uz "$MNT" || true
     fi
@@ -59,9 +61,11 @@ measure() {
     sed "s|$WORK|.|g" "$WORK/result.json" >"$RESULTS/$name.json"
 }
 
-# The image, and the same bytes in a mounted room.
+# The image, and the same bytes in a mounted room; then a volume and its contents, read by the benchmark itself and by way of our
+# server.
 dd_stores() {
-    local raw=$WORK/raw.img
+    local raw=$WORK/raw.img half=$((DD_MIB / 2)) volume=$WORK/volume.img
+    local how=(--read "4KiB:${half}MiB" --read "64KiB:${DD_MIB}MiB" --rounds "$ROUNDS" --seconds 600 "${COLD[@]}")
     head -c 24 /dev/urandom | base64 >"$WORK/passphrase"
     chmod 600 "$WORK/passphrase"
     mkdir "$MNT"
@@ -70,9 +74,25 @@ dd_stores() {
     head -c "$((DD_MIB << 20))" /dev/urandom >"$raw"
     cp "$raw" "$MNT/decrypted.img"
     sync
-    local half=$((DD_MIB / 2))
-    measure dd dd "$raw" "$MNT/decrypted.img" --read "4KiB:${half}MiB" --read "64KiB:${DD_MIB}MiB" --rounds "$ROUNDS" --seconds 600 "${COLD[@]}"
+    measure dd dd "$raw" "$MNT/decrypted.img" "${how[@]}"
     "$BIN" umount "$MNT" >/dev/null
+    rm -rf "$WORK/room"
+
+    # The same noise, now taken for ciphertext; the header goes before it.
+    truncate --size 16M "$volume"
+    cat "$raw" >>"$volume"
+    rm "$raw"
+    "$BIN" volume format --quiet "$volume" --key-file "$WORK/passphrase" --kdf pbkdf2 --kdf-iterations 1000 >/dev/null
+    sync
+    measure dd-volume dd "$volume" "volume:$volume" --key-file "$WORK/passphrase" "${how[@]}"
+    "$BIN" --quiet serve nbd "$volume" --read-only --key-file "$WORK/passphrase" --socket "$WORK/nbd" >/dev/null 2>"$WORK/nbd.log" &
+    SERVER=$!
+    timeout 60 sh -c 'until [ -S "$1" ]; do sleep 0.1; done' wait "$WORK/nbd" || die "the volume is not served: $(cat "$WORK/nbd.log")"
+    measure dd-served dd "$volume" "nbd+unix:///?socket=$WORK/nbd" "${how[@]}"
+    kill "$SERVER"
+    wait "$SERVER" || true
+    SERVER=
+    rm "$volume"
 }
 
 for name in "${NAMES[@]}"; do

@@ -13,7 +13,7 @@ use crate::model::{PublishedTable, Report, Row};
 use crate::published;
 
 /// Sections in their order: the result's name, the heading, and what it answers.
-const SECTIONS: [(&str, &str, &str); 10] = [
+const SECTIONS: [(&str, &str, &str); 13] = [
     (
         "cost",
         "What a room costs",
@@ -23,6 +23,16 @@ const SECTIONS: [(&str, &str, &str); 10] = [
         "dd",
         "Raw against decrypted",
         "One stream from a raw image and from what a mounted room makes of it.",
+    ),
+    (
+        "dd-volume",
+        "A volume, raw against decrypted",
+        "One stream from the image of a LUKS2 volume and from its contents, decrypted by the process that reads them.",
+    ),
+    (
+        "dd-served",
+        "A volume, raw against served",
+        "One stream from the image of a LUKS2 volume and from our NBD server of its contents; the processor time is the reader's alone.",
     ),
     (
         "small-files",
@@ -53,6 +63,11 @@ const SECTIONS: [(&str, &str, &str); 10] = [
         "cipher",
         "Ciphers in memory",
         "What the processor can do without a disk.",
+    ),
+    (
+        "cipher-soft",
+        "Ciphers in memory, without AES instructions",
+        "The same on the same processor, as if it had none: a phone or a small board.",
     ),
     (
         "volumes",

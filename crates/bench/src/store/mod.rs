@@ -1,4 +1,4 @@
-//! What is measured: one trait for a directory, a file, a device, a room, and file systems mounted for the occasion.
+//! What is measured: one trait for a directory, a file, a device, a volume, a room, and file systems mounted for the occasion.
 //!
 //! 1. Whatever a store writes to is a file it made itself, below a work directory that a [run file](crate::run_file) named
 //!    before it was made. Files and devices that were there before are opened for reading only.
@@ -24,10 +24,11 @@ mod room;
 mod served;
 mod single;
 mod target;
+mod volume;
 
 pub use room::remove_in_room;
 pub use served::Kind as ServedKind;
-pub use target::{Key, Making, labels, make};
+pub use target::{Key, Making, VolumeKey, labels, make};
 
 /// Something that can be measured.
 pub trait Store: Send {

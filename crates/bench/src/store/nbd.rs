@@ -42,6 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Nbd {
     facts: StoreFacts,
     remote: Arc<Remote>,
+    drop_caches: bool,
 }
 
 #[derive(Debug)]
@@ -94,6 +95,7 @@ impl Nbd {
                 size: first.size,
                 idle: Mutex::new(vec![first]),
             }),
+            drop_caches: making.drop_caches,
         })
     }
 
@@ -139,10 +141,18 @@ impl Store for Nbd {
     }
 
     fn make_cold(&mut self) -> Result<Cold> {
-        Ok(Cold {
+        let mut cold = Cold {
             done: vec!["nothing is cached on this side".into()],
-            missing: vec!["the server's cache cannot be emptied from here".into()],
-        })
+            missing: Vec::new(),
+        };
+        match self.drop_caches {
+            // A server on this machine has its image in the same page cache.
+            true => super::forget_all(true, &mut cold),
+            false => cold.missing.push(
+                "the server's cache cannot be emptied from here (where the server runs on this machine, --drop-caches does)".into(),
+            ),
+        }
+        Ok(cold)
     }
 
     fn path(&self) -> Option<PathBuf> {

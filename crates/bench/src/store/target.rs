@@ -1,19 +1,25 @@
 //! What a target on the command line means.
 //!
-//! A word before a colon says what is to be made (`room:DIR`, `mounted:DIR`, `gocryptfs:DIR`, `directory:DIR`); without one,
-//! a path is told by what it is. A file whose name looks like such a word is given as `./room:x`.
+//! A word before a colon says what is to be made (`room:DIR`, `mounted:DIR`, `gocryptfs:DIR`, `directory:DIR`), or how a file is read
+//! (`volume:IMAGE`); without one, a path is told by what it is. A file whose name looks like such a word is given as `./room:x`.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use room::{Credential, Suite};
 
-use super::{Store, directory::Directory, nbd::Nbd, room::RoomStore, served, single::Single};
+use super::{
+    Store, directory::Directory, nbd::Nbd, room::RoomStore, served, single::Single, volume::Volume,
+};
 use crate::run_file::Run;
 use crate::{Error, Result};
 
 /// What opens the room in this directory.
 pub type Key = Arc<dyn Fn(&Path) -> Result<Credential> + Send + Sync>;
+
+/// What opens the encrypted volume in this image, and how.
+pub type VolumeKey =
+    Arc<dyn Fn(&Path) -> Result<(volume::Credential, volume::OpenOptions)> + Send + Sync>;
 
 /// How stores are made.
 #[derive(Clone)]
@@ -30,6 +36,8 @@ pub struct Making {
     pub suite: Option<Suite>,
     /// Asked when somebody's own room is opened.
     pub key: Option<Key>,
+    /// Asked when an encrypted volume is opened.
+    pub volume_key: Option<VolumeKey>,
 }
 
 impl Making {
@@ -42,6 +50,7 @@ impl Making {
             program: None,
             suite: None,
             key: None,
+            volume_key: None,
         }
     }
 }
@@ -64,6 +73,7 @@ pub fn make(target: &str, making: &Making) -> Result<Box<dyn Store>> {
         }
         match word {
             "room" => return Ok(Box::new(RoomStore::make(under, target, making)?)),
+            "volume" => return Ok(Box::new(Volume::find(under, target, making)?)),
             "directory" => return Ok(Box::new(Directory::make(under, target, making)?)),
             _ => {}
         }
@@ -71,7 +81,7 @@ pub fn make(target: &str, making: &Making) -> Result<Box<dyn Store>> {
     let path = Path::new(target);
     match std::fs::metadata(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(Error::Usage(format!(
-            "{target}: there is no such file or directory; a store is a path, nbd://HOST/NAME, or KIND:DIRECTORY with one of: \
+            "{target}: there is no such file or directory; a store is a path, nbd://HOST/NAME, volume:IMAGE, or KIND:DIRECTORY with one of: \
              directory, room, {}",
             served::Kind::ALL.map(served::Kind::word).join(", ")
         ))),
@@ -91,7 +101,11 @@ pub fn labels(targets: &[String]) -> Vec<String> {
         let kinds = served::Kind::ALL.map(served::Kind::word);
         let word = target.split_once(':').map(|(word, _)| word);
         let short = match word {
-            Some(word) if kinds.contains(&word) || ["room", "directory"].contains(&word) => word,
+            Some(word)
+                if kinds.contains(&word) || ["room", "directory", "volume"].contains(&word) =>
+            {
+                word
+            }
             Some("nbd" | "nbd+unix") => target,
             _ => &name_of(target),
         };

@@ -136,6 +136,62 @@ fn dd_reads_two_files_and_refuses_to_write() {
 }
 
 #[test]
+fn dd_reads_a_volume_beside_its_image_and_so_it_does_when_it_is_served() {
+    let sandbox = Sandbox::empty();
+    std::fs::write(sandbox.path("key"), "correct horse battery staple").unwrap();
+    let make = [
+        "volume",
+        "format",
+        "v.img",
+        "--size",
+        "20MiB",
+        "--key-file",
+        "key",
+        "--kdf",
+        "pbkdf2",
+    ];
+    sandbox.ok(make.iter().chain(&["--kdf-iterations", "1000"]));
+    let image = std::fs::read(sandbox.path("v.img")).unwrap();
+    let how = ["--rounds", "2", "--read", "64KiB:1MiB", "--json"];
+    let measured = |decrypted: &str, with: &[&str]| -> serde_json::Value {
+        let args = ["bench", "dd", "v.img", decrypted];
+        let ran = sandbox.ok(args.iter().chain(with).chain(&how));
+        serde_json::from_str(&ran).unwrap()
+    };
+    let report = measured("volume:v.img", &["--key-file", "key"]);
+    assert_eq!(works(&report, "decrypted"), ["dd, 1 MiB by 64 KiB, cold"]);
+    let decrypted = &report["stores"][1];
+    assert_eq!(decrypted["kind"], "LUKS2 volume, read by this process");
+    assert_eq!(decrypted["cipher"], "aes-xts-plain64");
+
+    std::fs::write(sandbox.path("wrong"), "wrong").unwrap();
+    let args = [
+        "bench",
+        "dd",
+        "v.img",
+        "volume:v.img",
+        "--key-file",
+        "wrong",
+    ];
+    let refused = sandbox.run(args.iter().chain(&how));
+    assert_ne!(refused.code, 0);
+    assert!(refused.err.contains("no key slot opens"), "{}", refused.err);
+
+    let socket = sandbox.path("nbd");
+    let mut served = sandbox.command(["serve", "nbd", "v.img", "--key-file", "key", "--socket"]);
+    let server = Server(served.arg(&socket).stdout(Stdio::null()).spawn().unwrap());
+    let begun = std::time::Instant::now();
+    while !socket.exists() {
+        assert!(begun.elapsed().as_secs() < 60, "it does not serve");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let report = measured(&format!("nbd+unix:///?socket={}", socket.display()), &[]);
+    assert_eq!(works(&report, "decrypted"), ["dd, 1 MiB by 64 KiB, cold"]);
+    drop(server);
+    assert!(std::fs::read(sandbox.path("v.img")).unwrap() == image);
+}
+
+#[test]
 fn a_block_device_is_read_and_never_written() {
     if !common::is_root() {
         return;

@@ -53,6 +53,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         noise: true,
         suite,
         key: None,
+        volume_key: None,
     };
     let mut done = measure(wanted, &args.common, &args.handling, global)?;
     let find = |name: String| -> Option<&Comparison> {

@@ -1,23 +1,28 @@
 //! `strongroom bench dd`: a raw device or file against its decrypted twin.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bench::published::{self, DdRow};
+use bench::store::VolumeKey;
 use bench::work::{Dd, Work};
+use volume::OpenOptions;
 
 use super::{Common, Handling, Wanted, bytes, finish_done, measure};
 use crate::args::Global;
+use crate::commands::volume::image::CredentialArgs;
 use crate::error::{Error, Result};
 
 /// Read a raw device or file and its decrypted twin as dd does, and compare
 ///
 /// One thread, one stream, from caches emptied before, as in the table of FileVault 2: 1 GiB by 4 KiB and 2 GiB by 64 KiB.
-/// Both are opened for reading only.
+/// Both are opened for reading only. An encrypted volume is its own raw device: `bench dd disk.img volume:disk.img`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The encrypted device or file
     raw: PathBuf,
-    /// The same, decrypted: a device or file
+    /// The same, decrypted: a device or file, volume:IMAGE for the contents of an encrypted volume, or the address of a server of
+    /// them, nbd://HOST/NAME or nbd+unix:///NAME?socket=PATH
     decrypted: PathBuf,
     /// Sizes of a read and of all reads, as in 4KiB:1GiB; may be repeated [default: 4KiB:1GiB 64KiB:2GiB]
     #[arg(long, value_name = "BLOCK:TOTAL", value_parser = read_sizes)]
@@ -29,6 +34,8 @@ pub(crate) struct Args {
     common: Common,
     #[command(flatten)]
     handling: Handling,
+    #[command(flatten)]
+    credential: CredentialArgs,
 }
 
 fn read_sizes(text: &str) -> std::result::Result<Dd, String> {
@@ -42,6 +49,55 @@ fn read_sizes(text: &str) -> std::result::Result<Dd, String> {
         ));
     }
     Ok(Dd { block, total })
+}
+
+/// The target that a path is. One that begins like an address or a kind is still a path.
+fn path_of(path: &Path) -> Result<String> {
+    let meta = std::fs::metadata(path).map_err(|e| Error::host(path, e))?;
+    if meta.is_dir() {
+        return Err(Error::usage(format!(
+            "{}: a directory; dd reads a file or block device",
+            path.display()
+        )));
+    }
+    let path = std::path::absolute(path).map_err(|e| Error::host(path, e))?;
+    let text = path.into_os_string().into_string();
+    text.map_err(|name| {
+        Error::usage(format!(
+            "{}: the name is no text; use a link to it",
+            name.display()
+        ))
+    })
+}
+
+/// The same of the decrypted side, which need not be a path.
+fn decrypted_of(given: &Path) -> Result<String> {
+    if !given.exists()
+        && let Some(text) = given.to_str()
+        && ["volume:", "nbd://", "nbd+unix://"]
+            .iter()
+            .any(|kind| text.starts_with(kind))
+    {
+        return Ok(text.to_owned());
+    }
+    path_of(given)
+}
+
+/// What opens a volume that is named on the command line.
+fn volume_key(credential: CredentialArgs) -> VolumeKey {
+    Arc::new(move |image| {
+        let options = OpenOptions {
+            any_cost: credential.any_kdf_cost,
+            ..OpenOptions::default()
+        };
+        match credential.read(image) {
+            Ok(key) => Ok((key, options)),
+            Err(e) => Err(bench::Error::store(
+                image.display().to_string(),
+                e.to_string(),
+            )),
+        }
+    })
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
@@ -69,25 +125,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     } else {
         args.read
     };
-    let mut targets = Vec::new();
-    for path in [&args.raw, &args.decrypted] {
-        let meta = std::fs::metadata(path).map_err(|e| Error::host(path, e))?;
-        if meta.is_dir() {
-            return Err(Error::usage(format!(
-                "{}: a directory; dd reads a file or block device",
-                path.display()
-            )));
-        }
-        // A path that begins like an address or a kind is still a path.
-        let path = std::path::absolute(path).map_err(|e| Error::host(path, e))?;
-        let text = path.into_os_string().into_string();
-        targets.push(text.map_err(|name| {
-            Error::usage(format!(
-                "{}: the name is no text; use a link to it",
-                name.display()
-            ))
-        })?);
-    }
+    let targets = vec![path_of(&args.raw)?, decrypted_of(&args.decrypted)?];
     let wanted = Wanted {
         command: "dd",
         options: reads
@@ -103,6 +141,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         noise: false,
         suite: None,
         key: None,
+        volume_key: Some(volume_key(args.credential)),
     };
     let mut done = measure(wanted, &args.common, &args.handling, global)?;
     let report = &done.report;

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use bench::model::Report;
 use bench::session::{Ask, Done, Means};
-use bench::store::{Key, Making};
+use bench::store::{Key, Making, VolumeKey};
 use bench::work::{self, Work};
 use clap::{Args as ClapArgs, Subcommand};
 
@@ -151,6 +151,8 @@ pub(crate) struct Wanted {
     pub(crate) suite: Option<room::Suite>,
     /// What opens rooms that were there before.
     pub(crate) key: Option<Key>,
+    /// What opens encrypted volumes.
+    pub(crate) volume_key: Option<VolumeKey>,
 }
 
 /// Measures.
@@ -171,6 +173,7 @@ pub(crate) fn measure(
     making.drop_caches = handling.drop_caches;
     making.suite = wanted.suite;
     making.key = wanted.key;
+    making.volume_key = wanted.volume_key;
     making.program = std::env::current_exe().ok();
     let ask = Ask {
         command: wanted.command,

@@ -55,6 +55,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         noise: true,
         suite: None,
         key: None,
+        volume_key: None,
     };
     let mut done = measure(wanted, &args.common, &args.handling, global)?;
     let table = peers_of(&done.report);

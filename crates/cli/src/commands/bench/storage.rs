@@ -40,6 +40,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         noise: true,
         suite: None,
         key: Some(key_of(&args.credential)),
+        volume_key: None,
     };
     let done = measure(wanted, &args.common, &args.handling, global)?;
     finish_done(done, &args.common, global)
