@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Measures serving block devices on this machine: plain images and encrypted volumes, through our server, nbdkit and qemu-nbd, in one
 # interleaved run. Leaves benches/results/volumes.json (which `make performance` shows) and every round in
-# benches/results/volumes/rounds.json. Takes about ten minutes.
+# benches/results/volumes/rounds.json. Takes about fifteen minutes.
 #
 #   scripts/bench-volumes.sh BINARY
-#   BENCH_DIR=DIR            where the images are (default: /dev/shm, so that no disk is measured; needs 4 times MIB)
+#   SOFT_BIN=BINARY          the same program with AES in software, as scripts/bench-soft.sh makes it: one more server, and without it
+#                            one less
+#   BENCH_DIR=DIR            where the images are (default: /dev/shm, so that no disk is measured; needs 6 times MIB)
 #   MIB=1024 ROUNDS=7 SECONDS_EACH=2
 #   ROWS="randread randwrite read write nbdcopy"
-#   SERVERS="nbdkit strongroom strongroom-luks2 nbdkit-luks1 qemu qemu-luks1"
+#   SERVERS="nbdkit strongroom strongroom-luks2 strongroom-adiantum strongroom-soft nbdkit-luks1 qemu qemu-luks1"
 #
 # Server and client share this machine's processors, and so does whatever else runs: a ratio within a round says more than a number,
 # and processor time more than either.
@@ -16,6 +18,13 @@ set -euo pipefail
 
 BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom}")
 [ -x "$BIN" ] || die "there is no $BIN: run make build"
+SOFT_BIN=${SOFT_BIN:-}
+if [ -n "$SOFT_BIN" ]; then
+    SOFT_BIN=$(realpath "$SOFT_BIN")
+    [ -x "$SOFT_BIN" ] || die "there is no $SOFT_BIN: run scripts/bench-soft.sh"
+else
+    say "Skipped: AES in software; SOFT_BIN names no program that has it (scripts/bench-soft.sh makes one)"
+fi
 for program in fio nbdkit nbdcopy qemu-nbd cryptsetup python3; do
     have "$program" || die "there is no $program: run make setup-test"
 done
@@ -34,23 +43,34 @@ mkdir -p "$ROOT/benches/results/volumes"
 (umask 077 && printf 'measured' >"$WORK/pass")
 say "Making images of $MIB MiB"
 head -c "$((MIB << 20))" /dev/urandom >"$WORK/plain.img"
-for kind in luks1 luks2; do
+for kind in luks1 luks2 adiantum; do
     cp "$WORK/plain.img" "$WORK/$kind.img"
     truncate --size "+16M" "$WORK/$kind.img"
-    sector=()
-    [ "$kind" = luks1 ] || sector=(--sector-size 4096)
-    cryptsetup luksFormat --batch-mode --type "$kind" --cipher aes-xts-plain64 --key-size 512 --pbkdf pbkdf2 \
-        --pbkdf-force-iterations 1000 "${sector[@]}" --key-file "$WORK/pass" "$WORK/$kind.img"
+    cipher=(--cipher aes-xts-plain64 --key-size 512)
+    [ "$kind" != adiantum ] || cipher=(--cipher xchacha12,aes-adiantum-plain64 --key-size 256)
+    version=(--type luks2 --sector-size 4096)
+    [ "$kind" != luks1 ] || version=(--type luks1)
+    # cryptsetup asks the kernel for the cipher of the key slot's material, and not every kernel has Adiantum.
+    cryptsetup luksFormat --batch-mode "${version[@]}" "${cipher[@]}" --pbkdf pbkdf2 --pbkdf-force-iterations 1000 \
+        --key-file "$WORK/pass" "$WORK/$kind.img" 2>"$WORK/cryptsetup.log" && continue
+    [ "$kind" = adiantum ] || die "cryptsetup makes no $kind: $(cat "$WORK/cryptsetup.log")"
+    "$BIN" --quiet volume format --force "${version[@]}" "${cipher[@]}" --kdf pbkdf2 --kdf-iterations 1000 --key-file "$WORK/pass" "$WORK/$kind.img" >/dev/null
 done
+# An image is open in one server only.
+[ -z "$SOFT_BIN" ] || cp "$WORK/luks2.img" "$WORK/soft.img"
 
-BIN=$BIN WORK=$WORK MIB=$MIB RESULTS=$ROOT/benches/results python3 - <<'PYTHON'
+BIN=$BIN SOFT_BIN=$SOFT_BIN WORK=$WORK MIB=$MIB RESULTS=$ROOT/benches/results python3 - <<'PYTHON'
 import datetime, hashlib, json, os, platform, random, re, statistics, subprocess, time
 
 env = os.environ
 work, mib, results = env["WORK"], int(env["MIB"]), env["RESULTS"]
 rounds, seconds = int(env.get("ROUNDS", "7")), float(env.get("SECONDS_EACH", "2"))
 rows = env.get("ROWS", "randread randwrite read write nbdcopy").split()
-names = env.get("SERVERS", "nbdkit strongroom strongroom-luks2 nbdkit-luks1 qemu qemu-luks1").split()
+names = env.get(
+    "SERVERS", "nbdkit strongroom strongroom-luks2 strongroom-adiantum strongroom-soft nbdkit-luks1 qemu qemu-luks1").split()
+soft = env["SOFT_BIN"]
+if not soft:
+    names = [name for name in names if name != "strongroom-soft"]
 WORDS = {
     "randread": "random read, 4 KiB, depth 16",
     "randwrite": "random write, 4 KiB, depth 16",
@@ -59,7 +79,8 @@ WORDS = {
     "nbdcopy": "nbdcopy, 4 connections",
 }
 NAMES = {
-    "nbdkit": "nbdkit file", "strongroom": "strongroom", "strongroom-luks2": "strongroom, LUKS2", "nbdkit-luks1": "nbdkit, LUKS1",
+    "nbdkit": "nbdkit file", "strongroom": "strongroom", "strongroom-luks2": "strongroom, LUKS2",
+    "strongroom-adiantum": "strongroom, Adiantum", "strongroom-soft": "strongroom, AES in software", "nbdkit-luks1": "nbdkit, LUKS1",
     "qemu": "qemu-nbd", "qemu-luks1": "qemu-nbd, LUKS1",
 }
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -72,11 +93,15 @@ def command(name, socket):
         return ["nbdkit", "-f", "-U", socket, "file", image("plain")]
     if name == "nbdkit-luks1":
         return ["nbdkit", "-f", "-U", socket, "--filter=luks", "file", image("luks1"), f"passphrase=+{password}"]
-    ours = [env["BIN"], "--quiet", "serve", "nbd", "--socket", socket]
+    ours = [soft if name == "strongroom-soft" else env["BIN"], "--quiet", "serve", "nbd", "--socket", socket]
     if name == "strongroom":
         return [*ours, "--format", "raw", image("plain")]
     if name == "strongroom-luks2":
         return [*ours, "--key-file", password, image("luks2")]
+    if name == "strongroom-adiantum":
+        return [*ours, "--key-file", password, image("adiantum")]
+    if name == "strongroom-soft":
+        return [*ours, "--key-file", password, image("soft")]
     qemu = ["qemu-nbd", "-k", socket, "-t", "-e", "8"]
     if name == "qemu":
         return [*qemu, "-f", "raw", image("plain")]
@@ -167,6 +192,10 @@ tables = [
     table("What is left with encryption: encrypted / plain of the same server (goal: 0.75 or more, at 4 KiB 0.9)",
           ["strongroom, LUKS2", "nbdkit, LUKS1", "qemu-nbd, LUKS1"],
           lambda row: [ratio(row, "strongroom-luks2", "strongroom"), ratio(row, "nbdkit-luks1", "nbdkit"), ratio(row, "qemu-luks1", "qemu")]),
+    table("The picture of a processor without AES: LUKS2 / plain of our server (published for such a phone: 0.19 to 0.50)",
+          ["AES by instructions", "AES in software", "Adiantum", "Adiantum / AES in software"],
+          lambda row: [*(ratio(row, f"strongroom-{kind}", "strongroom") for kind in ["luks2", "soft", "adiantum"]),
+                       ratio(row, "strongroom-adiantum", "strongroom-soft")]),
     table("Encrypted volumes: our server to the others'", ["LUKS2 / nbdkit, LUKS1", "LUKS2 / qemu-nbd, LUKS1"],
           lambda row: [ratio(row, "strongroom-luks2", "nbdkit-luks1"), ratio(row, "strongroom-luks2", "qemu-luks1")]),
     table("MiB/s", [NAMES[n] for n in names], lambda row: [spread([v[0] for v in got[row, n]], 0) for n in names]),
@@ -192,8 +221,11 @@ report = {
     "notes": [
         "medians of interleaved rounds, in brackets their quartiles; ratios are within a round. Images in memory; the client, fio's nbd engine with one "
         "connection or nbdcopy, runs on the same processors.",
-        f"the others: {version('nbdkit', '--version')}; {version('qemu-nbd', '--version')}; LUKS1 because neither opens LUKS2. All ciphers "
+        f"the others: {version('nbdkit', '--version')}; {version('qemu-nbd', '--version')}; LUKS1 because neither opens LUKS2. All ciphers but Adiantum "
         "aes-xts-plain64 with keys of 512 bits; LUKS2 with sectors of 4096 bytes, LUKS1 has 512 only.",
+        "Adiantum: xchacha12,aes-adiantum-plain64, 256 bits, sectors of 4096 bytes. " + (
+            "AES in software: the same program, built without AES instructions (scripts/bench-soft.sh)." if soft
+            else "AES in software was not measured: no program with it was given (SOFT_BIN)."),
         f"load of the machine at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors.",
     ],
     "interrupted": False,
