@@ -222,6 +222,126 @@ fn a_file_of_a_room_holds_a_file_system_and_is_thin() {
     );
 }
 
+#[test]
+fn a_volume_within_a_file_of_a_room_goes_through_the_server_and_back() {
+    if !have(&["nbdcopy"]) {
+        return;
+    }
+    let sandbox = Sandbox::with_room();
+    std::fs::write(sandbox.path("key"), "the key").unwrap();
+    let make = [
+        "volume",
+        "format",
+        "v.img",
+        "--size",
+        "24MiB",
+        "--key-file",
+        "key",
+        "--kdf",
+        "pbkdf2",
+    ];
+    sandbox.ok(make.iter().chain(&["--kdf-iterations", "1000"]));
+    sandbox.with_pass(["cp", "v.img", "room:/v.img"]);
+    let served = [
+        "--socket",
+        "socket",
+        "--passphrase-file",
+        "pass",
+        "room:/v.img",
+    ];
+    let exported = |image: &str| {
+        let args = ["volume", "export", image, "-", "--key-file", "key"];
+        sandbox.run(args).out
+    };
+    for round in 0..2 {
+        let plain = common::noise(8 << 20, round);
+        std::fs::write(sandbox.path("plain"), &plain).unwrap();
+        // Out through the server, changed as a volume, in through the server.
+        let serving = Serving::start(&sandbox, &served);
+        let out = text(&sandbox.path("out.img"));
+        ok("nbdcopy", &[serving.uri(), &out]);
+        sandbox.ok(["volume", "import", "out.img", "plain", "--key-file", "key"]);
+        ok("nbdcopy", &["--flush", &out, serving.uri()]);
+        serving.kill();
+        // The room has the volume's ciphertext, whole, and the volume has the contents.
+        std::fs::remove_file(sandbox.path("v.img")).unwrap();
+        sandbox.with_pass(["cp", "room:/v.img", "v.img"]);
+        assert!(std::fs::read(sandbox.path("v.img")).unwrap() == std::fs::read(&out).unwrap());
+        assert!(exported("v.img") == plain, "round {round}");
+        std::fs::remove_file(&out).unwrap();
+    }
+    sandbox.with_pass(["check", "room", "--read-data"]);
+}
+
+/// Takes the mount away however the test ends.
+struct Fuse(Child, String);
+
+impl Fuse {
+    /// The server's first export as the file `disk` of this directory.
+    fn over(sandbox: &Sandbox, uri: &str) -> (Self, String) {
+        let dir = sandbox.path("mnt");
+        std::fs::create_dir_all(&dir).unwrap();
+        let disk = text(&dir.join("disk"));
+        let child = Command::new("nbdfuse")
+            .args([&disk, uri])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut fuse = Self(child, text(&dir));
+        let begun = std::time::Instant::now();
+        while !Path::new(&disk).exists() {
+            assert!(fuse.0.try_wait().unwrap().is_none(), "nbdfuse ended");
+            assert!(begun.elapsed().as_secs() < 60, "nbdfuse does not mount");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        (fuse, disk)
+    }
+
+    /// Unmounts, and waits until it has written all.
+    fn end(mut self) {
+        ok("fusermount3", &["-u", &self.1]);
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Fuse {
+    fn drop(&mut self) {
+        if self.0.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let unmount = Command::new("fusermount3").args(["-uz", &self.1]).status();
+            let _ = unmount.and_then(|_| self.0.kill());
+            let _ = self.0.wait();
+        }
+    }
+}
+
+#[test]
+fn a_file_system_is_made_and_checked_within_a_served_volume() {
+    if !common::can_mount() || !have(&FS_TOOLS) || !have(&["cryptsetup", "nbdfuse", "fusermount3"])
+    {
+        return;
+    }
+    let sandbox = Sandbox::empty();
+    luks(&sandbox);
+    let args = ["--socket", "socket", "--key-file", "key", "luks.img"];
+    let serving = Serving::start(&sandbox, &args);
+    let (fuse, disk) = Fuse::over(&sandbox, serving.uri());
+    ok("mkfs.ext4", &["-q", "-F", &disk]);
+    let file = text(&sandbox.path("file"));
+    std::fs::write(&file, "in the file system").unwrap();
+    ok(
+        "debugfs",
+        &["-w", "-R", &format!("write {file} file"), &disk],
+    );
+    ok("e2fsck", &["-f", "-n", &disk]);
+    fuse.end();
+    assert_eq!(serving.stop(), Some(0));
+    let serving = Serving::start(&sandbox, &args);
+    let (fuse, disk) = Fuse::over(&sandbox, serving.uri());
+    ok("e2fsck", &["-f", "-n", &disk]);
+    assert!(ok("debugfs", &["-R", "cat file", &disk]).contains("in the file system"));
+    fuse.end();
+}
+
 /// Writes numbered blocks, and says after each flush how many there are that must not be lost.
 const WRITER: &str = r#"
 import sys
