@@ -129,29 +129,37 @@ pub fn format(
             Version::Luks2 => KdfOptions::argon2id(),
         });
     kdf.check()?;
-    let data_len = data.map_or(device.len(), Device::len);
+    let new = New {
+        detached: data.is_some(),
+        data_len: data.map_or(device.len(), Device::len),
+        device,
+        options,
+        key,
+        kdf,
+        uuid,
+        passphrase,
+    };
     match options.version {
-        Version::Luks2 => luks2(
-            device,
-            data.is_some(),
-            data_len,
-            options,
-            key,
-            &kdf,
-            uuid,
-            passphrase,
-        ),
-        Version::Luks1 => luks1(
-            device,
-            data.is_some(),
-            data_len,
-            options,
-            key,
-            &kdf,
-            uuid,
-            passphrase,
-        ),
+        Version::Luks2 => new.luks2(),
+        Version::Luks1 => new.luks1(),
     }
+}
+
+/// A volume to be made, with all that its options left open settled.
+struct New<'a> {
+    /// Where the header goes.
+    device: Arc<dyn Device>,
+    /// The data is on another device.
+    detached: bool,
+    /// Bytes of the device with the data.
+    data_len: u64,
+    options: &'a FormatOptions,
+    /// Of the length that the options ask for.
+    key: Zeroizing<Vec<u8>>,
+    /// Of the first slot.
+    kdf: KdfOptions,
+    uuid: String,
+    passphrase: &'a [u8],
 }
 
 /// The bytes of the data, if there are any.
@@ -209,178 +217,174 @@ pub(super) fn digest_of(hash: Hash, key: &[u8], salt: &[u8], len: usize) -> Resu
     Ok(kdf.derive(key, len)?.to_vec())
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "one caller, which has settled them"
-)]
-fn luks2(
-    device: Arc<dyn Device>,
-    detached: bool,
-    data_len: u64,
-    options: &FormatOptions,
-    key: Zeroizing<Vec<u8>>,
-    kdf: &KdfOptions,
-    uuid: String,
-    passphrase: &[u8],
-) -> Result<Luks> {
-    binary::check_text("label", &options.label, 48)?;
-    binary::check_text("subsystem", &options.subsystem, 48)?;
-    let default_offset = if detached { 0 } else { LUKS2_DATA_OFFSET };
-    let offset = options.data_offset.unwrap_or(default_offset);
-    if !offset.is_multiple_of(4096) {
-        return Err(LuksError::Option(format!(
-            "the data must begin at a multiple of 4096 bytes, not at {offset}"
-        )));
-    }
-    let keyslots_size = options.keyslots_size.unwrap_or_else(|| {
-        let until = if detached { LUKS2_DATA_OFFSET } else { offset };
-        until.min(LUKS2_DATA_OFFSET).saturating_sub(2 * COPY_SIZE)
-    });
-    let region = 2 * COPY_SIZE + keyslots_size;
-    let rest = room(offset, data_len)?;
-    let sector_size = options
-        .sector_size
-        .unwrap_or(if rest % 4096 == 0 { 4096 } else { 512 });
-    if rest < u64::from(sector_size) {
-        room(offset + u64::from(sector_size) - v1::SECTOR, data_len)?;
-    }
-    check_header_room(&*device, region, (!detached).then_some(offset))?;
-    // Whether the cipher takes this key and these sectors shows here, before anything is written.
-    SectorCipher::new(&options.cipher, &key, sector_size as usize)?;
+impl New<'_> {
+    fn luks2(self) -> Result<Luks> {
+        let Self {
+            device,
+            detached,
+            data_len,
+            options,
+            key,
+            kdf,
+            uuid,
+            passphrase,
+        } = self;
+        binary::check_text("label", &options.label, 48)?;
+        binary::check_text("subsystem", &options.subsystem, 48)?;
+        let default_offset = if detached { 0 } else { LUKS2_DATA_OFFSET };
+        let offset = options.data_offset.unwrap_or(default_offset);
+        if !offset.is_multiple_of(4096) {
+            return Err(LuksError::Option(format!(
+                "the data must begin at a multiple of 4096 bytes, not at {offset}"
+            )));
+        }
+        let keyslots_size = options.keyslots_size.unwrap_or_else(|| {
+            let until = if detached { LUKS2_DATA_OFFSET } else { offset };
+            until.min(LUKS2_DATA_OFFSET).saturating_sub(2 * COPY_SIZE)
+        });
+        let region = 2 * COPY_SIZE + keyslots_size;
+        let rest = room(offset, data_len)?;
+        let sector_size = options
+            .sector_size
+            .unwrap_or(if rest % 4096 == 0 { 4096 } else { 512 });
+        if rest < u64::from(sector_size) {
+            room(offset + u64::from(sector_size) - v1::SECTOR, data_len)?;
+        }
+        check_header_room(&*device, region, (!detached).then_some(offset))?;
+        // Whether the cipher takes this key and these sectors shows here, before anything is written.
+        SectorCipher::new(&options.cipher, &key, sector_size as usize)?;
 
-    let slot_kdf = kdf.with_salt()?;
-    let digest_salt = kdf::random::<SALT_LEN>()?;
-    let digest = digest_of(Hash::Sha256, &key, &digest_salt, 32)?;
-    let mut holding = Holding {
-        offset: 2 * COPY_SIZE,
-        key_size: key.len(),
-        stripes: STRIPES,
-        af_hash: "sha256",
-        encryption: &options.cipher,
-        area_key_size: key.len(),
-        kdf: &slot_kdf,
-    };
-    let area = Area {
-        offset: holding.offset,
-        size: area_size(holding.material_len()),
-    };
-    holding.offset = area.offset;
-    let slot = NewSlot {
-        key_size: key.len(),
-        encryption: holding.encryption,
-        area_key_size: key.len(),
-        area,
-        kdf: &slot_kdf,
-        af_hash: holding.af_hash,
-        stripes: STRIPES,
-    };
-    let json = json!({
-        "keyslots": { "0": slot.to_json() },
-        "tokens": {},
-        "segments": { "0": segment_json(offset, None, &options.cipher, sector_size) },
-        "digests": { "0": digest_json(&[0], &[0], &digest_salt, &digest, DIGEST_ITERATIONS) },
-        "config": {
-            "json_size": (COPY_SIZE - binary::LEN as u64).to_string(),
-            "keyslots_size": keyslots_size.to_string(),
-        },
-    });
-    let binary = Binary {
-        size: COPY_SIZE,
-        seqid: 0,
-        label: options.label.clone(),
-        subsystem: options.subsystem.clone(),
-        uuid,
-        checksum: Hash::Sha256,
-        salt: kdf::random()?,
-    };
-    // Parsed, so that options that make no sense together (a place too small for a slot) show before anything is written.
-    let mut header = v2::Header::new(binary, json.clone())?;
-    header.encode()?;
+        let slot_kdf = kdf.with_salt()?;
+        let digest_salt = kdf::random::<SALT_LEN>()?;
+        let digest = digest_of(Hash::Sha256, &key, &digest_salt, 32)?;
+        let mut holding = Holding {
+            offset: 2 * COPY_SIZE,
+            key_size: key.len(),
+            stripes: STRIPES,
+            af_hash: "sha256",
+            encryption: &options.cipher,
+            area_key_size: key.len(),
+            kdf: &slot_kdf,
+        };
+        let area = Area {
+            offset: holding.offset,
+            size: area_size(holding.material_len()),
+        };
+        holding.offset = area.offset;
+        let slot = NewSlot {
+            key_size: key.len(),
+            encryption: holding.encryption,
+            area_key_size: key.len(),
+            area,
+            kdf: &slot_kdf,
+            af_hash: holding.af_hash,
+            stripes: STRIPES,
+        };
+        let json = json!({
+            "keyslots": { "0": slot.to_json() },
+            "tokens": {},
+            "segments": { "0": segment_json(offset, None, &options.cipher, sector_size) },
+            "digests": { "0": digest_json(&[0], &[0], &digest_salt, &digest, DIGEST_ITERATIONS) },
+            "config": {
+                "json_size": (COPY_SIZE - binary::LEN as u64).to_string(),
+                "keyslots_size": keyslots_size.to_string(),
+            },
+        });
+        let binary = Binary {
+            size: COPY_SIZE,
+            seqid: 0,
+            label: options.label.clone(),
+            subsystem: options.subsystem.clone(),
+            uuid,
+            checksum: Hash::Sha256,
+            salt: kdf::random()?,
+        };
+        // Parsed, so that options that make no sense together (a place too small for a slot) show before anything is written.
+        let mut header = v2::Header::new(binary, json.clone())?;
+        header.encode()?;
 
-    erase_older(&*device, region)?;
-    material::wipe(&*device, 2 * COPY_SIZE, keyslots_size)?;
-    holding.write(&*device, &key, passphrase)?;
-    header.write(&*device, json)?;
-    Ok(Luks {
-        device,
-        header: Header::V2(Box::new(header)),
-    })
-}
-
-#[expect(
-    clippy::too_many_arguments,
-    reason = "one caller, which has settled them"
-)]
-fn luks1(
-    device: Arc<dyn Device>,
-    detached: bool,
-    data_len: u64,
-    options: &FormatOptions,
-    key: Zeroizing<Vec<u8>>,
-    kdf: &KdfOptions,
-    uuid: String,
-    passphrase: &[u8],
-) -> Result<Luks> {
-    let refuse = |text: &str| Err(LuksError::Option(text.into()));
-    if options
-        .sector_size
-        .is_some_and(|size| u64::from(size) != v1::SECTOR)
-    {
-        return refuse("LUKS1 has sectors of 512 bytes only");
-    }
-    if !options.label.is_empty() || !options.subsystem.is_empty() {
-        return refuse("LUKS1 has no label");
-    }
-    let Some((name, mode)) = options.cipher.split_once('-') else {
-        return refuse("a cipher is named as dm-crypt does, like aes-xts-plain64");
-    };
-    binary::check_text("cipher's name", name, 32)?;
-    binary::check_text("cipher's mode", mode, 32)?;
-    let default_offset = if detached { 0 } else { LUKS1_DATA_OFFSET };
-    let offset = options.data_offset.unwrap_or(default_offset);
-    let payload = u32::try_from(offset / v1::SECTOR);
-    let (Ok(payload), 0) = (payload, offset % 4096) else {
-        return refuse("the data must begin at a multiple of 4096 bytes below 2 TiB");
-    };
-    room(offset, data_len)?;
-    SectorCipher::new(&options.cipher, &key, 512)?;
-
-    let step = ((key.len() * STRIPES) as u64).next_multiple_of(v1::MATERIAL_ALIGN);
-    let digest_salt = kdf::random()?;
-    let digest = digest_of(options.hash, &key, &digest_salt, 20)?;
-    let mut header = v1::Header {
-        cipher_name: name.to_owned(),
-        cipher_mode: mode.to_owned(),
-        hash: options.hash.name().to_owned(),
-        payload,
-        key_size: options.key_len as u32,
-        digest: std::array::from_fn(|at| digest[at]),
-        digest_salt,
-        digest_iterations: DIGEST_ITERATIONS,
-        uuid,
-        slots: std::array::from_fn(|slot| v1::Slot {
-            active: false,
-            iterations: 0,
-            salt: [0; 32],
-            // Below 8 times 2 MiB.
-            material: ((v1::MATERIAL_ALIGN + slot as u64 * step) / v1::SECTOR) as u32,
-            stripes: STRIPES as u32,
-        }),
-    };
-    let region = header.whole_region().next_multiple_of(4096);
-    check_header_room(&*device, region, (!detached).then_some(offset))?;
-    let key = VolumeKey { bytes: key, digest };
-    if !matches!(kdf, KdfOptions::Pbkdf2 { .. }) {
-        return refuse("LUKS1 knows PBKDF2 only");
+        erase_older(&*device, region)?;
+        material::wipe(&*device, 2 * COPY_SIZE, keyslots_size)?;
+        holding.write(&*device, &key, passphrase)?;
+        header.write(&*device, json)?;
+        Ok(Luks {
+            device,
+            header: Header::V2(Box::new(header)),
+        })
     }
 
-    erase_older(&*device, region)?;
-    material::wipe(&*device, v1::MATERIAL_ALIGN, region - v1::MATERIAL_ALIGN)?;
-    let mut next = header.clone();
-    next.fill_slot(&*device, 0, &key, passphrase, kdf)?;
-    header.write(&*device, next)?;
-    Ok(Luks {
-        device,
-        header: Header::V1(Box::new(header)),
-    })
+    fn luks1(self) -> Result<Luks> {
+        let Self {
+            device,
+            detached,
+            data_len,
+            options,
+            key,
+            kdf,
+            uuid,
+            passphrase,
+        } = self;
+        let refuse = |text: &str| Err(LuksError::Option(text.into()));
+        if options
+            .sector_size
+            .is_some_and(|size| u64::from(size) != v1::SECTOR)
+        {
+            return refuse("LUKS1 has sectors of 512 bytes only");
+        }
+        if !options.label.is_empty() || !options.subsystem.is_empty() {
+            return refuse("LUKS1 has no label");
+        }
+        let Some((name, mode)) = options.cipher.split_once('-') else {
+            return refuse("a cipher is named as dm-crypt does, like aes-xts-plain64");
+        };
+        binary::check_text("cipher's name", name, 32)?;
+        binary::check_text("cipher's mode", mode, 32)?;
+        let default_offset = if detached { 0 } else { LUKS1_DATA_OFFSET };
+        let offset = options.data_offset.unwrap_or(default_offset);
+        let payload = u32::try_from(offset / v1::SECTOR);
+        let (Ok(payload), 0) = (payload, offset % 4096) else {
+            return refuse("the data must begin at a multiple of 4096 bytes below 2 TiB");
+        };
+        room(offset, data_len)?;
+        SectorCipher::new(&options.cipher, &key, 512)?;
+
+        let step = ((key.len() * STRIPES) as u64).next_multiple_of(v1::MATERIAL_ALIGN);
+        let digest_salt = kdf::random()?;
+        let digest = digest_of(options.hash, &key, &digest_salt, 20)?;
+        let mut header = v1::Header {
+            cipher_name: name.to_owned(),
+            cipher_mode: mode.to_owned(),
+            hash: options.hash.name().to_owned(),
+            payload,
+            key_size: options.key_len as u32,
+            digest: std::array::from_fn(|at| digest[at]),
+            digest_salt,
+            digest_iterations: DIGEST_ITERATIONS,
+            uuid,
+            slots: std::array::from_fn(|slot| v1::Slot {
+                active: false,
+                iterations: 0,
+                salt: [0; 32],
+                // Below 8 times 2 MiB.
+                material: ((v1::MATERIAL_ALIGN + slot as u64 * step) / v1::SECTOR) as u32,
+                stripes: STRIPES as u32,
+            }),
+        };
+        let region = header.whole_region().next_multiple_of(4096);
+        check_header_room(&*device, region, (!detached).then_some(offset))?;
+        let key = VolumeKey { bytes: key, digest };
+        if !matches!(kdf, KdfOptions::Pbkdf2 { .. }) {
+            return refuse("LUKS1 knows PBKDF2 only");
+        }
+
+        erase_older(&*device, region)?;
+        material::wipe(&*device, v1::MATERIAL_ALIGN, region - v1::MATERIAL_ALIGN)?;
+        let mut next = header.clone();
+        next.fill_slot(&*device, 0, &key, passphrase, &kdf)?;
+        header.write(&*device, next)?;
+        Ok(Luks {
+            device,
+            header: Header::V1(Box::new(header)),
+        })
+    }
 }
