@@ -42,6 +42,7 @@ test: setup-test ## Format and lint checks, every test, licences and advisories
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
 	cargo test --workspace --no-fail-fast $(LOCKED)
 	@scripts/test-python.sh
+	@scripts/test-java.sh
 	@scripts/deny.sh
 
 deny: ## Check licences, bans, sources and advisories of the dependencies
