@@ -18,6 +18,8 @@ if [ -d "$HOME/.m2/repository/org/junit/jupiter" ]; then
     offline=(--offline)
 fi
 mkdir -p target
+# Of an earlier run nothing may count.
+rm -rf target/surefire-reports
 log=target/test.log
 if ! run "${offline[@]}" test "$@" >"$log" 2>&1; then
     if [ ${#offline[@]} -eq 0 ] || ! grep -q 'offline mode' "$log"; then

@@ -108,7 +108,7 @@ pub(crate) fn array<'l>(env: &mut Env<'l>, bytes: &[u8]) -> Result<JByteArray<'l
 
 /// A new string.
 pub(crate) fn text<'l>(env: &mut Env<'l>, text: &str) -> Result<jni::objects::JString<'l>> {
-    jni::objects::JString::from_jni_str(env, &JNIString::from(text)).map_err(java)
+    jni::objects::JString::from_jni_str(env, JNIString::from(text)).map_err(java)
 }
 
 /// An offset in a file.
