@@ -14,7 +14,7 @@ CALLS=${CALLS:-200000}
 OUT=${OUT:-$ROOT/benches/results/bindings.md}
 
 # For each language two functions: build_LANGUAGE, and run_LANGUAGE DIRECTORY SOURCE CALLS, which prints one line of JSON.
-ALL=(rust c)
+ALL=(rust c java_nio java_iocipher)
 
 build_rust() { cargo build --quiet --release --locked -p strongroom-embed --example ladder; }
 run_rust() { "$TARGET_DIR/release/examples/ladder" "$@"; }
@@ -26,6 +26,19 @@ build_c() {
         -L "$WORK" -l:libstrongroom.so.0 -Wl,-rpath,"$WORK"
 }
 run_c() { "$WORK/ladder-c" "$@"; }
+
+# Both faces of Java: files and channels of java.nio.file, and IOCipher's streams.
+build_java_nio() {
+    [ ! -d "$WORK/java" ] || return 0
+    mkdir "$WORK/java"
+    cp -R "$ROOT/bindings/java/src/main/resources/." "$WORK/java"
+    find "$ROOT/bindings/java/src/main/java" -name '*.java' -print0 |
+        xargs -0 javac -nowarn -d "$WORK/java" "$ROOT/bindings/java/examples/Ladder.java"
+    "$ROOT/bindings/java/native/build.sh" release "$WORK/java/org/strongroom/native"
+}
+build_java_iocipher() { build_java_nio; }
+run_java_nio() { java -cp "$WORK/java" Ladder nio "$@"; }
+run_java_iocipher() { java -cp "$WORK/java" Ladder iocipher "$@"; }
 
 read -r -a LANGUAGES <<<"${LANGUAGES:-${ALL[*]}}"
 [ -z "${BENCH_DIR:-}" ] || mkdir -p "$BENCH_DIR"
