@@ -306,6 +306,7 @@ fn fio_verifies_what_it_wrote() {
             "--iodepth=16",
             "--verify=crc32c",
             "--verify_fatal=1",
+            "--verify_state_save=0",
             "--fsync=64",
             "--randseed=7",
         ],
