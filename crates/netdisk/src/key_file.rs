@@ -4,12 +4,13 @@
 //! 1. Both are secret: who has the disk's key can make any capability.
 //! 2. Only the disk's own file has the private key of its certificate.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use storage::write_new_private;
 use zeroize::Zeroizing;
 
 use crate::keys::random;
@@ -106,14 +107,15 @@ impl KeyFile {
         Self::parse(&text)
     }
 
-    /// Writes the disk's own file, readable for its owner only. `AlreadyExists` where there is one.
+    /// Writes the disk's own file, readable for its owner only and durable with its name: a store without its key is lost.
+    /// `AlreadyExists` where there is one.
     pub fn write(&self, path: &Path) -> Result<(), KeyFileError> {
-        write_private(path, &self.text(true))
+        Ok(write_new_private(path, self.text(true).as_bytes())?)
     }
 
     /// Writes the part that the metadata server needs, in the same way.
     pub fn write_part(&self, path: &Path) -> Result<(), KeyFileError> {
-        write_private(path, &self.text(false))
+        Ok(write_new_private(path, self.text(false).as_bytes())?)
     }
 
     /// Takes the text of either file.
@@ -191,22 +193,6 @@ impl KeyFile {
         }
         text
     }
-}
-
-fn write_private(path: &Path, text: &str) -> Result<(), KeyFileError> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    // The name must last too: a store without its key is lost.
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
-    Ok(())
 }
 
 fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], KeyFileError> {

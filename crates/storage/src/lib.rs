@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod host;
+mod private;
 pub mod spans;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -21,6 +22,7 @@ use std::io;
 use std::sync::Arc;
 
 pub use host::HostStorage;
+pub use private::{NewPrivateFile, write_new_private};
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

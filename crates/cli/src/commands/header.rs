@@ -1,8 +1,5 @@
 //! `strongroom header`: a backup of the header, and putting it back.
 
-use std::fs::File;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
@@ -67,16 +64,7 @@ fn backup(room: &Path, file: &Path, open: &OpenArgs, global: &Global) -> Result<
     };
     access.close()?;
     let header = unhex(&header)?;
-    File::options()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(file)
-        .and_then(|mut out| {
-            out.write_all(&header)?;
-            out.sync_all()
-        })
-        .map_err(|e| Error::host(file, e))?;
+    storage::write_new_private(file, &header).map_err(|e| Error::host(file, e))?;
     if global.json {
         output::json_line(&json!({"file": file.to_string_lossy(), "bytes": header.len()}));
     } else {

@@ -1,10 +1,9 @@
 //! `strongroom user`: who may use a room on network disks.
 
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::json;
+use storage::NewPrivateFile;
 
 use crate::access::OpenArgs;
 use crate::args::Global;
@@ -102,18 +101,12 @@ fn add(args: &Add, global: &Global) -> Result<()> {
         gids: gids.clone(),
     };
     // The file first: a key that cannot be kept is not made.
-    let mut file = create(&args.out)?;
-    let made = admin::ask(&args.room, &args.open, request).and_then(|reply| match reply {
-        Reply::Identity(text) => file
-            .write_all(text.0.expose())
-            .and_then(|()| file.sync_all())
-            .map_err(|e| Error::host(&args.out, e)),
-        _ => Err(admin::unexpected()),
-    });
-    if let Err(error) = made {
-        let _ = std::fs::remove_file(&args.out);
-        return Err(error);
-    }
+    let of_file = |e| Error::host(&args.out, e);
+    let file = NewPrivateFile::create(&args.out).map_err(of_file)?;
+    let Reply::Identity(text) = admin::ask(&args.room, &args.open, request)? else {
+        return Err(admin::unexpected());
+    };
+    file.keep(text.0.expose()).map_err(of_file)?;
     if global.json {
         output::json_line(
             &json!({"user": args.name, "uid": uid, "gids": gids, "identity": args.out.to_string_lossy()}),
@@ -133,15 +126,6 @@ fn add(args: &Add, global: &Global) -> Result<()> {
         );
     }
     Ok(())
-}
-
-fn create(path: &Path) -> Result<std::fs::File> {
-    std::fs::File::options()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(|e| Error::host(path, e))
 }
 
 fn remove(args: &Remove, global: &Global) -> Result<()> {

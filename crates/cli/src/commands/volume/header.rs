@@ -1,8 +1,7 @@
 //! `strongroom volume header`: a LUKS header's backup, and putting it back.
 
 use std::fs::File;
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
@@ -57,16 +56,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
 fn backup(image: &Path, file: &Path, global: &Global) -> Result<()> {
     let device = open_device(image, Access::ReadOnly)?;
     let bytes = luks::backup_header(&device).map_err(|e| luks_said(image, e))?;
-    File::options()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(file)
-        .and_then(|mut out| {
-            out.write_all(&bytes)?;
-            out.sync_all()
-        })
-        .map_err(|e| Error::host(file, e))?;
+    storage::write_new_private(file, &bytes).map_err(|e| Error::host(file, e))?;
     if global.json {
         output::json_line(&json!({"file": file.to_string_lossy(), "bytes": bytes.len()}));
     } else {
