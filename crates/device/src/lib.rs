@@ -11,7 +11,7 @@
 mod file;
 mod known;
 mod memory;
-mod range;
+pub mod range;
 
 use std::fmt::Debug;
 use std::io;

@@ -8,17 +8,17 @@ use crate::Device;
 const ZEROS: usize = 64 << 10;
 
 /// `UnexpectedEof` unless `offset..offset + len` lies within `0..of`.
-pub(crate) fn to_read(of: u64, offset: u64, len: u64) -> io::Result<()> {
+pub fn to_read(of: u64, offset: u64, len: u64) -> io::Result<()> {
     within(of, offset, len).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
 /// `StorageFull` unless `offset..offset + len` lies within `0..of`.
-pub(crate) fn to_write(of: u64, offset: u64, len: u64) -> io::Result<()> {
+pub fn to_write(of: u64, offset: u64, len: u64) -> io::Result<()> {
     within(of, offset, len).ok_or_else(|| io::ErrorKind::StorageFull.into())
 }
 
 /// What a read-only device answers.
-pub(crate) fn read_only() -> io::Error {
+pub fn read_only() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "the device is read-only")
 }
 

@@ -15,7 +15,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use device::Device;
+use device::{Device, range};
 
 use crate::sector::{IV_UNIT, SectorCipher};
 use buffers::Buffers;
@@ -120,7 +120,7 @@ impl CryptDevice {
                 "the volume is read-only",
             ));
         }
-        within(self.at.len, offset, len).ok_or_else(|| io::ErrorKind::StorageFull.into())
+        range::to_write(self.at.len, offset, len)
     }
 
     /// Reads whole sectors.
@@ -181,7 +181,7 @@ impl CryptDevice {
 impl Device for CryptDevice {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         let len = buf.len() as u64;
-        within(self.at.len, offset, len).ok_or(io::ErrorKind::UnexpectedEof)?;
+        range::to_read(self.at.len, offset, len)?;
         if buf.is_empty() {
             return Ok(());
         }
@@ -246,7 +246,7 @@ impl Device for CryptDevice {
     }
 
     fn prefetch(&self, offset: u64, len: u64) -> io::Result<()> {
-        within(self.at.len, offset, len).ok_or(io::ErrorKind::UnexpectedEof)?;
+        range::to_read(self.at.len, offset, len)?;
         self.below.prefetch(self.at.offset + offset, len)
     }
 
@@ -272,10 +272,6 @@ impl fmt::Debug for CryptDevice {
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
-}
-
-fn within(of: u64, offset: u64, len: u64) -> Option<()> {
-    (offset.checked_add(len)? <= of).then_some(())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
-use device::{Device, Extent, Zeroing};
+use device::{Device, Extent, Zeroing, range};
 use room::{Error, Fallocate, FileKind, InodeNo, Room, SeekTo};
 
 /// A regular file of a room.
@@ -48,26 +48,15 @@ impl RoomDevice {
         }
     }
 
-    fn inside(&self, offset: u64, len: u64) -> bool {
-        offset.checked_add(len).is_some_and(|end| end <= self.len)
-    }
-
     fn readable(&self, offset: u64, len: u64) -> io::Result<()> {
-        if self.inside(offset, len) {
-            Ok(())
-        } else {
-            Err(io::ErrorKind::UnexpectedEof.into())
-        }
+        range::to_read(self.len, offset, len)
     }
 
     fn writable(&self, offset: u64, len: u64) -> io::Result<()> {
         if self.read_only {
-            Err(io::ErrorKind::PermissionDenied.into())
-        } else if self.inside(offset, len) {
-            Ok(())
-        } else {
-            Err(io::ErrorKind::StorageFull.into())
+            return Err(range::read_only());
         }
+        range::to_write(self.len, offset, len)
     }
 
     fn change(&self, what: Fallocate, offset: u64, len: u64) -> io::Result<()> {
