@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 use super::room_device::RoomDevice;
 use crate::access::OpenArgs;
-use crate::commands::volume::image;
+use crate::commands::volume::image::{self, ImageArgs};
 use crate::control::SOCKET;
 use crate::control::client::Client;
 use crate::credentials::GivenKind;
@@ -101,7 +101,10 @@ fn of_room(path: &RoomPath, args: &TargetArgs) -> Result<Target> {
     must_be_room(&path.room)?;
     if let Some(client) = Client::find(&path.room)? {
         let inside = path.path.strip_prefix("/").unwrap_or(&path.path);
-        let device = image::open_device(&client.mountpoint.join(inside), access(args))?;
+        let device = image::open_device(
+            &client.mountpoint.join(inside),
+            image::access(args.read_only),
+        )?;
         return Ok(Target {
             device,
             what: format!("{}, through its mount", path.words()),
@@ -136,28 +139,29 @@ fn of_room(path: &RoomPath, args: &TargetArgs) -> Result<Target> {
 }
 
 fn of_image(path: &Path, args: &TargetArgs) -> Result<Target> {
-    let image = image::open_device(path, access(args))?;
+    let source = ImageArgs {
+        image: path.to_owned(),
+        header: args.header.clone(),
+    };
+    let device = source.device(image::access(args.read_only))?;
     let name = path.display();
-    let plain = |image| Target {
-        device: image,
+    let plain = |device| Target {
+        device,
         what: format!("{name}, as it is"),
         room: None,
     };
     if args.format == Format::Raw {
-        return Ok(plain(image));
+        return Ok(plain(device));
     }
-    let header = match &args.header {
-        Some(path) => Some(image::open_device(path, Access::ReadOnly)?),
-        None => None,
-    };
+    let header = source.header_device(Access::ReadOnly)?;
     // What is kept apart, or comes without a key slot, is a volume because the user says so.
     let said = header.is_some() || args.master_key_file.is_some();
     let format = match said {
         true => None,
-        false => volume::recognise(&*image).map_err(|e| image::said(path, e))?,
+        false => volume::recognise(&*device).map_err(|e| image::said(path, e))?,
     };
     if !said && format.is_none() {
-        return Ok(plain(image));
+        return Ok(plain(device));
     }
     let credential = credential(path, format, args)?;
     let options = volume::OpenOptions {
@@ -165,8 +169,7 @@ fn of_image(path: &Path, args: &TargetArgs) -> Result<Target> {
         allow_discards: args.allow_discards,
         any_cost: args.any_kdf_cost,
     };
-    let opened = volume::open_as_recognised(image, header, &credential, options);
-    let opened = opened.map_err(|e| image::said(path, e))?;
+    let opened = source.unlock(device, header, &credential, options)?;
     if opened.certainty == Certainty::Unknown {
         tracing::warn!(image = %name, "nothing tells whether the key is the right one: the contents may be nonsense");
     }
@@ -175,14 +178,6 @@ fn of_image(path: &Path, args: &TargetArgs) -> Result<Target> {
         what: format!("the contents of {name}, {}", opened.format),
         room: None,
     })
-}
-
-fn access(args: &TargetArgs) -> Access {
-    if args.read_only {
-        Access::ReadOnly
-    } else {
-        Access::ReadWrite
-    }
 }
 
 fn credential(path: &Path, format: Option<Volume>, args: &TargetArgs) -> Result<Credential> {

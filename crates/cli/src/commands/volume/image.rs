@@ -94,12 +94,12 @@ pub(crate) fn master_key_file(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
 
 impl ImageArgs {
     /// The image as a device.
-    pub(super) fn device(&self, access: Access) -> Result<Arc<dyn Device>> {
+    pub(crate) fn device(&self, access: Access) -> Result<Arc<dyn Device>> {
         open_device(&self.image, access)
     }
 
     /// The device of the header where that is another.
-    pub(super) fn header_device(&self, access: Access) -> Result<Option<Arc<dyn Device>>> {
+    pub(crate) fn header_device(&self, access: Access) -> Result<Option<Arc<dyn Device>>> {
         self.header
             .as_deref()
             .map(|path| open_device(path, access))
@@ -139,12 +139,7 @@ impl ImageArgs {
         options: OpenOptions,
         global: &Global,
     ) -> Result<Opened> {
-        let access = if options.read_only {
-            Access::ReadOnly
-        } else {
-            Access::ReadWrite
-        };
-        let device = self.device(access)?;
+        let device = self.device(access(options.read_only))?;
         let header = self.header_device(Access::ReadOnly)?;
         // Before anybody is asked for a passphrase.
         let found = volume::recognise(header.as_deref().unwrap_or(&*device));
@@ -156,8 +151,7 @@ impl ImageArgs {
             any_cost: credential.any_kdf_cost,
             ..options
         };
-        let opened = volume::open_as_recognised(device, header, &secret, options)
-            .map_err(|e| said(&self.image, e))?;
+        let opened = self.unlock(device, header, &secret, options)?;
         if opened.certainty == Certainty::Unknown {
             output::note(
                 global,
@@ -169,6 +163,27 @@ impl ImageArgs {
             );
         }
         Ok(opened)
+    }
+
+    /// Opens the volume on devices that were opened before.
+    pub(crate) fn unlock(
+        &self,
+        device: Arc<dyn Device>,
+        header: Option<Arc<dyn Device>>,
+        credential: &Credential,
+        options: OpenOptions,
+    ) -> Result<Opened> {
+        volume::open_as_recognised(device, header, credential, options)
+            .map_err(|e| said(&self.image, e))
+    }
+}
+
+/// How what is read, or also written, is opened.
+pub(crate) fn access(read_only: bool) -> Access {
+    if read_only {
+        Access::ReadOnly
+    } else {
+        Access::ReadWrite
     }
 }
 
