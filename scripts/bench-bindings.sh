@@ -4,24 +4,27 @@
 #
 #   scripts/bench-bindings.sh [ROUNDS [MIB]]      rounds: 5; MiB copied in: 1024
 #
-# LANGUAGES="rust c" picks some. BENCH_DIR: where rooms are made (default: a temporary directory below target).
+# LANGUAGES="rust c" picks some. PROFILE=dev, with few MiB and CALLS, only looks whether all of it runs. BENCH_DIR: where rooms are made (default: a temporary directory below target).
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 ROUNDS=${1:-5}
 MIB=${2:-1024}
 CALLS=${CALLS:-200000}
+PROFILE=${PROFILE:-release}
+# Where cargo puts what it builds with that profile.
+BUILT=$TARGET_DIR/${PROFILE/#dev/debug}
 OUT=${OUT:-$ROOT/benches/results/bindings.md}
 
 # For each language two functions: build_LANGUAGE, and run_LANGUAGE DIRECTORY SOURCE CALLS, which prints one line of JSON.
 ALL=(rust c java_nio java_iocipher)
 
-build_rust() { cargo build --quiet --release --locked -p strongroom-embed --example ladder; }
-run_rust() { "$TARGET_DIR/release/examples/ladder" "$@"; }
+build_rust() { cargo build --quiet --profile "$PROFILE" --locked -p strongroom-embed --example ladder; }
+run_rust() { "$BUILT/examples/ladder" "$@"; }
 
 build_c() {
-    cargo build --quiet --release --locked -p strongroom-capi
-    ln -sfn "$TARGET_DIR/release/libstrongroom.so" "$WORK/libstrongroom.so.0"
+    cargo build --quiet --profile "$PROFILE" --locked -p strongroom-capi
+    ln -sfn "$BUILT/libstrongroom.so" "$WORK/libstrongroom.so.0"
     cc -std=c11 -O2 -I "$ROOT/crates/capi/include" "$ROOT/crates/capi/examples/ladder.c" -o "$WORK/ladder-c" \
         -L "$WORK" -l:libstrongroom.so.0 -Wl,-rpath,"$WORK"
 }
