@@ -55,6 +55,10 @@ final class RealPath {
     }
 
     private static String text(List<String> names) {
-        return "/" + String.join("/", names);
+        StringBuilder path = new StringBuilder();
+        for (String name : names) {
+            path.append('/').append(name);
+        }
+        return path.length() == 0 ? "/" : path.toString();
     }
 }
