@@ -9,6 +9,9 @@ use room::{Error as RoomError, FileKind, Inode, InodeNo, NewFile, SetAttr};
 use crate::session::{OpenRoom, Shared};
 use crate::{Error, Result};
 
+/// How often a file that is to be made is looked for, while other threads remove it.
+const TRIES: usize = 16;
+
 /// For what a file is opened, as the flags of open(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenMode {
@@ -72,6 +75,17 @@ pub struct File {
 
 impl File {
     pub(crate) fn open(shared: &Arc<Shared>, path: &Path, mode: OpenMode) -> Result<Self> {
+        for _ in 1..TRIES {
+            match Self::open_once(shared, path, mode) {
+                // Found or made, and then removed by another thread: who asked for a file to be made is not told that there is none.
+                Err(Error::Room(RoomError::NotFound)) if mode.create => {}
+                other => return other,
+            }
+        }
+        Self::open_once(shared, path, mode)
+    }
+
+    fn open_once(shared: &Arc<Shared>, path: &Path, mode: OpenMode) -> Result<Self> {
         if !mode.write && (mode.append || mode.create || mode.create_new || mode.truncate) {
             return Err(Error::Argument(
                 "a file is made, appended to and truncated only where it is opened for writing"
