@@ -17,7 +17,7 @@ BUILT=$TARGET_DIR/${PROFILE/#dev/debug}
 OUT=${OUT:-$ROOT/benches/results/bindings.md}
 
 # For each language two functions: build_LANGUAGE, and run_LANGUAGE DIRECTORY SOURCE CALLS, which prints one line of JSON.
-ALL=(rust c java_nio java_iocipher)
+ALL=(rust c java_nio java_iocipher python)
 
 build_rust() { cargo build --quiet --profile "$PROFILE" --locked -p strongroom-embed --example ladder; }
 run_rust() { "$BUILT/examples/ladder" "$@"; }
@@ -42,6 +42,9 @@ build_java_nio() {
 build_java_iocipher() { build_java_nio; }
 run_java_nio() { java -cp "$WORK/java" Ladder nio "$@"; }
 run_java_iocipher() { java -cp "$WORK/java" Ladder iocipher "$@"; }
+
+build_python() { PROFILE="$PROFILE" "$ROOT/scripts/test-python.sh" --collect-only >/dev/null; }
+run_python() { "$TARGET_DIR/python/venv/bin/python" "$ROOT/bindings/python/examples/ladder.py" "$@"; }
 
 read -r -a LANGUAGES <<<"${LANGUAGES:-${ALL[*]}}"
 [ -z "${BENCH_DIR:-}" ] || mkdir -p "$BENCH_DIR"

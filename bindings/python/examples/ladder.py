@@ -1,90 +1,86 @@
-"""Measures rooms from Python, in the words of the other languages' ladders: one line of JSON. See scripts/bench-bindings.sh.
+"""How fast a room is from Python, beside crates/embed/examples/ladder.rs, which says what is measured: one line of JSON.
 
-The argument is a directory for the room, which is removed at the end; further ones are bytes of a rung (67108864) and bytes copied
-(1073741824).
+    ladder.py DIRECTORY SOURCE [CALLS]
+
+`call_ns` is readinto_at, which gives Python's loop no object to make; `read_ns`, which the others do not print, is read_at, which makes
+bytes. Streams are written through the files of `open` without a buffer.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sys
 import time
-from collections.abc import Callable
 
 import strongroom
 
-CALLS = int(os.environ.get("LADDER_CALLS", "200000"))
+MIB = 1 << 20
+SIZES = (1 << 20, 512 << 10, 128 << 10, 64 << 10, 8 << 10, 4 << 10, 1 << 10, 256)
+FILE, FILES = 2 * MIB, 8
 
 
-def seconds(work: Callable[[], None]) -> float:
-    """How long it takes."""
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
-
-
-def rung(room: strongroom.Room, total: int, call: int) -> float:
-    """MiB a second of writing a new file in calls of that size, until all is durable."""
-    data = memoryview(os.urandom(call))
-
-    def write() -> None:
-        with (room / "rung").open("wb", buffering=0) as file:
-            for _ in range(total // call):
-                file.write(data)
+def rung(room: strongroom.Room, data: memoryview, size: int) -> float:
+    """MiB a second of writing the files of one rung by calls of that size."""
+    piece = data[:size]
+    began = time.perf_counter()
+    for n in range(FILES):
+        with room.open(f"/ladder-{size}-{n}", "wb", buffering=0) as file:
+            write = file.write
+            for _ in range(FILE // size):
+                write(piece)
             file.file.sync()
-
-    taken = seconds(write)
-    (room / "rung").unlink()
-    room.sync()
-    return total / taken / (1 << 20)
+    return FILES * FILE / MIB / (time.perf_counter() - began)
 
 
-def calls(room: strongroom.Room) -> dict[str, float]:
-    """Nanoseconds of one call that reads a byte of a warm file, or asks for attributes; the loop of Python is counted."""
-    (room / "warm").write_bytes(bytes(4096))
-    with room.open_file("warm") as file:
-        read_at, readinto_at, one, session = file.read_at, file.readinto_at, bytearray(1), room._session
-
-        def read() -> None:
-            for _ in range(CALLS):
-                read_at(100, 1)
-
-        def readinto() -> None:
-            for _ in range(CALLS):
-                readinto_at(100, one)
-
-        def stat() -> None:
-            for _ in range(CALLS):
-                session.stat("/warm", True)
-
-        read()
-        return {name: seconds(work) / CALLS * 1e9 for name, work in (("call_ns", readinto), ("read_ns", read), ("stat_ns", stat))}
-
-
-def copy(room: strongroom.Room, total: int) -> float:
-    """MiB a second of copying data in from memory in pieces of 1 MiB, until all is durable."""
-    piece = memoryview(os.urandom(1 << 20))
-
-    def write() -> None:
-        with (room / "copied").open("wb") as file:
-            for _ in range(total >> 20):
-                file.write(piece)
+def calls(room: strongroom.Room, data: memoryview, count: int) -> dict[str, float]:
+    """Nanoseconds of a call, Python's loop over places that were chosen before counted in."""
+    places, place = [], 1
+    for _ in range(count):
+        place = (place * 1103515245 + 12345) & 0xFFFFFFFF
+        places.append((place >> 8) % MIB)
+    found = {}
+    with room.open_file("/warm", "w+") as file:
+        file.write(data)
         room.sync()
+        readinto_at, read_at, stat, byte = file.readinto_at, file.read_at, room._session.stat, bytearray(1)
+        for at in places[: count // 10]:
+            readinto_at(at, byte)
+        began = time.perf_counter_ns()
+        for at in places:
+            readinto_at(at, byte)
+        found["call_ns"] = (time.perf_counter_ns() - began) // count
+        began = time.perf_counter_ns()
+        for at in places:
+            read_at(at, 1)
+        found["read_ns"] = (time.perf_counter_ns() - began) // count
+        began = time.perf_counter_ns()
+        for _ in places:
+            stat("/warm", True)
+        found["stat_ns"] = (time.perf_counter_ns() - began) // count
+    return found
 
-    return total / seconds(write) / (1 << 20)
+
+def copy(room: strongroom.Room, source: str) -> float:
+    """MiB a second of copying a file of the host in."""
+    buffer, copied = memoryview(bytearray(MIB)), 0
+    with open(source, "rb", buffering=0) as reader:
+        began = time.perf_counter()
+        with room.open("/copy", "wb", buffering=0) as writer:
+            while count := reader.readinto(buffer):
+                copied += writer.write(buffer[:count])
+            writer.file.sync()
+        return copied / MIB / (time.perf_counter() - began)
 
 
 def main() -> None:
     """Measures, and prints."""
-    location = sys.argv[1]
-    total, copied = (int(text) for text in (sys.argv[2:4] + ["67108864", "1073741824"][len(sys.argv[2:4]) :]))
-    with strongroom.create(location, key=os.urandom(32), state_dir=location + ".state") as room:
-        write = {str(call): rung(room, total, call) for call in (1 << 20, 512 << 10, 64 << 10, 8 << 10, 1 << 10)}
-        found = {"language": "python", "write_MiB_s": write, **calls(room), "copy_MiB_s": copy(room, copied)}
-    shutil.rmtree(location)
-    shutil.rmtree(location + ".state")
+    location, source = sys.argv[1:3]
+    count = int(sys.argv[3]) if len(sys.argv) > 3 else 200_000
+    data = memoryview(bytes(i * 31 % 251 for i in range(MIB)))
+    with strongroom.create(location, key=bytes([7]) * 32) as room:
+        write = {str(size): round(rung(room, data, size), 2) for size in SIZES}
+        found = {"language": "python", "write_MiB_s": write, **calls(room, data, count)}
+        found["copy_MiB_s"] = round(copy(room, source), 2)
     print(json.dumps(found))
 
 

@@ -213,6 +213,8 @@ def test_close_room_while_used(room: Room, location: Path) -> None:
 def test_handle_two_threads(room: Room) -> None:
     data = os.urandom(100_000)
     (room / "a").write_bytes(data)
+    # Who shares a position writes anywhere.
+    (room / "b").write_bytes(data)
     for _ in range(10):
         file = room.open_file("a", "r+")
         raw = (room / "a").open("rb+")
@@ -227,6 +229,8 @@ def test_handle_two_threads(room: Room) -> None:
                     read.set()
             except ValueError:
                 return right
+            finally:
+                read.set()
 
         def at_position(file: strongroom.File = file) -> None:
             try:
@@ -254,7 +258,7 @@ def test_handle_two_threads(room: Room) -> None:
             raw.close()
             for work in works:
                 work.result()
-        other = room.open_file("a", "r+")
+        other = room.open_file("b", "r+")
         with ThreadPoolExecutor(2) as pool:
             works = [pool.submit(at_position, other) for _ in range(2)]
             other.read_at(0, 1)

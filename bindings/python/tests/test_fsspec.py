@@ -39,12 +39,22 @@ def close_all() -> Iterator[None]:
         known.close()
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[strongroom.Room]:
+    """One room for all of fsspec's own tests, emptied after each."""
+    where = tmp_path_factory.mktemp("shared")
+    with strongroom.create(where / "room", key=KEY, state_dir=where / "state") as room:
+        yield room
+
+
 class RoomFixtures(abstract.AbstractFixtures):  # type: ignore[misc]
     """What fsspec's own tests run on."""
 
     @pytest.fixture
-    def fs(self, room: strongroom.Room) -> StrongroomFileSystem:
-        return StrongroomFileSystem(room, auto_mkdir=True)
+    def fs(self, shared: strongroom.Room) -> Iterator[StrongroomFileSystem]:
+        fs = StrongroomFileSystem(shared, auto_mkdir=True)
+        yield fs
+        fs.rm("/", recursive=True)
 
     @pytest.fixture
     def fs_path(self, fs: StrongroomFileSystem) -> str:

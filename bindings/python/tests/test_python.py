@@ -327,6 +327,43 @@ def test_errors_are_pythons_own_with_number_and_names(room: Room) -> None:
     assert issubclass(strongroom.ClosedError, ValueError)
 
 
+def test_a_path_of_another_room_is_refused(room: Room, tmp_path: Path) -> None:
+    with strongroom.create(tmp_path / "other", key=KEY) as other:
+        (other / "a").write_text("theirs")
+        for use in (
+            lambda: room.open(other / "a"),
+            lambda: room.open_file(other / "a"),
+            lambda: room / (other / "a"),
+            lambda: (room / "a").rename(other / "a"),
+            lambda: room.rename("a", other / "b"),
+        ):
+            with pytest.raises(ValueError, match="another room"):
+                use()
+        assert room / "a" != other / "a"
+        with pytest.raises(TypeError):
+            room / 3  # type: ignore[operator]
+
+
+def test_a_room_is_synced_while_other_threads_open_files(room: Room) -> None:
+    over = threading.Event()
+
+    def work(n: int) -> None:
+        while not over.is_set():
+            with (room / f"f{n}").open("w") as file:
+                file.write("x")
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(20):
+            room.sync()
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
 def test_exactly_one_key_is_taken(location: Path, tmp_path: Path) -> None:
     for given in ({}, {"passphrase": "a", "key": KEY}, {"key": KEY, "key_file": tmp_path / "k"}):
         for make in (strongroom.create, strongroom.open):

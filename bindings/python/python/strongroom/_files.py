@@ -194,7 +194,7 @@ def open_file(
             )
             outer.mode = mode  # type: ignore[misc,unused-ignore]
         if wanted["write"]:
-            room._buffers.add(outer)
+            room._buffers[id(outer)] = outer
         return outer  # type: ignore[return-value]
     except BaseException:
         raw.close()

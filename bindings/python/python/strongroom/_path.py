@@ -34,7 +34,13 @@ class RoomPath:
 
     __slots__ = ("_pure", "_room")
 
+    _pure: PurePosixPath
+    _room: Room
+
     def __init__(self, room: Room, *parts: str | RoomPath) -> None:
+        for part in parts:
+            if isinstance(part, RoomPath) and part._room is not room:
+                raise ValueError(f"{part!r} is a path of another room")
         texts = [str(part) for part in parts]
         pure = PurePosixPath("/", *texts)
         # POSIX lets two slashes at the start mean something else; here they do not.
@@ -382,7 +388,10 @@ class RoomPath:
         permissions: int | None = None,
     ) -> IO[Any]:
         """Open it as Path.open does; text is UTF-8 where no encoding is given."""
-        bits = 0o666 & ~_umask() if permissions is None else permissions
+        bits = permissions
+        if bits is None:
+            # Asked for only where a file may be made: it takes a file of the host.
+            bits = 0o644 if "r" in mode else 0o666 & ~_umask()
         return open_file(self._room, str(self._pure), mode, buffering, encoding, errors, newline, permissions=bits)
 
     def read_bytes(self) -> bytes:

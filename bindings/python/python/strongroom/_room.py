@@ -97,7 +97,8 @@ class KeySlot(NamedTuple):
     """The work of one try, for passphrases and key files."""
 
 
-_open_rooms: weakref.WeakSet[Room] = weakref.WeakSet()
+# By id. No WeakSet: that one cannot be gone through while another thread adds to it, and a lock could be held for ever after a fork.
+_open_rooms: weakref.WeakValueDictionary[int, Room] = weakref.WeakValueDictionary()
 
 
 class Room:
@@ -110,9 +111,9 @@ class Room:
         self._session = session
         self._location = location
         self._opener = os.getpid()
-        # The outermost objects of files open for writing.
-        self._buffers: weakref.WeakSet[io.IOBase] = weakref.WeakSet()
-        _open_rooms.add(self)
+        # The outermost objects of files open for writing, in the same way.
+        self._buffers: weakref.WeakValueDictionary[int, io.IOBase] = weakref.WeakValueDictionary()
+        _open_rooms[id(self)] = self
 
     # Opening and closing
 
@@ -246,7 +247,15 @@ class Room:
         return RoomPath(self)
 
     def __truediv__(self, part: str | RoomPath) -> RoomPath:
+        if not isinstance(part, (str, RoomPath)):
+            return NotImplemented
         return RoomPath(self, part)
+
+    def _text(self, path: str | RoomPath) -> str:
+        """A path for the session, which may be odd, as long as it is not another room's."""
+        if isinstance(path, RoomPath) and path.room is not self:
+            raise ValueError(f"{path!r} is a path of another room")
+        return str(path)
 
     def open(
         self,
@@ -263,14 +272,14 @@ class Room:
 
         Text is UTF-8 where no encoding is given. Permission bits are of a file that is made.
         """
-        return open_file(self, str(path), mode, buffering, encoding, errors, newline, permissions=permissions)
+        return open_file(self, self._text(path), mode, buffering, encoding, errors, newline, permissions=permissions)
 
     def open_file(self, path: str | RoomPath, mode: str = "rb", *, permissions: int = 0o644) -> File:
         """Open a file without any of Python's layers: read_at, readinto_at and write_at name a place, from any thread.
 
         The modes are those of `open`; the file is always of bytes.
         """
-        return self._session.open_file(str(path), mode=permissions, **flags(mode)[0])
+        return self._session.open_file(self._text(path), mode=permissions, **flags(mode)[0])
 
     def rename(
         self,
@@ -280,11 +289,11 @@ class Room:
         how: Literal["replace", "no_replace", "exchange"] = "replace",
     ) -> None:
         """Rename: over what is there, refusing what is there, or swapping the two."""
-        self._session.rename(str(source), str(target), how)
+        self._session.rename(self._text(source), self._text(target), how)
 
     def getxattr(self, path: str | RoomPath, name: str | bytes) -> bytes:
         """The value of an extended attribute, as os.getxattr."""
-        return self._session.xattr(str(path), name)
+        return self._session.xattr(self._text(path), name)
 
     def setxattr(
         self,
@@ -295,15 +304,15 @@ class Room:
         how: Literal["any", "create", "replace"] = "any",
     ) -> None:
         """Set one: in any case, only where there is none of the name, or only where there is."""
-        self._session.set_xattr(str(path), name, value, how)
+        self._session.set_xattr(self._text(path), name, value, how)
 
     def removexattr(self, path: str | RoomPath, name: str | bytes) -> None:
         """Remove one."""
-        self._session.remove_xattr(str(path), name)
+        self._session.remove_xattr(self._text(path), name)
 
     def listxattr(self, path: str | RoomPath) -> list[str]:
         """The names of all, sorted."""
-        return self._session.xattr_names(str(path))
+        return self._session.xattr_names(self._text(path))
 
     # What Python asks of every object
 
@@ -321,8 +330,9 @@ class Room:
     def _write_buffers(self) -> Exception | None:
         """Has all open files write what they hold back; returns the first error, after all had their turn."""
         failed: Exception | None = None
-        for file in list(self._buffers):
-            if file.closed:
+        for reference in self._buffers.valuerefs():
+            file = reference()
+            if file is None or file.closed:
                 continue
             try:
                 file.flush()
@@ -340,8 +350,9 @@ class Room:
 
 def _at_exit() -> None:
     """Closes what the program left open. A transaction that is open now was never completed: it is as if it had never begun."""
-    for room in list(_open_rooms):
-        if room._opener != os.getpid() or room.closed:
+    for reference in _open_rooms.valuerefs():
+        room = reference()
+        if room is None or room._opener != os.getpid() or room.closed:
             continue
         try:
             try:

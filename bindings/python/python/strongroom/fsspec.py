@@ -45,7 +45,6 @@ class _OncePerRoom(type(fsspec.spec.AbstractFileSystem)):  # type: ignore[misc]
 
     _instances: dict[tuple[Any, ...], tuple[bytes, StrongroomFileSystem]] = {}
     _lock = threading.RLock()
-    _process = os.getpid()
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         kwargs = apply_config(cls, kwargs)
@@ -71,10 +70,6 @@ class _OncePerRoom(type(fsspec.spec.AbstractFileSystem)):  # type: ignore[misc]
         where = (cls, *sorted((name, repr(value)) for name, value in kwargs.items() if name != "key_file"))
         secret = _fingerprint(given, kwargs.get("key_file"))
         with cls._lock:
-            if cls._process != os.getpid():
-                # What a fork brought along is the parent's.
-                cls._instances.clear()
-                cls._process = os.getpid()
             known = None if fresh else cls._instances.get(where)
             if known is not None and not known[1].room.closed:
                 if not hmac.compare_digest(known[0], secret):
@@ -94,6 +89,11 @@ class _OncePerRoom(type(fsspec.spec.AbstractFileSystem)):  # type: ignore[misc]
         made.storage_options = kwargs
         made._has_secret = bool(given)
         return made
+
+    def after_fork(cls) -> None:
+        """What a fork brought along is the parent's; a thread of the parent may have held the lock."""
+        _OncePerRoom._lock = threading.RLock()
+        _OncePerRoom._instances.clear()
 
     def forget(cls, instance: StrongroomFileSystem) -> None:
         """Makes the next one afresh."""
@@ -568,6 +568,9 @@ class StrongroomFileSystem(fsspec.spec.AbstractFileSystem, metaclass=_OncePerRoo
         """Changes when the file does."""
         fields = self.room._session.stat(self._strip_protocol(path), True)
         return hashlib.sha256(repr((fields[1], fields[6], fields[14])).encode()).hexdigest()
+
+
+os.register_at_fork(after_in_child=StrongroomFileSystem.after_fork)
 
 
 @contextmanager
