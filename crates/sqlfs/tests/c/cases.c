@@ -405,6 +405,7 @@ static void refusals(void)
     CHECK(sqlfs_init_key("last", key, 32) == 0 && sqlfs_proc_getattr(NULL, NULL, &st) == -EINVAL);
     CHECK(sqlfs_proc_getattr(NULL, "/", NULL) == -EINVAL && sqlfs_proc_readdir(NULL, "/", NULL, NULL, 0, NULL) == -EINVAL);
     CHECK(sqlfs_proc_read(NULL, "/", NULL, 10, 0, NULL) == -EINVAL && sqlfs_proc_truncate(NULL, "/", -1) == -EINVAL);
+    fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
         int wrong = sqlfs_proc_access(NULL, "/", F_OK) != -EBADF || sqlfs_instance_count() != 0;
