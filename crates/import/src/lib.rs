@@ -1,0 +1,17 @@
+//! Files kept in other programs' formats: containers of IOCipher and libsqlfs ([`Container`]), and tar streams ([`tar`]).
+//!
+//! 1. What is read is never changed: a container's files are opened for reading only, its write-ahead log among them.
+//! 2. What is read is believed nowhere: names, sizes and counts are bounded before they are used, and what cannot be a file is
+//!    left out by name instead of being guessed at.
+//! 3. A name or path is bytes. No path that comes out of here has an empty part, `.`, `..` or a NUL.
+//!
+//! It deliberately does not know rooms, the host's file system beyond the files it reads, or where anything goes.
+
+#![forbid(unsafe_code)]
+
+mod container;
+mod error;
+pub mod tar;
+
+pub use container::{Container, Entry, EntryKind, Format, Key, LeftOut, MAX_BLOCK, MAX_ENTRIES};
+pub use error::{Error, Result};
