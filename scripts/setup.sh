@@ -23,9 +23,10 @@ PACKAGES=(fuse3 libssl-dev pkg-config attr acl curl iproute2)
 # cryptsetup-bin, libnbd-bin, python3-libnbd, nbd-client, qemu-utils, xz-utils: volumes and their server are tried against them.
 # python3-venv: the environment in which the Python package is tested.
 # valgrind: C programs with rooms are run under it.
+# gocryptfs, encfs, securefs: imports from their directories (CryFS's, where it is installed).
 # chromium: the page of `strongroom bench --html` is shown to it.
 TEST_PACKAGES=(btrfs-progs chromium e2fsprogs git python3 python3-venv rsync sqlite3 tar fio nbdkit cryptsetup-bin libnbd-bin python3-libnbd
-    nbd-client qemu-utils valgrind xz-utils)
+    nbd-client qemu-utils valgrind xz-utils gocryptfs encfs securefs)
 
 check_rust() {
     local wanted found

@@ -13,7 +13,7 @@ use crate::credentials::{CredentialArgs, Given};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::place::must_be_room;
-use crate::tree::{HostTree, RoomTree, Tree};
+use crate::tree::{HostTree, RoomTree, Source, Tree};
 use crate::work::{self, Progress};
 
 /// How the room is opened, for every command that may have to.
@@ -67,6 +67,21 @@ impl Access {
             None => Access::open(dir, &given, open.accept_rollback, intent)?,
         };
         Ok((access, given))
+    }
+
+    /// The same for what opens the room again later: returns the credential where one was needed.
+    pub(crate) fn reach_again(
+        dir: &Path,
+        open: &OpenArgs,
+        intent: Intent,
+    ) -> Result<(Access, Option<Given>)> {
+        must_be_room(dir)?;
+        if let Some(client) = Client::find(dir)? {
+            return Ok((Access::Mounted(client), None));
+        }
+        let given = open.credential.read(&dir.display().to_string())?;
+        let access = Access::open(dir, &given, open.accept_rollback, intent)?;
+        Ok((access, Some(given)))
     }
 
     /// Opens a room that nobody has open.

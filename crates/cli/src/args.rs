@@ -72,6 +72,8 @@ pub(crate) enum Command {
     Check(check::Args),
     Compact(compact::Args),
     Backup(backup::Args),
+    Import(import::Args),
+    Export(export::Args),
     Rekey(rekey::Args),
     Sync(sync::Args),
     Disk(disk::Args),

@@ -59,6 +59,10 @@ impl Error {
         }
     }
 
+    pub(crate) fn import(source: import::Error) -> Error {
+        Error::said(import_exit(&source), source.to_string())
+    }
+
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Error::Said { exit, .. } | Error::Several { exit, .. } => *exit,
@@ -85,6 +89,18 @@ pub(crate) fn room_exit(error: &room::Error) -> Exit {
         E::Io(error) => io_exit(error),
         E::NotARoom(_) => Exit::NotARoom,
         _ => Exit::Failed,
+    }
+}
+
+/// The exit code of what is imported.
+pub(crate) fn import_exit(error: &import::Error) -> Exit {
+    use import::Error as E;
+    match error {
+        E::WrongKey { .. } | E::NeedsKey { .. } => Exit::WrongCredential,
+        E::Damaged(_) => Exit::Damaged,
+        E::Io { source, .. } => io_exit(source),
+        E::Changed { .. } => Exit::InUse,
+        E::NotAContainer { .. } | E::TooLarge(_) => Exit::Failed,
     }
 }
 

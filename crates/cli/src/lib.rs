@@ -46,6 +46,12 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     if mounting::helper::is_helper(&arguments) {
         return mounting::helper::run(&arguments);
     }
+    if arguments
+        .get(1)
+        .is_some_and(|word| word == commands::import::CHILD_COMMAND)
+    {
+        return commands::import::become_child(&arguments);
+    }
     let command = service::settings::fill(
         args::Cli::command(),
         &arguments,

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -15,6 +15,9 @@ use crate::exit::Exit;
 pub(crate) struct Bar {
     bar: ProgressBar,
     stop: Arc<AtomicBool>,
+    /// Bytes in all, where that is known of work that is counted; 0: it is not.
+    total: AtomicU64,
+    what: &'static str,
 }
 
 impl Bar {
@@ -36,7 +39,12 @@ impl Bar {
             stop.clone(),
         );
         let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, stop.clone());
-        Bar { bar, stop }
+        Bar {
+            bar,
+            stop,
+            total: AtomicU64::new(0),
+            what,
+        }
     }
 
     /// Takes note of (done, total) bytes; false once the user wants to stop.
@@ -57,8 +65,13 @@ impl Bar {
     /// The same where the total is not known: files and bytes done.
     pub(crate) fn count(&self, files: u64, bytes: u64) -> Result<()> {
         if !self.bar.is_hidden() {
+            let of = match self.total.load(Ordering::Relaxed) {
+                0 => String::new(),
+                total => format!(" of {}", crate::output::size(total)),
+            };
+            let bytes = crate::output::size(bytes);
             self.bar
-                .set_message(format!("{files} files, {}", crate::output::size(bytes)));
+                .set_message(format!("{}: {files} files, {bytes}{of}", self.what));
             self.bar.tick();
         }
         if self.stop.load(Ordering::Relaxed) {
@@ -66,6 +79,11 @@ impl Bar {
         } else {
             Ok(())
         }
+    }
+
+    /// Shows beside what is counted how many bytes there will be.
+    pub(crate) fn expect(&self, bytes: u64) {
+        self.total.store(bytes, Ordering::Relaxed);
     }
 
     /// A bar that counts without a total.

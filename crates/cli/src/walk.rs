@@ -4,7 +4,7 @@ use std::path::Path;
 
 use room::FileKind;
 
-use crate::tree::{Fault, Meta, Tree};
+use crate::tree::{Fault, Meta, Source};
 
 /// What the walk stands before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum Step {
 /// Walks `path` and everything below it, in the order of names. A directory that cannot be listed is told to `unlisted`, and the
 /// walk goes on.
 pub(crate) fn walk<E>(
-    tree: &dyn Tree,
+    tree: &dyn Source,
     path: &Path,
     meta: &Meta,
     visit: &mut dyn FnMut(Step, &Path, &Meta) -> Result<(), E>,

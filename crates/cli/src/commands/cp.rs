@@ -1,6 +1,6 @@
 //! `strongroom cp`: copies in, out and within.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -10,6 +10,8 @@ use serde_json::json;
 use crate::access::{Intent, OpenArgs, Rooms};
 use crate::args::Global;
 use crate::copy::Copier;
+use crate::copy::give::Kept;
+use crate::copy::place::Existing;
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
 use crate::place::{Place, place};
@@ -213,7 +215,11 @@ impl Transfer {
                 from: &*from,
                 to: &*to,
                 from_name: prefix(source),
-                keep_existing: options.keep_existing,
+                existing: if options.keep_existing {
+                    Existing::Leave
+                } else {
+                    Existing::Replace
+                },
                 durable: options.durable,
                 global,
                 bar,
@@ -221,6 +227,9 @@ impl Transfer {
                 links: std::mem::take(&mut links),
                 files: 0,
                 bytes: 0,
+                present: 0,
+                failed: HashSet::new(),
+                kept: Kept::default(),
             };
             copier.copy(path, &meta, destination)?;
             files += copier.files;

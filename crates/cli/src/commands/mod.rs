@@ -11,7 +11,9 @@ pub(crate) mod create;
 pub(crate) mod df;
 pub(crate) mod disk;
 pub(crate) mod du;
+pub(crate) mod export;
 pub(crate) mod header;
+pub(crate) mod import;
 pub(crate) mod info;
 pub(crate) mod key;
 pub(crate) mod ln;
@@ -74,6 +76,8 @@ pub(crate) fn run(command: Command, global: &Global) -> Result<()> {
         Command::Check(args) => check::run(args, global),
         Command::Compact(args) => compact::run(args, global),
         Command::Backup(args) => backup::run(args, global),
+        Command::Import(args) => import::run(args, global),
+        Command::Export(args) => export::run(args, global),
         Command::Rekey(args) => rekey::run(args, global),
         Command::Sync(args) => sync::run(args, global),
         Command::Disk(args) => disk::run(args, global),

@@ -17,7 +17,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::{Attrs, Fault, FileId, Meta, OpenFile, Result, Tree};
+use super::{Attrs, Fault, FileId, Meta, OpenFile, ReadFile, Result, Source, Tree};
 
 /// A host directory.
 #[derive(Debug)]
@@ -59,6 +59,20 @@ impl HostTree {
             Some(root) => fs::openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT),
         }
         .map_err(|e| self.fault(e))
+    }
+
+    /// Opens without the reading counting as an access, where the file is this user's own.
+    fn open_quietly(&self, path: &Path, flags: OFlags) -> Result<OwnedFd> {
+        self.open_fd(path, flags | OFlags::NOATIME)
+            .or_else(|fault| match fault {
+                // Not this user's.
+                Fault::Host(e) | Fault::Mounted(e)
+                    if e.raw_os_error() == Some(Errno::PERM.raw_os_error()) =>
+                {
+                    self.open_fd(path, flags)
+                }
+                other => Err(other),
+            })
     }
 
     /// The directory of a path's last name, and that name; `.` for what has no name, such as the root.
@@ -132,7 +146,7 @@ fn kind(file_type: fs::FileType) -> FileKind {
     }
 }
 
-impl Tree for HostTree {
+impl Source for HostTree {
     fn stat(&self, path: &Path, follow: bool) -> Result<Meta> {
         if follow {
             let fd = self.open_fd(path, OFlags::PATH)?;
@@ -143,7 +157,7 @@ impl Tree for HostTree {
     }
 
     fn list(&self, path: &Path) -> Result<Vec<(OsString, Meta)>> {
-        let fd = self.open_fd(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let fd = self.open_quietly(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let mut found = Vec::new();
         for entry in fs::Dir::read_from(&fd).map_err(|e| self.fault(e))? {
             let entry = entry.map_err(|e| self.fault(e))?;
@@ -168,9 +182,9 @@ impl Tree for HostTree {
         Ok(OsString::from_vec(target.into_bytes()))
     }
 
-    fn open<'a>(&'a self, path: &Path) -> Result<Box<dyn OpenFile + 'a>> {
+    fn open<'a>(&'a self, path: &Path) -> Result<Box<dyn ReadFile + 'a>> {
         // NONBLOCK, so that a FIFO without a writer is refused below instead of waited for.
-        let fd = self.open_fd(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+        let fd = self.open_quietly(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
         match stat_fd(fd.as_fd(), OsStr::new(""))
             .map_err(|e| self.fault(e))?
             .kind
@@ -184,6 +198,29 @@ impl Tree for HostTree {
         }
     }
 
+    fn xattrs(&self, path: &Path) -> Result<Vec<(OsString, Vec<u8>)>> {
+        let (dir, name) = self.parent(path)?;
+        let file = Self::beside(&dir, &name);
+        let names = match grown(|buf| fs::llistxattr(&file, buf)) {
+            Ok(names) => names,
+            Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
+            Err(e) => return Err(self.fault(e)),
+        };
+        let mut found = Vec::new();
+        for name in names.split(|b| *b == 0).filter(|name| !name.is_empty()) {
+            let name = OsStr::from_bytes(name);
+            match grown(|buf| fs::lgetxattr(&file, name, buf)) {
+                Ok(value) => found.push((name.to_owned(), value)),
+                // Removed meanwhile, or one that this user may list but not read.
+                Err(Errno::NODATA | Errno::PERM | Errno::ACCESS) => {}
+                Err(e) => return Err(self.fault(e)),
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Tree for HostTree {
     fn create<'a>(&'a self, path: &Path) -> Result<Box<dyn OpenFile + 'a>> {
         let (dir, name) = self.parent(path)?;
         let flags =
@@ -289,27 +326,6 @@ impl Tree for HostTree {
         Ok(())
     }
 
-    fn xattrs(&self, path: &Path) -> Result<Vec<(OsString, Vec<u8>)>> {
-        let (dir, name) = self.parent(path)?;
-        let file = Self::beside(&dir, &name);
-        let names = match grown(|buf| fs::llistxattr(&file, buf)) {
-            Ok(names) => names,
-            Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
-            Err(e) => return Err(self.fault(e)),
-        };
-        let mut found = Vec::new();
-        for name in names.split(|b| *b == 0).filter(|name| !name.is_empty()) {
-            let name = OsStr::from_bytes(name);
-            match grown(|buf| fs::lgetxattr(&file, name, buf)) {
-                Ok(value) => found.push((name.to_owned(), value)),
-                // Removed meanwhile, or one that this user may list but not read.
-                Err(Errno::NODATA | Errno::PERM | Errno::ACCESS) => {}
-                Err(e) => return Err(self.fault(e)),
-            }
-        }
-        Ok(found)
-    }
-
     fn set_xattr(&self, path: &Path, name: &OsString, value: &[u8]) -> Result<()> {
         let (dir, file) = self.parent(path)?;
         fs::lsetxattr(
@@ -319,6 +335,14 @@ impl Tree for HostTree {
             fs::XattrFlags::empty(),
         )
         .map_err(|e| self.fault(e))
+    }
+
+    fn remove_xattr(&self, path: &Path, name: &OsString) -> Result<()> {
+        let (dir, file) = self.parent(path)?;
+        match fs::lremovexattr(Self::beside(&dir, &file), name) {
+            Err(Errno::NODATA) => Ok(()),
+            done => done.map_err(|e| self.fault(e)),
+        }
     }
 
     fn sync(&self) -> Result<()> {
@@ -362,7 +386,7 @@ struct HostFile<'t> {
     file: File,
 }
 
-impl OpenFile for HostFile<'_> {
+impl ReadFile for HostFile<'_> {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         let mut done = 0;
         while done < buf.len() {
@@ -374,16 +398,6 @@ impl OpenFile for HostFile<'_> {
             }
         }
         Ok(done)
-    }
-
-    fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
-        self.file
-            .write_all_at(data, offset)
-            .map_err(|e| self.tree.io_fault(e))
-    }
-
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.file.set_len(len).map_err(|e| self.tree.io_fault(e))
     }
 
     fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>> {
@@ -407,11 +421,23 @@ impl OpenFile for HostFile<'_> {
         }
     }
 
-    fn sync(&self) -> Result<()> {
-        self.file.sync_all().map_err(|e| self.tree.io_fault(e))
-    }
-
     fn as_host(&self) -> Option<BorrowedFd<'_>> {
         Some(self.file.as_fd())
+    }
+}
+
+impl OpenFile for HostFile<'_> {
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        self.file
+            .write_all_at(data, offset)
+            .map_err(|e| self.tree.io_fault(e))
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.file.set_len(len).map_err(|e| self.tree.io_fault(e))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.file.sync_all().map_err(|e| self.tree.io_fault(e))
     }
 }

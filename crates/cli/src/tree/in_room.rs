@@ -8,7 +8,7 @@ use room::{
     FileKind, Inode, InodeNo, NewFile, RenameMode, Room, SeekTo, SetAttr, SetTime, XattrMode,
 };
 
-use super::{Attrs, Fault, FileId, Meta, OpenFile, Result, Tree};
+use super::{Attrs, Fault, FileId, Meta, OpenFile, ReadFile, Result, Source, Tree};
 
 /// How many names are read from a directory at once.
 const LIST_BATCH: usize = 1024;
@@ -62,7 +62,7 @@ fn meta(inode: &Inode) -> Meta {
     }
 }
 
-impl Tree for RoomTree<'_> {
+impl Source for RoomTree<'_> {
     fn stat(&self, path: &Path, follow: bool) -> Result<Meta> {
         self.room
             .attributes(self.no(path, follow)?)
@@ -98,7 +98,7 @@ impl Tree for RoomTree<'_> {
             .map_err(Fault::Room)
     }
 
-    fn open<'a>(&'a self, path: &Path) -> Result<Box<dyn OpenFile + 'a>> {
+    fn open<'a>(&'a self, path: &Path) -> Result<Box<dyn ReadFile + 'a>> {
         let no = self.no(path, true)?;
         match self.room.attributes(no).map_err(Fault::Room)?.kind {
             FileKind::Regular => Ok(Box::new(RoomFile {
@@ -110,6 +110,18 @@ impl Tree for RoomTree<'_> {
         }
     }
 
+    fn xattrs(&self, path: &Path) -> Result<Vec<(OsString, Vec<u8>)>> {
+        let no = self.no(path, false)?;
+        let mut found = Vec::new();
+        for name in self.room.xattr_names(no).map_err(Fault::Room)? {
+            let value = self.room.xattr(no, &name).map_err(Fault::Room)?;
+            found.push((OsString::from_vec(name), value));
+        }
+        Ok(found)
+    }
+}
+
+impl Tree for RoomTree<'_> {
     fn create<'a>(&'a self, path: &Path) -> Result<Box<dyn OpenFile + 'a>> {
         let new = NewFile {
             mode: 0o600,
@@ -210,21 +222,19 @@ impl Tree for RoomTree<'_> {
             .map_err(Fault::Room)
     }
 
-    fn xattrs(&self, path: &Path) -> Result<Vec<(OsString, Vec<u8>)>> {
-        let no = self.no(path, false)?;
-        let mut found = Vec::new();
-        for name in self.room.xattr_names(no).map_err(Fault::Room)? {
-            let value = self.room.xattr(no, &name).map_err(Fault::Room)?;
-            found.push((OsString::from_vec(name), value));
-        }
-        Ok(found)
-    }
-
     fn set_xattr(&self, path: &Path, name: &OsString, value: &[u8]) -> Result<()> {
         let no = self.no(path, false)?;
         self.room
             .set_xattr(no, name.as_bytes(), value, XattrMode::Any, false)
             .map_err(Fault::Room)
+    }
+
+    fn remove_xattr(&self, path: &Path, name: &OsString) -> Result<()> {
+        let no = self.no(path, false)?;
+        match self.room.remove_xattr(no, name.as_bytes()) {
+            Err(room::Error::NoXattr) => Ok(()),
+            done => done.map_err(Fault::Room),
+        }
     }
 
     fn sync(&self) -> Result<()> {
@@ -237,24 +247,9 @@ struct RoomFile<'r> {
     no: InodeNo,
 }
 
-impl OpenFile for RoomFile<'_> {
+impl ReadFile for RoomFile<'_> {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         self.room.read(self.no, offset, buf).map_err(Fault::Room)
-    }
-
-    fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
-        self.room.write(self.no, offset, data).map_err(Fault::Room)
-    }
-
-    fn set_len(&self, len: u64) -> Result<()> {
-        let set = SetAttr {
-            size: Some(len),
-            ..SetAttr::default()
-        };
-        self.room
-            .set_attributes(self.no, &set)
-            .map(drop)
-            .map_err(Fault::Room)
     }
 
     fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>> {
@@ -271,11 +266,28 @@ impl OpenFile for RoomFile<'_> {
         }
     }
 
-    fn sync(&self) -> Result<()> {
-        self.room.fsync(self.no).map_err(Fault::Room)
-    }
-
     fn as_inode(&self) -> Option<(&Room, InodeNo)> {
         Some((self.room, self.no))
+    }
+}
+
+impl OpenFile for RoomFile<'_> {
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        self.room.write(self.no, offset, data).map_err(Fault::Room)
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        let set = SetAttr {
+            size: Some(len),
+            ..SetAttr::default()
+        };
+        self.room
+            .set_attributes(self.no, &set)
+            .map(drop)
+            .map_err(Fault::Room)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.room.fsync(self.no).map_err(Fault::Room)
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! It deliberately does not know how anything is shown or which tree an argument meant.
 
+mod container;
 mod host;
 mod in_room;
 
@@ -14,6 +15,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
+pub(crate) use container::ContainerTree;
 pub(crate) use host::HostTree;
 pub(crate) use in_room::RoomTree;
 use room::{FileKind, InodeNo, Room, Timestamp};
@@ -30,6 +32,9 @@ pub(crate) enum Fault {
     /// The host's file is in a mounted room, whose damaged data is an input/output error.
     #[error("{}", mounted_words(.0))]
     Mounted(io::Error),
+    /// What is imported could not be read.
+    #[error("{0}")]
+    Imported(import::Error),
     /// Refused here, for a reason that needs its own words.
     #[error("{0}")]
     Refused(String),
@@ -43,6 +48,7 @@ impl Fault {
             Fault::Room(e) => crate::error::room_exit(e),
             Fault::Mounted(e) if is_io_error(e) => Exit::Damaged,
             Fault::Host(e) | Fault::Mounted(e) => crate::error::io_exit(e),
+            Fault::Imported(e) => crate::error::import_exit(e),
             Fault::Refused(_) => Exit::Failed,
         }
     }
@@ -51,7 +57,7 @@ impl Fault {
         match self {
             Fault::Room(e) => matches!(e, room::Error::NotFound),
             Fault::Host(e) | Fault::Mounted(e) => e.kind() == io::ErrorKind::NotFound,
-            Fault::Refused(_) => false,
+            Fault::Imported(_) | Fault::Refused(_) => false,
         }
     }
 
@@ -59,7 +65,7 @@ impl Fault {
         match self {
             Fault::Room(e) => matches!(e, room::Error::Exists),
             Fault::Host(e) | Fault::Mounted(e) => e.kind() == io::ErrorKind::AlreadyExists,
-            Fault::Refused(_) => false,
+            Fault::Imported(_) | Fault::Refused(_) => false,
         }
     }
 
@@ -76,8 +82,22 @@ impl Fault {
                     io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported
                 )
             }
-            Fault::Refused(_) => false,
+            Fault::Imported(_) | Fault::Refused(_) => false,
         }
+    }
+
+    /// Whether what was asked will go on failing, whatever file is next: a full disk, a room that takes no more changes, a mount
+    /// whose process has died.
+    pub(crate) fn ends_all(&self) -> bool {
+        use rustix::io::Errno;
+        let ended = match self {
+            Fault::Room(e) => matches!(e, room::Error::Poisoned | room::Error::ReadOnly),
+            Fault::Host(e) | Fault::Mounted(e) => [Errno::NOTCONN, Errno::CONNABORTED, Errno::ROFS]
+                .iter()
+                .any(|errno| e.raw_os_error() == Some(errno.raw_os_error())),
+            Fault::Imported(_) | Fault::Refused(_) => false,
+        };
+        ended || self.exit() == Exit::NoSpace
     }
 }
 
@@ -138,18 +158,12 @@ pub(crate) struct Attrs {
     pub(crate) times: Option<(Timestamp, Timestamp)>,
 }
 
-/// An open regular file.
-pub(crate) trait OpenFile {
+/// A regular file, open for reading.
+pub(crate) trait ReadFile {
     /// Reads at an offset; fewer bytes only at the file's end.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize>;
-    /// Writes all of it.
-    fn write_at(&self, data: &[u8], offset: u64) -> Result<()>;
-    /// Sets the length in bytes.
-    fn set_len(&self, len: u64) -> Result<()>;
     /// The next range of stored data at or after an offset: first byte and end. `None`: only holes follow.
     fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>>;
-    /// Makes the file durable.
-    fn sync(&self) -> Result<()>;
     /// The descriptor of a host's file.
     fn as_host(&self) -> Option<BorrowedFd<'_>> {
         None
@@ -160,8 +174,18 @@ pub(crate) trait OpenFile {
     }
 }
 
-/// A tree of files.
-pub(crate) trait Tree {
+/// A regular file, open for writing too.
+pub(crate) trait OpenFile: ReadFile {
+    /// Writes all of it.
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()>;
+    /// Sets the length in bytes.
+    fn set_len(&self, len: u64) -> Result<()>;
+    /// Makes the file durable.
+    fn sync(&self) -> Result<()>;
+}
+
+/// A tree of files to read: all that can be copied from.
+pub(crate) trait Source {
     /// Attributes; `follow` a symbolic link at the end.
     fn stat(&self, path: &Path, follow: bool) -> Result<Meta>;
     /// Names and attributes in a directory, sorted by name.
@@ -169,7 +193,13 @@ pub(crate) trait Tree {
     /// Target of a symbolic link.
     fn read_link(&self, path: &Path) -> Result<OsString>;
     /// Opens a regular file for reading, through symbolic links.
-    fn open<'a>(&'a self, path: &Path) -> Result<Box<dyn OpenFile + 'a>>;
+    fn open<'a>(&'a self, path: &Path) -> Result<Box<dyn ReadFile + 'a>>;
+    /// All extended attributes this user can see.
+    fn xattrs(&self, path: &Path) -> Result<Vec<(OsString, Vec<u8>)>>;
+}
+
+/// A tree of files.
+pub(crate) trait Tree: Source {
     /// Makes a regular file with mode 0600, or one that nobody else may read yet; it must not exist.
     fn create<'a>(&'a self, path: &Path) -> Result<Box<dyn OpenFile + 'a>>;
     /// Makes a directory.
@@ -188,10 +218,10 @@ pub(crate) trait Tree {
     fn rename(&self, from: &Path, to: &Path, replace: bool) -> Result<()>;
     /// Sets attributes of the file itself, not of what a symbolic link leads to.
     fn set_attrs(&self, path: &Path, attrs: &Attrs) -> Result<()>;
-    /// All extended attributes this user can see.
-    fn xattrs(&self, path: &Path) -> Result<Vec<(OsString, Vec<u8>)>>;
     /// Sets an extended attribute.
     fn set_xattr(&self, path: &Path, name: &OsString, value: &[u8]) -> Result<()>;
+    /// Removes an extended attribute, if it is there.
+    fn remove_xattr(&self, path: &Path, name: &OsString) -> Result<()>;
     /// Makes everything durable that was done through this tree, as far as the tree can.
     fn sync(&self) -> Result<()>;
 }

@@ -5,9 +5,14 @@
 //!    an owner that could not be kept.
 //! 2. A file that is replaced is replaced whole: the new one is written beside it and renamed.
 //! 3. One file's failure does not stop the others; it is reported and remembered.
+//! 4. A copy that can go on after a crash ([`Existing::GoOn`]) marks what is not whole yet: see [`place`].
 
-use std::collections::HashMap;
-use std::ffi::OsString;
+pub(crate) mod digest;
+pub(crate) mod give;
+pub(crate) mod place;
+pub(crate) mod verify;
+
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use room::FileKind;
@@ -16,19 +21,21 @@ use crate::args::Global;
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
 use crate::progress::Bar;
-use crate::tree::{Attrs, Fault, FileId, Meta, OpenFile, Tree};
+use crate::tree::{Fault, FileId, Meta, OpenFile, ReadFile, Source, Tree};
+use give::Kept;
+use place::{Existing, Step};
 
 /// Bytes copied at once.
 const PIECE: usize = 1 << 20;
 
 /// One copy command's work.
 pub(crate) struct Copier<'a> {
-    pub(crate) from: &'a dyn Tree,
+    pub(crate) from: &'a dyn Source,
     pub(crate) to: &'a dyn Tree,
     /// Names the source in messages.
     pub(crate) from_name: String,
-    /// Leave existing files alone.
-    pub(crate) keep_existing: bool,
+    /// What becomes of files that exist at the target.
+    pub(crate) existing: Existing,
     /// Make each file durable before going on: its source is about to be removed.
     pub(crate) durable: bool,
     pub(crate) global: &'a Global,
@@ -38,6 +45,12 @@ pub(crate) struct Copier<'a> {
     pub(crate) links: HashMap<FileId, PathBuf>,
     pub(crate) files: u64,
     pub(crate) bytes: u64,
+    /// Files that were there already, whole.
+    pub(crate) present: u64,
+    /// Where something failed, as it was to be called.
+    pub(crate) failed: HashSet<PathBuf>,
+    /// What the target did not take.
+    pub(crate) kept: Kept,
 }
 
 impl Copier<'_> {
@@ -45,14 +58,16 @@ impl Copier<'_> {
     pub(crate) fn copy(&mut self, from: &Path, meta: &Meta, to: &Path) -> Result<()> {
         self.bar.count(self.files, self.bytes)?;
         if let Err(fault) = self.one(from, meta, to)? {
+            let ends_all = fault.ends_all();
             let error = Error::At {
                 what: format!("{}{}", self.from_name, output::shown_path(from)),
                 fault,
             };
-            // A full disk fails every file that follows; once is enough.
-            if error.exit() == crate::exit::Exit::NoSpace {
+            // Once is enough for what fails every file that follows.
+            if ends_all {
                 return Err(error);
             }
+            self.failed.insert(to.to_owned());
             self.failures.note(&error, self.global);
         }
         Ok(())
@@ -104,42 +119,91 @@ impl Copier<'_> {
             self.copy(&from.join(&name), &below, &to.join(&name))?;
         }
         self.files += 1;
-        Ok(self.attributes(from, meta, to))
+        Ok(give::attributes(
+            self.from,
+            from,
+            meta,
+            self.to,
+            to,
+            &mut self.kept,
+        ))
     }
 
     fn file(&mut self, from: &Path, meta: &Meta, to: &Path) -> std::result::Result<(), Fault> {
-        let replaced = match self.to.stat(to, false) {
-            Ok(there) if there.kind == FileKind::Directory => {
-                return Err(Fault::Refused(format!("{} is a directory", to.display())));
-            }
-            Ok(_) if self.keep_existing => return Ok(()),
-            Ok(_) => true,
-            Err(fault) if fault.is_not_found() => false,
+        let there = match self.to.stat(to, false) {
+            Ok(there) => Some(there),
+            Err(fault) if fault.is_not_found() => None,
             Err(fault) => return Err(fault),
         };
-        let place = if replaced { beside(to) } else { to.to_owned() };
-        let made = self.make(from, meta, &place).and_then(|()| {
-            if replaced {
-                self.to.rename(&place, to, true)
-            } else {
-                Ok(())
+        // Another name of what is copied already.
+        let first = match self.links.get(&meta.id) {
+            Some(first) if meta.nlink > 1 => Some(first.clone()),
+            _ => None,
+        };
+        let step = match &there {
+            None => Step::Make,
+            Some(there) => self.existing.step(self.to, to, there, || {
+                place::is_same(self.from, from, meta, self.to, to, there, self.existing)
+            })?,
+        };
+        let step = match (step, &first, &there) {
+            // The same contents, but not yet the same file.
+            (Step::Present, Some(first), Some(there))
+                if self.to.stat(first, false)?.id != there.id =>
+            {
+                Step::Replace
             }
+            (step, ..) => step,
+        };
+        match step {
+            Step::Leave => return Ok(()),
+            Step::Present => {
+                self.present += 1;
+                give::missing(self.from, from, meta, self.to, to, &mut self.kept)?;
+            }
+            Step::Make => self.made(from, meta, to, to)?,
+            Step::Replace => {
+                let beside = self.existing.beside(self.to, to)?;
+                self.made(from, meta, &beside, to)?;
+            }
+        }
+        if meta.nlink > 1 {
+            self.links.insert(meta.id, to.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Makes the file at `place`, which then becomes `to`.
+    fn made(
+        &mut self,
+        from: &Path,
+        meta: &Meta,
+        place: &Path,
+        to: &Path,
+    ) -> std::result::Result<(), Fault> {
+        let made = self.make(from, meta, place).and_then(|is_marked| {
+            if place != to {
+                self.to.rename(place, to, true)?;
+            }
+            if is_marked {
+                place::finish(self.to, to, meta, &self.kept)?;
+            }
+            Ok(())
         });
         if made.is_err() {
             // What is there is half a file, or nothing.
-            let _ = self.to.remove_file(&place);
-        } else if meta.nlink > 1 {
-            self.links.insert(meta.id, to.to_owned());
+            let _ = self.to.remove_file(place);
         }
         made
     }
 
-    fn make(&mut self, from: &Path, meta: &Meta, to: &Path) -> std::result::Result<(), Fault> {
+    /// Makes one file. True: it is whole, but for what [`place::finish`] does.
+    fn make(&mut self, from: &Path, meta: &Meta, to: &Path) -> std::result::Result<bool, Fault> {
         if meta.nlink > 1
             && let Some(first) = self.links.get(&meta.id)
         {
             match self.to.hard_link(first, to) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(false),
                 // The first copy was replaced or removed meanwhile, or the target has no links: a copy of its own will do.
                 Err(fault) if fault.is_not_allowed() || fault.is_not_found() => {}
                 Err(fault) => return Err(fault),
@@ -149,6 +213,9 @@ impl Copier<'_> {
             FileKind::Regular => {
                 let source = self.from.open(from)?;
                 let target = self.to.create(to)?;
+                if self.existing.goes_on() {
+                    place::mark(self.to, to)?;
+                }
                 self.contents(&*source, &*target, meta.size)?;
                 if self.durable && target.as_host().is_some() {
                     target.sync()?;
@@ -163,13 +230,18 @@ impl Copier<'_> {
                 return Err(Fault::Refused("is a directory; copy it with -r".into()));
             }
         }
-        self.attributes(from, meta, to)
+        if meta.kind == FileKind::Regular && self.existing.goes_on() {
+            give::owner_and_xattrs(self.from, from, meta, self.to, to, &mut self.kept)?;
+            return Ok(true);
+        }
+        give::attributes(self.from, from, meta, self.to, to, &mut self.kept)?;
+        Ok(false)
     }
 
     /// Copies the ranges that hold data; what lies between stays a hole.
     fn contents(
         &mut self,
-        from: &dyn OpenFile,
+        from: &dyn ReadFile,
         to: &dyn OpenFile,
         size: u64,
     ) -> std::result::Result<(), Fault> {
@@ -210,7 +282,7 @@ impl Copier<'_> {
     /// Copies without moving bytes through this process, where both files are of one kind. 0: it cannot be done so.
     fn share(
         &self,
-        from: &dyn OpenFile,
+        from: &dyn ReadFile,
         to: &dyn OpenFile,
         at: u64,
         len: u64,
@@ -235,52 +307,4 @@ impl Copier<'_> {
         }
         Ok(0)
     }
-
-    fn attributes(&self, from: &Path, meta: &Meta, to: &Path) -> std::result::Result<(), Fault> {
-        let owner = Attrs {
-            owner: Some((meta.uid, meta.gid)),
-            ..Attrs::default()
-        };
-        let mut mode = meta.mode;
-        match self.to.set_attrs(to, &owner) {
-            Ok(()) => {}
-            Err(fault) if fault.is_not_allowed() => {
-                // As an ordinary user copies: the file is his now, and must not run as somebody it did not belong to.
-                let own = self.to.stat(to, false)?;
-                if own.uid != meta.uid {
-                    mode &= !0o6000;
-                } else if own.gid != meta.gid {
-                    mode &= !0o2000;
-                }
-            }
-            Err(fault) => return Err(fault),
-        }
-        for (name, value) in self.from.xattrs(from)? {
-            match self.to.set_xattr(to, &name, &value) {
-                Err(fault) if !fault.is_not_allowed() => return Err(fault),
-                Err(fault) => {
-                    tracing::info!("{}: {} not kept: {fault}", to.display(), name.display())
-                }
-                Ok(()) => {}
-            }
-        }
-        let rest = Attrs {
-            mode: Some(mode),
-            times: Some((meta.atime, meta.mtime)),
-            owner: None,
-        };
-        self.to.set_attrs(to, &rest)
-    }
-}
-
-/// A name beside another that nothing else uses.
-fn beside(path: &Path) -> PathBuf {
-    let mut name = OsString::from(".strongroom-");
-    name.push(std::process::id().to_string());
-    name.push("-");
-    let nanos = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |d| d.subsec_nanos());
-    name.push(nanos.to_string());
-    path.with_file_name(name)
 }

@@ -1,0 +1,201 @@
+//! `strongroom import`: brings files from other containers, directories and streams, and looks afterwards whether all of it
+//! arrived.
+//!
+//! 1. The source is only read.
+//! 2. What is there already is kept, so the same command again goes on where one before it ended, however that ended. What the
+//!    target holds of its own is never replaced unasked.
+//! 3. Unless told not to, everything is compared at the end with the source, from the committed state of the room: not mounted, it
+//!    is closed and opened again for that.
+
+mod acls;
+mod end;
+mod peers;
+mod record;
+mod stream;
+mod tree;
+mod unpack;
+
+pub(crate) use peers::{CHILD_COMMAND, become_child};
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use import::{Container, Key};
+
+use crate::access::OpenArgs;
+use crate::args::Global;
+use crate::credentials;
+use crate::error::{Error, Result};
+use crate::output::{self, Failures};
+use crate::place::{Place, RoomPath, is_room, place, room_path};
+use crate::tree::{ContainerTree, HostTree};
+use tree::from_tree;
+
+/// Bring files into a room: from an IOCipher or libsqlfs container, a directory (of gocryptfs, CryFS, EncFS and securefs too), or a
+/// tar stream
+#[derive(Debug, clap::Args)]
+#[command(
+    allow_missing_positional = true,
+    after_help = "What is in the source goes straight into the room, or into ROOM:/path, which is made where it is missing. The source is \
+never changed. The same command again goes on where one before it was stopped or killed. At the end every file is read again on both \
+sides and compared; what differs is named, and the exit code is then not 0.\n\nExamples:\n  strongroom import notes.db work.strongroom \
+--source-passphrase-file notes.pass\n  strongroom import ~/cipher work.strongroom:/old --source-passphrase-file old.pass\n  strongroom \
+import /mnt/disk work.strongroom:/disk\n  zcat backup.tar.gz | strongroom import --tar - work.strongroom:/backup --passphrase-file work.pass"
+)]
+pub(crate) struct Args {
+    /// A container's file, or a directory
+    #[arg(
+        value_name = "SOURCE",
+        required_unless_present = "tar",
+        conflicts_with = "tar"
+    )]
+    source: Option<PathBuf>,
+    /// Where to: ROOM, or ROOM:/path
+    #[arg(value_name = "ROOM[:/path]", required = true)]
+    target: Option<OsString>,
+    /// Read a tar stream from FILE ("-": standard input) instead
+    #[arg(long, value_name = "FILE")]
+    tar: Option<PathBuf>,
+    /// Replace files that exist and differ; without this they are left alone and reported
+    #[arg(long)]
+    overwrite: bool,
+    /// Do not compare afterwards
+    #[arg(long)]
+    no_verify: bool,
+    /// Take a directory as it is, though it looks like one of gocryptfs, CryFS, EncFS or securefs
+    #[arg(long)]
+    as_directory: bool,
+    /// Read the source's passphrase from FILE; one newline at its end is taken away
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "source_key_file",
+        help_heading = "What opens the source"
+    )]
+    source_passphrase_file: Option<PathBuf>,
+    /// Read the key of a container from FILE: 32 bytes, or 64 hexadecimal digits
+    #[arg(long, value_name = "FILE", help_heading = "What opens the source")]
+    source_key_file: Option<PathBuf>,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    let Some(target) = &args.target else {
+        return Err(Error::usage("where to? name a room, or ROOM:/path"));
+    };
+    let to = room_path(target)?;
+    if let Some(tar) = &args.tar {
+        return stream::run(&args, tar, &to, global);
+    }
+    let Some(source) = args.source.clone() else {
+        return Err(Error::usage("what is to be imported?"));
+    };
+    if let Ok(Place::Room(_)) = place(source.as_os_str()) {
+        return Err(Error::usage(format!(
+            "{}: a room already; copy from it with: strongroom cp -r",
+            source.display()
+        )));
+    }
+    let meta = std::fs::metadata(&source).map_err(|e| Error::host(&source, e))?;
+    if !meta.is_dir() {
+        return container(&args, &source, &to, global);
+    }
+    if is_room(&source) {
+        return Err(Error::usage(format!(
+            "{}: a room already; copy from it with: strongroom cp -r {}:/ …, or copy all of it with strongroom backup",
+            source.display(),
+            source.display()
+        )));
+    }
+    let peer = if args.as_directory {
+        None
+    } else {
+        peers::find(&source)
+    };
+    match peer {
+        None if args.source_passphrase_file.is_some() || args.source_key_file.is_some() => {
+            Err(Error::usage(format!(
+                "{}: a directory that needs no key (it has no configuration of gocryptfs, CryFS, EncFS or securefs)",
+                source.display()
+            )))
+        }
+        None => from_tree(
+            &args,
+            &HostTree::whole(),
+            (&source, true),
+            &to,
+            global,
+            &|| Ok(()),
+        ),
+        Some(peer) => {
+            let mounted =
+                peers::Mounted::mount(peer, &source, args.source_passphrase_file.as_deref())?;
+            let done = from_tree(
+                &args,
+                &HostTree::whole(),
+                (mounted.path(), true),
+                &to,
+                global,
+                &|| mounted.is_alive(),
+            );
+            mounted.end()?;
+            done
+        }
+    }
+}
+
+fn container(args: &Args, path: &Path, to: &RoomPath, global: &Global) -> Result<()> {
+    if stream::looks_like_tar(path) {
+        return Err(Error::usage(format!(
+            "{}: a tar stream; import it with: strongroom import --tar {} {}",
+            path.display(),
+            path.display(),
+            to.words()
+        )));
+    }
+    let key = match (&args.source_passphrase_file, &args.source_key_file) {
+        (Some(file), _) => {
+            let secret = credentials::passphrase_file(file)?;
+            Key::Passphrase(secret.expose().to_vec().into())
+        }
+        (_, Some(file)) => {
+            let secret = credentials::raw_key_file(file)?;
+            let mut key = zeroize::Zeroizing::new([0; 32]);
+            key.copy_from_slice(secret.expose());
+            Key::Raw(key)
+        }
+        _ => Key::None,
+    };
+    let container = match Container::open(path, &key) {
+        Err(import::Error::NeedsKey { .. }) if crate::ask::somebody_is_there() => {
+            let secret = crate::ask::passphrase(&path.display().to_string())?;
+            let key = Key::Passphrase(secret.expose().to_vec().into());
+            Container::open(path, &key)
+        }
+        opened => opened,
+    }
+    .map_err(Error::import)?;
+    drop(key);
+    output::note(
+        global,
+        format!("{}: {}", path.display(), container.format()),
+    );
+    let mut left_out = Failures::default();
+    for out in container.left_out() {
+        use std::os::unix::ffi::OsStringExt;
+        let key = OsString::from_vec(out.key.clone());
+        let words = format!(
+            "{}: {}: left out: {}",
+            path.display(),
+            output::shown(&key),
+            out.why
+        );
+        left_out.note(&Error::failed(words), global);
+    }
+    let tree = ContainerTree::new(container);
+    let done = from_tree(args, &tree, (Path::new("/"), false), to, global, &|| {
+        tree.container().unchanged().map_err(Error::import)
+    });
+    done.and_then(|()| left_out.end())
+}
