@@ -12,7 +12,7 @@ use crate::access::{Access, Intent, OpenArgs};
 use crate::args::Global;
 use crate::control::client::{Client, unexpected};
 use crate::control::{Reply, Request, SlotReply};
-use crate::credentials::NewCredentialArgs;
+use crate::credentials::{Given, NewCredentialArgs, NewGiven};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output;
@@ -80,14 +80,8 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             open,
             new,
         } => {
-            let (access, with) = Access::reach_with_key(&room, &open, Intent::Change)?;
-            let new = new.read(&room.display().to_string())?;
-            let Reply::Slot(slot) =
-                access.run(&Request::AddSlot { with, new, label }, &|_, _| true)?
-            else {
-                return Err(unexpected());
-            };
-            access.close()?;
+            let request = |with, new| Request::AddSlot { with, new, label };
+            let slot = with_new(&room, &open, &new, request)?;
             told(&room, slot, "added", global);
             Ok(())
         }
@@ -104,19 +98,29 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             open,
             new,
         } => {
-            let (access, with) = Access::reach_with_key(&room, &open, Intent::Change)?;
-            let new = new.read(&room.display().to_string())?;
-            let Reply::Slot(slot) =
-                access.run(&Request::ChangeSlot { with, slot, new }, &|_, _| true)?
-            else {
-                return Err(unexpected());
-            };
-            access.close()?;
+            let request = |with, new| Request::ChangeSlot { with, slot, new };
+            let slot = with_new(&room, &open, &new, request)?;
             told(&room, slot, "changed", global);
             Ok(())
         }
         Command::List { room, open } => list(&room, &open, global),
     }
+}
+
+/// Asks for what needs the present credential and a new one; the slot that has the new one.
+fn with_new(
+    room: &Path,
+    open: &OpenArgs,
+    new: &NewCredentialArgs,
+    request: impl FnOnce(Given, NewGiven) -> Request,
+) -> Result<u32> {
+    let (access, with) = Access::reach_with_key(room, open, Intent::Change)?;
+    let new = new.read(&room.display().to_string())?;
+    let Reply::Slot(slot) = access.run(&request(with, new), &|_, _| true)? else {
+        return Err(unexpected());
+    };
+    access.close()?;
+    Ok(slot)
 }
 
 fn told(room: &Path, slot: u32, what: &str, global: &Global) {
