@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use room::{OpenOptions, Room};
 
+use crate::args::Global;
 use crate::control::client::Client;
 use crate::control::{Reply, Request, SOCKET};
 use crate::credentials::{CredentialArgs, Given};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::place::must_be_room;
+use crate::output::Failures;
+use crate::place::{RoomPath, must_be_room};
 use crate::tree::{HostTree, RoomTree, Source, Tree};
 use crate::work::{self, Progress};
 
@@ -191,4 +193,25 @@ impl Rooms {
             .map(|(_, access)| access.close())
             .fold(Ok(()), Result::and)
     }
+}
+
+/// Does `act` with each path, in the room it points into. What fails is said, and the others are done all the same.
+pub(crate) fn each(
+    paths: &[RoomPath],
+    open: &OpenArgs,
+    intent: Intent,
+    global: &Global,
+    mut act: impl FnMut(&dyn Tree, &RoomPath, &mut Failures) -> Result<()>,
+) -> Result<()> {
+    let mut rooms = Rooms::default();
+    let mut failures = Failures::default();
+    for path in paths {
+        let at = rooms.reach(&path.room, open, intent)?;
+        let tree = rooms.get(at).tree()?;
+        if let Err(error) = act(&*tree, path, &mut failures) {
+            failures.note(&error, global);
+        }
+    }
+    rooms.close()?;
+    failures.end()
 }

@@ -2,12 +2,13 @@
 //!
 //! Invariant: a mistyped room is never taken for a host path silently; only `cp` and `mv` take host paths at all.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::tree::Fault;
 
 /// Either side of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +32,14 @@ impl RoomPath {
     /// As it is written.
     pub(crate) fn words(&self) -> String {
         format!("{}:{}", self.room.display(), self.path.display())
+    }
+
+    /// That something failed with it.
+    pub(crate) fn failed(&self, fault: Fault) -> Error {
+        Error::At {
+            what: self.words(),
+            fault,
+        }
     }
 }
 
@@ -73,6 +82,11 @@ pub(crate) fn must_be_room(dir: &Path) -> Result<()> {
         ),
     };
     Err(Error::said(Exit::NotARoom, message))
+}
+
+/// Reads arguments that must all point into rooms.
+pub(crate) fn room_paths(arguments: &[OsString]) -> Result<Vec<RoomPath>> {
+    arguments.iter().map(|path| room_path(path)).collect()
 }
 
 /// Reads an argument that must point into a room.

@@ -233,8 +233,8 @@ impl Served for Echoing {
         &self.shared.buffers
     }
 
-    fn receive<'c>(
-        &'c self,
+    fn receive(
+        &self,
         receiver: &mut Receiver,
         _buffer: &mut Vec<u8>,
     ) -> io::Result<Option<u8>> {

@@ -7,11 +7,11 @@ use std::path::Path;
 use room::FileKind;
 use serde_json::json;
 
-use crate::access::{Intent, OpenArgs, Rooms};
+use crate::access::{self, Intent, OpenArgs};
 use crate::args::Global;
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
-use crate::place::{RoomPath, room_path};
+use crate::place::{RoomPath, room_paths};
 use crate::tree::{FileId, Meta, Tree};
 
 /// Show how much directories of a room hold
@@ -31,42 +31,31 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let paths = args
-        .paths
-        .iter()
-        .map(|path| room_path(path))
-        .collect::<Result<Vec<_>>>()?;
-    let mut rooms = Rooms::default();
-    let mut failures = Failures::default();
-    for path in &paths {
-        let at = rooms.reach(&path.room, &args.open, Intent::Read)?;
-        let tree = rooms.get(at).tree()?;
-        let mut sum = Sum {
-            args: &args,
-            global,
-            tree: &*tree,
-            path,
-            seen: HashSet::new(),
-            failures: &mut failures,
-        };
-        match tree.stat(&path.path, path.must_be_directory) {
-            Ok(meta) => {
-                let total = sum.of(&path.path, &meta);
-                if args.summarize || meta.kind != FileKind::Directory {
-                    sum.show(&path.path, total);
-                }
-            }
-            Err(fault) => failures.note(
-                &Error::At {
-                    what: path.words(),
-                    fault,
-                },
+    let paths = room_paths(&args.paths)?;
+    access::each(
+        &paths,
+        &args.open,
+        Intent::Read,
+        global,
+        |tree, path, failures| {
+            let mut sum = Sum {
+                args: &args,
                 global,
-            ),
-        }
-    }
-    rooms.close()?;
-    failures.end()
+                tree,
+                path,
+                seen: HashSet::new(),
+                failures,
+            };
+            let meta = tree
+                .stat(&path.path, path.must_be_directory)
+                .map_err(|fault| path.failed(fault))?;
+            let total = sum.of(&path.path, &meta);
+            if args.summarize || meta.kind != FileKind::Directory {
+                sum.show(&path.path, total);
+            }
+            Ok(())
+        },
+    )
 }
 
 struct Sum<'a> {

@@ -57,10 +57,7 @@ pub(crate) fn run(args: Args, _global: &Global) -> Result<()> {
             Some(source) => tree.hard_link(&source.path, &path),
             None => tree.symlink(&args.target, &path),
         };
-        done.map_err(|fault| Error::At {
-            what: link.words(),
-            fault,
-        })?;
+        done.map_err(|fault| link.failed(fault))?;
     }
     access.close()
 }

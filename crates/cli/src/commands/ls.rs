@@ -6,11 +6,11 @@ use std::path::Path;
 use room::FileKind;
 use serde_json::json;
 
-use crate::access::{Intent, OpenArgs, Rooms};
+use crate::access::{self, Intent, OpenArgs};
 use crate::args::Global;
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
-use crate::place::{RoomPath, room_path};
+use crate::place::{RoomPath, room_paths};
 use crate::tree::{Meta, Tree};
 
 /// List files in a room
@@ -33,36 +33,27 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let paths = args
-        .paths
-        .iter()
-        .map(|path| room_path(path))
-        .collect::<Result<Vec<_>>>()?;
-    let mut rooms = Rooms::default();
-    let mut failures = Failures::default();
-    for path in &paths {
-        let at = rooms.reach(&path.room, &args.open, Intent::Read)?;
-        let tree = rooms.get(at).tree()?;
-        let mut lister = Lister {
-            args: &args,
-            global,
-            tree: &*tree,
-            path,
-            failures: &mut failures,
-        };
-        let listed = tree
-            .stat(&path.path, path.must_be_directory || !args.long)
-            .map_err(|fault| Error::At {
-                what: path.words(),
-                fault,
-            })
-            .and_then(|meta| lister.list(&path.path, &meta, paths.len() > 1 || args.recursive));
-        if let Err(error) = listed {
-            failures.note(&error, global);
-        }
-    }
-    rooms.close()?;
-    failures.end()
+    let paths = room_paths(&args.paths)?;
+    let titled = paths.len() > 1 || args.recursive;
+    access::each(
+        &paths,
+        &args.open,
+        Intent::Read,
+        global,
+        |tree, path, failures| {
+            let mut lister = Lister {
+                args: &args,
+                global,
+                tree,
+                path,
+                failures,
+            };
+            let meta = tree
+                .stat(&path.path, path.must_be_directory || !args.long)
+                .map_err(|fault| path.failed(fault))?;
+            lister.list(&path.path, &meta, titled)
+        },
+    )
 }
 
 struct Lister<'a> {

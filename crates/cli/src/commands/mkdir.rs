@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 
 use room::FileKind;
 
-use crate::access::{Intent, OpenArgs, Rooms};
+use crate::access::{self, Intent, OpenArgs};
 use crate::args::Global;
-use crate::error::{Error, Result};
-use crate::output::Failures;
-use crate::place::room_path;
+use crate::error::Result;
+use crate::place::room_paths;
 use crate::tree::{Fault, Tree};
 
 /// Make directories in a room
@@ -26,33 +25,21 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let paths = args
-        .paths
-        .iter()
-        .map(|path| room_path(path))
-        .collect::<Result<Vec<_>>>()?;
-    let mut rooms = Rooms::default();
-    let mut failures = Failures::default();
-    for path in &paths {
-        let at = rooms.reach(&path.room, &args.open, Intent::Change)?;
-        let tree = rooms.get(at).tree()?;
-        let made = if args.parents {
-            make_all(&*tree, &path.path)
-        } else {
-            tree.make_dir(&path.path, 0o755)
-        };
-        if let Err(fault) = made {
-            failures.note(
-                &Error::At {
-                    what: path.words(),
-                    fault,
-                },
-                global,
-            );
-        }
-    }
-    rooms.close()?;
-    failures.end()
+    let paths = room_paths(&args.paths)?;
+    access::each(
+        &paths,
+        &args.open,
+        Intent::Change,
+        global,
+        |tree, path, _| {
+            let made = if args.parents {
+                make_all(tree, &path.path)
+            } else {
+                tree.make_dir(&path.path, 0o755)
+            };
+            made.map_err(|fault| path.failed(fault))
+        },
+    )
 }
 
 fn make_all(tree: &dyn Tree, path: &Path) -> std::result::Result<(), Fault> {

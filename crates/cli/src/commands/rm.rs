@@ -5,11 +5,11 @@ use std::path::Path;
 
 use room::FileKind;
 
-use crate::access::{Intent, OpenArgs, Rooms};
+use crate::access::{self, Intent, OpenArgs};
 use crate::args::Global;
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
-use crate::place::room_path;
+use crate::place::room_paths;
 use crate::tree::{Meta, Tree};
 use crate::walk::{Step, walk};
 
@@ -30,52 +30,27 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let paths = args
-        .paths
-        .iter()
-        .map(|path| room_path(path))
-        .collect::<Result<Vec<_>>>()?;
+    let paths = room_paths(&args.paths)?;
     if let Some(root) = paths.iter().find(|path| path.path == Path::new("/")) {
         return Err(Error::usage(format!(
             "{}: the root of a room cannot be removed; name what is in it",
             root.words()
         )));
     }
-    let mut rooms = Rooms::default();
-    let mut failures = Failures::default();
-    for path in &paths {
-        let at = rooms.reach(&path.room, &args.open, Intent::Change)?;
-        let tree = rooms.get(at).tree()?;
-        match tree.stat(&path.path, path.must_be_directory) {
-            Err(fault) if fault.is_not_found() && args.force => {}
-            Err(fault) => failures.note(
-                &Error::At {
-                    what: path.words(),
-                    fault,
-                },
-                global,
-            ),
-            Ok(meta) if meta.kind == FileKind::Directory && !args.recursive => {
-                failures.note(
-                    &Error::failed(format!(
-                        "{}: is a directory; remove it with -r",
-                        path.words()
-                    )),
-                    global,
-                );
-            }
-            Ok(meta) => remove_tree(
-                &*tree,
-                &path.path,
-                &meta,
-                &path.words(),
-                &mut failures,
-                global,
-            )?,
-        }
-    }
-    rooms.close()?;
-    failures.end()
+    access::each(
+        &paths,
+        &args.open,
+        Intent::Change,
+        global,
+        |tree, path, failures| match tree.stat(&path.path, path.must_be_directory) {
+            Err(fault) if fault.is_not_found() && args.force => Ok(()),
+            Err(fault) => Err(path.failed(fault)),
+            Ok(meta) if meta.kind == FileKind::Directory && !args.recursive => Err(Error::failed(
+                format!("{}: is a directory; remove it with -r", path.words()),
+            )),
+            Ok(meta) => remove_tree(tree, &path.path, &meta, &path.words(), failures, global),
+        },
+    )
 }
 
 /// Removes a file, or a directory with everything in it. `words`: how the user named it.

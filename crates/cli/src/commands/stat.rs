@@ -5,11 +5,11 @@ use std::ffi::OsString;
 use room::{FileKind, Timestamp};
 use serde_json::json;
 
-use crate::access::{Intent, OpenArgs, Rooms};
+use crate::access::{self, Intent, OpenArgs};
 use crate::args::Global;
-use crate::error::{Error, Result};
-use crate::output::{self, Failures};
-use crate::place::{RoomPath, room_path};
+use crate::error::Result;
+use crate::output;
+use crate::place::{RoomPath, room_paths};
 use crate::tree::{Fault, Tree};
 
 /// Show everything about files of a room
@@ -26,28 +26,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let paths = args
-        .paths
-        .iter()
-        .map(|path| room_path(path))
-        .collect::<Result<Vec<_>>>()?;
-    let mut rooms = Rooms::default();
-    let mut failures = Failures::default();
-    for path in &paths {
-        let at = rooms.reach(&path.room, &args.open, Intent::Read)?;
-        let tree = rooms.get(at).tree()?;
-        if let Err(fault) = show(&*tree, path, args.dereference, global) {
-            failures.note(
-                &Error::At {
-                    what: path.words(),
-                    fault,
-                },
-                global,
-            );
-        }
-    }
-    rooms.close()?;
-    failures.end()
+    let paths = room_paths(&args.paths)?;
+    access::each(&paths, &args.open, Intent::Read, global, |tree, path, _| {
+        show(tree, path, args.dereference, global).map_err(|fault| path.failed(fault))
+    })
 }
 
 fn show(

@@ -34,10 +34,9 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let access = Access::reach(&path.room, &args.open, Intent::Read)?;
     let failures = {
         let tree = access.tree()?;
-        let meta = tree.stat(&path.path, true).map_err(|fault| Error::At {
-            what: path.words(),
-            fault,
-        })?;
+        let meta = tree
+            .stat(&path.path, true)
+            .map_err(|fault| path.failed(fault))?;
         let mut drawing = Drawing {
             args: &args,
             global,

@@ -22,6 +22,7 @@ use crate::control::client::Client;
 use crate::credentials::GivenKind;
 use crate::error::{Error, Result};
 use crate::place::{Place, RoomPath, must_be_room, place};
+use crate::tree::Fault;
 
 /// What an image holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -125,10 +126,7 @@ fn of_room(path: &RoomPath, args: &TargetArgs) -> Result<Target> {
     // The lock is ours, so a control socket is left from a crash. Where it cannot be removed, nobody answers on it anyway.
     let _ = std::fs::remove_file(path.room.join(SOCKET));
     let room = Arc::new(room);
-    let at = |fault| Error::At {
-        what: path.words(),
-        fault: crate::tree::Fault::Room(fault),
-    };
+    let at = |fault| path.failed(Fault::Room(fault));
     let no = room.resolve(&path.path, true).map_err(at)?;
     let device = RoomDevice::new(room.clone(), no, args.read_only).map_err(at)?;
     Ok(Target {
