@@ -233,11 +233,7 @@ impl Served for Echoing {
         &self.shared.buffers
     }
 
-    fn receive(
-        &self,
-        receiver: &mut Receiver,
-        _buffer: &mut Vec<u8>,
-    ) -> io::Result<Option<u8>> {
+    fn receive(&self, receiver: &mut Receiver, _buffer: &mut Vec<u8>) -> io::Result<Option<u8>> {
         let mut byte = [0];
         let there = receiver.fill(&self.stream, &mut byte, &mut go_on)?;
         if byte == *b"!" {

@@ -187,11 +187,10 @@ impl Database {
     }
 }
 
-fn try_formats(
-    path: &Path,
-    way: &Way,
-    key: &Key,
-) -> Result<(Connection, Format, Option<Zeroizing<Vec<u8>>>)> {
+/// A connection that reads, what opened it, and the secret that does so again.
+type Unlocked = (Connection, Format, Option<Zeroizing<Vec<u8>>>);
+
+fn try_formats(path: &Path, way: &Way, key: &Key) -> Result<Unlocked> {
     let (secret, kind) = match key {
         Key::None => {
             return Err(Error::NeedsKey {

@@ -2,8 +2,11 @@
 
 use super::Moment;
 
-/// Key and value of each record, or why they are none.
-pub(super) fn records(mut data: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, &'static str> {
+/// A key and its value.
+pub(super) type Record = (Vec<u8>, Vec<u8>);
+
+/// All records, or why they are none.
+pub(super) fn records(mut data: &[u8]) -> Result<Vec<Record>, &'static str> {
     const BAD: &str = "an extended header is not what it must be";
     let mut found = Vec::new();
     while !data.is_empty() && data[0] != 0 {
