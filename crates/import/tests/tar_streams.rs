@@ -22,7 +22,10 @@ fn member(path: &str, kind: MemberKind) -> Member {
     }
 }
 
-fn all(stream: &[u8]) -> import::Result<Vec<(Member, Vec<(u64, Vec<u8>)>)>> {
+/// A member with its pieces: where each begins, and its bytes.
+type Read = (Member, Vec<(u64, Vec<u8>)>);
+
+fn all(stream: &[u8]) -> import::Result<Vec<Read>> {
     let mut reader = Reader::new(stream);
     let mut found = Vec::new();
     while let Some(member) = reader.next_member()? {
@@ -167,7 +170,7 @@ fn a_stream_cut_short_or_changed_never_reads_as_whole() {
     let stream = written(&sample());
     let whole = all(&stream).unwrap();
     // Its last two blocks are the end, which some programs do not write.
-    let near_a_block = |len: &usize| len % 512 < 2 || len % 512 == 511 || len % 41 == 0;
+    let near_a_block = |len: &usize| len % 512 < 2 || len % 512 == 511 || len.is_multiple_of(41);
     for len in (0..stream.len() - 1024).filter(near_a_block) {
         // Ends at a member's border cannot be told from a stream without an end.
         if let Ok(found) = all(&stream[..len]) {
