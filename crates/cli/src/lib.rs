@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod acls;
 mod args;
 mod ask;
 mod commands;

@@ -258,6 +258,30 @@ fn a_transaction_that_a_crash_cut_short_is_undone_in_a_copy() {
     assert_eq!(everything(dir.path()), before);
 }
 
+/// SQLite, run by root, gives a log to whoever has the database: the importer of somebody's container changed it so.
+#[test]
+fn a_log_of_another_owner_keeps_it() {
+    use std::os::unix::fs::{MetadataExt, chown};
+    let dir = tempfile::tempdir().unwrap();
+    let kind = plain();
+    let (made, at) = (dir.path().join("made"), dir.path().join("c"));
+    let _writer = fill(kind, &made);
+    for suffix in ["", "-wal"] {
+        let to = format!("{}{suffix}", at.display());
+        std::fs::copy(format!("{}{suffix}", made.display()), to).unwrap();
+    }
+    let log = dir.path().join("c-wal");
+    if let Err(e) = chown(&log, Some(1234), Some(1234)) {
+        println!("left out: only root gives files away, and only root's SQLite does: {e}");
+        return;
+    }
+    let container = Container::open(&at, &kind.key()).unwrap();
+    check(kind, &container);
+    drop(container);
+    let meta = std::fs::metadata(&log).unwrap();
+    assert_eq!((meta.uid(), meta.gid()), (1234, 1234));
+}
+
 #[test]
 fn a_wrong_key_says_which_versions_were_tried() {
     let dir = tempfile::tempdir().unwrap();

@@ -16,6 +16,7 @@ use room::FileKind;
 use serde_json::json;
 
 use crate::access::{Access, Intent, OpenArgs};
+use crate::acls;
 use crate::args::Global;
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
@@ -252,6 +253,11 @@ impl<W: Write> Export<'_, W> {
             MemberKind::HardLink(_) => Vec::new(),
             _ => self.tree.xattrs(path)?,
         };
+        // As text too: GNU tar takes no list from an attribute.
+        let acls = acls::ATTRIBUTES.map(|attribute| {
+            let list = xattrs.iter().find(|(name, _)| name == attribute);
+            list.and_then(|(_, value)| acls::text(value))
+        });
         let mut names: Vec<Vec<u8>> = path
             .strip_prefix(&self.from.path)
             .unwrap_or(path)
@@ -275,7 +281,7 @@ impl<W: Write> Export<'_, W> {
                 .into_iter()
                 .map(|(name, value)| (name.as_bytes().to_vec(), value))
                 .collect(),
-            acls: [None, None],
+            acls,
         })
     }
 

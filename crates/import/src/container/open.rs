@@ -2,7 +2,8 @@
 //!
 //! 1. The container's files are never written, made, or removed. Without a log it is opened as immutable. With one, SQLite reads
 //!    the log without locks, keeps the log's index in memory, and moves nothing when it closes. Only after a crash in the middle
-//!    of a transaction with a rollback journal (IOCipher never used one) it must write: to a private copy.
+//!    of a transaction with a rollback journal (IOCipher never used one) it must write, and of root it gives the log to the
+//!    database's owner: both happen to a private copy.
 //! 2. Schema and values are a stranger's: no trigger, view or function of theirs runs.
 
 use std::cell::RefCell;
@@ -10,6 +11,7 @@ use std::fmt;
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -112,7 +114,7 @@ impl Database {
         }
         let first = first_bytes(&path)?;
         let mut copy = None;
-        let way = if is_hot(&with_suffix(&path, "-journal"))? {
+        let way = if is_hot(&with_suffix(&path, "-journal"))? || log_would_change_owner(&path) {
             let dir = tempfile::Builder::new()
                 .prefix("strongroom-import-")
                 .tempdir()
@@ -185,6 +187,13 @@ impl Database {
         }
         Ok(())
     }
+}
+
+/// Whether SQLite, run by root, would give the log to another owner: to the database's.
+fn log_would_change_owner(path: &Path) -> bool {
+    let owner = |file: &Path| fs::metadata(file).map(|meta| (meta.uid(), meta.gid())).ok();
+    let log = owner(&with_suffix(path, "-wal"));
+    log.is_some() && log != owner(path)
 }
 
 /// A connection that reads, what opened it, and the secret that does so again.

@@ -2,6 +2,9 @@
 
 use super::Moment;
 
+/// Keys of access lists as text: of access, and default.
+pub(super) const ACLS: [&str; 2] = ["SCHILY.acl.access", "SCHILY.acl.default"];
+
 /// A key and its value.
 pub(super) type Record = (Vec<u8>, Vec<u8>);
 

@@ -229,7 +229,7 @@ impl<R: Read> Reader<R> {
             mtime,
             atime: moment("atime")?,
             xattrs,
-            acls: [acl("SCHILY.acl.access"), acl("SCHILY.acl.default")],
+            acls: pax::ACLS.map(acl),
         })
     }
 

@@ -114,6 +114,11 @@ impl<W: Write> Writer<W> {
             let key = [b"SCHILY.xattr.".as_slice(), &pax::escape(name)].concat();
             pax::add(&mut records, &key, value);
         }
+        for (key, text) in pax::ACLS.iter().zip(&member.acls) {
+            if let Some(text) = text {
+                pax::add(&mut records, key.as_bytes(), text);
+            }
+        }
         header.set_cksum();
         if !records.is_empty() {
             self.extension(&records)?;

@@ -7,7 +7,6 @@
 //! 3. Unless told not to, everything is compared at the end with the source, from the committed state of the room: not mounted, it
 //!    is closed and opened again for that.
 
-mod acls;
 mod end;
 mod peers;
 mod record;

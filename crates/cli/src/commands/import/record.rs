@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use import::tar::{Member, MemberKind};
 use room::{FileKind, Timestamp};
 
-use super::acls::{self, Names};
+use crate::acls::{self, Names};
 use crate::copy::digest::Digest;
 use crate::copy::give::Kept;
 use crate::copy::place;
@@ -74,11 +74,7 @@ pub(super) fn of(member: &Member, names: &Names, kept: &mut Kept) -> Record {
     xattrs.reverse();
     xattrs.sort_by(|a, b| a.0.cmp(&b.0));
     xattrs.dedup_by(|b, a| a.0 == b.0);
-    for (text, name) in member
-        .acls
-        .iter()
-        .zip(["system.posix_acl_access", "system.posix_acl_default"])
-    {
+    for (text, name) in member.acls.iter().zip(acls::ATTRIBUTES) {
         let Some(text) = text else { continue };
         if text.is_empty() || xattrs.iter().any(|(known, _)| known == name) {
             continue;

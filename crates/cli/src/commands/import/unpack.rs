@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use import::tar::{Member, MemberKind, Reader};
 use room::FileKind;
 
-use super::acls::Names;
 use super::record::{self, Record};
+use crate::acls::Names;
 use crate::args::Global;
 use crate::copy::digest::{Digest, Digester};
 use crate::copy::give::{self, Kept};

@@ -1,11 +1,39 @@
-//! Access lists as text, as GNU tar (`--acls`) and star write them, to the form that extended attributes carry (acl(5),
+//! Access lists as text, as GNU tar (`--acls`) and star write them, and in the form that extended attributes carry (acl(5),
 //! `include/uapi/linux/posix_acl_xattr.h`).
 
 use std::path::Path;
 
+use room::acl::{Acl, Who};
+
+/// The attributes that carry the lists: of access, and default.
+pub(crate) const ATTRIBUTES: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
+
+/// The text of an attribute's list, in numbers. `None`: it is none.
+pub(crate) fn text(value: &[u8]) -> Option<Vec<u8>> {
+    let list = Acl::parse(value).ok()??;
+    let entry = |(who, bits): (Who, u16)| {
+        let letter = |bit, letter| if bits & bit == 0 { '-' } else { letter };
+        let who = match who {
+            Who::Owner => "user:".to_owned(),
+            Who::User(id) => format!("user:{id}"),
+            Who::OwningGroup => "group:".to_owned(),
+            Who::Group(id) => format!("group:{id}"),
+            Who::Mask => "mask:".to_owned(),
+            Who::Other => "other:".to_owned(),
+        };
+        format!(
+            "{who}:{}{}{}\n",
+            letter(4, 'r'),
+            letter(2, 'w'),
+            letter(1, 'x')
+        )
+    };
+    Some(list.entries().map(entry).collect::<String>().into_bytes())
+}
+
 /// "user::rwx,user:ada:r--,group::r-x,mask::r-x,other::---", by commas or lines, in any order, "#" beginning a remark; an entry may
 /// end in ":NUMBER", the numeric id. `None`: it is none, or names somebody this machine does not know.
-pub(super) fn encoded(text: &[u8], names: &Names) -> Option<Vec<u8>> {
+pub(crate) fn encoded(text: &[u8], names: &Names) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(text).ok()?;
     let mut entries = Vec::new();
     for entry in text.split([',', '\n']) {
@@ -58,13 +86,13 @@ pub(super) fn encoded(text: &[u8], names: &Names) -> Option<Vec<u8>> {
 
 /// Names of this machine's users and groups with their numbers.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(crate) struct Names {
     users: Vec<(String, u32)>,
     groups: Vec<(String, u32)>,
 }
 
 impl Names {
-    pub(super) fn of_this_machine() -> Self {
+    pub(crate) fn of_this_machine() -> Self {
         Self {
             users: list(Path::new("/etc/passwd")),
             groups: list(Path::new("/etc/group")),
@@ -99,12 +127,9 @@ mod tests {
             &names,
         )
         .unwrap();
-        let parsed: Vec<_> = room::acl::Acl::parse(&value)
-            .unwrap()
-            .unwrap()
-            .entries()
-            .collect();
-        use room::acl::Who::*;
+        assert_eq!(encoded(&text(&value).unwrap(), &names).unwrap(), value);
+        let parsed: Vec<_> = Acl::parse(&value).unwrap().unwrap().entries().collect();
+        use Who::*;
         assert_eq!(
             parsed,
             [
