@@ -166,7 +166,15 @@ fn moves(program: &str, make: &[&str], mount: &[&str], environment: &[(&str, &st
     let wanted = listing(&plain);
     drop(mounted);
     assert!(!is_mounted(&plain));
-    let before = state(&cipher);
+    // CryFS makes and removes a file of its own in its directory whenever it is mounted: that alone changes.
+    let files_of = |cipher: &std::path::Path| {
+        let mut found = state(cipher);
+        if program == "cryfs" {
+            found.remove(cipher);
+        }
+        found
+    };
+    let before = files_of(&cipher);
     let wrong = s.fails(
         1,
         [
@@ -194,9 +202,8 @@ fn moves(program: &str, make: &[&str], mount: &[&str], environment: &[(&str, &st
     // What a directory says of its own size and time differs by mount; its files must not.
     let files = |lines: &[String]| -> Vec<String> { lines[1..].to_vec() };
     assert_eq!(files(&wanted), files(&listing(&out)));
-    assert_eq!(
-        state(&cipher),
-        before,
+    assert!(
+        files_of(&cipher) == before,
         "{program}: its directory was changed"
     );
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
