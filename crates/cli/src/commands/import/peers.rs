@@ -3,7 +3,7 @@
 //!
 //! 1. The passphrase goes to the program's standard input, never into an argument or the environment.
 //! 2. The program stays a child of this process and is told to end when this process does, however that ends (PR_SET_PDEATHSIG):
-//!    no mount outlives an import.
+//!    no mount outlives an import, but for one that nobody answers for, which the next import of the same directory takes away.
 //! 3. The mountpoint is a directory of this user's alone.
 
 use std::ffi::{OsStr, OsString};
@@ -239,13 +239,7 @@ impl Mounted {
             std::thread::sleep(Duration::from_millis(20));
         }
         if self.is_mounted() {
-            for program in ["fusermount3", "fusermount"] {
-                let _ = Command::new(program)
-                    .args(["-u", "-z"])
-                    .arg(&self.mountpoint)
-                    .stderr(Stdio::null())
-                    .status();
-            }
+            detach(&self.mountpoint);
         }
         let mut child = self.child.borrow_mut();
         let _ = child.kill();
@@ -273,6 +267,23 @@ fn output_words(bytes: &[u8]) -> String {
     lines.join("; ")
 }
 
+/// Takes a mount away whether or not its program answers.
+fn detach(mountpoint: &Path) {
+    for program in ["fusermount3", "fusermount"] {
+        let _ = Command::new(program)
+            .args(["-u", "-z"])
+            .arg(mountpoint)
+            .stderr(Stdio::null())
+            .status();
+    }
+}
+
+/// Whether nobody answers for what is mounted there any more.
+fn is_dead(path: &Path) -> bool {
+    let not_connected = rustix::io::Errno::NOTCONN.raw_os_error();
+    fs::metadata(path).is_err_and(|e| e.raw_os_error() == Some(not_connected))
+}
+
 /// A directory of this user's alone. Named after the source, so that one left by a killed run is used again and then removed.
 fn mountpoint(source: &Path) -> Result<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
@@ -283,6 +294,10 @@ fn mountpoint(source: &Path) -> Result<PathBuf> {
         Ok(()) => return Ok(path),
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
         Err(e) => return Err(Error::host(&path, e)),
+    }
+    // A program that is told to end just when it has mounted may not listen yet, and leaves its mount.
+    if is_dead(&path) {
+        detach(&path);
     }
     let there = fs::symlink_metadata(&path).map_err(|e| Error::host(&path, e))?;
     let is_free = fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none());
