@@ -102,7 +102,7 @@ def row(title, pick, shown, compare):
 
 ratio = lambda value, base: f"{value / base:.2f}"
 more = lambda value, base: f"{value - base:+.0f}"
-print("# Rooms from other languages\n")
+print("## Rooms from other languages\n")
 print(f"Medians of {rounds} rounds, in turns, at {commit} on {os.cpu_count()} processors of {cpu}; in brackets: what part of Rust's")
 print(f"speed, or how many nanoseconds more than Rust's call. Made by `scripts/bench-bindings.sh {rounds} {mib}`.\n")
 print("| | " + " | ".join(languages) + " |")
