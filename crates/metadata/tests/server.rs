@@ -325,6 +325,7 @@ fn a_room_whose_storage_failed_is_opened_anew_by_itself() {
     let (world, _, alice, _, d) = people(LONG);
     let file = alice.make(d, "f", FileKind::Regular, 0o644).unwrap().no;
     alice.write(&world, file, b'a');
+    alice.sync().unwrap();
     let map = alice.map(file).unwrap();
     world.server().fail_for_test();
     let mut again = None;

@@ -423,6 +423,13 @@ impl Room {
     ) -> Result<()> {
         crate::keys::restore(&storage, backup, credential)
     }
+
+    /// Leaves the room as a failed commit does: no change is taken any more, and what was not durable is lost. For tests of what
+    /// stands on rooms.
+    #[doc(hidden)]
+    pub fn fail_for_test(&self) {
+        self.core.poison();
+    }
 }
 
 impl Drop for Room {

@@ -32,6 +32,25 @@ impl Core {
         }
     }
 
+    /// Does what must begin and end in one life of the server, again until it does or patience ends. `attempt` is given the life and
+    /// tells `None` where that is over.
+    pub(super) fn in_one_life<T>(
+        &self,
+        mut attempt: impl FnMut(u64) -> Result<Option<T>>,
+    ) -> Result<T> {
+        let deadline = self.deadline();
+        loop {
+            if let Some(done) = attempt(self.life())? {
+                return Ok(done);
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::Unreachable(
+                    "the metadata server, which is started again and again,".into(),
+                ));
+            }
+        }
+    }
+
     /// Asks what may be asked twice.
     pub(super) fn call<T, F, R>(&self, ask: F) -> Result<T>
     where
@@ -142,7 +161,7 @@ impl Core {
                     "the metadata server was started anew; whether it did the last change is not known: it".into(),
                 ));
             }
-            if life.is_some_and(|life| self.reboot.load(Ordering::Acquire) != life) {
+            if life.is_some_and(|life| self.life() != life) {
                 return Ok(None);
             }
             let number = session.begin();

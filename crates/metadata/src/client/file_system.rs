@@ -67,7 +67,7 @@ impl FileSystem for SharedRoom {
         let (set, resized) = (set.clone(), set.size.is_some());
         let before = self.core.placings.load(Ordering::Acquire);
         let change = Change::SetAttributes { no, set };
-        let changed = self.core.change_in_order(no, change, resized)?;
+        let changed = self.core.change_in_order(no, None, change, resized)?;
         self.core.learned(before, inode(changed)?)
     }
 
@@ -171,18 +171,17 @@ impl FileSystem for SharedRoom {
             offset,
             len,
         };
-        self.core.change_in_order(no, change, true)?;
+        self.core.change_in_order(no, None, change, true)?;
         // It may be longer or shorter now.
         self.refresh(no)
     }
 
     fn seek(&self, no: InodeNo, offset: u64, to: SeekTo) -> Result<u64> {
-        if let Some(file) = self.core.files.get(no) {
-            self.core.flush_file(&file)?;
-        }
         let hole = matches!(to, SeekTo::Hole);
-        self.core.call(|client, context, session| async move {
-            client.seek(context, session, no, offset, hole).await
+        self.core.call_in_order(no, || {
+            self.core.call(|client, context, session| async move {
+                client.seek(context, session, no, offset, hole).await
+            })
         })
     }
 
@@ -194,11 +193,6 @@ impl FileSystem for SharedRoom {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
-        if from != to
-            && let Some(file) = self.core.files.get(from)
-        {
-            self.core.flush_file(&file)?;
-        }
         let change = Change::CopyRange {
             from,
             from_offset,
@@ -206,7 +200,10 @@ impl FileSystem for SharedRoom {
             to_offset,
             len,
         };
-        match self.core.change_in_order(to, change, true)? {
+        match self
+            .core
+            .change_in_order(to, (from != to).then_some(from), change, true)?
+        {
             Changed::Copied(bytes) => {
                 self.refresh(to)?;
                 Ok(bytes)

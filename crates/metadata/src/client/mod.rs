@@ -159,6 +159,11 @@ impl Drop for SharedRoom {
 }
 
 impl Core {
+    /// Names the server's life, of which this client knows: another one may have lost what was placed in it.
+    fn life(&self) -> u64 {
+        self.reboot.load(Ordering::Acquire)
+    }
+
     /// Takes up a session that began anew: what was open is opened again, locks and loans are gone, and what the server lost
     /// with its life is to be placed again.
     fn adopt(&self, connected: &link::Connected, deadline: Instant) -> Result<()> {
@@ -177,6 +182,12 @@ impl Core {
         self.loans.forget();
         self.maps.forget();
         for file in self.files.all() {
+            if reboot {
+                // Before the server tells of the file what it has left: it must not seem shorter for a moment.
+                let mut state = file.state.lock();
+                state.outdate();
+                self.budget.give_back(state.replay());
+            }
             if !self.reopen(connected, &file, deadline)? {
                 // Broken again: the next session is taken up instead.
                 return Ok(());
@@ -188,9 +199,6 @@ impl Core {
                 state.lost_locks = state.opens > 0;
             }
             state.outdate();
-            if reboot {
-                self.budget.give_back(state.replay());
-            }
         }
         *boot = Some(session.boot);
         self.adopted.store(session.generation, Ordering::Release);

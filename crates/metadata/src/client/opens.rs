@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use room::{Access, Error, Inode, InodeNo, Result, spans};
+use room::{Access, Inode, InodeNo, Result, spans};
 use tarpc::client::RpcError;
 use tarpc::context::Context;
 
@@ -171,17 +171,11 @@ impl Core {
     }
 
     pub(super) fn fsync_file(&self, no: InodeNo) -> Result<()> {
-        for _ in 0..ROUNDS {
-            let reboot = self.reboot.load(Ordering::Acquire);
+        self.in_one_life(|life| {
             self.flush_and_tell(no)?;
             self.sync_server()?;
-            if self.reboot.load(Ordering::Acquire) == reboot {
-                return Ok(());
-            }
-        }
-        Err(Error::Unreachable(
-            "the metadata server, which is started again and again,".into(),
-        ))
+            Ok((self.life() == life).then_some(()))
+        })
     }
 
     /// Makes durable what was placed and changed.
@@ -237,27 +231,44 @@ impl Core {
         self.attributes_of(no)
     }
 
-    /// Has a change made that depends on the order of a file's data: after all of it was placed, and before more is. With
-    /// `data`, it changes the data itself.
+    /// Asks for what depends on a file's data that was written here.
+    pub(super) fn call_in_order<T>(&self, no: InodeNo, call: impl Fn() -> Result<T>) -> Result<T> {
+        self.in_one_life(|life| {
+            if let Some(file) = self.files.get(no) {
+                self.flush_file(&file)?;
+            }
+            let answer = call();
+            match self.life() == life {
+                true => answer.map(Some),
+                false => Ok(None),
+            }
+        })
+    }
+
+    /// Has a change made that depends on the order of a file's data: after all of it was placed, and after that of `source` was,
+    /// and before more of it is. With `data`, it changes the data itself.
     pub(super) fn change_in_order(
         &self,
         no: InodeNo,
+        source: Option<InodeNo>,
         change: Change,
         data: bool,
     ) -> Result<Changed> {
         let Some(file) = self.files.get(no) else {
             return self.change(change);
         };
-        let _alone = file.flushing.lock();
-        for _ in 0..ROUNDS {
-            let life = self.reboot.load(Ordering::Acquire);
+        self.in_one_life(|life| {
+            if let Some(source) = source.and_then(|no| self.files.get(no)) {
+                self.flush_file(&source)?;
+            }
+            let _alone = file.flushing.lock();
             if let Err(e) = self.flush_locked(&file) {
                 file.state.lock().note_loss(&e);
                 return Err(e);
             }
             // A server started anew in between lost what was placed: that is placed again first.
             let Some(changed) = self.change_in_life(&change, Some(life))? else {
-                continue;
+                return Ok(None);
             };
             let mut state = file.state.lock();
             if data {
@@ -268,10 +279,7 @@ impl Core {
             if let Changed::Inode(inode) = &changed {
                 state.told(inode);
             }
-            return Ok(changed);
-        }
-        Err(Error::Unreachable(
-            "the metadata server, which is started again and again,".into(),
-        ))
+            Ok(Some(changed))
+        })
     }
 }

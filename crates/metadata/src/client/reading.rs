@@ -2,7 +2,9 @@
 //!
 //! 1. A unit that does not open under its tag is never handed out. It is asked for once more with a fresh map before it is
 //!    called damaged: the map may have been old.
-//! 2. A disk that does not take the right to read for valid has a fresh map and rights asked for, a bounded number of times.
+//! 2. What was read counts only if the server lost nothing meanwhile: it may have told a map without what was placed and not yet
+//!    durable.
+//! 3. A disk that does not take the right to read for valid has a fresh map and rights asked for, a bounded number of times.
 
 use std::time::{Duration, Instant};
 
@@ -59,6 +61,7 @@ impl Core {
         let mut corrupt_before = false;
         let (first, last) = (offset / BLOCK, (offset + out.len() as u64 - 1) / BLOCK);
         loop {
+            let life = self.life();
             // A session that began anew brings back what the server lost: before what is on its way is looked at.
             self.connected(deadline)?;
             let (overlay, version, count) = {
@@ -75,6 +78,7 @@ impl Core {
                 false => self.read_stored(file.no, version, offset, count, out),
             };
             match read {
+                Ok(()) if self.life() != life => continue,
                 Ok(()) => {
                     for (at, block) in &overlay {
                         let start = at * BLOCK;

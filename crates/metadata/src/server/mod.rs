@@ -491,10 +491,11 @@ impl MetadataServer {
             .collect())
     }
 
-    /// Ends the present life as a failed flush of a disk does: for tests of what follows.
+    /// Ends the present life as a failed flush of a disk does, with what was not durable: for tests of what follows.
     #[doc(hidden)]
     pub fn fail_for_test(&self) {
         if let Some(life) = self.shared.life() {
+            life.room.fail_for_test();
             self.shared.fail(&life);
         }
     }

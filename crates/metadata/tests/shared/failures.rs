@@ -5,7 +5,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use metadata::client::SharedRoom;
+use room::{Access, FileSystem, InodeNo, SeekTo, SetAttr};
+
 use crate::common::{Shared, assert_same, noise};
+use crate::rights::new;
 
 #[test]
 fn writing_goes_on_when_the_metadata_server_is_started_anew() {
@@ -68,6 +72,99 @@ fn what_was_closed_but_not_durable_is_placed_again_by_its_client() {
     assert_same(&std::fs::read(b.path("cut")).unwrap(), &bytes[..1000]);
     let read = std::fs::read(b.path("synced")).unwrap();
     assert!(read[..200_000] == kept && read[200_000..] == *b"goes on");
+}
+
+/// A file, open at a client.
+struct Open<'a> {
+    client: &'a SharedRoom,
+    no: InodeNo,
+}
+
+impl<'a> Open<'a> {
+    fn make(client: &'a SharedRoom, name: &str) -> Self {
+        let file = client.make(InodeNo::ROOT, name.as_bytes(), &new(0, 0o644));
+        let no = file.unwrap().no;
+        let access = Access {
+            read: true,
+            write: true,
+        };
+        client.open(no, access).unwrap();
+        Self { client, no }
+    }
+
+    /// Writes as a program that closes the file afterwards: placed, and not durable.
+    fn put(&self, at: u64, bytes: &[u8]) {
+        self.client.write(self.no, at, bytes).unwrap();
+        self.client.flush(self.no).unwrap();
+    }
+
+    #[track_caller]
+    fn holds(&self, expected: &[u8]) {
+        let mut found = vec![0; expected.len() + 1];
+        let len = self.client.read(self.no, 0, &mut found).unwrap();
+        assert_same(&found[..len], expected);
+    }
+}
+
+/// Has three threads work on files of a client, each for itself, while the server forgets again and again what is not durable.
+fn while_the_server_forgets(work: fn(&SharedRoom, &str, &dyn Fn() -> bool)) {
+    let shared = Shared::new();
+    let client = shared.client("a", 0);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for name in ["x", "y", "z"] {
+            let (client, stop) = (&client, &stop);
+            scope.spawn(move || work(client, name, &|| !stop.load(Ordering::SeqCst)));
+        }
+        for at in 0..60 {
+            std::thread::sleep(Duration::from_millis(30 + at * 7 % 40));
+            shared.server().fail_for_test();
+        }
+        stop.store(true, Ordering::SeqCst);
+    });
+    client.end().unwrap();
+}
+
+#[test]
+fn a_client_reads_what_it_wrote_at_whatever_moment_the_server_forgets_it() {
+    while_the_server_forgets(|client, name, goes_on| {
+        let file = Open::make(client, name);
+        let mut version = 0_u8;
+        while goes_on() {
+            version = version.wrapping_add(1);
+            let mut bytes = [version; 12288];
+            file.put(0, &bytes);
+            file.holds(&bytes);
+            bytes[1000..6000].fill(!version);
+            file.put(1000, &bytes[1000..6000]);
+            file.holds(&bytes);
+        }
+    });
+}
+
+#[test]
+fn copies_and_holes_are_those_of_what_was_written_at_whatever_moment_the_server_forgets_it() {
+    while_the_server_forgets(|client, name, goes_on| {
+        let [from, copy, sparse] =
+            ["from", "copy", "sparse"].map(|kind| Open::make(client, &format!("{name} {kind}")));
+        let mut version = 0_u8;
+        while goes_on() {
+            version = version.wrapping_add(1);
+            let bytes = [version; 12288];
+            from.put(0, &bytes);
+            // Not asked for twice: it may fail, but not copy something else.
+            if client.copy_range(from.no, 0, copy.no, 0, 12288).is_ok() {
+                copy.holds(&bytes);
+            }
+            let empty = SetAttr {
+                size: Some(0),
+                ..SetAttr::default()
+            };
+            client.set_attributes(sparse.no, &empty).unwrap();
+            sparse.put(8192, &[version; 100]);
+            assert_eq!(client.seek(sparse.no, 0, SeekTo::Data).unwrap(), 8192);
+        }
+    });
 }
 
 #[test]

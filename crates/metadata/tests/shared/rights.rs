@@ -14,7 +14,7 @@ const WRITE: Access = Access {
     write: true,
 };
 
-fn new(uid: u32, mode: u16) -> NewFile {
+pub(crate) fn new(uid: u32, mode: u16) -> NewFile {
     NewFile {
         kind: FileKind::Regular,
         mode,
