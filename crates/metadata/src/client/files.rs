@@ -1,8 +1,8 @@
 //! What the client knows of files: those that are open, and those with data on its way.
 //!
-//! 1. A block that was written is in exactly one of `dirty` (to be placed), `flight` (being placed) and `log` (placed, not yet
-//!    known to be durable), newest first; the same block may be in several with different contents. Each counts against the
-//!    [`Budget`] until it leaves the log or is given up.
+//! 1. A block that was written is in exactly one of `dirty` (to be placed), `flight` (being placed), `returned` (placed, lost by
+//!    the server, to be placed anew) and `log` (placed, not yet known to be durable), newest first; the same block may be in
+//!    several with different contents. Each counts against the [`Budget`] until it leaves the log or is given up.
 //! 2. Order of locks: `writing`, `flushing`, `state`. The network is never waited for under `state`.
 //! 3. A file that lost its locks with the session answers `Stale` until its last close.
 
@@ -34,6 +34,14 @@ pub(super) struct Logged {
     pub(super) blocks: Blocks,
 }
 
+/// What was placed and lost by the server.
+#[derive(Debug, Default)]
+pub(super) struct Returned {
+    pub(super) blocks: Blocks,
+    /// The file is at least this long with it; 0 without such.
+    end: u64,
+}
+
 /// Names what is known of a file's maps: no two moments of any file have the same, also when a file was forgotten in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Version(u64);
@@ -59,6 +67,8 @@ pub(super) struct State {
     pub(super) lost_locks: bool,
     pub(super) dirty: Blocks,
     pub(super) flight: Blocks,
+    /// A part from `dirty`, because a change of the whole file that the server still made in its old life is newer.
+    pub(super) returned: Returned,
     pub(super) log: VecDeque<Logged>,
     /// Length that what is dirty or in flight gives the file; 0 without such.
     pub(super) end: u64,
@@ -92,20 +102,31 @@ impl State {
     }
 
     pub(super) fn has_unplaced(&self) -> bool {
-        !self.dirty.is_empty() || !self.flight.is_empty()
+        self.is_dirty() || !self.flight.is_empty()
+    }
+
+    /// Whether something is to be placed that is not being placed already.
+    pub(super) fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty() || !self.returned.blocks.is_empty()
     }
 
     /// The file's length, with what is not placed yet.
     pub(super) fn size(&self) -> u64 {
-        self.inode.as_ref().map_or(0, |i| i.size).max(self.end)
+        let stored = self.inode.as_ref().map_or(0, |i| i.size);
+        stored.max(self.unplaced_end())
+    }
+
+    fn unplaced_end(&self) -> u64 {
+        self.end.max(self.returned.end)
     }
 
     /// An inode as programs here are to see it.
     pub(super) fn seen(&self, mut inode: Inode) -> Inode {
         if self.has_unplaced() {
-            if self.end > inode.size {
-                inode.size = self.end;
-                inode.blocks = inode.blocks.max(self.end.div_ceil(BLOCK));
+            let end = self.unplaced_end();
+            if end > inode.size {
+                inode.size = end;
+                inode.blocks = inode.blocks.max(end.div_ceil(BLOCK));
             }
             if let Some(written) = self.written {
                 inode.mtime = inode.mtime.max(written);
@@ -136,9 +157,19 @@ impl State {
             let range = blocks.range(first..=last);
             range.map(|(at, block)| (*at, block.clone())).collect()
         };
-        let mut blocks: Blocks = of(&self.flight).into_iter().collect();
+        let mut blocks: Blocks = of(&self.returned.blocks).into_iter().collect();
+        blocks.extend(of(&self.flight));
         blocks.extend(of(&self.dirty));
         blocks
+    }
+
+    /// Has everything that is to be placed in flight; nothing was before.
+    pub(super) fn take_off(&mut self) {
+        let returned = std::mem::take(&mut self.returned);
+        self.end = self.end.max(returned.end);
+        self.flight = returned.blocks;
+        self.flight.append(&mut self.dirty);
+        self.dirty_since = None;
     }
 
     /// What is in flight is to be placed anew. Returns the blocks given up because newer ones are there.
@@ -161,16 +192,17 @@ impl State {
         let mut given_up = 0;
         // Newest first: what is there already is newer.
         while let Some(logged) = self.log.pop_back() {
-            self.end = self.end.max(logged.end);
+            self.returned.end = self.returned.end.max(logged.end);
             for (at, block) in logged.blocks {
-                if self.flight.contains_key(&at) || self.dirty.contains_key(&at) {
+                let layers = [&self.dirty, &self.flight, &self.returned.blocks];
+                if layers.iter().any(|layer| layer.contains_key(&at)) {
                     given_up += 1;
                 } else {
-                    self.dirty.insert(at, block);
+                    self.returned.blocks.insert(at, block);
                 }
             }
         }
-        if !self.dirty.is_empty() {
+        if self.is_dirty() {
             self.dirty_since.get_or_insert_with(Instant::now);
         }
         given_up
@@ -185,14 +217,18 @@ impl State {
         blocks
     }
 
-    /// Forgets everything logged. Returns the number of blocks.
+    /// Forgets everything placed, also what the server lost of it. Returns the number of blocks.
     pub(super) fn settle_all(&mut self) -> usize {
-        self.log.drain(..).map(|l| l.blocks.len()).sum()
+        let returned = std::mem::take(&mut self.returned).blocks.len();
+        let logged: usize = self.log.drain(..).map(|l| l.blocks.len()).sum();
+        self.placed();
+        returned + logged
     }
 
     /// Forgets what is not placed. Returns the number of blocks.
     pub(super) fn drop_unplaced(&mut self) -> usize {
-        let blocks = self.dirty.len() + self.flight.len();
+        let returned = std::mem::take(&mut self.returned).blocks.len();
+        let blocks = returned + self.dirty.len() + self.flight.len();
         self.dirty.clear();
         self.flight.clear();
         self.placed();
@@ -345,10 +381,30 @@ mod tests {
             .push_back(logged(1, &[(0, 1), (1, 1), (2, 1), (3, 1)]));
         state.log.push_back(logged(2, &[(3, 2), (4, 2)]));
         assert_eq!(state.replay(), 3, "blocks 1, 2 and the older 3");
-        assert_eq!(bytes(&state.dirty), [(0, 1), (1, 9), (3, 2), (4, 2)]);
-        assert_eq!(bytes(&state.flight), [(2, 8)]);
-        assert_eq!(state.end, 5 * BLOCK);
+        assert_eq!(bytes(&state.returned.blocks), [(0, 1), (3, 2), (4, 2)]);
+        let all = [(0, 1), (1, 9), (2, 8), (3, 2), (4, 2)];
+        assert_eq!(bytes(&state.overlay(0, 9)), all);
+        assert_eq!(state.size(), 5 * BLOCK);
         assert!(state.log.is_empty() && state.dirty_since.is_some());
+        state.flight.clear();
+        state.take_off();
+        assert_eq!(bytes(&state.flight), [(0, 1), (1, 9), (3, 2), (4, 2)]);
+        assert_eq!((state.size(), state.is_dirty()), (5 * BLOCK, false));
+    }
+
+    #[test]
+    fn what_a_change_of_the_whole_file_undid_does_not_come_back() {
+        let mut state = State {
+            dirty: blocks(&[(1, 9)]),
+            end: 2 * BLOCK,
+            ..State::default()
+        };
+        state.log.push_back(logged(1, &[(0, 1), (1, 1), (2, 1)]));
+        assert_eq!(state.replay(), 1);
+        assert_eq!(state.settle_all(), 2);
+        // Only what was written after the change.
+        assert_eq!(bytes(&state.overlay(0, 9)), [(1, 9)]);
+        assert_eq!(state.size(), 2 * BLOCK);
     }
 
     #[test]

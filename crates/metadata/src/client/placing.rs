@@ -61,7 +61,7 @@ impl Core {
                 // First, because a session that began anew brings back what the server lost.
                 let nothing = || {
                     let state = file.state.lock();
-                    state.dirty.is_empty() && state.usable().is_ok()
+                    !state.is_dirty() && state.usable().is_ok()
                 };
                 if nothing() {
                     return Ok(());
@@ -72,11 +72,10 @@ impl Core {
                     self.budget.give_back(state.drop_unplaced());
                     return Err(e);
                 }
-                if state.dirty.is_empty() {
+                if !state.is_dirty() {
                     return Ok(());
                 }
-                state.flight = std::mem::take(&mut state.dirty);
-                state.dirty_since = None;
+                state.take_off();
                 (state.flight.clone(), state.size(), generation)
             };
             match self.place_blocks(file.no, &blocks, end, deadline) {

@@ -71,7 +71,8 @@ impl Core {
                 Arc::make_mut(block)[range].copy_from_slice(piece);
                 continue;
             }
-            new += 1;
+            // What was returned is what was read, and older.
+            new += usize::from(state.returned.blocks.remove(&at).is_none());
             let edge = edges.iter().flatten().find(|(of, _)| *of == at);
             // What is in flight is newer than what was read; nothing is dirty here, so nothing is newer still.
             let mut block = match (state.flight.get(&at), edge) {

@@ -162,6 +162,9 @@ fn copies_and_holes_are_those_of_what_was_written_at_whatever_moment_the_server_
             };
             client.set_attributes(sparse.no, &empty).unwrap();
             sparse.put(8192, &[version; 100]);
+            let mut bytes = [0; 8292];
+            bytes[8192..].fill(version);
+            sparse.holds(&bytes);
             assert_eq!(client.seek(sparse.no, 0, SeekTo::Data).unwrap(), 8192);
         }
     });
