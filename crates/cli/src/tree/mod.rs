@@ -225,3 +225,25 @@ pub(crate) trait Tree: Source {
     /// Makes everything durable that was done through this tree, as far as the tree can.
     fn sync(&self) -> Result<()>;
 }
+
+/// Makes the directories above `path` where they are missing.
+pub(crate) fn make_above(tree: &dyn Tree, path: &Path) -> Result<()> {
+    let mut missing = Vec::new();
+    for above in path.ancestors().skip(1) {
+        match tree.stat(above, true) {
+            Ok(there) if there.kind == FileKind::Directory => break,
+            Ok(_) => {
+                return Err(Fault::Refused(format!(
+                    "{} is not a directory",
+                    above.display()
+                )));
+            }
+            Err(fault) if fault.is_not_found() => missing.push(above),
+            Err(fault) => return Err(fault),
+        }
+    }
+    missing
+        .into_iter()
+        .rev()
+        .try_for_each(|above| tree.make_dir(above, 0o755))
+}

@@ -6,10 +6,12 @@ use super::Args;
 use crate::access::{Access, Intent};
 use crate::args::Global;
 use crate::copy::give::Kept;
+use crate::copy::verify::Verifier;
 use crate::credentials;
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
 use crate::place::RoomPath;
+use crate::progress::Bar;
 
 /// What was done, for the report.
 #[derive(Debug, Default)]
@@ -47,10 +49,7 @@ pub(super) fn end(
     whole: bool,
 ) -> Result<Option<Access>> {
     if let Access::Mounted(_) = &access {
-        access.tree()?.sync().map_err(|fault| Error::At {
-            what: to.words(),
-            fault,
-        })?;
+        access.tree()?.sync().map_err(|fault| to.failed(fault))?;
         return Ok((whole && !args.no_verify).then_some(access));
     }
     access.close()?;
@@ -61,6 +60,43 @@ pub(super) fn end(
         }
         _ => Ok(None),
     }
+}
+
+/// Compares what was committed with what it came from, as `look` does, where there is a room to look at; closes that.
+pub(super) fn compare(
+    access: Option<Access>,
+    to: &RoomPath,
+    kept: &Kept,
+    global: &Global,
+    look: impl FnOnce(&mut Verifier<'_>) -> Result<()>,
+) -> Result<Option<Compared>> {
+    let Some(access) = access else {
+        return Ok(None);
+    };
+    let tree = access.tree()?;
+    let bar = Bar::counting("comparing", global);
+    let mut verifier = Verifier {
+        target: &*tree,
+        target_name: format!("{}:", to.room.display()),
+        kept,
+        global,
+        bar: &bar,
+        failures: Failures::default(),
+        equal: 0,
+        different: 0,
+        bytes: 0,
+    };
+    let looked = look(&mut verifier);
+    bar.end();
+    looked?;
+    let compared = Compared {
+        equal: verifier.equal,
+        different: verifier.different,
+        failures: verifier.failures,
+    };
+    drop(tree);
+    access.close()?;
+    Ok(Some(compared))
 }
 
 /// Says what was done, and fails where anything did.

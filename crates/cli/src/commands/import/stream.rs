@@ -7,19 +7,17 @@ use std::path::Path;
 use import::tar::Reader;
 
 use super::Args;
-use super::end::{Compared, Done, end, report, stopped};
-use super::tree::make_above;
+use super::end::{Done, compare, end, report, stopped};
 use super::unpack::Unpack;
 use crate::access::{Access, Intent};
 use crate::args::Global;
 use crate::ask;
 use crate::control::client::Client;
 use crate::copy::place::Existing;
-use crate::copy::verify::Verifier;
 use crate::error::{Error, Result};
-use crate::output::Failures;
 use crate::place::RoomPath;
 use crate::progress::Bar;
+use crate::tree::make_above;
 
 /// Whether a file begins as a tar stream does.
 pub(super) fn looks_like_tar(path: &Path) -> bool {
@@ -62,11 +60,8 @@ pub(super) fn run(args: &Args, tar: &Path, to: &RoomPath, global: &Global) -> Re
     let (access, given) = Access::reach_again(&to.room, &args.open, Intent::Change)?;
     let done = (|| {
         let tree = access.tree()?;
-        let at = |fault| Error::At {
-            what: to.words(),
-            fault,
-        };
-        make_above(&*tree, &to.path, &to.words())?;
+        let at = |fault| to.failed(fault);
+        make_above(&*tree, &to.path).map_err(at)?;
         if let Err(fault) = tree.stat(&to.path, true) {
             if !fault.is_not_found() {
                 return Err(at(fault));
@@ -86,39 +81,10 @@ pub(super) fn run(args: &Args, tar: &Path, to: &RoomPath, global: &Global) -> Re
         Ok(done) => done,
         Err(error) => return Err(stopped(error, ended)),
     };
-    let access = ended?;
-    let compared = match &access {
-        None => None,
-        Some(access) => {
-            let tree = access.tree()?;
-            let bar = Bar::counting("comparing", global);
-            let mut verifier = Verifier {
-                target: &*tree,
-                target_name: format!("{}:", to.room.display()),
-                kept: &unpacked.kept,
-                global,
-                bar: &bar,
-                failures: Failures::default(),
-                equal: 0,
-                different: 0,
-                bytes: 0,
-            };
-            let looked = unpacked
-                .records
-                .iter()
-                .try_for_each(|(path, record)| verifier.one(path, &record.expected()));
-            bar.end();
-            looked?;
-            Some(Compared {
-                equal: verifier.equal,
-                different: verifier.different,
-                failures: verifier.failures,
-            })
-        }
-    };
-    if let Some(access) = access {
-        access.close()?;
-    }
+    let compared = compare(ended?, to, &unpacked.kept, global, |verifier| {
+        let mut records = unpacked.records.iter();
+        records.try_for_each(|(path, record)| verifier.one(path, &record.expected()))
+    })?;
     let done = Done {
         files: unpacked.files,
         bytes: unpacked.bytes,

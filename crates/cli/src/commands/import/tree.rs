@@ -3,21 +3,18 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use room::FileKind;
-
 use super::Args;
-use super::end::{Compared, Done, end, report, stopped};
+use super::end::{Done, compare, end, report, stopped};
 use crate::access::{Access, Intent};
 use crate::args::Global;
 use crate::copy::Copier;
 use crate::copy::give::Kept;
 use crate::copy::place::Existing;
-use crate::copy::verify::Verifier;
 use crate::error::{Error, Result};
 use crate::output::Failures;
 use crate::place::RoomPath;
 use crate::progress::Bar;
-use crate::tree::{Source, Tree};
+use crate::tree::{Source, make_above};
 
 /// Copies all that is below `from` (of the host's own tree, or of another), and compares. `sound`: whether the source can still be believed.
 pub(super) fn from_tree(
@@ -41,7 +38,7 @@ pub(super) fn from_tree(
             fault,
         };
         let meta = source.stat(from, true).map_err(at)?;
-        make_above(&*tree, &to.path, &to.words())?;
+        make_above(&*tree, &to.path).map_err(|fault| to.failed(fault))?;
         let mut copier = Copier {
             from: source,
             to: &*tree,
@@ -74,72 +71,15 @@ pub(super) fn from_tree(
     })();
     bar.end();
     let ended = end(access, to, args, given, done.is_ok());
-    let (mut done, meta) = match done {
+    let (done, meta) = match done {
         Ok(done) => done,
         Err(error) => return Err(stopped(error, ended)),
     };
-    let access = ended?;
-    let compared = match &access {
-        None => None,
-        Some(access) => {
-            let tree = access.tree()?;
-            let bar = Bar::counting("comparing", global);
-            let mut verifier = Verifier {
-                target: &*tree,
-                target_name: format!("{}:", to.room.display()),
-                kept: &done.kept,
-                global,
-                bar: &bar,
-                failures: std::mem::take(&mut done.failures),
-                equal: 0,
-                different: 0,
-                bytes: 0,
-            };
-            let walked = verifier.trees(source, from, &meta, &to.path, &failed);
-            bar.end();
-            walked?;
-            sound()?;
-            Some(Compared {
-                equal: verifier.equal,
-                different: verifier.different,
-                failures: verifier.failures,
-            })
-        }
-    };
-    if let Some(access) = access {
-        access.close()?;
-    }
+    let compared = compare(ended?, to, &done.kept, global, |verifier| {
+        verifier.trees(source, from, &meta, &to.path, &failed)?;
+        sound()
+    })?;
     report(done, compared, global)
-}
-
-/// Makes the directories above the target where they are missing.
-pub(super) fn make_above(tree: &dyn Tree, path: &Path, words: &str) -> Result<()> {
-    let mut missing = Vec::new();
-    for above in path.ancestors().skip(1) {
-        match tree.stat(above, true) {
-            Ok(there) if there.kind == FileKind::Directory => break,
-            Ok(_) => {
-                return Err(Error::failed(format!(
-                    "{words}: {} is not a directory",
-                    above.display()
-                )));
-            }
-            Err(fault) if fault.is_not_found() => missing.push(above),
-            Err(fault) => {
-                return Err(Error::At {
-                    what: words.into(),
-                    fault,
-                });
-            }
-        }
-    }
-    for above in missing.into_iter().rev() {
-        tree.make_dir(above, 0o755).map_err(|fault| Error::At {
-            what: words.into(),
-            fault,
-        })?;
-    }
-    Ok(())
 }
 
 /// A directory that holds the room, or is the room mounted, would be imported into itself without end.

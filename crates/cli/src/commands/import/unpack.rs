@@ -24,7 +24,7 @@ use crate::copy::place::{self, Existing, Step};
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
 use crate::progress::Bar;
-use crate::tree::{Fault, Meta, Tree};
+use crate::tree::{Fault, Meta, Tree, make_above};
 
 /// Bytes read and written at once.
 const PIECE: usize = 1 << 20;
@@ -154,7 +154,7 @@ impl<'a> Unpack<'a> {
         }
         self.delayed.remove(path);
         if path != self.top {
-            self.above(path)?;
+            make_above(self.to, path)?;
         }
         let record = record::of(member, &self.names, &mut self.done.kept);
         match &member.kind {
@@ -190,28 +190,6 @@ impl<'a> Unpack<'a> {
         }
         self.done.records.insert(path.to_owned(), record);
         Ok(())
-    }
-
-    /// Makes the directories above that no member told of.
-    fn above(&self, path: &Path) -> Tried<()> {
-        let mut missing = Vec::new();
-        for above in path.ancestors().skip(1) {
-            match self.to.stat(above, true) {
-                Ok(there) if there.kind == FileKind::Directory => break,
-                Ok(_) => {
-                    return Err(Fault::Refused(format!(
-                        "{} is not a directory",
-                        above.display()
-                    )));
-                }
-                Err(fault) if fault.is_not_found() => missing.push(above),
-                Err(fault) => return Err(fault),
-            }
-        }
-        missing
-            .into_iter()
-            .rev()
-            .try_for_each(|above| self.to.make_dir(above, 0o755))
     }
 
     fn step(&self, path: &Path, same: impl FnOnce(&Meta) -> Tried<bool>) -> Tried<Step> {
