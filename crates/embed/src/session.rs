@@ -1,14 +1,12 @@
 //! The open room, and what is done to it by path.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use room::{
-    Argon2Cost, Error as RoomError, FileKind, Info, Inode, InodeNo, NewFile, NewRoom, OpenOptions,
-    RenameMode, Room, RoomSpace, SetAttr, SlotInfo, Suite, XattrMode,
+    Argon2Cost, FileKind, Info, Inode, InodeNo, NewFile, NewRoom, OpenOptions, RenameMode, Room,
+    RoomSpace, SetAttr, SlotInfo, Suite, XattrMode,
 };
 
 use crate::{Error, File, Key, OpenMode, Result};
@@ -242,30 +240,7 @@ impl Session {
 
     /// Makes a directory and those above it that are missing; all there already: nothing to do.
     pub fn make_dirs(&self, path: impl AsRef<Path>) -> Result<()> {
-        let (room, path) = (self.0.room()?, path.as_ref());
-        let bytes = path.as_os_str().as_bytes();
-        // No recursion: how deep it would go is the caller's to choose.
-        let ends = (1..=bytes.len())
-            .filter(|at| bytes[at - 1] != b'/' && bytes.get(*at).is_none_or(|next| *next == b'/'));
-        let mut no = match ends.clone().next() {
-            None => room.resolve(path, true)?,
-            Some(_) => InodeNo::ROOT,
-        };
-        for end in ends {
-            let part = Path::new(OsStr::from_bytes(&bytes[..end]));
-            no = match room.resolve(part, true) {
-                Err(RoomError::NotFound) => match make_dir(&room, part, 0o755) {
-                    // Another thread was first, or a symbolic link leads nowhere.
-                    Ok(()) | Err(RoomError::Exists) => room.resolve(part, true)?,
-                    Err(e) => return Err(e.into()),
-                },
-                other => other?,
-            };
-        }
-        match room.attributes(no)?.kind {
-            FileKind::Directory => Ok(()),
-            _ => Err(RoomError::Exists.into()),
-        }
+        Ok(self.0.room()?.make_dir(path, true)?)
     }
 
     /// Removes a name that is not a directory's.

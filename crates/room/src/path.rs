@@ -2,6 +2,7 @@
 //!
 //! A path is bytes between slashes; `.` and `..` are walked as a kernel would, and `..` above the root is the root.
 
+use std::ffi::OsStr;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -70,6 +71,36 @@ impl Core {
             return Err(Error::NotDirectory);
         }
         Ok((parent.no, name))
+    }
+
+    pub(crate) fn make_dir(&self, path: &Path) -> Result<()> {
+        let (parent, name) = self.resolve_parent(path)?;
+        let new = NewFile::of_kind(FileKind::Directory);
+        self.make(parent, name, &new).map(drop)
+    }
+
+    /// Makes a directory and those above it that are missing. `Exists` where something else is there.
+    pub(crate) fn make_dirs(&self, path: &Path) -> Result<()> {
+        let bytes = path.as_os_str().as_bytes();
+        // No recursion: how deep it would go is the caller's to choose.
+        let ends = (1..=bytes.len())
+            .filter(|at| bytes[at - 1] != b'/' && bytes.get(*at).is_none_or(|next| *next == b'/'));
+        let mut at = self.attributes(InodeNo::ROOT)?;
+        for end in ends {
+            let part = Path::new(OsStr::from_bytes(&bytes[..end]));
+            at = match self.resolve(part, true) {
+                Err(Error::NotFound) => match self.make_dir(part) {
+                    // Another thread was first, or a symbolic link leads nowhere.
+                    Ok(()) | Err(Error::Exists) => self.resolve(part, true)?,
+                    Err(e) => return Err(e),
+                },
+                other => other?,
+            };
+        }
+        match at.kind {
+            FileKind::Directory => Ok(()),
+            _ => Err(Error::Exists),
+        }
     }
 
     /// The file at a path, made if it is not there.

@@ -366,21 +366,11 @@ impl Room {
         self.core.write(inode.no, 0, data)
     }
 
-    /// Makes a directory, and with `parents` those above it that are missing.
+    /// Makes a directory; with `parents` also those above it that are missing, and one that is there already is no error.
     pub fn make_dir(&self, path: impl AsRef<Path>, parents: bool) -> Result<()> {
-        let path = path.as_ref();
-        let made = self.core.resolve_parent(path).and_then(|(parent, name)| {
-            self.core
-                .make(parent, name, &NewFile::of_kind(FileKind::Directory))
-                .map(drop)
-        });
-        match (made, path.parent()) {
-            (Err(Error::NotFound), Some(parent)) if parents => {
-                self.make_dir(parent, true)?;
-                self.make_dir(path, false)
-            }
-            (Err(Error::Exists), _) if parents => Ok(()),
-            (made, _) => made,
+        match parents {
+            true => self.core.make_dirs(path.as_ref()),
+            false => self.core.make_dir(path.as_ref()),
         }
     }
 
