@@ -75,17 +75,6 @@ pub struct File {
 
 impl File {
     pub(crate) fn open(shared: &Arc<Shared>, path: &Path, mode: OpenMode) -> Result<Self> {
-        for _ in 1..TRIES {
-            match Self::open_once(shared, path, mode) {
-                // Found or made, and then removed by another thread: who asked for a file to be made is not told that there is none.
-                Err(Error::Room(RoomError::NotFound)) if mode.create => {}
-                other => return other,
-            }
-        }
-        Self::open_once(shared, path, mode)
-    }
-
-    fn open_once(shared: &Arc<Shared>, path: &Path, mode: OpenMode) -> Result<Self> {
         if !mode.write && (mode.append || mode.create || mode.create_new || mode.truncate) {
             return Err(Error::Argument(
                 "a file is made, appended to and truncated only where it is opened for writing"
@@ -96,34 +85,14 @@ impl File {
         if mode.write && room.is_read_only() {
             return Err(RoomError::ReadOnly.into());
         }
-        let no = find_or_make(&room, path, mode)?;
-        room.hold(no);
-        let file = Self {
+        let no = hold(&room, path, mode)?;
+        prepare(&room, no, mode).inspect_err(|_| room.release(no, 1))?;
+        Ok(Self {
             shared: shared.clone(),
             no,
             mode,
             position: Mutex::new(0),
-        };
-        // Only now: what is held is not deleted by another thread in between.
-        let (kind, read_only) = (
-            room.attributes(no).map(|inode| inode.kind),
-            room.is_read_only(),
-        );
-        // Given up first: taken once more, now or where the file is dropped, it would wait for whoever waits to close the room, who
-        // waits for this one.
-        drop(room);
-        match kind? {
-            FileKind::Regular => {}
-            FileKind::Directory => return Err(RoomError::IsDirectory.into()),
-            _ => return Err(RoomError::NotSupported("opening what is not a regular file").into()),
-        }
-        if mode.truncate {
-            file.set_len(0)?;
-        }
-        if mode.read && !read_only {
-            file.room()?.accessed(no);
-        }
-        Ok(file)
+        })
     }
 
     fn room(&self) -> Result<OpenRoom<'_>> {
@@ -265,8 +234,31 @@ impl Drop for File {
     }
 }
 
-fn find_or_make(room: &OpenRoom<'_>, path: &Path, mode: OpenMode) -> Result<InodeNo> {
-    let make = || -> Result<InodeNo> {
+/// Finds or makes a file and holds it; the caller releases it.
+fn hold(room: &OpenRoom<'_>, path: &Path, mode: OpenMode) -> Result<InodeNo> {
+    for _ in 0..TRIES {
+        let Some(no) = find_or_make(room, path, mode)? else {
+            continue;
+        };
+        room.hold(no);
+        // Only now: what is held is not deleted by another thread in between.
+        match room.attributes(no) {
+            Ok(_) => return Ok(no),
+            Err(e) => {
+                room.release(no, 1);
+                // Who asked for a file to be made is not told that there is none.
+                if !matches!(e, RoomError::NotFound) || !mode.create {
+                    return Err(e.into());
+                }
+            }
+        }
+    }
+    Err(RoomError::NotFound.into())
+}
+
+/// `None`: another thread made it first, and then removed it.
+fn find_or_make(room: &OpenRoom<'_>, path: &Path, mode: OpenMode) -> Result<Option<InodeNo>> {
+    let make = || -> std::result::Result<InodeNo, RoomError> {
         let (parent, name) = room.resolve_parent(path)?;
         let new = NewFile {
             mode: mode.mode & 0o7777,
@@ -274,15 +266,39 @@ fn find_or_make(room: &OpenRoom<'_>, path: &Path, mode: OpenMode) -> Result<Inod
         };
         Ok(room.make(parent, name, &new)?.no)
     };
-    if mode.create_new {
-        return make();
-    }
-    match room.resolve(path, true) {
-        Err(RoomError::NotFound) if mode.create => match make() {
-            // Another thread was first.
-            Err(Error::Room(RoomError::Exists)) => Ok(room.resolve(path, true)?),
-            other => other,
+    let found = || room.resolve(path, true);
+    let no = match mode.create_new {
+        true => make(),
+        false => found(),
+    };
+    match no {
+        Err(RoomError::NotFound) if mode.create && !mode.create_new => match make() {
+            Err(RoomError::Exists) => match found() {
+                Err(RoomError::NotFound) => Ok(None),
+                other => Ok(Some(other?)),
+            },
+            other => Ok(Some(other?)),
         },
-        other => Ok(other?),
+        other => Ok(Some(other?)),
     }
+}
+
+/// What opening does to a file that is held.
+fn prepare(room: &OpenRoom<'_>, no: InodeNo, mode: OpenMode) -> Result<()> {
+    match room.attributes(no)?.kind {
+        FileKind::Regular => {}
+        FileKind::Directory => return Err(RoomError::IsDirectory.into()),
+        _ => return Err(RoomError::NotSupported("opening what is not a regular file").into()),
+    }
+    if mode.truncate {
+        let empty = SetAttr {
+            size: Some(0),
+            ..SetAttr::default()
+        };
+        room.set_attributes(no, &empty)?;
+    }
+    if mode.read && !room.is_read_only() {
+        room.accessed(no);
+    }
+    Ok(())
 }
