@@ -13,5 +13,6 @@
 
 mod call;
 mod files;
+mod keys;
 mod rooms;
 mod table;
