@@ -45,6 +45,8 @@ public final class Room implements Closeable {
     private final File directory;
     private final long number;
     private final Lost lost;
+    /** Asked before each call of a channel: not worth one into native code. */
+    private volatile boolean open = true;
 
     private Room(File directory, long number) {
         this.directory = directory;
@@ -99,7 +101,11 @@ public final class Room implements Closeable {
      */
     @Override
     public void close() throws RoomException {
-        Native.close(number);
+        try {
+            Native.close(number);
+        } finally {
+            open = Native.isOpen(number);
+        }
         lost.forget();
     }
 
@@ -109,7 +115,11 @@ public final class Room implements Closeable {
      * @throws RoomException if the last commit failed; the room is closed
      */
     public void abandon() throws RoomException {
-        Native.abandon(number);
+        try {
+            Native.abandon(number);
+        } finally {
+            open = Native.isOpen(number);
+        }
         lost.forget();
     }
 
@@ -119,7 +129,7 @@ public final class Room implements Closeable {
      * @return whether it was not closed
      */
     public boolean isOpen() {
-        return Native.isOpen(number);
+        return open;
     }
 
     /**
