@@ -5,8 +5,8 @@
 //! Makes a room in DIRECTORY (which must not exist) and prints one line of JSON:
 //!
 //! - `write_MiB_s`: 8 files of 2 MiB written by calls of that many bytes, each file synced at its end;
-//! - `call_ns`, `stat_ns`: one of CALLS (200,000) reads of 1 byte of a warm file of 1 MiB at scattered places, and of as many stats by
-//!   path;
+//! - `call_ns`, `stat_ns`: one of CALLS (200,000) reads of 1 byte of a warm file of 1 MiB at scattered places, after as many to warm
+//!   up, and of as many stats by path;
 //! - `copy_MiB_s`: the file SOURCE copied in by calls of 1 MiB, and synced.
 
 use std::error::Error;
@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         place = place.wrapping_mul(1_103_515_245).wrapping_add(12345);
         u64::from(place >> 8) % MIB as u64
     };
-    for _ in 0..calls / 10 {
+    for _ in 0..calls {
         file.read_at(scattered(), &mut byte)?;
     }
     let began = Instant::now();
