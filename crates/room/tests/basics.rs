@@ -32,6 +32,20 @@ fn what_was_written_is_there_after_closing_and_opening() {
 }
 
 #[test]
+fn missing_directories_are_made_however_deep_and_never_over_something_else() {
+    let place = Place::new();
+    let room = place.create();
+    let deep = "/d".repeat(2000);
+    room.make_dir(&deep, true).unwrap();
+    room.make_dir(&deep, true).unwrap();
+    assert!(matches!(room.make_dir(&deep, false), Err(Error::Exists)));
+    room.write_file("/f", b"a file").unwrap();
+    assert!(matches!(room.make_dir("/f", true), Err(Error::Exists)));
+    let through = room.make_dir("/f/g", true);
+    assert!(matches!(through, Err(Error::NotDirectory)), "{through:?}");
+}
+
+#[test]
 fn a_wrong_passphrase_does_not_open_the_room() {
     let place = Place::new();
     place.create().close().unwrap();
