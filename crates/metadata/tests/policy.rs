@@ -41,7 +41,7 @@ const GROUPS: [u32; 6] = [0, 50, 51, 1000, 1001, 1002];
 const DIRECTORIES: [&str; 3] = ["d0", "d1", "d2"];
 const FILES: [&str; 3] = ["a", "b", "c"];
 /// Of each seed; `STRONGROOM_POLICY_STEPS` sets another number, as `make soak` does.
-const STEPS: usize = 1200;
+const STEPS: usize = 600;
 
 /// A generator of numbers of which the seed alone gives the same again (xorshift).
 struct Dice(u64);
