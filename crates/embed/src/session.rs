@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use room::{
-    Argon2Cost, FileKind, Info, Inode, InodeNo, NewFile, NewRoom, OpenOptions, RenameMode, Room,
-    RoomSpace, SetAttr, SlotInfo, Suite, XattrMode,
+    Argon2Cost, Error as RoomError, FileKind, Info, Inode, InodeNo, NewFile, NewRoom, OpenOptions,
+    RenameMode, Room, RoomSpace, SetAttr, SlotInfo, Suite, XattrMode,
 };
 
 use crate::{Error, File, Key, OpenMode, Result};
@@ -240,7 +240,12 @@ impl Session {
 
     /// Makes a directory and those above it that are missing; all there already: nothing to do.
     pub fn make_dirs(&self, path: impl AsRef<Path>) -> Result<()> {
-        Ok(self.0.room()?.make_dir(path, true)?)
+        let (room, path) = (self.0.room()?, path.as_ref());
+        // For the answer to a path that leads nowhere.
+        if path.as_os_str().is_empty() {
+            return Err(RoomError::NotFound.into());
+        }
+        Ok(room.make_dir(path, true)?)
     }
 
     /// Removes a name that is not a directory's.
