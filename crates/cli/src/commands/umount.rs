@@ -39,8 +39,9 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         }
         unmount::unmount_lazily(&mountpoint)?;
     } else if let Some(client) = client {
-        // Asked before, so that the answer to how closing went cannot be missed.
-        let waiting = client.start(&Request::AwaitClose {})?;
+        // Asked and heard before, so that the answer to how closing went cannot be missed.
+        let mut waiting = client.start(&Request::AwaitClose {})?;
+        waiting.taken_up()?;
         let ended = pidfd(client.pid);
         unmount::unmount(&mountpoint)?;
         waiting.finish(&|_, _| true)?;

@@ -1,6 +1,6 @@
 //! The client's side of the control socket: one connection a request.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -91,7 +91,8 @@ impl Client {
         send(&stream, request).map_err(|e| named(&self.room, e))?;
         Ok(Pending {
             room: &self.room,
-            stream,
+            heard: Vec::new(),
+            lines: BufReader::new(stream),
         })
     }
 }
@@ -100,13 +101,32 @@ impl Client {
 #[derive(Debug)]
 pub(crate) struct Pending<'c> {
     room: &'c Path,
-    stream: UnixStream,
+    /// What came already.
+    heard: Vec<u8>,
+    lines: BufReader<UnixStream>,
 }
 
 impl Pending<'_> {
+    /// Waits until the other side has taken the request up, which it says with a first line; one that does not say so is waited for
+    /// some seconds.
+    pub(crate) fn taken_up(&mut self) -> Result<()> {
+        let wait = |lines: &BufReader<UnixStream>, time| {
+            lines.get_ref().set_read_timeout(time).map_err(broken)
+        };
+        wait(&self.lines, Some(STATUS_TIMEOUT))?;
+        // What is wrong with it is found again by whoever waits for the answer.
+        let _ = self
+            .lines
+            .by_ref()
+            .take(ANSWER_LINE_MAX as u64)
+            .read_until(b'\n', &mut self.heard);
+        wait(&self.lines, None)
+    }
+
     /// Waits for the answer.
     pub(crate) fn finish(self, progress: Progress<'_>) -> Result<Reply> {
-        receive(self.stream, progress).map_err(|e| named(self.room, e))
+        receive(Cursor::new(self.heard).chain(self.lines), progress)
+            .map_err(|e| named(self.room, e))
     }
 }
 
@@ -169,5 +189,59 @@ pub(crate) fn receive(stream: impl Read, progress: Progress<'_>) -> Result<Reply
             }
             Line::Answer(answer) => return answer.into_result(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Answer;
+
+    /// What a request comes to whose other side sends these lines and ends.
+    fn answered(lines: &[Line]) -> Result<Reply> {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        for line in lines {
+            there.write_all(&encode_line(line)).unwrap();
+        }
+        drop(there);
+        let mut pending = Pending {
+            room: Path::new("room"),
+            heard: Vec::new(),
+            lines: BufReader::new(here),
+        };
+        pending.taken_up().unwrap();
+        pending.finish(&|_, _| true)
+    }
+
+    #[test]
+    fn an_answer_is_found_whatever_was_heard_before_it() {
+        let done = || Line::Answer(Answer::Done(Reply::Nothing));
+        for lines in [
+            vec![Line::Progress(0, 0), done()],
+            vec![done()],
+            vec![Line::Progress(0, 0), Line::Progress(1, 2), done()],
+        ] {
+            assert!(matches!(answered(&lines), Ok(Reply::Nothing)), "{lines:?}");
+        }
+        assert!(answered(&[Line::Progress(0, 0)]).is_err());
+        assert!(answered(&[]).is_err());
+    }
+
+    #[test]
+    fn a_request_is_taken_up_before_its_answer_is_there() {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        let mut pending = Pending {
+            room: Path::new("room"),
+            heard: Vec::new(),
+            lines: BufReader::new(here),
+        };
+        there
+            .write_all(&encode_line(&Line::Progress(0, 0)))
+            .unwrap();
+        pending.taken_up().unwrap();
+        there
+            .write_all(&encode_line(&Line::Answer(Answer::Done(Reply::Nothing))))
+            .unwrap();
+        assert!(matches!(pending.finish(&|_, _| true), Ok(Reply::Nothing)));
     }
 }

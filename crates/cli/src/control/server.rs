@@ -168,6 +168,9 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
             read_only: state.read_only,
         }),
         Request::AwaitClose {} => {
+            // Who waits unmounts as soon as this is heard: a process that ends answers nobody whom it did not take up.
+            let mut first = stream;
+            let _ = first.write_all(&encode_line(&Line::Progress(0, 0)));
             let mut closed = state.closed.lock().unwrap_or_else(PoisonError::into_inner);
             loop {
                 match &*closed {

@@ -80,7 +80,7 @@ pub enum Request {
         /// Opens the room, and keeps its slot.
         with: Given,
     },
-    /// Answers once the room is unmounted, committed and closed.
+    /// Says by a progress line that it was taken up, and answers once the room is unmounted, committed and closed.
     AwaitClose {},
     /// Unmounts the room.
     Unmount {},
