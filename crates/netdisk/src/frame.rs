@@ -3,20 +3,21 @@
 //! 1. A head that parses has lengths within the protocol's bounds, and the payload its operation wants: nothing behind this
 //!    module checks a size again.
 //!
-//! It deliberately does not know whether a message is authentic.
+//! It deliberately does not know what makes a message authentic: `sign` does.
 
 use crate::capability::{CAPABILITY_HEAD, CAPABILITY_MAX, EXTENT_LEN, array_at, u32_at, u64_at};
-use crate::keys::TAG_LEN;
 use crate::{BLOCK_LEN, Reason};
 
-/// Bytes of a request's head: fields, the payload's tag, and the MAC over both.
-pub(crate) const REQUEST_LEN: usize = 136;
-/// Bytes of a request's head that its MAC covers.
-pub(crate) const REQUEST_SIGNED: usize = REQUEST_LEN - TAG_LEN;
-/// Bytes of a reply's head.
-pub(crate) const REPLY_LEN: usize = 128;
-/// Bytes of a reply's head that its MAC covers.
-pub(crate) const REPLY_SIGNED: usize = REPLY_LEN - TAG_LEN;
+/// Bytes of a request's head: its fields, the payload's tag (16), and the MAC over both (32).
+pub(crate) const REQUEST_LEN: usize = 120;
+/// Bytes of a request's fields.
+pub(crate) const REQUEST_FIELDS: usize = 72;
+/// Bytes of a reply's head: its fields, the payload's tag (16), and the MAC over both (32).
+pub(crate) const REPLY_LEN: usize = 112;
+/// Bytes of a reply's fields.
+pub(crate) const REPLY_FIELDS: usize = 64;
+/// Bytes of a request's nonce.
+pub(crate) const NONCE_LEN: usize = 16;
 /// Most bytes of a payload.
 pub(crate) const PAYLOAD_MAX: usize = 1 << 20;
 /// Most groups that are valid at once.
@@ -28,7 +29,7 @@ pub(crate) const REVOKED_MAX: usize = 131_072;
 
 const REQUEST_MAGIC: [u8; 4] = *b"SNDq";
 const REPLY_MAGIC: [u8; 4] = *b"SNDr";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const SIGNED: u8 = 1;
 
 /// What is asked for.
@@ -86,7 +87,7 @@ impl Op {
     }
 }
 
-/// The head of a request, without its MAC.
+/// The fields of a request's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RequestHead {
     pub(crate) op: Op,
@@ -95,16 +96,15 @@ pub(crate) struct RequestHead {
     pub(crate) number: u64,
     pub(crate) boot: [u8; 16],
     pub(crate) epoch: u64,
-    pub(crate) nonce: [u8; 16],
+    pub(crate) nonce: [u8; NONCE_LEN],
     pub(crate) start: u64,
     pub(crate) blocks: u32,
     pub(crate) payload_len: u32,
-    pub(crate) payload_tag: [u8; TAG_LEN],
 }
 
 impl RequestHead {
-    pub(crate) fn encode(&self) -> [u8; REQUEST_SIGNED] {
-        let mut out = [0; REQUEST_SIGNED];
+    pub(crate) fn encode(&self) -> [u8; REQUEST_FIELDS] {
+        let mut out = [0; REQUEST_FIELDS];
         out[0..4].copy_from_slice(&REQUEST_MAGIC);
         out[4] = VERSION;
         out[5] = self.op as u8;
@@ -116,7 +116,6 @@ impl RequestHead {
         out[56..64].copy_from_slice(&self.start.to_le_bytes());
         out[64..68].copy_from_slice(&self.blocks.to_le_bytes());
         out[68..72].copy_from_slice(&self.payload_len.to_le_bytes());
-        out[72..104].copy_from_slice(&self.payload_tag);
         out
     }
 
@@ -135,7 +134,6 @@ impl RequestHead {
             start: u64_at(bytes, 56),
             blocks: u32_at(bytes, 64),
             payload_len: u32_at(bytes, 68),
-            payload_tag: array_at(bytes, 72),
         };
         if head.sizes_fit(open) {
             Ok(head)
@@ -183,13 +181,13 @@ impl RequestHead {
     }
 }
 
-/// The head of a reply, without its MAC.
+/// The fields of a reply's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReplyHead {
     pub(crate) op: u8,
     /// `None`: done.
     pub(crate) refused: Option<Reason>,
-    /// Whether the MAC is one; else it is zeros.
+    /// Whether tag and MAC are there; else they are zeros.
     pub(crate) signed: bool,
     pub(crate) number: u64,
     pub(crate) boot: [u8; 16],
@@ -199,12 +197,11 @@ pub(crate) struct ReplyHead {
     pub(crate) payload_len: u32,
     /// How long the disk's own storage took, microseconds; what is longer than they can count is their largest number.
     pub(crate) storage_us: u32,
-    pub(crate) payload_tag: [u8; TAG_LEN],
 }
 
 impl ReplyHead {
-    pub(crate) fn encode(&self) -> [u8; REPLY_SIGNED] {
-        let mut out = [0; REPLY_SIGNED];
+    pub(crate) fn encode(&self) -> [u8; REPLY_FIELDS] {
+        let mut out = [0; REPLY_FIELDS];
         out[0..4].copy_from_slice(&REPLY_MAGIC);
         out[4] = VERSION;
         out[5] = self.op;
@@ -216,7 +213,6 @@ impl ReplyHead {
         out[40..56].copy_from_slice(&self.life);
         out[56..60].copy_from_slice(&self.payload_len.to_le_bytes());
         out[60..64].copy_from_slice(&self.storage_us.to_le_bytes());
-        out[64..96].copy_from_slice(&self.payload_tag);
         out
     }
 
@@ -239,20 +235,8 @@ impl ReplyHead {
             life: array_at(bytes, 40),
             payload_len: u32_at(bytes, 56),
             storage_us: u32_at(bytes, 60),
-            payload_tag: array_at(bytes, 64),
         };
         (head.payload_len as usize <= PAYLOAD_MAX).then_some(head)
-    }
-
-    /// What the MAC is over: the request's nonce, then the head. So a reply answers one request only.
-    pub(crate) fn signed_bytes(
-        nonce: &[u8; 16],
-        head: &[u8; REPLY_SIGNED],
-    ) -> [u8; 16 + REPLY_SIGNED] {
-        let mut out = [0; 16 + REPLY_SIGNED];
-        out[..16].copy_from_slice(nonce);
-        out[16..].copy_from_slice(head);
-        out
     }
 }
 
@@ -271,13 +255,12 @@ mod tests {
             start: 0,
             blocks,
             payload_len,
-            payload_tag: [5; 32],
         }
     }
 
     fn parse(head: &RequestHead) -> Result<RequestHead, Reason> {
         let mut bytes = [0; REQUEST_LEN];
-        bytes[..REQUEST_SIGNED].copy_from_slice(&head.encode());
+        bytes[..REQUEST_FIELDS].copy_from_slice(&head.encode());
         RequestHead::parse(&bytes, false)
     }
 
@@ -332,10 +315,9 @@ mod tests {
             life: [2; 16],
             payload_len: 4096,
             storage_us: 77,
-            payload_tag: [3; 32],
         };
         let mut bytes = [0; REPLY_LEN];
-        bytes[..REPLY_SIGNED].copy_from_slice(&head.encode());
+        bytes[..REPLY_FIELDS].copy_from_slice(&head.encode());
         assert_eq!(ReplyHead::parse(&bytes), Some(head));
         bytes[59] = 1;
         assert_eq!(ReplyHead::parse(&bytes), None);

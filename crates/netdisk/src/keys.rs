@@ -1,22 +1,26 @@
-//! Every key of the protocol, what it is derived from, and the MAC. Pure functions.
+//! Every key of the protocol, what it is derived from, and the two MACs. Pure functions.
 //!
 //! 1. One key, one purpose: a disk key only derives; requests, replies and payloads of each have keys of their own, so that
 //!    nothing said in one direction can be sent back in the other.
+//! 2. A key of GMAC is used for one payload: it is derived from the head that goes with it, which has the nonce.
 //!
-//! The MAC is keyed BLAKE3 with 32 bytes of output (<https://github.com/BLAKE3-team/BLAKE3-specs>, section 2.3); why is in
-//! `docs/decisions/0011-netdisk-protocol.md`.
+//! Heads have keyed BLAKE3 with 32 bytes of output (<https://github.com/BLAKE3-team/BLAKE3-specs>, section 2.3), payloads GMAC with
+//! AES-256 (NIST SP 800-38D, section 3); why is in `docs/decisions/0011-netdisk-protocol.md`.
 
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::DiskKey;
 use crate::capability::Secret;
 
-/// Bytes of a MAC.
-pub(crate) const TAG_LEN: usize = 32;
+/// Bytes of a head's MAC.
+pub(crate) const MAC_LEN: usize = 32;
+/// Bytes of a payload's tag.
+pub(crate) const TAG_LEN: usize = 16;
 
 const CAPABILITY_CONTEXT: &str = "strongroom 2026 netdisk v1 capability secrets";
 const MANAGEMENT_CONTEXT: &str = "strongroom 2026 netdisk v1 management";
-const MESSAGES_LABEL: &[u8] = b"strongroom netdisk v1 message keys";
+const MESSAGES_LABEL: &[u8] = b"strongroom netdisk v2 message keys";
 
 /// Makes the secrets of capabilities.
 #[derive(Zeroize, ZeroizeOnDrop)]
@@ -73,14 +77,41 @@ impl MessageKeys {
     }
 }
 
-/// The MAC of `data`.
-pub(crate) fn tag(key: &[u8; 32], data: &[u8]) -> [u8; TAG_LEN] {
-    *blake3::keyed_hash(key, data).as_bytes()
+/// The MAC of a head.
+pub(crate) fn mac(key: &[u8; 32], head: &[u8]) -> [u8; MAC_LEN] {
+    *blake3::keyed_hash(key, head).as_bytes()
 }
 
-/// Whether `tag` is the MAC of `data`; takes the same time wherever it differs.
-pub(crate) fn holds(key: &[u8; 32], data: &[u8], tag: &[u8; TAG_LEN]) -> bool {
-    blake3::keyed_hash(key, data) == blake3::Hash::from_bytes(*tag)
+/// Whether `mac` is the MAC of a head; takes the same time wherever it differs.
+pub(crate) fn mac_holds(key: &[u8; 32], head: &[u8], mac: &[u8; MAC_LEN]) -> bool {
+    blake3::keyed_hash(key, head) == blake3::Hash::from_bytes(*mac)
+}
+
+/// The tag of the payload that goes with a head, whose bytes never come twice under `key`. Where they do after all, with two
+/// payloads, whoever sees both tags can forge others for this head, and for nothing else.
+pub(crate) fn tag(key: &[u8; 32], head: &[u8], payload: &[u8]) -> [u8; TAG_LEN] {
+    let (key, nonce) = payload_key(key, head);
+    let tag = key
+        .seal_in_place_separate_tag(nonce, Aad::from(payload), &mut [])
+        .expect("a payload is far shorter than what GCM can authenticate");
+    crate::capability::array_at(tag.as_ref(), 0)
+}
+
+/// Whether `tag` is the one of the payload that goes with a head; takes the same time wherever it differs.
+pub(crate) fn tag_holds(key: &[u8; 32], head: &[u8], payload: &[u8], tag: &[u8; TAG_LEN]) -> bool {
+    let (key, nonce) = payload_key(key, head);
+    key.open_separate_gather(nonce, Aad::from(payload), &[], tag, &mut [])
+        .is_ok()
+}
+
+fn payload_key(key: &[u8; 32], head: &[u8]) -> (LessSafeKey, Nonce) {
+    let mut one_time = *blake3::keyed_hash(key, head).as_bytes();
+    let key = UnboundKey::new(&AES_256_GCM, &one_time).expect("32 bytes are a key of AES-256");
+    one_time.zeroize();
+    (
+        LessSafeKey::new(key),
+        Nonce::assume_unique_for_key([0; aws_lc_rs::aead::NONCE_LEN]),
+    )
 }
 
 /// `N` bytes that nobody can foresee.
@@ -117,10 +148,25 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_holds_for_its_data_and_key_only() {
-        let made = tag(&[1; 32], b"data");
-        assert!(holds(&[1; 32], b"data", &made));
-        assert!(!holds(&[2; 32], b"data", &made));
-        assert!(!holds(&[1; 32], b"date", &made));
+    fn a_mac_holds_for_its_head_and_key_only() {
+        let made = mac(&[1; 32], b"head");
+        assert!(mac_holds(&[1; 32], b"head", &made));
+        assert!(!mac_holds(&[2; 32], b"head", &made));
+        assert!(!mac_holds(&[1; 32], b"heat", &made));
+    }
+
+    #[test]
+    fn a_tag_holds_for_its_payload_head_and_key_only() {
+        let made = tag(&[1; 32], b"head", b"payload");
+        assert!(tag_holds(&[1; 32], b"head", b"payload", &made));
+        assert!(!tag_holds(&[2; 32], b"head", b"payload", &made));
+        assert!(!tag_holds(&[1; 32], b"heat", b"payload", &made));
+        assert!(!tag_holds(&[1; 32], b"head", b"payloae", &made));
+        assert!(!tag_holds(&[1; 32], b"head", b"payload\0", &made));
+        for bit in 0..TAG_LEN * 8 {
+            let mut other = made;
+            other[bit / 8] ^= 1 << (bit % 8);
+            assert!(!tag_holds(&[1; 32], b"head", b"payload", &other));
+        }
     }
 }

@@ -22,6 +22,7 @@ mod keys;
 mod reason;
 mod replay;
 pub mod server;
+mod sign;
 mod store;
 mod tls;
 mod wire;

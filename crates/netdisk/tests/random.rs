@@ -69,7 +69,7 @@ fn nonsense(random: &mut Random, good: &[Vec<u8>]) -> Vec<u8> {
             random.fill(&mut bytes);
         }
         1 => bytes.truncate(random.below(bytes.len())),
-        2 => bytes.insert(random.below(136), random.next() as u8),
+        2 => bytes.insert(random.below(raw::HEAD), random.next() as u8),
         _ => random.fill(&mut bytes[4..72]),
     }
     bytes

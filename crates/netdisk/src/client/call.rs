@@ -20,11 +20,10 @@ use tracing::Level;
 
 use super::connection::{Connection, NoReply, Reply};
 use super::{DiskAddress, DiskError, Protection};
-use crate::capability::array_at;
-use crate::frame::{Op, REPLY_SIGNED, REQUEST_LEN, REQUEST_SIGNED, ReplyHead, RequestHead};
-use crate::keys::{MessageKeys, TAG_LEN, holds, random, tag};
+use crate::frame::{NONCE_LEN, Op, REQUEST_LEN, ReplyHead, RequestHead};
+use crate::keys::{MessageKeys, random};
 use crate::wire::Side;
-use crate::{Boot, Reason, tls};
+use crate::{Boot, Reason, sign, tls};
 
 /// A pause between two attempts to reach a disk, at first and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
@@ -186,22 +185,17 @@ impl Line {
             start: call.start,
             blocks: call.blocks,
             payload_len: call.payload.len() as u32,
-            payload_tag: [0; TAG_LEN],
         };
         let mut first = [0; REQUEST_LEN + crate::capability::CAPABILITY_MAX];
         let mut len = REQUEST_LEN;
         if open {
-            first[..REQUEST_SIGNED].copy_from_slice(&head.encode());
+            first[..len].copy_from_slice(&sign::request(&head, call.payload, None));
         } else {
             let _span =
                 tracing::trace_span!(target: spans::TARGET, spans::AUTHENTICATION).entered();
             head.nonce = self.nonces.next();
-            if !call.payload.is_empty() {
-                head.payload_tag = tag(&call.keys.request_payload, call.payload);
-            }
-            let encoded = head.encode();
-            first[..REQUEST_SIGNED].copy_from_slice(&encoded);
-            first[REQUEST_SIGNED..REQUEST_LEN].copy_from_slice(&tag(&call.keys.request, &encoded));
+            let signed = sign::request(&head, call.payload, Some(call.keys));
+            first[..len].copy_from_slice(&signed);
             len += call.capability.len();
             first[REQUEST_LEN..len].copy_from_slice(call.capability);
         }
@@ -328,7 +322,7 @@ fn tell_storage_time(op: Op, us: u32) {
 
 /// Whether a reply is the disk's, to the request with this nonce. An unsigned one is no reply, whatever it says: it only names
 /// the error, none that makes anybody ask for a fresh capability.
-fn authentic(reply: &Reply, nonce: &[u8; 16], keys: &MessageKeys) -> Result<(), DiskError> {
+fn authentic(reply: &Reply, nonce: &[u8; NONCE_LEN], keys: &MessageKeys) -> Result<(), DiskError> {
     let head = &reply.head;
     if !head.signed {
         return Err(match head.refused {
@@ -337,12 +331,10 @@ fn authentic(reply: &Reply, nonce: &[u8; 16], keys: &MessageKeys) -> Result<(), 
             None => DiskError::BadReply("it is not signed"),
         });
     }
-    let encoded = array_at(&reply.raw, 0);
-    let mac = array_at(&reply.raw, REPLY_SIGNED);
-    if !holds(&keys.reply, &ReplyHead::signed_bytes(nonce, &encoded), &mac) {
+    if !sign::reply_holds(&reply.raw, nonce, keys) {
         return Err(DiskError::BadReply("its signature does not hold"));
     }
-    if !reply.payload.is_empty() && !holds(&keys.reply_payload, &reply.payload, &head.payload_tag) {
+    if !sign::reply_payload_holds(&reply.raw, nonce, &reply.payload, keys) {
         return Err(DiskError::BadReply("its payload was altered"));
     }
     Ok(())

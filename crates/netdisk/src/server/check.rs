@@ -16,12 +16,11 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use lru::LruCache;
 use parking_lot::Mutex;
 
-use crate::capability::array_at;
-use crate::frame::{Op, REQUEST_LEN, REQUEST_SIGNED, RequestHead};
+use crate::frame::{Op, REQUEST_LEN, RequestHead};
 use crate::groups::{Groups, Running};
-use crate::keys::{CapabilityKey, MessageKeys, holds, random};
+use crate::keys::{CapabilityKey, MessageKeys, random};
 use crate::replay::{FilterSize, ReplayFilter};
-use crate::{Capability, DiskKey, Protection, Reason, Store};
+use crate::{Capability, DiskKey, Protection, Reason, Store, sign};
 
 /// Capabilities whose keys a connection keeps.
 const KEYS_MAX: usize = 64;
@@ -115,8 +114,7 @@ impl Guard {
             })
         };
         let early = self.before_mac(head, &access, store).err();
-        let mac = array_at(raw, REQUEST_SIGNED);
-        if !holds(&access.keys.request, &raw[..REQUEST_SIGNED], &mac) {
+        if !sign::request_holds(raw, &access.keys) {
             return Verdict {
                 access: None,
                 refused: Some(early.unwrap_or(Reason::NotAuthentic)),
@@ -156,13 +154,14 @@ impl Guard {
     pub(crate) fn check_rest(
         &self,
         head: &RequestHead,
+        raw: &[u8; REQUEST_LEN],
         access: Option<&Access>,
         payload: &[u8],
     ) -> Result<Option<Running<'_>>, Reason> {
         let Some(access) = access else {
             return Ok(None);
         };
-        if !payload.is_empty() && !holds(&access.keys.request_payload, payload, &head.payload_tag) {
+        if !sign::request_payload_holds(raw, payload, &access.keys) {
             return Err(Reason::PayloadNotAuthentic);
         }
         {

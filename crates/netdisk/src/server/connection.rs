@@ -13,11 +13,9 @@ use super::Shared;
 use super::check::{Access, KeyCache, clock};
 use super::metrics::add;
 use crate::capability::{CAPABILITY_MAX, u32_at, u64_at};
-use crate::frame::{Op, REPLY_LEN, REPLY_SIGNED, REQUEST_LEN, ReplyHead, RequestHead};
-use crate::keys::{TAG_LEN, tag};
-use crate::store;
+use crate::frame::{Op, REQUEST_LEN, ReplyHead, RequestHead};
 use crate::wire::{AHEAD, Wire};
-use crate::{BlockExtent, CapabilityId, GroupId, Reason};
+use crate::{BlockExtent, CapabilityId, GroupId, Reason, sign, store};
 
 /// How often a waiting connection looks whether it is over.
 const TICK: Duration = Duration::from_secs(1);
@@ -45,6 +43,7 @@ struct Receiving {
 /// A request that is there as a whole.
 struct Request<'s> {
     head: RequestHead,
+    raw: [u8; REQUEST_LEN],
     access: Option<Arc<Access>>,
     refused: Option<Reason>,
     /// For the payload or the answer, in the worker's buffer.
@@ -166,6 +165,7 @@ impl Served for Connection {
         }
         Ok(Some(Request {
             head,
+            raw,
             access: verdict.access,
             refused,
             _permit: permit,
@@ -185,13 +185,7 @@ impl Served for Connection {
         let mut storage = StorageTime::default();
         let done = match request.refused {
             Some(reason) => Err((reason, None)),
-            None => act(
-                shared,
-                head,
-                request.access.as_deref(),
-                buffer,
-                &mut storage,
-            ),
+            None => act(shared, request, buffer, &mut storage),
         };
         let (refused, len) = match done {
             Ok(len) => {
@@ -209,7 +203,7 @@ impl Served for Connection {
             }
         };
         drop(in_flight);
-        let mut reply = ReplyHead {
+        let reply = ReplyHead {
             op: head.op as u8,
             refused,
             signed: request.access.is_some(),
@@ -223,20 +217,9 @@ impl Served for Connection {
             // At most 1 MiB.
             payload_len: len as u32,
             storage_us: storage.0.as_micros().try_into().unwrap_or(u32::MAX),
-            payload_tag: [0; TAG_LEN],
         };
-        let mut bytes = [0; REPLY_LEN];
-        if let Some(access) = &request.access {
-            if len > 0 {
-                reply.payload_tag = tag(&access.keys.reply_payload, &buffer[..len]);
-            }
-            let encoded = reply.encode();
-            let signed = ReplyHead::signed_bytes(&head.nonce, &encoded);
-            bytes[..REPLY_SIGNED].copy_from_slice(&encoded);
-            bytes[REPLY_SIGNED..].copy_from_slice(&tag(&access.keys.reply, &signed));
-        } else {
-            bytes[..REPLY_SIGNED].copy_from_slice(&reply.encode());
-        }
+        let signer = request.access.as_ref().map(|a| (&a.keys, &head.nonce));
+        let bytes = sign::reply(&reply, &buffer[..len], signer);
         // A failure ends the connection, which the receiving side sees.
         let _ = self.sender.send(&self.wire, [&bytes, &buffer[..len]]);
     }
@@ -266,17 +249,19 @@ impl StorageTime {
 /// Does a request whose header's checks held; how much of `buffer` answers it.
 fn act(
     shared: &Shared,
-    head: &RequestHead,
-    access: Option<&Access>,
+    request: &Request<'_>,
     buffer: &mut Vec<u8>,
     storage: &mut StorageTime,
 ) -> Result<usize, (Reason, Option<io::Error>)> {
+    let Request {
+        head, raw, access, ..
+    } = request;
     let refused = |reason| (reason, None);
     let failed = |e: io::Error| (store::reason(&e), Some(e));
     let payload = head.payload_len as usize;
     let _running = shared
         .guard
-        .check_rest(head, access, &buffer[..payload])
+        .check_rest(head, raw, access.as_deref(), &buffer[..payload])
         .map_err(refused)?;
     let patience = shared.config.drain_max;
     match head.op {
@@ -365,10 +350,8 @@ fn refuse_nonsense(connection: &Connection, raw: &[u8; REQUEST_LEN], reason: Rea
         life: [0; 16],
         payload_len: 0,
         storage_us: 0,
-        payload_tag: [0; TAG_LEN],
     };
-    let mut bytes = [0; REPLY_LEN];
-    bytes[..REPLY_SIGNED].copy_from_slice(&reply.encode());
+    let bytes = sign::reply(&reply, &[], None);
     let _ = connection.sender.send(&connection.wire, [&bytes, &[]]);
     connection.wire.linger();
 }

@@ -9,8 +9,8 @@ use netdisk::{Capability, Mode, Reason};
 
 /// The disk key of every test.
 pub(crate) const KEY: [u8; 32] = [0x5a; 32];
-pub(crate) const HEAD: usize = 136;
-pub(crate) const REPLY: usize = 128;
+pub(crate) const HEAD: usize = 120;
+pub(crate) const REPLY: usize = 112;
 
 pub(crate) const READ: u8 = 1;
 pub(crate) const WRITE: u8 = 2;
@@ -53,18 +53,26 @@ impl Reply {
     /// Whether its MAC is the disk's, for this request.
     pub(crate) fn is_authentic(&self, request: &Request) -> bool {
         let [_, _, reply, payload] = message_keys(&request.secret);
-        let tag = if self.payload.is_empty() {
-            [0; 32]
-        } else {
-            mac(&payload, &self.payload)
-        };
-        let signed = [&request.nonce[..], &self.raw[..96]].concat();
-        self.signed && self.raw[64..96] == tag && self.raw[96..REPLY] == mac(&reply, &signed)
+        let signed = [&request.nonce[..], &self.raw[..80]].concat();
+        let tag = tag(&payload, &signed[..80], &self.payload);
+        self.signed && self.raw[64..80] == tag && self.raw[80..REPLY] == mac(&reply, &signed)
     }
 }
 
 pub(crate) fn mac(key: &[u8; 32], data: &[u8]) -> [u8; 32] {
     *blake3::keyed_hash(key, data).as_bytes()
+}
+
+/// Of OpenSSL, not of the library that the crate uses.
+pub(crate) fn tag(key: &[u8; 32], head: &[u8], payload: &[u8]) -> [u8; 16] {
+    let mut tag = [0; 16];
+    if !payload.is_empty() {
+        let one_time = mac(key, head);
+        let gcm = openssl::symm::Cipher::aes_256_gcm();
+        openssl::symm::encrypt_aead(gcm, &one_time, Some(&[0; 12]), payload, &[], &mut tag)
+            .unwrap();
+    }
+    tag
 }
 
 pub(crate) fn secret(disk_key: &[u8; 32], capability: &[u8]) -> [u8; 32] {
@@ -80,7 +88,7 @@ pub(crate) fn management(disk_key: &[u8; 32]) -> [u8; 32] {
 fn message_keys(secret: &[u8; 32]) -> [[u8; 32]; 4] {
     let mut out = [0; 128];
     blake3::Hasher::new_keyed(secret)
-        .update(b"strongroom netdisk v1 message keys")
+        .update(b"strongroom netdisk v2 message keys")
         .finalize_xof()
         .fill(&mut out);
     [0, 1, 2, 3].map(|i| out[i * 32..][..32].try_into().unwrap())
@@ -165,7 +173,7 @@ impl Request {
         let [request, payload, _, _] = message_keys(&self.secret);
         let mut out = Vec::new();
         out.extend(b"SNDq");
-        out.extend([1, self.op]);
+        out.extend([2, self.op]);
         out.extend((self.capability.len() as u16).to_le_bytes());
         out.extend(self.number.to_le_bytes());
         out.extend(self.boot);
@@ -174,11 +182,7 @@ impl Request {
         out.extend(self.start.to_le_bytes());
         out.extend(self.blocks.to_le_bytes());
         out.extend((self.payload.len() as u32).to_le_bytes());
-        out.extend(if self.payload.is_empty() {
-            [0; 32]
-        } else {
-            mac(&payload, &self.payload)
-        });
+        out.extend(tag(&payload, &out, &self.payload));
         out.extend(mac(&request, &out));
         assert_eq!(out.len(), HEAD);
         out.extend(&self.capability);
@@ -217,7 +221,7 @@ pub(crate) fn ask(socket: &mut TcpStream, bytes: &[u8]) -> Option<Reply> {
 pub(crate) fn take(socket: &mut TcpStream) -> Option<Reply> {
     let mut raw = vec![0; REPLY];
     socket.read_exact(&mut raw).ok()?;
-    assert_eq!(&raw[..5], b"SNDr\x01");
+    assert_eq!(&raw[..5], b"SNDr\x02");
     let len = u32::from_le_bytes(raw[56..60].try_into().unwrap()) as usize;
     assert!(len <= 1 << 20);
     let mut payload = vec![0; len];

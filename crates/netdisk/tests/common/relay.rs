@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
+use super::raw;
+
 /// What to do with bytes that pass; may change them, or keep them.
 pub(crate) type Hand = Box<dyn FnMut(&mut Vec<u8>) + Send>;
 
@@ -37,10 +39,10 @@ impl Relay {
                     continue;
                 };
                 let seen = requests.clone();
-                pass(&client, &server, to_disk.clone(), 136, move |bytes| {
+                pass(&client, &server, to_disk.clone(), raw::HEAD, move |bytes| {
                     seen.lock().unwrap().push(bytes.to_vec());
                 });
-                pass(&server, &client, to_client.clone(), 128, |_| ());
+                pass(&server, &client, to_client.clone(), raw::REPLY, |_| ());
             }
         });
         relay
@@ -87,7 +89,7 @@ fn message(from: &mut TcpStream, head: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; head];
     from.read_exact(&mut bytes).ok()?;
     let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
-    let rest = if head == 136 {
+    let rest = if head == raw::HEAD {
         usize::from(u16::from_le_bytes([bytes[6], bytes[7]])) + u32_at(68)
     } else {
         u32_at(56)
