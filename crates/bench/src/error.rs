@@ -34,6 +34,14 @@ pub enum Error {
         /// What happened and what to do.
         why: String,
     },
+    /// An encrypted volume that does not open.
+    #[error("{}: {source}", image.display())]
+    Volume {
+        /// Its image.
+        image: PathBuf,
+        /// Why not.
+        source: volume::VolumeError,
+    },
     /// The command line asks for what does not exist.
     #[error("{0}")]
     Usage(String),

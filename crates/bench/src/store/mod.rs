@@ -28,7 +28,7 @@ mod volume;
 
 pub use room::remove_in_room;
 pub use served::Kind as ServedKind;
-pub use target::{Key, Making, VolumeKey, labels, make};
+pub use target::{AskVolumeKey, Key, Making, VolumeKey, labels, make};
 
 /// Something that can be measured.
 pub trait Store: Send {

@@ -3,7 +3,7 @@
 //! A word before a colon says what is to be made (`room:DIR`, `mounted:DIR`, `gocryptfs:DIR`, `directory:DIR`), or how a file is read
 //! (`volume:IMAGE`); without one, a path is told by what it is. A file whose name looks like such a word is given as `./room:x`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use room::{Credential, Suite};
@@ -17,9 +17,18 @@ use crate::{Error, Result};
 /// What opens the room in this directory.
 pub type Key = Arc<dyn Fn(&Path) -> Result<Credential> + Send + Sync>;
 
-/// What opens the encrypted volume in this image, and how.
-pub type VolumeKey =
+/// Asked what opens the encrypted volume in this image, and how.
+pub type AskVolumeKey =
     Arc<dyn Fn(&Path) -> Result<(volume::Credential, volume::OpenOptions)> + Send + Sync>;
+
+/// What opens an encrypted volume.
+#[derive(Clone)]
+pub struct VolumeKey {
+    /// The volume's header, where it is kept in a file of its own.
+    pub header: Option<PathBuf>,
+    /// Asked when there is a volume.
+    pub ask: AskVolumeKey,
+}
 
 /// How stores are made.
 #[derive(Clone)]
@@ -36,7 +45,7 @@ pub struct Making {
     pub suite: Option<Suite>,
     /// Asked when somebody's own room is opened.
     pub key: Option<Key>,
-    /// Asked when an encrypted volume is opened.
+    /// What opens an encrypted volume.
     pub volume_key: Option<VolumeKey>,
 }
 

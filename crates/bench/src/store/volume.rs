@@ -43,27 +43,28 @@ impl Volume {
                  address"
             )));
         };
-        let device: Arc<dyn Device> = Arc::new(
-            FileDevice::open(&image, Access::ReadOnly)
-                .map_err(|e| Error::io(&image, "opening", e))?,
-        );
-        let said =
-            |e: volume::VolumeError| Error::store(image.display().to_string(), e.to_string());
+        let device = read_only(&image)?;
+        let header = key.header.as_deref().map(read_only).transpose()?;
+        let said = |source| Error::Volume {
+            image: image.clone(),
+            source,
+        };
+        let begins = header.as_ref().unwrap_or(&device);
         // Before anybody is asked for a passphrase.
-        if volume::recognise(&*device).map_err(said)?.is_none() {
+        if volume::recognise(&**begins).map_err(said)?.is_none() {
             return Err(said(volume::VolumeError::NotAVolume));
         }
-        let (credential, options) = key(&image)?;
+        let (credential, options) = (key.ask)(&image)?;
         let options = OpenOptions {
             read_only: true,
             ..options
         };
-        let cipher = Luks::read(device.clone()).ok().and_then(|luks| {
+        let cipher = Luks::read(begins.clone()).ok().and_then(|luks| {
             let segment = luks.dump().segments.into_iter().next();
             segment?.cipher
         });
         let opened =
-            volume::open_as_recognised(device, None, &credential, options).map_err(said)?;
+            volume::open_as_recognised(device, header, &credential, options).map_err(said)?;
         let facts = StoreFacts {
             label: making.label.clone(),
             kind: format!("{} volume, read by this process", opened.format),
@@ -85,6 +86,13 @@ impl Volume {
             "{}: a volume that was there before is only ever read: writing would destroy what is in it",
             self.facts.target
         )))
+    }
+}
+
+fn read_only(path: &Path) -> Result<Arc<dyn Device>> {
+    match FileDevice::open(path, Access::ReadOnly) {
+        Ok(device) => Ok(Arc::new(device)),
+        Err(e) => Err(Error::io(path, "opening", e)),
     }
 }
 
@@ -170,15 +178,19 @@ impl Object for Contents {
 mod tests {
     use super::*;
     use crate::run_file::Run;
+    use crate::store::VolumeKey;
     use ::volume::Credential;
     use ::volume::luks::{FormatOptions, KdfOptions, format};
 
     fn making(dir: &Path) -> Making {
         let mut making = Making::new(Run::begin(&dir.join("state")).unwrap(), "a");
-        making.volume_key = Some(Arc::new(|_| {
-            let key = Credential::Passphrase(b"pass".to_vec().into());
-            Ok((key, OpenOptions::default()))
-        }));
+        making.volume_key = Some(VolumeKey {
+            header: None,
+            ask: Arc::new(|_| {
+                let key = Credential::Passphrase(b"pass".to_vec().into());
+                Ok((key, OpenOptions::default()))
+            }),
+        });
         making
     }
 
@@ -230,7 +242,10 @@ mod tests {
         let path = dir.path().join("noise");
         std::fs::write(&path, vec![1; 1 << 20]).unwrap();
         let mut making = making(dir.path());
-        making.volume_key = Some(Arc::new(|_| unreachable!("nobody is asked")));
+        making.volume_key = Some(VolumeKey {
+            header: None,
+            ask: Arc::new(|_| unreachable!("nobody is asked")),
+        });
         let none = Volume::find(&path, "volume:noise", &making).unwrap_err();
         assert!(none.to_string().contains("no encrypted volume"), "{none}");
         making.volume_key = None;

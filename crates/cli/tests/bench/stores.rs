@@ -174,8 +174,30 @@ fn dd_reads_a_volume_beside_its_image_and_so_it_does_when_it_is_served() {
         "wrong",
     ];
     let refused = sandbox.run(args.iter().chain(&how));
-    assert_ne!(refused.code, 0);
+    assert_eq!(refused.code, 3, "{}", refused.err);
     assert!(refused.err.contains("no key slot opens"), "{}", refused.err);
+
+    let make = [
+        "volume",
+        "format",
+        "apart.img",
+        "--size",
+        "4MiB",
+        "--header",
+    ];
+    let how_made = ["--key-file", "key", "--kdf", "pbkdf2", "--kdf-iterations"];
+    sandbox.ok(make
+        .iter()
+        .chain(&["h.img"])
+        .chain(&how_made)
+        .chain(&["1000"]));
+    let args = ["bench", "dd", "apart.img", "volume:apart.img", "--key-file"];
+    let alone = sandbox.run(args.iter().chain(&["key"]).chain(&how));
+    assert_eq!(alone.code, 10, "{}", alone.err);
+    let both = ["key", "--header", "h.img"];
+    let report: serde_json::Value =
+        serde_json::from_str(&sandbox.ok(args.iter().chain(&both).chain(&how))).unwrap();
+    assert_eq!(works(&report, "decrypted"), ["dd, 1 MiB by 64 KiB, cold"]);
 
     let socket = sandbox.path("nbd");
     let mut served = sandbox.command(["serve", "nbd", "v.img", "--key-file", "key", "--socket"]);

@@ -34,6 +34,9 @@ pub(crate) struct Args {
     common: Common,
     #[command(flatten)]
     handling: Handling,
+    /// The header of volume:IMAGE, where it is kept in a file of its own
+    #[arg(long, value_name = "FILE")]
+    header: Option<PathBuf>,
     #[command(flatten)]
     credential: CredentialArgs,
 }
@@ -84,8 +87,8 @@ fn decrypted_of(given: &Path) -> Result<String> {
 }
 
 /// What opens a volume that is named on the command line.
-fn volume_key(credential: CredentialArgs) -> VolumeKey {
-    Arc::new(move |image| {
+fn volume_key(header: Option<PathBuf>, credential: CredentialArgs) -> VolumeKey {
+    let ask = Arc::new(move |image: &Path| {
         let options = OpenOptions {
             any_cost: credential.any_kdf_cost,
             ..OpenOptions::default()
@@ -97,7 +100,8 @@ fn volume_key(credential: CredentialArgs) -> VolumeKey {
                 e.to_string(),
             )),
         }
-    })
+    });
+    VolumeKey { header, ask }
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
@@ -141,7 +145,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         noise: false,
         suite: None,
         key: None,
-        volume_key: Some(volume_key(args.credential)),
+        volume_key: Some(volume_key(args.header, args.credential)),
     };
     let mut done = measure(wanted, &args.common, &args.handling, global)?;
     let report = &done.report;

@@ -14,6 +14,7 @@ use bench::work::{self, Work};
 use clap::{Args as ClapArgs, Subcommand};
 
 use crate::args::Global;
+use crate::commands::volume::image::said as volume_said;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output;
@@ -264,6 +265,9 @@ fn columns() -> usize {
 /// The crate's errors with their exit codes.
 pub(crate) fn failed(error: bench::Error) -> Error {
     use bench::Error as E;
+    if let E::Volume { image, source } = error {
+        return volume_said(&image, source);
+    }
     let exit = match &error {
         E::Usage(_) | E::Refused(_) => Exit::Usage,
         E::Stopped => Exit::Interrupted,
