@@ -1,4 +1,4 @@
-//! What Python passes in: paths, secrets, times; and attributes as it wants them back.
+//! What Python passes in: paths, secrets, times.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -6,16 +6,14 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use embed::{Argon2Cost, FileKind, Inode, Key, Secret, Timestamp};
+use embed::{Argon2Cost, Key, Secret, Timestamp};
 use pyo3::exceptions::{PyFileNotFoundError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyString};
 use zeroize::Zeroizing;
 
 /// The largest key file in bytes, as for the command line.
 const KEY_FILE_MAX: u64 = 1 << 20;
-/// Bytes of a block of a room.
-const BLOCK: u64 = 4096;
 
 /// A path inside the room: a `str`, `bytes`, or something that gives one of them as `os.fspath` does.
 pub(crate) struct RoomPath(pub(crate) Vec<u8>);
@@ -156,60 +154,6 @@ pub(crate) fn cost(cost: Option<Cost>) -> Option<Argon2Cost> {
         passes,
         lanes,
     })
-}
-
-/// The fields of `os.stat_result` in their order, then the birth in ns.
-pub(crate) fn stat<'py>(py: Python<'py>, inode: &Inode) -> PyResult<Bound<'py, PyTuple>> {
-    let times = [inode.atime, inode.mtime, inode.ctime];
-    let mut fields = Vec::with_capacity(20);
-    let mut add = |field: u64| -> PyResult<()> {
-        fields.push(field.into_pyobject(py)?.into_any());
-        Ok(())
-    };
-    add(u64::from(format_bits(inode.kind) | u32::from(inode.mode)))?;
-    add(inode.no.0)?;
-    add(0)?;
-    add(inode.nlink.into())?;
-    add(inode.uid.into())?;
-    add(inode.gid.into())?;
-    add(inode.size)?;
-    for time in times {
-        fields.push(time.secs.into_pyobject(py)?.into_any());
-    }
-    for time in times {
-        let seconds = time.secs as f64 + f64::from(time.nanos) * 1e-9;
-        fields.push(seconds.into_pyobject(py)?.into_any());
-    }
-    for time in times {
-        fields.push(ns(time).into_pyobject(py)?.into_any());
-    }
-    // st_blksize, st_blocks, st_rdev
-    for field in [BLOCK, inode.blocks * (BLOCK / 512), inode.rdev] {
-        fields.push(field.into_pyobject(py)?.into_any());
-    }
-    fields.push(ns(inode.btime).into_pyobject(py)?.into_any());
-    PyTuple::new(py, fields)
-}
-
-/// The bits of st_mode that say the kind: inode(7).
-fn format_bits(kind: FileKind) -> u32 {
-    match kind {
-        FileKind::Regular => 0o100_000,
-        FileKind::Directory => 0o040_000,
-        FileKind::Symlink => 0o120_000,
-        FileKind::Fifo => 0o010_000,
-        FileKind::Socket => 0o140_000,
-        FileKind::CharDevice => 0o020_000,
-        FileKind::BlockDevice => 0o060_000,
-    }
-}
-
-/// Nanoseconds since 1970; what is before 1677 or after 2262 is that moment.
-fn ns(time: Timestamp) -> i64 {
-    time.secs
-        .checked_mul(1_000_000_000)
-        .and_then(|ns| ns.checked_add(time.nanos.into()))
-        .unwrap_or(if time.secs < 0 { i64::MIN } else { i64::MAX })
 }
 
 /// A time from nanoseconds since 1970.

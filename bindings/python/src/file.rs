@@ -8,7 +8,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
-use crate::argument::{stat, time};
+use crate::argument::time;
+use crate::attributes::Attributes;
 use crate::buffer::{Source, Target};
 use crate::error::{About, call};
 
@@ -167,10 +168,9 @@ impl File {
         self.run(py, |file| file.sync())
     }
 
-    /// The fields of os.stat_result, and then the birth in ns.
-    fn fields<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let inode = self.run(py, |file| file.stat())?;
-        stat(py, &inode)
+    /// What is known of it.
+    fn attributes(&self, py: Python<'_>) -> PyResult<Attributes> {
+        self.run(py, |file| file.stat()).map(Attributes)
     }
 
     /// Set permission bits, or times in ns.

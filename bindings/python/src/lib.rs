@@ -10,6 +10,7 @@
 #![deny(unsafe_code)]
 
 mod argument;
+mod attributes;
 mod buffer;
 mod error;
 mod file;
@@ -23,6 +24,7 @@ use pyo3::prelude::*;
 fn _strongroom(module: &Bound<'_, PyModule>) -> PyResult<()> {
     interpreter::only_one(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<attributes::Attributes>()?;
     module.add_class::<file::File>()?;
     module.add_class::<session::Session>()
 }

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use embed::{Entry, Inode, OpenMode, OpenOptions, RenameMode, SetAttr, SetTime, XattrMode};
+use embed::{Entry, OpenMode, OpenOptions, RenameMode, SetAttr, SetTime, XattrMode};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList};
 
-use crate::argument::{Cost, Name, Opener, RoomPath, SecretBytes, cost, stat, time};
+use crate::argument::{Cost, Name, Opener, RoomPath, SecretBytes, cost, time};
+use crate::attributes::Attributes;
 use crate::buffer::Source;
 use crate::error::{About, call, name};
 use crate::file::File;
@@ -189,14 +190,9 @@ impl Session {
         Ok(File::new(file, path.0))
     }
 
-    fn stat<'py>(
-        &self,
-        py: Python<'py>,
-        path: RoomPath,
-        follow: bool,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let inode: Inode = self.at(py, &path, |session| session.stat(path.path(), follow))?;
-        stat(py, &inode)
+    fn stat(&self, py: Python<'_>, path: RoomPath, follow: bool) -> PyResult<Attributes> {
+        self.at(py, &path, |session| session.stat(path.path(), follow))
+            .map(Attributes)
     }
 
     fn names<'py>(&self, py: Python<'py>, path: RoomPath) -> PyResult<Bound<'py, PyList>> {
@@ -210,7 +206,7 @@ impl Session {
     fn list<'py>(&self, py: Python<'py>, path: RoomPath) -> PyResult<Bound<'py, PyList>> {
         let all = PyList::empty(py);
         for entry in self.entries(py, &path)? {
-            all.append((name(py, &entry.name)?, stat(py, &entry.inode)?))?;
+            all.append((name(py, &entry.name)?, Attributes(entry.inode)))?;
         }
         Ok(all)
     }

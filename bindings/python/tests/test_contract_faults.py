@@ -82,7 +82,7 @@ def uses_of_a_file(file: strongroom.File) -> Iterator[Callable[[], object]]:
     yield file.size
     yield lambda: file.truncate(0)
     yield file.sync
-    yield file.fields
+    yield file.attributes
     yield lambda: file.change(mode=0)
 
 

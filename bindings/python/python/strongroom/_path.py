@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from ._room import Room
+    from ._strongroom import Attributes
 
 # What a path that leads nowhere is answered with.
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
@@ -165,13 +166,12 @@ class RoomPath:
 
     # What is there
 
-    def _fields(self, follow: bool = True) -> tuple[Any, ...]:
+    def _attributes(self, follow: bool = True) -> Attributes:
         return self._room._session.stat(str(self._pure), follow)
 
     def _mode(self, follow: bool = True) -> int | None:
         try:
-            mode: int = self._fields(follow)[0]
-            return mode
+            return self._attributes(follow).mode
         except OSError as error:
             if error.errno in _ABSENT:
                 return None
@@ -179,7 +179,7 @@ class RoomPath:
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
         """Its attributes, as os.stat; st_dev is 0."""
-        return os.stat_result(self._fields(follow_symlinks)[:-1])
+        return os.stat_result(self._attributes(follow_symlinks).stat_fields())
 
     def lstat(self) -> os.stat_result:
         """Its attributes; of a symbolic link its own."""
@@ -187,8 +187,7 @@ class RoomPath:
 
     def birth_ns(self) -> int:
         """When it was made, in nanoseconds since 1970."""
-        birth: int = self._fields()[-1]
-        return birth
+        return self._attributes().birth_ns
 
     def exists(self, *, follow_symlinks: bool = True) -> bool:
         """Whether it leads to something."""
@@ -209,7 +208,7 @@ class RoomPath:
     def samefile(self, other: str | RoomPath) -> bool:
         """Whether both lead to the same file."""
         there = other if isinstance(other, RoomPath) else self._with(PurePosixPath("/", other))
-        return there._room is self._room and self._fields()[1] == there._fields()[1]
+        return there._room is self._room and self._attributes().ino == there._attributes().ino
 
     def iterdir(self) -> Iterator[Self]:
         """What is in the directory, in the order in which it was made."""
@@ -260,8 +259,8 @@ class RoomPath:
                 yield from self._select(rest)
             else:
                 yield self
-            for name, fields in entries:
-                if modes.S_ISDIR(fields[0]):
+            for name, found in entries:
+                if modes.S_ISDIR(found.mode):
                     yield from self._child(name)._select(parts)
                 elif not rest:
                     yield self._child(name)
@@ -286,8 +285,8 @@ class RoomPath:
             return
         directories: list[str] = []
         others: list[str] = []
-        for name, fields in entries:
-            down = modes.S_ISDIR(fields[0]) or (follow_symlinks and self._child(name).is_dir())
+        for name, found in entries:
+            down = modes.S_ISDIR(found.mode) or (follow_symlinks and self._child(name).is_dir())
             (directories if down else others).append(name)
         if top_down:
             yield self, directories, others

@@ -34,6 +34,7 @@ from fsspec.utils import isfilelike, stringify_path
 
 import strongroom
 from strongroom._errors import WrongKeyError
+from strongroom._strongroom import Attributes
 
 _SECRETS = ("passphrase", "key")
 _CHUNK = 1 << 20
@@ -326,20 +327,20 @@ class StrongroomFileSystem(fsspec.spec.AbstractFileSystem, metaclass=_OncePerRoo
 
     # Looking
 
-    def _info(self, path: str, fields: tuple[Any, ...], link: bool) -> dict[str, Any]:
-        mode = fields[0]
+    def _info(self, path: str, found: Attributes, link: bool) -> dict[str, Any]:
+        mode = found.mode
         kind = "directory" if modes.S_ISDIR(mode) else "file" if modes.S_ISREG(mode) else "other"
         return {
             "name": path,
-            "size": fields[6],
+            "size": found.size,
             "type": kind,
-            "created": fields[19] / 1e9,
-            "mtime": fields[11],
+            "created": found.birth_ns / 1e9,
+            "mtime": found.mtime,
             "mode": mode,
-            "uid": fields[4],
-            "gid": fields[5],
-            "ino": fields[1],
-            "nlink": fields[3],
+            "uid": found.uid,
+            "gid": found.gid,
+            "ino": found.ino,
+            "nlink": found.nlink,
             "islink": link,
         }
 
@@ -347,13 +348,13 @@ class StrongroomFileSystem(fsspec.spec.AbstractFileSystem, metaclass=_OncePerRoo
         """What is at a path; of a symbolic link what it leads to, and with "destination" what it says."""
         path = self._strip_protocol(path)
         session = self.room._session
-        fields = session.stat(path, False)
-        if not modes.S_ISLNK(fields[0]):
-            return self._info(path, fields, False)
+        found = session.stat(path, False)
+        if not modes.S_ISLNK(found.mode):
+            return self._info(path, found, False)
         try:
             made = self._info(path, session.stat(path, True), True)
         except FileNotFoundError:
-            made = self._info(path, fields, True)
+            made = self._info(path, found, True)
         made["destination"] = session.read_link(path)
         return made
 
@@ -369,9 +370,9 @@ class StrongroomFileSystem(fsspec.spec.AbstractFileSystem, metaclass=_OncePerRoo
             return [f"{above}/{name}" for name, _ in entries]
         return [
             self.info(f"{above}/{name}")
-            if modes.S_ISLNK(fields[0])
-            else self._info(f"{above}/{name}", fields, False)
-            for name, fields in entries
+            if modes.S_ISLNK(found.mode)
+            else self._info(f"{above}/{name}", found, False)
+            for name, found in entries
         ]
 
     def exists(self, path: Any, **kwargs: Any) -> bool:
@@ -518,7 +519,7 @@ class StrongroomFileSystem(fsspec.spec.AbstractFileSystem, metaclass=_OncePerRoo
         if autocommit or "r" in mode:
             file: Any = self.room.open(path, mode, buffering)
             # As fsspec's own files say it.
-            file.size = self.room._session.stat(path, True)[6]
+            file.size = self.room._session.stat(path, True).size
             return file
         return _Deferred(self, path, mode, buffering)
 
@@ -566,8 +567,8 @@ class StrongroomFileSystem(fsspec.spec.AbstractFileSystem, metaclass=_OncePerRoo
 
     def ukey(self, path: Any) -> str:
         """Changes when the file does."""
-        fields = self.room._session.stat(self._strip_protocol(path), True)
-        return hashlib.sha256(repr((fields[1], fields[6], fields[14])).encode()).hexdigest()
+        found = self.room._session.stat(self._strip_protocol(path), True)
+        return hashlib.sha256(repr((found.ino, found.size, found.mtime_ns)).encode()).hexdigest()
 
 
 os.register_at_fork(after_in_child=StrongroomFileSystem.after_fork)
