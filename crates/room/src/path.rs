@@ -2,7 +2,6 @@
 //!
 //! A path is bytes between slashes; `.` and `..` are walked as a kernel would, and `..` above the root is the root.
 
-use std::ffi::OsStr;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -75,23 +74,25 @@ impl Core {
 
     pub(crate) fn make_dir(&self, path: &Path) -> Result<()> {
         let (parent, name) = self.resolve_parent(path)?;
+        self.make_dir_in(parent, name)
+    }
+
+    fn make_dir_in(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
         let new = NewFile::of_kind(FileKind::Directory);
         self.make(parent, name, &new).map(drop)
     }
 
     /// Makes a directory and those above it that are missing. `Exists` where something else is there.
     pub(crate) fn make_dirs(&self, path: &Path) -> Result<()> {
-        let bytes = path.as_os_str().as_bytes();
-        // No recursion: how deep it would go is the caller's to choose.
-        let ends = (1..=bytes.len())
-            .filter(|at| bytes[at - 1] != b'/' && bytes.get(*at).is_none_or(|next| *next == b'/'));
+        let names = path.as_os_str().as_bytes().split(|b| *b == b'/');
         let mut at = self.attributes(InodeNo::ROOT)?;
-        for end in ends {
-            let part = Path::new(OsStr::from_bytes(&bytes[..end]));
-            at = match self.resolve(part, true) {
-                Err(Error::NotFound) => match self.make_dir(part) {
+        let mut links = 0;
+        // No recursion: how deep it would go is the caller's to choose.
+        for name in names.filter(|name| !name.is_empty()) {
+            at = match self.walk(at.no, name, true, &mut links) {
+                Err(Error::NotFound) => match self.make_dir_in(at.no, name) {
                     // Another thread was first, or a symbolic link leads nowhere.
-                    Ok(()) | Err(Error::Exists) => self.resolve(part, true)?,
+                    Ok(()) | Err(Error::Exists) => self.walk(at.no, name, true, &mut links)?,
                     Err(e) => return Err(e),
                 },
                 other => other?,

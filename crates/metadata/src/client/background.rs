@@ -3,7 +3,6 @@
 //! Three threads, so that none waits for what another does: a beat must not wait for a disk.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -100,7 +99,7 @@ impl Core {
         for file in self.files.all() {
             let mut state = file.state.lock();
             // Stamps of another life of the server say nothing.
-            if self.reboot.load(Ordering::Acquire) > generation {
+            if self.life() > generation {
                 return;
             }
             let blocks = state.settle(settled);

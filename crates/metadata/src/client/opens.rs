@@ -15,7 +15,7 @@ use super::files::File;
 use super::link::{Attempt, Connected};
 use crate::rpc::{Change, Changed, MetadataClient, Posix, Refusal, Reply, SessionId};
 
-/// How often a thing is done again because the server was started anew in the middle.
+/// How often attributes are asked for again because data was placed meanwhile.
 const ROUNDS: usize = 5;
 
 impl Core {

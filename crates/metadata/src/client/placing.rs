@@ -81,7 +81,7 @@ impl Core {
             match self.place_blocks(file.no, &blocks, end, deadline) {
                 Ok(stamp) => {
                     let mut state = file.state.lock();
-                    if self.reboot.load(Ordering::Acquire) > generation {
+                    if self.life() > generation {
                         // The server that said so is gone, and may not have kept it.
                         self.budget.give_back(state.land());
                         continue;

@@ -45,8 +45,6 @@ public final class Room implements Closeable {
     private final File directory;
     private final long number;
     private final Lost lost;
-    /** Asked before each call of a channel: not worth one into native code. */
-    private volatile boolean open = true;
 
     private Room(File directory, long number) {
         this.directory = directory;
@@ -101,11 +99,7 @@ public final class Room implements Closeable {
      */
     @Override
     public void close() throws RoomException {
-        try {
-            Native.close(number);
-        } finally {
-            open = Native.isOpen(number);
-        }
+        Native.close(number);
         lost.forget();
     }
 
@@ -115,11 +109,7 @@ public final class Room implements Closeable {
      * @throws RoomException if the last commit failed; the room is closed
      */
     public void abandon() throws RoomException {
-        try {
-            Native.abandon(number);
-        } finally {
-            open = Native.isOpen(number);
-        }
+        Native.abandon(number);
         lost.forget();
     }
 
@@ -129,7 +119,7 @@ public final class Room implements Closeable {
      * @return whether it was not closed
      */
     public boolean isOpen() {
-        return open;
+        return Native.isOpen(number);
     }
 
     /**

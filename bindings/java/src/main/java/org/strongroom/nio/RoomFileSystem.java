@@ -30,6 +30,7 @@ public final class RoomFileSystem extends FileSystem {
     private final RoomFileSystemProvider provider;
     private final Path directory;
     private final Room room;
+    private volatile boolean closed;
     private final boolean readOnly;
     /** By inode. Nobody but this virtual machine has the room open, so nobody else's locks matter. */
     private final Map<Long, List<FileLock>> locks = new HashMap<>();
@@ -67,6 +68,7 @@ public final class RoomFileSystem extends FileSystem {
     @Override
     public void close() throws IOException {
         room.close();
+        closed = true;
         provider.closed(this);
     }
 
@@ -75,8 +77,9 @@ public final class RoomFileSystem extends FileSystem {
         return room.isOpen();
     }
 
+    /** Of a room that was closed otherwise the call itself says so: asking here would be a second one into native code. */
     void checkOpen() {
-        if (!isOpen()) {
+        if (closed) {
             throw new ClosedFileSystemException();
         }
     }
