@@ -1,4 +1,4 @@
-//! What looking at one state costs in time of the processor: `cargo run --release -p strongroom-explorer --example costs [ROUNDS]`.
+//! What looking at one state costs in time of the processor: `cargo run --release -p strongroom-explorer --example states [ROUNDS]`.
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Prints what the catalog's operations cost, in microseconds each: `cargo run --release --example costs [DIRECTORY]`.
+//! Prints what the catalog's operations cost, in microseconds each: `cargo run --release -p strongroom-catalog --example operations [DIRECTORY]`.
 //!
 //! The directory (the system's temporary one if none is given) decides what a durable commit costs.
 
