@@ -61,6 +61,6 @@ cargo_tool() {
     fi
     say "Building $1 $2"
     # Its own target directory: it would otherwise wait for, and be waited for by, every build of the project. What it does is bound by
-    # the file systems under it: little optimisation is enough, and is built in half the time.
+    # the file systems under it: little optimisation is enough.
     CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR="$TOOLS/build" cargo install --debug --quiet --locked --root "$TOOLS" "$1" --version "$2" --force
 }
