@@ -31,7 +31,7 @@ impl Core {
     pub(crate) fn attributes(&self, no: InodeNo) -> Result<Inode> {
         let cell = self.cell(no)?;
         let state = cell.state.read();
-        if state.deleted {
+        if state.is_gone() {
             return Err(Error::NotFound);
         }
         let mut inode = state.inode.clone();
@@ -47,7 +47,7 @@ impl Core {
         let _change = self.change()?;
         let cell = self.cell(no)?;
         let mut state = cell.state.write();
-        if state.deleted {
+        if state.is_gone() {
             return Err(Error::NotFound);
         }
         let now = now();
@@ -189,7 +189,7 @@ impl Core {
             let _change = self.change()?;
             let cell = self.cell(no)?;
             let mut state = cell.state.write();
-            if state.deleted {
+            if state.is_gone() {
                 return Err(Error::NotFound);
             }
             let exists = state.inode.has_xattrs && self.catalog().xattr(no, name)?.is_some();
@@ -257,7 +257,7 @@ impl Core {
         let cell = self.cell(no)?;
         let mut state = cell.state.write();
         let catalog = self.catalog();
-        if state.deleted || !state.inode.has_xattrs || catalog.xattr(no, name)?.is_none() {
+        if state.is_gone() || !state.inode.has_xattrs || catalog.xattr(no, name)?.is_none() {
             return Err(Error::NoXattr);
         }
         catalog.apply(&[Change::RemoveXattr { inode: no, name }])?;

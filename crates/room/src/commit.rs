@@ -17,7 +17,7 @@ use crate::accounts::Settlement;
 use crate::check::Lost;
 use crate::cleaner::Cleaner;
 use crate::core::Core;
-use crate::inodes::Cell;
+use crate::inodes::{Cell, Life};
 use crate::maintenance::LostRange;
 use crate::{Error, Result};
 
@@ -208,7 +208,7 @@ impl Core {
                 .collect();
             let mut changes = Vec::new();
             for ((cell, state), row) in group.iter().zip(&states).zip(&rows) {
-                if state.deleted {
+                if state.is_deleted() {
                     continue;
                 }
                 // Also without space for its buffer: what the maps no longer refer to is given back after this commit.
@@ -224,7 +224,7 @@ impl Core {
             catalog.apply(&changes)?;
             drop(changes);
             for (cell, state) in group.iter().zip(&mut states) {
-                if !state.deleted {
+                if !state.is_deleted() {
                     state.row_dirty = state.buffer.is_some();
                     for (index, chunk) in std::mem::take(&mut state.chunks) {
                         self.inodes.keep_chunk(cell.no, index, chunk);
@@ -438,21 +438,32 @@ impl Core {
     /// Deletes one such inode, a bounded part of it at a time: a commit may come between two parts, and what a crash
     /// leaves is found by its missing name when the room is opened.
     fn reap(&self, no: InodeNo) -> Result<()> {
+        // One cell throughout, which a thread that uses it keeps in memory, and with it what it says of the inode's life.
+        let cell: Arc<Cell> = match self.cell(no) {
+            Err(Error::NotFound) => return Ok(()),
+            other => other?,
+        };
         loop {
             let _change = self.change()?;
-            let cell: Arc<Cell> = match self.cell(no) {
-                Err(Error::NotFound) => return Ok(()),
-                other => other?,
-            };
             let mut state = cell.state.write();
-            if state.deleted || state.inode.nlink > 0 {
+            if state.is_deleted() || state.inode.nlink > 0 {
                 return Ok(());
+            }
+            if state.life == Life::Live {
+                // Somebody may have found it by its last name and hold it only since that is gone. From here on nobody does:
+                // who holds it later sees, by its attributes, that it is doomed.
+                let mut holds = self.holds.lock();
+                if holds.counts.contains_key(&no) {
+                    holds.unlinked.insert(no);
+                    return Ok(());
+                }
+                state.life = Life::Doomed;
             }
             state.buffer = None;
             if self.cut_some_chunks(&cell, &mut state, 0, true)? {
                 continue;
             }
-            state.deleted = true;
+            state.life = Life::Deleted;
             drop(state);
             self.inodes.forget(no);
             return Ok(());

@@ -400,7 +400,7 @@ impl std::ops::Deref for ChunkRef<'_> {
 /// Refuses what has no data.
 pub(crate) fn regular(state: &State) -> Result<()> {
     match state.inode.kind {
-        _ if state.deleted => Err(Error::NotFound),
+        _ if state.is_gone() => Err(Error::NotFound),
         FileKind::Regular => Ok(()),
         FileKind::Directory => Err(Error::IsDirectory),
         _ => Err(Error::InvalidArgument("not a regular file")),

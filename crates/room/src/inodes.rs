@@ -39,8 +39,18 @@ pub(crate) struct State {
     pub(crate) buffer: Option<WriteBuffer>,
     /// The row differs from the catalog.
     pub(crate) row_dirty: bool,
-    /// The inode is gone: its last name and its last holder are.
-    pub(crate) deleted: bool,
+    pub(crate) life: Life,
+}
+
+/// How far an inode is on its way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// It has a name or a holder, or may still get a holder.
+    Live,
+    /// It has neither, and whoever comes now finds nothing: its data is being deleted, a part at a time.
+    Doomed,
+    /// The catalog has no row of it any more.
+    Deleted,
 }
 
 /// A contiguous run of bytes within one chunk, waiting to be sealed together.
@@ -60,13 +70,23 @@ impl WriteBuffer {
 }
 
 impl State {
+    /// Whether nobody may find it any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.life != Life::Live
+    }
+
+    /// Whether the catalog has no row of it any more.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.life == Life::Deleted
+    }
+
     fn clean(inode: Inode) -> Self {
         Self {
             inode,
             chunks: BTreeMap::new(),
             buffer: None,
             row_dirty: false,
-            deleted: false,
+            life: Life::Live,
         }
     }
 }

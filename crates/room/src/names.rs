@@ -68,7 +68,7 @@ impl Core {
         if state.inode.kind != FileKind::Directory {
             return Err(Error::NotDirectory);
         }
-        if state.deleted || state.inode.nlink == 0 {
+        if state.is_gone() || state.inode.nlink == 0 {
             return Err(Error::NotFound);
         }
         drop(state);
@@ -216,7 +216,7 @@ impl Core {
             let kind = {
                 let state = cell.state.read();
                 match state.inode.kind {
-                    _ if state.deleted => return Err(Error::NotFound),
+                    _ if state.is_gone() => return Err(Error::NotFound),
                     FileKind::Directory => {
                         return Err(Error::NotPermitted("a directory has one name"));
                     }

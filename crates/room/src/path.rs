@@ -125,13 +125,16 @@ pub struct RoomFile {
 }
 
 impl RoomFile {
-    pub(crate) fn new(core: Arc<Core>, no: InodeNo) -> Self {
+    pub(crate) fn new(core: Arc<Core>, no: InodeNo) -> Result<Self> {
         core.hold(no);
-        Self {
+        let file = Self {
             core,
             no,
             position: 0,
-        }
+        };
+        // It may have lost its last name before it was held.
+        file.attributes()?;
+        Ok(file)
     }
 
     /// Its inode.

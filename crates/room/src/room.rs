@@ -218,7 +218,8 @@ impl Room {
         self.core.accessed(no);
     }
 
-    /// Keeps an inode alive beyond its last name, as an open file does. Counted.
+    /// Keeps an inode alive beyond its last name, as an open file does. Counted. One whose last name may have gone before is
+    /// held only if [`attributes`](Self::attributes) finds it afterwards.
     pub fn hold(&self, no: InodeNo) {
         self.core.hold(no);
     }
@@ -333,13 +334,13 @@ impl Room {
     /// Opens a file that exists, for reading and writing.
     pub fn open_file(&self, path: impl AsRef<Path>) -> Result<RoomFile> {
         let inode = self.core.resolve(path.as_ref(), true)?;
-        Ok(RoomFile::new(self.core.clone(), inode.no))
+        RoomFile::new(self.core.clone(), inode.no)
     }
 
     /// Opens a file, making an empty one where there is none.
     pub fn open_or_make_file(&self, path: impl AsRef<Path>) -> Result<RoomFile> {
         let inode = self.core.open_or_make(path.as_ref())?;
-        Ok(RoomFile::new(self.core.clone(), inode.no))
+        RoomFile::new(self.core.clone(), inode.no)
     }
 
     /// The whole contents of a file.

@@ -3,9 +3,10 @@
 
 mod common;
 
-use common::{Place, copy_tree, pattern};
+use common::{Place, copy_tree, credential, pattern};
 use room::{
-    Error, Fallocate, FileKind, InodeNo, NewFile, RenameMode, Room, SeekTo, SetAttr, XattrMode,
+    Error, Fallocate, FileKind, InodeNo, NewFile, OpenOptions, RenameMode, Room, SeekTo, SetAttr,
+    XattrMode,
 };
 
 fn file() -> NewFile {
@@ -208,6 +209,35 @@ fn an_unlinked_file_lives_while_held_and_its_space_comes_back_after() {
     let room = place.open();
     assert_eq!(room.space().unwrap().live, 0);
     assert!(matches!(room.attributes(no), Err(Error::NotFound)));
+}
+
+#[test]
+fn a_file_held_after_its_last_name_went_is_whole_or_not_there_at_all() {
+    let place = Place::new();
+    place.create().close().unwrap();
+    let quiet = OpenOptions {
+        background: false,
+        ..place.options()
+    };
+    let room = Room::open(&place.room_dir(), &credential(), quiet).unwrap();
+    // Two threads race: one found the file and holds it only after the other removed it.
+    room.write_file("/f", &pattern(8, 5 << 20)).unwrap();
+    let no = room.resolve("/f".as_ref(), true).unwrap();
+    room.unlink(InodeNo::ROOT, b"f").unwrap();
+    room.hold(no);
+    room.attributes(no).unwrap();
+    room.tend().unwrap();
+    let mut buf = [0; 100];
+    assert_eq!(room.read(no, 1000, &mut buf).unwrap(), 100);
+    assert_eq!(buf, pattern(8, 5 << 20)[1000..1100]);
+    room.write(no, 0, b"x").unwrap();
+    room.release(no, 1);
+    room.tend().unwrap();
+    room.hold(no);
+    assert!(matches!(room.attributes(no), Err(Error::NotFound)));
+    room.release(no, 1);
+    room.close().unwrap();
+    assert_eq!(place.open().space().unwrap().live, 0);
 }
 
 #[test]

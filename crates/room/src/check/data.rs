@@ -107,7 +107,7 @@ impl Core {
             other => other?,
         };
         let state = cell.state.read();
-        if state.deleted {
+        if state.is_deleted() {
             return Ok(0);
         }
         let chunk = self.chunk(no, &state, index)?;
@@ -176,7 +176,7 @@ impl Core {
                 other => other?,
             };
             let mut state = cell.state.write();
-            if state.deleted {
+            if state.is_deleted() {
                 return Ok(());
             }
             let chunk: Chunk = (*self.chunk(range.no, &state, index)?).clone();

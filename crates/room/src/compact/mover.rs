@@ -39,7 +39,7 @@ impl Core {
                 other => other?,
             };
             let mut state = cell.state.write();
-            if state.deleted {
+            if state.is_deleted() {
                 return Ok(());
             }
             let chunk = self.chunk(no, &state, index)?;
