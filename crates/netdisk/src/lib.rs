@@ -20,6 +20,7 @@ mod groups;
 mod key_file;
 mod keys;
 mod reason;
+mod records;
 mod replay;
 pub mod server;
 mod sign;

@@ -2,7 +2,7 @@
 //!
 //! 1. The client goes on only with who has the private key of exactly that certificate: name, issuer and dates do not count,
 //!    the handshake's signature does.
-//! 2. Only TLS 1.3, no resumption. The client shows no certificate: its capabilities say what it may do.
+//! 2. Only TLS 1.3, no resumption, no tickets. The client shows no certificate: its capabilities say what it may do.
 
 use std::sync::Arc;
 
@@ -40,6 +40,8 @@ pub(crate) fn server(certificate: &DiskCertificate) -> Result<Arc<ServerConfig>,
         .with_no_client_auth()
         .with_single_cert(vec![certificate], key)?;
     config.send_tls13_tickets = 0;
+    // For `records`.
+    config.enable_secret_extraction = true;
     Ok(Arc::new(config))
 }
 
@@ -52,6 +54,7 @@ pub(crate) fn client(hash: [u8; 32]) -> Result<Arc<ClientConfig>, Error> {
         .with_custom_certificate_verifier(Arc::new(Pinned { hash, provider }))
         .with_no_client_auth();
     config.resumption = rustls::client::Resumption::disabled();
+    config.enable_secret_extraction = true;
     Ok(Arc::new(config))
 }
 

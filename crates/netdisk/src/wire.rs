@@ -15,10 +15,9 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use streams::{Ahead, Socket, Stream, is_tick};
 
+use crate::records::{Opener, Sealer};
 use crate::tls::SERVER_NAME;
 
-/// Bytes of ciphertext read from the socket at once.
-const CHUNK: usize = 64 << 10;
 /// Some small messages, and little of a large payload, which is better received where it belongs.
 pub(crate) const AHEAD: Ahead = Ahead {
     usual: 16 << 10,
@@ -38,24 +37,8 @@ pub(crate) struct Wire {
 
 #[derive(Debug)]
 struct Tls {
-    state: Mutex<Connection>,
-    /// Ciphertext must leave in the order it was made: whoever sends holds this from encrypting to sending.
-    outgoing: Mutex<Vec<u8>>,
-    incoming: Mutex<Incoming>,
-}
-
-/// Ciphertext that TLS has not taken in yet.
-#[derive(Debug)]
-struct Incoming {
-    bytes: Vec<u8>,
-    start: usize,
-    end: usize,
-}
-
-impl Incoming {
-    fn rest(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
-    }
+    sealer: Mutex<Sealer>,
+    opener: Mutex<Opener>,
 }
 
 /// Whether TLS, and as whom.
@@ -95,44 +78,14 @@ impl Wire {
         };
         let tls = match state {
             None => None,
-            Some(mut state) => {
-                let deadline = Instant::now() + handshake_max;
-                // So that a peer that sends a byte now and then is cut off too.
-                socket.set_tick(Some(handshake_max / 4))?;
-                while state.is_handshaking() {
-                    if Instant::now() >= deadline {
-                        return Err(io::ErrorKind::TimedOut.into());
-                    }
-                    match state.complete_io(&mut Until(&socket, deadline)) {
-                        Err(e) if is_tick(&e) => (),
-                        other => drop(other?),
-                    }
-                }
-                state.set_buffer_limit(None);
-                Some(Tls {
-                    state: Mutex::new(state),
-                    outgoing: Mutex::new(Vec::new()),
-                    incoming: Mutex::new(Incoming {
-                        bytes: vec![0; CHUNK],
-                        start: 0,
-                        end: 0,
-                    }),
-                })
-            }
+            Some(state) => Some(shake_hands(state, &socket, handshake_max)?),
         };
         socket.set_tick(tick)?;
-        let wire = Self {
+        Ok(Self {
             socket,
             tls,
             send_max,
-        };
-        wire.send_waiting()?;
-        Ok(wire)
-    }
-
-    /// What TLS itself has to say.
-    fn send_waiting(&self) -> io::Result<()> {
-        self.tls.as_ref().map_or(Ok(()), |_| self.send(&[]))
+        })
     }
 
     /// Sends no more, and takes in what is still coming, for a moment.
@@ -148,65 +101,22 @@ impl Wire {
 
 impl Stream for Wire {
     fn recv(&self, out: &mut [u8]) -> io::Result<usize> {
-        let Some(tls) = &self.tls else {
-            return self.socket.read(out);
-        };
-        let mut incoming = tls.incoming.lock();
-        loop {
-            let answers = {
-                let mut state = tls.state.lock();
-                match state.reader().read(out) {
-                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => (),
-                    // An end without a farewell is an end: every message says its own length.
-                    Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
-                    other => return other,
-                }
-                // TLS takes in little at a time, and wants its plaintext fetched in between.
-                let mut rest = incoming.rest();
-                let before = rest.len();
-                if before > 0 {
-                    state.read_tls(&mut rest)?;
-                    incoming.start += before - rest.len();
-                    state
-                        .process_new_packets()
-                        .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
-                }
-                before > 0 && state.wants_write()
-            };
-            if answers {
-                self.send_waiting()?;
-            }
-            if incoming.rest().is_empty() && tls.state.lock().wants_read() {
-                let got = self.socket.read(&mut incoming.bytes)?;
-                (incoming.start, incoming.end) = (0, got);
-                if got == 0 {
-                    return Ok(0);
-                }
-            }
+        match &self.tls {
+            None => self.socket.read(out),
+            Some(tls) => tls.opener.lock().open(out, |bytes| self.socket.read(bytes)),
         }
     }
 
     fn send(&self, parts: &[&[u8]]) -> io::Result<()> {
         let deadline = Instant::now() + self.send_max;
-        let Some(tls) = &self.tls else {
-            return self.socket.send_all(parts, deadline);
-        };
-        let mut outgoing = tls.outgoing.lock();
-        outgoing.clear();
-        {
-            let mut state = tls.state.lock();
-            for part in parts {
-                state.writer().write_all(part)?;
-            }
-            while state.wants_write() {
-                state.write_tls(&mut *outgoing)?;
-            }
+        match &self.tls {
+            None => self.socket.send_all(parts, deadline),
+            // Records must leave in the order in which they were sealed: the lock is held until they have.
+            Some(tls) => tls
+                .sealer
+                .lock()
+                .seal(parts, |bytes| self.socket.send_all(&[bytes], deadline)),
         }
-        let sent = self.socket.send_all(&[&outgoing], deadline);
-        if outgoing.capacity() > 4 * CHUNK {
-            outgoing.shrink_to(4 * CHUNK);
-        }
-        sent
     }
 
     fn cut(&self) {
@@ -214,25 +124,179 @@ impl Stream for Wire {
     }
 }
 
-/// A socket from which nothing is read any more after a moment: a peer that sends a byte now and then does not keep a handshake
-/// going.
-struct Until<'s>(&'s Socket, Instant);
-
-impl Read for Until<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        if Instant::now() >= self.1 {
+/// The handshake, which `socket`'s timeouts and `handshake_max` bound.
+fn shake_hands(mut state: Connection, socket: &Socket, handshake_max: Duration) -> io::Result<Tls> {
+    let deadline = Instant::now() + handshake_max;
+    // So that a peer that sends a byte now and then is cut off too.
+    socket.set_tick(Some(handshake_max / 4))?;
+    let mut records = Records {
+        socket,
+        deadline,
+        header: [0; 5],
+        have: 0,
+        left: 0,
+    };
+    while state.is_handshaking() || state.wants_write() {
+        if Instant::now() >= deadline {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        self.0.read(buf)
+        match state.complete_io(&mut records) {
+            Err(e) if is_tick(&e) => (),
+            other => drop(other?),
+        }
+    }
+    let suite = state
+        .negotiated_cipher_suite()
+        .and_then(|suite| suite.tls13())
+        .ok_or_else(|| io::Error::other("a handshake of another version than TLS 1.3"))?;
+    let secrets = state
+        .dangerous_extract_secrets()
+        .map_err(io::Error::other)?;
+    Ok(Tls {
+        sealer: Mutex::new(Sealer::new(secrets.tx, suite.common.confidentiality_limit)?),
+        opener: Mutex::new(Opener::new(secrets.rx)?),
+    })
+}
+
+/// A socket that is read one record at a time, so that nothing behind the handshake is taken in with it; and not at all after a
+/// moment: a peer that sends a byte now and then does not keep a handshake going.
+struct Records<'s> {
+    socket: &'s Socket,
+    deadline: Instant,
+    header: [u8; 5],
+    /// Bytes of the header that were read.
+    have: usize,
+    /// Bytes behind it that were not.
+    left: usize,
+}
+
+impl Read for Records<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if Instant::now() >= self.deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        if self.left == 0 && self.have == self.header.len() {
+            self.have = 0;
+        }
+        let header = &mut self.header[self.have..];
+        let most = if header.is_empty() {
+            self.left
+        } else {
+            header.len()
+        };
+        let len = most.min(buf.len());
+        let got = self.socket.read(&mut buf[..len])?;
+        if header.is_empty() {
+            self.left -= got;
+        } else {
+            header[..got].copy_from_slice(&buf[..got]);
+            self.have += got;
+            if self.have == self.header.len() {
+                self.left = usize::from(u16::from_be_bytes([self.header[3], self.header[4]]));
+            }
+        }
+        Ok(got)
     }
 }
 
-impl Write for Until<'_> {
+impl Write for Records<'_> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.0.write_vectored(&[IoSlice::new(buf)])
+        self.socket.write_vectored(&[IoSlice::new(buf)])
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    use rustls::StreamOwned;
+
+    use super::*;
+    use crate::{KeyFile, tls};
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn wire(socket: TcpStream, side: Side) -> io::Result<Wire> {
+        Wire::new(Socket::Tcp(socket), side, LONG, Some(LONG), LONG)
+    }
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    fn receive(wire: &Wire, len: usize) -> Vec<u8> {
+        let (mut all, mut out) = (Vec::new(), vec![0; 50_000]);
+        while all.len() < len {
+            let got = wire.recv(&mut out).unwrap();
+            assert!(got > 0);
+            all.extend_from_slice(&out[..got]);
+        }
+        all
+    }
+
+    /// Sends there and back what is larger than a record, with `rustls` as the other end.
+    fn talk(wire: &Wire, other: &mut (impl Read + Write + Send)) {
+        let data: Vec<u8> = (0..300_000).map(|at| (at / 3) as u8).collect();
+        thread::scope(|scope| {
+            scope.spawn(|| wire.send(&[b"head", &data]).unwrap());
+            let mut got = vec![0; 4 + data.len()];
+            other.read_exact(&mut got).unwrap();
+            assert!(got == [b"head", &data[..]].concat());
+        });
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                other.write_all(&data).unwrap();
+                other.flush().unwrap();
+            });
+            assert!(receive(wire, data.len()) == data);
+        });
+    }
+
+    #[test]
+    fn both_ends_speak_tls_with_others() {
+        let keys = KeyFile::generate().unwrap();
+        let certificate = keys.certificate.as_ref().unwrap();
+        let server = tls::server(certificate).unwrap();
+        let client = tls::client(keys.certificate_hash).unwrap();
+        let name = ServerName::try_from(SERVER_NAME).unwrap();
+
+        let (near, far) = pair();
+        let mut other = thread::scope(|scope| {
+            let server = Side::Server(server.clone());
+            let wire = scope.spawn(|| wire(far, server).unwrap());
+            let state = ClientConnection::new(client.clone(), name).unwrap();
+            let mut other = StreamOwned::new(state, near);
+            // Together with the end of the handshake.
+            other.write_all(b"early").unwrap();
+            let wire = wire.join().unwrap();
+            assert_eq!(receive(&wire, 5), b"early");
+            talk(&wire, &mut other);
+            other.conn.send_close_notify();
+            other.flush().unwrap();
+            assert_eq!(wire.recv(&mut [0; 100]).unwrap(), 0);
+            other
+        });
+        assert!(other.read(&mut [0; 1]).is_err());
+
+        let (near, far) = pair();
+        thread::scope(|scope| {
+            let wire = scope.spawn(|| wire(near, Side::Client(client)).unwrap());
+            let state = ServerConnection::new(server).unwrap();
+            let mut other = StreamOwned::new(state, far);
+            other.write_all(b"early").unwrap();
+            let wire = wire.join().unwrap();
+            assert_eq!(receive(&wire, 5), b"early");
+            talk(&wire, &mut other);
+            other.conn.refresh_traffic_keys().unwrap();
+            other.write_all(b"under other keys").unwrap();
+            assert!(wire.recv(&mut [0; 100]).is_err());
+        });
     }
 }

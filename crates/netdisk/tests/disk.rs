@@ -5,6 +5,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::raw::{self, Request};
 use common::{BLOCKS, Disk, LONG};
 use device::MemoryDevice;
 use netdisk::server::{Config, FilterSize, ServeError, Server};
@@ -203,4 +204,45 @@ fn the_private_set_up_shows_nothing_of_a_message() {
     let mut answer = Vec::new();
     let _ = socket.read_to_end(&mut answer);
     assert!(!answer.windows(3).any(|some| some == b"SND"));
+}
+
+#[test]
+fn another_implementation_of_tls_and_protocol_is_understood_in_the_private_set_up() {
+    let disk = Disk::new(Protection::Private);
+    disk.admin().set_groups(&[GroupId(1)]).unwrap();
+    let capability = disk.capability(1, Mode::ReadWrite, &[(0, BLOCKS)]);
+    let to = disk.server.local_addr();
+    let mut socket = raw::connect_privately(to, &disk.keys.certificate_hash);
+    let mut ask = |mut request: Request| {
+        request.tagged = false;
+        let reply = raw::ask(&mut socket, &request.bytes()).unwrap();
+        assert!(reply.is_authentic(&request));
+        reply
+    };
+    let told = ask(Request::read(&capability, ([0; 16], 0), 0, 1));
+    let at = (told.boot, told.epoch);
+    for blocks in [1, 4, 16, 256] {
+        let data: Vec<u8> = (0..blocks * 4096).map(|i| (i / 11 + 1) as u8).collect();
+        let written = ask(Request::write(&capability, at, 7, data.clone()));
+        assert_eq!(written.reason(), None);
+        let read = ask(Request::read(&capability, at, 7, blocks as u32));
+        assert!(read.payload == data);
+    }
+    // What is inside TLS needs its capability all the same.
+    let mut forged = Request::write(&capability, at, 7, vec![9; 4096]);
+    forged.tagged = false;
+    forged.secret[0] ^= 1;
+    let refused = raw::ask(&mut socket, &forged.bytes()).unwrap();
+    assert_eq!(refused.reason(), Some(Reason::NotAuthentic));
+    let again = Request::read(&capability, at, 7, 1);
+    let (first, second) = (again.bytes(), again.bytes());
+    assert_eq!(raw::ask(&mut socket, &first).unwrap().reason(), None);
+    let replayed = raw::ask(&mut socket, &second).unwrap();
+    assert_eq!(replayed.reason(), Some(Reason::Replayed));
+    assert!(
+        !disk
+            .contents()
+            .windows(4096)
+            .any(|block| block == [9; 4096])
+    );
 }

@@ -49,6 +49,8 @@ pub const WAITING: &str = "waiting";
 pub const REQUEST: &str = "request";
 /// Waiting for a network disk: the way there and back, and what the disk does, less what its own storage takes.
 pub const NETWORK: &str = "network";
+/// A request to a network disk under a capability that was revoked, there and back.
+pub const REVOKED: &str = "revoked request";
 /// Asking the metadata server where data lies or may be written, with the capabilities for it.
 pub const CAPABILITY: &str = "capability";
 /// Asking the metadata server for anything else.

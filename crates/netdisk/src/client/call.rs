@@ -167,7 +167,9 @@ impl Line {
 
     fn attempt(&self, call: &Call<'_>, most: usize, deadline: Instant) -> Result<Answer, Miss> {
         let connection = self.connection(deadline)?;
-        let open = self.address.protection == Protection::Open;
+        let begun = tracing::enabled!(target: spans::TARGET, Level::TRACE).then(Instant::now);
+        let protection = self.address.protection;
+        let open = protection == Protection::Open;
         let known = *self.known.lock();
         let number = connection.number();
         // At most 1 MiB and 1088 bytes, which the callers see to.
@@ -194,7 +196,8 @@ impl Line {
             let _span =
                 tracing::trace_span!(target: spans::TARGET, spans::AUTHENTICATION).entered();
             head.nonce = self.nonces.next();
-            let signed = sign::request(&head, call.payload, Some(call.keys));
+            let tagged = protection.tagged(call.payload);
+            let signed = sign::request(&head, tagged, Some(call.keys));
             first[..len].copy_from_slice(&signed);
             len += call.capability.len();
             first[REQUEST_LEN..len].copy_from_slice(call.capability);
@@ -217,7 +220,12 @@ impl Line {
         } else {
             let _span =
                 tracing::trace_span!(target: spans::TARGET, spans::AUTHENTICATION).entered();
-            authentic(&reply, &head.nonce, call.keys)
+            authentic(
+                &reply,
+                protection.tagged(&reply.payload),
+                &head.nonce,
+                call.keys,
+            )
         };
         if let Err(error) = checked {
             connection.end();
@@ -238,6 +246,10 @@ impl Line {
                 connection,
             });
         };
+        if let Some(begun) = begun.filter(|_| reason == Reason::Revoked) {
+            let ns = begun.elapsed().as_nanos() as u64;
+            tracing::event!(name: spans::REVOKED, target: spans::TARGET, Level::TRACE, ns);
+        }
         Err(miss(reason, &reply.payload, &self.address))
     }
 
@@ -322,7 +334,12 @@ fn tell_storage_time(op: Op, us: u32) {
 
 /// Whether a reply is the disk's, to the request with this nonce. An unsigned one is no reply, whatever it says: it only names
 /// the error, none that makes anybody ask for a fresh capability.
-fn authentic(reply: &Reply, nonce: &[u8; NONCE_LEN], keys: &MessageKeys) -> Result<(), DiskError> {
+fn authentic(
+    reply: &Reply,
+    tagged: &[u8],
+    nonce: &[u8; NONCE_LEN],
+    keys: &MessageKeys,
+) -> Result<(), DiskError> {
     let head = &reply.head;
     if !head.signed {
         return Err(match head.refused {
@@ -334,7 +351,7 @@ fn authentic(reply: &Reply, nonce: &[u8; NONCE_LEN], keys: &MessageKeys) -> Resu
     if !sign::reply_holds(&reply.raw, nonce, keys) {
         return Err(DiskError::BadReply("its signature does not hold"));
     }
-    if !sign::reply_payload_holds(&reply.raw, nonce, &reply.payload, keys) {
+    if !sign::reply_payload_holds(&reply.raw, nonce, tagged, keys) {
         return Err(DiskError::BadReply("its payload was altered"));
     }
     Ok(())

@@ -34,6 +34,16 @@ pub enum Protection {
     Private,
 }
 
+impl Protection {
+    /// What of a payload its tag covers. Inside TLS nothing: its records authenticate all that is in them.
+    pub(crate) fn tagged(self, payload: &[u8]) -> &[u8] {
+        match self {
+            Self::Open | Self::Secure => payload,
+            Self::Private => &[],
+        }
+    }
+}
+
 /// Where a disk is and how to speak with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskAddress {

@@ -52,7 +52,7 @@ pub(crate) struct Verdict {
 }
 
 pub(crate) struct Guard {
-    pub(crate) open: bool,
+    pub(crate) protection: Protection,
     pub(crate) groups: Groups,
     pub(crate) boot: [u8; 16],
     filter: Mutex<ReplayFilter>,
@@ -66,7 +66,7 @@ pub(crate) struct Guard {
 impl Guard {
     pub(crate) fn new(key: &DiskKey, protection: Protection, filter: FilterSize) -> Self {
         Self {
-            open: protection == Protection::Open,
+            protection,
             groups: Groups::default(),
             boot: random(),
             filter: Mutex::new(ReplayFilter::new(filter, Instant::now())),
@@ -80,6 +80,11 @@ impl Guard {
         }
     }
 
+    /// Whether nothing is protected.
+    pub(crate) fn is_open(&self) -> bool {
+        self.protection == Protection::Open
+    }
+
     /// Everything that can be said before the payload is there.
     pub(crate) fn check_head(
         &self,
@@ -89,7 +94,7 @@ impl Guard {
         cache: &mut KeyCache,
         store: &Store,
     ) -> Verdict {
-        if self.open {
+        if self.is_open() {
             return Verdict {
                 access: None,
                 refused: on_disk(head, store).err(),
@@ -161,7 +166,8 @@ impl Guard {
         let Some(access) = access else {
             return Ok(None);
         };
-        if !sign::request_payload_holds(raw, payload, &access.keys) {
+        let tagged = self.protection.tagged(payload);
+        if !sign::request_payload_holds(raw, tagged, &access.keys) {
             return Err(Reason::PayloadNotAuthentic);
         }
         {

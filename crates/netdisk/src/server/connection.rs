@@ -130,7 +130,7 @@ impl Served for Connection {
             return Ok(None);
         }
         let waited = &mut |partial| waited(partial, true);
-        let head = match RequestHead::parse(&raw, shared.guard.open) {
+        let head = match RequestHead::parse(&raw, shared.guard.is_open()) {
             Ok(head) => head,
             Err(reason) => {
                 refuse_nonsense(self, &raw, reason);
@@ -143,7 +143,7 @@ impl Served for Connection {
             shared
                 .guard
                 .check_head(&head, &raw, capability, &mut receiving.cache, &shared.store);
-        receiving.known |= verdict.access.is_some() || shared.guard.open;
+        receiving.known |= verdict.access.is_some() || shared.guard.is_open();
         let mut refused = verdict.refused;
         let payload = head.payload_len as usize;
         let mut permit = None;
@@ -219,7 +219,8 @@ impl Served for Connection {
             storage_us: storage.0.as_micros().try_into().unwrap_or(u32::MAX),
         };
         let signer = request.access.as_ref().map(|a| (&a.keys, &head.nonce));
-        let bytes = sign::reply(&reply, &buffer[..len], signer);
+        let tagged = shared.guard.protection.tagged(&buffer[..len]);
+        let bytes = sign::reply(&reply, tagged, signer);
         // A failure ends the connection, which the receiving side sees.
         let _ = self.sender.send(&self.wire, [&bytes, &buffer[..len]]);
     }

@@ -6,6 +6,8 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use netdisk::{Capability, Mode, Reason};
+use openssl::hash::MessageDigest;
+use openssl::ssl::{SslConnector, SslMethod, SslStream, SslVerifyMode, SslVersion};
 
 /// The disk key of every test.
 pub(crate) const KEY: [u8; 32] = [0x5a; 32];
@@ -32,6 +34,8 @@ pub(crate) struct Request {
     pub(crate) capability: Vec<u8>,
     /// What the message keys are derived from.
     pub(crate) secret: [u8; 32],
+    /// Payloads have tags: all but inside TLS.
+    pub(crate) tagged: bool,
 }
 
 pub(crate) struct Reply {
@@ -54,7 +58,8 @@ impl Reply {
     pub(crate) fn is_authentic(&self, request: &Request) -> bool {
         let [_, _, reply, payload] = message_keys(&request.secret);
         let signed = [&request.nonce[..], &self.raw[..80]].concat();
-        let tag = tag(&payload, &signed[..80], &self.payload);
+        let tagged: &[u8] = if request.tagged { &self.payload } else { &[] };
+        let tag = tag(&payload, &signed[..80], tagged);
         self.signed && self.raw[64..80] == tag && self.raw[80..REPLY] == mac(&reply, &signed)
     }
 }
@@ -128,6 +133,7 @@ impl Request {
             blocks: 0,
             payload: Vec::new(),
             secret: secret(&KEY, &capability),
+            tagged: true,
             capability,
         }
     }
@@ -166,6 +172,7 @@ impl Request {
             payload,
             capability: Vec::new(),
             secret: management(&KEY),
+            tagged: true,
         }
     }
 
@@ -182,7 +189,8 @@ impl Request {
         out.extend(self.start.to_le_bytes());
         out.extend(self.blocks.to_le_bytes());
         out.extend((self.payload.len() as u32).to_le_bytes());
-        out.extend(tag(&payload, &out, &self.payload));
+        let tagged: &[u8] = if self.tagged { &self.payload } else { &[] };
+        out.extend(tag(&payload, &out, tagged));
         out.extend(mac(&request, &out));
         assert_eq!(out.len(), HEAD);
         out.extend(&self.capability);
@@ -210,15 +218,30 @@ pub(crate) fn connect(to: SocketAddr) -> TcpStream {
     socket
 }
 
+/// The same inside TLS 1.3, of OpenSSL; the hash of the certificate that it showed is `hash`.
+pub(crate) fn connect_privately(to: SocketAddr, hash: &[u8; 32]) -> SslStream<TcpStream> {
+    let mut client = SslConnector::builder(SslMethod::tls_client()).unwrap();
+    client.set_verify(SslVerifyMode::NONE);
+    client
+        .set_min_proto_version(Some(SslVersion::TLS1_3))
+        .unwrap();
+    let mut client = client.build().configure().unwrap();
+    client.set_verify_hostname(false);
+    let stream = client.connect("disk", connect(to)).unwrap();
+    let shown = stream.ssl().peer_certificate().unwrap();
+    assert_eq!(&*shown.digest(MessageDigest::sha256()).unwrap(), hash);
+    stream
+}
+
 /// Sends bytes and takes one reply; `None` where the disk ends the connection instead.
-pub(crate) fn ask(socket: &mut TcpStream, bytes: &[u8]) -> Option<Reply> {
+pub(crate) fn ask(socket: &mut (impl Read + Write), bytes: &[u8]) -> Option<Reply> {
     // The disk may have ended it already.
     let _ = socket.write_all(bytes);
     take(socket)
 }
 
 /// One reply.
-pub(crate) fn take(socket: &mut TcpStream) -> Option<Reply> {
+pub(crate) fn take(socket: &mut impl Read) -> Option<Reply> {
     let mut raw = vec![0; REPLY];
     socket.read_exact(&mut raw).ok()?;
     assert_eq!(&raw[..5], b"SNDr\x02");
