@@ -38,6 +38,10 @@ use room::{Error, Result};
 
 use crate::enrol::Identity;
 
+/// Pauses before a disk is asked again, at first and at most; the first time there is none: a right that was taken away, or a loan
+/// that is over, is asked for anew.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
 /// How a client reaches its server.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {

@@ -12,11 +12,11 @@ use parking_lot::Mutex;
 use room::{Error, InodeNo, Placed, Result, spans};
 use segments::{BLOCK_LEN, Sealed, UNIT_LEN};
 
-use super::Core;
 use super::disks::{Next, REQUEST_BLOCKS, next};
 use super::errors::{Lost, words};
 use super::files::{BLOCK, Blocks, File, Logged};
 use super::loans::Place;
+use super::{Core, PAUSE};
 use crate::rpc::{Posix, Refusal, Written};
 
 /// Blocks of a chunk of a file, which no part placed at once may leave.
@@ -55,7 +55,7 @@ impl Core {
     /// The same, for whoever holds `flushing`.
     pub(super) fn flush_locked(&self, file: &File) -> Result<()> {
         let deadline = self.deadline();
-        let mut pause = Duration::from_millis(10);
+        let mut pause = Duration::ZERO;
         loop {
             let (blocks, end, generation) = {
                 // First, because a session that began anew brings back what the server lost.
@@ -100,7 +100,7 @@ impl Core {
                 Err(Failed::Again) if Instant::now() + pause < deadline => {
                     self.budget.give_back(file.state.lock().land());
                     std::thread::sleep(pause);
-                    pause = (pause * 2).min(Duration::from_secs(1));
+                    pause = (pause * 2).clamp(PAUSE.0, PAUSE.1);
                 }
                 Err(failed) => {
                     let e = match failed {
@@ -271,7 +271,7 @@ impl Core {
         deadline: Instant,
         done: &mut Vec<(Vec<Written>, Place)>,
     ) -> std::result::Result<(), Failed> {
-        let mut pause = Duration::from_millis(20);
+        let mut pause = Duration::ZERO;
         let mut jobs = vec![job];
         while let Some(job) = jobs.pop() {
             match self.write_once(&job, blocks, end) {
@@ -293,7 +293,7 @@ impl Core {
                 }
             }
             std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_secs(2));
+            pause = (pause * 2).clamp(PAUSE.0, PAUSE.1);
             // The old place is never written again.
             jobs.extend(self.jobs(job.parts)?);
         }

@@ -12,14 +12,12 @@ use catalog::{Piece, Stored};
 use room::{Error, InodeNo, Result, spans};
 use segments::{BLOCK_LEN, UNIT_BLOCKS, UNIT_LEN};
 
-use super::Core;
 use super::disks::{Next, REQUEST_BLOCKS, covering, next};
 use super::files::{BLOCK, File, Version};
 use super::maps::{ChunkMap, Segment, ahead};
+use super::{Core, PAUSE};
 
 const CHUNK_LEN: u64 = catalog::CHUNK_LEN;
-/// First pause before a disk is asked again.
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// Why a read with the present map failed.
 enum Failed {
@@ -57,7 +55,7 @@ impl Core {
     /// Fills `out` from `offset` on; what is nowhere reads as zeros.
     pub(super) fn read_range(&self, file: &File, offset: u64, out: &mut [u8]) -> Result<()> {
         let deadline = self.deadline();
-        let mut pause = PAUSE;
+        let mut pause = Duration::ZERO;
         let mut corrupt_before = false;
         let (first, last) = (offset / BLOCK, (offset + out.len() as u64 - 1) / BLOCK);
         loop {
@@ -111,7 +109,7 @@ impl Core {
                 }
             }
             std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_secs(1));
+            pause = (pause * 2).clamp(PAUSE.0, PAUSE.1);
         }
     }
 
