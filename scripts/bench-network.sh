@@ -80,7 +80,7 @@ cluster() {
         PIDS+=($!)
         await $((PORT + 1)) healthz
     done
-    for user in root:0 ada:1001; do
+    for user in root:0 ada:1001 bob:1002; do
         "$BIN" --quiet user add "$dir/room" "${user%:*}" --uid "${user#*:}" --gid "${user#*:}" --out "$dir/${user%:*}.identity" \
             --passphrase-file "$dir/pass"
     done
@@ -100,7 +100,7 @@ small_files() {
     local protection shared=()
     for protection in $PROTECTIONS; do
         cluster "$protection" "$protection" 1
-        shared+=(--shared "$protection,$SERVER,$WORK/servers/$protection/ada.identity")
+        shared+=(--shared "$protection,$SERVER,$WORK/servers/$protection/ada.identity,$WORK/servers/$protection/bob.identity")
     done
     say "strongroom bench small-files, shared: $PROTECTIONS"
     "$BIN" --json bench small-files "$WORK/bench" --disks "$WORK/servers" "${shared[@]}" --seed 1 >"$WORK/result.json"

@@ -33,7 +33,7 @@ const ROWS: [(&str, &str, Here); 9] = [
     (
         "request with a revoked capability, secure / private",
         "1.8 / 2.5",
-        Here::Once(&["revoked"]),
+        Here::Once(&["revoked request"]),
     ),
     (
         "extra for chmod or unlink that revokes",
@@ -154,6 +154,7 @@ mod tests {
             ("opening", 2e6),
             ("authentication", 4e5),
             ("network", 6e6),
+            ("revoked request", 3e6),
         ];
         let write = [
             ("device write", 2e6),
@@ -174,6 +175,8 @@ mod tests {
         assert_eq!(cell("MAC"), "0.200");
         assert_eq!(cell("disk communication"), "3.00");
         assert_eq!(cell("a round trip for a capability"), "4.00");
+        let revoked = "request with a revoked capability, secure / private";
+        assert_eq!(cell(revoked), "1.50");
         assert_eq!(cell("chmod"), "5.00");
         assert_eq!(cell("unlink"), "–");
         assert_eq!(table.rows[0].cells[0], "9.3 / 10.2");

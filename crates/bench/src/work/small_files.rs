@@ -81,13 +81,22 @@ pub trait Subject {
     fn reopen(&mut self) -> Result<()>;
     /// The directory on the host that holds its bytes.
     fn backing(&self) -> &Path;
-    /// Whether rights are capabilities here, which changes of names and modes may have to revoke.
+    /// Whether rights are capabilities here, and somebody else has them, from whom changes of names and modes take them away.
     fn revokes(&self) -> bool {
         false
+    }
+    /// Somebody else reads a file, under the rights that he was given for it last, if any. How many bytes there were.
+    fn other_reads(&self, name: &str, buf: &mut [u8]) -> Result<usize> {
+        let _ = (name, buf);
+        Ok(0)
     }
     /// Ends it. The files stay; the caller removes the directory.
     fn close(self: Box<Self>) -> Result<()>;
 }
+
+/// Permission bits under which others may read a file, as new ones have, and under which they may not.
+const MODE_TO_READ: u32 = 0o644;
+const MODE_TO_NONE: u32 = 0o600;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operation {
@@ -97,15 +106,17 @@ enum Operation {
     Open,
     Chmod,
     Unlink,
-    /// Of files that were just read, whose owner may not read them any more afterwards.
+    /// Of files that somebody else just read, and may not read any more afterwards.
     ChmodRevoking,
-    /// Of files that were just read.
+    /// By somebody else, from whom the right to read was taken away, and given back.
+    ReadRevoked,
+    /// Of files that somebody else just read.
     UnlinkRevoking,
 }
 
 impl Operation {
     /// Only where rights are capabilities.
-    const REVOKING: [Self; 2] = [Self::ChmodRevoking, Self::UnlinkRevoking];
+    const REVOKING: [Self; 3] = [Self::ChmodRevoking, Self::ReadRevoked, Self::UnlinkRevoking];
 
     const ALL: [Self; 6] = [
         Self::Create,
@@ -126,6 +137,7 @@ impl Operation {
             Self::Chmod => "chmod",
             Self::Unlink => "unlink",
             Self::ChmodRevoking => "chmod with revocation",
+            Self::ReadRevoked => "read after revocation",
             Self::UnlinkRevoking => "unlink with revocation",
         }
     }
@@ -143,6 +155,7 @@ impl Operation {
             | Self::Chmod
             | Self::Unlink
             | Self::ChmodRevoking
+            | Self::ReadRevoked
             | Self::UnlinkRevoking => Direction::Neither,
         };
         let files = u64::from(options.files);
@@ -174,6 +187,7 @@ impl Operation {
             Self::Chmod => "chmod",
             Self::Unlink => "unlink",
             Self::ChmodRevoking => "chmod that revokes",
+            Self::ReadRevoked => "read after a revocation",
             Self::UnlinkRevoking => "unlink that revokes",
         };
         format!("{what}: files of {}", bytes(options.size as u64))
@@ -314,7 +328,7 @@ fn one(
     Ok(())
 }
 
-/// Before an operation that shall revoke: files that were just read, so that there is something to revoke.
+/// Before an operation with a revocation: files that somebody else just read, so that there is something to revoke.
 fn prepare(subject: &dyn Subject, operation: Operation, options: &Options) -> Result<()> {
     if !Operation::REVOKING.contains(&operation) {
         return Ok(());
@@ -328,9 +342,13 @@ fn prepare(subject: &dyn Subject, operation: Operation, options: &Options) -> Re
                 data.fill(0, &mut content, |_| 0);
                 subject.create(&name, &content)?;
             }
-            _ => subject.chmod(&name, 0o600)?,
+            _ => subject.chmod(&name, MODE_TO_READ)?,
         }
-        subject.read(&name, &mut content)?;
+        subject.other_reads(&name, &mut content)?;
+        if operation == Operation::ReadRevoked {
+            subject.chmod(&name, MODE_TO_NONE)?;
+            subject.chmod(&name, MODE_TO_READ)?;
+        }
     }
     Ok(())
 }
@@ -380,9 +398,10 @@ fn pass(
             Operation::Read => subject.read(&name, &mut content).map(Some),
             Operation::Write => subject.write(&name, &content).map(|()| None),
             Operation::Open => subject.open(&name).map(|()| None),
-            Operation::Chmod => subject.chmod(&name, 0o600).map(|()| None),
-            // Its owner may not read it any more.
-            Operation::ChmodRevoking => subject.chmod(&name, 0o200).map(|()| None),
+            Operation::ReadRevoked => subject.other_reads(&name, &mut content).map(Some),
+            Operation::Chmod | Operation::ChmodRevoking => {
+                subject.chmod(&name, MODE_TO_NONE).map(|()| None)
+            }
             Operation::Unlink | Operation::UnlinkRevoking => subject.unlink(&name).map(|()| None),
         })?;
         let ns = SystemClock.raw_ns() - began;

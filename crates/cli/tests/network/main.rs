@@ -14,6 +14,7 @@ mod common;
 mod cuts;
 mod kills;
 mod limits;
+mod measuring;
 mod net;
 mod pages;
 mod process;

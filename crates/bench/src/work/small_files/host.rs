@@ -149,6 +149,11 @@ pub(super) trait OnHost {
     fn revokes(&self) -> bool {
         false
     }
+    /// [`Subject::other_reads`].
+    fn other_reads(&self, name: &str, buf: &mut [u8]) -> Result<usize> {
+        let _ = (name, buf);
+        Ok(0)
+    }
     /// [`Subject::close`].
     fn close(&mut self) -> Result<()>;
 }
@@ -186,6 +191,9 @@ impl<S: OnHost> Subject for S {
     }
     fn revokes(&self) -> bool {
         OnHost::revokes(self)
+    }
+    fn other_reads(&self, name: &str, buf: &mut [u8]) -> Result<usize> {
+        OnHost::other_reads(self, name, buf)
     }
     fn close(mut self: Box<Self>) -> Result<()> {
         OnHost::close(&mut *self)

@@ -4,10 +4,12 @@
 //!
 //! It deliberately does not know how a server is reached: whoever makes it brings a way to connect.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ::room::FileSystem;
+use ::room::{FileSystem, InodeNo};
+use parking_lot::Mutex;
 
 use super::at::At;
 use super::host::{Files, OnHost};
@@ -33,6 +35,8 @@ pub struct Share {
     pub disks: PathBuf,
     /// The way to it.
     pub connect: Connect,
+    /// The way to it for somebody else, who may read what others may.
+    pub reader: Option<Connect>,
 }
 
 impl std::fmt::Debug for Share {
@@ -50,6 +54,55 @@ pub struct Shared {
     at: At,
     files: Files,
     dir: PathBuf,
+    reader: Option<Reader>,
+}
+
+/// Somebody else, connected and not mounted.
+struct Reader {
+    connection: Connection,
+    dir: InodeNo,
+    /// Of the files he read. Asking for one again would tell him that its rights changed.
+    files: Mutex<HashMap<String, InodeNo>>,
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").finish_non_exhaustive()
+    }
+}
+
+impl Reader {
+    /// `dir`: the directory of the files, in the room's root.
+    fn new(connect: &Connect, dir: &Path) -> std::result::Result<Self, String> {
+        let connection = connect()?;
+        let name = dir.file_name().unwrap_or_default().as_encoded_bytes();
+        match connection.0.lookup(InodeNo::ROOT, name) {
+            Ok(dir) => Ok(Self {
+                connection,
+                dir: dir.no,
+                files: Mutex::default(),
+            }),
+            Err(e) => {
+                // Its own error would hide why nothing is measured.
+                let _ = connection.1();
+                Err(e.to_string())
+            }
+        }
+    }
+
+    fn read(&self, name: &str, buf: &mut [u8]) -> ::room::Result<usize> {
+        let files = &self.connection.0;
+        let known = self.files.lock().get(name).copied();
+        let no = match known {
+            Some(no) => no,
+            None => {
+                let no = files.lookup(self.dir, name.as_bytes())?.no;
+                self.files.lock().insert(name.to_owned(), no);
+                no
+            }
+        };
+        files.read(no, 0, buf)
+    }
 }
 
 impl Shared {
@@ -67,10 +120,15 @@ impl Shared {
             files: Files::new(dir.clone(), false),
             at,
             dir,
+            reader: None,
         };
         store.mount()?;
         std::fs::create_dir(&store.dir)
             .map_err(|e| Error::io(&store.dir, "making the directory", e))?;
+        if let Some(connect) = &store.share.reader {
+            let reader = Reader::new(connect, &store.dir).map_err(|e| store.at.failed(e))?;
+            store.reader = Some(reader);
+        }
         Ok(store)
     }
 
@@ -105,12 +163,24 @@ impl OnHost for Shared {
         &self.share.disks
     }
     fn revokes(&self) -> bool {
-        true
+        self.reader.is_some()
+    }
+    fn other_reads(&self, name: &str, buf: &mut [u8]) -> Result<usize> {
+        match &self.reader {
+            Some(reader) => reader.read(name, buf).map_err(|e| {
+                self.at
+                    .failed(format!("somebody else's reading of {name}: {e}"))
+            }),
+            None => Ok(0),
+        }
     }
     fn close(&mut self) -> Result<()> {
         // What an interrupted run left in it goes too.
         let removed = std::fs::remove_dir_all(&self.dir)
             .map_err(|e| Error::io(&self.dir, "removing the directory", e));
+        if let Some(reader) = self.reader.take() {
+            (reader.connection.1)().map_err(|e| self.at.failed(e))?;
+        }
         self.at.unmount()?;
         removed
     }

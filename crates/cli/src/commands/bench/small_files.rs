@@ -1,12 +1,14 @@
 //! `strongroom bench small-files`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bench::run_file::WorkDir;
 use bench::spans::Spans;
 use bench::work::Begun;
-use bench::work::small_files::{self, Directory, Library, Maker, MountedHere, Share, Shared};
+use bench::work::small_files::{
+    self, Connect, Directory, Library, Maker, MountedHere, Share, Shared,
+};
 
 use metadata::client::{ClientOptions, SharedRoom};
 use metadata::enrol::Identity;
@@ -32,9 +34,9 @@ pub(crate) struct Args {
     /// Only these stores; may be repeated
     #[arg(long, value_name = "STORE")]
     store: Vec<Which>,
-    /// Also shared storage, mounted by this very process; may be repeated. Best as a user who is not root, from whom rights
-    /// can be taken away
-    #[arg(long, value_name = "LABEL,HOST:PORT,IDENTITY-FILE", value_parser = shared)]
+    /// Also shared storage, mounted by this very process; may be repeated. With the identity of a second user, who is not root,
+    /// also what it costs to take rights away from him
+    #[arg(long, value_name = "LABEL,HOST:PORT,IDENTITY-FILE[,IDENTITY-FILE]", value_parser = shared)]
     shared: Vec<At>,
     /// Where the shared disks' files are, if they are on this machine
     #[arg(long, value_name = "DIRECTORY")]
@@ -56,11 +58,12 @@ struct At {
     label: String,
     address: String,
     identity: PathBuf,
+    reader: Option<PathBuf>,
 }
 
 fn shared(text: &str) -> std::result::Result<At, String> {
-    let parts: Vec<&str> = text.splitn(3, ',').collect();
-    let [label, address, identity] = parts[..] else {
+    let parts: Vec<&str> = text.splitn(4, ',').collect();
+    let [label, address, identity, ref reader @ ..] = parts[..] else {
         return Err(format!(
             "'{text}' is not three: write it as secure,host:7000,ada.identity"
         ));
@@ -69,32 +72,37 @@ fn shared(text: &str) -> std::result::Result<At, String> {
         label: label.into(),
         address: address.into(),
         identity: identity.into(),
+        reader: reader.first().map(PathBuf::from),
     })
 }
 
 impl At {
     fn share(&self, disks: PathBuf) -> Share {
-        let at = self.clone();
         Share {
             label: format!("shared, {}", self.label),
             target: format!("strongroom://{}/", self.address),
             disks,
-            connect: Box::new(move || {
-                let file = |e: &dyn std::fmt::Display| format!("{}: {e}", at.identity.display());
-                let text =
-                    zeroize::Zeroizing::new(std::fs::read(&at.identity).map_err(|e| file(&e))?);
-                let identity = Identity::parse(&text).map_err(|e| file(&e))?;
-                let options = ClientOptions::new(&at.address);
-                let room = SharedRoom::connect(options, &identity).map_err(|e| e.to_string())?;
-                let room = Arc::new(room);
-                let ended = room.clone();
-                Ok((
-                    room,
-                    Box::new(move || ended.end().map_err(|e| e.to_string())),
-                ))
-            }),
+            connect: connect(&self.address, &self.identity),
+            reader: self.reader.as_ref().map(|who| connect(&self.address, who)),
         }
     }
+}
+
+fn connect(address: &str, identity: &Path) -> Connect {
+    let (address, path) = (address.to_owned(), identity.to_owned());
+    Box::new(move || {
+        let file = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+        let text = zeroize::Zeroizing::new(std::fs::read(&path).map_err(|e| file(&e))?);
+        let identity = Identity::parse(&text).map_err(|e| file(&e))?;
+        let options = ClientOptions::new(&address);
+        let room = SharedRoom::connect(options, &identity).map_err(|e| e.to_string())?;
+        let room = Arc::new(room);
+        let ended = room.clone();
+        Ok((
+            room,
+            Box::new(move || ended.end().map_err(|e| e.to_string())),
+        ))
+    })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -169,7 +177,8 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         }));
     }
     for at in &args.shared {
-        said.push(format!("--shared {},{}", at.label, at.address));
+        let reader = at.reader.as_ref().map_or("", |_| ", a reader");
+        said.push(format!("--shared {},{}{reader}", at.label, at.address));
         let dir = begin::work_directory(&args.directory)?;
         let (within, run) = (dir.path().to_owned(), dir.run().clone());
         let share = at.share(args.disks.clone().unwrap_or_else(|| within.clone()));

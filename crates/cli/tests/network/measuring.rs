@@ -1,0 +1,56 @@
+//! `bench small-files` of shared storage: every published sub-operation is met.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+
+use super::cluster::{Cluster, Shape, client};
+use super::common::{can_mount, is_root};
+
+#[test]
+fn small_files_have_every_published_sub_operation() {
+    if !can_mount() || !is_root() {
+        return;
+    }
+    let cluster = Cluster::start(Shape {
+        disks: 1,
+        clients: &["root"],
+        protection: "private",
+        ..Shape::default()
+    });
+    let shared = cluster.mountpoint(0);
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::create_dir(cluster.path("bench")).unwrap();
+    let store = format!(
+        "private,{},ada.identity,bob.identity",
+        cluster.server_address()
+    );
+    let mut arguments = vec!["--json", "bench", "small-files", "bench", "--disks", "."];
+    arguments.extend(["--files", "4", "--seed", "7", "--shared", &store]);
+    let done = cluster.command(&client(0), &arguments).output().unwrap();
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{errors}");
+    let report: Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(report["rows"].as_array().unwrap().len(), 9);
+    for row in report["tables"][0]["rows"].as_array().unwrap() {
+        let cell = row["cells"][1].as_str().unwrap();
+        let figures: Vec<_> = cell.split(" / ").collect();
+        assert!(
+            figures
+                .iter()
+                .all(|it| it.replace('−', "-").parse::<f64>().is_ok()),
+            "{row}"
+        );
+    }
+    let revoked = report["parts"].as_array().unwrap().iter();
+    let revoked: Vec<_> = revoked
+        .filter(|of| of["operation"] == "read after revocation")
+        .flat_map(|of| of["parts"].as_array().unwrap())
+        .filter(|part| part["name"] == "revoked request")
+        .map(|part| part["times"].as_f64().unwrap())
+        .collect();
+    assert_eq!(revoked, [1.0]);
+    assert_eq!(fs::read_dir(cluster.path("bench")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&shared).unwrap().count(), 0);
+}
