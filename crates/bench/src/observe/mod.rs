@@ -34,6 +34,7 @@ pub use cache::{CachedPages, cached};
 pub use ceilings::Ceilings;
 use host::{HostCounters, Roots, Space};
 pub use machine::{machine, store_facts};
+pub(crate) use process::holders_of;
 use process::{Others, ProcessIo};
 
 use crate::clock::{Clock, Elapsed, Reading};

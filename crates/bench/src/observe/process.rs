@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::path::Path;
 
 /// Bytes of a process, or what passed between two readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -69,6 +70,23 @@ pub fn cpu_s_of(pid: u32) -> Option<f64> {
     // utime, stime, cutime, cstime are fields 14 to 17; the name's end is the end of field 2.
     let ticks: Option<Vec<u64>> = (11..15).map(|at| fields.get(at)?.parse().ok()).collect();
     Some(ticks?.iter().sum::<u64>() as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Other processes that have a file in or below `dir` open, as far as this one may look.
+pub fn holders_of(dir: &Path) -> Vec<u32> {
+    // As the kernel shows it.
+    let Ok(dir) = dir.canonicalize() else {
+        return Vec::new();
+    };
+    let entries = |path: &str| fs::read_dir(path).into_iter().flatten().flatten();
+    entries("/proc")
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| *pid != std::process::id())
+        .filter(|pid| {
+            entries(&format!("/proc/{pid}/fd"))
+                .any(|fd| fs::read_link(fd.path()).is_ok_and(|at| at.starts_with(&dir)))
+        })
+        .collect()
 }
 
 /// The fields after the name, which may hold anything, parentheses and spaces included.
@@ -144,6 +162,25 @@ mod tests {
         assert_eq!((io.called_read_bytes, io.called_written_bytes), (1, 2));
         assert_eq!((io.read_bytes, io.written_bytes), (5, 6));
         assert_eq!(parse_io("rchar: 1\n"), None);
+    }
+
+    #[test]
+    fn who_has_a_file_open_is_found_and_nobody_else() {
+        let [held, other] = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+        std::fs::create_dir(held.path().join("below")).expect("a directory");
+        let file = held.path().join("below/file");
+        std::fs::write(&file, b"").expect("a file");
+        let mut holder = std::process::Command::new("sleep")
+            .arg("600")
+            .stdin(std::fs::File::open(&file).expect("the file"))
+            .spawn()
+            .expect("sleep");
+        let found = [held.path(), other.path()].map(holders_of);
+        holder.kill().expect("killed");
+        holder.wait().expect("ended");
+        // A process that another test is just starting may have it open too.
+        assert!(found[0].contains(&holder.id()) && !found[1].contains(&holder.id()));
+        assert!(holders_of(&held.path().join("nowhere")).is_empty());
     }
 
     #[test]

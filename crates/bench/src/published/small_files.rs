@@ -39,8 +39,8 @@ const ROWS: [(&str, &str, Here); 9] = [
         "extra for chmod or unlink that revokes",
         "about 1.4",
         Here::Longer(&[
-            ("chmod", "chmod with revocation"),
-            ("unlink", "unlink with revocation"),
+            ("chmod beside revocations", "chmod with revocation"),
+            ("unlink beside revocations", "unlink with revocation"),
         ]),
     ),
     ("chmod", "under 1 / under 3", Here::Whole(&["chmod"])),

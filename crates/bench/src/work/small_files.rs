@@ -23,7 +23,7 @@ use hdrhistogram::Histogram;
 use crate::clock::{Clock, SystemClock};
 use crate::data::{BLOCK, Content, Data};
 use crate::doubt::{self, Claim, Direction, Limits};
-use crate::model::{Doubt, DoubtKind, Round, Row, StoreFacts, Unit, Verdict};
+use crate::model::{Doubt, DoubtKind, Parts, Round, Row, StoreFacts, Unit, Verdict};
 use crate::observe::{self, Ceilings, Evidence, Observer};
 use crate::progress::Progress;
 use crate::report::words::{bytes, time_ns};
@@ -81,6 +81,10 @@ pub trait Subject {
     fn reopen(&mut self) -> Result<()>;
     /// The directory on the host that holds its bytes.
     fn backing(&self) -> &Path;
+    /// Processes on this machine that serve it: what they do counts as its own.
+    fn servers(&self) -> Vec<u32> {
+        Vec::new()
+    }
     /// Whether rights are capabilities here, and somebody else has them, from whom changes of names and modes take them away.
     fn revokes(&self) -> bool {
         false
@@ -106,11 +110,11 @@ enum Operation {
     Open,
     Chmod,
     Unlink,
-    /// Of files that somebody else just read, and may not read any more afterwards.
+    /// Of files that somebody else just read, and may not read any more afterwards; every second of them.
     ChmodRevoking,
     /// By somebody else, from whom the right to read was taken away, and given back.
     ReadRevoked,
-    /// Of files that somebody else just read.
+    /// Of files that somebody else just read; every second of them.
     UnlinkRevoking,
 }
 
@@ -142,6 +146,21 @@ impl Operation {
         }
     }
 
+    /// What is done in turns with it: the same to files that nobody else read. Only so is what revoking costs more than what
+    /// syncing differs from one second to the next.
+    fn beside(self) -> Option<&'static str> {
+        match self {
+            Self::ChmodRevoking => Some("chmod beside revocations"),
+            Self::UnlinkRevoking => Some("unlink beside revocations"),
+            _ => None,
+        }
+    }
+
+    /// Whether it is done to this file; else what is beside it is.
+    fn concerns(self, number: u32) -> bool {
+        self.beside().is_none() || number.is_multiple_of(2)
+    }
+
     fn is_cold(self) -> bool {
         matches!(self, Self::Read | Self::Open)
     }
@@ -158,7 +177,7 @@ impl Operation {
             | Self::ReadRevoked
             | Self::UnlinkRevoking => Direction::Neither,
         };
-        let files = u64::from(options.files);
+        let files = pass.latency.len();
         Claim {
             direction,
             operations: files,
@@ -283,7 +302,7 @@ fn one(
         let observer = Observer::new(observe::Subject {
             path: subject.backing().to_owned(),
             backing: vec![subject.backing().to_owned()],
-            servers: Vec::new(),
+            servers: subject.servers(),
         });
         let before = spans.map(Spans::snapshot);
         let watch = observer.begin(&SystemClock, &[]);
@@ -310,10 +329,19 @@ fn one(
             &Ceilings::default(),
             &limits(),
         ));
-        if let Some(came) = came {
-            out.parts
-                .push(came.parts(&label, operation.name(), u64::from(options.files), pass.ns));
-            elsewhere(&came, &label, operation, &mut out.notes);
+        match (came, operation.beside()) {
+            (Some(came), None) => {
+                let count = u64::from(options.files);
+                out.parts
+                    .push(came.parts(&label, operation.name(), count, pass.ns));
+                elsewhere(&came, &label, operation, &mut out.notes);
+            }
+            // Spans do not say to which of the two they belong.
+            (Some(_), Some(beside)) => out.parts.extend([
+                whole(&label, operation.name(), &pass.latency, pass.ns),
+                whole(&label, beside, &pass.beside, pass.beside_ns),
+            ]),
+            (None, _) => {}
         }
         if let Some(why) = doubts.iter().find(|doubt| doubt.kind.invalidates()) {
             out.notes.push(format!(
@@ -342,15 +370,23 @@ fn prepare(subject: &dyn Subject, operation: Operation, options: &Options) -> Re
                 data.fill(0, &mut content, |_| 0);
                 subject.create(&name, &content)?;
             }
+            Operation::UnlinkRevoking => take_away(subject, &name)?,
             _ => subject.chmod(&name, MODE_TO_READ)?,
         }
-        subject.other_reads(&name, &mut content)?;
+        if operation.concerns(number) {
+            subject.other_reads(&name, &mut content)?;
+        }
         if operation == Operation::ReadRevoked {
-            subject.chmod(&name, MODE_TO_NONE)?;
-            subject.chmod(&name, MODE_TO_READ)?;
+            take_away(subject, &name)?;
         }
     }
     Ok(())
+}
+
+/// Takes the right to read from others, and gives it back.
+fn take_away(subject: &dyn Subject, name: &str) -> Result<()> {
+    subject.chmod(name, MODE_TO_NONE)?;
+    subject.chmod(name, MODE_TO_READ)
 }
 
 fn name(number: u32) -> String {
@@ -361,6 +397,9 @@ fn name(number: u32) -> String {
 struct Pass {
     latency: Histogram<u64>,
     ns: u64,
+    /// Of what was done [beside](Operation::beside) it.
+    beside: Histogram<u64>,
+    beside_ns: u64,
     compared_bytes: u64,
     wrong_bytes: u64,
 }
@@ -378,6 +417,8 @@ fn pass(
     let mut latency = Histogram::new(3).expect("a histogram of three digits");
     latency.auto(true);
     let mut pass = Pass {
+        beside: latency.clone(),
+        beside_ns: 0,
         latency,
         ns: 0,
         compared_bytes: 0,
@@ -405,9 +446,13 @@ fn pass(
             Operation::Unlink | Operation::UnlinkRevoking => subject.unlink(&name).map(|()| None),
         })?;
         let ns = SystemClock.raw_ns() - began;
-        pass.ns += ns;
+        let (sum, latency) = match operation.concerns(number) {
+            true => (&mut pass.ns, &mut pass.latency),
+            false => (&mut pass.beside_ns, &mut pass.beside),
+        };
+        *sum += ns;
         // It grows with what it is given.
-        let _ = pass.latency.record(ns.max(1));
+        let _ = latency.record(ns.max(1));
         if let Some(read) = read {
             pass.compared_bytes += options.size as u64;
             if read != content.len() || data.check(0, &content, |_| 0).is_err() {
@@ -420,6 +465,19 @@ fn pass(
     }
     progress.advance(1.0);
     Ok(pass)
+}
+
+/// A part that is the whole.
+fn whole(label: &str, operation: &str, latency: &Histogram<u64>, ns: u64) -> Parts {
+    let mean = ns as f64 / latency.len().max(1) as f64;
+    Parts {
+        store: label.to_owned(),
+        operation: operation.to_owned(),
+        count: latency.len(),
+        whole_ns: mean,
+        parts: Vec::new(),
+        rest_ns: mean,
+    }
 }
 
 fn row(

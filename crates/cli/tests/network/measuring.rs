@@ -43,8 +43,18 @@ fn small_files_have_every_published_sub_operation() {
             "{row}"
         );
     }
-    let revoked = report["parts"].as_array().unwrap().iter();
-    let revoked: Vec<_> = revoked
+    // What the servers do is the store's own doing.
+    for server in [cluster.server().id(), cluster.disk(0).id()] {
+        let named = format!("process {server} ");
+        assert!(!report["rows"].to_string().contains(&named));
+    }
+    let parts = report["parts"].as_array().unwrap();
+    for paired in ["chmod with revocation", "chmod beside revocations"] {
+        let of = parts.iter().find(|of| of["operation"] == paired).unwrap();
+        assert_eq!(of["count"], 2, "{of}");
+    }
+    let revoked: Vec<_> = parts
+        .iter()
         .filter(|of| of["operation"] == "read after revocation")
         .flat_map(|of| of["parts"].as_array().unwrap())
         .filter(|part| part["name"] == "revoked request")

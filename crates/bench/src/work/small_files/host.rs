@@ -145,6 +145,10 @@ pub(super) trait OnHost {
     fn reopen(&mut self) -> Result<()>;
     /// [`Subject::backing`].
     fn backing(&self) -> &Path;
+    /// [`Subject::servers`].
+    fn servers(&self) -> Vec<u32> {
+        Vec::new()
+    }
     /// [`Subject::revokes`].
     fn revokes(&self) -> bool {
         false
@@ -188,6 +192,9 @@ impl<S: OnHost> Subject for S {
     }
     fn backing(&self) -> &Path {
         OnHost::backing(self)
+    }
+    fn servers(&self) -> Vec<u32> {
+        OnHost::servers(self)
     }
     fn revokes(&self) -> bool {
         OnHost::revokes(self)

@@ -31,7 +31,7 @@ pub struct Share {
     pub label: String,
     /// What was given on the command line.
     pub target: String,
-    /// The directory on this host where the disks' files are, if they are here.
+    /// The directory on this host where the disks' files are, if they are here. Who has files in it open serves them.
     pub disks: PathBuf,
     /// The way to it.
     pub connect: Connect,
@@ -161,6 +161,9 @@ impl OnHost for Shared {
     }
     fn backing(&self) -> &Path {
         &self.share.disks
+    }
+    fn servers(&self) -> Vec<u32> {
+        observe::holders_of(&self.share.disks)
     }
     fn revokes(&self) -> bool {
         self.reader.is_some()

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// also what it costs to take rights away from him
     #[arg(long, value_name = "LABEL,HOST:PORT,IDENTITY-FILE[,IDENTITY-FILE]", value_parser = shared)]
     shared: Vec<At>,
-    /// Where the shared disks' files are, if they are on this machine
+    /// Where the files of the shared disks, and the room of their metadata server, are, if they are on this machine
     #[arg(long, value_name = "DIRECTORY")]
     disks: Option<PathBuf>,
     /// Also drop the kernel's names and inodes before reading and opening, for everybody on this machine; needs root
