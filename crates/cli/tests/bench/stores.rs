@@ -176,6 +176,17 @@ fn dd_reads_a_volume_beside_its_image_and_so_it_does_when_it_is_served() {
     let refused = sandbox.run(args.iter().chain(&how));
     assert_eq!(refused.code, 3, "{}", refused.err);
     assert!(refused.err.contains("no key slot opens"), "{}", refused.err);
+    // A file that is not there, and a key that nobody would look at.
+    let args = ["bench", "dd", "v.img", "volume:v.img", "--key-file", "none"];
+    let refused = sandbox.run(args.iter().chain(&how));
+    let named = sandbox.run(["volume", "dump", "none"]);
+    assert_eq!(refused.code, named.code, "{}", refused.err);
+    for ignored in ["--key-file", "--header"] {
+        let args = ["bench", "dd", "v.img", "v.img", ignored, "key"];
+        let refused = sandbox.run(args.iter().chain(&how));
+        assert_eq!(refused.code, 2, "{}", refused.err);
+        assert!(refused.err.contains("only for volume:"), "{}", refused.err);
+    }
 
     let make = [
         "volume",

@@ -86,6 +86,23 @@ fn decrypted_of(given: &Path) -> Result<String> {
     path_of(given)
 }
 
+/// Refuses what would be ignored, and a file that cannot be read, before anything is measured.
+fn check_key(args: &Args, decrypted: &str) -> Result<()> {
+    let files = [args.header.as_deref(), args.credential.file()];
+    let given = files.into_iter().flatten().next().is_some()
+        || args.credential.passphrase_file.is_some()
+        || args.credential.any_kdf_cost;
+    if given && !decrypted.starts_with("volume:") {
+        return Err(Error::usage(
+            "what opens a volume is only for volume:IMAGE: neither a file nor a server of its contents needs it",
+        ));
+    }
+    for file in files.into_iter().flatten() {
+        std::fs::File::open(file).map_err(|e| Error::host(file, e))?;
+    }
+    Ok(())
+}
+
 /// What opens a volume that is named on the command line.
 fn volume_key(header: Option<PathBuf>, credential: CredentialArgs) -> VolumeKey {
     let ask = Arc::new(move |image: &Path| {
@@ -127,9 +144,11 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             },
         ]
     } else {
-        args.read
+        args.read.clone()
     };
-    let targets = vec![path_of(&args.raw)?, decrypted_of(&args.decrypted)?];
+    let decrypted = decrypted_of(&args.decrypted)?;
+    check_key(&args, &decrypted)?;
+    let targets = vec![path_of(&args.raw)?, decrypted];
     let wanted = Wanted {
         command: "dd",
         options: reads

@@ -53,6 +53,14 @@ impl CredentialArgs {
         self.passphrase(of).map(Credential::Passphrase)
     }
 
+    /// The file that an option names, if one does; not standard input.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        [&self.passphrase_file, &self.key_file, &self.master_key_file]
+            .into_iter()
+            .find_map(Option::as_deref)
+            .filter(|file| *file != Path::new("-"))
+    }
+
     /// The same where only a passphrase or key file will do.
     pub(super) fn passphrase(&self, of: &Path) -> Result<Zeroizing<Vec<u8>>> {
         if self.master_key_file.is_some() {
