@@ -76,10 +76,9 @@ impl Wire {
                 )
             }
         };
-        let tls = match state {
-            None => None,
-            Some(state) => Some(shake_hands(state, &socket, handshake_max)?),
-        };
+        let tls = state
+            .map(|state| shake_hands(state, &socket, handshake_max))
+            .transpose()?;
         socket.set_tick(tick)?;
         Ok(Self {
             socket,
