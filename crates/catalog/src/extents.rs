@@ -4,7 +4,8 @@
 //! 2. An [`Extent`] keeps whole sealed units: each unit it names holds at least one block of its range, and all of
 //!    the units but the last have [`UNIT_BLOCKS`] blocks. Only whole units can be opened, so `skip` says how many
 //!    blocks of the first one come before the range.
-//! 3. Two extents may refer to the same unit (a hole punched into its middle, a clone). [`Chunk::replace`] calls a
+//! 3. A hole may have space reserved for it: see [`Chunk::reserve`].
+//! 4. Two extents may refer to the same unit (a hole punched into its middle, a clone). [`Chunk::replace`] calls a
 //!    unit released only when no extent of the chunk refers to it any more.
 //!
 //! It deliberately does not know which other chunks refer to a unit (that is the count of shared units), nor how a
@@ -14,6 +15,7 @@ mod code;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod pieces;
+mod reserved;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +23,7 @@ pub use pieces::{Piece, Pieces, Stored};
 
 use serde::{Deserialize, Serialize};
 
+use reserved::BlockSet;
 use segments::{BlockRange, Sealed, SegmentNo, Tag, UNIT_BLOCKS};
 
 /// Blocks of 4 KiB in one chunk.
@@ -165,6 +168,16 @@ impl Extent {
             && (position - self.position).is_multiple_of(UNIT_BLOCKS)
     }
 
+    /// The blocks of the extent that are in the unit beginning at `position`, as first block and the one behind the last.
+    fn blocks_of(&self, segment: SegmentNo, position: u32) -> Option<(u16, u16)> {
+        let unit = self
+            .keeps_unit(segment, position)
+            .then(|| position - self.position)? as u16;
+        let first = self.first + unit.saturating_sub(u16::from(self.skip));
+        let end = self.first + (unit + UNIT - u16::from(self.skip)).min(self.blocks);
+        Some((first, end))
+    }
+
     /// Whether `next` can become part of this extent: it goes on in the file and in the segment, with whole units
     /// before the seam.
     fn continues_with(&self, next: &Extent) -> bool {
@@ -209,6 +222,8 @@ impl Extent {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Chunk {
     extents: Vec<Extent>,
+    /// Holes for which space is reserved.
+    reserved: BlockSet,
 }
 
 impl Chunk {
@@ -227,7 +242,10 @@ impl Chunk {
             }
             end = extent.end();
         }
-        Ok(Self { extents })
+        Ok(Self {
+            extents,
+            ..Self::default()
+        })
     }
 
     /// The extents, by first block.
@@ -235,17 +253,15 @@ impl Chunk {
         &self.extents
     }
 
-    /// Whether the chunk is one hole.
+    /// Whether the chunk is one hole without reservations.
     pub fn is_empty(&self) -> bool {
-        self.extents.is_empty()
+        self.extents.is_empty() && self.reserved.is_empty()
     }
 
-    /// Blocks that are not holes, 0 to 256.
+    /// Blocks that are allocated: stored, or reserved. 0 to 256.
     pub fn blocks(&self) -> u32 {
-        self.extents
-            .iter()
-            .map(|extent| u32::from(extent.blocks))
-            .sum()
+        let stored = self.extents.iter().map(|extent| u32::from(extent.blocks));
+        stored.sum::<u32>() + self.reserved.count()
     }
 
     /// The extent that holds a block; for a hole, the first block behind it that is in an extent, 256 if none.
@@ -260,8 +276,8 @@ impl Chunk {
         }
     }
 
-    /// Puts `with` in the place of the blocks from `first` on; what `with` leaves out becomes a hole. Returns the
-    /// units that the chunk referred to before and does not refer to any more, each once.
+    /// Puts `with` in the place of the blocks from `first` on; what `with` leaves out becomes a hole without
+    /// reservation. Returns the units that the chunk referred to before and does not refer to any more, each once.
     ///
     /// # Panics
     /// If the range leaves the chunk, or `with` is not sorted, overlaps, or leaves the range.
@@ -279,6 +295,7 @@ impl Chunk {
         if blocks == 0 {
             return Vec::new();
         }
+        self.reserved.remove(first, end);
         let lo = self.first_ending_after(first);
         let hi = lo + self.extents[lo..].partition_point(|extent| extent.first < end);
         let removed = self.put(lo, hi, first, end, with);

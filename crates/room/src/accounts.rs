@@ -133,6 +133,11 @@ impl Accounts {
         self.segments.values().map(|s| u64::from(s.length)).sum()
     }
 
+    /// Blocks given up since the last commit.
+    pub(crate) fn released_blocks(&self) -> u64 {
+        self.released.iter().map(|r| u64::from(r.blocks)).sum()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &SegmentAccount> {
         self.segments.values()
     }

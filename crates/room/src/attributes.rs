@@ -9,6 +9,7 @@ use catalog::{Change, FileKind, Inode, InodeNo, Timestamp};
 use crate::acl::{self, Acl};
 use crate::core::{BLOCK, Core, now};
 use crate::inodes::{Cell, State};
+use crate::space::Claim;
 use crate::{Error, Result, SetAttr, SetTime, XattrMode};
 
 /// File capabilities: gone with a change of owner or data.
@@ -52,8 +53,8 @@ impl Core {
         }
         let now = now();
         if let Some(size) = set.size {
-            if size > state.inode.size {
-                self.reserve(BLOCK)?;
+            if size > state.inode.size && !self.fits(Claim::Replace, BLOCK)? {
+                return Err(Error::NoSpace);
             }
             let changed = size != state.inode.size;
             self.resize(&cell, &mut state, size)?;

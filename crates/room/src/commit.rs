@@ -19,6 +19,7 @@ use crate::cleaner::Cleaner;
 use crate::core::Core;
 use crate::inodes::{Cell, Life};
 use crate::maintenance::LostRange;
+use crate::open::RESERVED;
 use crate::{Error, Result};
 
 /// Appended bytes after which a commit is begun in the background.
@@ -252,6 +253,9 @@ impl Core {
         }
         if !changes.is_empty() {
             catalog.apply(&changes)?;
+        }
+        if let Some(blocks) = self.space.unstored() {
+            catalog.set_meta(RESERVED, blocks.to_string().as_bytes())?;
         }
         accounts.accept(&settlement);
         Ok(settlement)

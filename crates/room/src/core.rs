@@ -14,13 +14,13 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use catalog::{BlockRange, Catalog, InodeNo, Released, Timestamp};
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use segments::{DirStore, Sealed, SegmentStore, UNIT_BLOCKS};
-use storage::{Space, Storage, spans};
+use storage::{Storage, spans};
 
 use crate::accounts::Accounts;
 use crate::check::Lost;
@@ -32,19 +32,14 @@ use crate::moves::Moves;
 use crate::name_cache::NameCache;
 use crate::pins::Pins;
 use crate::rollback::Memory;
-use crate::{Error, OpenOptions, Result, RoomSpace};
+use crate::space::SpaceState;
+use crate::{Error, OpenOptions, Result};
 
 /// Bytes of one block.
 pub(crate) const BLOCK: u64 = segments::BLOCK_LEN as u64;
 
-/// Bytes that file data must leave free, so that the catalog can still be written and files deleted.
-const RESERVE: u64 = 16 << 20;
-/// The same on network disks, so that there is always a place to move data to: without one nothing could be cleaned.
-const RESERVE_PLACED: u64 = 128 << 20;
 /// Appended bytes after which the segments are flushed in the background, without a commit.
 const FLUSH_EARLY: u64 = 32 << 20;
-/// Bytes promised to writers between two looks at the storage's free space.
-const BUDGET: i64 = 64 << 20;
 
 /// Everything of an open room but its maintenance thread.
 #[derive(Debug)]
@@ -77,7 +72,7 @@ pub(crate) struct Core {
     pub(crate) transactions: AtomicUsize,
     pub(crate) memory: Mutex<Memory>,
     poisoned: AtomicBool,
-    budget: AtomicI64,
+    pub(crate) space: SpaceState,
     /// Bytes appended since the last commit.
     pub(crate) pending_bytes: AtomicU64,
     /// Bytes appended since the last flush that was not part of a commit.
@@ -135,6 +130,8 @@ pub(crate) struct Parts {
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) segments: Arc<DirStore>,
     pub(crate) accounts: Accounts,
+    /// Blocks reserved for holes.
+    pub(crate) reserved: u64,
     pub(crate) memory: Memory,
     pub(crate) lock: RoomLock,
 }
@@ -162,7 +159,7 @@ impl Core {
             transactions: AtomicUsize::new(0),
             memory: Mutex::new(parts.memory),
             poisoned: AtomicBool::new(false),
-            budget: AtomicI64::new(0),
+            space: SpaceState::new(parts.reserved),
             pending_bytes: AtomicU64::new(0),
             unflushed_bytes: AtomicU64::new(0),
             wake: (Mutex::default(), Condvar::new()),
@@ -219,91 +216,6 @@ impl Core {
 
     pub(crate) fn cell(&self, no: InodeNo) -> Result<Arc<Cell>> {
         self.inodes.get(&*self.catalog(), no)
-    }
-
-    /// Promises room for `bytes` more of data, or says that there is none.
-    pub(crate) fn reserve(&self, bytes: u64) -> Result<()> {
-        // Besides the data: its catalog rows, and the padding to whole blocks.
-        let wanted = (bytes + bytes / 64 + BLOCK) as i64;
-        if self.budget.fetch_sub(wanted, Ordering::SeqCst) >= wanted {
-            return Ok(());
-        }
-        let available = self.available()?;
-        self.budget
-            .store((available as i64).min(BUDGET) - wanted, Ordering::SeqCst);
-        if (available as i64) < wanted {
-            self.budget.store(0, Ordering::SeqCst);
-            return Err(Error::NoSpace);
-        }
-        Ok(())
-    }
-
-    /// Bytes that file data may still take.
-    fn available(&self) -> Result<u64> {
-        Ok(self.available_of(&self.storage.space()?))
-    }
-
-    fn available_of(&self, space: &Space) -> u64 {
-        if self.options.placed {
-            // The catalog lies elsewhere there, and open segments have their space already.
-            return (space.available + self.segments.left_open() * BLOCK)
-                .saturating_sub(RESERVE_PLACED.min(space.total / 16));
-        }
-        space
-            .available
-            .saturating_sub(RESERVE.min(space.total / 16))
-    }
-
-    /// Bytes that moved data may take at once. Of a room on network disks: what is set aside for it too, as far as the storage
-    /// can give another segment.
-    pub(crate) fn room_to_move(&self) -> Result<u64> {
-        let space = self.storage.space()?;
-        Ok(match self.options.placed {
-            true => space.available,
-            false => self.available_of(&space),
-        })
-    }
-
-    /// Runs a step that moves data: it may take the space that is set aside for it.
-    pub(crate) fn with_set_aside<T>(&self, bytes: u64, step: impl Fn() -> Result<T>) -> Result<T> {
-        if !self.options.placed {
-            return self.with_space(bytes, step);
-        }
-        match step() {
-            Err(Error::NoSpace) => {
-                self.make_space()?;
-                step()
-            }
-            other => other,
-        }
-    }
-
-    /// Gives back what was deleted before.
-    fn make_space(&self) -> Result<()> {
-        self.reap_all()?;
-        self.commit_or_defer()?;
-        // Only now: what this commit gave up is part of it.
-        self.punch_holes();
-        Ok(())
-    }
-
-    /// Runs a change that needs space; where there is none, commits, which gives back what was deleted before, and
-    /// tries once more.
-    pub(crate) fn with_space<T>(&self, bytes: u64, change: impl Fn() -> Result<T>) -> Result<T> {
-        match self.reserve(bytes).and_then(|()| change()) {
-            Err(Error::NoSpace) => {
-                // Whatever was promised, the storage knows better.
-                self.budget.store(0, Ordering::SeqCst);
-                self.make_space()?;
-                let again = self.reserve(bytes).and_then(|()| change());
-                if self.options.placed && matches!(again, Err(Error::NoSpace)) {
-                    // Space comes in segments there: dead blocks among live ones make none until these are moved.
-                    self.ask(|wake| wake.clean = true);
-                }
-                again
-            }
-            other => other,
-        }
     }
 
     /// Notes a range that does not open, for the log line that names its file. Once each, and not without end.
@@ -396,24 +308,6 @@ impl Core {
             position += blocks;
         }
         Ok(())
-    }
-
-    pub(crate) fn space(&self) -> Result<RoomSpace> {
-        let space = self.storage.space()?;
-        let accounts = self.accounts.lock();
-        let (live, stored) = (
-            accounts.live_blocks() * BLOCK,
-            accounts.stored_blocks() * BLOCK,
-        );
-        drop(accounts);
-        Ok(RoomSpace {
-            total: space.total,
-            free: space.free,
-            available: self.available_of(&space),
-            live,
-            stored,
-            inodes: self.catalog().totals()?.inodes,
-        })
     }
 }
 

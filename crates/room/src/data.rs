@@ -12,11 +12,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use catalog::{CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, InodeNo, Piece, Stored, Timestamp};
-use segments::{Sealed, SegmentError, SegmentStore};
+use segments::{Sealed, SegmentError, SegmentStore, UNIT_BLOCKS};
 
 use crate::check::Lost;
 use crate::core::{BLOCK, Core, now};
 use crate::inodes::{Cell, State, WriteBuffer};
+use crate::space::Claim;
 use crate::{Error, FileKind, Result};
 
 /// Largest size and end of a write: off_t's.
@@ -153,24 +154,117 @@ impl Core {
 
     /// Writes all of `data` at `offset`.
     pub(crate) fn write(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_for(Claim::New, no, offset, data).map(drop)
+    }
+
+    /// Writes all of `data` at `offset`; true where it took space that is kept for `claim`, because there was none for new data.
+    pub(crate) fn write_for(
+        &self,
+        claim: Claim,
+        no: InodeNo,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<bool> {
         if data.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
-        if offset
-            .checked_add(data.len() as u64)
-            .is_none_or(|end| end > SIZE_MAX)
-        {
-            return Err(Error::FileTooLarge);
+        let len = data.len() as u64;
+        let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX);
+        let end = end.ok_or(Error::FileTooLarge)?;
+        let write = || self.write_and_touch(no, offset, data, false);
+        match self.promise(len).and_then(|()| write()) {
+            Err(Error::NoSpace) => {}
+            done => return done.map(|()| false),
         }
-        self.with_space(data.len() as u64, || {
-            let _change = self.change()?;
-            let cell = self.cell(no)?;
-            let mut state = cell.state.write();
-            regular(&state)?;
-            self.write_locked(&cell, &mut state, offset, data)?;
-            self.touch(&cell, &mut state, now());
-            Ok(())
-        })
+        if self.owns_space(no, offset, end)? {
+            let whole = len + 2 * u64::from(UNIT_BLOCKS) * BLOCK;
+            return self
+                .replacing(whole, || self.write_and_touch(no, offset, data, true))
+                .map(|()| false);
+        }
+        match self.with_space(len, write) {
+            Err(Error::NoSpace) if claim > Claim::New && self.fits(claim, len)? => {
+                write().map(|()| true)
+            }
+            done => done.map(|()| false),
+        }
+    }
+
+    fn write_and_touch(
+        &self,
+        no: InodeNo,
+        offset: u64,
+        data: &[u8],
+        whole_units: bool,
+    ) -> Result<()> {
+        let _change = self.change()?;
+        let cell = self.cell(no)?;
+        let mut state = cell.state.write();
+        regular(&state)?;
+        match whole_units {
+            true => self.write_whole_units(&cell, &mut state, offset, data)?,
+            false => self.write_locked(&cell, &mut state, offset, data)?,
+        }
+        self.touch(&cell, &mut state, now());
+        Ok(())
+    }
+
+    /// Whether writing a range needs no space but its own.
+    fn owns_space(&self, no: InodeNo, offset: u64, end: u64) -> Result<bool> {
+        let cell = self.cell(no)?;
+        let state = cell.state.read();
+        let mut at = offset / BLOCK;
+        let end = end.div_ceil(BLOCK);
+        while at < end {
+            let index = at / u64::from(CHUNK_END);
+            let first = (at % u64::from(CHUNK_END)) as u16;
+            let blocks = (end - at).min(u64::from(CHUNK_END - first)) as u16;
+            if !self.chunk(no, &state, index)?.owns_space(first, blocks) {
+                return Ok(false);
+            }
+            at += u64::from(blocks);
+        }
+        Ok(true)
+    }
+
+    /// Writes with what surrounds the data in its first and last unit: a unit of which a block is left frees nothing.
+    fn write_whole_units(
+        &self,
+        cell: &Arc<Cell>,
+        state: &mut State,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<()> {
+        /// Blocks around the data at most: a unit whose blocks are far apart in the file is left as it is.
+        const AROUND: u64 = 2 * UNIT_BLOCKS as u64;
+        self.flush_buffer(cell, state)?;
+        let end = offset + data.len() as u64;
+        let edge = |byte: u64| -> Result<(u64, u64)> {
+            let (index, block) = (byte / CHUNK_LEN, (byte % CHUNK_LEN / BLOCK) as u16);
+            let (from, to) = self.chunk(cell.no, state, index)?.whole_units(block, 1);
+            let byte_of = |block: u16| index * CHUNK_LEN + u64::from(block) * BLOCK;
+            Ok((byte_of(from), byte_of(to)))
+        };
+        let (from, to) = (edge(offset)?.0, edge(end - 1)?.1.min(state.inode.size));
+        let from = if offset - from > AROUND * BLOCK {
+            offset
+        } else {
+            from
+        };
+        let to = if to.saturating_sub(end) > AROUND * BLOCK {
+            end
+        } else {
+            to.max(end)
+        };
+        if (from, to) == (offset, end) {
+            return self.write_locked(cell, state, offset, data);
+        }
+        let mut whole = vec![0; (to - from) as usize];
+        let (head, tail) = ((offset - from) as usize, (end - from) as usize);
+        self.read_locked(cell, state, from, &mut whole[..head])?;
+        whole[head..tail].copy_from_slice(data);
+        self.read_locked(cell, state, end, &mut whole[tail..])?;
+        self.write_locked(cell, state, from, &whole)
     }
 
     /// Notes that the data changed.
@@ -349,9 +443,11 @@ impl Core {
         with: &[Extent],
     ) -> Result<()> {
         let chunk = self.changed_chunk(cell, state, index)?;
-        let before = chunk.blocks();
+        let (before, reserved) = (chunk.blocks(), chunk.reserved_blocks());
         let released = chunk.replace(first, blocks, with);
         let after = chunk.blocks();
+        let ended = reserved - chunk.reserved_blocks();
+        self.space.end_reserved(u64::from(ended));
         state.inode.blocks =
             (state.inode.blocks + u64::from(after)).saturating_sub(u64::from(before));
         state.row_dirty = true;

@@ -110,6 +110,16 @@ pub trait FileSystem: Send + Sync + Debug {
     fn xattr_names(&self, no: InodeNo) -> Result<Vec<Vec<u8>>>;
     fn space(&self) -> Result<RoomSpace>;
 
+    /// Writes data that a cache accepted earlier; true where there was no space for it as new data.
+    fn write_cached(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<bool> {
+        self.write(no, offset, data).map(|()| false)
+    }
+
+    /// Bytes of new data that can be written now.
+    fn available(&self) -> Result<u64> {
+        Ok(self.space()?.available)
+    }
+
     /// Whether others change it too.
     fn is_shared(&self) -> bool {
         false
@@ -198,4 +208,6 @@ delegate! {
     remove_xattr(no: InodeNo, name: &[u8]) -> Result<()>;
     xattr_names(no: InodeNo) -> Result<Vec<Vec<u8>>>;
     space() -> Result<RoomSpace>;
+    write_cached(no: InodeNo, offset: u64, data: &[u8]) -> Result<bool>;
+    available() -> Result<u64>;
 }

@@ -51,9 +51,11 @@ mod path;
 mod pins;
 mod ranges;
 mod rekey;
+mod reserve;
 mod rollback;
 mod room;
 mod shift;
+mod space;
 #[cfg(test)]
 mod testing;
 mod transaction;

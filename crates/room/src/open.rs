@@ -37,6 +37,8 @@ pub(crate) const SEGMENTS: &str = "segments";
 pub(crate) const HEADER_REVISION: &str = "header_revision";
 /// Catalog value: highest segment number ever used.
 const LAST_SEGMENT: &str = "last_segment";
+/// Catalog value: blocks reserved for holes of files.
+pub(crate) const RESERVED: &str = "reserved";
 /// Catalog value: there where the segments are on network disks.
 const PLACED: &str = "placed";
 
@@ -316,12 +318,14 @@ fn assemble(
     } else {
         catalog.orphans()?
     };
+    let reserved = number(catalog.meta(RESERVED)?);
     let core = Core::new(Parts {
         dir,
         options,
         storage,
         header,
         catalog,
+        reserved,
         segments: Arc::new(segments),
         accounts: Accounts::load(known),
         memory,

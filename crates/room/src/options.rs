@@ -161,14 +161,16 @@ pub enum RenameMode {
 /// What `fallocate` does with a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fallocate {
-    /// Makes sure there is space; extends the file unless `keep_size`.
+    /// Reserves space for what is not stored, so that writing there cannot fail for lack of it; extends the file unless
+    /// `keep_size`. The reservation ends with the write, or when the range is punched, cut off or deleted. On network disks
+    /// space is looked for and not reserved.
     Allocate {
         /// Leave the length alone.
         keep_size: bool,
     },
     /// Makes it a hole; the length stays.
     PunchHole,
-    /// Makes it read as zeros.
+    /// Makes it read as zeros, with its space reserved.
     ZeroRange {
         /// Leave the length alone.
         keep_size: bool,
@@ -204,14 +206,16 @@ pub enum XattrMode {
 pub struct RoomSpace {
     /// Bytes of the storage below.
     pub total: u64,
-    /// Free bytes of it.
+    /// Free bytes of it that are not reserved.
     pub free: u64,
-    /// Free bytes that may be used.
+    /// Bytes of new data that can be written.
     pub available: u64,
     /// Bytes of file data held.
     pub live: u64,
     /// Bytes of all segments.
     pub stored: u64,
+    /// Bytes that `fallocate` reserved and that are not written yet.
+    pub reserved: u64,
     /// Files of any kind.
     pub inodes: u64,
 }

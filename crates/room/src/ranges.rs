@@ -23,10 +23,11 @@ impl Core {
         if size > SIZE_MAX {
             return Err(Error::FileTooLarge);
         }
-        if size < state.inode.size {
+        // Space may be reserved behind the end.
+        if size < state.inode.size || self.space.reserved() > 0 {
             self.flush_buffer(cell, state)?;
             let keep = size % BLOCK;
-            if keep > 0 {
+            if keep > 0 && size < state.inode.size {
                 // The rest of the last block must read as zeros if the file grows again.
                 let end = (size - keep + BLOCK).min(state.inode.size);
                 if self.is_stored(cell.no, state, size)? {
@@ -109,6 +110,7 @@ impl Core {
     fn give_up_chunk(&self, state: &mut State, mut chunk: Chunk) -> Result<()> {
         state.inode.blocks = state.inode.blocks.saturating_sub(u64::from(chunk.blocks()));
         state.row_dirty = true;
+        self.space.end_reserved(u64::from(chunk.reserved_blocks()));
         self.give_up(&chunk.replace(0, CHUNK_END, &[]))
     }
 
@@ -127,11 +129,10 @@ impl Core {
         if len == 0 {
             return Err(Error::InvalidArgument("an empty range"));
         }
-        if let Fallocate::Allocate { .. } = what {
-            // Space is looked for, not set aside: every write goes to a fresh place, an overwrite too.
-            self.reserve(len)?;
+        if let Fallocate::Allocate { .. } | Fallocate::ZeroRange { .. } = what {
+            self.allocate(no, offset, end)?;
         }
-        self.with_space(2 * BLOCK, || {
+        self.replacing(2 * BLOCK, || {
             let _change = self.change()?;
             let cell = self.cell(no)?;
             let mut state = cell.state.write();
@@ -147,6 +148,10 @@ impl Core {
                 Fallocate::PunchHole => self.punch(&cell, &mut state, offset, end)?,
                 Fallocate::ZeroRange { keep_size } => {
                     self.punch(&cell, &mut state, offset, end)?;
+                    if !self.options.placed {
+                        // The space of what was stored there stays the file's.
+                        self.mark_locked(&cell, &mut state, offset / BLOCK, end.div_ceil(BLOCK))?;
+                    }
                     if end > size && !keep_size {
                         self.resize(&cell, &mut state, end)?;
                     }
@@ -185,7 +190,11 @@ impl Core {
 
     /// Makes a range read as zeros, giving up whole blocks.
     fn punch(&self, cell: &Arc<Cell>, state: &mut State, offset: u64, end: u64) -> Result<()> {
-        let end = end.min(state.inode.size.div_ceil(BLOCK) * BLOCK);
+        // Behind the file's end there can be reservations only.
+        let end = match self.space.reserved() {
+            0 => end.min(state.inode.size.div_ceil(BLOCK) * BLOCK),
+            _ => end,
+        };
         if offset >= end {
             return Ok(());
         }
@@ -227,7 +236,12 @@ impl Core {
     }
 
     /// The first chunk from `index` on that is not a hole, newest state.
-    fn next_chunk(&self, no: InodeNo, state: &State, index: u64) -> Result<Option<(u64, Chunk)>> {
+    pub(crate) fn next_chunk(
+        &self,
+        no: InodeNo,
+        state: &State,
+        index: u64,
+    ) -> Result<Option<(u64, Chunk)>> {
         let mut from = index;
         loop {
             let changed = state.chunks.range(from..).find(|(_, c)| !c.is_empty());
@@ -325,7 +339,9 @@ impl Core {
             // One chunk of the source at a time, so that others get their turn and a commit its moment.
             let at = from_offset + done;
             let step = (len - done).min(CHUNK_LEN - at % CHUNK_LEN);
-            let copied = self.with_space(2 * BLOCK, || {
+            let aligned = (at | (to_offset + done)).is_multiple_of(BLOCK);
+            let bytes = if aligned { 2 * BLOCK } else { step };
+            let copied = self.with_space(bytes, || {
                 self.copy_step(from, at, to, to_offset + done, step)
             })?;
             done += copied;

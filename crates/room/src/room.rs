@@ -9,6 +9,7 @@ use seal::{Credential, NewCredential, SlotInfo};
 use storage::{HostStorage, Storage};
 
 use crate::core::Core;
+use crate::space::Claim;
 use crate::{
     Error, Fallocate, Info, NewFile, NewRoom, OpenOptions, RenameMode, Result, RoomFile, RoomSpace,
     SeekTo, SetAttr, XattrMode,
@@ -136,6 +137,11 @@ impl Room {
         self.core.options.read_only
     }
 
+    /// Bytes of new data that can be written now: [`RoomSpace::available`] alone, which costs less.
+    pub fn available(&self) -> Result<u64> {
+        self.core.available()
+    }
+
     /// Space.
     pub fn space(&self) -> Result<RoomSpace> {
         self.core.space()
@@ -237,6 +243,12 @@ impl Room {
     /// Writes all of `data` at `offset`. Durable after the next [`fsync`](Self::fsync) or commit.
     pub fn write(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<()> {
         self.core.write(no, offset, data)
+    }
+
+    /// As [`write`](Self::write), for data that a cache accepted earlier: where there is no space for new data it takes some that is
+    /// kept for this (64 MiB, less on small storage), and returns true. The cache should accept no more then.
+    pub fn write_cached(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<bool> {
+        self.core.write_for(Claim::Cached, no, offset, data)
     }
 
     /// Allocates, punches, zeroes, collapses, inserts.

@@ -63,6 +63,22 @@ impl Core {
                 }
             }
         }
+        let blocks = u64::from(CHUNK_END);
+        let reserved = old.iter().flat_map(|(index, chunk)| {
+            let runs = chunk.reserved_runs().into_iter();
+            runs.flat_map(move |(first, run)| {
+                (0..u64::from(run)).map(move |i| index * blocks + u64::from(first) + i)
+            })
+        });
+        for block in reserved {
+            let target = if block < from_block {
+                block
+            } else {
+                block - from_block + to_block
+            };
+            let chunk = new.entry(target / blocks).or_default();
+            chunk.reserve((target % blocks) as u16, 1);
+        }
         // A unit cut in two by a chunk's border is from now on referred to by two chunks.
         let (before, after) = (count_units(old.values()), count_units(new.values()));
         let mut changes = Vec::new();

@@ -24,10 +24,13 @@ use crate::{
 pub const FORMAT: u32 = 1;
 
 /// The features a room may require that this version has.
-pub(crate) const KNOWN_FEATURES: &[&str] = &[CATALOG_PAGES];
+pub(crate) const KNOWN_FEATURES: &[&str] = &[CATALOG_PAGES, RESERVATIONS];
 
 /// The feature of a room beside whose catalog there is a table of its pages. Every new room has it.
 const CATALOG_PAGES: &str = "catalog-pages";
+
+/// The feature of a room in which space can be reserved for holes of files. Every new room has it.
+const RESERVATIONS: &str = "reservations";
 
 /// A room's header.
 #[derive(Clone, Debug)]
@@ -97,7 +100,7 @@ impl Header {
             created_unix_s: now,
             revision: 1,
             epoch: 1,
-            features: vec![CATALOG_PAGES.to_owned()],
+            features: vec![CATALOG_PAGES.to_owned(), RESERVATIONS.to_owned()],
             slots: vec![slot],
             previous: None,
             limits,
@@ -253,18 +256,39 @@ impl Header {
     /// The key of the room's catalog, as the room's features ask for it. `master` is the room's.
     pub fn catalog_key(&self, master: &MasterKey) -> CatalogKey {
         let key = master.catalog_key(&self.room);
-        if self.features.iter().any(|name| name == CATALOG_PAGES) {
+        if self.has(CATALOG_PAGES) {
             key.with_digest(master.page_digest_key(&self.room))
         } else {
             key
         }
     }
 
-    /// The room's catalog is about to be written anew, with what it has not yet.
-    pub(crate) fn renew_catalog(&mut self) {
-        if !self.features.iter().any(|name| name == CATALOG_PAGES) {
-            self.features.push(CATALOG_PAGES.to_owned());
+    fn has(&self, feature: &str) -> bool {
+        self.features.iter().any(|name| name == feature)
+    }
+
+    fn require(&mut self, feature: &str) {
+        if !self.has(feature) {
+            self.features.push(feature.to_owned());
         }
+    }
+
+    /// Whether space can be reserved in the room for holes of files.
+    pub fn has_reservations(&self) -> bool {
+        self.has(RESERVATIONS)
+    }
+
+    /// From now on, space can be reserved in the room for holes of files.
+    pub fn require_reservations(&mut self) {
+        if !self.has_reservations() {
+            self.require(RESERVATIONS);
+            self.revision += 1;
+        }
+    }
+
+    /// The room's catalog is about to be written again, with what it has not yet.
+    pub(crate) fn renew_catalog(&mut self) {
+        self.require(CATALOG_PAGES);
     }
 
     /// The slots, for listing, in the order of their numbers.

@@ -6,10 +6,13 @@
 //! |---|---|
 //! | 1 | first block |
 //! | 1 | number of blocks, less one |
-//! | 1 | bits 0-1: blocks to skip in the first unit; bits 2-3: blocks of the last unit behind the range; bit 4: shared; others 0 |
+//! | 1 | bits 0-1: blocks to skip in the first unit; bits 2-3: blocks of the last unit behind the range; bit 4: shared; the others 0 |
 //! | 4 | position of the first unit in the segment |
 //! | 8 | segment |
 //! | 16 each | tags, one a unit |
+//!
+//! Behind them one record of three bytes for each run of reserved holes, in order: first block, number of blocks less one,
+//! and 32 (bit 5).
 //!
 //! Invariant: one map has one writing, and what does not keep the invariants of [`Extent`] and [`Chunk`] is refused.
 
@@ -18,6 +21,8 @@ use segments::{SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS};
 
 const FIXED: usize = 15;
 const SHARED: u8 = 1 << 4;
+/// The third byte of a record that is no extent, but a run of reserved holes.
+const RESERVED: u8 = 1 << 5;
 
 // Two bits hold a number of blocks below UNIT_BLOCKS.
 const _: () = assert!(UNIT_BLOCKS == 4);
@@ -41,6 +46,9 @@ impl Chunk {
                 out.extend_from_slice(tag_bytes(tag));
             }
         }
+        for (first, end) in self.reserved.runs() {
+            out.extend_from_slice(&[first as u8, (end - first - 1) as u8, RESERVED]);
+        }
         out
     }
 
@@ -53,7 +61,7 @@ impl Chunk {
         let most = (bytes.len() / (FIXED + TAG_LEN)).min(CHUNK_BLOCKS as usize);
         let mut extents: Vec<Extent> = Vec::with_capacity(most);
         let mut end = 0;
-        while !bytes.is_empty() {
+        while bytes.get(2).is_some_and(|bits| *bits != RESERVED) {
             let extent = take_extent(&mut bytes).ok_or("the map ends within an extent")??;
             if extent.first < end {
                 return Err(format!("two extents overlap at block {}", extent.first));
@@ -61,7 +69,29 @@ impl Chunk {
             end = extent.end();
             extents.push(extent);
         }
-        Ok(Self { extents })
+        let mut chunk = Self {
+            extents,
+            ..Self::default()
+        };
+        let mut end = None;
+        while !bytes.is_empty() {
+            let run = bytes
+                .split_off(..3)
+                .ok_or("the map ends within an extent")?;
+            let (first, after) = (u16::from(run[0]), u16::from(run[0]) + u16::from(run[1]) + 1);
+            if run[2] != RESERVED {
+                return Err("an extent stands behind the reserved blocks".into());
+            }
+            // Runs that meet would be one: a map has one encoding.
+            if after > CHUNK_BLOCKS as u16 || end.is_some_and(|end| first <= end) {
+                return Err(format!("reserved blocks out of order at block {first}"));
+            }
+            if chunk.reserve(first, after - first) != u32::from(after - first) {
+                return Err(format!("block {first} is stored and reserved"));
+            }
+            end = Some(after);
+        }
+        Ok(chunk)
     }
 }
 

@@ -60,8 +60,16 @@ fn assert_sound(chunk: &Chunk) {
     }
     let cells = cells(chunk);
     let filled = cells.iter().flatten().count();
-    assert_eq!(chunk.blocks() as usize, filled);
-    assert_eq!(chunk.is_empty(), filled == 0);
+    let reserved = chunk.reserved_blocks() as usize;
+    assert_eq!(chunk.blocks() as usize, filled + reserved);
+    assert_eq!(chunk.is_empty(), filled + reserved == 0);
+    for (first, blocks) in chunk.reserved_runs() {
+        let run = usize::from(first)..usize::from(first + blocks);
+        assert!(
+            cells[run].iter().all(Option::is_none),
+            "stored and reserved"
+        );
+    }
     for (block, cell) in (0..).zip(&cells) {
         match chunk.find(block) {
             Ok(extent) => {
@@ -82,6 +90,13 @@ fn change(chunk: &mut Chunk, [kind, first, less_one, other]: [u8; STEP]) {
     let blocks = (u16::from(less_one) + 1).min(CHUNK - first);
     let mut wanted = cells(chunk);
     let place = usize::from(first)..usize::from(first + blocks);
+    if kind >= 128 {
+        let before = chunk.clone();
+        let fresh = chunk.reserve(first, blocks);
+        assert_eq!(cells(chunk), wanted, "reserving stores nothing");
+        assert_eq!(chunk.blocks(), before.blocks() + fresh);
+        return;
+    }
     let with = match kind % 4 {
         0 => Vec::new(),
         1 => vec![written(first, blocks, other)],
@@ -171,6 +186,9 @@ mod tests {
             scattered.replace(first, 2, &[written(first, 2, first as u8)]);
         }
         seeds.push(("scattered", [vec![0], scattered.encode()].concat()));
+        scattered.reserve(100, 100);
+        let steps = vec![2, 130, 0, 90, 0, 1, 150, 9, 0];
+        seeds.push(("reserved", [steps, scattered.encode()].concat()));
         // Not maps: two extents for a block, a bit that means nothing, an extent that goes on behind the bytes.
         let (one, other) = (written(0, 5, 1), written(4, 5, 2));
         let of = |extent: Extent| {

@@ -84,6 +84,10 @@ enum Step {
         first: u16,
         blocks: u16,
     },
+    Reserve {
+        first: u16,
+        blocks: u16,
+    },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -94,7 +98,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => range.clone().prop_map(|(first, blocks)| Step::Punch { first, blocks }),
         1 => (range.clone(), 0u16..256)
             .prop_map(|((from, blocks), to)| Step::Copy { from, to, blocks: blocks.min(256 - to) }),
-        1 => range.prop_map(|(first, blocks)| Step::Share { first, blocks }),
+        1 => range.clone().prop_map(|(first, blocks)| Step::Share { first, blocks }),
+        1 => range.prop_map(|(first, blocks)| Step::Reserve { first, blocks }),
     ];
     proptest::collection::vec(step, 1..60)
 }
@@ -117,14 +122,18 @@ proptest! {
         let mut chunk = Chunk::default();
         let mut model = Model { cells: [None; 256] };
         let mut shared: BTreeMap<Unit, bool> = BTreeMap::new();
+        let mut reserved = [false; 256];
         let mut position = 1;
         for step in steps {
             let before = model.units();
+            if let Step::Write { first, blocks } | Step::Punch { first, blocks } | Step::Copy { to: first, blocks, .. } = step {
+                reserved[usize::from(first)..usize::from(first + blocks)].fill(false);
+            }
             let released = match step {
                 Step::Write { first, blocks } => {
                     let extent = Extent::from_sealed(first, &sealed(7, position, u32::from(blocks)));
                     position += u32::from(blocks);
-                    let fresh = Model::of(&Chunk { extents: vec![extent.clone()] });
+                    let fresh = Model::of(&Chunk::from_extents(vec![extent.clone()]).unwrap());
                     for i in usize::from(first)..usize::from(first + blocks) {
                         model.cells[i] = fresh.cells[i];
                     }
@@ -146,6 +155,13 @@ proptest! {
                         shared.insert(cell.unit, true);
                     }
                     chunk.mark_shared(first, blocks);
+                    Vec::new()
+                }
+                Step::Reserve { first, blocks } => {
+                    let range = usize::from(first)..usize::from(first + blocks);
+                    let holes = range.filter(|i| model.cells[*i].is_none() && !reserved[*i]).collect::<Vec<_>>();
+                    prop_assert_eq!(chunk.reserve(first, blocks) as usize, holes.len());
+                    holes.into_iter().for_each(|i| reserved[i] = true);
                     Vec::new()
                 }
             };
@@ -182,7 +198,27 @@ proptest! {
             for unit in model.units() {
                 prop_assert!(chunk.refers_to(SegmentNo(unit.0), unit.1));
             }
-            prop_assert_eq!(chunk.blocks() as usize, model.cells.iter().flatten().count());
+            let stored = model.cells.iter().flatten().count();
+            prop_assert_eq!(chunk.blocks() as usize, stored + reserved.iter().filter(|r| **r).count());
+            for (first, blocks) in chunk.reserved_runs() {
+                prop_assert!(reserved[usize::from(first)..usize::from(first + blocks)].iter().all(|r| *r));
+            }
+            for block in 0..256u16 {
+                let cell = usize::from(block);
+                let owned = match chunk.find(block) {
+                    Ok(extent) => !extent.shared,
+                    Err(_) => reserved[cell],
+                };
+                prop_assert_eq!(chunk.owns_space(block, 1), owned);
+                // Replacing whole units leaves no unit half used.
+                let (from, to) = chunk.whole_units(block, 1);
+                prop_assert!(from <= block && block < to);
+                let unit = model.cells[cell].map(|c| c.unit);
+                let others = model.cells.iter().enumerate().filter(|(_, c)| unit.is_some() && c.map(|c| c.unit) == unit);
+                for (at, _) in others {
+                    prop_assert!((usize::from(from)..usize::from(to)).contains(&at));
+                }
+            }
             prop_assert_eq!(Chunk::decode(&chunk.encode()), Ok(chunk.clone()));
         }
     }
@@ -194,7 +230,7 @@ proptest! {
         let mut expected = Model::of(&chunk);
         expected.cells[..usize::from(first)].fill(None);
         expected.cells[usize::from(first + blocks)..].fill(None);
-        let slice = Chunk { extents: chunk.slice(first, blocks) };
+        let slice = Chunk { extents: chunk.slice(first, blocks), ..Chunk::default() };
         prop_assert_eq!(&Model::of(&slice).cells[..], &expected.cells[..]);
     }
 
@@ -241,6 +277,7 @@ fn built(steps: &[Step]) -> Chunk {
                 chunk.replace(to, blocks, &pieces);
             }
             Step::Share { first, blocks } => chunk.mark_shared(first, blocks),
+            Step::Reserve { first, blocks } => drop(chunk.reserve(first, blocks)),
         }
     }
     chunk
@@ -303,7 +340,7 @@ fn each_kind_of_malformed_map_is_refused() {
     refused(&good[..good.len() - 1], "ends within");
     refused(&good[..7], "ends within");
     refused(&with(0, 251), "within its chunk");
-    refused(&with(2, 0x20), "unknown bits");
+    refused(&with(2, 0x40), "unknown bits");
     // Three blocks behind six: a third unit that holds nothing of the range.
     let mut surplus = with(2, 3 << 2);
     surplus.extend_from_slice(&[0; 16]);
@@ -312,6 +349,15 @@ fn each_kind_of_malformed_map_is_refused() {
     refused(&with(7, 0), "impossible segment");
     refused(&with(14, 0x80), "impossible segment");
     refused(&[good.clone(), good.clone()].concat(), "overlap");
+    let behind = |records: &[u8]| [good.clone(), records.to_vec()].concat();
+    assert_eq!(Chunk::decode(&behind(&[6, 1, 32])).unwrap().blocks(), 8);
+    refused(&behind(&[6, 1]), "ends within");
+    refused(&behind(&[5, 1, 32]), "stored and reserved");
+    refused(&behind(&[250, 6, 32]), "out of order");
+    refused(&behind(&[8, 1, 32, 10, 0, 32]), "out of order");
+    refused(&behind(&[8, 1, 32, 6, 0, 32]), "out of order");
+    refused(&behind(&[8, 1, 32, 20, 0, 48]), "behind the reserved");
+    refused(&[&[8, 1, 32], &good[..]].concat(), "behind the reserved");
 }
 
 proptest! {
@@ -364,7 +410,8 @@ proptest! {
     ) {
         let chunk = built(&steps);
         let mut extents = chunk.extents().to_vec();
-        prop_assert_eq!(Chunk::from_extents(extents.clone()), Ok(chunk));
+        let taken = Chunk::from_extents(extents.clone()).unwrap();
+        prop_assert_eq!(taken.extents(), chunk.extents());
         if extents.is_empty() {
             return Ok(());
         }

@@ -36,6 +36,8 @@ pub(super) enum Mend {
     },
     /// A segment's live blocks.
     Live { segment: SegmentNo, live: u32 },
+    /// The sum of blocks reserved for holes.
+    Reserved { blocks: u64 },
     /// An inode's blocks.
     Blocks { no: InodeNo, blocks: u64 },
     /// An inode's names.
@@ -135,6 +137,10 @@ impl Core {
                     core.replace(cell, state, *index, from, CHUNK_END - from, &[])
                 })?;
                 format!("{}: what lay beyond its end is gone", inode_text(*no))
+            }
+            Mend::Reserved { blocks } => {
+                self.space.correct_reserved(*blocks);
+                format!("{blocks} blocks are counted as reserved for holes")
             }
             Mend::Mark { no, index } => {
                 self.edit(*no, |core, cell, state| {

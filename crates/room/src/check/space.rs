@@ -55,6 +55,8 @@ struct Counts {
     segments: BTreeMap<SegmentNo, Segment>,
     /// References beyond the first.
     extra: HashMap<Unit, u64>,
+    /// Blocks reserved for holes.
+    reserved: u64,
 }
 
 impl Counts {
@@ -102,9 +104,11 @@ pub(super) fn look(core: &Core, catalog: &dyn Catalog, look: &mut Look) -> Resul
     let mut counts = Counts {
         segments,
         extra: HashMap::new(),
+        reserved: 0,
     };
     chunks(catalog, &mut counts, look)?;
     accounts(&counts, look);
+    reservations(core, &counts, look);
     shares(catalog, &counts, look)?;
     files(core, &counts, look)
 }
@@ -236,6 +240,8 @@ fn one(current: &mut Current, index: u64, chunk: &Chunk, counts: &mut Counts, lo
     if inode.kind != FileKind::Regular {
         look.find(format!("{name}: data of what is not a file"));
     }
+    counts.reserved += u64::from(chunk.reserved_blocks());
+    current.blocks += u64::from(chunk.reserved_blocks());
     let end = inode.size.div_ceil(BLOCK);
     let mut seen: HashSet<Unit> = HashSet::new();
     for extent in chunk.extents() {
@@ -304,6 +310,17 @@ fn accounts(counts: &Counts, look: &mut Look) {
                 },
             );
         }
+    }
+}
+
+/// Compares the blocks reserved for holes with their sum.
+fn reservations(core: &Core, counts: &Counts, look: &mut Look) {
+    let (is, said) = (counts.reserved, core.space.reserved());
+    if is != said {
+        look.find_and_mend(
+            format!("{is} blocks are reserved for holes, {said} are counted"),
+            Mend::Reserved { blocks: is },
+        );
     }
 }
 

@@ -1,0 +1,179 @@
+//! The blocks of a chunk for which space is reserved though nothing is stored there: `fallocate` on a hole.
+//!
+//! 1. A reserved block is in no extent, and reads as zeros.
+//! 2. Writing, punching or cutting a block ends its reservation.
+
+use super::{CHUNK_BLOCKS, Chunk, check_range};
+
+const WORDS: usize = CHUNK_BLOCKS as usize / 64;
+
+/// A set of the 256 blocks of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct BlockSet([u64; WORDS]);
+
+impl BlockSet {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0 == [0; WORDS]
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    fn has(&self, block: u16) -> bool {
+        self.0[usize::from(block / 64)] >> (block % 64) & 1 == 1
+    }
+
+    pub(super) fn insert(&mut self, first: u16, end: u16) {
+        for (word, mask) in self.0.iter_mut().zip(masks(first, end)) {
+            *word |= mask;
+        }
+    }
+
+    pub(super) fn remove(&mut self, first: u16, end: u16) {
+        for (word, mask) in self.0.iter_mut().zip(masks(first, end)) {
+            *word &= !mask;
+        }
+    }
+
+    /// How many blocks of the range are in the set.
+    pub(super) fn count_within(&self, first: u16, end: u16) -> u32 {
+        let words = self.0.iter().zip(masks(first, end));
+        words.map(|(word, mask)| (word & mask).count_ones()).sum()
+    }
+
+    /// The runs of blocks, as first block and the one behind the last, in order.
+    pub(super) fn runs(&self) -> impl Iterator<Item = (u16, u16)> + '_ {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let first = (at..CHUNK_BLOCKS as u16).find(|block| self.has(*block))?;
+            let end = (first..CHUNK_BLOCKS as u16).find(|block| !self.has(*block));
+            at = end.unwrap_or(CHUNK_BLOCKS as u16);
+            Some((first, at))
+        })
+    }
+}
+
+/// The bits of `first..end` in each word.
+fn masks(first: u16, end: u16) -> impl Iterator<Item = u64> {
+    (0..WORDS as u16).map(move |word| {
+        let bit = |block: u16| u32::from(block.clamp(word * 64, (word + 1) * 64) - word * 64);
+        let below = |bits: u32| u64::MAX.checked_shr(64 - bits).unwrap_or(0);
+        below(bit(end)) & !below(bit(first.min(end)))
+    })
+}
+
+impl Chunk {
+    /// Reserves space for the holes among the blocks from `first` on; returns for how many that were not reserved before.
+    ///
+    /// # Panics
+    /// If the range leaves the chunk.
+    pub fn reserve(&mut self, first: u16, blocks: u16) -> u32 {
+        let end = check_range(first, blocks);
+        let before = self.reserved.count();
+        let mut at = first;
+        while at < end {
+            match self.find(at) {
+                Ok(extent) => at = extent.end(),
+                Err(following) => {
+                    let hole_end = following.min(end);
+                    self.reserved.insert(at, hole_end);
+                    at = hole_end;
+                }
+            }
+        }
+        self.reserved.count() - before
+    }
+
+    /// Holes for which space is reserved, 0 to 256.
+    pub fn reserved_blocks(&self) -> u32 {
+        self.reserved.count()
+    }
+
+    /// How many of the blocks from `first` on are stored or reserved.
+    ///
+    /// # Panics
+    /// If the range leaves the chunk.
+    pub fn allocated(&self, first: u16, blocks: u16) -> u32 {
+        let end = check_range(first, blocks);
+        let stored = self.extents.iter().map(|extent| {
+            let (from, to) = (extent.first.max(first), extent.end().min(end));
+            u32::from(to.saturating_sub(from))
+        });
+        stored.sum::<u32>() + self.reserved.count_within(first, end)
+    }
+
+    /// The runs of such holes in order, as first block and number of blocks.
+    pub fn reserved_runs(&self) -> Vec<(u16, u16)> {
+        self.reserved
+            .runs()
+            .map(|(first, end)| (first, end - first))
+            .collect()
+    }
+
+    /// Whether writing the blocks from `first` on takes no space that is not theirs: each is reserved, or in an extent that
+    /// no other chunk shares.
+    ///
+    /// # Panics
+    /// If the range leaves the chunk.
+    pub fn owns_space(&self, first: u16, blocks: u16) -> bool {
+        let end = check_range(first, blocks);
+        let mut at = first;
+        while at < end {
+            match self.find(at) {
+                Ok(extent) if extent.shared => return false,
+                Ok(extent) => at = extent.end(),
+                Err(_) if !self.reserved.has(at) => return false,
+                Err(_) => at += 1,
+            }
+        }
+        true
+    }
+
+    /// The smallest range around the blocks from `first` on that leaves no unit half replaced, as first block and the one
+    /// behind the last. Replacing part of a unit frees none of it.
+    ///
+    /// # Panics
+    /// If the range leaves the chunk.
+    pub fn whole_units(&self, first: u16, blocks: u16) -> (u16, u16) {
+        let end = check_range(first, blocks);
+        let (mut from, mut to) = (first, end);
+        for edge in [first, end.saturating_sub(1).max(first)] {
+            let Ok(extent) = self.find(edge) else {
+                continue;
+            };
+            for unit in extent.units_within(edge, edge + 1) {
+                for other in &self.extents {
+                    if let Some((a, b)) = other.blocks_of(unit.segment, unit.position) {
+                        (from, to) = (from.min(a), to.max(b));
+                    }
+                }
+            }
+        }
+        (from, to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_blocks_is_what_was_put_in_and_not_taken_out() {
+        let mut set = BlockSet::default();
+        assert!(set.is_empty() && set.runs().next().is_none());
+        set.insert(0, 256);
+        assert_eq!(set.count(), 256);
+        assert_eq!(set.runs().collect::<Vec<_>>(), [(0, 256)]);
+        set.remove(63, 65);
+        set.remove(255, 256);
+        set.remove(100, 100);
+        assert_eq!(set.runs().collect::<Vec<_>>(), [(0, 63), (65, 255)]);
+        assert_eq!(set.count(), 253);
+        assert_eq!(set.count_within(60, 66), 4);
+        assert_eq!((set.count_within(63, 65), set.count_within(5, 5)), (0, 0));
+        assert!(set.has(62) && !set.has(63) && set.has(65));
+        set.remove(0, 256);
+        assert!(set.is_empty());
+    }
+}

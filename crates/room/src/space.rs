@@ -1,0 +1,278 @@
+//! Who may still take space in the storage below, and what is reserved of it.
+//!
+//! 1. New data stops first, then data that a cache had already accepted, then data that takes the place of its own; the
+//!    catalog may have what is left. So a full room can still be overwritten piece by piece, and files can be deleted.
+//! 2. Space that `fallocate` reserved belongs to its file: it is in nobody's available space, and writing there counts as
+//!    replacing.
+//! 3. What is reported as available can be written, with the catalog rows that it needs.
+//!
+//! It deliberately does not know where data is placed.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use storage::Space;
+
+use crate::core::{BLOCK, Core};
+use crate::{Error, Result, RoomSpace};
+
+/// Bytes kept for the catalog, so that it can still be committed and files deleted.
+const FOR_CATALOG: u64 = 16 << 20;
+/// Bytes kept for replacing data: a write goes to a fresh place before a commit frees the old one.
+const FOR_REPLACING: u64 = 16 << 20;
+/// Bytes kept for data that a cache accepted before it knew that the room was full.
+const FOR_CACHED: u64 = 64 << 20;
+/// The largest part of a small storage that each of these takes: one in so many bytes.
+const SMALL: [u64; 3] = [16, 32, 16];
+/// On network disks one amount is kept, so that there is always a place to move data to.
+const FOR_MOVING: u64 = 128 << 20;
+/// Bytes promised to writers between two looks at the storage's free space.
+const BUDGET: i64 = 64 << 20;
+/// One byte in so many is for the catalog rows of data.
+const ROWS: u64 = 64;
+
+/// What space is wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Claim {
+    /// Data and names that were not there before.
+    New,
+    /// The same, but a cache has accepted it already: refusing it loses it.
+    Cached,
+    /// What takes the place of data, or of space reserved for it.
+    Replace,
+}
+
+/// What is known of the space between two looks at the storage.
+#[derive(Debug, Default)]
+pub(crate) struct SpaceState {
+    /// Bytes that new data may take without another look.
+    budget: AtomicI64,
+    /// Blocks reserved for holes of files, as the extent maps have them.
+    reserved: AtomicU64,
+    /// Blocks that are about to be reserved.
+    promised: AtomicU64,
+    /// `reserved` as the catalog has it.
+    stored: AtomicU64,
+}
+
+impl SpaceState {
+    pub(crate) fn new(reserved: u64) -> Self {
+        Self {
+            reserved: AtomicU64::new(reserved),
+            stored: AtomicU64::new(reserved),
+            ..Self::default()
+        }
+    }
+
+    /// Blocks reserved.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::SeqCst)
+    }
+
+    /// Sets the number of blocks reserved to what was counted.
+    pub(crate) fn correct_reserved(&self, blocks: u64) {
+        self.reserved.store(blocks, Ordering::SeqCst);
+    }
+
+    /// Promises blocks that are about to be reserved: new data must look again.
+    pub(crate) fn promise_blocks(&self, blocks: u64) {
+        self.promised.fetch_add(blocks, Ordering::SeqCst);
+        self.budget.store(0, Ordering::SeqCst);
+    }
+
+    /// The promise of blocks is kept or taken back.
+    pub(crate) fn end_promise(&self, blocks: u64) {
+        self.promised.fetch_sub(blocks, Ordering::SeqCst);
+    }
+
+    /// Blocks are reserved. The caller holds a change.
+    pub(crate) fn add_reserved(&self, blocks: u64) {
+        self.reserved.fetch_add(blocks, Ordering::SeqCst);
+    }
+
+    /// Blocks are not reserved any more. The caller holds a change.
+    pub(crate) fn end_reserved(&self, blocks: u64) {
+        if blocks > 0 {
+            let less = |now: u64| Some(now.saturating_sub(blocks));
+            // Always `Ok`: the closure never refuses.
+            let _ = self
+                .reserved
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        }
+    }
+
+    /// The number of blocks to be stored, if the catalog has another.
+    pub(crate) fn unstored(&self) -> Option<u64> {
+        let now = self.reserved();
+        (self.stored.swap(now, Ordering::SeqCst) != now).then_some(now)
+    }
+}
+
+/// Bytes that data of a length takes, with its catalog rows and the padding to whole blocks.
+fn cost(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes / ROWS).saturating_add(BLOCK)
+}
+
+impl Core {
+    /// Bytes of the storage that a claim may still take, its catalog rows included.
+    fn left_for(&self, claim: Claim, space: &Space) -> u64 {
+        let mut available = space.available;
+        if self.options.placed {
+            // Open segments have their space already.
+            available += self.segments.left_open() * BLOCK;
+        }
+        available.saturating_sub(self.kept_from(claim, space))
+    }
+
+    /// Bytes that a claim must leave free.
+    fn kept_from(&self, claim: Claim, space: &Space) -> u64 {
+        if self.options.placed {
+            // The catalog is elsewhere there.
+            return FOR_MOVING.min(space.total / SMALL[0]);
+        }
+        let part = |amount: u64, small: u64| amount.min(space.total / small);
+        let mut kept = part(FOR_CATALOG, SMALL[0]);
+        if claim < Claim::Replace {
+            let promised = self.space.promised.load(Ordering::SeqCst);
+            kept += part(FOR_REPLACING, SMALL[1]);
+            kept += cost((self.space.reserved() + promised) * BLOCK);
+        }
+        if claim < Claim::Cached {
+            kept += part(FOR_CACHED, SMALL[2]);
+        }
+        kept
+    }
+
+    /// Whether there is space for all that is reserved, without what is kept.
+    pub(crate) fn reservations_fit(&self) -> Result<bool> {
+        let space = self.storage.space()?;
+        Ok(self.kept_from(Claim::New, &space) <= space.available)
+    }
+
+    /// Bytes of new data that can be written now.
+    fn available_of(&self, space: &Space) -> u64 {
+        let left = self.left_for(Claim::New, space);
+        // The inverse of `cost`.
+        (left.saturating_sub(BLOCK) / (ROWS + 1) * ROWS) / BLOCK * BLOCK
+    }
+
+    /// Promises space for `bytes` more of new data, or says that there is none.
+    pub(crate) fn promise(&self, bytes: u64) -> Result<()> {
+        let wanted = cost(bytes) as i64;
+        let budget = &self.space.budget;
+        if budget.fetch_sub(wanted, Ordering::SeqCst) >= wanted {
+            return Ok(());
+        }
+        let left = self.left_for(Claim::New, &self.storage.space()?) as i64;
+        if left < wanted {
+            budget.store(0, Ordering::SeqCst);
+            return Err(Error::NoSpace);
+        }
+        budget.store(left.min(BUDGET) - wanted, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Whether there is space for `bytes` more.
+    pub(crate) fn fits(&self, claim: Claim, bytes: u64) -> Result<bool> {
+        Ok(self.left_for(claim, &self.storage.space()?) >= cost(bytes))
+    }
+
+    /// Bytes that moved data may take at once. Of a room on network disks: what is kept for it too, as far as the storage can give
+    /// another segment.
+    pub(crate) fn room_to_move(&self) -> Result<u64> {
+        let space = self.storage.space()?;
+        Ok(match self.options.placed {
+            true => space.available,
+            false => self.left_for(Claim::Replace, &space),
+        })
+    }
+
+    /// Runs a step that moves data: it may take the space that is kept for it.
+    pub(crate) fn with_set_aside<T>(&self, bytes: u64, step: impl Fn() -> Result<T>) -> Result<T> {
+        if !self.options.placed {
+            return self.replacing(bytes, step);
+        }
+        match step() {
+            Err(Error::NoSpace) => {
+                self.make_space()?;
+                step()
+            }
+            other => other,
+        }
+    }
+
+    /// Gives back what was deleted before.
+    pub(crate) fn make_space(&self) -> Result<()> {
+        // Whatever was promised, the storage knows better.
+        self.space.budget.store(0, Ordering::SeqCst);
+        self.reap_all()?;
+        self.commit_or_defer()?;
+        // Only now: what this commit gave up is part of it.
+        self.punch_holes();
+        Ok(())
+    }
+
+    /// Runs a change that needs space; where there is none, commits, which gives back what was deleted before, and
+    /// tries once more.
+    pub(crate) fn with_space<T>(&self, bytes: u64, change: impl Fn() -> Result<T>) -> Result<T> {
+        match self.promise(bytes).and_then(|()| change()) {
+            Err(Error::NoSpace) => {
+                self.make_space()?;
+                let again = self.promise(bytes).and_then(|()| change());
+                if self.options.placed && matches!(again, Err(Error::NoSpace)) {
+                    // Space comes in segments there: dead blocks among live ones make none until these are moved.
+                    self.ask(|wake| wake.clean = true);
+                }
+                again
+            }
+            other => other,
+        }
+    }
+
+    /// Runs a change that gives up as much space as it takes.
+    pub(crate) fn replacing<T>(&self, bytes: u64, change: impl Fn() -> Result<T>) -> Result<T> {
+        let attempt = || match self.promise(bytes) {
+            Err(Error::NoSpace) if self.fits(Claim::Replace, bytes)? => change(),
+            promised => promised.and_then(|()| change()),
+        };
+        match attempt() {
+            Err(Error::NoSpace) => {
+                self.make_space()?;
+                attempt()
+            }
+            other => other,
+        }
+    }
+
+    /// Space of the room and of the storage below.
+    pub(crate) fn space(&self) -> Result<RoomSpace> {
+        let space = self.storage.space()?;
+        let accounts = self.accounts.lock();
+        let (live, stored) = (
+            accounts.live_blocks() * BLOCK,
+            accounts.stored_blocks() * BLOCK,
+        );
+        drop(accounts);
+        let reserved = self.space.reserved() * BLOCK;
+        Ok(RoomSpace {
+            total: space.total,
+            free: space.free.saturating_sub(reserved),
+            available: self.available()?,
+            live,
+            stored,
+            reserved,
+            inodes: self.catalog().totals()?.inodes,
+        })
+    }
+
+    /// Bytes of new data that can be written now: what was deleted and is not yet punched counts, for a writer who needs it
+    /// has it punched.
+    pub(crate) fn available(&self) -> Result<u64> {
+        let mut space = self.storage.space()?;
+        if !self.options.placed {
+            let holes: u64 = self.holes.lock().iter().map(|r| u64::from(r.blocks)).sum();
+            let deleted = self.accounts.lock().released_blocks() + holes;
+            space.available += deleted * BLOCK;
+        }
+        Ok(self.available_of(&space))
+    }
+}
