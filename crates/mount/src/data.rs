@@ -21,6 +21,35 @@ impl Server {
         self.room.write(no, offset, data).or_errno("write", no)
     }
 
+    /// Writes all of `data`, which the kernel's cache accepted earlier. True where there was no space for it as new data.
+    pub(crate) fn write_cached(
+        &self,
+        no: InodeNo,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<bool, Errno> {
+        let written = self.room.write_cached(no, offset, data);
+        if let Err(e) = &written {
+            if matches!(e, room::Error::NoSpace) {
+                tracing::error!(
+                    inode = no.0,
+                    "{} bytes at {offset} that a program wrote find no space and are lost; its next fsync or close says so",
+                    data.len()
+                );
+            }
+            self.pressure.lost(&*self.room, no, offset);
+        }
+        written.or_errno("write", no)
+    }
+
+    /// A program is about to write: ENOSPC where the file already grew beyond the space there is.
+    pub(crate) fn before_write(&self, no: InodeNo) -> Result<(), Errno> {
+        match !self.pressure.is_tight() || self.pressure.may_write(&*self.room, no) {
+            true => Ok(()),
+            false => Err(Errno::ENOSPC),
+        }
+    }
+
     /// Takes set-id bits and file capabilities away before an unprivileged change of data. `true`: there were some,
     /// and the kernel's idea of the attributes is old.
     pub(crate) fn drop_privileges(&self, no: InodeNo) -> Result<bool, Errno> {
@@ -62,7 +91,12 @@ impl Server {
         let what = allocation(mode).ok_or(Errno::EOPNOTSUPP)?;
         self.room
             .fallocate(no, what, offset, len)
-            .or_errno("fallocate", no)
+            .or_errno("fallocate", no)?;
+        if !self.shared {
+            // Before the answer: what is reserved is not there for what the kernel holds back.
+            self.pressure.look(&*self.room);
+        }
+        Ok(())
     }
 
     /// `whence` is SEEK_DATA or SEEK_HOLE.

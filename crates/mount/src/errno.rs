@@ -12,6 +12,7 @@ pub(crate) struct Errno(pub(crate) i32);
 impl Errno {
     pub(crate) const EIO: Self = Self(libc::EIO);
     pub(crate) const EINVAL: Self = Self(libc::EINVAL);
+    pub(crate) const ENOSPC: Self = Self(libc::ENOSPC);
     pub(crate) const ERANGE: Self = Self(libc::ERANGE);
     pub(crate) const ENOSYS: Self = Self(libc::ENOSYS);
     pub(crate) const ENOTTY: Self = Self(libc::ENOTTY);

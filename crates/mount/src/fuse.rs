@@ -25,7 +25,7 @@ use fuser::{
     Generation, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyWrite, ReplyXattr,
     Request,
 };
-use room::{Inode, InodeNo, spans};
+use room::{FileKind, Inode, InodeNo, spans};
 
 use crate::errno::Errno;
 use crate::locker::Locker;
@@ -112,7 +112,13 @@ impl Handler {
 
     fn attr(&self, reply: ReplyAttr, answer: Result<Inode, Errno>) {
         match answer {
-            Ok(inode) => reply.attr(&self.ttl.attr, &file_attr(&inode)),
+            Ok(inode) => {
+                if self.server.pressure.is_tight() && inode.kind == FileKind::Regular {
+                    // Before the answer, or after: the kernel takes attributes that were asked for before this for old.
+                    self.kernel.attributes_changed(inode.no);
+                }
+                reply.attr(&self.ttl.attr, &file_attr(&inode));
+            }
             Err(e) => reply.error(e.into()),
         }
     }

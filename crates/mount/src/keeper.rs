@@ -95,6 +95,12 @@ impl Keeper {
         }
     }
 
+    /// Has the kernel begin to send everything that programs wrote. Does not wait for it.
+    pub(crate) fn begin_write_back(&self) {
+        self.state.lock().asked += 1;
+        self.order.notify_one();
+    }
+
     /// Ends the thread, as soon as it is out of the kernel.
     pub(crate) fn stop(&self) {
         self.state.lock().stop = true;

@@ -39,6 +39,7 @@ mod lookups;
 mod mounted;
 mod opens;
 mod options;
+mod pressure;
 mod seeker;
 mod server;
 mod tune;

@@ -72,6 +72,14 @@ impl Lookups {
         }
     }
 
+    /// The inodes that are counted.
+    pub(crate) fn known(&self) -> Vec<InodeNo> {
+        let numbers = |shard: &Mutex<HashMap<u64, u64>>| -> Vec<u64> {
+            shard.lock().keys().copied().collect()
+        };
+        self.shards.iter().flat_map(numbers).map(InodeNo).collect()
+    }
+
     /// Empties the counts; each number returned is to be released once.
     pub(crate) fn drain(&self) -> Vec<InodeNo> {
         self.shards

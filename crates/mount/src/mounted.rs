@@ -12,6 +12,7 @@ use crate::error::MountError;
 use crate::fuse::{self, Kernel, Session};
 use crate::keeper::{Duties, Keeper};
 use crate::options::MountOptions;
+use crate::pressure;
 use crate::seeker::Seeker;
 use crate::server::Server;
 
@@ -72,7 +73,9 @@ fn serve(
                 .to_owned(),
         });
     }
-    let server = Arc::new(Server::new(room));
+    let (server, orders) = Server::new(room);
+    let server = Arc::new(server);
+    let watched = Arc::downgrade(&server);
     let (activity, shared) = (server.activity.clone(), server.shared);
     let keeper = Arc::new(Keeper::default());
     let kernel = Arc::new(Kernel::default());
@@ -100,12 +103,23 @@ fn serve(
         idle_timeout: options.idle_timeout,
     };
     let keep_thread = keeper.start(duties, activity)?;
+    let mut threads = vec![keep_thread, seek_thread];
+    // The kernel keeps back nothing that was written to a shared file system.
+    if !shared {
+        let duties = pressure::Duties {
+            server: watched,
+            kernel: kernel.clone(),
+            keeper: keeper.clone(),
+            device: (major, minor),
+        };
+        threads.push(pressure::start(orders, duties)?);
+    }
     tracing::debug!(mountpoint = %at.display(), "mounted");
     Ok(Mounted {
         mountpoint: at.to_owned(),
         session,
         keeper,
-        threads: vec![keep_thread, seek_thread],
+        threads,
         kernel,
     })
 }

@@ -17,6 +17,7 @@ use room::{FileKind, FileSystem, Inode, InodeNo, NewFile, RenameMode, RoomSpace,
 use crate::errno::{Errno, OrErrno};
 use crate::lookups::Lookups;
 use crate::opens::Opens;
+use crate::pressure::{Orders, Pressure};
 use crate::seeker::Writes;
 
 /// Longest name in bytes.
@@ -94,18 +95,28 @@ pub(crate) struct Server {
     lookups: Lookups,
     pub(crate) activity: Arc<Activity>,
     pub(crate) writes: Arc<Writes>,
+    pub(crate) pressure: Pressure,
 }
 
 impl Server {
-    pub(crate) fn new(room: Arc<dyn FileSystem>) -> Self {
-        Self {
+    /// The orders are for the thread of [`pressure`](crate::pressure).
+    pub(crate) fn new(room: Arc<dyn FileSystem>) -> (Self, Orders) {
+        let (pressure, orders) = Pressure::new();
+        let server = Self {
             shared: room.is_shared(),
             room,
             opens: Opens::default(),
             lookups: Lookups::new(),
             activity: Arc::default(),
             writes: Arc::default(),
-        }
+            pressure,
+        };
+        (server, orders)
+    }
+
+    /// The inodes that the kernel knows.
+    pub(crate) fn known(&self) -> Vec<InodeNo> {
+        self.lookups.known()
     }
 
     /// Counts an entry that is about to be handed out.

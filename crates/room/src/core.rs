@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use catalog::{BlockRange, Catalog, InodeNo, Released, Timestamp};
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
@@ -102,6 +102,8 @@ pub(crate) struct Core {
 pub(crate) struct Holds {
     pub(crate) counts: HashMap<InodeNo, u64>,
     pub(crate) unlinked: HashSet<InodeNo>,
+    /// When the last of those lost its last name.
+    pub(crate) unlinked_at: Option<Instant>,
 }
 
 /// What the maintenance thread is told.

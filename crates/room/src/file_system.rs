@@ -10,7 +10,8 @@ use catalog::{DirEntry, Inode, InodeNo};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, Fallocate, NewFile, RenameMode, Result, Room, RoomSpace, SeekTo, SetAttr, XattrMode,
+    Available, Error, Fallocate, NewFile, RenameMode, Result, Room, RoomSpace, SeekTo, SetAttr,
+    XattrMode,
 };
 
 /// What a file is opened for.
@@ -115,9 +116,10 @@ pub trait FileSystem: Send + Sync + Debug {
         self.write(no, offset, data).map(|()| false)
     }
 
-    /// Bytes of new data that can be written now.
-    fn available(&self) -> Result<u64> {
-        Ok(self.space()?.available)
+    /// Bytes that can still be written.
+    fn available(&self) -> Result<Available> {
+        let new = self.space()?.available;
+        Ok(Available { new, cached: new })
     }
 
     /// Whether others change it too.
@@ -209,5 +211,5 @@ delegate! {
     xattr_names(no: InodeNo) -> Result<Vec<Vec<u8>>>;
     space() -> Result<RoomSpace>;
     write_cached(no: InodeNo, offset: u64, data: &[u8]) -> Result<bool>;
-    available() -> Result<u64>;
+    available() -> Result<Available>;
 }

@@ -7,6 +7,7 @@
 //! It deliberately does not check permissions: whoever mounts the room does.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use catalog::{Change, DirEntry, FileKind, Inode, InodeNo};
 
@@ -302,6 +303,7 @@ impl Core {
         let mut holds = self.holds.lock();
         if holds.counts.contains_key(&cell.no) {
             holds.unlinked.insert(cell.no);
+            holds.unlinked_at = Some(Instant::now());
         } else {
             drop(holds);
             self.reaping.lock().push(cell.no);

@@ -220,6 +220,15 @@ pub struct RoomSpace {
     pub inodes: u64,
 }
 
+/// Bytes that can still be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Available {
+    /// Of new data.
+    pub new: u64,
+    /// Of new data that a cache has accepted already: [`Room::write_cached`](crate::Room::write_cached). At least `new`.
+    pub cached: u64,
+}
+
 /// Facts about an open room.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Info {

@@ -11,8 +11,8 @@ use storage::{HostStorage, Storage};
 use crate::core::Core;
 use crate::space::Claim;
 use crate::{
-    Error, Fallocate, Info, NewFile, NewRoom, OpenOptions, RenameMode, Result, RoomFile, RoomSpace,
-    SeekTo, SetAttr, XattrMode,
+    Available, Error, Fallocate, Info, NewFile, NewRoom, OpenOptions, RenameMode, Result, RoomFile,
+    RoomSpace, SeekTo, SetAttr, XattrMode,
 };
 
 /// An open room. All methods may be called from many threads at once. Dropping it commits and closes; errors of that
@@ -137,8 +137,8 @@ impl Room {
         self.core.options.read_only
     }
 
-    /// Bytes of new data that can be written now: [`RoomSpace::available`] alone, which costs less.
-    pub fn available(&self) -> Result<u64> {
+    /// Bytes that can still be written: costs less than [`space`](Self::space).
+    pub fn available(&self) -> Result<Available> {
         self.core.available()
     }
 

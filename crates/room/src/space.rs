@@ -9,11 +9,12 @@
 //! It deliberately does not know where data is placed.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use storage::Space;
 
 use crate::core::{BLOCK, Core};
-use crate::{Error, Result, RoomSpace};
+use crate::{Available, Error, Result, RoomSpace};
 
 /// Bytes kept for the catalog, so that it can still be committed and files deleted.
 const FOR_CATALOG: u64 = 16 << 20;
@@ -148,9 +149,9 @@ impl Core {
         Ok(self.kept_from(Claim::New, &space) <= space.available)
     }
 
-    /// Bytes of new data that can be written now.
-    fn available_of(&self, space: &Space) -> u64 {
-        let left = self.left_for(Claim::New, space);
+    /// Bytes of data that can be written now.
+    fn available_of(&self, claim: Claim, space: &Space) -> u64 {
+        let left = self.left_for(claim, space);
         // The inverse of `cost`.
         (left.saturating_sub(BLOCK) / (ROWS + 1) * ROWS) / BLOCK * BLOCK
     }
@@ -204,11 +205,26 @@ impl Core {
     pub(crate) fn make_space(&self) -> Result<()> {
         // Whatever was promised, the storage knows better.
         self.space.budget.store(0, Ordering::SeqCst);
+        self.await_release();
         self.reap_all()?;
         self.commit_or_defer()?;
         // Only now: what this commit gave up is part of it.
         self.punch_holes();
         Ok(())
+    }
+
+    /// Waits a moment for a file that has just lost its last name to be let go: a kernel says so some time after it
+    /// unlinked the file.
+    fn await_release(&self) {
+        const JUST: Duration = Duration::from_millis(100);
+        let awaited = || {
+            let holds = self.holds.lock();
+            let just = holds.unlinked_at.is_some_and(|at| at.elapsed() < JUST);
+            just && !holds.unlinked.is_empty() && self.reaping.lock().is_empty()
+        };
+        while awaited() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Runs a change that needs space; where there is none, commits, which gives back what was deleted before, and
@@ -256,7 +272,7 @@ impl Core {
         Ok(RoomSpace {
             total: space.total,
             free: space.free.saturating_sub(reserved),
-            available: self.available()?,
+            available: self.available()?.new,
             live,
             stored,
             reserved,
@@ -264,15 +280,18 @@ impl Core {
         })
     }
 
-    /// Bytes of new data that can be written now: what was deleted and is not yet punched counts, for a writer who needs it
-    /// has it punched.
-    pub(crate) fn available(&self) -> Result<u64> {
+    /// Bytes that can still be written: what was deleted and is not yet punched counts, for a writer who needs it has it
+    /// punched.
+    pub(crate) fn available(&self) -> Result<Available> {
         let mut space = self.storage.space()?;
         if !self.options.placed {
             let holes: u64 = self.holes.lock().iter().map(|r| u64::from(r.blocks)).sum();
             let deleted = self.accounts.lock().released_blocks() + holes;
             space.available += deleted * BLOCK;
         }
-        Ok(self.available_of(&space))
+        Ok(Available {
+            new: self.available_of(Claim::New, &space),
+            cached: self.available_of(Claim::Cached, &space),
+        })
     }
 }

@@ -370,7 +370,7 @@ fn what_is_reported_as_available_can_be_allocated_or_written() {
         let state = tempfile::tempdir().unwrap();
         let room = room_on(&disk, state.path());
         let no = file(&room, "all");
-        let available = room.available().unwrap();
+        let available = room.available().unwrap().new;
         assert!(available > 140 << 20, "{available} of 200 MiB");
         match round {
             0 => {
@@ -379,7 +379,7 @@ fn what_is_reported_as_available_can_be_allocated_or_written() {
                 assert!(matches!(beyond, Err(Error::NoSpace)), "{beyond:?}");
                 assert_eq!(room.space().unwrap().reserved, 0);
                 room.fallocate(no, all, 0, available).unwrap();
-                assert_eq!(room.available().unwrap(), 0);
+                assert_eq!(room.available().unwrap().new, 0);
             }
             _ => {
                 let len = if round == 1 { 1 << 20 } else { 4096 };
@@ -387,7 +387,7 @@ fn what_is_reported_as_available_can_be_allocated_or_written() {
                     room.write(no, at, &pattern(at as u64, len as usize))
                         .unwrap();
                 }
-                let left = room.available().unwrap();
+                let left = room.available().unwrap().new;
                 assert!(left < 4 << 20, "{left} of {available} are left");
             }
         }
@@ -407,7 +407,7 @@ fn what_a_cache_accepted_before_the_room_was_full_still_finds_space() {
     let room = room_on(&disk, state.path());
     let no = file(&room, "rest");
     // Most of it is only reserved: quick.
-    let most = room.available().unwrap() - (8 << 20);
+    let most = room.available().unwrap().new - (8 << 20);
     room.fallocate(no, Fallocate::Allocate { keep_size: true }, 0, most)
         .unwrap();
     let no = file(&room, "cached");
@@ -424,7 +424,7 @@ fn what_a_cache_accepted_before_the_room_was_full_still_finds_space() {
     }
     assert!((40..=64).contains(&beyond), "{beyond} MiB more");
     room.sync().unwrap();
-    assert_eq!(room.available().unwrap(), 0);
+    assert_eq!(room.available().unwrap().new, 0);
     let refused = room.write(no, at, &[1; 4096]);
     assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
     room.close().unwrap();

@@ -47,8 +47,15 @@ impl Filesystem for Handler {
         self.forgotten(no(ino), nlookup);
     }
 
-    fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        self.attr(reply, self.serve(req, || self.server.attributes(no(ino))));
+    fn getattr(&self, req: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
+        let answer = self.serve(req, || {
+            // With a handle the kernel asks on behalf of `write`.
+            if fh.is_some() && !self.server.shared {
+                self.server.before_write(no(ino))?;
+            }
+            self.server.attributes(no(ino))
+        });
+        self.attr(reply, answer);
     }
 
     fn statx(
@@ -352,10 +359,20 @@ impl Filesystem for Handler {
                 self.kernel.attributes_changed(no(ino));
             }
             let _writing = self.server.writes.begin();
-            self.server.write(no(ino), offset, data)
+            match write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+                true => self.server.write_cached(no(ino), offset, data),
+                false => self.server.write(no(ino), offset, data).map(|()| false),
+            }
         });
+        let stored = answer.as_ref().ok().copied();
         // The kernel sends no more than it negotiated: 1 MiB.
-        written(reply, answer.map(|()| data.len() as u32));
+        written(reply, answer.map(|_| data.len() as u32));
+        if let Some(grown) = stored {
+            let room = &*self.server.room;
+            self.server
+                .pressure
+                .stored(room, no(ino), data.len(), grown);
+        }
     }
 
     /// Of a file that is not shared there is nothing to flush. Told once, the kernel does not ask again; it writes its cache back and

@@ -34,11 +34,15 @@ impl Mount {
     }
 
     pub fn with(options: MountOptions) -> Option<Self> {
+        Self::in_dir(tempfile::tempdir().unwrap(), options)
+    }
+
+    /// With everything in a directory of the caller's.
+    pub fn in_dir(dir: tempfile::TempDir, options: MountOptions) -> Option<Self> {
         if !Path::new("/dev/fuse").exists() {
             eprintln!("skipped: there is no /dev/fuse");
             return None;
         }
-        let dir = tempfile::tempdir().unwrap();
         std::fs::set_permissions(
             dir.path(),
             std::os::unix::fs::PermissionsExt::from_mode(0o755),
@@ -142,6 +146,50 @@ impl Drop for Mount {
         } else {
             self.end();
         }
+    }
+}
+
+/// A small ext4 of its own, unmounted when the test ends, however it ends.
+pub struct Disk {
+    at: tempfile::TempDir,
+}
+
+impl Disk {
+    /// `None`, said on standard error: this machine cannot mount one.
+    pub fn new(mebibytes: u64) -> Option<Self> {
+        if !is_root() {
+            return None;
+        }
+        let at = tempfile::tempdir().unwrap();
+        let image = at.path().join("image");
+        let file = std::fs::File::create(&image).unwrap();
+        file.set_len(mebibytes << 20).unwrap();
+        let disk = at.path().join("disk");
+        std::fs::create_dir(&disk).unwrap();
+        let made = Command::new("mkfs.ext4").arg("-q").arg(&image).status();
+        let mounted = Command::new("mount")
+            .args(["-o", "loop"])
+            .args([&image, &disk])
+            .status();
+        if made.is_ok_and(|s| s.success()) && mounted.is_ok_and(|s| s.success()) {
+            return Some(Self { at });
+        }
+        eprintln!("skipped: an ext4 image cannot be mounted here");
+        None
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.at.path().join("disk")
+    }
+
+    pub fn dir(&self) -> tempfile::TempDir {
+        tempfile::tempdir_in(self.path()).unwrap()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
     }
 }
 
