@@ -17,7 +17,9 @@
 //!    [`MountOptions::write_back_interval`]; there the room's own commits take over. `fsync` is durable when it returns.
 //!    `sync` and `syncfs` are not: Linux passes everything on, but does not tell an ordinary FUSE mount that somebody
 //!    waits for it, so it becomes durable with the room's next commit.
-//! 4. Access times follow reads that reach the room (with the rules of relatime); one served from the kernel's cache does
+//! 4. A program learns from `write` that the room is full, before anything it wrote is lost. A map or a single `write` of more
+//!    than 64 MiB beyond the space is refused later: by `msync`, `fsync` or `close`.
+//! 5. Access times follow reads that reach the room (with the rules of relatime); one served from the kernel's cache does
 //!    not show.
 //!
 //! It deliberately does not know the command line, signals, or how the mounting process goes into the background.
