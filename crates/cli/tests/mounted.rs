@@ -326,6 +326,70 @@ fn a_mount_in_the_foreground_ends_with_a_signal_and_exit_code_0() {
     assert_eq!(s.with_pass(["cat", "room:/f"]), "x");
 }
 
+/// The answer to an interrupt often comes after the interrupted request has ended, and the kernel then refuses it: that was logged
+/// as an error each time.
+#[test]
+fn interrupted_requests_are_no_errors_in_the_log() {
+    const SCRIPT: &str = "
+import os, signal, time
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.0003)
+end = time.monotonic() + 3
+fd = os.open('f', os.O_RDWR | os.O_CREAT)
+os.write(fd, b'x' * 65536)
+while time.monotonic() < end:
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.pread(fd, 4096, 0)
+    os.listdir('.')
+    os.pwrite(fd, b'y', 0)
+    os.fsync(fd)
+    os.close(os.open('g', os.O_CREAT | os.O_WRONLY))
+    os.unlink('g')
+signal.setitimer(signal.ITIMER_REAL, 0)
+";
+    let s = Sandbox::with_room();
+    if !can_mount() {
+        return;
+    }
+    let mut child = s
+        .command([
+            "mount",
+            "--foreground",
+            "room",
+            "mnt",
+            "--passphrase-file",
+            "pass",
+        ])
+        .stderr(std::fs::File::create(s.path("log")).unwrap())
+        .spawn()
+        .unwrap();
+    wait_until("it is mounted", || s.is_mounted());
+    let programs: Vec<_> = (0..3)
+        .map(|n| {
+            let dir = s.path(format!("mnt/{n}"));
+            std::fs::create_dir(&dir).unwrap();
+            Command::new("python3")
+                .args(["-c", SCRIPT])
+                .current_dir(dir)
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for mut program in programs {
+        assert!(program.wait().unwrap().success());
+    }
+    s.ok(["umount", "mnt"]);
+    assert!(child.wait().unwrap().success());
+    let log = std::fs::read_to_string(s.path("log")).unwrap();
+    let errors: Vec<_> = log.lines().filter(|line| line.contains("ERROR")).collect();
+    assert!(
+        errors.is_empty(),
+        "{} lines, such as {}",
+        errors.len(),
+        errors[0]
+    );
+}
+
 #[test]
 fn an_idle_mount_goes_away_by_itself() {
     let s = Sandbox::with_room();
