@@ -52,21 +52,21 @@ impl Server {
 
     /// Takes set-id bits and file capabilities away before an unprivileged change of data. `true`: there were some,
     /// and the kernel's idea of the attributes is old.
-    pub(crate) fn drop_privileges(&self, no: InodeNo) -> Result<bool, Errno> {
+    pub(crate) fn drop_privileges(&self, caller: Caller, no: InodeNo) -> Result<bool, Errno> {
         if self.shared && self.opens.is_plain(no) {
             return Ok(false);
         }
         let inode = self.attributes(no)?;
-        // The set-group-id bit without execution by the group means something else, but the room knows that.
         if inode.mode & 0o6000 == 0 && !inode.has_xattrs {
             self.opens.note_plain(no);
             return Ok(false);
         }
         let set = SetAttr {
             drop_privileges: true,
+            drop_setgid: !self.shared && caller.loses_setgid(&inode),
             ..SetAttr::default()
         };
-        let after = self.set_attributes(no, &set)?;
+        let after = self.change_attributes(no, &set)?;
         Ok(after.mode != inode.mode || after.has_xattrs)
     }
 
@@ -76,7 +76,7 @@ impl Server {
         if caller.uid == 0 {
             Ok(false)
         } else {
-            self.drop_privileges(no)
+            self.drop_privileges(caller, no)
         }
     }
 

@@ -50,6 +50,8 @@ struct Handler {
     kernel: Arc<Kernel>,
     locker: Arc<Locker>,
     ttl: Ttl,
+    /// Before every change of data the kernel itself asks for what such a change takes from a file.
+    strips_first: bool,
 }
 
 /// For how long the kernel may keep what it is told.
@@ -121,6 +123,14 @@ impl Handler {
             }
             Err(e) => reply.error(e.into()),
         }
+    }
+
+    /// Before a request in which the kernel does not say whether the caller may keep set-ID bits and file capabilities.
+    fn drop_privileges_of(&self, req: &Request, no: InodeNo) -> Result<(), Errno> {
+        if !self.strips_first && self.server.drop_privileges_of(caller(req), no)? {
+            self.kernel.attributes_changed(no);
+        }
+        Ok(())
     }
 
     fn forgotten(&self, no: InodeNo, count: u64) {
@@ -196,5 +206,6 @@ fn caller(request: &Request) -> Caller {
     Caller {
         uid: request.uid(),
         gid: request.gid(),
+        pid: request.pid(),
     }
 }

@@ -35,6 +35,7 @@ mod data;
 mod errno;
 mod error;
 mod fuse;
+mod groups;
 mod keeper;
 mod locker;
 mod lookups;

@@ -28,6 +28,8 @@ const NAME_MAX: usize = 255;
 pub(crate) struct Caller {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
+    /// Number of the thread; 0 where it is not one that can be seen from here.
+    pub(crate) pid: u32,
 }
 
 /// A new file of any kind, as the kernel asks for it.
@@ -164,7 +166,30 @@ impl Server {
         self.room.attributes(no).or_errno("attributes", no)
     }
 
-    pub(crate) fn set_attributes(&self, no: InodeNo, set: &SetAttr) -> Result<Inode, Errno> {
+    pub(crate) fn set_attributes(
+        &self,
+        caller: Caller,
+        no: InodeNo,
+        mut set: SetAttr,
+    ) -> Result<Inode, Errno> {
+        if set.drop_privileges && !self.shared {
+            let inode = self.attributes(no)?;
+            set.drop_setgid = caller.loses_setgid(&inode)
+                && (caller.uid != 0 || self.is_unprivileged(&inode, &set));
+        }
+        self.change_attributes(no, &set)
+    }
+
+    /// Whether the kernel has found that a root who changes the data of a file lacks the privilege to keep its bits. With a
+    /// change of owner it does not look; and a request that sets nothing can be about file capabilities, which nobody keeps.
+    fn is_unprivileged(&self, inode: &Inode, set: &SetAttr) -> bool {
+        let has_capability =
+            || inode.has_xattrs && self.room.xattr(inode.no, b"security.capability").is_ok();
+        let changes_owner = set.uid.is_some() || set.gid.is_some();
+        set.size.is_some() || (!changes_owner && !has_capability())
+    }
+
+    pub(crate) fn change_attributes(&self, no: InodeNo, set: &SetAttr) -> Result<Inode, Errno> {
         self.room
             .set_attributes(no, set)
             .or_errno("set attributes", no)

@@ -116,6 +116,178 @@ fn set_id_bits_go_when_an_ordinary_user_changes_the_file() {
     );
 }
 
+/// What each change of each file's data, by each kind of caller, leaves of its mode: as on the file system beside the mount.
+#[test]
+fn set_id_bits_go_as_on_other_file_systems() {
+    const MODES: [u32; 8] = [
+        0o2666, 0o2676, 0o4666, 0o6666, 0o6676, 0o6766, 0o6777, 0o2766,
+    ];
+    const GROUP: u32 = 4242;
+    const CHANGES: [&str; 10] = [
+        "write", "append", "truncate", "open", "direct", "allocate", "keep", "punch", "zero",
+        "copy",
+    ];
+    const SCRIPT: &str = r#"
+import ctypes, mmap, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def allocate(path, mode):
+    fd = os.open(path, os.O_RDWR)
+    if libc.fallocate(fd, mode, ctypes.c_long(0), ctypes.c_long(8192)):
+        raise OSError(ctypes.get_errno(), path)
+    os.close(fd)
+def write(path, flags, data, direct=False):
+    fd = os.open(path, os.O_RDWR | flags)
+    os.writev(fd, [data])
+    os.close(fd)
+def copy(path):
+    source, fd = os.open("source", os.O_RDONLY), os.open(path, os.O_RDWR)
+    assert os.copy_file_range(source, fd, 4096, 0, 0) == 4096
+    os.close(fd)
+changes = {
+    "write": lambda path: write(path, 0, b"x"),
+    "append": lambda path: write(path, os.O_APPEND, b"x"),
+    "truncate": lambda path: os.truncate(path, 100),
+    "open": lambda path: os.close(os.open(path, os.O_RDWR | os.O_TRUNC)),
+    "direct": lambda path: write(path, os.O_DIRECT, mmap.mmap(-1, 4096)),
+    "allocate": lambda path: allocate(path, 0),
+    "keep": lambda path: allocate(path, 1),
+    "punch": lambda path: allocate(path, 3),
+    "zero": lambda path: allocate(path, 16),
+    "copy": lambda path: copy(path),
+}
+for path in sorted(os.listdir(".")):
+    change = changes.get(path.split("-")[0])
+    if change:
+        change(path)
+"#;
+    let Some(mount) = open_mount() else { return };
+    let plain = mount.plain();
+    fs::set_permissions(&plain, fs::Permissions::from_mode(0o777)).unwrap();
+    let callers: [(&str, &[&str]); 7] = [
+        (
+            "another user",
+            &["--reuid=65534", "--regid=65534", "--clear-groups"],
+        ),
+        (
+            "a member",
+            &["--reuid=65534", "--regid=4242", "--clear-groups"],
+        ),
+        (
+            "a member by a further group",
+            &["--reuid=65534", "--regid=65534", "--groups=4,4242"],
+        ),
+        (
+            "the owner",
+            &["--reuid=4243", "--regid=65534", "--clear-groups"],
+        ),
+        ("root", &[]),
+        (
+            "root without the privilege",
+            &["--clear-groups", "--bounding-set=-fsetid"],
+        ),
+        (
+            "a user with the privilege",
+            &[
+                "--reuid=65534",
+                "--regid=65534",
+                "--clear-groups",
+                "--inh-caps=+fsetid",
+                "--ambient-caps=+fsetid",
+            ],
+        ),
+    ];
+    let after = |dir: &std::path::Path, options: &[&str]| -> Vec<(String, u32)> {
+        let names = || {
+            CHANGES
+                .iter()
+                .flat_map(|change| MODES.map(|mode| (format!("{change}-{mode:o}"), mode)))
+        };
+        fs::write(dir.join("source"), [7; 8192]).unwrap();
+        for (name, mode) in names() {
+            let path = dir.join(name);
+            fs::write(&path, [1; 8192]).unwrap();
+            std::os::unix::fs::chown(&path, Some(4243), Some(GROUP)).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let out = std::process::Command::new("setpriv")
+            .args(options)
+            .args(["/usr/bin/python3", "-c", SCRIPT])
+            .current_dir(dir)
+            .output()
+            .unwrap();
+        assert!(
+            out.status.success(),
+            "{options:?} in {}: {}",
+            dir.display(),
+            String::from_utf8_lossy(&out.stderr)
+        );
+        let left = |name: &String| {
+            let path = dir.join(name);
+            let mode = fs::metadata(&path).unwrap().mode() & 0o7777;
+            fs::remove_file(&path).unwrap();
+            mode
+        };
+        names()
+            .map(|(name, _)| (name.clone(), left(&name)))
+            .collect()
+    };
+    let mut differences = Vec::new();
+    for (who, options) in callers {
+        let mounted = after(&mount.path(""), options);
+        for (one, other) in mounted.iter().zip(after(&plain, options)) {
+            if *one != other {
+                differences.push(format!("{who}: {}: {:o}, not {:o}", one.0, one.1, other.1));
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{differences:#?}");
+}
+
+/// A change of owner or group, by root and by the owner.
+#[test]
+fn set_id_bits_go_with_a_change_of_owner_as_on_other_file_systems() {
+    let Some(mount) = open_mount() else { return };
+    let plain = mount.plain();
+    fs::set_permissions(&plain, fs::Permissions::from_mode(0o777)).unwrap();
+    let script = "
+        for mode in 2666 2676 6666 6766 6777; do
+            touch f$mode; chown 65534:4242 f$mode; chmod $mode f$mode
+            $1 chown $2 f$mode; stat -c %a f$mode; rm f$mode
+        done";
+    for (by, to) in [
+        ("", "4243"),
+        ("", ":4244"),
+        ("", "65534:4242"),
+        (
+            "setpriv --reuid=65534 --regid=65534 --clear-groups",
+            ":65534",
+        ),
+        (
+            "setpriv --reuid=65534 --regid=65534 --groups=4242,4244",
+            ":4244",
+        ),
+    ] {
+        let run = |dir: &std::path::Path| {
+            std::process::Command::new("sh")
+                .args(["-ec", script, "sh", by, to])
+                .current_dir(dir)
+                .output()
+                .unwrap()
+        };
+        let (mounted, beside) = (run(&mount.path("")), run(&plain));
+        assert!(
+            mounted.status.success(),
+            "{}",
+            String::from_utf8_lossy(&mounted.stderr)
+        );
+        assert_eq!(
+            String::from_utf8(mounted.stdout).unwrap(),
+            String::from_utf8(beside.stdout).unwrap(),
+            "{by} chown {to}"
+        );
+    }
+}
+
 #[test]
 fn a_write_takes_file_capabilities_away() {
     let Some(mount) = open_mount() else { return };

@@ -71,7 +71,7 @@ impl Core {
         if set.drop_privileges
             || ((set.uid.is_some() || set.gid.is_some()) && state.inode.kind != FileKind::Directory)
         {
-            self.drop_privileges(&cell, &mut state)?;
+            self.drop_privileges(&cell, &mut state, set.drop_setgid)?;
         }
         if let Some(mode) = set.mode {
             state.inode.mode = mode & 0o7777;
@@ -95,10 +95,10 @@ impl Core {
     }
 
     /// Takes set-id bits and file capabilities away, as a change of owner or an unprivileged write does. The
-    /// set-group-id bit of a file its group may not execute marks something else and stays.
-    fn drop_privileges(&self, cell: &Arc<Cell>, state: &mut State) -> Result<()> {
+    /// set-group-id bit of a file its group may not execute goes only if `setgid` says so.
+    fn drop_privileges(&self, cell: &Arc<Cell>, state: &mut State, setgid: bool) -> Result<()> {
         let mut gone = SET_UID;
-        if state.inode.mode & GROUP_EXECUTE != 0 {
+        if setgid || state.inode.mode & GROUP_EXECUTE != 0 {
             gone |= SET_GID;
         }
         state.inode.mode &= !gone;

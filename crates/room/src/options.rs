@@ -145,6 +145,10 @@ pub struct SetAttr {
     pub btime: Option<Timestamp>,
     /// Take set-id bits and file capabilities away, as a write by an unprivileged process does.
     pub drop_privileges: bool,
+    /// With that, take the set-group-ID bit away also where the group may not execute the file: the process is not in its group.
+    /// A metadata server decides that by itself, so it is not sent there.
+    #[serde(skip)]
+    pub drop_setgid: bool,
 }
 
 /// How rename treats an existing target.

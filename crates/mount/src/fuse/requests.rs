@@ -26,6 +26,7 @@ fn wanted(mode: u32, umask: u32, rdev: u32) -> Wanted {
 
 impl Filesystem for Handler {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        self.strips_first = !self.server.shared && config.kernel_abi() >= session::STRIPS_FIRST;
         session::negotiate(config, self.server.shared)
     }
 
@@ -103,8 +104,9 @@ impl Filesystem for Handler {
             ctime: ctime.map(timestamp),
             btime: None,
             drop_privileges: kill_suidgid,
+            drop_setgid: false,
         };
-        let set = || self.server.set_attributes(no(ino), &set);
+        let set = || self.server.set_attributes(caller(req), no(ino), set);
         self.attr(reply, self.serve(req, set));
     }
 
@@ -354,7 +356,7 @@ impl Filesystem for Handler {
     ) {
         let answer = self.serve(req, || {
             if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID)
-                && self.server.drop_privileges(no(ino))?
+                && self.server.drop_privileges(caller(req), no(ino))?
             {
                 self.kernel.attributes_changed(no(ino));
             }
@@ -541,9 +543,7 @@ impl Filesystem for Handler {
         reply: ReplyEmpty,
     ) {
         let answer = self.serve(req, || {
-            if self.server.drop_privileges_of(caller(req), no(ino))? {
-                self.kernel.attributes_changed(no(ino));
-            }
+            self.drop_privileges_of(req, no(ino))?;
             self.server.allocate(no(ino), offset, length, mode)
         });
         empty(reply, answer);
@@ -575,9 +575,7 @@ impl Filesystem for Handler {
         reply: ReplyWrite,
     ) {
         let answer = self.serve(req, || {
-            if self.server.drop_privileges_of(caller(req), no(ino_out))? {
-                self.kernel.attributes_changed(no(ino_out));
-            }
+            self.drop_privileges_of(req, no(ino_out))?;
             self.server
                 .copy((no(ino_in), offset_in), (no(ino_out), offset_out), len)
         });

@@ -6,7 +6,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, OnceLock};
 
-use fuser::{BackgroundSession, Config, INodeNo, InitFlags, KernelConfig, Notifier, SessionACL};
+use fuser::{
+    BackgroundSession, Config, INodeNo, InitFlags, KernelConfig, Notifier, SessionACL, Version,
+};
 use room::InodeNo;
 
 use super::{Handler, Ttl};
@@ -18,6 +20,9 @@ use crate::server::Server;
 const MAX_WRITE: u32 = 1 << 20;
 /// Requests the kernel may have under way without anybody waiting: read-ahead and write-back.
 const MAX_BACKGROUND: u16 = 64;
+
+/// From this version on (Linux 6.2) the kernel sends a `SETATTR` before `FALLOCATE` too, where that takes set-ID bits away.
+pub(super) const STRIPS_FIRST: Version = Version(7, 38);
 
 /// Without these the kernel would not check what this crate leaves to it.
 const REQUIRED: [(InitFlags, &str); 3] = [
@@ -154,6 +159,7 @@ pub(crate) fn start(
         seeker,
         kernel: kernel.clone(),
         locker: Arc::default(),
+        strips_first: false,
     };
     // `All`: who may enter is the kernel's to decide, and it has. Its own write-back comes under the name of root.
     let session = fuser::Session::from_fd(handler, fd, SessionACL::All, config).map_err(|e| {
