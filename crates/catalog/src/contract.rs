@@ -30,6 +30,7 @@ macro_rules! contract_tests {
             inode_numbers_are_never_given_twice,
             names_lead_to_inodes,
             a_name_keeps_its_cookie_when_it_is_pointed_elsewhere,
+            a_name_keeps_its_cookie_when_it_becomes_another,
             listings_go_on_where_they_stopped,
             attributes_are_kept_by_inode_and_name,
             chunks_are_found_from_both_sides,
@@ -206,6 +207,40 @@ pub fn a_name_keeps_its_cookie_when_it_is_pointed_elsewhere(maker: &mut dyn Make
     assert_eq!(after[0].cookie, before[0].cookie);
     assert_eq!(after[0].inode, other);
     assert_eq!(after[1], before[1]);
+}
+
+pub fn a_name_keeps_its_cookie_when_it_becomes_another(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    let here = InodeNo::ROOT;
+    let first = put_file(&*catalog, here, b"a");
+    put_file(&*catalog, here, b"b");
+    put_file(&*catalog, InodeNo(2), b"a");
+    let before = catalog.entries(here, 0, 10).unwrap();
+    let next = catalog.next_cookie();
+    assert!(before.iter().all(|entry| entry.cookie < next));
+    for (name, new_name) in [(&b"a"[..], &b"longer"[..]), (b"longer", b"c")] {
+        catalog
+            .apply(&[Change::RenameEntry {
+                parent: here,
+                name,
+                new_name,
+            }])
+            .unwrap();
+        assert_eq!(catalog.lookup(here, name).unwrap(), None);
+        assert_eq!(catalog.lookup(here, new_name).unwrap().unwrap().no, first);
+    }
+    let after = catalog.entries(here, 0, 10).unwrap();
+    assert_eq!(after.len(), 2);
+    assert_eq!(after[0].cookie, before[0].cookie);
+    assert_eq!(after[0].name, b"c");
+    assert_eq!(after[1], before[1]);
+    assert_eq!(catalog.next_cookie(), next);
+    assert!(
+        catalog.lookup(InodeNo(2), b"a").unwrap().is_some(),
+        "the same name in another directory stays"
+    );
+    put_file(&*catalog, here, b"a");
+    assert_eq!(catalog.entries(here, 0, 10).unwrap()[2].cookie, next);
 }
 
 pub fn listings_go_on_where_they_stopped(maker: &mut dyn Maker) {

@@ -115,7 +115,8 @@ pub struct Inode {
 /// One name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirEntry {
-    /// Position in the listing: rises with creation, unchanged as long as the name exists. From 16.
+    /// Position in the listing: rises with creation, unchanged as long as the entry exists, which may get another name in
+    /// its directory. From 16.
     pub cookie: u64,
     /// The name: 1 to 255 bytes, no `/`, no NUL.
     pub name: Vec<u8>,
@@ -160,6 +161,15 @@ pub enum Change<'a> {
         parent: InodeNo,
         /// The name.
         name: &'a [u8],
+    },
+    /// Gives an existing name another one in the same directory, which must not exist; the cookie stays.
+    RenameEntry {
+        /// The directory.
+        parent: InodeNo,
+        /// The name.
+        name: &'a [u8],
+        /// The name it gets.
+        new_name: &'a [u8],
     },
     /// Sets an extended attribute.
     PutXattr {
@@ -263,6 +273,8 @@ pub trait Catalog: Send + Sync + Debug {
         after: u64,
         limit: usize,
     ) -> Result<Vec<(DirEntry, Inode)>>;
+    /// The cookie that the next new entry gets: every entry has a lower one.
+    fn next_cookie(&self) -> u64;
     /// Whether a directory has no names.
     fn is_empty(&self, parent: InodeNo) -> Result<bool>;
     /// An extended attribute.

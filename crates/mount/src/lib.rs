@@ -21,6 +21,8 @@
 //!    than 64 MiB beyond the space is refused later: by `msync`, `fsync` or `close`.
 //! 5. Access times follow reads that reach the room (with the rules of relatime); one served from the kernel's cache does
 //!    not show.
+//! 6. A listing ends at the names that were there when it began. Of a shared file system it may go on with new ones; but in both
+//!    a file renamed in its directory keeps its place.
 //!
 //! It deliberately does not know the command line, signals, or how the mounting process goes into the background.
 //!
@@ -37,6 +39,7 @@ mod error;
 mod fuse;
 mod groups;
 mod keeper;
+mod listings;
 mod locker;
 mod lookups;
 mod mounted;

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use room::{FileKind, FileSystem, Inode, InodeNo, NewFile, RenameMode, RoomSpace, SetAttr};
 
 use crate::errno::{Errno, OrErrno};
+use crate::listings::Listings;
 use crate::lookups::Lookups;
 use crate::opens::Opens;
 use crate::pressure::{Orders, Pressure};
@@ -95,6 +96,7 @@ pub(crate) struct Server {
     pub(crate) shared: bool,
     pub(crate) opens: Opens,
     lookups: Lookups,
+    pub(crate) listings: Listings,
     pub(crate) activity: Arc<Activity>,
     pub(crate) writes: Arc<Writes>,
     pub(crate) pressure: Pressure,
@@ -109,6 +111,7 @@ impl Server {
             room,
             opens: Opens::default(),
             lookups: Lookups::new(),
+            listings: Listings::default(),
             activity: Arc::default(),
             writes: Arc::default(),
             pressure,
@@ -290,11 +293,12 @@ impl Server {
             .or_errno("rename", from.0)
     }
 
-    /// Lists a directory after `cookie`, handing each name to `put` until that returns false (it found no place).
-    /// `count`: what is put is an entry the kernel keeps.
+    /// Lists a directory, opened as `handle`, after `cookie`, handing each name to `put` until that returns false (it found
+    /// no place). `count`: what is put is an entry the kernel keeps.
     pub(crate) fn list(
         &self,
         no: InodeNo,
+        handle: u64,
         cookie: u64,
         count: bool,
         mut put: impl FnMut(&Listed<'_>) -> bool,
@@ -305,6 +309,9 @@ impl Server {
         const DOT: u64 = 1;
         const DOT_DOT: u64 = 2;
 
+        let end = self
+            .listings
+            .end(handle, cookie, || self.room.next_position());
         if cookie < DOT_DOT {
             let own = self.attributes(no)?;
             if own.kind != FileKind::Directory {
@@ -339,6 +346,9 @@ impl Server {
                 .or_errno("read directory", no)?;
             let last = batch.len() < BATCH;
             for (entry, inode) in batch {
+                if entry.cookie >= end {
+                    return Ok(());
+                }
                 after = entry.cookie;
                 // Counted first: once put, the entry is in the reply.
                 let first = count && self.lookups.add(inode.no);

@@ -297,6 +297,138 @@ fn a_large_directory_is_listed_whole_while_names_vanish() {
     assert!(!dir.exists());
 }
 
+/// Lists a directory of `count` names and does `change` to each name as it comes. How often each name came, and in which order.
+fn list_while(
+    mount: &Mount,
+    dir: &str,
+    count: usize,
+    mut change: impl FnMut(&std::path::Path, &str),
+) -> Vec<String> {
+    let dir = mount.path(dir);
+    fs::create_dir(&dir).unwrap();
+    for i in 0..count {
+        fs::write(dir.join(i.to_string()), b"").unwrap();
+    }
+    let mut seen = Vec::new();
+    for entry in fs::read_dir(&dir).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(seen.len() < 20 * count, "the listing does not end");
+        change(&dir, &name);
+        seen.push(name);
+    }
+    seen
+}
+
+fn numbers(count: usize) -> Vec<String> {
+    (0..count).map(|i| i.to_string()).collect()
+}
+
+/// Each rename gave a new position at the end of the directory: 500 names made a listing of 10,000 and more.
+#[test]
+fn a_listing_shows_each_name_once_while_names_are_renamed() {
+    let Some(mount) = Mount::new() else { return };
+    let back_and_forth = |dir: &std::path::Path, name: &str| {
+        fs::rename(dir.join(name), dir.join("TMP")).unwrap();
+        fs::rename(dir.join("TMP"), dir.join(name)).unwrap();
+    };
+    assert_eq!(list_while(&mount, "a", 500, back_and_forth), numbers(500));
+    // To another name, for good: shown under one of the two.
+    let for_good = |dir: &std::path::Path, name: &str| {
+        let other: usize = name.parse().unwrap();
+        let other = (other + 250) % 500;
+        let (from, to) = (dir.join(other.to_string()), dir.join(format!("0{other}")));
+        if from.exists() {
+            fs::rename(from, to).unwrap();
+        }
+    };
+    let seen = list_while(&mount, "b", 500, for_good);
+    let mut seen: Vec<usize> = seen.iter().map(|name| name.parse().unwrap()).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, (0..500).collect::<Vec<_>>());
+    // As editors save: the name is there all the time.
+    let save = |dir: &std::path::Path, name: &str| {
+        let other = (name.parse::<usize>().unwrap() + 250) % 500;
+        for saved in [name.to_owned(), other.to_string()] {
+            fs::write(dir.join("TMP"), b"new").unwrap();
+            fs::rename(dir.join("TMP"), dir.join(saved)).unwrap();
+        }
+    };
+    assert_eq!(list_while(&mount, "c", 500, save), numbers(500));
+    let exchange = |dir: &std::path::Path, name: &str| {
+        let other = (name.parse::<usize>().unwrap() + 1) % 500;
+        let (one, other) = (dir.join(name), dir.join(other.to_string()));
+        rustix::fs::renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+    };
+    assert_eq!(list_while(&mount, "d", 500, exchange), numbers(500));
+}
+
+/// Names that come while a directory is listed have positions behind all others, and were listed too.
+#[test]
+fn a_listing_ends_while_names_are_created() {
+    let Some(mount) = Mount::new() else { return };
+    let again = |dir: &std::path::Path, name: &str| {
+        fs::remove_file(dir.join(name)).unwrap();
+        fs::write(dir.join(name), b"").unwrap();
+    };
+    assert_eq!(list_while(&mount, "a", 500, again), numbers(500));
+    fs::create_dir(mount.path("elsewhere")).unwrap();
+    let out_and_in = |dir: &std::path::Path, name: &str| {
+        let out = dir.parent().unwrap().join("elsewhere").join(name);
+        fs::rename(dir.join(name), &out).unwrap();
+        fs::rename(&out, dir.join(name)).unwrap();
+    };
+    assert_eq!(list_while(&mount, "b", 500, out_and_in), numbers(500));
+    let mut n = 500;
+    let another = |dir: &std::path::Path, _: &str| {
+        fs::write(dir.join(n.to_string()), b"").unwrap();
+        n += 1;
+    };
+    assert_eq!(list_while(&mount, "c", 500, another), numbers(500));
+    // From the start again, the new ones are there.
+    let mut dir = rustix::fs::Dir::new(
+        rustix::fs::open(mount.path("c"), OFlags::RDONLY, Mode::empty()).unwrap(),
+    )
+    .unwrap();
+    let count = |dir: &mut rustix::fs::Dir| dir.filter_map(Result::ok).count();
+    assert_eq!(count(&mut dir), 1002);
+    fs::write(mount.path("c/late"), b"").unwrap();
+    dir.rewind();
+    assert_eq!(count(&mut dir), 1003);
+}
+
+/// A position is the room's, not the mount's or an open directory's: NFS goes on with it long after.
+#[test]
+fn a_position_in_a_listing_outlives_the_mount() {
+    let Some(mount) = Mount::new() else { return };
+    for i in 0..300 {
+        fs::write(mount.path(&i.to_string()), b"").unwrap();
+    }
+    let rest = |mount: &Mount, position: u64, count: usize| {
+        let dir = rustix::fs::open(mount.path(""), OFlags::RDONLY, Mode::empty()).unwrap();
+        rustix::fs::seek(&dir, rustix::fs::SeekFrom::Start(position)).unwrap();
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+        let mut entries = rustix::fs::RawDir::new(&dir, &mut buffer);
+        let mut names = Vec::new();
+        let mut position = position;
+        while names.len() < count
+            && let Some(entry) = entries.next()
+        {
+            let entry = entry.unwrap();
+            position = entry.next_entry_cookie();
+            names.push(entry.file_name().to_str().unwrap().to_owned());
+        }
+        (names, position)
+    };
+    // Two of these are the directory and its parent.
+    let (_, position) = rest(&mount, 0, 102);
+    fs::rename(mount.path("7"), mount.path("renamed, and seen")).unwrap();
+    fs::rename(mount.path("200"), mount.path("renamed, not seen")).unwrap();
+    let mount = mount.again();
+    let mut expected = numbers(300)[100..].to_vec();
+    expected[100] = "renamed, not seen".to_owned();
+    assert_eq!(rest(&mount, position, 1000).0, expected);
+}
+
 #[test]
 fn a_directory_lists_itself_its_parent_and_the_kinds_of_its_names() {
     let Some(mount) = Mount::new() else { return };

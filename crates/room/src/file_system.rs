@@ -127,6 +127,11 @@ pub trait FileSystem: Send + Sync + Debug {
         false
     }
 
+    /// The position of the next new name, where it is known: every existing name has a lower one.
+    fn next_position(&self) -> u64 {
+        u64::MAX
+    }
+
     /// A file is opened: what others closed before is seen from now on. Returns its attributes.
     fn open(&self, no: InodeNo, access: Access) -> Result<Inode> {
         let _ = access;
@@ -212,4 +217,5 @@ delegate! {
     space() -> Result<RoomSpace>;
     write_cached(no: InodeNo, offset: u64, data: &[u8]) -> Result<bool>;
     available() -> Result<Available>;
+    next_position() -> u64;
 }

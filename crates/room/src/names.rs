@@ -371,15 +371,26 @@ impl Core {
                 _ => {}
             }
         }
-        self.catalog().apply(&[
-            Change::RemoveEntry { parent, name },
-            Change::PutEntry {
-                parent: new_parent,
-                name: new_name,
-                inode: moved.no,
-                kind: moved_kind,
-            },
-        ])?;
+        let catalog = self.catalog();
+        if parent == new_parent && target.is_none() {
+            // The position stays: a listing under way shows the file once.
+            catalog.apply(&[Change::RenameEntry {
+                parent,
+                name,
+                new_name,
+            }])?;
+        } else {
+            // The replaced name exists all along, and keeps its position.
+            catalog.apply(&[
+                Change::RemoveEntry { parent, name },
+                Change::PutEntry {
+                    parent: new_parent,
+                    name: new_name,
+                    inode: moved.no,
+                    kind: moved_kind,
+                },
+            ])?;
+        }
         self.found.forget(parent, name);
         self.found.forget(new_parent, new_name);
         self.moved(&moved, new_parent);

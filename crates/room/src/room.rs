@@ -209,7 +209,8 @@ impl Room {
     }
 
     /// Up to `limit` names with a cookie above `after` (0: from the start) and their attributes, in the order of
-    /// creation, which stays the same as long as a name exists. `.` and `..` are not among them.
+    /// creation, which stays the same as long as a name exists, and when it gets another name in its directory. `.` and `..`
+    /// are not among them.
     pub fn read_dir(
         &self,
         no: InodeNo,
@@ -217,6 +218,12 @@ impl Room {
         limit: usize,
     ) -> Result<Vec<(DirEntry, Inode)>> {
         self.core.read_dir(no, after, limit)
+    }
+
+    /// The position of the next new name: every existing name has a lower one. A listing that stops there ends even while
+    /// names are created.
+    pub fn next_position(&self) -> u64 {
+        self.core.catalog().next_cookie()
     }
 
     /// Marks a read of a file, directory or link for its access time, where relatime lets it count.

@@ -180,6 +180,11 @@ impl State {
                 self.run(schema::DELETE_ENTRY, (to_sql(parent.0), hash, name))
                     .map(drop)
             }
+            Change::RenameEntry {
+                parent,
+                name,
+                new_name,
+            } => self.rename_entry(parent, name, new_name),
             Change::PutXattr { inode, name, value } => {
                 assert!(
                     (1..=255).contains(&name.len()),
@@ -269,6 +274,23 @@ impl State {
             self.next_cookie += 1;
         }
         Ok(())
+    }
+
+    fn rename_entry(&mut self, parent: InodeNo, name: &[u8], new_name: &[u8]) -> Result<()> {
+        assert!(
+            is_name(new_name),
+            "a name has 1 to 255 bytes, no slash and no NUL"
+        );
+        let (hash, new_hash) = (self.name_hash(name), self.name_hash(new_name));
+        let renamed = self.run(
+            schema::RENAME_ENTRY,
+            (to_sql(parent.0), hash, name, new_hash, new_name),
+        )?;
+        match renamed {
+            1 => Ok(()),
+            // Going on would lose the file its name.
+            rows => Err(damaged(format!("a name to be changed has {rows} rows"))),
+        }
     }
 
     fn put_segment(&mut self, account: SegmentAccount) -> Result<()> {

@@ -298,6 +298,10 @@ impl Catalog for SqlCatalog {
         self.read(|state| state.entries_plus(parent, after, limit))
     }
 
+    fn next_cookie(&self) -> u64 {
+        self.lock().next_cookie
+    }
+
     fn is_empty(&self, parent: InodeNo) -> Result<bool> {
         self.read(|state| state.is_empty(parent))
     }

@@ -137,6 +137,7 @@ statements! {
     DELETE_XATTRS = "DELETE FROM xattrs WHERE inode = ?1";
     DELETE_CHUNKS = "DELETE FROM chunks WHERE inode = ?1";
     POINT_ENTRY = "UPDATE entries INDEXED BY entry_names SET inode = ?4, kind = ?5 WHERE parent = ?1 AND hash = ?2 AND name = ?3";
+    RENAME_ENTRY = "UPDATE entries INDEXED BY entry_names SET hash = ?4, name = ?5 WHERE parent = ?1 AND hash = ?2 AND name = ?3";
     INSERT_ENTRY = "INSERT INTO entries (parent, cookie, hash, name, inode, kind) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     DELETE_ENTRY = "DELETE FROM entries INDEXED BY entry_names WHERE parent = ?1 AND hash = ?2 AND name = ?3";
     PUT_XATTR = "INSERT INTO xattrs (inode, name, value) VALUES (?1, ?2, ?3) \

@@ -406,19 +406,32 @@ impl Filesystem for Handler {
     }
 
     fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        reply.opened(FileHandle(0), FopenFlags::empty());
+        let handle = FileHandle(self.server.listings.open());
+        reply.opened(handle, FopenFlags::empty());
+    }
+
+    fn releasedir(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.server.listings.close(fh.0);
+        reply.ok();
     }
 
     fn readdir(
         &self,
         req: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
         let answer = self.serve(req, || {
-            self.server.list(no(ino), offset, false, |one| {
+            self.server.list(no(ino), fh.0, offset, false, |one| {
                 let name = OsStr::from_bytes(one.name);
                 !reply.add(
                     INodeNo(one.inode.no.0),
@@ -438,12 +451,12 @@ impl Filesystem for Handler {
         &self,
         req: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
         let answer = self.serve(req, || {
-            self.server.list(no(ino), offset, true, |one| {
+            self.server.list(no(ino), fh.0, offset, true, |one| {
                 let name = OsStr::from_bytes(one.name);
                 let attr: FileAttr = file_attr(one.inode);
                 !reply.add(
