@@ -21,6 +21,7 @@
 //!    than 64 MiB beyond the space is refused later: by `msync`, `fsync` or `close`.
 //! 5. Access times follow reads that reach the room (with the rules of relatime); one served from the kernel's cache does
 //!    not show.
+//! 5. Files are stamped by the clock that the kernel stamps them with; those of a shared file system by its server's.
 //! 6. A listing ends at the names that were there when it began. Of a shared file system it may go on with new ones; but in both
 //!    a file renamed in its directory keeps its place.
 //!
@@ -33,6 +34,7 @@
 #![deny(unsafe_code)]
 
 mod attach;
+mod clock;
 mod data;
 mod errno;
 mod error;

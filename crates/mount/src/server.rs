@@ -14,6 +14,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use room::{FileKind, FileSystem, Inode, InodeNo, NewFile, RenameMode, RoomSpace, SetAttr};
 
+use crate::clock;
 use crate::errno::{Errno, OrErrno};
 use crate::listings::Listings;
 use crate::lookups::Lookups;
@@ -105,6 +106,7 @@ pub(crate) struct Server {
 impl Server {
     /// The orders are for the thread of [`pressure`](crate::pressure).
     pub(crate) fn new(room: Arc<dyn FileSystem>) -> (Self, Orders) {
+        room.stamp_by(clock::now);
         let (pressure, orders) = Pressure::new();
         let server = Self {
             shared: room.is_shared(),
@@ -175,6 +177,9 @@ impl Server {
         no: InodeNo,
         mut set: SetAttr,
     ) -> Result<Inode, Errno> {
+        if let Some(stamp) = set.ctime {
+            clock::passed_on(stamp);
+        }
         if set.drop_privileges && !self.shared {
             let inode = self.attributes(no)?;
             set.drop_setgid = caller.loses_setgid(&inode)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use catalog::{Change, FileKind, Inode, InodeNo, Timestamp};
 
 use crate::acl::{self, Acl};
-use crate::core::{BLOCK, Core, now};
+use crate::core::{BLOCK, Core};
 use crate::inodes::{Cell, State};
 use crate::space::Claim;
 use crate::{Error, Result, SetAttr, SetTime, XattrMode};
@@ -51,7 +51,7 @@ impl Core {
         if state.is_gone() {
             return Err(Error::NotFound);
         }
-        let now = now();
+        let now = self.now();
         if let Some(size) = set.size {
             if size > state.inode.size && !self.fits(Claim::Replace, BLOCK)? {
                 return Err(Error::NoSpace);
@@ -139,7 +139,7 @@ impl Core {
             return;
         }
         let Ok(cell) = self.cell(no) else { return };
-        let now = now();
+        let now = self.now();
         let stale = |i: &Inode| {
             i.atime <= i.mtime
                 || i.atime <= i.ctime
@@ -230,7 +230,7 @@ impl Core {
                 self.catalog()
                     .apply(&[Change::RemoveXattr { inode: no, name }])?;
             }
-            self.touch_inode(&cell, &mut state, now());
+            self.touch_inode(&cell, &mut state, self.now());
             Ok(())
         })
     }
@@ -263,7 +263,7 @@ impl Core {
         }
         catalog.apply(&[Change::RemoveXattr { inode: no, name }])?;
         state.inode.has_xattrs = !catalog.xattr_names(no)?.is_empty();
-        self.touch_inode(&cell, &mut state, now());
+        self.touch_inode(&cell, &mut state, self.now());
         Ok(())
     }
 }

@@ -13,8 +13,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use catalog::{BlockRange, Catalog, InodeNo, Released, Timestamp};
@@ -78,6 +78,8 @@ pub(crate) struct Core {
     /// Bytes appended since the last flush that was not part of a commit.
     pub(crate) unflushed_bytes: AtomicU64,
     pub(crate) wake: (Mutex<Wake>, Condvar),
+    /// The clock that stamps files, where it is not [`now`].
+    clock: OnceLock<fn() -> Timestamp>,
     /// Held while the count of a shared unit is read and acted on; where compaction took shared units.
     pub(crate) shares: Mutex<Moves>,
     /// Given up by commits, and not yet punched.
@@ -165,6 +167,7 @@ impl Core {
             pending_bytes: AtomicU64::new(0),
             unflushed_bytes: AtomicU64::new(0),
             wake: (Mutex::default(), Condvar::new()),
+            clock: OnceLock::new(),
             shares: Mutex::default(),
             holes: Mutex::default(),
             punching: Mutex::default(),
@@ -201,6 +204,16 @@ impl Core {
                 self.freeze.read()
             }),
         })
+    }
+
+    /// Files are stamped by `clock` from now on. A second call changes nothing.
+    pub(crate) fn stamp_by(&self, clock: fn() -> Timestamp) {
+        self.clock.get_or_init(|| clock);
+    }
+
+    /// The present moment, as files are stamped with it.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.get().map_or_else(now, |clock| clock())
     }
 
     pub(crate) fn check_poison(&self) -> Result<()> {

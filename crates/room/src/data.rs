@@ -15,7 +15,7 @@ use catalog::{CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, InodeNo, Piece, Stored, Ti
 use segments::{Sealed, SegmentError, SegmentStore, UNIT_BLOCKS};
 
 use crate::check::Lost;
-use crate::core::{BLOCK, Core, now};
+use crate::core::{BLOCK, Core};
 use crate::inodes::{Cell, State, WriteBuffer};
 use crate::space::Claim;
 use crate::{Error, FileKind, Result};
@@ -205,7 +205,7 @@ impl Core {
             true => self.write_whole_units(&cell, &mut state, offset, data)?,
             false => self.write_locked(&cell, &mut state, offset, data)?,
         }
-        self.touch(&cell, &mut state, now());
+        self.touch(&cell, &mut state, self.now());
         Ok(())
     }
 

@@ -6,7 +6,7 @@
 
 use std::fmt::Debug;
 
-use catalog::{DirEntry, Inode, InodeNo};
+use catalog::{DirEntry, Inode, InodeNo, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -132,6 +132,11 @@ pub trait FileSystem: Send + Sync + Debug {
         u64::MAX
     }
 
+    /// Stamps files by `clock` from now on. A shared file system keeps its server's clock.
+    fn stamp_by(&self, clock: fn() -> Timestamp) {
+        let _ = clock;
+    }
+
     /// A file is opened: what others closed before is seen from now on. Returns its attributes.
     fn open(&self, no: InodeNo, access: Access) -> Result<Inode> {
         let _ = access;
@@ -218,4 +223,5 @@ delegate! {
     write_cached(no: InodeNo, offset: u64, data: &[u8]) -> Result<bool>;
     available() -> Result<Available>;
     next_position() -> u64;
+    stamp_by(clock: fn() -> Timestamp);
 }

@@ -22,7 +22,7 @@ use segments::{LEND_BLOCKS_MAX, Sealed, SegmentNo, UNIT_BLOCKS};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use crate::core::{BLOCK, Core, now};
+use crate::core::{BLOCK, Core};
 use crate::data::{SIZE_MAX, regular};
 use crate::{Error, Result, Room};
 
@@ -362,7 +362,7 @@ impl Core {
                 state.inode.size = state.inode.size.max(p.end);
                 done.set(done.get() + 1);
             }
-            self.touch(&cell, &mut state, now());
+            self.touch(&cell, &mut state, self.now());
             Ok(())
         })
     }

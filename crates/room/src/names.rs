@@ -12,7 +12,7 @@ use std::time::Instant;
 use catalog::{Change, DirEntry, FileKind, Inode, InodeNo};
 
 use crate::acl;
-use crate::core::{Core, now};
+use crate::core::Core;
 use crate::inodes::Cell;
 use crate::{Error, NewFile, RenameMode, Result};
 
@@ -169,7 +169,7 @@ impl Core {
                 mode |= 0o2000;
             }
         }
-        let now = now();
+        let now = self.now();
         let is_directory = new.kind == FileKind::Directory;
         let inode = Inode {
             no: self.catalog().new_inode(),
@@ -203,7 +203,7 @@ impl Core {
             .inode
             .nlink
             .saturating_add_signed(subdirectories as i32);
-        self.touch(directory, &mut state, now());
+        self.touch(directory, &mut state, self.now());
     }
 
     /// Gives a file another name.
@@ -236,7 +236,7 @@ impl Core {
             }])?;
             let mut state = cell.state.write();
             state.inode.nlink += 1;
-            self.touch_inode(&cell, &mut state, now());
+            self.touch_inode(&cell, &mut state, self.now());
             if state.inode.nlink == 1 {
                 self.holds.lock().unlinked.remove(&no);
             }
@@ -295,7 +295,7 @@ impl Core {
         } else {
             state.inode.nlink.saturating_sub(1)
         };
-        self.touch_inode(cell, &mut state, now());
+        self.touch_inode(cell, &mut state, self.now());
         if state.inode.nlink > 0 {
             return;
         }
@@ -456,7 +456,7 @@ impl Core {
         if state.inode.kind == FileKind::Directory {
             state.inode.parent = new_parent;
         }
-        self.touch_inode(cell, &mut state, now());
+        self.touch_inode(cell, &mut state, self.now());
     }
 
     /// Refuses to move a directory below itself.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use catalog::{CHUNK_LEN, Change, Chunk, Extent, InodeNo, SegmentNo};
 
-use crate::core::{BLOCK, Core, now};
+use crate::core::{BLOCK, Core};
 use crate::data::{CHUNK_END, SIZE_MAX, regular};
 use crate::inodes::{Cell, State};
 use crate::{Error, Fallocate, Result, SeekTo};
@@ -183,7 +183,7 @@ impl Core {
                     state.inode.size = size + len;
                 }
             }
-            self.touch(&cell, &mut state, now());
+            self.touch(&cell, &mut state, self.now());
             Ok(())
         })
     }
@@ -420,7 +420,7 @@ impl Core {
         if target_state.inode.size < to_offset + len {
             target_state.inode.size = to_offset + len;
         }
-        self.touch(&target, &mut target_state, now());
+        self.touch(&target, &mut target_state, self.now());
         Ok(len)
     }
 

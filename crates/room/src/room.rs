@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use catalog::{DirEntry, FileKind, Inode, InodeNo};
+use catalog::{DirEntry, FileKind, Inode, InodeNo, Timestamp};
 use seal::{Credential, NewCredential, SlotInfo};
 use storage::{HostStorage, Storage};
 
@@ -224,6 +224,12 @@ impl Room {
     /// names are created.
     pub fn next_position(&self) -> u64 {
         self.core.catalog().next_cookie()
+    }
+
+    /// Stamps files by `clock` from now on. For a mount, whose kernel stamps the same files by a clock of its own. A second
+    /// call changes nothing.
+    pub fn stamp_by(&self, clock: fn() -> Timestamp) {
+        self.core.stamp_by(clock);
     }
 
     /// Marks a read of a file, directory or link for its access time, where relatime lets it count.

@@ -9,7 +9,7 @@ use catalog::{Change, Extent, FileKind, Inode, InodeNo, SegmentNo};
 use super::tree::each_entry;
 use super::{inode_text, text};
 use crate::Result;
-use crate::core::{BLOCK, Core, now};
+use crate::core::{BLOCK, Core};
 use crate::data::CHUNK_END;
 use crate::inodes::State;
 
@@ -344,7 +344,7 @@ impl Core {
             let state = root.state.read();
             (state.inode.uid, state.inode.gid)
         };
-        let now = now();
+        let now = self.now();
         let inode = Inode {
             no: catalog.new_inode(),
             kind: FileKind::Directory,
