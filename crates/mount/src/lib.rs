@@ -24,6 +24,7 @@
 //! 5. Files are stamped by the clock that the kernel stamps them with; those of a shared file system by its server's.
 //! 6. A listing ends at the names that were there when it began. Of a shared file system it may go on with new ones; but in both
 //!    a file renamed in its directory keeps its place.
+//! 7. Direct reads and writes are synchronous in the kernel, so that its cache never keeps what they replaced.
 //!
 //! It deliberately does not know the command line, signals, or how the mounting process goes into the background.
 //!

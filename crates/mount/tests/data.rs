@@ -277,6 +277,184 @@ fn copy_file_range_shares_blocks_and_sees_what_was_just_written() {
     );
 }
 
+/// Asynchronous input and output as `libaio` does it: writes that are under way while their submitter goes on.
+mod aio {
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    /// `struct iocb`, which libc does not declare.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Iocb {
+        data: u64,
+        key: u32,
+        rw_flags: i32,
+        opcode: u16,
+        priority: i16,
+        fd: u32,
+        buffer: u64,
+        bytes: u64,
+        offset: i64,
+        reserved: u64,
+        flags: u32,
+        eventfd: u32,
+    }
+
+    /// `struct io_event`.
+    #[repr(C)]
+    #[derive(Clone, Copy, Default)]
+    struct Event {
+        data: u64,
+        iocb: u64,
+        result: i64,
+        result2: i64,
+    }
+
+    const WRITE: u16 = 1;
+
+    pub(crate) struct Context(u64);
+
+    impl Context {
+        pub(crate) fn new(depth: usize) -> Self {
+            let mut id = 0u64;
+            // SAFETY: the kernel writes one number to `id`.
+            let made = unsafe { libc::syscall(libc::SYS_io_setup, depth, &raw mut id) };
+            assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+            Self(id)
+        }
+
+        /// Begins a write; `data` is what its completion is known by.
+        ///
+        /// # Safety
+        /// `buffer` is valid until the completion.
+        pub(crate) unsafe fn write(&self, file: &File, buffer: &[u8], offset: u64, data: u64) {
+            let iocb = Iocb {
+                data,
+                opcode: WRITE,
+                fd: file.as_raw_fd() as u32,
+                buffer: buffer.as_ptr() as u64,
+                bytes: buffer.len() as u64,
+                offset: offset as i64,
+                ..Iocb::default()
+            };
+            let list = [&raw const iocb];
+            // SAFETY: the kernel copies the one request before it returns; the caller keeps the buffer.
+            let begun = unsafe { libc::syscall(libc::SYS_io_submit, self.0, 1, list.as_ptr()) };
+            assert_eq!(begun, 1, "{}", std::io::Error::last_os_error());
+        }
+
+        /// Waits for one completion: what it is known by, and its result.
+        pub(crate) fn wait(&self) -> (u64, i64) {
+            let mut event = Event::default();
+            loop {
+                // SAFETY: there is room for one event.
+                let got = unsafe {
+                    libc::syscall(
+                        libc::SYS_io_getevents,
+                        self.0,
+                        1,
+                        1,
+                        &raw mut event,
+                        std::ptr::null_mut::<libc::timespec>(),
+                    )
+                };
+                if got == 1 {
+                    return (event.data, event.result);
+                }
+            }
+        }
+    }
+
+    impl Drop for Context {
+        fn drop(&mut self) {
+            // SAFETY: the context is this value's own.
+            unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
+        }
+    }
+}
+
+/// With `FUSE_ASYNC_DIO` the kernel does not drop its cached pages when an asynchronous direct write ends, only when it begins: what
+/// was read in between stayed, and readers through the cache saw old data for as long as it did.
+#[test]
+fn what_was_written_directly_and_asynchronously_is_read_through_the_cache() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    const BLOCK: usize = 4096;
+    const BLOCKS: usize = 256;
+    const DEPTH: usize = 8;
+    const WRITES: u64 = 6000;
+
+    #[repr(align(4096))]
+    struct Aligned([u8; BLOCK]);
+
+    let Some(mount) = Mount::new() else { return };
+    let path = mount.path("f");
+    // The second half of the file comes into being by the writes themselves.
+    fs::write(&path, vec![0; BLOCKS / 2 * BLOCK]).unwrap();
+    let cached = File::open(&path).unwrap();
+    let direct = File::options()
+        .write(true)
+        .custom_flags(libc::O_DIRECT)
+        .open(&path)
+        .unwrap();
+    let stop = AtomicBool::new(false);
+    let mut stale = Vec::new();
+    std::thread::scope(|scope| {
+        for reader in 0..2 {
+            let (cached, stop) = (&cached, &stop);
+            scope.spawn(move || {
+                let mut buffer = [0; BLOCK];
+                let mut at = reader;
+                while !stop.load(Ordering::Relaxed) {
+                    at = (at * 5 + 3) % BLOCKS;
+                    let _ = cached.read_at(&mut buffer, (at * BLOCK) as u64).unwrap();
+                }
+            });
+        }
+        let context = aio::Context::new(DEPTH);
+        let mut buffers: Vec<Aligned> = (0..DEPTH).map(|_| Aligned([0; BLOCK])).collect();
+        // Numbers the writes; neighbours in time are different blocks.
+        let offset_of = |n: u64| (n * 7 % BLOCKS as u64) * BLOCK as u64;
+        let mut by_slot = [0; DEPTH];
+        let mut begun = 0;
+        let mut begin = |slot: usize, by_slot: &mut [u64; DEPTH]| {
+            if begun < WRITES {
+                begun += 1;
+                by_slot[slot] = begun;
+                buffers[slot].0[..8].copy_from_slice(&begun.to_le_bytes());
+                // SAFETY: a slot's buffer is changed only after its completion, and outlives the context.
+                unsafe {
+                    context.write(&direct, &buffers[slot].0, offset_of(begun), slot as u64);
+                }
+            }
+        };
+        for slot in 0..DEPTH {
+            begin(slot, &mut by_slot);
+        }
+        for _ in 0..WRITES {
+            let (slot, result) = context.wait();
+            assert_eq!(result, BLOCK as i64);
+            let written = by_slot[slot as usize];
+            // Nobody else writes to this block before the next round.
+            let mut number = [0; 8];
+            cached
+                .read_exact_at(&mut number, offset_of(written))
+                .unwrap();
+            if u64::from_le_bytes(number) != written {
+                stale.push((offset_of(written), u64::from_le_bytes(number), written));
+            }
+            begin(slot as usize, &mut by_slot);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(
+        stale.is_empty(),
+        "{} of {WRITES} writes were not seen, such as {:?}",
+        stale.len(),
+        stale[0]
+    );
+}
+
 #[test]
 fn what_was_not_synced_reaches_the_room_by_itself() {
     let options = mount::MountOptions {

@@ -35,9 +35,11 @@ const REQUIRED: [(InitFlags, &str); 3] = [
 ];
 
 /// What makes it faster or more complete, each taken where the kernel has it.
-const WANTED: [InitFlags; 7] = [
+///
+/// `FUSE_ASYNC_DIO` is not among them: with it, the kernel drops its cached pages when an asynchronous direct write begins,
+/// but not when it ends. What is read into the cache in between is old, and stays. Without it the kernel does both.
+const WANTED: [InitFlags; 6] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
-    InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_CACHE_SYMLINKS,
     InitFlags::FUSE_SETXATTR_EXT,
     InitFlags::FUSE_EXPORT_SUPPORT,
