@@ -19,7 +19,7 @@ use rustix::net::{
 };
 
 use crate::error::MountError;
-use crate::options::MountOptions;
+use crate::options::{AccessTimes, MountOptions, Synchronous};
 
 /// What `mount` shows as the type, after `fuse.`.
 const SUBTYPE: &str = "strongroom";
@@ -47,6 +47,21 @@ fn attach_directly(
     flags.set(MountFlags::NOSUID, !options.suid);
     flags.set(MountFlags::NODEV, !options.dev);
     flags.set(MountFlags::NOEXEC, !options.exec);
+    // The kernel leaves access times of a FUSE mount to the server: these say in the mount table what the server does.
+    let (never, strict) = (AccessTimes::Never, AccessTimes::Strict);
+    flags.set(MountFlags::NOATIME, options.access_times == never);
+    flags.set(MountFlags::STRICTATIME, options.access_times == strict);
+    flags.set(MountFlags::NODIRATIME, !options.directory_access_times);
+    flags.set(MountFlags::LAZYTIME, options.lazy_times);
+    // With SYNCHRONOUS the kernel calls fsync after each write; the server does the rest.
+    flags.set(
+        MountFlags::SYNCHRONOUS,
+        options.synchronous == Synchronous::All,
+    );
+    flags.set(
+        MountFlags::DIRSYNC,
+        options.synchronous == Synchronous::Names,
+    );
     let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
         device.as_raw_fd(),
@@ -138,6 +153,13 @@ fn helper_options(options: &MountOptions) -> String {
         (options.read_only, "ro"),
         (!options.exec, "noexec"),
         (options.allow_other, "allow_other"),
+        (options.access_times == AccessTimes::Never, "noatime"),
+        // Each only where it is wanted: a fusermount3 before 3.11 refuses those that it does not know.
+        (options.access_times == AccessTimes::Strict, "strictatime"),
+        (!options.directory_access_times, "nodiratime"),
+        (options.lazy_times, "lazytime"),
+        (options.synchronous == Synchronous::All, "sync"),
+        (options.synchronous == Synchronous::Names, "dirsync"),
     ] {
         if wanted {
             list.push(',');

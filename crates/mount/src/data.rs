@@ -12,7 +12,7 @@ impl Server {
     /// Fills `buf` from `offset`; less only at the end of the file.
     pub(crate) fn read(&self, no: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
         let got = self.room.read(no, offset, buf).or_errno("read", no)?;
-        self.room.accessed(no);
+        self.accessed(no);
         Ok(got)
     }
 
@@ -96,7 +96,7 @@ impl Server {
             // Before the answer: what is reserved is not there for what the kernel holds back.
             self.pressure.look(&*self.room);
         }
-        Ok(())
+        self.changed(no)
     }
 
     /// `whence` is SEEK_DATA or SEEK_HOLE.
@@ -123,6 +123,7 @@ impl Server {
             .room
             .copy_range(from.0, from.1, to.0, to.1, len)
             .or_errno("copy", from.0)?;
+        self.changed(to.0)?;
         // Own bug if it were more than asked for, and that fits.
         u32::try_from(copied).map_err(|_| Errno::EIO)
     }

@@ -19,12 +19,14 @@
 //!    waits for it, so it becomes durable with the room's next commit.
 //! 4. A program learns from `write` that the room is full, before anything it wrote is lost. A map or a single `write` of more
 //!    than 64 MiB beyond the space is refused later: by `msync`, `fsync` or `close`.
-//! 5. Access times follow reads that reach the room (with the rules of relatime); one served from the kernel's cache does
-//!    not show.
-//! 5. Files are stamped by the clock that the kernel stamps them with; those of a shared file system by its server's.
-//! 6. A listing ends at the names that were there when it began. Of a shared file system it may go on with new ones; but in both
+//! 5. Access times follow reads that reach the room, as [`MountOptions::access_times`] says; one served from the kernel's
+//!    cache does not show.
+//! 6. Append-only and immutable files are the room's: it refuses changes, and its mount refuses opens, as far as the kernel
+//!    asks for them (`fuse/flagged.rs`).
+//! 7. Files are stamped by the clock that the kernel stamps them with; those of a shared file system by its server's.
+//! 8. A listing ends at the names that were there when it began. Of a shared file system it may go on with new ones; but in both
 //!    a file renamed in its directory keeps its place.
-//! 7. Direct reads and writes are synchronous in the kernel, so that its cache never keeps what they replaced.
+//! 9. Direct reads and writes are synchronous in the kernel, so that its cache never keeps what they replaced.
 //!
 //! It deliberately does not know the command line, signals, or how the mounting process goes into the background.
 //!
@@ -56,5 +58,5 @@ mod xattrs;
 
 pub use error::MountError;
 pub use mounted::{Handle, Mounted, mount};
-pub use options::MountOptions;
+pub use options::{AccessTimes, MountOptions, Synchronous};
 pub use tune::tune;

@@ -73,7 +73,7 @@ fn serve(
                 .to_owned(),
         });
     }
-    let (server, orders) = Server::new(room);
+    let (server, orders) = Server::new(room, options);
     let server = Arc::new(server);
     let watched = Arc::downgrade(&server);
     let (activity, shared) = (server.activity.clone(), server.shared);

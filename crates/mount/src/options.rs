@@ -2,6 +2,31 @@
 
 use std::time::Duration;
 
+/// Which reads move a file's access time. A read that the kernel serves from its cache never reaches the room and moves
+/// nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AccessTimes {
+    /// Reads after a change of the file, and one a day.
+    #[default]
+    Relative,
+    /// Every read.
+    Strict,
+    /// None.
+    Never,
+}
+
+/// What is durable when a call returns. `fsync` always is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Synchronous {
+    /// Nothing else.
+    #[default]
+    Off,
+    /// Changes of names: creating, linking, renaming, removing.
+    Names,
+    /// Every change, writes and attributes included.
+    All,
+}
+
 /// Options of a mount. The defaults are those of a local file system mounted by whoever asks.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
@@ -18,6 +43,14 @@ pub struct MountOptions {
     pub dev: bool,
     /// Let programs in the room be run.
     pub exec: bool,
+    /// Which reads move access times.
+    pub access_times: AccessTimes,
+    /// Whether reading a directory may move its access time.
+    pub directory_access_times: bool,
+    /// The kernel keeps changed times of files in memory until something else of the file is written, `fsync`, or a day.
+    pub lazy_times: bool,
+    /// What is durable when a call returns.
+    pub synchronous: Synchronous,
     /// Unmount when nothing was asked for this long and nothing is open.
     pub idle_timeout: Option<Duration>,
     /// Threads that serve requests: 2 to 64.
@@ -38,6 +71,10 @@ impl Default for MountOptions {
             suid: root,
             dev: root,
             exec: true,
+            access_times: AccessTimes::default(),
+            directory_access_times: true,
+            lazy_times: false,
+            synchronous: Synchronous::default(),
             idle_timeout: None,
             threads: 8,
             name: "strongroom".to_owned(),

@@ -4,6 +4,7 @@
 //! 2. Every entry handed out is counted in [`Lookups`] before the reply is sent.
 //! 3. All state is the file system's and the counts': requests name inodes, and who opened what is in [`Opens`], where that
 //!    matters.
+//! 4. What a synchronous mount promises is done before the answer: the change, then its commit.
 //!
 //! It knows neither the FUSE library nor the mount point.
 
@@ -19,6 +20,7 @@ use crate::errno::{Errno, OrErrno};
 use crate::listings::Listings;
 use crate::lookups::Lookups;
 use crate::opens::Opens;
+use crate::options::{AccessTimes, MountOptions, Synchronous};
 use crate::pressure::{Orders, Pressure};
 use crate::seeker::Writes;
 
@@ -95,6 +97,9 @@ pub(crate) struct Server {
     pub(crate) room: Arc<dyn FileSystem>,
     /// Whether others change it too.
     pub(crate) shared: bool,
+    access_times: AccessTimes,
+    directory_access_times: bool,
+    synchronous: Synchronous,
     pub(crate) opens: Opens,
     lookups: Lookups,
     pub(crate) listings: Listings,
@@ -105,12 +110,15 @@ pub(crate) struct Server {
 
 impl Server {
     /// The orders are for the thread of [`pressure`](crate::pressure).
-    pub(crate) fn new(room: Arc<dyn FileSystem>) -> (Self, Orders) {
+    pub(crate) fn new(room: Arc<dyn FileSystem>, options: &MountOptions) -> (Self, Orders) {
         room.stamp_by(clock::now);
         let (pressure, orders) = Pressure::new();
         let server = Self {
             shared: room.is_shared(),
             room,
+            access_times: options.access_times,
+            directory_access_times: options.directory_access_times,
+            synchronous: options.synchronous,
             opens: Opens::default(),
             lookups: Lookups::new(),
             listings: Listings::default(),
@@ -198,14 +206,51 @@ impl Server {
     }
 
     pub(crate) fn change_attributes(&self, no: InodeNo, set: &SetAttr) -> Result<Inode, Errno> {
-        self.room
+        let inode = self
+            .room
             .set_attributes(no, set)
-            .or_errno("set attributes", no)
+            .or_errno("set attributes", no)?;
+        self.changed(no)?;
+        Ok(inode)
+    }
+
+    /// A file or symbolic link was read.
+    pub(crate) fn accessed(&self, no: InodeNo) {
+        match self.access_times {
+            AccessTimes::Relative => self.room.accessed(no),
+            AccessTimes::Strict => self.room.accessed_always(no),
+            AccessTimes::Never => {}
+        }
+    }
+
+    /// A directory was read.
+    fn directory_accessed(&self, no: InodeNo) {
+        if self.directory_access_times {
+            self.accessed(no);
+        }
+    }
+
+    /// A file changed otherwise than by its names: durable now, where the mount is synchronous.
+    pub(crate) fn changed(&self, no: InodeNo) -> Result<(), Errno> {
+        match self.synchronous {
+            Synchronous::All => self.room.fsync(no).or_errno("synchronous change", no),
+            Synchronous::Off | Synchronous::Names => Ok(()),
+        }
+    }
+
+    /// Names changed in the directory `no`: durable now, where the mount says so. In a shared file system they always are.
+    fn names_changed(&self, no: InodeNo) -> Result<(), Errno> {
+        match self.synchronous {
+            Synchronous::Names | Synchronous::All if !self.shared => {
+                self.room.fsync(no).or_errno("synchronous change", no)
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn read_link(&self, no: InodeNo) -> Result<Vec<u8>, Errno> {
         let target = self.room.read_link(no).or_errno("read link", no)?;
-        self.room.accessed(no);
+        self.accessed(no);
         Ok(target)
     }
 
@@ -222,6 +267,7 @@ impl Server {
             .room
             .make(parent, name, &new)
             .or_errno("make", parent)?;
+        self.names_changed(parent)?;
         Ok(self.hand_out(inode))
     }
 
@@ -245,6 +291,7 @@ impl Server {
             .room
             .make(parent, name, &new)
             .or_errno("symlink", parent)?;
+        self.names_changed(parent)?;
         Ok(self.hand_out(inode))
     }
 
@@ -268,15 +315,18 @@ impl Server {
 
     pub(crate) fn link(&self, no: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Inode, Errno> {
         let inode = self.room.link(no, parent, name).or_errno("link", no)?;
+        self.names_changed(parent)?;
         Ok(self.hand_out(inode))
     }
 
     pub(crate) fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<(), Errno> {
-        self.room.unlink(parent, name).or_errno("unlink", parent)
+        self.room.unlink(parent, name).or_errno("unlink", parent)?;
+        self.names_changed(parent)
     }
 
     pub(crate) fn rmdir(&self, parent: InodeNo, name: &[u8]) -> Result<(), Errno> {
-        self.room.rmdir(parent, name).or_errno("rmdir", parent)
+        self.room.rmdir(parent, name).or_errno("rmdir", parent)?;
+        self.names_changed(parent)
     }
 
     /// `flags` are those of renameat2.
@@ -295,7 +345,8 @@ impl Server {
         };
         self.room
             .rename(from.0, from.1, to.0, to.1, mode)
-            .or_errno("rename", from.0)
+            .or_errno("rename", from.0)?;
+        self.names_changed(from.0)
     }
 
     /// Lists a directory, opened as `handle`, after `cookie`, handing each name to `put` until that returns false (it found
@@ -323,7 +374,7 @@ impl Server {
                 return Err(Errno(libc::ENOTDIR));
             }
             if cookie < DOT {
-                self.room.accessed(no);
+                self.directory_accessed(no);
                 // These two are not entries the kernel keeps, so they are not counted.
                 if !put(&Listed {
                     inode: &own,

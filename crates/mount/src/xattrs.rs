@@ -27,13 +27,15 @@ impl Server {
         };
         self.room
             .set_xattr(no, name, value, mode, drop_setgid)
-            .or_errno("set xattr", no)
+            .or_errno("set xattr", no)?;
+        self.changed(no)
     }
 
     pub(crate) fn remove_xattr(&self, no: InodeNo, name: &[u8]) -> Result<(), Errno> {
         self.room
             .remove_xattr(no, name)
-            .or_errno("remove xattr", no)
+            .or_errno("remove xattr", no)?;
+        self.changed(no)
     }
 
     /// All names, each ended by NUL. Those of `trusted.` only for root: the kernel keeps others from their values, but

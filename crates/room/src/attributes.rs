@@ -133,19 +133,23 @@ impl Core {
         Ok(())
     }
 
-    /// Marks a read for the access time, where relatime lets it count. Not a change that a sync waits for.
+    /// Marks a read for the access time, where relatime lets it count.
     pub(crate) fn accessed(&self, no: InodeNo) {
+        self.touch_atime(no, |i, now| {
+            i.atime <= i.mtime
+                || i.atime <= i.ctime
+                || now.secs.saturating_sub(i.atime.secs) >= RELATIME_SECS
+        });
+    }
+
+    /// Sets the access time where `counts` says so. Not a change that a sync waits for.
+    pub(crate) fn touch_atime(&self, no: InodeNo, counts: impl Fn(&Inode, Timestamp) -> bool) {
         if self.options.read_only {
             return;
         }
         let Ok(cell) = self.cell(no) else { return };
         let now = self.now();
-        let stale = |i: &Inode| {
-            i.atime <= i.mtime
-                || i.atime <= i.ctime
-                || now.secs.saturating_sub(i.atime.secs) >= RELATIME_SECS
-        };
-        if stale(&cell.state.read().inode) {
+        if counts(&cell.state.read().inode, now) {
             let mut state = cell.state.write();
             state.inode.atime = now;
             state.row_dirty = true;

@@ -82,6 +82,9 @@ pub trait FileSystem: Send + Sync + Debug {
     fn read_link(&self, no: InodeNo) -> Result<Vec<u8>>;
     fn read_dir(&self, no: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>>;
     fn accessed(&self, no: InodeNo);
+    fn accessed_always(&self, no: InodeNo) {
+        self.accessed(no);
+    }
     fn hold(&self, no: InodeNo);
     fn release(&self, no: InodeNo, count: u64);
     fn read(&self, no: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize>;
@@ -206,6 +209,7 @@ delegate! {
     read_link(no: InodeNo) -> Result<Vec<u8>>;
     read_dir(no: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>>;
     accessed(no: InodeNo);
+    accessed_always(no: InodeNo);
     hold(no: InodeNo);
     release(no: InodeNo, count: u64);
     read(no: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize>;

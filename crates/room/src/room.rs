@@ -237,6 +237,16 @@ impl Room {
         self.core.accessed(no);
     }
 
+    /// Marks a read for its access time whatever relatime would say.
+    pub fn accessed_always(&self, no: InodeNo) {
+        self.core.touch_atime(no, |_, _| true);
+    }
+
+    /// Whether a file of the room has, or once had, [`FileFlags`](crate::FileFlags).
+    pub fn has_flags(&self) -> bool {
+        self.core.has_flags()
+    }
+
     /// Keeps an inode alive beyond its last name, as an open file does. Counted. One whose last name may have gone before is
     /// held only if [`attributes`](Self::attributes) finds it afterwards.
     pub fn hold(&self, no: InodeNo) {

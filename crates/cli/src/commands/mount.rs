@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Where the background process writes what it has to say [default: NAME.log in the user's state directory]
     #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
     log: Option<PathBuf>,
-    /// Mount options as in fstab: ro, allow_other, nosuid, nodev, noexec, passphrase-file=FILE, ...
+    /// Mount options as in fstab: ro, allow_other, nosuid, nodev, noexec, noatime, strictatime, nodiratime, lazytime, sync, dirsync, passphrase-file=FILE, ...
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<String>,
     #[command(flatten)]

@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use mount::{AccessTimes, Synchronous};
 use serde::{Deserialize, Serialize};
 
 use super::options::Options;
@@ -31,12 +32,36 @@ pub(crate) struct Plan {
     pub(crate) suid: Option<bool>,
     pub(crate) dev: Option<bool>,
     pub(crate) exec: Option<bool>,
+    #[serde(with = "AccessTimesPlan")]
+    pub(crate) access_times: AccessTimes,
+    pub(crate) no_directory_access_times: bool,
+    pub(crate) lazy_times: bool,
+    #[serde(with = "SynchronousPlan")]
+    pub(crate) synchronous: Synchronous,
     pub(crate) idle_timeout_s: Option<u64>,
     /// Of a shared file system.
     pub(crate) patience_s: Option<u64>,
     pub(crate) accept_rollback: bool,
     pub(crate) log: Option<String>,
     pub(crate) credential: Given,
+}
+
+/// How a plan carries [`AccessTimes`].
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "AccessTimes")]
+enum AccessTimesPlan {
+    Relative,
+    Strict,
+    Never,
+}
+
+/// How a plan carries [`Synchronous`].
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Synchronous")]
+enum SynchronousPlan {
+    Off,
+    Names,
+    All,
 }
 
 impl Plan {
@@ -76,6 +101,12 @@ pub(crate) fn mount(
                     room.display()
                 )));
             }
+            if options.access_times == AccessTimes::Strict {
+                return Err(Error::usage(format!(
+                    "{}: strictatime: access times of a shared file system do not follow reads; mount it without this option",
+                    room.display()
+                )));
+            }
             super::check_possible(None, mountpoint)?;
             room.to_owned()
         }
@@ -102,6 +133,10 @@ pub(crate) fn mount(
         suid: options.suid,
         dev: options.dev,
         exec: options.exec,
+        access_times: options.access_times,
+        no_directory_access_times: options.no_directory_access_times,
+        lazy_times: options.lazy_times,
+        synchronous: options.synchronous,
         idle_timeout_s: options.idle_timeout.map(|time| time.as_secs()),
         patience_s: options.patience.map(|time| time.as_secs()),
         accept_rollback: options.accept_rollback,

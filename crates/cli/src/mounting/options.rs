@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use mount::{AccessTimes, Synchronous};
+
 use crate::credentials::CredentialArgs;
 use crate::error::{Error, Result};
 
@@ -15,6 +17,10 @@ pub(crate) struct Options {
     pub(crate) suid: Option<bool>,
     pub(crate) dev: Option<bool>,
     pub(crate) exec: Option<bool>,
+    pub(crate) access_times: AccessTimes,
+    pub(crate) no_directory_access_times: bool,
+    pub(crate) lazy_times: bool,
+    pub(crate) synchronous: Synchronous,
     pub(crate) idle_timeout: Option<Duration>,
     /// How long a call waits for a server or disk that does not answer.
     pub(crate) patience: Option<Duration>,
@@ -34,15 +40,6 @@ const IGNORED: &[&str] = &[
     "users",
     "owner",
     "group",
-    "async",
-    "relatime",
-    "strictatime",
-    "nostrictatime",
-    "diratime",
-    "nodiratime",
-    "atime",
-    "lazytime",
-    "nolazytime",
     "loud",
     "silent",
     "mand",
@@ -79,6 +76,19 @@ impl Options {
                 "nodev" => self.dev = Some(false),
                 "exec" => self.exec = Some(true),
                 "noexec" => self.exec = Some(false),
+                "noatime" => self.access_times = AccessTimes::Never,
+                "strictatime" => self.access_times = AccessTimes::Strict,
+                // As mount(8) has it, each of these means the default.
+                "atime" | "relatime" | "norelatime" | "nostrictatime" => {
+                    self.access_times = AccessTimes::Relative
+                }
+                "diratime" => self.no_directory_access_times = false,
+                "nodiratime" => self.no_directory_access_times = true,
+                "lazytime" => self.lazy_times = true,
+                "nolazytime" => self.lazy_times = false,
+                "sync" => self.synchronous = Synchronous::All,
+                "dirsync" => self.synchronous = self.synchronous.max(Synchronous::Names),
+                "async" => self.synchronous = Synchronous::Off,
                 "passphrase-file" => self.credential.passphrase_file = path()?,
                 "key-file" => self.credential.key_file = path()?,
                 "raw-key-file" => self.credential.raw_key_file = path()?,
@@ -92,15 +102,15 @@ impl Options {
                 "patience" => {
                     self.patience = Some(duration(value.unwrap_or_default()).map_err(Error::usage)?)
                 }
-                // The access times of a room are relatime always; what asks for less is not worth a refusal at boot.
-                "noatime" | "user" | "uid" | "gid" | "comment" => {}
+                "user" | "uid" | "gid" | "comment" => {}
                 _ if name.starts_with("x-") || name.starts_with("X-") => {}
                 _ if IGNORED.contains(&option) || IGNORED.contains(&name.as_str()) => {}
                 _ if sloppy => {}
                 _ => {
                     return Err(Error::usage(format!(
-                        "unknown mount option `{option}`; known: ro, allow_other, nosuid, nodev, noexec, passphrase-file=, \
-                         key-file=, raw-key-file=, identity=, idle-timeout=, patience=, log=, accept-rollback"
+                        "unknown mount option `{option}`; known: ro, allow_other, nosuid, nodev, noexec, noatime, \
+                         relatime, strictatime, nodiratime, lazytime, sync, dirsync, passphrase-file=, key-file=, \
+                         raw-key-file=, identity=, idle-timeout=, patience=, log=, accept-rollback"
                     )));
                 }
             }
@@ -152,6 +162,37 @@ mod tests {
         assert_eq!(options.idle_timeout, Some(Duration::from_secs(600)));
         assert_eq!(options.patience, Some(Duration::from_secs(3)));
         assert_eq!(options.credential.passphrase_file, Some("/p".into()));
+    }
+
+    #[test]
+    fn of_options_that_exclude_each_other_the_last_one_counts() {
+        let options = |list: &str| {
+            let mut options = Options::default();
+            options.add(list, false).unwrap();
+            options
+        };
+        for (list, expected) in [
+            ("", AccessTimes::Relative),
+            ("noatime", AccessTimes::Never),
+            ("noatime,atime", AccessTimes::Relative),
+            ("noatime,strictatime", AccessTimes::Strict),
+            ("strictatime,relatime", AccessTimes::Relative),
+        ] {
+            assert_eq!(options(list).access_times, expected, "{list}");
+        }
+        for (list, expected) in [
+            ("", Synchronous::Off),
+            ("sync", Synchronous::All),
+            ("sync,async", Synchronous::Off),
+            ("sync,dirsync", Synchronous::All),
+            ("async,dirsync", Synchronous::Names),
+        ] {
+            assert_eq!(options(list).synchronous, expected, "{list}");
+        }
+        assert!(options("nodiratime").no_directory_access_times);
+        assert!(!options("nodiratime,diratime").no_directory_access_times);
+        assert!(options("lazytime").lazy_times);
+        assert!(!options("lazytime,nolazytime").lazy_times);
     }
 
     #[test]

@@ -177,6 +177,10 @@ fn mount_options(plan: &Plan, dir: &Path) -> mount::MountOptions {
         suid: plan.suid.unwrap_or(usual.suid),
         dev: plan.dev.unwrap_or(usual.dev),
         exec: plan.exec.unwrap_or(usual.exec),
+        access_times: plan.access_times,
+        directory_access_times: !plan.no_directory_access_times,
+        lazy_times: plan.lazy_times,
+        synchronous: plan.synchronous,
         idle_timeout: plan.idle_timeout_s.map(Duration::from_secs),
         name: dir.to_string_lossy().into_owned(),
         ..usual

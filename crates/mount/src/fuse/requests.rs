@@ -362,8 +362,13 @@ impl Filesystem for Handler {
             }
             let _writing = self.server.writes.begin();
             match write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+                // An fsync follows, where the kernel is to wait for it.
                 true => self.server.write_cached(no(ino), offset, data),
-                false => self.server.write(no(ino), offset, data).map(|()| false),
+                false => {
+                    self.server.write(no(ino), offset, data)?;
+                    self.server.changed(no(ino))?;
+                    Ok(false)
+                }
             }
         });
         let stored = answer.as_ref().ok().copied();

@@ -34,11 +34,27 @@ impl Mount {
     }
 
     pub fn with(options: MountOptions) -> Option<Self> {
-        Self::in_dir(tempfile::tempdir().unwrap(), options)
+        Self::with_opened(options, |_| {})
+    }
+
+    /// The same with other options of the room.
+    pub fn with_opened(
+        options: MountOptions,
+        change: impl FnOnce(&mut OpenOptions),
+    ) -> Option<Self> {
+        Self::make(tempfile::tempdir().unwrap(), options, change)
     }
 
     /// With everything in a directory of the caller's.
     pub fn in_dir(dir: tempfile::TempDir, options: MountOptions) -> Option<Self> {
+        Self::make(dir, options, |_| {})
+    }
+
+    fn make(
+        dir: tempfile::TempDir,
+        options: MountOptions,
+        change: impl FnOnce(&mut OpenOptions),
+    ) -> Option<Self> {
         if !Path::new("/dev/fuse").exists() {
             eprintln!("skipped: there is no /dev/fuse");
             return None;
@@ -52,6 +68,7 @@ impl Mount {
         std::fs::create_dir(&at).unwrap();
         let mut new = NewRoom::with_credential(NewCredential::RawKey(Secret::from(KEY.to_vec())));
         new.open = open_options(dir.path());
+        change(&mut new.open);
         let room = Arc::new(Room::create(&dir.path().join("room"), new).unwrap());
         Some(Self::start(dir, at, room, options))
     }
@@ -91,6 +108,22 @@ impl Mount {
             Arc::new(room),
             MountOptions::default(),
         )
+    }
+
+    /// What is durable of the room at this moment: a copy of its directory, opened.
+    pub fn durable(&self) -> (tempfile::TempDir, Room) {
+        let dir = tempfile::tempdir().unwrap();
+        let copied = Command::new("cp")
+            .arg("-a")
+            .arg(self.room_dir())
+            .arg(dir.path().join("room"))
+            .status()
+            .unwrap();
+        assert!(copied.success());
+        let credential = Credential::RawKey(Secret::from(KEY.to_vec()));
+        let options = open_options(dir.path());
+        let room = Room::open(&dir.path().join("room"), &credential, options).unwrap();
+        (dir, room)
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
