@@ -13,6 +13,7 @@ use crate::control::{Reply, Request, SOCKET};
 use crate::credentials::{CredentialArgs, Given};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::mounting::ending;
 use crate::output::Failures;
 use crate::place::{RoomPath, must_be_room};
 use crate::tree::{HostTree, RoomTree, Source, Tree};
@@ -48,7 +49,7 @@ impl Access {
     /// Finds out how the room in `dir` can be reached, opening it if nobody has.
     pub(crate) fn reach(dir: &Path, open: &OpenArgs, intent: Intent) -> Result<Access> {
         must_be_room(dir)?;
-        if let Some(client) = Client::find(dir)? {
+        if let Some(client) = ending::mounted(dir)? {
             return Ok(Access::Mounted(client));
         }
         let given = open.credential.read(&dir.display().to_string())?;
@@ -62,7 +63,7 @@ impl Access {
         intent: Intent,
     ) -> Result<(Access, Given)> {
         must_be_room(dir)?;
-        let mounted = Client::find(dir)?;
+        let mounted = ending::mounted(dir)?;
         let given = open.credential.read(&dir.display().to_string())?;
         let access = match mounted {
             Some(client) => Access::Mounted(client),
@@ -78,7 +79,7 @@ impl Access {
         intent: Intent,
     ) -> Result<(Access, Option<Given>)> {
         must_be_room(dir)?;
-        if let Some(client) = Client::find(dir)? {
+        if let Some(client) = ending::mounted(dir)? {
             return Ok((Access::Mounted(client), None));
         }
         let given = open.credential.read(&dir.display().to_string())?;

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use super::options::Options;
 use crate::args::Global;
-use crate::control::client::Client;
 use crate::control::{ANSWER_LINE_MAX, Answer, encode_line};
 use crate::credentials::Given;
 use crate::error::{Error, Result};
@@ -153,7 +152,7 @@ pub(crate) fn mount(
 }
 
 fn not_in_use(room: &std::path::Path) -> Result<()> {
-    let Some(client) = Client::find(room)? else {
+    let Some(client) = super::ending::mounted(room)? else {
         return Ok(());
     };
     Err(Error::said(

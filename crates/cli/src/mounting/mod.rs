@@ -3,6 +3,7 @@
 //! Invariant: `mount` returns when the room is mounted, or with the reason why not and a true exit code; afterwards the
 //! serving process stands alone, without terminal or working directory.
 
+pub(crate) mod ending;
 pub(crate) mod helper;
 pub(crate) mod launch;
 pub(crate) mod options;

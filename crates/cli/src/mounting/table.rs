@@ -28,6 +28,14 @@ pub(crate) fn rooms() -> Vec<Mount> {
         .unwrap_or_default()
 }
 
+/// Every mounted room that a process sees; where its table cannot be read, those that this process sees.
+pub(crate) fn rooms_of(pid: u32) -> Vec<Mount> {
+    match std::fs::read(format!("/proc/{pid}/mountinfo")) {
+        Ok(table) => parse(&table),
+        Err(_) => rooms(),
+    }
+}
+
 /// The process in the background that serves the mount at exactly this (canonical) path, by its command line.
 pub(crate) fn process_of(mountpoint: &Path) -> Option<u32> {
     let serves = |line: &[u8]| {

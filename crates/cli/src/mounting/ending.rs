@@ -1,0 +1,103 @@
+//! Who has a room mounted, not counting a process that has unmounted it and is still closing it.
+//!
+//! umount(8) returns when the mount is gone. The process that served it then still commits, and holds the room's lock.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::table;
+use crate::control::client::Client;
+use crate::error::Result;
+
+/// How long a process that still answers may take to notice that its mount is gone. A mount that was taken away lazily
+/// looks the same for as long as files are open in it.
+const NOTICING: Duration = Duration::from_secs(10);
+/// How long the closing of a room is waited for.
+const CLOSING: Duration = Duration::from_secs(300);
+/// After how long the wait is reported.
+const SILENT: Duration = Duration::from_secs(2);
+/// Between two looks.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// The process that has the room in `dir` mounted. Waits for one that has unmounted it to close it.
+pub(crate) fn mounted(dir: &Path) -> Result<Option<Client>> {
+    let begun = Instant::now();
+    let mut reported = false;
+    loop {
+        let pid = match Client::find(dir)? {
+            Some(client)
+                if has_mounted(client.pid, |mount| mount.mountpoint == client.mountpoint) =>
+            {
+                return Ok(Some(client));
+            }
+            Some(client) if begun.elapsed() > NOTICING => return Ok(Some(client)),
+            Some(client) => client.pid,
+            None => match closing(dir) {
+                Some(pid) if begun.elapsed() <= CLOSING => pid,
+                _ => return Ok(None),
+            },
+        };
+        if !reported && begun.elapsed() > SILENT {
+            reported = true;
+            tracing::warn!(
+                "{}: waiting for process {pid}, which has unmounted the room and is closing it",
+                dir.display()
+            );
+        }
+        std::thread::sleep(INTERVAL);
+    }
+}
+
+/// Whether the process sees such a mount.
+fn has_mounted(pid: u32, such: impl Fn(&table::Mount) -> bool) -> bool {
+    table::rooms_of(pid).iter().any(such)
+}
+
+/// The process that holds the room's lock, if it is one that serves mounts and has not, or no longer, mounted this one.
+fn closing(dir: &Path) -> Option<u32> {
+    let pid = holder(dir)?;
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let mut words = line.split(|b| *b == 0);
+    let program = words.next()?.rsplit(|b| *b == b'/').next()?;
+    let command = words.find(|word| !word.starts_with(b"-"))?;
+    let serves = program == b"strongroom" && matches!(command, b"serve-mount" | b"mount");
+    let room = dir.canonicalize().ok()?;
+    (serves && !has_mounted(pid, |mount| mount.source == room)).then_some(pid)
+}
+
+/// The process that holds the room's lock, by the kernel's list of locks (proc_locks(5)).
+fn holder(dir: &Path) -> Option<u32> {
+    let path = dir.join("lock");
+    let inode = std::fs::metadata(&path).ok()?.ino().to_string();
+    let pid: u32 = std::fs::read_to_string(&path).ok()?.trim().parse().ok()?;
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    holds(&locks, pid, &inode).then_some(pid)
+}
+
+/// `1: FLOCK  ADVISORY  WRITE PID MAJOR:MINOR:INODE 0 EOF`. The device is not compared: some file systems show another one
+/// to stat(2).
+fn holds(locks: &str, pid: u32, inode: &str) -> bool {
+    let pid = pid.to_string();
+    locks.lines().any(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        matches!(fields[..], [_, "FLOCK", _, _, holder, file, ..]
+            if holder == pid && file.rsplit(':').next() == Some(inode))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_found_by_process_and_inode() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 812 fe:00:1234 0 EOF\n\
+            2: POSIX  ADVISORY  WRITE 900 fe:00:1234 0 EOF\n\
+            2: -> FLOCK  ADVISORY  WRITE 901 fe:00:1234 0 EOF\n";
+        assert!(holds(locks, 812, "1234"));
+        assert!(!holds(locks, 812, "123"));
+        assert!(!holds(locks, 900, "1234"), "a lock of another kind");
+        assert!(!holds(locks, 901, "1234"), "one that only waits");
+    }
+}
