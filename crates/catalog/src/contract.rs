@@ -65,6 +65,7 @@ pub fn file(no: u64) -> Inode {
         no: InodeNo(no),
         kind: FileKind::Regular,
         mode: 0o4755,
+        flags: crate::FileFlags::NONE,
         uid: u32::MAX,
         gid: 1000,
         nlink: 1,

@@ -75,6 +75,51 @@ pub enum FileKind {
     BlockDevice,
 }
 
+/// What keeps a file from being changed, as chattr(1) sets it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct FileFlags(u8);
+
+impl FileFlags {
+    /// Nothing does.
+    pub const NONE: Self = Self(0);
+    /// Contents are only added at the end; a directory only gains names.
+    pub const APPEND_ONLY: Self = Self(1);
+    /// Nothing changes: neither contents nor attributes, nor a directory's names.
+    pub const IMMUTABLE: Self = Self(2);
+    const ALL: u8 = 3;
+
+    /// The flags as bits; `None` where an unknown one is among them.
+    pub fn from_bits(bits: u8) -> Option<Self> {
+        (bits & !Self::ALL == 0).then_some(Self(bits))
+    }
+
+    /// The flags as bits: 1 append-only, 2 immutable.
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Whether none is set.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether contents are only added at the end.
+    pub fn append_only(self) -> bool {
+        self.0 & Self::APPEND_ONLY.0 != 0
+    }
+
+    /// Whether nothing changes.
+    pub fn immutable(self) -> bool {
+        self.0 & Self::IMMUTABLE.0 != 0
+    }
+
+    /// Both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
 /// Everything about a file but its name, its extended attributes and its data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inode {
@@ -84,6 +129,8 @@ pub struct Inode {
     pub kind: FileKind,
     /// Permission bits with set-id and sticky: 0 to 0o7777.
     pub mode: u16,
+    /// What keeps it from being changed.
+    pub flags: FileFlags,
     /// Owner.
     pub uid: u32,
     /// Group.
@@ -319,6 +366,8 @@ pub trait Catalog: Send + Sync + Debug {
     fn meta(&self, key: &str) -> Result<Option<Vec<u8>>>;
     /// Sets a named value; part of the pending changes.
     fn set_meta(&self, key: &str, value: &[u8]) -> Result<()>;
+    /// Whether an inode has, or once had, [`FileFlags`].
+    fn has_flags(&self) -> bool;
     /// Totals.
     fn totals(&self) -> Result<Totals>;
     /// Moves the log into the catalog file, so that the log does not grow; durable when it returns.

@@ -219,6 +219,9 @@ impl Subject {
         if set.ctime.is_some() || set.btime.is_some() {
             return not_permitted("only root restores times");
         }
+        if set.flags.is_some() {
+            return not_permitted("only root changes flags");
+        }
         let owner = self.uid == inode.uid;
         if set.uid.is_some_and(|uid| !owner || uid != inode.uid) {
             return not_permitted("only root gives files away");

@@ -17,7 +17,7 @@ use room::{
 use serde::{Deserialize, Serialize};
 
 /// Version of this protocol: both sides must have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The first byte a server sends after the handshake: the client's key stands with a user.
 pub const LET_IN: u8 = 1;
 /// The same where it does not, or not any more; nothing follows.

@@ -9,9 +9,10 @@
 //! Where the room is not shared OPEN and CREATE are answered with ENOSYS once, and never come again: nothing here belongs to an open file, and the
 //! kernel then opens files without a round trip (it makes new ones with MKNOD, and truncates with SETATTR). Directories are
 //! opened all the same: without that the kernel would keep listings itself, and lose its place in one that it had to throw
-//! away while somebody was reading it.
+//! away while somebody was reading it. Files with flags (append-only, immutable) change this: see [`flagged`].
 
 mod convert;
+mod flagged;
 mod requests;
 mod session;
 mod shared;

@@ -41,6 +41,7 @@ mod clock;
 mod data;
 mod errno;
 mod error;
+mod flags;
 mod fuse;
 mod groups;
 mod keeper;

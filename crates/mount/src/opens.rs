@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use room::{Access, Inode, InodeNo, Timestamp};
 
 use crate::errno::{Errno, OrErrno};
+use crate::flags::check_open;
 use crate::server::Server;
 
 /// For how long a shared file that had no set-ID bits is taken to have none: each write of an unprivileged program asks.
@@ -74,10 +75,15 @@ impl Opens {
 }
 
 impl Server {
-    /// Opens a file; `true` when what the kernel keeps of it is still right.
-    pub(crate) fn open(&self, no: InodeNo, access: Access) -> Result<bool, Errno> {
+    /// Opens a file; `append`: what is written through it goes to its end. `true` when what the kernel keeps of it is still
+    /// right.
+    pub(crate) fn open(&self, no: InodeNo, access: Access, append: bool) -> Result<bool, Errno> {
         let inode = self.room.open(no, access).or_errno("open", no)?;
-        Ok(self.opens.opened(&inode))
+        if let Err(refused) = check_open(&inode, access, append) {
+            self.room.close(no, access);
+            return Err(refused);
+        }
+        Ok(!self.shared || self.opens.opened(&inode))
     }
 
     /// A descriptor was closed: passes on what was written through it, then the locks of `fcntl` that its process had.
@@ -113,6 +119,7 @@ mod tests {
             no: InodeNo(7),
             kind: FileKind::Regular,
             mode: 0o644,
+            flags: room::FileFlags::NONE,
             uid: 0,
             gid: 0,
             nlink: 1,

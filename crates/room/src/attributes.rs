@@ -8,6 +8,7 @@ use catalog::{Change, FileKind, Inode, InodeNo, Timestamp};
 
 use crate::acl::{self, Acl};
 use crate::core::{BLOCK, Core};
+use crate::flags;
 use crate::inodes::{Cell, State};
 use crate::space::Claim;
 use crate::{Error, Result, SetAttr, SetTime, XattrMode};
@@ -50,6 +51,15 @@ impl Core {
         let mut state = cell.state.write();
         if state.is_gone() {
             return Err(Error::NotFound);
+        }
+        flags::check_attributes(&state.inode, set)?;
+        if let Some(flags) = set.flags {
+            if !matches!(state.inode.kind, FileKind::Regular | FileKind::Directory) {
+                return Err(Error::NotSupported(
+                    "flags of anything but files and directories",
+                ));
+            }
+            self.set_flags(&mut state, flags);
         }
         let now = self.now();
         if let Some(size) = set.size {
@@ -197,6 +207,7 @@ impl Core {
             if state.is_gone() {
                 return Err(Error::NotFound);
             }
+            flags::refuse_flagged(&state.inode)?;
             let exists = state.inode.has_xattrs && self.catalog().xattr(no, name)?.is_some();
             match mode {
                 XattrMode::Create if exists => return Err(Error::Exists),
@@ -262,6 +273,7 @@ impl Core {
         let cell = self.cell(no)?;
         let mut state = cell.state.write();
         let catalog = self.catalog();
+        flags::refuse_flagged(&state.inode)?;
         if state.is_gone() || !state.inode.has_xattrs || catalog.xattr(no, name)?.is_none() {
             return Err(Error::NoXattr);
         }

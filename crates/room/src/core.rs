@@ -24,6 +24,7 @@ use storage::{Storage, spans};
 
 use crate::accounts::Accounts;
 use crate::check::Lost;
+use crate::flags::Flagged;
 use crate::header::HeaderState;
 use crate::inodes::{Cell, InodeTable};
 use crate::lending::Loans;
@@ -90,6 +91,8 @@ pub(crate) struct Core {
     pub(crate) punched: AtomicU64,
     /// What others may write to.
     pub(crate) loans: Mutex<Loans>,
+    /// Files with flags.
+    pub(crate) flagged: Flagged,
     /// What a backup still reads, and what is given back after it.
     pub(crate) pins: Mutex<Pins>,
     /// Held by whoever moves data between segments.
@@ -173,6 +176,7 @@ impl Core {
             punching: Mutex::default(),
             punched: AtomicU64::new(0),
             loans: Mutex::default(),
+            flagged: Flagged::default(),
             pins: Mutex::default(),
             moving: Mutex::default(),
             swap: RwLock::default(),

@@ -16,6 +16,7 @@ use segments::{Sealed, SegmentError, SegmentStore, UNIT_BLOCKS};
 
 use crate::check::Lost;
 use crate::core::{BLOCK, Core};
+use crate::flags;
 use crate::inodes::{Cell, State, WriteBuffer};
 use crate::space::Claim;
 use crate::{Error, FileKind, Result};
@@ -201,12 +202,19 @@ impl Core {
         let cell = self.cell(no)?;
         let mut state = cell.state.write();
         regular(&state)?;
+        let (data, refused) = match state.inode.flags.is_empty() {
+            true => (Cow::Borrowed(data), false),
+            false => self.allowed(&cell, &state, offset, data)?,
+        };
         match whole_units {
-            true => self.write_whole_units(&cell, &mut state, offset, data)?,
-            false => self.write_locked(&cell, &mut state, offset, data)?,
+            true => self.write_whole_units(&cell, &mut state, offset, &data)?,
+            false => self.write_locked(&cell, &mut state, offset, &data)?,
         }
         self.touch(&cell, &mut state, self.now());
-        Ok(())
+        match refused {
+            true => Err(flags::append_refused()),
+            false => Ok(()),
+        }
     }
 
     /// Whether writing a range needs no space but its own.

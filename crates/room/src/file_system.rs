@@ -140,6 +140,11 @@ pub trait FileSystem: Send + Sync + Debug {
         let _ = clock;
     }
 
+    /// Whether a file has, or once had, flags.
+    fn has_flags(&self) -> bool {
+        true
+    }
+
     /// A file is opened: what others closed before is seen from now on. Returns its attributes.
     fn open(&self, no: InodeNo, access: Access) -> Result<Inode> {
         let _ = access;
@@ -228,4 +233,5 @@ delegate! {
     available() -> Result<Available>;
     next_position() -> u64;
     stamp_by(clock: fn() -> Timestamp);
+    has_flags() -> bool;
 }

@@ -344,6 +344,7 @@ impl Core {
             let cell = self.cell(no)?;
             let mut state = cell.state.write();
             regular(&state)?;
+            crate::flags::refuse_immutable(&state.inode)?;
             self.flush_buffer(&cell, &mut state)?;
             if !entered.get() {
                 // The loan cannot end while they are taken.

@@ -36,6 +36,7 @@ mod core;
 mod data;
 mod error;
 mod file_system;
+mod flags;
 mod header;
 mod inodes;
 mod keys;
@@ -62,8 +63,8 @@ mod transaction;
 
 pub use crate::core::now;
 pub use catalog::{
-    CHUNK_BLOCKS, CHUNK_LEN, Chunk, DirEntry, Extent, FileKind, Inode, InodeNo, Piece, Pieces,
-    Stored, Timestamp,
+    CHUNK_BLOCKS, CHUNK_LEN, Chunk, DirEntry, Extent, FileFlags, FileKind, Inode, InodeNo, Piece,
+    Pieces, Stored, Timestamp,
 };
 pub use error::{Error, Result};
 pub use file_system::{Access, FileSystem, Lock, LockKind, LockOwner, LockTable};

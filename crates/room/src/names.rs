@@ -13,6 +13,7 @@ use catalog::{Change, DirEntry, FileKind, Inode, InodeNo};
 
 use crate::acl;
 use crate::core::Core;
+use crate::flags::{refuse_flagged, refuse_immutable};
 use crate::inodes::Cell;
 use crate::{Error, NewFile, RenameMode, Result};
 
@@ -64,6 +65,19 @@ impl Core {
 
     /// The cell of a directory that names may be put into.
     fn directory(&self, no: InodeNo) -> Result<Arc<Cell>> {
+        let cell = self.existing_directory(no)?;
+        refuse_immutable(&cell.state.read().inode)?;
+        Ok(cell)
+    }
+
+    /// The cell of a directory that names may be taken from.
+    fn directory_to_shrink(&self, no: InodeNo) -> Result<Arc<Cell>> {
+        let cell = self.existing_directory(no)?;
+        refuse_flagged(&cell.state.read().inode)?;
+        Ok(cell)
+    }
+
+    fn existing_directory(&self, no: InodeNo) -> Result<Arc<Cell>> {
         let cell = self.cell(no)?;
         let state = cell.state.read();
         if state.inode.kind != FileKind::Directory {
@@ -175,6 +189,7 @@ impl Core {
             no: self.catalog().new_inode(),
             kind: new.kind,
             mode: mode & 0o7777,
+            flags: catalog::FileFlags::NONE,
             uid: new.uid,
             gid,
             nlink,
@@ -222,7 +237,10 @@ impl Core {
                         return Err(Error::NotPermitted("a directory has one name"));
                     }
                     _ if state.inode.nlink >= LINKS_MAX => return Err(Error::TooManyLinks),
-                    kind => kind,
+                    kind => {
+                        refuse_flagged(&state.inode)?;
+                        kind
+                    }
                 }
             };
             if self.catalog().lookup(parent, name)?.is_some() {
@@ -252,11 +270,12 @@ impl Core {
         check_name(name)?;
         let _change = self.change()?;
         let _names = self.names.lock();
-        let directory = self.directory(parent)?;
+        let directory = self.directory_to_shrink(parent)?;
         let cell = self.find(parent, name)?;
         if cell.state.read().inode.kind == FileKind::Directory {
             return Err(Error::IsDirectory);
         }
+        refuse_flagged(&cell.state.read().inode)?;
         self.catalog()
             .apply(&[Change::RemoveEntry { parent, name }])?;
         self.found.forget(parent, name);
@@ -270,11 +289,12 @@ impl Core {
         check_name(name)?;
         let _change = self.change()?;
         let _names = self.names.lock();
-        let directory = self.directory(parent)?;
+        let directory = self.directory_to_shrink(parent)?;
         let cell = self.find(parent, name)?;
         if cell.state.read().inode.kind != FileKind::Directory {
             return Err(Error::NotDirectory);
         }
+        refuse_flagged(&cell.state.read().inode)?;
         if !self.catalog().is_empty(cell.no)? {
             return Err(Error::NotEmpty);
         }
@@ -324,7 +344,7 @@ impl Core {
         check_name(new_name)?;
         let _change = self.change()?;
         let _names = self.names.lock();
-        let old_directory = self.directory(parent)?;
+        let old_directory = self.directory_to_shrink(parent)?;
         let new_directory = self.directory(new_parent)?;
         let moved = self.find(parent, name)?;
         let target = match self.find(new_parent, new_name) {
@@ -339,6 +359,11 @@ impl Core {
         }
         if target.as_ref().is_some_and(|t| t.no == moved.no) {
             return Ok(());
+        }
+        refuse_flagged(&moved.state.read().inode)?;
+        if let Some(target) = &target {
+            refuse_flagged(&new_directory.state.read().inode)?;
+            refuse_flagged(&target.state.read().inode)?;
         }
         let moved_kind = moved.state.read().inode.kind;
         let target_kind = target.as_ref().map(|t| t.state.read().inode.kind);

@@ -104,6 +104,7 @@ pub(crate) fn create_on(storage: Arc<dyn Storage>, dir: PathBuf, new: NewRoom) -
         no: InodeNo::ROOT,
         kind: FileKind::Directory,
         mode: 0o755,
+        flags: catalog::FileFlags::NONE,
         uid: new.uid,
         gid: new.gid,
         nlink: 2,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use catalog::{FileKind, Timestamp};
+use catalog::{FileFlags, FileKind, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use seal::{NewCredential, RoomId, Secret, Suite};
@@ -143,6 +143,9 @@ pub struct SetAttr {
     pub ctime: Option<Timestamp>,
     /// Birth. For restoring only.
     pub btime: Option<Timestamp>,
+    /// What keeps the file from being changed: regular files and directories only. Changes of other attributes are judged
+    /// by the flags it had.
+    pub flags: Option<FileFlags>,
     /// Take set-id bits and file capabilities away, as a write by an unprivileged process does.
     pub drop_privileges: bool,
     /// With that, take the set-group-ID bit away also where the group may not execute the file: the process is not in its group.

@@ -6,10 +6,11 @@
 
 use std::sync::Arc;
 
-use catalog::{CHUNK_LEN, Change, Chunk, Extent, InodeNo, SegmentNo};
+use catalog::{CHUNK_LEN, Change, Chunk, Extent, Inode, InodeNo, SegmentNo};
 
 use crate::core::{BLOCK, Core};
 use crate::data::{CHUNK_END, SIZE_MAX, regular};
+use crate::flags::{refuse_flagged, refuse_immutable};
 use crate::inodes::{Cell, State};
 use crate::{Error, Fallocate, Result, SeekTo};
 
@@ -129,6 +130,12 @@ impl Core {
         if len == 0 {
             return Err(Error::InvalidArgument("an empty range"));
         }
+        let check = |inode: &Inode| match what {
+            // As Linux has it, also where that makes the file longer.
+            Fallocate::Allocate { .. } => refuse_immutable(inode),
+            _ => refuse_flagged(inode),
+        };
+        check(&self.cell(no)?.state.read().inode)?;
         if let Fallocate::Allocate { .. } | Fallocate::ZeroRange { .. } = what {
             self.allocate(no, offset, end)?;
         }
@@ -137,6 +144,7 @@ impl Core {
             let cell = self.cell(no)?;
             let mut state = cell.state.write();
             regular(&state)?;
+            check(&state.inode)?;
             self.flush_buffer(&cell, &mut state)?;
             let size = state.inode.size;
             match what {
@@ -386,6 +394,10 @@ impl Core {
         } else {
             target_state = target.state.write();
             source_state = Some(source.state.write());
+        }
+        match to_offset < target_state.inode.size {
+            true => refuse_flagged(&target_state.inode)?,
+            false => refuse_immutable(&target_state.inode)?,
         }
         let size = source_state
             .as_ref()

@@ -7,7 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::copy_tree;
-use room::{Credential, Error, FileKind, InodeNo, OpenOptions, Room, Secret, Timestamp};
+use room::{
+    Credential, Error, FileFlags, FileKind, InodeNo, OpenOptions, Room, Secret, SetAttr, Timestamp,
+};
 
 struct Copy(tempfile::TempDir);
 
@@ -56,6 +58,28 @@ impl Copy {
         bytes[at] ^= 0x10;
         fs::write(self.file(name), bytes).unwrap();
     }
+}
+
+#[test]
+fn a_room_of_the_first_format_takes_flags() {
+    let golden = Copy::new();
+    let room = golden.open().unwrap();
+    assert!(!room.has_flags());
+    let no = room.resolve("/numbers".as_ref(), true).unwrap();
+    let set = SetAttr {
+        flags: Some(FileFlags::APPEND_ONLY),
+        ..SetAttr::default()
+    };
+    room.set_attributes(no, &set).unwrap();
+    room.close().unwrap();
+    let room = golden.open().unwrap();
+    assert!(room.has_flags());
+    assert_eq!(room.attributes(no).unwrap().flags, FileFlags::APPEND_ONLY);
+    assert!(room.write(no, 0, b"another").is_err());
+    assert_eq!(
+        room.check(false, false, &|_, _| true).unwrap().findings,
+        Vec::<String>::new()
+    );
 }
 
 #[test]

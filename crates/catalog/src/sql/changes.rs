@@ -229,6 +229,11 @@ impl State {
             inode.no.0 != 0 && inode.mode <= 0o7777,
             "an inode has a number and permission bits"
         );
+        if !inode.flags.is_empty() && !self.has_flags {
+            self.run(schema::PUT_META, (schema::META_FLAGS, &[1u8][..]))?;
+            self.raise_version(2)?;
+            self.has_flags = true;
+        }
         let put = |sql| -> Result<usize> {
             let mut statement = self.statement(sql)?;
             for (index, number) in rows::inode_numbers(inode).iter().enumerate() {
@@ -240,6 +245,16 @@ impl State {
         if put(schema::UPDATE_INODE)? == 0 {
             put(schema::INSERT_INODE)?;
             self.inodes += 1;
+        }
+        Ok(())
+    }
+
+    /// From this transaction on, programs that know only older formats refuse the catalog.
+    fn raise_version(&self, to: u32) -> Result<()> {
+        let version = self.meta(schema::META_VERSION)?.unwrap_or_default();
+        if decode_version(&version)? < to {
+            let version = encode_version(to);
+            self.run(schema::PUT_META, (schema::META_VERSION, &version[..]))?;
         }
         Ok(())
     }
@@ -348,8 +363,8 @@ fn log_bytes(changes: &[Change<'_>]) -> u64 {
         .sum()
 }
 
-pub(super) fn encode_version() -> [u8; 4] {
-    schema::VERSION.to_le_bytes()
+pub(super) fn encode_version(version: u32) -> [u8; 4] {
+    version.to_le_bytes()
 }
 
 pub(super) fn decode_version(bytes: &[u8]) -> Result<u32> {

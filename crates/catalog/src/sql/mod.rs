@@ -96,6 +96,8 @@ struct State {
     /// Generation of the last commit, durable or about to be.
     generation: u64,
     dirty: bool,
+    /// Whether the catalog says that inodes have flags.
+    has_flags: bool,
     /// An operation is under way, or panicked half done: the pending changes must not be committed then.
     applying: bool,
     failed: Option<Failure>,
@@ -390,12 +392,17 @@ impl Catalog for SqlCatalog {
             ![
                 schema::META_VERSION,
                 schema::META_HASH_KEY,
-                schema::META_COUNTERS
+                schema::META_COUNTERS,
+                schema::META_FLAGS,
             ]
             .contains(&key),
             "{key} is the catalog's own"
         );
         self.write(|state| state.set_meta(key, value))
+    }
+
+    fn has_flags(&self) -> bool {
+        self.lock().has_flags
     }
 
     fn totals(&self) -> Result<Totals> {

@@ -72,7 +72,10 @@ impl SqlCatalog {
         let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute_batch(schema::TABLES)?;
         for (name, value) in [
-            (schema::META_VERSION, &encode_version()[..]),
+            (
+                schema::META_VERSION,
+                &encode_version(schema::FIRST_VERSION)[..],
+            ),
             (schema::META_HASH_KEY, &hash_key),
             (schema::META_COUNTERS, &counters.encode()),
         ] {
@@ -201,6 +204,7 @@ impl State {
             inodes: 0,
             generation: 0,
             dirty: false,
+            has_flags: false,
             applying: false,
             failed: None,
             checkpoint_wanted: false,
@@ -213,6 +217,7 @@ impl State {
         state.next_cookie = counters.next_cookie;
         state.inodes = counters.inodes;
         state.generation = counters.generation;
+        state.has_flags = state.meta(schema::META_FLAGS)?.is_some();
         Ok(state)
     }
 

@@ -6,8 +6,8 @@ pub(crate) mod fuzzing;
 use rusqlite::{Row, types::ValueRef};
 
 use crate::{
-    CatalogError, Chunk, DirEntry, FileKind, Inode, InodeNo, Result, SegmentAccount, SegmentId,
-    SegmentNo, Timestamp,
+    CatalogError, Chunk, DirEntry, FileFlags, FileKind, Inode, InodeNo, Result, SegmentAccount,
+    SegmentId, SegmentNo, Timestamp,
 };
 
 const NANOS: u32 = 1_000_000_000;
@@ -84,12 +84,27 @@ fn time(row: &Row<'_>, column: usize) -> Result<Timestamp> {
     Ok(time)
 }
 
+/// Where a file's flags begin in the column of its mode.
+const FLAGS_SHIFT: u32 = 16;
+
+/// The column of the mode: permission bits, and above them the flags.
+fn mode_and_flags(row: &Row<'_>, column: usize) -> Result<(u16, FileFlags)> {
+    let value: u32 = number(row, column, "a mode")?;
+    let flags = u8::try_from(value >> FLAGS_SHIFT).ok();
+    match flags.and_then(FileFlags::from_bits) {
+        Some(flags) => Ok(((value & 0xffff) as u16, flags)),
+        None => Err(damaged(format!("a mode is {value}"))),
+    }
+}
+
 /// An inode from the first columns of a row.
 pub(super) fn inode(row: &Row<'_>) -> Result<Inode> {
+    let (mode, flags) = mode_and_flags(row, 2)?;
     let inode = Inode {
         no: InodeNo(number(row, 0, "an inode number")?),
         kind: kind(row, 1)?,
-        mode: number(row, 2, "a mode")?,
+        mode,
+        flags,
         uid: number(row, 3, "an owner")?,
         gid: number(row, 4, "a group")?,
         nlink: number(row, 5, "a link count")?,
@@ -122,7 +137,7 @@ pub(super) fn inode_numbers(inode: &Inode) -> [i64; 19] {
     [
         to_sql(inode.no.0),
         kind_number(inode.kind),
-        i64::from(inode.mode),
+        i64::from(inode.mode) | i64::from(inode.flags.bits()) << FLAGS_SHIFT,
         i64::from(inode.uid),
         i64::from(inode.gid),
         i64::from(inode.nlink),

@@ -4,12 +4,17 @@
 //!    SQLite takes the directory's own key for a name's search and walks the directory: hence `INDEXED BY`.
 //! 2. Unsigned 64-bit values are stored as SQLite's signed ones; all but device numbers are below 2^63.
 
-/// The format this program writes, and the newest it reads.
-pub(super) const VERSION: u32 = 1;
+/// The format of a new catalog.
+pub(super) const FIRST_VERSION: u32 = 1;
+/// The newest format this program reads. It is written where a catalog begins to hold what the first does not know: file
+/// flags.
+pub(super) const VERSION: u32 = 2;
 
 pub(super) const META_VERSION: &str = "format-version";
 pub(super) const META_HASH_KEY: &str = "name-hash-key";
 pub(super) const META_COUNTERS: &str = "counters";
+/// There where an inode has, or once had, flags.
+pub(super) const META_FLAGS: &str = "file-flags";
 
 /// First cookie of a directory entry: those below belong to `.`, `..` and whoever lists.
 pub(super) const FIRST_COOKIE: u64 = 16;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use room::{FileKind, Timestamp};
+use room::{FileFlags, FileKind, Timestamp};
 use serde_json::json;
 
 use crate::access::{self, Intent, OpenArgs};
@@ -49,12 +49,24 @@ fn show(
     } else {
         tree.xattrs(&path.path)?
     };
+    let flags = match meta.kind {
+        FileKind::Regular | FileKind::Directory => tree.flags(&path.path)?,
+        _ => FileFlags::NONE,
+    };
+    let flags: Vec<&str> = [
+        (flags.append_only(), "append-only"),
+        (flags.immutable(), "immutable"),
+    ]
+    .into_iter()
+    .filter_map(|(set, word)| set.then_some(word))
+    .collect();
     if global.json {
         let mut value = output::file_json(path.path.as_os_str(), &meta, target.as_deref());
         value["xattrs"] = xattrs
             .iter()
             .map(|(name, content)| json!({"name": name.to_string_lossy(), "value_hex": crate::work::hex(content)}))
             .collect();
+        value["flags"] = json!(flags);
         output::json_line(&value);
         return Ok(());
     }
@@ -72,6 +84,9 @@ fn show(
         meta.mode,
         output::mode_letters(meta.kind, meta.mode)
     ));
+    if !flags.is_empty() {
+        output::line(format!("flags      {}", flags.join(", ")));
+    }
     output::line(format!("owner      {}:{}", meta.uid, meta.gid));
     output::line(format!("links      {}", meta.nlink));
     output::line(format!("inode      {}", meta.id.1));

@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use room::{FileKind, Timestamp};
+use room::{FileFlags, FileKind, Timestamp};
 use rustix::fs::{
     self as fs, AtFlags, CWD, Mode, OFlags, ResolveFlags, SeekFrom, Timespec, Timestamps,
 };
@@ -343,6 +343,20 @@ impl Tree for HostTree {
             Err(Errno::NODATA) => Ok(()),
             done => done.map_err(|e| self.fault(e)),
         }
+    }
+
+    fn flags(&self, path: &Path) -> Result<FileFlags> {
+        // Of a file that this user may not read they cannot be seen.
+        let Ok(fd) = self.open_quietly(path, OFlags::RDONLY | OFlags::NONBLOCK) else {
+            return Ok(FileFlags::NONE);
+        };
+        let set = fs::ioctl_getflags(&fd).unwrap_or(fs::IFlags::empty());
+        let known = [
+            (fs::IFlags::APPEND, FileFlags::APPEND_ONLY),
+            (fs::IFlags::IMMUTABLE, FileFlags::IMMUTABLE),
+        ];
+        let known = known.into_iter().filter(|(bit, _)| set.contains(*bit));
+        Ok(known.fold(FileFlags::NONE, |all, (_, flag)| all.and(flag)))
     }
 
     fn sync(&self) -> Result<()> {

@@ -5,7 +5,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use room::{
-    FileKind, Inode, InodeNo, NewFile, RenameMode, Room, SeekTo, SetAttr, SetTime, XattrMode,
+    FileFlags, FileKind, Inode, InodeNo, NewFile, RenameMode, Room, SeekTo, SetAttr, SetTime,
+    XattrMode,
 };
 
 use super::{Attrs, Fault, FileId, Meta, OpenFile, ReadFile, Result, Source, Tree};
@@ -235,6 +236,13 @@ impl Tree for RoomTree<'_> {
             Err(room::Error::NoXattr) => Ok(()),
             done => done.map_err(Fault::Room),
         }
+    }
+
+    fn flags(&self, path: &Path) -> Result<FileFlags> {
+        self.room
+            .attributes(self.no(path, true)?)
+            .map(|inode| inode.flags)
+            .map_err(Fault::Room)
     }
 
     fn sync(&self) -> Result<()> {

@@ -18,7 +18,7 @@ use std::path::Path;
 pub(crate) use container::ContainerTree;
 pub(crate) use host::HostTree;
 pub(crate) use in_room::RoomTree;
-use room::{FileKind, InodeNo, Room, Timestamp};
+use room::{FileFlags, FileKind, InodeNo, Room, Timestamp};
 
 use crate::exit::Exit;
 
@@ -222,6 +222,8 @@ pub(crate) trait Tree: Source {
     fn set_xattr(&self, path: &Path, name: &OsString, value: &[u8]) -> Result<()>;
     /// Removes an extended attribute, if it is there.
     fn remove_xattr(&self, path: &Path, name: &OsString) -> Result<()>;
+    /// What keeps a regular file or directory from being changed, as far as this user can see it.
+    fn flags(&self, path: &Path) -> Result<FileFlags>;
     /// Makes everything durable that was done through this tree, as far as the tree can.
     fn sync(&self) -> Result<()>;
 }

@@ -78,6 +78,7 @@ fn veiled(inode: &Inode) -> Inode {
         no: inode.no,
         kind: inode.kind,
         mode: 0,
+        flags: room::FileFlags::NONE,
         uid: 0,
         gid: 0,
         nlink: 1,
@@ -113,6 +114,9 @@ pub(super) fn open((life, session): &Here, no: InodeNo, access: Access) -> Reply
     }
     if access.write {
         session.subject.write(found.object()).map_err(refusal)?;
+        if found.inode.flags.immutable() {
+            return Err(Refusal::Posix(Posix::NotPermitted));
+        }
     }
     session.open(no, || life.room.hold(no))?;
     // It may have lost its last name before it was held.

@@ -1,7 +1,7 @@
 //! Rights, and what becomes of them.
 
 use metadata::client::ClientOptions;
-use room::{Access, Error, FileKind, FileSystem, Inode, InodeNo, NewFile, SetAttr};
+use room::{Access, Error, FileFlags, FileKind, FileSystem, Inode, InodeNo, NewFile, SetAttr};
 
 use crate::common::{LONG, Shared, noise};
 
@@ -90,6 +90,39 @@ fn who_may_not_write_is_told_at_close_at_the_latest() {
     let mut text = [0; 6];
     root.read(inode.no, 0, &mut text).unwrap();
     assert_eq!(&text, b"before");
+}
+
+#[test]
+fn an_immutable_file_is_refused_to_clients_that_had_it_open_too() {
+    let shared = Shared::new();
+    let (root, alice) = (shared.client("root", 0), shared.client("alice", 1000));
+    let inode = made(&*root, b"f", 0o666, b"before");
+    let flags = |flags| SetAttr {
+        flags: Some(flags),
+        ..SetAttr::default()
+    };
+    let refused = |result: room::Result<()>| {
+        assert!(matches!(result, Err(Error::NotPermitted(_))), "{result:?}");
+    };
+    let immutable = flags(FileFlags::IMMUTABLE);
+    refused(alice.set_attributes(inode.no, &immutable).map(drop));
+    alice.open(inode.no, WRITE).unwrap();
+    alice.write(inode.no, 0, b"after!").unwrap();
+    let after = root.set_attributes(inode.no, &immutable).unwrap();
+    assert_eq!(after.flags, FileFlags::IMMUTABLE);
+    refused(alice.flush(inode.no));
+    alice.close(inode.no, WRITE);
+    refused(alice.open(inode.no, WRITE).map(drop));
+    refused(root.open(inode.no, WRITE).map(drop));
+    refused(root.unlink(InodeNo::ROOT, b"f"));
+    root.open(inode.no, READ).unwrap();
+    let mut text = [0; 6];
+    root.read(inode.no, 0, &mut text).unwrap();
+    assert_eq!(&text, b"before");
+    root.close(inode.no, READ);
+    root.set_attributes(inode.no, &flags(FileFlags::NONE))
+        .unwrap();
+    root.unlink(InodeNo::ROOT, b"f").unwrap();
 }
 
 #[test]

@@ -15,6 +15,7 @@ use fuser::{
 use room::SetAttr;
 
 use crate::errno::Errno;
+use crate::flags::{self, Ioctl};
 use crate::server::Wanted;
 
 use super::convert::{self, file_attr, file_type, no, set_time, timestamp};
@@ -103,6 +104,7 @@ impl Filesystem for Handler {
             // With the write-back cache the kernel keeps the times of regular files, and tells them here.
             ctime: ctime.map(timestamp),
             btime: None,
+            flags: None,
             drop_privileges: kill_suidgid,
             drop_setgid: false,
         };
@@ -221,7 +223,8 @@ impl Filesystem for Handler {
         _kill_suidgid: bool,
         reply: ReplyOpen,
     ) {
-        match self.server.shared {
+        // The first answer of a mount decides for all that follow.
+        match self.server.shared || self.server.room.has_flags() {
             true => self.opened(req, no(ino), flags, reply),
             false => reply.error(Errno::ENOSYS.into()),
         }
@@ -372,8 +375,12 @@ impl Filesystem for Handler {
             }
         });
         let stored = answer.as_ref().ok().copied();
+        let refused = answer == Err(Errno(libc::EPERM));
         // The kernel sends no more than it negotiated: 1 MiB.
         written(reply, answer.map(|_| data.len() as u32));
+        if refused {
+            self.undo_cached(no(ino), offset);
+        }
         if let Some(grown) = stored {
             let room = &*self.server.room;
             self.server
@@ -520,6 +527,9 @@ impl Filesystem for Handler {
     }
 
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        if size == 0 && self.keeps_from_writing(req, no(ino), name.as_bytes()) {
+            return reply.size(1);
+        }
         sized(
             reply,
             self.serve(req, || self.server.xattr(no(ino), name.as_bytes())),
@@ -602,16 +612,26 @@ impl Filesystem for Handler {
 
     fn ioctl(
         &self,
-        _req: &Request,
-        _ino: INodeNo,
+        req: &Request,
+        ino: INodeNo,
         _fh: FileHandle,
         _flags: IoctlFlags,
-        _cmd: u32,
-        _in_data: &[u8],
+        cmd: u32,
+        in_data: &[u8],
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        reply.error(Errno::ENOTTY.into());
+        let asked = match flags::parse(cmd, in_data) {
+            Ok(asked) => asked,
+            Err(e) => return reply.error(e.into()),
+        };
+        let found = || self.server.attributes(no(ino));
+        match (asked, self.serve(req, found)) {
+            (_, Err(e)) => reply.error(e.into()),
+            (Ioctl::Get, Ok(inode)) => reply.ioctl(0, &flags::plain(inode.flags)),
+            (Ioctl::GetExtended, Ok(inode)) => reply.ioctl(0, &flags::extended(inode.flags)),
+            (Ioctl::Set(flags), Ok(inode)) => self.set_flags(&inode, flags, reply),
+        }
     }
 
     /// Files are always ready; told once, the kernel does not ask again.

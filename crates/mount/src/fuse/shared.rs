@@ -1,5 +1,5 @@
 //! The requests that only a shared file system sees: opening, closing, locks. An unshared one answers the first of a kind
-//! with ENOSYS, and it never comes again.
+//! with ENOSYS, and it never comes again; but where a file of the room has flags, opens are answered, and judged by them.
 
 use std::time::Duration;
 
@@ -34,6 +34,10 @@ fn access(flags: OpenFlags) -> Access {
     }
 }
 
+fn appends(flags: OpenFlags) -> bool {
+    flags.0 & libc::O_APPEND != 0
+}
+
 fn lock(start: u64, end: u64, typ: i32, pid: u32) -> Result<Lock, Errno> {
     let kind = match typ {
         libc::F_RDLCK => LockKind::Shared,
@@ -57,7 +61,7 @@ fn lock(start: u64, end: u64, typ: i32, pid: u32) -> Result<Lock, Errno> {
 
 impl Handler {
     pub(super) fn opened(&self, req: &Request, no: InodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match self.serve(req, || self.server.open(no, access(flags))) {
+        match self.serve(req, || self.server.open(no, access(flags), appends(flags))) {
             Ok(true) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
             Ok(false) => {
                 // The length may be old too.
@@ -97,7 +101,10 @@ impl Handler {
         reply: ReplyCreate,
     ) {
         let opened = made.and_then(|inode| {
-            let open = self.serve(req, || self.server.open(inode.no, access(OpenFlags(flags))));
+            let open = self.serve(req, || {
+                let flags = OpenFlags(flags);
+                self.server.open(inode.no, access(flags), appends(flags))
+            });
             match open {
                 Ok(_) => Ok(inode),
                 Err(e) => {

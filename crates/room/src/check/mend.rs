@@ -349,6 +349,7 @@ impl Core {
             no: catalog.new_inode(),
             kind: FileKind::Directory,
             mode: 0o700,
+            flags: catalog::FileFlags::NONE,
             uid,
             gid,
             nlink: 2,

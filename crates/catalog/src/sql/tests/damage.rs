@@ -212,9 +212,48 @@ fn a_newer_format_is_refused_by_its_number() {
         open_for_reading(&files.path).unwrap_err(),
     ] {
         assert!(
-            matches!(error, CatalogError::Version { found: 7, known: 1 }),
+            matches!(error, CatalogError::Version { found: 7, known: 2 }),
             "{error}"
         );
     }
     assert_eq!(fs::read(&files.path).unwrap(), before);
+}
+
+#[test]
+fn flags_are_kept_and_programs_that_do_not_know_them_refuse_the_catalog() {
+    use crate::FileFlags;
+
+    let mut files = Files::new();
+    let catalog = files.create();
+    let version = |catalog: &SqlCatalog| {
+        let value = catalog.lock().meta(schema::META_VERSION).unwrap().unwrap();
+        u32::from_le_bytes(value.try_into().unwrap())
+    };
+    let both = FileFlags::IMMUTABLE.and(FileFlags::APPEND_ONLY);
+    let with = |flags, no| crate::Inode {
+        flags,
+        ..crate::contract::file(no)
+    };
+    catalog
+        .apply(&[Change::PutInode(&with(FileFlags::NONE, 2))])
+        .unwrap();
+    catalog.commit().unwrap();
+    assert_eq!((version(&catalog), catalog.has_flags()), (1, false));
+    catalog
+        .apply(&[
+            Change::PutInode(&with(both, 3)),
+            Change::PutInode(&with(FileFlags::APPEND_ONLY, 2)),
+        ])
+        .unwrap();
+    catalog.commit().unwrap();
+    assert_eq!((version(&catalog), catalog.has_flags()), (2, true));
+    drop(catalog);
+    let catalog = open(&files.path).unwrap();
+    assert!(catalog.has_flags());
+    assert_eq!(catalog.inode(InodeNo(3)).unwrap().unwrap(), with(both, 3));
+    assert_eq!(
+        catalog.inode(InodeNo(2)).unwrap().unwrap().flags,
+        FileFlags::APPEND_ONLY
+    );
+    assert_eq!(catalog.verify().unwrap(), Vec::<String>::new());
 }

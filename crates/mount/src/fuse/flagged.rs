@@ -1,0 +1,58 @@
+//! What files with flags need of the kernel, which does not know them.
+//!
+//! 1. Where a file of the room has flags when a mount's first file is opened, every open is asked for, and refused with
+//!    EPERM as the flags say. Where it has none, the kernel never asks again (see the module above), and:
+//! 2. a file that becomes immutable refuses each write at once all the same. Before a write the kernel asks whether the file
+//!    has capabilities that the write must take away, and the answer for an immutable file is yes: the kernel then has them
+//!    removed, is refused that, and the write fails with EPERM.
+//! 3. An append-only file takes what is added at its end. A write elsewhere is refused when the kernel passes it on:
+//!    `fsync` and `close` report it, and the kernel's copy is dropped.
+
+use fuser::{ReplyIoctl, Request};
+use room::{FileFlags, FileKind, Inode, InodeNo};
+
+use crate::errno::Errno;
+use crate::seeker::Seek;
+
+use super::Handler;
+
+/// File capabilities.
+const CAPABILITY: &[u8] = b"security.capability";
+
+impl Handler {
+    /// Sets flags, after what programs wrote before was passed on.
+    pub(super) fn set_flags(&self, inode: &Inode, flags: FileFlags, reply: ReplyIoctl) {
+        let (server, kernel, no) = (self.server.clone(), self.kernel.clone(), inode.no);
+        let set = move || {
+            let set = std::panic::AssertUnwindSafe(|| server.set_flags(no, flags));
+            match std::panic::catch_unwind(set).unwrap_or(Err(Errno::EIO)) {
+                Ok(()) => {
+                    // The kernel asks about capabilities again once it has asked for attributes.
+                    kernel.attributes_changed(no);
+                    reply.ioctl(0, &[]);
+                }
+                Err(e) => reply.error(e.into()),
+            }
+        };
+        // The kernel keeps nothing back of directories and shared files, and nothing was kept of a file with flags.
+        match self.server.shared || inode.kind != FileKind::Regular {
+            true => set(),
+            false => self.seeker.ask(Seek::new(no, 0, set)),
+        }
+    }
+
+    /// Whether the kernel asks before a write that is to fail.
+    pub(super) fn keeps_from_writing(&self, req: &Request, no: InodeNo, name: &[u8]) -> bool {
+        name == CAPABILITY
+            && self
+                .serve(req, || self.server.attributes(no))
+                .is_ok_and(|inode| inode.kind == FileKind::Regular && inode.flags.immutable())
+    }
+
+    /// A write was refused: what the kernel keeps of it is not in the file.
+    pub(super) fn undo_cached(&self, no: InodeNo, offset: u64) {
+        if !self.server.shared {
+            self.seeker.ask(Seek::new(no, offset, || ()));
+        }
+    }
+}
