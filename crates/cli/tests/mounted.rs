@@ -144,6 +144,158 @@ fn a_second_opening_is_told_the_process() {
     std::fs::rename(s.path("hidden"), s.path("room/control")).unwrap();
 }
 
+/// What umount(8) does, by the system call: the program asks the serving process for its space first.
+fn unmount(s: &Sandbox) {
+    rustix::mount::unmount(s.path("mnt"), rustix::mount::UnmountFlags::empty()).unwrap();
+}
+
+fn send(pid: u32, signal: rustix::process::Signal) -> bool {
+    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+    rustix::process::kill_process(pid, signal).is_ok()
+}
+
+/// umount(8) returns before the serving process has noticed: the next command met a process that answered "mounted", or
+/// the room's lock, and failed with "in use by process N".
+#[test]
+fn a_room_is_mounted_again_while_its_process_has_not_noticed_the_end() {
+    let s = Sandbox::with_room();
+    if !is_root() || !s.mount() {
+        return;
+    }
+    std::fs::write(s.path("mnt/f"), "x").unwrap();
+    s.ok(["sync", "room"]);
+    let pid = s.pid();
+    assert!(send(pid, rustix::process::Signal::STOP));
+    unmount(&s);
+    let mut again = s
+        .command(["mount", "room", "mnt", "--passphrase-file", "pass"])
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(send(pid, rustix::process::Signal::CONT));
+    assert!(again.wait().unwrap().success());
+    assert_ne!(s.pid(), pid);
+    assert_eq!(std::fs::read(s.path("mnt/f")).unwrap(), b"x");
+}
+
+/// The same while it closes the room: its socket is gone, and its lock is not.
+#[test]
+fn a_room_is_mounted_again_while_its_process_closes_it() {
+    let s = Sandbox::with_room();
+    if !is_root() || !s.mount() {
+        return;
+    }
+    std::fs::write(s.path("mnt/f"), common::noise(64 << 20, 3)).unwrap();
+    let pid = s.pid();
+    unmount(&s);
+    while s.path("room/control").exists() {
+        std::hint::spin_loop();
+    }
+    // A process that was faster than this has closed the room already.
+    let stopped = send(pid, rustix::process::Signal::STOP);
+    let mut again = s
+        .command(["mount", "room", "mnt", "--passphrase-file", "pass"])
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    if stopped {
+        send(pid, rustix::process::Signal::CONT);
+    }
+    assert!(again.wait().unwrap().success());
+    assert_eq!(std::fs::metadata(s.path("mnt/f")).unwrap().len(), 64 << 20);
+    // A command that reads finds the new mount, not the old mountpoint's directory.
+    unmount(&s);
+    assert_eq!(s.with_pass(["ls", "room"]), "f\n");
+}
+
+#[test]
+fn flags_hold_for_the_commands_too_mounted_or_not() {
+    let s = Sandbox::with_room();
+    if !is_root() || !s.mount() {
+        return;
+    }
+    std::fs::write(s.path("mnt/f"), "x").unwrap();
+    std::fs::create_dir(s.path("mnt/d")).unwrap();
+    let chattr = |flag: &str, name: &str| {
+        let done = Command::new("chattr").arg(flag).arg(s.path(name)).status();
+        assert!(done.unwrap().success(), "{flag} {name}");
+    };
+    chattr("+i", "mnt/f");
+    chattr("+a", "mnt/d");
+    std::fs::write(s.path("mnt/d/g"), "x").unwrap();
+    let check = || {
+        let stat = s.with_pass(["stat", "room:/f"]);
+        assert!(stat.contains("flags      immutable\n"), "{stat}");
+        let stat = s.with_pass(["stat", "--json", "room:/d"]);
+        let stat: Value = serde_json::from_str(&stat).unwrap();
+        assert_eq!(stat["flags"], serde_json::json!(["append-only"]));
+        assert!(!s.with_pass(["stat", "room:/d/g"]).contains("flags"));
+        for args in [["rm", "room:/f"], ["rm", "room:/d/g"]] {
+            let err = s.fails(1, args).to_lowercase();
+            assert!(err.contains("not permitted"), "{err}");
+        }
+    };
+    check();
+    s.umount();
+    check();
+    s.with_pass(["check", "room"]);
+    s.with_pass(["backup", "room", "copy"]);
+    let stat = s.with_pass(["stat", "copy:/f"]);
+    assert!(stat.contains("immutable"), "{stat}");
+    assert!(s.mount());
+    check();
+    chattr("-i", "mnt/f");
+    chattr("-a", "mnt/d");
+    s.ok(["rm", "-r", "room:/f", "room:/d"]);
+}
+
+#[test]
+fn mount_options_of_the_command_are_in_force() {
+    let s = Sandbox::with_room();
+    if !can_mount() {
+        return;
+    }
+    let options = "rw,noatime,nodiratime,lazytime,sync";
+    s.with_pass(["mount", "room", "mnt", "-o", options]);
+    let words = mount_words(&s);
+    for word in ["noatime", "nodiratime", "lazytime", "sync"] {
+        assert!(words.iter().any(|w| w == word), "{word}: {words:?}");
+    }
+    std::fs::write(s.path("mnt/f"), "x").unwrap();
+    s.umount();
+    s.with_pass(["mount", "room", "mnt", "-o", "noatime,strictatime,dirsync"]);
+    let words = mount_words(&s);
+    assert!(words.iter().any(|w| w == "dirsync"), "{words:?}");
+    assert!(!words.iter().any(|w| w.ends_with("atime")), "{words:?}");
+}
+
+#[test]
+fn a_shared_file_system_has_no_strict_access_times() {
+    let s = Sandbox::empty();
+    let ran = s.run([
+        "mount",
+        "strongroom://127.0.0.1:1/",
+        "mnt",
+        "--identity",
+        "pass",
+        "-o",
+        "strictatime",
+    ]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.err.contains("do not follow reads"), "{}", ran.err);
+}
+
+/// Options of the mount and of the file system as the kernel shows them.
+fn mount_words(s: &Sandbox) -> Vec<String> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let at = s.path("mnt").canonicalize().unwrap();
+    let line = table
+        .lines()
+        .find(|line| line.split(' ').nth(4) == at.to_str())
+        .unwrap();
+    line.split([' ', ',']).map(str::to_owned).collect()
+}
+
 #[test]
 fn a_busy_mount_is_not_taken_away_but_can_be_lazily() {
     let s = Sandbox::with_room();
@@ -460,13 +612,15 @@ fn an_ordinary_user_mounts_and_nobody_else_gets_in() {
     let bin = s.path("strongroom");
     std::fs::copy(common::program(), &bin).unwrap();
     s.create_as(&bin);
-    s.run_as(
-        &bin,
-        65534,
-        &["mount", "room", "mnt", "--passphrase-file", "pass"],
-        0,
-    );
+    let pass = ["--passphrase-file", "pass"];
+    let options = "noatime,nodiratime,lazytime,sync";
+    let mount = ["mount", "room", "mnt", "-o", options];
+    s.run_as(&bin, 65534, &[&mount[..], &pass].concat(), 0);
     assert!(s.is_mounted());
+    let words = mount_words(&s);
+    for word in options.split(',') {
+        assert!(words.iter().any(|w| w == word), "{word}: {words:?}");
+    }
     s.run_as(&bin, 65534, &["cp", "pass", "room:/f"], 0);
     s.run_as(&bin, 65534, &["cat", "room:/f"], 0);
     // Root reaches the socket, but not the files.
