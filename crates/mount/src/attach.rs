@@ -136,6 +136,11 @@ fn attach_by_helper(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd
             Ok(fd)
         }
         Ok(None) if said.contains("user_allow_other") => Err(MountError::AllowOther),
+        Ok(None) if said.contains("unknown option 'lazytime'") => Err(MountError::Refused {
+            path: mountpoint.to_owned(),
+            reason: "this fusermount3 does not have lazytime: leave it out, or mount as root"
+                .into(),
+        }),
         Ok(None) => Err(MountError::Refused {
             path: mountpoint.to_owned(),
             reason: said.trim().trim_start_matches("fusermount3: ").to_owned(),
@@ -154,9 +159,7 @@ fn helper_options(options: &MountOptions) -> String {
         (!options.exec, "noexec"),
         (options.allow_other, "allow_other"),
         (options.access_times == AccessTimes::Never, "noatime"),
-        // Each only where it is wanted: a fusermount3 before 3.11 refuses those that it does not know.
-        (options.access_times == AccessTimes::Strict, "strictatime"),
-        (!options.directory_access_times, "nodiratime"),
+        // Strict access times and none of directories are the server's alone; no fusermount3 before 3.15 knows their names.
         (options.lazy_times, "lazytime"),
         (options.synchronous == Synchronous::All, "sync"),
         (options.synchronous == Synchronous::Names, "dirsync"),
