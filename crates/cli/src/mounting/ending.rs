@@ -26,8 +26,10 @@ pub(crate) fn mounted(dir: &Path) -> Result<Option<Client>> {
     let mut reported = false;
     loop {
         let pid = match Client::find(dir)? {
+            // Of a process of another name space nothing more is known than what it answered.
             Some(client)
-                if has_mounted(client.pid, |mount| mount.mountpoint == client.mountpoint) =>
+                if !serves(client.pid)
+                    || has_mounted(client.pid, |mount| mount.mountpoint == client.mountpoint) =>
             {
                 return Ok(Some(client));
             }
@@ -57,13 +59,19 @@ fn has_mounted(pid: u32, such: impl Fn(&table::Mount) -> bool) -> bool {
 /// The process that holds the room's lock, if it is one that serves mounts and has not, or no longer, mounted this one.
 fn closing(dir: &Path) -> Option<u32> {
     let pid = holder(dir)?;
-    let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let mut words = line.split(|b| *b == 0);
-    let program = words.next()?.rsplit(|b| *b == b'/').next()?;
-    let command = words.find(|word| !word.starts_with(b"-"))?;
-    let serves = program == b"strongroom" && matches!(command, b"serve-mount" | b"mount");
     let room = dir.canonicalize().ok()?;
-    (serves && !has_mounted(pid, |mount| mount.source == room)).then_some(pid)
+    (serves(pid) && !has_mounted(pid, |mount| mount.source == room)).then_some(pid)
+}
+
+/// Whether the process is this program, serving a mount.
+fn serves(pid: u32) -> bool {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut words = line.split(|b| *b == 0);
+    let program = words
+        .next()
+        .and_then(|path| path.rsplit(|b| *b == b'/').next());
+    let command = words.find(|word| !word.starts_with(b"-"));
+    program == Some(b"strongroom") && matches!(command, Some(b"serve-mount" | b"mount"))
 }
 
 /// The process that holds the room's lock, by the kernel's list of locks (proc_locks(5)).
