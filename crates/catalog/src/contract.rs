@@ -42,6 +42,7 @@ macro_rules! contract_tests {
             what_is_applied_is_read_at_once_and_a_crash_forgets_it,
             a_commit_survives_a_crash_and_raises_the_generation,
             named_values_are_part_of_the_commit,
+            answers_are_kept_by_client_and_slot_with_what_they_answer,
             totals_follow_the_changes,
             a_copy_holds_the_last_commit,
             a_sound_catalog_has_no_findings,

@@ -1,4 +1,5 @@
-//! What a room knows about its files: inodes, directory entries, extended attributes, extent maps, segment accounts.
+//! What a room knows about its files: inodes, directory entries, extended attributes, extent maps, segment accounts. And the
+//! answers that the program serving it gave to its clients, which are as durable as the operations they answer.
 //!
 //! 1. Changes act at once on what this process reads, and become durable together, at [`Catalog::commit`]: the room's
 //!    only commit point. A crash leaves the state of the last commit.
@@ -184,6 +185,24 @@ pub struct SegmentAccount {
     pub live: u32,
 }
 
+/// A client of the program that serves a room, under a name that the program chooses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientKey(pub [u8; 32]);
+
+/// Longest answer that is kept, in bytes.
+pub const ANSWER_MAX: usize = 8192;
+
+/// The answer to the newest operation of one slot of a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CachedReply {
+    /// The slot.
+    pub slot: u32,
+    /// The operation's number, from 1 to 2^63-1.
+    pub sequence: u64,
+    /// The answer, 1 to [`ANSWER_MAX`] bytes; what they mean is the program's.
+    pub answer: Vec<u8>,
+}
+
 /// One change; several make an operation.
 #[derive(Debug, Clone)]
 pub enum Change<'a> {
@@ -257,6 +276,15 @@ pub enum Change<'a> {
         /// What to add, may be negative.
         references: i64,
     },
+    /// Keeps the answer to an operation, in place of the one of the same client and slot.
+    PutReply {
+        /// Who asked.
+        client: ClientKey,
+        /// The answer.
+        reply: &'a CachedReply,
+    },
+    /// Removes all answers to a client.
+    DropReplies(ClientKey),
 }
 
 /// Totals over the catalog.
@@ -352,6 +380,10 @@ pub trait Catalog: Send + Sync + Debug {
     fn all_entries(&self, after: (InodeNo, u64), limit: usize) -> Result<Vec<(InodeNo, DirEntry)>>;
     /// All counts of shared units.
     fn all_shared(&self) -> Result<Vec<(SegmentNo, u32, u64)>>;
+    /// The answers kept for a client, by slot.
+    fn replies(&self, client: ClientKey) -> Result<Vec<CachedReply>>;
+    /// The clients for which answers are kept, in order.
+    fn reply_clients(&self) -> Result<Vec<ClientKey>>;
     /// A fresh inode number.
     fn new_inode(&self) -> InodeNo;
     /// Applies one operation.

@@ -6,7 +6,7 @@ use storage::testing::MemoryStorage;
 use storage::{OpenMode, Storage};
 
 use super::{Maker, account, file, map, put_file};
-use crate::{Change, Inode, InodeNo, SegmentNo};
+use crate::{CachedReply, Change, ClientKey, Inode, InodeNo, SegmentNo};
 
 pub fn orphans_are_inodes_without_a_name(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
@@ -143,6 +143,55 @@ pub fn a_commit_survives_a_crash_and_raises_the_generation(maker: &mut dyn Maker
             i
         );
     }
+}
+
+pub fn answers_are_kept_by_client_and_slot_with_what_they_answer(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    let (one, two) = (ClientKey([1; 32]), ClientKey([2; 32]));
+    let reply = |slot, sequence, bytes: &[u8]| CachedReply {
+        slot,
+        sequence,
+        answer: bytes.to_vec(),
+    };
+    assert!(catalog.replies(one).unwrap().is_empty());
+    assert!(catalog.reply_clients().unwrap().is_empty());
+    catalog.apply(&[Change::DropReplies(one)]).unwrap();
+    let put = |client, reply: &CachedReply| {
+        catalog
+            .apply(&[Change::PutReply { client, reply }])
+            .unwrap();
+    };
+    put(one, &reply(0, 1, b"first"));
+    put(one, &reply(7, 1, b"other slot"));
+    put(two, &reply(0, u64::MAX >> 1, b"other client"));
+    let no = catalog.new_inode();
+    let second = reply(0, 2, b"second");
+    let client = one;
+    let with_operation = [
+        Change::PutInode(&file(no.0)),
+        Change::PutReply {
+            client,
+            reply: &second,
+        },
+    ];
+    catalog.commit().unwrap();
+    catalog.apply(&with_operation).unwrap();
+    let newest = [second.clone(), reply(7, 1, b"other slot")];
+    assert_eq!(catalog.replies(one).unwrap(), newest);
+    let after = maker.after_crash();
+    assert_eq!(after.inode(no).unwrap(), None);
+    let before = [reply(0, 1, b"first"), reply(7, 1, b"other slot")];
+    assert_eq!(after.replies(one).unwrap(), before);
+    assert_eq!(after.reply_clients().unwrap(), [one, two]);
+    drop(after);
+    catalog.apply(&[Change::DropReplies(two)]).unwrap();
+    catalog.commit().unwrap();
+    let after = maker.after_crash();
+    drop(catalog);
+    assert_eq!(after.inode(no).unwrap(), Some(file(no.0)));
+    assert_eq!(after.replies(one).unwrap(), newest);
+    assert_eq!(after.reply_clients().unwrap(), [one]);
+    assert_eq!(after.verify().unwrap(), [""; 0]);
 }
 
 pub fn named_values_are_part_of_the_commit(maker: &mut dyn Maker) {

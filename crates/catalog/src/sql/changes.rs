@@ -7,7 +7,10 @@ use super::rows::{self, damaged, is_name, kind_number, to_sql};
 use super::{Failure, State, schema};
 use storage::spans;
 
-use crate::{CatalogError, Change, FileKind, Inode, InodeNo, Result, SegmentAccount, SegmentNo};
+use crate::{
+    ANSWER_MAX, CachedReply, CatalogError, Change, ClientKey, FileKind, Inode, InodeNo, Result,
+    SegmentAccount, SegmentNo,
+};
 
 /// Rough bytes of log that one change can need: the pages it touches in the tables' trees.
 const LOG_PER_CHANGE: u64 = 3 * super::log::FRAME;
@@ -217,6 +220,11 @@ impl State {
             Change::DropSegment(no) => self.run(schema::DELETE_SEGMENT, [to_sql(no.0)]).map(drop),
             // Together, behind the others.
             Change::ShareUnit { .. } => Ok(()),
+            Change::PutReply { client, reply } => self.put_reply(client, reply),
+            Change::DropReplies(client) => match self.has_replies {
+                true => self.run(schema::DELETE_REPLIES, [&client.0[..]]).map(drop),
+                false => Ok(()),
+            },
         }
     }
 
@@ -317,6 +325,25 @@ impl State {
         .map(drop)
     }
 
+    fn put_reply(&mut self, client: ClientKey, reply: &CachedReply) -> Result<()> {
+        assert!(
+            (1..=ANSWER_MAX).contains(&reply.answer.len())
+                && (1..=i64::MAX as u64).contains(&reply.sequence),
+            "an answer has a number and 1 to 8192 bytes"
+        );
+        if !self.has_replies {
+            self.conn.execute_batch(schema::REPLIES_TABLE)?;
+            self.has_replies = true;
+        }
+        let CachedReply {
+            slot,
+            sequence,
+            answer,
+        } = reply;
+        let params = (&client.0[..], slot, to_sql(*sequence), &answer[..]);
+        self.run(schema::PUT_REPLY, params).map(drop)
+    }
+
     fn put_share(&self, segment: SegmentNo, position: u32, count: i64) -> Result<()> {
         match count {
             0 => self.run(schema::DELETE_SHARED, (to_sql(segment.0), position)),
@@ -357,6 +384,7 @@ fn log_bytes(changes: &[Change<'_>]) -> u64 {
                 + match change {
                     Change::PutXattr { value, .. } => value.len() as u64,
                     Change::PutChunk { chunk, .. } => chunk.extents().len() as u64 * 32,
+                    Change::PutReply { reply, .. } => reply.answer.len() as u64,
                     _ => 0,
                 }
         })

@@ -40,8 +40,8 @@ use rusqlite::{Connection, ErrorCode};
 use storage::{Storage, spans};
 
 use crate::{
-    Catalog, CatalogError, Change, Chunk, DirEntry, Inode, InodeNo, Result, SegmentAccount,
-    SegmentNo, Totals,
+    CachedReply, Catalog, CatalogError, Change, Chunk, ClientKey, DirEntry, Inode, InodeNo, Result,
+    SegmentAccount, SegmentNo, Totals,
 };
 use log::Log;
 
@@ -91,6 +91,8 @@ struct State {
     /// Bits of the name hash in use: all, but in tests that need collisions.
     hash_mask: u64,
     next_cookie: u64,
+    /// Whether there is a table of answers.
+    has_replies: bool,
     /// Inodes in the catalog, uncommitted ones included.
     inodes: u64,
     /// Generation of the last commit, durable or about to be.
@@ -358,6 +360,14 @@ impl Catalog for SqlCatalog {
 
     fn all_shared(&self) -> Result<Vec<(SegmentNo, u32, u64)>> {
         self.read(State::all_shared)
+    }
+
+    fn replies(&self, client: ClientKey) -> Result<Vec<CachedReply>> {
+        self.read(|state| state.replies(client))
+    }
+
+    fn reply_clients(&self) -> Result<Vec<ClientKey>> {
+        self.read(State::reply_clients)
     }
 
     fn new_inode(&self) -> InodeNo {

@@ -201,6 +201,7 @@ impl State {
             hash_key: [0; 16],
             hash_mask: i64::MAX as u64,
             next_cookie: 0,
+            has_replies: false,
             inodes: 0,
             generation: 0,
             dirty: false,
@@ -213,6 +214,7 @@ impl State {
         state.hash_key = hash_key
             .try_into()
             .map_err(|_| damaged("the key of the name hash is not there"))?;
+        state.has_replies = state.find_replies()?;
         let counters = state.counters()?;
         state.next_cookie = counters.next_cookie;
         state.inodes = counters.inodes;

@@ -5,7 +5,10 @@ use storage::OpenMode;
 
 use super::rows::{self, bound, damaged, to_sql};
 use super::{SqlCatalog, State, schema};
-use crate::{Chunk, DirEntry, Inode, InodeNo, Result, SegmentAccount, SegmentNo, Totals};
+use crate::{
+    CachedReply, Chunk, ClientKey, DirEntry, Inode, InodeNo, Result, SegmentAccount, SegmentNo,
+    Totals,
+};
 
 impl State {
     pub(super) fn statement(&self, sql: &str) -> Result<CachedStatement<'_>> {
@@ -38,6 +41,36 @@ impl State {
             out.push(row(next)?);
         }
         Ok(out)
+    }
+
+    /// Whether a room was ever served that keeps answers.
+    pub(super) fn find_replies(&self) -> Result<bool> {
+        let tables = self
+            .conn
+            .query_row(schema::HAS_REPLIES, (), |row| row.get::<_, i64>(0))?;
+        Ok(tables > 0)
+    }
+
+    pub(super) fn replies(&self, client: ClientKey) -> Result<Vec<CachedReply>> {
+        match self.has_replies {
+            true => self.all(schema::REPLIES, [&client.0[..]], |row| rows::reply(row, 0)),
+            false => Ok(Vec::new()),
+        }
+    }
+
+    pub(super) fn reply_clients(&self) -> Result<Vec<ClientKey>> {
+        let mut clients = Vec::new();
+        let mut after = Vec::new();
+        // One step for each client, however many slots it has.
+        while self.has_replies
+            && let Some(client) = self.one(schema::NEXT_CLIENT, [&after[..]], |row| {
+                rows::client(row, 0)
+            })?
+        {
+            clients.push(client);
+            after = client.0.to_vec();
+        }
+        Ok(clients)
     }
 
     pub(super) fn inode(&self, no: InodeNo) -> Result<Option<Inode>> {

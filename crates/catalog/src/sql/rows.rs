@@ -6,8 +6,8 @@ pub(crate) mod fuzzing;
 use rusqlite::{Row, types::ValueRef};
 
 use crate::{
-    CatalogError, Chunk, DirEntry, FileFlags, FileKind, Inode, InodeNo, Result, SegmentAccount,
-    SegmentId, SegmentNo, Timestamp,
+    ANSWER_MAX, CachedReply, CatalogError, Chunk, ClientKey, DirEntry, FileFlags, FileKind, Inode,
+    InodeNo, Result, SegmentAccount, SegmentId, SegmentNo, Timestamp,
 };
 
 const NANOS: u32 = 1_000_000_000;
@@ -200,4 +200,29 @@ pub(super) fn segment(row: &Row<'_>) -> Result<SegmentAccount> {
         return Err(damaged("a segment has the number 0"));
     }
     Ok(account)
+}
+
+/// A client from one column.
+pub(super) fn client(row: &Row<'_>, column: usize) -> Result<ClientKey> {
+    let client = blob(row, column, "a client")?;
+    let key = client.try_into();
+    key.map(ClientKey)
+        .map_err(|_| damaged(format!("a client has {} bytes", client.len())))
+}
+
+/// An answer from the three columns slot, sequence, answer, the first of which is at `column`.
+pub(super) fn reply(row: &Row<'_>, column: usize) -> Result<CachedReply> {
+    let reply = CachedReply {
+        slot: number(row, column, "a slot")?,
+        sequence: number(row, column + 1, "an operation's number")?,
+        answer: bytes(row, column + 2, "an answer")?,
+    };
+    if reply.sequence == 0 || !(1..=ANSWER_MAX).contains(&reply.answer.len()) {
+        return Err(damaged(format!(
+            "the answer to operation {} has {} bytes",
+            reply.sequence,
+            reply.answer.len()
+        )));
+    }
+    Ok(reply)
 }

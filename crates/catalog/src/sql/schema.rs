@@ -92,6 +92,17 @@ CREATE TABLE shared (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// Created with the first answer that is kept: only rooms that are served have it.
+pub(super) const REPLIES_TABLE: &str = "
+CREATE TABLE replies (
+    client BLOB NOT NULL,
+    slot INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    answer BLOB NOT NULL,
+    PRIMARY KEY (client, slot)
+) STRICT, WITHOUT ROWID;
+";
+
 /// Declares the statements and the list of them all.
 macro_rules! statements {
     ($($name:ident = $sql:expr;)*) => {
@@ -132,6 +143,8 @@ statements! {
     ALL_ENTRIES = "SELECT parent, cookie, name, inode, kind FROM entries WHERE (parent, cookie) > (?1, ?2) \
         ORDER BY parent, cookie LIMIT ?3";
     META = "SELECT value FROM meta WHERE key = ?1";
+    REPLIES = "SELECT slot, sequence, answer FROM replies WHERE client = ?1 ORDER BY slot";
+    NEXT_CLIENT = "SELECT client FROM replies WHERE client > ?1 ORDER BY client LIMIT 1";
 
     INSERT_INODE = "INSERT INTO inodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, \
         ?16, ?17, ?18, ?19, ?20)";
@@ -159,11 +172,17 @@ statements! {
         ON CONFLICT DO UPDATE SET refs = excluded.refs";
     DELETE_SHARED = "DELETE FROM shared WHERE segment = ?1 AND position = ?2";
     PUT_META = "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value";
+    PUT_REPLY = "INSERT INTO replies (client, slot, sequence, answer) VALUES (?1, ?2, ?3, ?4) \
+        ON CONFLICT DO UPDATE SET sequence = excluded.sequence, answer = excluded.answer";
+    DELETE_REPLIES = "DELETE FROM replies WHERE client = ?1";
 }
 
 // Whole small tables, read when a room is opened or checked.
 pub(super) const SEGMENTS: &str =
     "SELECT no, key_epoch, salt, length, live FROM segments ORDER BY no";
 pub(super) const LIVE_BLOCKS: &str = "SELECT coalesce(sum(live), 0) FROM segments";
+pub(super) const ALL_REPLIES: &str = "SELECT client, slot, sequence, answer FROM replies";
+pub(super) const HAS_REPLIES: &str =
+    "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'replies'";
 pub(super) const ALL_SHARED: &str =
     "SELECT segment, position, refs FROM shared ORDER BY segment, position";

@@ -113,6 +113,14 @@ fn put(catalog: &SqlCatalog, parent: InodeNo, name: &[u8]) -> InodeNo {
     inode.no
 }
 
+fn answered(sequence: u64) -> CachedReply {
+    CachedReply {
+        slot: 0,
+        sequence,
+        answer: vec![sequence as u8; 120],
+    }
+}
+
 /// A catalog of some size with something in every table, closed.
 fn filled(files: &mut Files) -> Vec<Inode> {
     let catalog = files.create();
@@ -139,6 +147,10 @@ fn filled(files: &mut Files) -> Vec<Inode> {
                     position: 1,
                     references: 1,
                 },
+                Change::PutReply {
+                    client: ClientKey([i as u8; 32]),
+                    reply: &answered(i + 1),
+                },
             ])
             .unwrap();
     }
@@ -149,6 +161,12 @@ fn filled(files: &mut Files) -> Vec<Inode> {
 #[test]
 fn every_statement_finds_its_rows_by_key_or_index() {
     let catalog = Files::new().create();
+    let answer = answered(1);
+    let client = ClientKey([1; 32]);
+    let reply = &answer;
+    catalog
+        .apply(&[Change::PutReply { client, reply }])
+        .unwrap();
     let state = catalog.lock();
     for (name, sql) in schema::ALL {
         let mut explain = state

@@ -96,6 +96,12 @@ pub(super) fn findings(state: &State, file_is_all: bool) -> Result<Vec<String>> 
             count => Err(rows::damaged(format!("a share count is {count}"))),
         }
     });
+    if state.has_replies {
+        each(state, "replies", schema::ALL_REPLIES, &mut found, |row| {
+            rows::client(row, 0)?;
+            rows::reply(row, 1).map(drop)
+        });
+    }
     match state
         .conn
         .query_row("SELECT count(*) FROM inodes", (), |row| {
