@@ -11,6 +11,7 @@
 //! Reading takes neither 1 nor 2. A reader keeps the cell locked while it reads the segments, so what it looks at is
 //! not released under it.
 
+use std::cell::Cell as Flag;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -35,6 +36,11 @@ use crate::pins::Pins;
 use crate::rollback::Memory;
 use crate::space::SpaceState;
 use crate::{Error, OpenOptions, Result};
+
+thread_local! {
+    /// Whether this thread holds `freeze` for several changes that one commit takes together: see [`Core::whole`].
+    static IN_WHOLE: Flag<bool> = const { Flag::new(false) };
+}
 
 /// Bytes of one block.
 pub(crate) const BLOCK: u64 = segments::BLOCK_LEN as u64;
@@ -200,13 +206,20 @@ impl Core {
             return Err(Error::ReadOnly);
         }
         self.check_poison()?;
+        if self.is_in_whole() {
+            // The thread has `freeze` already; asking again would wait for a commit that waits for this thread.
+            return Ok(Change {
+                core: self,
+                _freeze: None,
+            });
+        }
         self.throttle()?;
         Ok(Change {
             core: self,
-            _freeze: self.freeze.try_read().unwrap_or_else(|| {
+            _freeze: Some(self.freeze.try_read().unwrap_or_else(|| {
                 let _span = tracing::trace_span!(target: spans::TARGET, spans::WAITING).entered();
                 self.freeze.read()
-            }),
+            })),
         })
     }
 
@@ -218,6 +231,26 @@ impl Core {
     /// The present moment, as files are stamped with it.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.get().map_or_else(now, |clock| clock())
+    }
+
+    /// Whether this thread is within [`whole`](Self::whole): it must not wait for a commit.
+    pub(crate) fn is_in_whole(&self) -> bool {
+        IN_WHOLE.get()
+    }
+
+    /// Runs several changes of this thread that one commit takes together. None of them may be long, or touch another room.
+    pub(crate) fn whole<T>(&self, changes: impl FnOnce() -> Result<T>) -> Result<T> {
+        struct Mark;
+        impl Drop for Mark {
+            fn drop(&mut self) {
+                IN_WHOLE.set(false);
+            }
+        }
+        assert!(!self.is_in_whole(), "whole changes are not nested");
+        let _change = self.change()?;
+        IN_WHOLE.set(true);
+        let _mark = Mark;
+        changes()
     }
 
     pub(crate) fn check_poison(&self) -> Result<()> {
@@ -333,7 +366,8 @@ impl Core {
 /// A change under way: dropped when it is done, which is what a commit waits for.
 pub(crate) struct Change<'a> {
     core: &'a Core,
-    _freeze: RwLockReadGuard<'a, ()>,
+    /// `None`: within [`Core::whole`], which holds it.
+    _freeze: Option<RwLockReadGuard<'a, ()>>,
 }
 
 impl Drop for Change<'_> {

@@ -57,7 +57,7 @@ pub enum Error {
     /// ESTALE: the file is gone, or what was held on it ended with the lease.
     #[error("the file is gone, or the lease under which it was open has ended")]
     Stale,
-    /// EIO: a server did not answer in time; nothing is known of what it did.
+    /// EIO: a server did not answer in time; what was asked may be done all the same.
     #[error("{0} does not answer")]
     Unreachable(String),
     /// ENODATA.

@@ -26,6 +26,7 @@
 
 mod accounts;
 pub mod acl;
+mod answers;
 mod attributes;
 mod backup;
 mod check;
@@ -62,9 +63,10 @@ mod testing;
 mod transaction;
 
 pub use crate::core::now;
+pub use answers::OperationId;
 pub use catalog::{
-    CHUNK_BLOCKS, CHUNK_LEN, Chunk, DirEntry, Extent, FileFlags, FileKind, Inode, InodeNo, Piece,
-    Pieces, Stored, Timestamp,
+    ANSWER_MAX, CHUNK_BLOCKS, CHUNK_LEN, CachedReply, Chunk, ClientKey, DirEntry, Extent, FileFlags,
+    FileKind, Inode, InodeNo, Piece, Pieces, Stored, Timestamp,
 };
 pub use error::{Error, Result};
 pub use file_system::{Access, FileSystem, Lock, LockKind, LockOwner, LockTable};

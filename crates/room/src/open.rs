@@ -332,7 +332,21 @@ fn assemble(
         memory,
         lock,
     });
-    core.reaping.lock().extend(orphans);
+    for no in orphans {
+        // A directory without a name is of no use to anybody.
+        let is_kept = core.options.keep_unnamed
+            && core
+                .catalog()
+                .inode(no)?
+                .is_some_and(|i| i.kind == FileKind::Regular);
+        if is_kept {
+            let mut holds = core.holds.lock();
+            holds.counts.insert(no, 1);
+            holds.unlinked.insert(no);
+        } else {
+            core.reaping.lock().push(no);
+        }
+    }
     Ok(core)
 }
 

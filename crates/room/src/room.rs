@@ -258,6 +258,12 @@ impl Room {
         self.core.release(no, count);
     }
 
+    /// Inodes without a name that are [held](Self::hold). Those that [`OpenOptions::keep_unnamed`] holds are to be
+    /// [released](Self::release) when no program can come back for them.
+    pub fn held_without_name(&self) -> Vec<InodeNo> {
+        self.core.holds.lock().unlinked.iter().copied().collect()
+    }
+
     /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file. `Corrupt` where data does not open.
     pub fn read(&self, no: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
         self.core.read(no, offset, buf)

@@ -203,6 +203,10 @@ impl Core {
 
     /// Gives back what was deleted before.
     pub(crate) fn make_space(&self) -> Result<()> {
+        if self.is_in_whole() {
+            // The commit would wait for this thread. What runs the whole makes space, and tries all of it once more.
+            return Err(Error::NoSpace);
+        }
         // Whatever was promised, the storage knows better.
         self.space.budget.store(0, Ordering::SeqCst);
         self.await_release();
