@@ -1,7 +1,8 @@
 //! What clients and the metadata server say to each other, over TLS 1.3 with mutual authentication.
 //!
 //! 1. The user is the certificate's: no call names one. Only root's client may name the owner of a new file.
-//! 2. Calls that change something carry a number, and are done once however often they are sent within a session.
+//! 2. A change has a slot of its client and a number in it, and is done once however often it is sent: also after a restart of
+//!    either side's connection, session or server. A client sends the next change of a slot after the answer to the one before.
 //! 3. Everything here that comes from a client is checked again where it is used.
 
 #![allow(
@@ -18,6 +19,8 @@ use serde::{Deserialize, Serialize};
 
 /// Version of this protocol: both sides must have the same.
 pub const VERSION: u32 = 3;
+/// Slots of a client: changes it may have under way at the same time.
+pub const SLOTS_MAX: u32 = 64;
 /// The first byte a server sends after the handshake: the client's key stands with a user.
 pub const LET_IN: u8 = 1;
 /// The same where it does not, or not any more; nothing follows.
@@ -29,6 +32,21 @@ pub const FRAME_MAX: usize = 8 << 20;
 /// A session: what a client holds open, locked and borrowed. Ends with its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SessionId(pub u64);
+
+/// What a client calls itself, for as long as it is mounted: random. With its user's key it names what was answered to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ClientId(pub [u8; 16]);
+
+/// What a call waits for that is not possible just now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Delay {
+    /// The storage failed, and the room is being opened again.
+    Reopening,
+    /// A disk does not answer.
+    Disk,
+    /// Another call does the same change, and takes long.
+    UnderWay,
+}
 
 /// Why a call was refused or failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -50,9 +68,12 @@ pub enum Refusal {
     /// The loan is over, or was never this session's: what was written under it is to be written again elsewhere.
     #[error("loan {} is over", .0.0)]
     LoanOver(LoanId),
-    /// A disk does not answer; the operation may have been done.
+    /// A disk does not answer.
     #[error("disk {0} does not answer")]
     DiskUnreachable(DiskId),
+    /// Nothing final: ask again, for a change in the same slot with the same number.
+    #[error("not possible just now: {0:?}")]
+    NotNow(Delay),
     /// The server failed; its log says how.
     #[error("the metadata server failed: {0}")]
     Failed(String),
@@ -94,7 +115,7 @@ pub type Reply<T> = Result<T, Refusal>;
 pub struct Welcome {
     /// Its session: the one it named if that is still alive, else a new one.
     pub session: SessionId,
-    /// The server's life: another one than before means that sessions and places lent before are gone.
+    /// The server's incarnation: another one than before means that sessions and places lent before are gone.
     pub boot: u64,
     /// Seconds without a beat after which the session ends.
     pub lease: u32,
@@ -186,6 +207,15 @@ pub enum Changed {
     Copied(u64),
 }
 
+/// What became of a change that was asked for before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Recalled {
+    /// It was done, with this answer.
+    Done(Changed),
+    /// It was not done, and is refused from now on.
+    NotDone,
+}
+
 /// Where a segment lies.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SegmentPlace {
@@ -271,8 +301,13 @@ pub trait Metadata {
     async fn xattr_names(session: SessionId, no: InodeNo) -> Reply<Vec<Vec<u8>>>;
     /// Space of the disks.
     async fn space(session: SessionId) -> Reply<RoomSpace>;
-    /// Does a change once. `number` rises by one with each in a session; `done` is the highest number whose answer arrived.
-    async fn change(session: SessionId, number: u64, done: u64, change: Change) -> Reply<Changed>;
+    /// Says which client this is, once in a session and before its first change.
+    async fn attach(session: SessionId, client: ClientId) -> Reply<()>;
+    /// Does a change once. `slot` is below [`SLOTS_MAX`], `sequence` rises with each change of the slot, from 1.
+    async fn change(session: SessionId, slot: u32, sequence: u64, change: Change)
+    -> Reply<Changed>;
+    /// What became of a change; it is not done afterwards if it was not before.
+    async fn recall(session: SessionId, slot: u32, sequence: u64) -> Reply<Recalled>;
     /// Opens a file, which then outlives its last name until it is closed. Its attributes.
     async fn open(session: SessionId, no: InodeNo, access: Access) -> Reply<Inode>;
     /// Undoes `count` opens.

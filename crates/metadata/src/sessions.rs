@@ -1,29 +1,24 @@
-//! Sessions: what a client holds open, borrowed and under way, and that a change is done once.
+//! Sessions: what a client holds open and borrowed.
 //!
 //! 1. A session belongs to one key of one user, and nobody else goes on with it.
 //! 2. What is added to a session after it ended is refused, so whoever ends it sees everything it held.
-//! 3. A change that was begun is answered with its one answer, however often it is asked for, until the client says that it
-//!    has the answer. At most [`CHANGES_MAX`] answers are remembered.
 //!
 //! It deliberately does not know what must be given back when a session ends, or in which order.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use netdisk::{BlockExtent, DiskId};
 use parking_lot::{Mutex, MutexGuard};
-use room::{InodeNo, LoanId, SegmentNo};
-use tokio::sync::Notify;
+use room::{ClientKey, InodeNo, LoanId, SegmentNo};
 
 use crate::enrol::User;
 use crate::policy::Subject;
-use crate::rpc::{Changed, Posix, Refusal, Reply, SessionId};
+use crate::rpc::{Posix, Refusal, Reply, SessionId};
 
 /// Most sessions at once.
 pub const SESSIONS_MAX: usize = 4096;
-/// Most answers remembered for a client that did not say it has them.
-pub const CHANGES_MAX: usize = 1024;
 /// Most files one session has open.
 pub const OPENS_MAX: usize = 65536;
 /// Most loans of one session: 4 MiB each.
@@ -47,21 +42,6 @@ struct Held {
     over: bool,
     opens: HashMap<InodeNo, u64>,
     loans: HashMap<LoanId, Borrowed>,
-    /// Answers by number; `None`: under way.
-    changes: BTreeMap<u64, Option<Reply<Changed>>>,
-    /// Numbers up to this are answered and forgotten.
-    done: u64,
-}
-
-/// What to do about a change that was asked for.
-#[derive(Debug)]
-pub enum Asked {
-    /// It is new: do it, and tell [`Session::answer`].
-    New,
-    /// It was done.
-    Answered(Reply<Changed>),
-    /// Somebody does it: wait for [`Session::answered`], and ask again.
-    UnderWay,
 }
 
 /// A session.
@@ -77,7 +57,7 @@ pub struct Session {
     pub subject: Subject,
     deadline: Mutex<Instant>,
     held: Mutex<Held>,
-    answered: Notify,
+    client: OnceLock<ClientKey>,
 }
 
 impl Session {
@@ -182,56 +162,27 @@ impl Session {
         on_it.map(|(loan, _)| *loan).collect()
     }
 
-    /// A change is asked for. `done`: the client has the answers up to this number.
-    pub fn ask(&self, number: u64, done: u64) -> Reply<Asked> {
-        let mut held = self.alive()?;
-        if done > held.done && done < u64::MAX {
-            // What is under way is kept: its answer has not arrived, whatever the client says.
-            held.changes
-                .retain(|number, answer| *number > done || answer.is_none());
-            held.done = done;
+    /// Which client it is: set once.
+    pub fn set_client(&self, client: ClientKey) -> Reply<()> {
+        if *self.client.get_or_init(|| client) == client {
+            return Ok(());
         }
-        match held.changes.get(&number) {
-            Some(Some(answer)) => return Ok(Asked::Answered(answer.clone())),
-            Some(None) => return Ok(Asked::UnderWay),
-            None => {}
-        }
-        if number <= held.done {
-            return Err(Refusal::Failed(format!(
-                "change {number} was asked for again after its answer had arrived"
-            )));
-        }
-        if held.changes.len() >= CHANGES_MAX {
-            return Err(Refusal::Failed(format!(
-                "more than {CHANGES_MAX} changes whose answers were not taken"
-            )));
-        }
-        held.changes.insert(number, None);
-        Ok(Asked::New)
+        Err(Refusal::Posix(Posix::InvalidArgument))
     }
 
-    /// The answer of a change that was new.
-    pub fn answer(&self, number: u64, answer: Reply<Changed>) {
-        self.held.lock().changes.insert(number, Some(answer));
-        self.answered.notify_waiters();
-    }
-
-    /// Told when some change was answered; to be enabled before asking.
-    pub fn answered(&self) -> &Notify {
-        &self.answered
+    /// Which client it is, where it said so.
+    pub fn client(&self) -> Option<ClientKey> {
+        self.client.get().copied()
     }
 
     /// Ends it: nothing is added from now on.
     fn end(&self) -> bool {
-        let first = !std::mem::replace(&mut self.held.lock().over, true);
-        self.answered.notify_waiters();
-        first
+        !std::mem::replace(&mut self.held.lock().over, true)
     }
 
     /// Everything an ended session held.
     pub fn take_held(&self) -> (HashMap<InodeNo, u64>, HashMap<LoanId, Borrowed>) {
         let mut held = self.held.lock();
-        held.changes.clear();
         (
             std::mem::take(&mut held.opens),
             std::mem::take(&mut held.loans),
@@ -271,7 +222,7 @@ impl Sessions {
             },
             deadline: Mutex::new(Instant::now() + self.lease),
             held: Mutex::default(),
-            answered: Notify::new(),
+            client: OnceLock::new(),
         });
         let mut all = self.all.lock();
         if all.len() >= SESSIONS_MAX {
@@ -337,40 +288,6 @@ mod tests {
             gids: vec![1],
             serials: Vec::new(),
         })
-    }
-
-    #[test]
-    fn a_change_is_new_once_and_then_answered_alike_until_the_answer_arrived() {
-        let sessions = Sessions::new(Duration::from_secs(20));
-        let session = sessions.begin(&user(), [1; 16]).unwrap();
-        assert!(matches!(session.ask(1, 0), Ok(Asked::New)));
-        assert!(matches!(session.ask(1, 0), Ok(Asked::UnderWay)));
-        session.answer(1, Ok(Changed::Copied(7)));
-        for _ in 0..2 {
-            assert!(matches!(
-                session.ask(1, 0),
-                Ok(Asked::Answered(Ok(Changed::Copied(7))))
-            ));
-        }
-        assert!(matches!(session.ask(2, 1), Ok(Asked::New)));
-        assert!(session.ask(1, 1).is_err());
-        // One that lies about what arrived does not get a change done twice.
-        assert!(matches!(session.ask(2, 2), Ok(Asked::UnderWay)));
-    }
-
-    #[test]
-    fn answers_remembered_are_bounded() {
-        let sessions = Sessions::new(Duration::from_secs(20));
-        let session = sessions.begin(&user(), [1; 16]).unwrap();
-        for number in 1..=CHANGES_MAX as u64 {
-            assert!(matches!(session.ask(number, 0), Ok(Asked::New)));
-            session.answer(number, Ok(Changed::Done));
-        }
-        assert!(session.ask(CHANGES_MAX as u64 + 1, 0).is_err());
-        assert!(matches!(
-            session.ask(CHANGES_MAX as u64 + 1, 1),
-            Ok(Asked::New)
-        ));
     }
 
     #[test]

@@ -209,23 +209,51 @@ fn a_change_is_done_once_however_often_and_over_whichever_connection_it_is_sent(
         name: b"once".to_vec(),
         new: room::NewFile::of_kind(FileKind::Regular),
     };
-    let send = |who: &Raw| {
-        who.ask(|c, x, s| async move { c.change(x, s, 1, 0, make()).await })
-            .unwrap()
-    };
+    let send = |who: &Raw| who.change_by(0, 1, make());
     let first = send(&alice).unwrap();
     assert_eq!(send(&alice).unwrap(), first);
     let again = Raw::connect(&world, alice.identity.clone(), Some(alice.id())).unwrap();
     assert_eq!(send(&again).unwrap(), first);
     let name = b"once".to_vec();
     let unlink = Change::Unlink { parent: d, name };
-    again
-        .ask(|c, x, s| async move { c.change(x, s, 2, 1, unlink).await })
-        .unwrap()
-        .unwrap();
+    again.change_by(0, 2, unlink).unwrap();
     // Not even after its name is free again.
     assert!(send(&again).is_err());
     assert_eq!(posix(again.lookup(d, "once")), Posix::NotFound);
+}
+
+#[test]
+fn an_answer_outlives_the_server_and_is_given_to_nobody_else() {
+    let (world, _, alice, bob, d) = people(LONG);
+    let make = |name: &str| Change::Make {
+        parent: d,
+        name: name.into(),
+        new: room::NewFile::of_kind(FileKind::Regular),
+    };
+    let first = alice.change_by(3, 7, make("alices")).unwrap();
+    world.server().fail_for_test();
+    let mut again = None;
+    until("a new session", || {
+        again = Raw::connect(&world, alice.identity.clone(), Some(alice.id())).ok();
+        again.is_some()
+    });
+    let again = again.unwrap();
+    assert_ne!(again.welcome.boot, alice.welcome.boot);
+    assert_eq!(again.change_by(3, 7, make("alices")).unwrap(), first);
+    assert_eq!(again.recall(3, 7), Ok(Recalled::Done(first.clone())));
+    // Older ones are refused, and one that was not done will not be after it was recalled.
+    assert!(again.change_by(3, 6, make("late")).is_err());
+    assert_eq!(again.recall(3, 8), Ok(Recalled::NotDone));
+    assert!(again.change_by(3, 8, make("late")).is_err());
+    assert_eq!(posix(again.lookup(d, "late")), Posix::NotFound);
+    // Bob says that he is Alice's client.
+    let bob = Raw::connect(&world, bob.identity.clone(), Some(alice.id())).unwrap();
+    assert_eq!(bob.recall(3, 7), Ok(Recalled::NotDone));
+    let own = bob.change_by(3, 9, make("bobs"));
+    assert_ne!(own, Ok(first));
+    for (slot, sequence) in [(64, 1), (u32::MAX, 1), (0, 0), (0, u64::MAX)] {
+        assert!(bob.change_by(slot, sequence, make("wrong")).is_err());
+    }
 }
 
 #[test]
@@ -245,12 +273,7 @@ fn many_threads_that_send_one_change_get_one_answer() {
                             name: format!("n{number}").into_bytes(),
                             new: room::NewFile::of_kind(FileKind::Regular),
                         };
-                        other
-                            .ask(|c, x, s| async move {
-                                c.change(x, s, number, number - 1, change).await
-                            })
-                            .unwrap()
-                            .unwrap()
+                        other.change_by(0, number, change).unwrap()
                     })
                 })
                 .collect();
@@ -346,16 +369,33 @@ fn a_room_whose_storage_failed_is_opened_anew_by_itself() {
 }
 
 #[test]
-fn a_disk_that_is_not_there_is_told_and_the_change_is_made_all_the_same() {
+fn a_change_waits_for_a_disk_that_is_not_there_and_is_made_once() {
     let (mut world, _, alice, bob, d) = people(LONG);
     let file = alice.make(d, "f", FileKind::Regular, 0o644).unwrap().no;
     alice.write(&world, file, b'a');
     let old = bob.map(file).unwrap();
-    let id = world.disks[0].keys.id;
     world.disks[0].stop();
-    assert_eq!(alice.chmod(file, 0o600), Err(Refusal::DiskUnreachable(id)));
+    let number = alice.number();
+    let private = || {
+        let set = SetAttr {
+            mode: Some(0o600),
+            ..SetAttr::default()
+        };
+        alice.change_by(0, number, Change::SetAttributes { no: file, set })
+    };
+    assert_eq!(private(), Err(Refusal::NotNow(Delay::Disk)));
     assert_eq!(posix(bob.map(file)), Posix::AccessDenied);
     world.disks[0].start();
+    let changed = alice.attributes(file).unwrap().ctime;
+    let mut answer = private();
+    until("an answer", || {
+        answer = private();
+        answer.is_ok()
+    });
+    match answer {
+        Ok(Changed::Inode(inode)) => assert_eq!((inode.mode, inode.ctime), (0o600, changed)),
+        other => panic!("{other:?}"),
+    }
     until("the disk is looked after", || alice.map(file).is_ok());
     assert!(bob.read_by(&world, &old).is_err());
 }

@@ -113,6 +113,7 @@ pub struct Authority {
     disks: RwLock<BTreeMap<DiskId, Arc<Disk>>>,
     numbers: Numbers,
     lifetime: Duration,
+    begun: Instant,
     tally: Arc<Tally>,
     telling: RwLock<()>,
     stopping: Mutex<bool>,
@@ -127,6 +128,7 @@ impl Authority {
             disks: RwLock::default(),
             numbers: Numbers::default(),
             lifetime,
+            begun: Instant::now(),
             tally: Arc::default(),
             telling: RwLock::new(()),
             stopping: Mutex::new(false),
@@ -224,6 +226,11 @@ impl Authority {
     /// Whether a disk answered when it was looked at last.
     pub fn is_reachable(&self, id: DiskId) -> bool {
         self.disk(id).is_ok_and(|disk| disk.is_reachable())
+    }
+
+    /// Whether nothing that an earlier incarnation of the server gave is good any more, at any disk.
+    pub fn is_ready(&self) -> bool {
+        self.begun.elapsed() > self.lifetime || self.all().iter().all(|disk| disk.is_ready())
     }
 
     /// How many disks there are.

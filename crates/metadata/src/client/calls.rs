@@ -1,20 +1,25 @@
 //! Asking the server: again and again until there is an answer or patience ends, and taking up a session that began anew.
 //!
 //! 1. Nothing is asked under a session before [`Core::adopt`] has taken it up.
-//! 2. What was asked, without an answer, in a session that is gone is not asked again, unless asking twice does no harm.
+//! 2. A change is asked for by one slot and number until it is answered, in whatever session of whatever incarnation of the
+//!    server: it is done once.
+//! 3. What the server cannot do just now is asked again; only patience that ends makes an error of it.
 
 use std::future::Future;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use room::{Error, Fallocate, Result, XattrMode, spans};
+use room::{Error, Result, spans};
 use tarpc::client::RpcError;
 use tarpc::context::Context;
 
 use super::Core;
 use super::errors::error;
 use super::link::{Attempt, Connected};
-use crate::rpc::{Change, Changed, MetadataClient, Refusal, Reply, SessionId};
+use crate::rpc::{Change, Changed, MetadataClient, Recalled, Refusal, Reply, SessionId};
+
+/// Pauses before a server that cannot answer just now is asked again, at first and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
 impl Core {
     pub(super) fn deadline(&self) -> Instant {
@@ -29,6 +34,11 @@ impl Core {
                 return Ok(connected);
             }
             self.adopt(&connected, deadline)?;
+            if self.adopted.load(Ordering::Acquire) < connected.session.generation {
+                // The server is not itself yet, or the session is gone again.
+                self.still_time(deadline)?;
+                std::thread::sleep(PAUSE.0);
+            }
         }
     }
 
@@ -77,11 +87,16 @@ impl Core {
         R: Future<Output = std::result::Result<Reply<T>, RpcError>>,
     {
         let deadline = self.deadline();
+        let mut pause = PAUSE.0;
         loop {
             let connected = self.connected(deadline)?;
             match self.link.attempt(&connected, deadline, &ask) {
                 Attempt::Answer(Ok(answer)) => return Ok(answer),
                 Attempt::Answer(Err(Refusal::NoSession)) => {}
+                Attempt::Answer(Err(Refusal::NotNow(why))) => {
+                    tracing::debug!("the metadata server is asked again: {why:?}");
+                    rest(&mut pause, deadline);
+                }
                 Attempt::Answer(Err(refusal)) => return Err(error(refusal)),
                 Attempt::Doubt(why) => tracing::debug!("asking the metadata server: {why}"),
             }
@@ -114,10 +129,7 @@ impl Core {
         if Instant::now() < deadline {
             return Ok(());
         }
-        Err(Error::Unreachable(format!(
-            "the metadata server at {}",
-            self.options.address
-        )))
+        Err(self.too_late())
     }
 
     /// Has a change made, once.
@@ -129,7 +141,7 @@ impl Core {
     }
 
     /// Has a change made, once, before the server loses its life: `None` where the one that began with session generation
-    /// `life` is over.
+    /// `life` is over without it.
     pub(super) fn change_in_life(
         &self,
         change: &Change,
@@ -137,79 +149,60 @@ impl Core {
     ) -> Result<Option<Changed>> {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::METADATA).entered();
         let deadline = self.deadline();
-        match may_be_asked_twice(change) {
-            // A server whose storage failed opens its room anew.
-            true => self.patiently(deadline, || self.change_by(change, deadline, life, true)),
-            false => self.change_by(change, deadline, life, false),
+        let Some(slot) = self.slots.take(deadline) else {
+            return Err(self.too_late());
+        };
+        let (number, sequence) = (slot.number, slot.sequence);
+        let mut pause = PAUSE.0;
+        let mut asked = false;
+        loop {
+            let connected = self.connected(deadline)?;
+            let over = life.is_some_and(|life| self.life() != life);
+            if over && !asked {
+                return Ok(None);
+            }
+            let attempt = if over {
+                // Done now, it would come before what it must follow.
+                let ask = |client: MetadataClient, context, id| async move {
+                    client.recall(context, id, number, sequence).await
+                };
+                self.link.attempt(&connected, deadline, ask)
+            } else {
+                asked = true;
+                let ask = |client: MetadataClient, context, id| {
+                    let change = change.clone();
+                    async move {
+                        let changed = client.change(context, id, number, sequence, change).await;
+                        changed.map(|answer| answer.map(Recalled::Done))
+                    }
+                };
+                self.link.attempt(&connected, deadline, ask)
+            };
+            match attempt {
+                Attempt::Answer(Ok(Recalled::Done(changed))) => return Ok(Some(changed)),
+                Attempt::Answer(Ok(Recalled::NotDone)) => return Ok(None),
+                Attempt::Answer(Err(Refusal::NoSession)) => {}
+                Attempt::Answer(Err(Refusal::NotNow(why))) => {
+                    tracing::debug!("a change is asked for again: {why:?}");
+                    rest(&mut pause, deadline);
+                }
+                Attempt::Answer(Err(refusal)) => return Err(error(refusal)),
+                Attempt::Doubt(why) => {
+                    tracing::debug!("asking the metadata server for a change: {why}");
+                }
+            }
+            self.still_time(deadline)?;
         }
     }
 
-    fn change_by(
-        &self,
-        change: &Change,
-        deadline: Instant,
-        life: Option<u64>,
-        twice: bool,
-    ) -> Result<Option<Changed>> {
-        // The session in which an answer is owed.
-        let mut doubt: Option<u64> = None;
-        loop {
-            let connected = self.connected(deadline)?;
-            let session = connected.session.clone();
-            if doubt.is_some_and(|generation| generation != session.generation) && !twice {
-                return Err(Error::Unreachable(
-                    "the metadata server was started anew; whether it did the last change is not known: it".into(),
-                ));
-            }
-            if life.is_some_and(|life| self.life() != life) {
-                return Ok(None);
-            }
-            let number = session.begin();
-            let outcome = loop {
-                let connected = self.link.connected(deadline)?;
-                if connected.session.generation != session.generation {
-                    break None;
-                }
-                let ask = |client: MetadataClient, context, id| {
-                    let (change, done) = (change.clone(), session.done());
-                    async move { client.change(context, id, number, done, change).await }
-                };
-                match self.link.attempt(&connected, deadline, ask) {
-                    Attempt::Answer(Err(Refusal::NoSession)) => break None,
-                    Attempt::Answer(answer) => break Some(answer),
-                    Attempt::Doubt(why) => {
-                        tracing::debug!("asking the metadata server for a change: {why}");
-                        doubt = Some(session.generation);
-                    }
-                }
-                if let Err(e) = self.still_time(deadline) {
-                    session.end(number);
-                    return Err(e);
-                }
-            };
-            session.end(number);
-            match outcome {
-                Some(Ok(changed)) => return Ok(Some(changed)),
-                Some(Err(refusal)) => return Err(error(refusal)),
-                None => {}
-            }
-        }
+    fn too_late(&self) -> Error {
+        Error::Unreachable(format!("the metadata server at {}", self.options.address))
     }
 }
 
-/// Whether a change that was made already does nothing when it is made again.
-fn may_be_asked_twice(change: &Change) -> bool {
-    match change {
-        Change::SetAttributes { .. } => true,
-        Change::SetXattr { mode, .. } => *mode == XattrMode::Any,
-        Change::Fallocate { what, .. } => !matches!(what, Fallocate::Collapse | Fallocate::Insert),
-        Change::Make { .. }
-        | Change::MakeUnnamed { .. }
-        | Change::Link { .. }
-        | Change::Unlink { .. }
-        | Change::Rmdir { .. }
-        | Change::Rename { .. }
-        | Change::RemoveXattr { .. }
-        | Change::CopyRange { .. } => false,
-    }
+/// Waits a little before the server is asked again, longer each time.
+pub(super) fn rest(pause: &mut Duration, deadline: Instant) {
+    let left = deadline.saturating_duration_since(Instant::now());
+    std::thread::sleep((*pause).min(left));
+    *pause = (*pause * 2).min(PAUSE.1);
 }

@@ -2,7 +2,7 @@
 
 use room::{Error, InodeNo};
 
-use crate::rpc::{Posix, Refusal};
+use crate::rpc::{Delay, Posix, Refusal};
 
 /// The error that a refusal is.
 pub(super) fn error(refusal: Refusal) -> Error {
@@ -10,6 +10,10 @@ pub(super) fn error(refusal: Refusal) -> Error {
         Refusal::Posix(kind) => posix(kind),
         Refusal::NoSession | Refusal::LoanOver(_) => Error::Stale,
         Refusal::DiskUnreachable(disk) => Error::Unreachable(format!("the disk {disk}")),
+        Refusal::NotNow(Delay::Disk) => Error::Unreachable("a disk of the room".into()),
+        Refusal::NotNow(Delay::Reopening | Delay::UnderWay) => {
+            Error::Unreachable("the metadata server".into())
+        }
         other @ (Refusal::Version { .. } | Refusal::Failed(_)) => {
             Error::Io(std::io::Error::other(other))
         }

@@ -4,11 +4,11 @@
 //!    needs it; the session goes on if the server still has it.
 //! 2. A session that begins anew has another [`Session::generation`]: whatever was open, locked or borrowed under the old
 //!    one is gone.
-//! 3. A change is sent with one number within a session however often it is sent; the server does it once.
+//! 3. A client keeps one [`ClientId`] for as long as it lives, whatever becomes of its sessions: by it the server knows which of
+//!    its changes were done.
 //!
 //! It deliberately does not know what the calls mean.
 
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use super::transport::Tls;
-use crate::rpc::{MetadataClient, Refusal, Reply, SessionId, VERSION};
+use crate::rpc::{ClientId, MetadataClient, Refusal, Reply, SessionId, VERSION};
 
 /// The first pause before a connection is tried again; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -42,36 +42,6 @@ pub(super) struct Session {
     /// Without a beat for this long it ends.
     pub(super) lease: Duration,
     pub(super) disks: Vec<DiskAddress>,
-    numbers: Mutex<Numbers>,
-}
-
-/// Numbers of changes on their way.
-#[derive(Debug, Default)]
-struct Numbers {
-    last: u64,
-    open: BTreeSet<u64>,
-}
-
-impl Session {
-    /// The number of another change.
-    pub(super) fn begin(&self) -> u64 {
-        let mut numbers = self.numbers.lock();
-        numbers.last += 1;
-        let number = numbers.last;
-        numbers.open.insert(number);
-        number
-    }
-
-    /// The answer to a change arrived, or nobody waits for it any more.
-    pub(super) fn end(&self, number: u64) {
-        self.numbers.lock().open.remove(&number);
-    }
-
-    /// The highest number up to which all answers arrived.
-    pub(super) fn done(&self) -> u64 {
-        let numbers = self.numbers.lock();
-        numbers.open.first().map_or(numbers.last, |first| first - 1)
-    }
 }
 
 /// A connection with its session.
@@ -87,7 +57,7 @@ pub(super) struct Connected {
 pub(super) enum Attempt<T> {
     /// An answer.
     Answer(Reply<T>),
-    /// None: the connection broke, or time ran out. The server may have done it.
+    /// None: the connection broke, or time ran out. The server may have done it: it is asked again, by the same number.
     Doubt(String),
 }
 
@@ -107,6 +77,7 @@ pub(super) struct Link {
     runtime: tokio::runtime::Runtime,
     address: String,
     tls: Tls,
+    client: ClientId,
     state: Mutex<State>,
     /// Held by whoever connects.
     connecting: tokio::sync::Mutex<()>,
@@ -119,7 +90,10 @@ impl Link {
             .thread_name("strongroom-net")
             .enable_all()
             .build()?;
+        let mut client = ClientId([0; 16]);
+        getrandom::fill(&mut client.0).map_err(|e| io::Error::other(e.to_string()))?;
         Ok(Self {
+            client,
             runtime,
             address,
             tls,
@@ -206,6 +180,11 @@ impl Link {
             Ok(Err(e)) => return Err(again(&e)),
             Err(e) => return Err(again(&e)),
         };
+        match client.attach(context, welcome.session, self.client).await {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => return Err(again(&e)),
+            Err(e) => return Err(again(&e)),
+        }
         let mut state = self.state.lock();
         let session = match old {
             Some(old) if old.id == welcome.session && old.boot == welcome.boot => old,
@@ -217,7 +196,6 @@ impl Link {
                     generation: state.generations,
                     lease: Duration::from_secs(welcome.lease.clamp(1, 3600).into()),
                     disks: welcome.disks,
-                    numbers: Mutex::default(),
                 })
             }
         };
@@ -279,7 +257,7 @@ impl Link {
     }
 
     /// The server does not know the session: the next connection begins another. What else was asked on this one gets the
-    /// same answer, and so knows that it was not done.
+    /// same answer.
     fn session_over(&self, connected: &Connected) {
         let mut state = self.state.lock();
         let current = state.session.as_ref();
@@ -294,30 +272,4 @@ enum Refused {
     /// Worth another try.
     Again(String),
     Final(Error),
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_said_to_have_arrived_has_no_gaps() {
-        let session = Session {
-            id: SessionId(1),
-            boot: 1,
-            generation: 1,
-            lease: Duration::from_secs(1),
-            disks: Vec::new(),
-            numbers: Mutex::default(),
-        };
-        assert_eq!(session.done(), 0);
-        let (one, two, three) = (session.begin(), session.begin(), session.begin());
-        assert_eq!((one, two, three), (1, 2, 3));
-        session.end(two);
-        assert_eq!(session.done(), 0);
-        session.end(one);
-        assert_eq!(session.done(), 2);
-        session.end(three);
-        assert_eq!(session.done(), 3);
-    }
 }

@@ -4,11 +4,12 @@
 //! 2. Who gives one back has what it wrote placed and durable before.
 //! 3. Locks end with the session; then the file answers `Stale` until it is closed, so that nobody goes on without them.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use room::{Error, InodeNo, Lock, LockKind, LockOwner, LockTable, Result};
 
 use super::Core;
+use super::calls::rest;
 use super::errors::error;
 use super::files::File;
 use super::link::Attempt;
@@ -52,6 +53,7 @@ impl Core {
     ) -> Result<()> {
         let no = file.no;
         let mut until = self.deadline();
+        let mut pause = Duration::from_millis(10);
         loop {
             if given_up() {
                 return Err(Error::Interrupted);
@@ -82,6 +84,9 @@ impl Core {
                 }
                 Attempt::Answer(Err(Refusal::NoSession)) | Attempt::Doubt(_)
                     if Instant::now() < until => {}
+                Attempt::Answer(Err(Refusal::NotNow(_))) if Instant::now() < until => {
+                    rest(&mut pause, until);
+                }
                 Attempt::Answer(Err(refusal)) => return Err(error(refusal)),
                 Attempt::Doubt(why) => {
                     return Err(Error::Unreachable(format!("the metadata server ({why})")));

@@ -25,6 +25,7 @@ mod maps;
 mod opens;
 mod placing;
 mod reading;
+mod slots;
 mod transport;
 mod writing;
 
@@ -72,6 +73,7 @@ impl ClientOptions {
 struct Core {
     options: ClientOptions,
     link: link::Link,
+    slots: slots::Slots,
     /// Generation of the newest session taken up, and of the newest that found another life of the server.
     adopted: AtomicU64,
     reboot: AtomicU64,
@@ -105,6 +107,7 @@ impl SharedRoom {
         let tls = transport::Tls::new(identity).map_err(|e| Error::Io(std::io::Error::other(e)))?;
         let core = Arc::new(Core {
             link: link::Link::new(options.address.clone(), tls)?,
+            slots: slots::Slots::new(),
             adopted: AtomicU64::new(0),
             reboot: AtomicU64::new(0),
             boot: Mutex::new(None),

@@ -112,7 +112,9 @@ impl Core {
             Attempt::Answer(Err(Refusal::Posix(_))) => {
                 (state.generation, state.server_opens) = (connected.session.generation, 0);
             }
-            Attempt::Answer(Err(Refusal::NoSession)) | Attempt::Doubt(_) => return Ok(false),
+            Attempt::Answer(Err(Refusal::NoSession | Refusal::NotNow(_))) | Attempt::Doubt(_) => {
+                return Ok(false);
+            }
             Attempt::Answer(Err(refusal)) => return Err(error(refusal)),
         }
         Ok(true)

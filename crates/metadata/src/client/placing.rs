@@ -165,10 +165,11 @@ impl Core {
         });
         match answer.map_err(Failed::For)? {
             Ok(stamp) => Ok(stamp),
-            // In the last two cases the server or a disk may be itself again soon.
+            // In the last three cases the server or a disk may be itself again soon.
             Err(
                 Refusal::NoSession
                 | Refusal::LoanOver(_)
+                | Refusal::NotNow(_)
                 | Refusal::Posix(Posix::Io)
                 | Refusal::DiskUnreachable(_),
             ) => Err(Failed::Again),

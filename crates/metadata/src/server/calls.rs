@@ -3,24 +3,29 @@
 //! 1. A call is done by threads that may wait for disks; those that only look at memory too, so that no connection waits for
 //!    another's. At most [`BLOCKING_MAX`] run at once, and of one connection no more than the configuration allows.
 //! 2. A change goes on to its end, and its answer is remembered, also where nobody waits for it any more.
+//! 3. What fails because the storage failed is never an answer: the client is asked to come back.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use catalog::CatalogError;
 use room::{Access, DirEntry, Inode, InodeNo, LoanId, Lock, LockOwner, LockTable, RoomSpace};
 use tarpc::context::Context;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
+use super::changes::Losses;
 use super::life::{self, Life};
+use super::replies::{Asked, Client, Outcome, client_key};
+use super::testing::Point;
 use crate::locks::{Denied, Holder};
 use crate::rpc::{
-    Beat, Change, Changed, Lent, Map, Metadata, Posix, Refusal, Reply, SessionId, VERSION, Welcome,
-    Written,
+    Beat, Change, Changed, ClientId, Delay, Lent, Map, Metadata, Posix, Recalled, Refusal, Reply,
+    SessionId, VERSION, Welcome, Written,
 };
-use crate::sessions::{Asked, Session};
+use crate::sessions::Session;
 
 /// Most calls that run at once, over all connections.
 pub(super) const BLOCKING_MAX: usize = 256;
@@ -47,6 +52,14 @@ pub(super) type Here = (Arc<Life>, Arc<Session>);
 pub(super) fn refusal(error: room::Error) -> Refusal {
     use room::Error as E;
     Refusal::Posix(match error {
+        E::Poisoned | E::Catalog(CatalogError::Io(_)) => {
+            tracing::warn!("a call waits for the room to be opened again: {error}");
+            return Refusal::NotNow(Delay::Reopening);
+        }
+        E::Io(e) if e.kind() == std::io::ErrorKind::NotConnected => {
+            tracing::warn!("a call waits for a disk: {e}");
+            return Refusal::NotNow(Delay::Disk);
+        }
         E::NotFound => Posix::NotFound,
         E::Exists => Posix::Exists,
         E::NotDirectory => Posix::NotDirectory,
@@ -132,9 +145,43 @@ impl Caller {
     ) -> Reply<T> {
         self.run(name, move |caller| {
             let here = caller.here(session)?;
-            work(&here).inspect_err(|refusal| caller.shared.judge(&here, refusal))
+            work(&here).map_err(|refusal| caller.shared.judged(&here, refusal))
         })
         .await
+    }
+
+    /// Runs what a client's slot is asked for, until it is neither under way nor waiting for the one before.
+    async fn once<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        session: SessionId,
+        work: impl Fn(&Here, &Client) -> Reply<Option<T>> + Send + Sync + 'static,
+    ) -> Reply<T> {
+        let until = tokio::time::Instant::now() + CHANGE_WAIT;
+        let work = Arc::new(work);
+        loop {
+            let (life, asked) = self.here(session)?;
+            let key = asked
+                .client()
+                .ok_or(Refusal::Posix(Posix::InvalidArgument))?;
+            let client = life.replies.attach(&life.room, key).map_err(refusal)?;
+            drop((life, asked));
+            let answered = client.answered().notified();
+            tokio::pin!(answered);
+            answered.as_mut().enable();
+            let (work, asked) = (work.clone(), client.clone());
+            // Asked and begun by one thread, so that nothing that is begun is left.
+            let reply = self
+                .within(name, session, move |here| work(here, &asked))
+                .await?;
+            match reply {
+                Some(done) => return Ok(done),
+                None if tokio::time::timeout_at(until, answered).await.is_err() => {
+                    return Err(Refusal::NotNow(Delay::UnderWay));
+                }
+                None => {}
+            }
+        }
     }
 
     fn welcome(&self, version: u32, session: Option<SessionId>) -> Reply<Welcome> {
@@ -209,6 +256,9 @@ impl Metadata for Caller {
             let ended = life.sessions.end_where(|s, _| s.id == session.id);
             for session in ended {
                 tracing::info!(user = %session.user.name, session = session.id.0, "a session ends");
+                if let Some(key) = session.client() {
+                    life.replies.forget(&life.room, &key);
+                }
                 if !life::end_session(life, &session, Instant::now() + Duration::from_secs(5)) {
                     life::end_session_in_time(life, session);
                 }
@@ -286,50 +336,86 @@ impl Metadata for Caller {
         .await
     }
 
+    async fn attach(self, _: Context, session: SessionId, client: ClientId) -> Reply<()> {
+        self.within("attach", session, move |(life, session)| {
+            let key = client_key(&session.serial, client);
+            session.set_client(key)?;
+            life.replies
+                .attach(&life.room, key)
+                .map(drop)
+                .map_err(refusal)
+        })
+        .await
+    }
+
     async fn change(
         self,
         _: Context,
         session: SessionId,
-        number: u64,
-        done: u64,
+        slot: u32,
+        sequence: u64,
         change: Change,
     ) -> Reply<Changed> {
-        let until = tokio::time::Instant::now() + CHANGE_WAIT;
-        loop {
-            let (_, asked) = self.here(session)?;
-            let answered = asked.answered().notified();
-            tokio::pin!(answered);
-            answered.as_mut().enable();
-            let change = change.clone();
-            // Asked and begun by one thread, so that nothing that is begun is left.
-            let reply = self
-                .within("change", session, move |here| {
-                    let (_, session) = here;
-                    match session.ask(number, done)? {
-                        Asked::Answered(answer) => return answer.map(Some),
-                        Asked::UnderWay => return Ok(None),
-                        Asked::New => {}
-                    }
-                    let made = AssertUnwindSafe(|| {
-                        let handles = &here.0.handles;
-                        super::changes::make(here, handles.change(change))
-                            .map(|changed| handles.changed(changed))
-                    });
-                    let answer = catch_unwind(made).unwrap_or_else(|_| {
-                        Err(Refusal::Failed("a fault of the metadata server".into()))
-                    });
-                    session.answer(number, answer.clone());
-                    answer.map(Some)
-                })
-                .await?;
-            match reply {
-                Some(changed) => return Ok(changed),
-                None if tokio::time::timeout_at(until, answered).await.is_err() => {
-                    return Err(Refusal::Failed("the change takes too long".into()));
+        self.once("change", session, move |here, client| {
+            let (life, _) = here;
+            let answered = match client.ask(slot, sequence)? {
+                Asked::UnderWay => return Ok(None),
+                Asked::Answered(answer) if is_lost(here, &change, &answer) => {
+                    client.forget(slot, sequence);
+                    Err(Refusal::NotNow(Delay::UnderWay))
                 }
-                None => {}
-            }
-        }
+                Asked::Answered(answer) => answer,
+                Asked::Kept(answer) if super::changes::is_settled(life, &change) => answer,
+                Asked::Kept(_) => Err(Refusal::NotNow(Delay::Disk)),
+                Asked::Revoke(changed, losses) => {
+                    revoke(here, client, slot, sequence, changed, &losses)
+                }
+                Asked::New => {
+                    let id = client.operation(slot, sequence);
+                    let change = life.handles.change(change.clone());
+                    let made = AssertUnwindSafe(|| super::changes::make(here, &id, change));
+                    let outcome = catch_unwind(made).unwrap_or_else(|_| {
+                        let why = Refusal::Failed("a fault of the metadata server".into());
+                        Outcome::Answered(Err(why))
+                    });
+                    let answer = match &outcome {
+                        Outcome::Answered(answer) => answer.clone(),
+                        Outcome::Revoking(..) => Err(Refusal::NotNow(Delay::Disk)),
+                        Outcome::Void => Err(Refusal::NotNow(Delay::Reopening)),
+                    };
+                    client.answer(slot, sequence, outcome);
+                    if life.fails_at(Point::Answered) {
+                        return Err(Refusal::NotNow(Delay::Reopening));
+                    }
+                    answer
+                }
+            };
+            answered.map(|changed| Some(life.handles.changed(changed)))
+        })
+        .await
+    }
+
+    async fn recall(
+        self,
+        _: Context,
+        session: SessionId,
+        slot: u32,
+        sequence: u64,
+    ) -> Reply<Recalled> {
+        self.once("recall", session, move |here, client| {
+            let answered = match client.recall(slot, sequence)? {
+                None => return Ok(Some(Recalled::NotDone)),
+                Some(Asked::New | Asked::UnderWay) => return Ok(None),
+                Some(Asked::Answered(answer)) => answer,
+                Some(Asked::Kept(answer)) if here.0.authority.is_ready() => answer,
+                Some(Asked::Kept(_)) => Err(Refusal::NotNow(Delay::Disk)),
+                Some(Asked::Revoke(changed, losses)) => {
+                    revoke(here, client, slot, sequence, changed, &losses)
+                }
+            };
+            answered.map(|changed| Some(Recalled::Done(here.0.handles.changed(changed))))
+        })
+        .await
     }
 
     async fn open(
@@ -508,8 +594,35 @@ fn checked(session: &Session, no: InodeNo, lock: Lock) -> Reply<()> {
     Ok(())
 }
 
-/// What is answered where the room's storage failed.
-pub(super) const POISONED: Refusal = Refusal::Posix(Posix::Io);
+/// Whether a change made a file without a name that ended with the session that held it: it is made once more.
+fn is_lost((_, session): &Here, change: &Change, answer: &Reply<Changed>) -> bool {
+    match (change, answer) {
+        (Change::MakeUnnamed { .. }, Ok(Changed::Inode(inode))) => !session.has_open(inode.no),
+        _ => false,
+    }
+}
+
+/// Goes on revoking what a change takes away that was done before.
+fn revoke(
+    (life, _): &Here,
+    client: &Client,
+    slot: u32,
+    sequence: u64,
+    changed: Changed,
+    losses: &Arc<Losses>,
+) -> Reply<Changed> {
+    let revoked = catch_unwind(AssertUnwindSafe(|| losses.revoke(life)));
+    let done = matches!(revoked, Ok(Ok(())));
+    let outcome = match done {
+        true => Outcome::Answered(Ok(changed.clone())),
+        false => Outcome::Revoking(changed.clone(), losses.clone()),
+    };
+    client.answer(slot, sequence, outcome);
+    match done {
+        true => Ok(changed),
+        false => Err(Refusal::NotNow(Delay::Disk)),
+    }
+}
 
 /// Makes everything durable, many callers' changes at once.
 pub(super) fn sync(life: &Life) -> Reply<()> {
@@ -517,21 +630,26 @@ pub(super) fn sync(life: &Life) -> Reply<()> {
         room::Error::NoSpace => Refusal::Posix(Posix::NoSpace),
         other => {
             tracing::error!("a commit failed: {other}");
-            POISONED
+            Refusal::NotNow(Delay::Reopening)
         }
     })
 }
 
 impl Shared {
-    /// Whether a refusal means that the room's storage failed.
-    fn judge(&self, (life, _): &Here, refusal: &Refusal) {
-        if *refusal == POISONED
-            && life
-                .room
-                .sync()
-                .is_err_and(|e| matches!(e, room::Error::Poisoned))
-        {
-            self.fail(life);
+    /// A refusal as the client gets it: what fails because the room's storage failed is no answer, and the room is opened again.
+    fn judged(&self, (life, _): &Here, refusal: Refusal) -> Refusal {
+        let failed = match &refusal {
+            Refusal::NotNow(Delay::Reopening) => true,
+            Refusal::Posix(Posix::Io) => {
+                let synced = life.room.sync();
+                synced.is_err_and(|e| matches!(e, room::Error::Poisoned))
+            }
+            _ => false,
+        };
+        if !failed {
+            return refusal;
         }
+        self.fail(life);
+        Refusal::NotNow(Delay::Reopening)
     }
 }

@@ -2,25 +2,32 @@
 //!
 //! 1. What is checked is still so when the change is done: names and rights change one at a time.
 //! 2. A change is durable when it is answered, and whoever lost a right by it has lost it on the disks.
+//! 3. The commit that contains a change contains its answer. A refusal changes nothing and is not kept; it is given when
+//!    everything is durable that it may show.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Instant;
 
 use room::acl;
-use room::{Error, FileKind, Inode, InodeNo, LoanId, NewFile, RenameMode, SetAttr, SetTime};
+use room::{
+    Error, FileKind, Inode, InodeNo, LoanId, NewFile, OperationId, RenameMode, SetAttr, SetTime,
+};
 
 use super::calls::{Here, refusal, sync};
 use super::data::drop_privileges;
 use super::files::Found;
 use super::life::Life;
+use super::replies::{self, Outcome};
+use super::testing::Point;
 use crate::authority::REVOCATION_WAIT;
 use crate::policy::Subject;
-use crate::rpc::{Change, Changed, Reply, SessionId};
+use crate::rpc::{Change, Changed, Refusal, Reply, SessionId};
 use crate::sessions::Session;
 
 /// Who lost what by a change.
 #[derive(Debug, Default)]
-struct Losses {
+pub(super) struct Losses {
     /// A file, and the sessions that may not read it any more.
     readers: Vec<(InodeNo, BTreeSet<SessionId>)>,
     /// Files of which nobody's capability is good any more.
@@ -29,13 +36,53 @@ struct Losses {
     loans: Vec<(SessionId, LoanId)>,
 }
 
-pub(super) fn make(here: &Here, change: Change) -> Reply<Changed> {
+pub(super) fn make(here: &Here, id: &OperationId, change: Change) -> Outcome {
     let (life, _) = here;
+    if life.fails_at(Point::Received) {
+        return Outcome::Void;
+    }
     let mut losses = Losses::default();
-    let changed = apply(here, change, &mut losses).map_err(refusal)?;
-    sync(life)?;
-    losses.revoke(life)?;
-    Ok(changed)
+    let applied = apply(here, id, change, &mut losses);
+    if life.fails_at(Point::Applied) {
+        return Outcome::Void;
+    }
+    match (applied, sync(life)) {
+        // What it shows may be gone with the storage that failed.
+        (_, Err(Refusal::NotNow(_))) => Outcome::Void,
+        (Err(e), _) => match refusal(e) {
+            Refusal::NotNow(_) => Outcome::Void,
+            refused => Outcome::Answered(Err(refused)),
+        },
+        // It stays pending, and is made durable when there is space.
+        (Ok(_), Err(refused)) => Outcome::Answered(Err(refused)),
+        (Ok(changed), Ok(())) => {
+            if life.fails_at(Point::Committed) {
+                return Outcome::Void;
+            }
+            match losses.revoke(life) {
+                Ok(()) => Outcome::Answered(Ok(changed)),
+                Err(_) => Outcome::Revoking(changed, Arc::new(losses)),
+            }
+        }
+    }
+}
+
+/// Whether the answer to a change of an earlier incarnation may be given: what it takes away is gone at every disk, which
+/// has a fresh group of capabilities then.
+pub(super) fn is_settled(life: &Life, change: &Change) -> bool {
+    match change {
+        Change::Make { .. }
+        | Change::MakeUnnamed { .. }
+        | Change::Link { .. }
+        | Change::Rmdir { .. }
+        | Change::CopyRange { .. } => true,
+        Change::Unlink { .. }
+        | Change::Rename { .. }
+        | Change::SetAttributes { .. }
+        | Change::SetXattr { .. }
+        | Change::RemoveXattr { .. }
+        | Change::Fallocate { .. } => life.authority.is_ready(),
+    }
 }
 
 /// Longest copy in one call, in bytes: a thread is bound for as long.
@@ -75,9 +122,24 @@ fn inode(inode: Inode) -> Changed {
     Changed::Inode(Box::new(inode))
 }
 
-fn apply(here: &Here, change: Change, losses: &mut Losses) -> room::Result<Changed> {
+/// Does a short change and keeps its answer.
+fn answering(
+    life: &Life,
+    id: &OperationId,
+    change: impl Fn() -> room::Result<Changed>,
+) -> room::Result<Changed> {
+    life.room.answering(id, change, replies::encode)
+}
+
+fn apply(
+    here: &Here,
+    id: &OperationId,
+    change: Change,
+    losses: &mut Losses,
+) -> room::Result<Changed> {
     let (life, session) = here;
     let (room, subject) = (&life.room, &session.subject);
+    let done = |()| Changed::Done;
     match change {
         Change::Make {
             parent,
@@ -87,12 +149,13 @@ fn apply(here: &Here, change: Change, losses: &mut Losses) -> room::Result<Chang
             check_new(&new)?;
             let _rights = life.rights.write();
             subject.make(life.find(parent)?.object(), &mut new)?;
-            room.make(parent, &name, &new).map(inode)
+            answering(life, id, || room.make(parent, &name, &new).map(inode))
         }
         Change::MakeUnnamed { parent, mut new } => {
             check_new(&new)?;
             let _rights = life.rights.write();
             subject.make(life.find(parent)?.object(), &mut new)?;
+            // Its answer is not kept: it goes with the session that holds it, and nobody can find it.
             let made = room.make_unnamed(parent, &new)?;
             if session.open(made.no, || {}).is_err() {
                 room.release(made.no, 1);
@@ -103,7 +166,7 @@ fn apply(here: &Here, change: Change, losses: &mut Losses) -> room::Result<Chang
         Change::Link { no, parent, name } => {
             let _rights = life.rights.write();
             subject.link(life.find(no)?.object(), life.find(parent)?.object())?;
-            room.link(no, parent, &name).map(inode)
+            answering(life, id, || room.link(no, parent, &name).map(inode))
         }
         Change::Unlink { parent, name } => {
             let _rights = life.rights.write();
@@ -111,9 +174,9 @@ fn apply(here: &Here, change: Change, losses: &mut Losses) -> room::Result<Chang
             subject.search(directory.object())?;
             let gone = room.lookup(parent, &name)?;
             subject.remove(directory.object(), &gone)?;
-            room.unlink(parent, &name)?;
+            let changed = answering(life, id, || room.unlink(parent, &name).map(done))?;
             losses.name_gone(life, &gone);
-            Ok(Changed::Done)
+            Ok(changed)
         }
         Change::Rmdir { parent, name } => {
             let _rights = life.rights.write();
@@ -121,8 +184,7 @@ fn apply(here: &Here, change: Change, losses: &mut Losses) -> room::Result<Chang
             subject.search(directory.object())?;
             let gone = room.lookup(parent, &name)?;
             subject.remove(directory.object(), &gone)?;
-            room.rmdir(parent, &name)?;
-            Ok(Changed::Done)
+            answering(life, id, || room.rmdir(parent, &name).map(done))
         }
         Change::Rename {
             parent,
@@ -155,15 +217,16 @@ fn apply(here: &Here, change: Change, losses: &mut Losses) -> room::Result<Chang
                     subject.displace(to.object(), target.object(), swapped)?;
                 }
             }
-            room.rename(parent, &name, new_parent, &new_name, mode)?;
+            let rename = || room.rename(parent, &name, new_parent, &new_name, mode);
+            let changed = answering(life, id, || rename().map(done))?;
             if let Some(target) = target
                 && mode == RenameMode::Replace
             {
                 losses.name_gone(life, &target.inode);
             }
-            Ok(Changed::Done)
+            Ok(changed)
         }
-        Change::SetAttributes { no, set } => set_attributes(here, no, set, losses).map(inode),
+        Change::SetAttributes { no, set } => set_attributes(here, id, no, set, losses),
         Change::SetXattr {
             no,
             name,
@@ -174,21 +237,22 @@ fn apply(here: &Here, change: Change, losses: &mut Losses) -> room::Result<Chang
             let _rights = life.rights.write();
             let found = life.find(no)?;
             let drop_setgid = subject.write_xattr(found.object(), &name)? || drop_setgid;
-            room.set_xattr(no, &name, &value, mode, drop_setgid)?;
+            let set = || room.set_xattr(no, &name, &value, mode, drop_setgid);
+            let changed = answering(life, id, || set().map(done))?;
             if name == acl::ACCESS {
                 losses.rights_changed(life, &life.find(no)?);
             }
-            Ok(Changed::Done)
+            Ok(changed)
         }
         Change::RemoveXattr { no, name } => {
             let _rights = life.rights.write();
             let found = life.find(no)?;
             subject.write_xattr(found.object(), &name)?;
-            room.remove_xattr(no, &name)?;
+            let changed = answering(life, id, || room.remove_xattr(no, &name).map(done))?;
             if name == acl::ACCESS {
                 losses.rights_changed(life, &life.find(no)?);
             }
-            Ok(Changed::Done)
+            Ok(changed)
         }
         Change::Fallocate {
             no,
@@ -200,11 +264,11 @@ fn apply(here: &Here, change: Change, losses: &mut Losses) -> room::Result<Chang
             let found = life.find(no)?;
             subject.write(found.object())?;
             drop_privileges(life, subject, &found)?;
-            room.fallocate(no, what, offset, len)?;
+            let changed = answering(life, id, || room.fallocate(no, what, offset, len).map(done))?;
             if !matches!(what, room::Fallocate::Allocate { .. }) {
                 losses.everybody.push(no);
             }
-            Ok(Changed::Done)
+            Ok(changed)
         }
         Change::CopyRange {
             from,
@@ -218,31 +282,37 @@ fn apply(here: &Here, change: Change, losses: &mut Losses) -> room::Result<Chang
             let target = life.find(to)?;
             subject.write(target.object())?;
             drop_privileges(life, subject, &target)?;
-            room.copy_range(from, from_offset, to, to_offset, len.min(COPY_MAX))
-                .map(Changed::Copied)
+            // Too long for one commit. A copy that a crash cut off is made once more.
+            let copied = room.copy_range(from, from_offset, to, to_offset, len.min(COPY_MAX))?;
+            let changed = Changed::Copied(copied);
+            room.keep_answer(id, replies::encode(&changed))?;
+            Ok(changed)
         }
     }
 }
 
 fn set_attributes(
     (life, session): &Here,
+    id: &OperationId,
     no: InodeNo,
     mut set: SetAttr,
     losses: &mut Losses,
-) -> room::Result<Inode> {
+) -> room::Result<Changed> {
     check_set(&set)?;
     let changes_rights = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
-    let mut done = |losses: &mut Losses| -> room::Result<Inode> {
+    let mut done = |losses: &mut Losses| -> room::Result<Changed> {
         let found = life.find(no)?;
         session.subject.set_attributes(found.object(), &mut set)?;
-        let after = life.room.set_attributes(no, &set)?;
-        if after.size < found.inode.size {
+        let changed = answering(life, id, || life.room.set_attributes(no, &set).map(inode))?;
+        if let Changed::Inode(after) = &changed
+            && after.size < found.inode.size
+        {
             losses.everybody.push(no);
         }
         if changes_rights {
             losses.rights_changed(life, &life.find(no)?);
         }
-        Ok(after)
+        Ok(changed)
     };
     // Cutting a file may read from its disk: nobody else's names wait for that.
     if changes_rights {
@@ -295,15 +365,16 @@ impl Losses {
         }
     }
 
-    fn revoke(self, life: &Life) -> Reply<()> {
+    /// Revokes what was lost, waiting for the disks; where one does not answer, to be called again.
+    pub(super) fn revoke(&self, life: &Life) -> Reply<()> {
         let deadline = Instant::now() + REVOCATION_WAIT;
         let mut outcome = Ok(());
-        for no in self.everybody {
-            outcome = outcome.and(life.authority.revoke_file(no, |_| true, deadline));
+        for no in &self.everybody {
+            outcome = outcome.and(life.authority.revoke_file(*no, |_| true, deadline));
         }
-        for (no, sessions) in self.readers {
+        for (no, sessions) in &self.readers {
             let loses = |session| sessions.contains(&session);
-            outcome = outcome.and(life.authority.revoke_file(no, loses, deadline));
+            outcome = outcome.and(life.authority.revoke_file(*no, loses, deadline));
         }
         if self.loans.is_empty() {
             return outcome;
@@ -311,10 +382,10 @@ impl Losses {
         let loans: Vec<LoanId> = self.loans.iter().map(|(_, loan)| *loan).collect();
         let revoked = life.authority.revoke_loans(&loans, deadline);
         if revoked.is_ok() {
-            for (session, loan) in self.loans {
-                let session = life.sessions.get(session);
-                if session.is_some_and(|s: std::sync::Arc<Session>| s.give_back(loan).is_some()) {
-                    life.room.settle_loan(loan);
+            for (session, loan) in &self.loans {
+                let session = life.sessions.get(*session);
+                if session.is_some_and(|s: Arc<Session>| s.give_back(*loan).is_some()) {
+                    life.room.settle_loan(*loan);
                 }
             }
         }

@@ -17,6 +17,8 @@ use storage::HostStorage;
 
 use super::drain::{self, Obstacles};
 use super::handles::Handles;
+use super::replies::Replies;
+use super::testing::{Fault, Point};
 use super::{Config, ServerError, Shared, io};
 use crate::authority::Authority;
 use crate::enrol;
@@ -26,6 +28,10 @@ use crate::sessions::{Session, Sessions};
 
 /// Between two looks for sessions whose lease is over.
 const SESSIONS_LOOK: Duration = Duration::from_millis(250);
+/// For how long files without a name, which clients had open in an earlier incarnation, are kept for them to come back.
+const UNNAMED_KEPT: Duration = Duration::from_secs(120);
+/// Between two looks for clients whose answers are not kept any more.
+const REPLIES_LOOK: Duration = Duration::from_secs(60);
 /// Between two times that space is given back.
 const SPACE_LOOK: Duration = Duration::from_secs(1);
 
@@ -47,6 +53,8 @@ pub(crate) struct Life {
     pub(super) obstacles: Obstacles,
     /// Held while it is decided whether a disk goes or stays.
     pub(super) emptying: Mutex<()>,
+    pub(super) replies: Replies,
+    fault: Arc<Fault>,
     failed: AtomicBool,
     stopping: Mutex<bool>,
     stopped: Condvar,
@@ -56,17 +64,18 @@ impl Life {
     pub(super) fn begin(
         config: &Config,
         credential: &room::Credential,
+        fault: &Arc<Fault>,
     ) -> Result<Self, ServerError> {
-        let (room, storage) = open(
-            &config.room,
-            credential,
-            config.open.clone(),
-            config.flush_patience,
-        )?;
+        let options = OpenOptions {
+            keep_unnamed: true,
+            ..config.open.clone()
+        };
+        let (room, storage) = open(&config.room, credential, options, config.flush_patience)?;
         for disk in &config.disks {
             enrol::add_disk(&room, disk.clone())?;
         }
         let handles = Handles::of(&room)?;
+        let replies = Replies::of(&room)?;
         let authority = Authority::new(&room, config.capability_lifetime)?;
         std::thread::scope(|scope| -> Result<(), ServerError> {
             for disk in enrol::disks(&room)? {
@@ -91,6 +100,8 @@ impl Life {
             next_lane: AtomicUsize::new(0),
             obstacles: Obstacles::default(),
             emptying: Mutex::new(()),
+            replies,
+            fault: fault.clone(),
             failed: AtomicBool::new(false),
             stopping: Mutex::new(false),
             stopped: Condvar::new(),
@@ -104,6 +115,15 @@ impl Life {
 
     pub(super) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::SeqCst)
+    }
+
+    /// Fails as a disk's flush would, where a test wants that at this moment of a change.
+    pub(super) fn fails_at(&self, point: Point) -> bool {
+        let comes = self.fault.comes(point);
+        if comes {
+            self.room.fail_for_test();
+        }
+        comes
     }
 
     /// Has everything that works for this life end soon.
@@ -213,6 +233,32 @@ pub(super) fn tend(life: &Arc<Life>, shared: &Arc<Shared>) -> Result<(), ServerE
                     tracing::info!(user = %session.user.name, session = session.id.0, "a lease is over");
                     end_session_in_time(&tended, session);
                 }
+            }
+        }),
+    )?;
+    let tended = life.clone();
+    start(
+        "replies",
+        Box::new(move || {
+            while tended.pause(REPLIES_LOOK) {
+                let alive = tended.sessions.alive();
+                let connected = alive.iter().filter_map(|s| s.client()).collect();
+                tended.replies.tend(&tended.room, &connected);
+            }
+        }),
+    )?;
+    let (tended, left) = (life.clone(), life.room.held_without_name());
+    start(
+        "unnamed",
+        Box::new(move || {
+            let until = Instant::now() + UNNAMED_KEPT;
+            while Instant::now() < until {
+                if !tended.pause(SPACE_LOOK) {
+                    return;
+                }
+            }
+            for no in left {
+                tended.room.release(no, 1);
             }
         }),
     )?;

@@ -17,6 +17,8 @@ mod handles;
 mod life;
 mod listen;
 mod metrics;
+mod replies;
+mod testing;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -34,6 +36,8 @@ use life::Life;
 use listen::Users;
 use metrics::Counters;
 pub use metrics::{CallCount, Metrics};
+#[doc(hidden)]
+pub use testing::Point;
 
 /// How long the calls of an ended life may take to come back.
 const DRAIN: Duration = Duration::from_secs(60);
@@ -191,6 +195,8 @@ pub(crate) struct Shared {
     /// Whether the present life has failed, and whoever waits for that.
     failed: Mutex<bool>,
     failing: Condvar,
+    /// What tests have fail.
+    fault: Arc<testing::Fault>,
     /// Held while users or disks change.
     enrolling: Mutex<()>,
 }
@@ -216,7 +222,7 @@ impl Shared {
 
     /// Opens the room, and lets clients in.
     fn begin(self: &Arc<Self>) -> Result<(), ServerError> {
-        let life = Life::begin(&self.config, &self.credential)?;
+        let life = Life::begin(&self.config, &self.credential, &self.fault)?;
         let users = enrol::users(&life.room)?;
         self.users.set(&users);
         let life = Arc::new(life);
@@ -308,6 +314,7 @@ impl MetadataServer {
             stopping: AtomicBool::new(false),
             failed: Mutex::new(false),
             failing: Condvar::new(),
+            fault: Arc::default(),
             enrolling: Mutex::new(()),
         });
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -427,6 +434,7 @@ impl MetadataServer {
         let ended = life
             .sessions
             .end_where(|session, _| gone.serials.contains(&session.serial));
+        life.replies.forget_keys(&life.room, &gone.serials);
         let mut revoked = true;
         for session in ended {
             if !life::end_session(&life, &session, Instant::now() + REVOCATION_WAIT) {
@@ -489,6 +497,18 @@ impl MetadataServer {
             .iter()
             .map(|s| (s.id, s.user.name.clone()))
             .collect())
+    }
+
+    /// Has the storage fail once a change has come to this moment: for tests of what the client then gets.
+    #[doc(hidden)]
+    pub fn fail_at_for_test(&self, point: Point) {
+        self.shared.fault.set(point);
+    }
+
+    /// Whether a failure that a test wants is still to come.
+    #[doc(hidden)]
+    pub fn awaits_failure_for_test(&self) -> bool {
+        self.shared.fault.is_set()
     }
 
     /// Ends the present life as a failed flush of a disk does, with what was not durable: for tests of what follows.

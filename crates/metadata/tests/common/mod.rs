@@ -234,14 +234,25 @@ impl Raw {
                 .await
                 .map_err(|e| e.to_string())?
                 .map_err(|e| e.to_string())?;
+            // Who goes on with a session is the client that began it.
+            let mut id = ClientId([0; 16]);
+            let begun = session.unwrap_or(welcome.session);
+            id.0[..8].copy_from_slice(&begun.0.to_le_bytes());
+            client
+                .attach(context(), welcome.session, id)
+                .await
+                .map_err(|e| e.to_string())?
+                .map_err(|e| e.to_string())?;
             Ok::<_, String>((client, welcome))
         })?;
+        // And does not use its numbers again.
+        let first = if session.is_some() { 1000 } else { 1 };
         Ok(Self {
             identity,
             welcome,
             client,
             runtime,
-            number: std::sync::atomic::AtomicU64::new(1),
+            number: std::sync::atomic::AtomicU64::new(first),
         })
     }
 
@@ -266,8 +277,16 @@ impl Raw {
     }
 
     pub fn change(&self, change: Change) -> Reply<Changed> {
-        let number = self.number();
-        self.ask(|c, x, s| async move { c.change(x, s, number, number - 1, change).await })
+        self.change_by(0, self.number(), change)
+    }
+
+    pub fn change_by(&self, slot: u32, sequence: u64, change: Change) -> Reply<Changed> {
+        self.ask(|c, x, s| async move { c.change(x, s, slot, sequence, change).await })
+            .unwrap()
+    }
+
+    pub fn recall(&self, slot: u32, sequence: u64) -> Reply<Recalled> {
+        self.ask(|c, x, s| async move { c.recall(x, s, slot, sequence).await })
             .unwrap()
     }
 

@@ -6,9 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use metadata::client::SharedRoom;
-use room::{Access, FileSystem, InodeNo, SeekTo, SetAttr};
+use metadata::server::Point;
+use room::{
+    Access, Error, Fallocate, FileKind, FileSystem, Inode, InodeNo, NewFile, RenameMode, SeekTo,
+    SetAttr, XattrMode,
+};
 
-use crate::common::{Shared, assert_same, noise};
+use crate::common::{Shared, assert_same, noise, wait_for};
 use crate::rights::new;
 
 #[test]
@@ -152,10 +156,9 @@ fn copies_and_holes_are_those_of_what_was_written_at_whatever_moment_the_server_
             version = version.wrapping_add(1);
             let bytes = [version; 12288];
             from.put(0, &bytes);
-            // Not asked for twice: it may fail, but not copy something else.
-            if client.copy_range(from.no, 0, copy.no, 0, 12288).is_ok() {
-                copy.holds(&bytes);
-            }
+            let copied = client.copy_range(from.no, 0, copy.no, 0, 12288).unwrap();
+            assert_eq!(copied, 12288);
+            copy.holds(&bytes);
             let empty = SetAttr {
                 size: Some(0),
                 ..SetAttr::default()
@@ -168,6 +171,148 @@ fn copies_and_holes_are_those_of_what_was_written_at_whatever_moment_the_server_
             assert_eq!(client.seek(sparse.no, 0, SeekTo::Data).unwrap(), 8192);
         }
     });
+}
+
+const POINTS: [Point; 4] = [
+    Point::Received,
+    Point::Applied,
+    Point::Committed,
+    Point::Answered,
+];
+
+/// The server's storage failed between the moment an operation came and the moment its answer arrived. The client asked again,
+/// and was told what the second asking found: that the name exists already, or is gone. Or it was told that nobody knows.
+#[test]
+fn an_operation_is_done_once_and_gets_its_first_answer_at_whatever_point_the_server_fails() {
+    let shared = Shared::new();
+    let client = shared.client("a", 0);
+    let root = InodeNo::ROOT;
+    for point in POINTS {
+        let name = |what: &str| format!("{what} {point:?}").into_bytes();
+        let failing = |what: &str, operation: &dyn Fn() -> room::Result<()>| {
+            let before = shared.server().metrics().reopened;
+            shared.server().fail_at_for_test(point);
+            operation().unwrap_or_else(|e| panic!("{point:?}, {what}: {e}"));
+            assert!(!shared.server().awaits_failure_for_test(), "{what}");
+            wait_for("the room is opened again", || {
+                shared.server().metrics().reopened > before && shared.server().is_serving()
+            });
+        };
+        let find = |what: &str| client.lookup(root, &name(what));
+        let make = |what: &str, kind| {
+            let new = NewFile {
+                kind,
+                target: match kind {
+                    FileKind::Symlink => b"target".to_vec(),
+                    _ => Vec::new(),
+                },
+                ..new(0, 0o755)
+            };
+            client.make(root, &name(what), &new)
+        };
+        for (what, kind) in [
+            ("file", FileKind::Regular),
+            ("directory", FileKind::Directory),
+            ("link", FileKind::Symlink),
+        ] {
+            let made: std::cell::RefCell<Option<Inode>> = std::cell::RefCell::default();
+            failing(what, &|| {
+                *made.borrow_mut() = Some(make(what, kind)?);
+                Ok(())
+            });
+            let found = find(what).unwrap();
+            assert_eq!(made.into_inner().unwrap().no, found.no);
+            assert_eq!(found.kind, kind);
+        }
+        let no = find("file").unwrap().no;
+        failing("link", &|| {
+            let linked = client.link(no, root, &name("second"))?;
+            assert_eq!((linked.no, linked.nlink), (no, 2));
+            Ok(())
+        });
+        failing("unlink", &|| client.unlink(root, &name("second")));
+        assert_eq!(find("file").unwrap().nlink, 1);
+        failing("rename", &|| {
+            let mode = RenameMode::NoReplace;
+            client.rename(root, &name("file"), root, &name("moved"), mode)
+        });
+        assert!(matches!(find("file"), Err(Error::NotFound)));
+        failing("exchange", &|| {
+            let mode = RenameMode::Exchange;
+            client.rename(root, &name("moved"), root, &name("link"), mode)
+        });
+        assert_eq!(find("moved").unwrap().kind, FileKind::Symlink);
+        assert_eq!(find("link").unwrap().no, no);
+        failing("rmdir", &|| client.rmdir(root, &name("directory")));
+        assert!(matches!(find("directory"), Err(Error::NotFound)));
+        failing("xattr", &|| {
+            client.set_xattr(no, b"user.a", b"1", XattrMode::Create, false)
+        });
+        failing("remove xattr", &|| client.remove_xattr(no, b"user.a"));
+        assert!(client.xattr_names(no).unwrap().is_empty());
+        failing("mode", &|| {
+            let set = SetAttr {
+                mode: Some(0o640),
+                ..SetAttr::default()
+            };
+            client.set_attributes(no, &set).map(drop)
+        });
+        assert_eq!(client.attributes(no).unwrap().mode, 0o640);
+        // What changes data, after data that is not durable.
+        let file = Open::make(&client, &format!("data {point:?}"));
+        let blocks: Vec<u8> = (1..=4).flat_map(|n| [n; 4096]).collect();
+        file.put(0, &blocks);
+        failing("collapse", &|| {
+            client.fallocate(file.no, Fallocate::Collapse, 4096, 4096)
+        });
+        file.holds(&[&blocks[..4096], &blocks[8192..]].concat());
+        file.put(4096, &[9; 4096]);
+        failing("truncate", &|| {
+            let set = SetAttr {
+                size: Some(6000),
+                ..SetAttr::default()
+            };
+            client.set_attributes(file.no, &set).map(drop)
+        });
+        file.holds(&[&blocks[..4096], &[9; 1904]].concat());
+        let copy = Open::make(&client, &format!("copy {point:?}"));
+        failing("copy", &|| {
+            let copied = client.copy_range(file.no, 0, copy.no, 0, 6000)?;
+            assert_eq!(copied, 6000);
+            Ok(())
+        });
+        copy.holds(&[&blocks[..4096], &[9; 1904]].concat());
+    }
+    client.end().unwrap();
+}
+
+#[test]
+fn a_file_that_was_unlinked_while_it_was_open_outlives_a_restart_of_the_server() {
+    let mut shared = Shared::new();
+    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
+        return;
+    };
+    let bytes = noise(4, 300_000);
+    std::fs::write(a.path("f"), &bytes).unwrap();
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(a.path("f"))
+        .unwrap();
+    std::fs::remove_file(b.path("f")).unwrap();
+    for round in 0..2 {
+        if round == 0 {
+            shared.stop();
+            shared.start();
+        } else {
+            shared.server().fail_for_test();
+        }
+        let mut found = vec![0; bytes.len()];
+        file.read_exact_at(&mut found, 0).unwrap();
+        assert_same(&found, &bytes);
+        file.write_all_at(&bytes, 0).unwrap();
+        file.sync_all().unwrap();
+    }
 }
 
 #[test]

@@ -1,0 +1,36 @@
+//! Failures at chosen moments of a change, for tests.
+
+use parking_lot::Mutex;
+
+/// A moment of a change.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Point {
+    /// Before it is done.
+    Received,
+    /// It is done, and not durable.
+    Applied,
+    /// It is durable, and its answer not remembered by this process.
+    Committed,
+    /// Its answer is remembered, and not sent.
+    Answered,
+}
+
+/// The failure that is to come, if any.
+#[derive(Debug, Default)]
+pub(crate) struct Fault(Mutex<Option<Point>>);
+
+impl Fault {
+    pub(super) fn set(&self, point: Point) {
+        *self.0.lock() = Some(point);
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.lock().is_some()
+    }
+
+    /// Whether the failure comes now: once.
+    pub(super) fn comes(&self, point: Point) -> bool {
+        self.0.lock().take_if(|set| *set == point).is_some()
+    }
+}
