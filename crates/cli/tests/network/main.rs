@@ -15,6 +15,7 @@ mod cuts;
 mod kills;
 mod limits;
 mod measuring;
+mod names;
 mod net;
 mod pages;
 mod process;
