@@ -261,7 +261,7 @@ fn file(no: u64) -> Inode {
         no: InodeNo(no),
         kind: FileKind::Regular,
         mode: 0o644,
-        flags: catalog::FileFlags::NONE,
+        flags: strongroom_catalog::FileFlags::NONE,
         uid: 1000,
         gid: 1000,
         nlink: 1,

@@ -178,7 +178,7 @@ fn make(catalog: &SqlCatalog, i: u64) -> Outcome<()> {
         no: catalog.new_inode(),
         kind: FileKind::Regular,
         mode: 0o644,
-        flags: catalog::FileFlags::NONE,
+        flags: strongroom_catalog::FileFlags::NONE,
         uid: 1000,
         gid: 1000,
         nlink: 1,

@@ -45,7 +45,7 @@ fn file(no: u64) -> Inode {
         no: InodeNo(no),
         kind: FileKind::Regular,
         mode: 0o644,
-        flags: catalog::FileFlags::NONE,
+        flags: strongroom_catalog::FileFlags::NONE,
         uid: 0,
         gid: 0,
         nlink: 1,

@@ -106,7 +106,7 @@ impl Server {
             flags: Some(flags),
             ..SetAttr::default()
         };
-        self.set_attributes(no, &set).map(drop)
+        self.change_attributes(no, &set).map(drop)
     }
 }
 

@@ -65,8 +65,8 @@ mod transaction;
 pub use crate::core::now;
 pub use answers::OperationId;
 pub use catalog::{
-    ANSWER_MAX, CHUNK_BLOCKS, CHUNK_LEN, CachedReply, Chunk, ClientKey, DirEntry, Extent, FileFlags,
-    FileKind, Inode, InodeNo, Piece, Pieces, Stored, Timestamp,
+    ANSWER_MAX, CHUNK_BLOCKS, CHUNK_LEN, CachedReply, Chunk, ClientKey, DirEntry, Extent,
+    FileFlags, FileKind, Inode, InodeNo, Piece, Pieces, Stored, Timestamp,
 };
 pub use error::{Error, Result};
 pub use file_system::{Access, FileSystem, Lock, LockKind, LockOwner, LockTable};

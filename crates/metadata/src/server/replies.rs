@@ -14,7 +14,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use room::{CachedReply, ClientKey, Error, FileKind, Inode, InodeNo, OperationId, Room, Timestamp};
+use room::{
+    CachedReply, ClientKey, Error, FileFlags, FileKind, Inode, InodeNo, OperationId, Room,
+    Timestamp,
+};
 use tokio::sync::Notify;
 
 use super::changes::Losses;
@@ -349,7 +352,8 @@ pub(super) fn encode(changed: &Changed) -> Vec<u8> {
         }
         Changed::Inode(inode) => inode,
     };
-    let mut out = vec![INODE, kind_number(inode.kind), u8::from(inode.has_xattrs)];
+    let (kind, has_xattrs) = (kind_number(inode.kind), u8::from(inode.has_xattrs));
+    let mut out = vec![INODE, kind, has_xattrs, inode.flags.bits()];
     out.extend(inode.mode.to_le_bytes());
     for number in [inode.uid, inode.gid, inode.nlink] {
         out.extend(number.to_le_bytes());
@@ -383,10 +387,11 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Changed> {
             left.0.is_empty().then_some(copied)
         }
         INODE => {
-            let [kind, has_xattrs] = left.take()?;
+            let [kind, has_xattrs, flags] = left.take()?;
             let inode = Inode {
                 kind: kind_of(kind)?,
                 has_xattrs: has_xattrs == 1,
+                flags: FileFlags::from_bits(flags)?,
                 mode: u16::from_le_bytes(left.take()?),
                 uid: left.u32()?,
                 gid: left.u32()?,
@@ -552,6 +557,7 @@ mod tests {
             btime: at(i64::MIN),
             parent: InodeNo(7),
             has_xattrs: true,
+            flags: FileFlags::IMMUTABLE,
             target: vec![b't'; 4095],
         };
         let answers = [
