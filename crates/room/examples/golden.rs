@@ -1,10 +1,12 @@
 //! Makes the golden room that `tests/golden.rs` opens: once for each format version, never again after its release.
 //!
 //! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/v1`
+//! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/v1-reservations reservations`
+//! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/catalog2-flags flags`
 
 use room::{
-    Argon2Cost, FileKind, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions, Room, Secret,
-    SetAttr, SetTime, Suite, XattrMode,
+    Argon2Cost, Fallocate, FileFlags, FileKind, InodeNo, NewCredential, NewFile, NewRoom,
+    OpenOptions, Room, Secret, SetAttr, SetTime, Suite, XattrMode,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -58,6 +60,35 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ..SetAttr::default()
     };
     room.set_attributes(no, &times)?;
+    if std::env::args()
+        .nth(2)
+        .is_some_and(|what| what == "reservations")
+    {
+        let reserved = room
+            .make(
+                InodeNo::ROOT,
+                b"reserved",
+                &NewFile::of_kind(FileKind::Regular),
+            )?
+            .no;
+        room.write(reserved, 40_960, &[0xaa; 4096])?;
+        let all = Fallocate::Allocate { keep_size: true };
+        room.fallocate(reserved, all, 0, 3 << 20)?;
+        room.write(reserved, 8192, &[0xbb; 8192])?;
+        room.fallocate(reserved, Fallocate::PunchHole, 1 << 20, 65_536)?;
+    }
+    if std::env::args().nth(2).is_some_and(|what| what == "flags") {
+        for (path, flags) in [
+            ("/numbers", FileFlags::IMMUTABLE),
+            ("/papers", FileFlags::APPEND_ONLY),
+        ] {
+            let set = SetAttr {
+                flags: Some(flags),
+                ..SetAttr::default()
+            };
+            room.set_attributes(room.resolve(path.as_ref(), true)?, &set)?;
+        }
+    }
     room.close()?;
     std::fs::remove_file(std::path::Path::new(&dir).join("lock"))?;
     Ok(())

@@ -160,7 +160,7 @@ fn fill(room: &Room, name: &str) -> u64 {
     let no = file(room, name);
     let mut at = 0;
     for len in [1 << 20, 64 << 10, 4096] {
-        while room.write(no, at, &pattern(at as u64, len)).is_ok() {
+        while room.write(no, at, &pattern(at, len)).is_ok() {
             at += len as u64;
         }
     }
@@ -213,7 +213,7 @@ fn a_range_that_was_allocated_can_be_written_and_rewritten_when_the_rest_is_full
     let refused = room.write(file_or(&room, "more"), 0, &pattern(1, 1 << 20));
     assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
     for at in (0..LEN).step_by(1 << 20) {
-        room.write(no, at, &pattern(at as u64, 1 << 20)).unwrap();
+        room.write(no, at, &pattern(at, 1 << 20)).unwrap();
     }
     room.sync().unwrap();
     assert_eq!(room.space().unwrap().reserved, 0);
@@ -221,7 +221,7 @@ fn a_range_that_was_allocated_can_be_written_and_rewritten_when_the_rest_is_full
     // Databases write their pages again and again.
     for i in 0..6000_u64 {
         let at = i * 7919 % (LEN / 4096) * 4096;
-        room.write(no, at, &pattern(i as u64, 4096)).unwrap();
+        room.write(no, at, &pattern(i, 4096)).unwrap();
     }
     room.sync().unwrap();
     assert_whole(&room);
@@ -384,8 +384,7 @@ fn what_is_reported_as_available_can_be_allocated_or_written() {
             _ => {
                 let len = if round == 1 { 1 << 20 } else { 4096 };
                 for at in (0..available / len * len).step_by(len as usize) {
-                    room.write(no, at, &pattern(at as u64, len as usize))
-                        .unwrap();
+                    room.write(no, at, &pattern(at, len as usize)).unwrap();
                 }
                 let left = room.available().unwrap().new;
                 assert!(left < 4 << 20, "{left} of {available} are left");
@@ -413,7 +412,7 @@ fn what_a_cache_accepted_before_the_room_was_full_still_finds_space() {
     let no = file(&room, "cached");
     let (mut at, mut beyond) = (0, 0);
     loop {
-        match room.write_cached(no, at, &pattern(at as u64, 1 << 20)) {
+        match room.write_cached(no, at, &pattern(at, 1 << 20)) {
             Ok(full) => beyond += u64::from(full),
             Err(e) => {
                 assert!(matches!(e, Error::NoSpace), "{e:?}");

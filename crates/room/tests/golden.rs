@@ -8,18 +8,21 @@ use std::path::{Path, PathBuf};
 
 use common::copy_tree;
 use room::{
-    Credential, Error, FileFlags, FileKind, InodeNo, OpenOptions, Room, Secret, SetAttr, Timestamp,
+    Credential, Error, Fallocate, FileFlags, FileKind, InodeNo, OpenOptions, Room, Secret, SetAttr,
+    Timestamp,
 };
 
 struct Copy(tempfile::TempDir);
 
 impl Copy {
     fn new() -> Self {
+        Self::of("v1")
+    }
+
+    fn of(name: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        copy_tree(
-            &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1"),
-            &dir.path().join("room"),
-        );
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        copy_tree(&golden.join(name), &dir.path().join("room"));
         Self(dir)
     }
 
@@ -163,6 +166,79 @@ fn a_room_from_before_pages_were_vouched_for_gets_that_with_a_new_master_key() {
         error.to_string().contains("catalog.db-pages is missing"),
         "{error}"
     );
+}
+
+#[test]
+fn the_golden_room_with_reservations_opens_with_them() {
+    let golden = Copy::of("v1-reservations");
+    let room = golden.open().unwrap();
+    let no = room.resolve("/reserved".as_ref(), true).unwrap();
+    let inode = room.attributes(no).unwrap();
+    // 3 MiB less 16 blocks that were punched; three of the others are stored.
+    assert_eq!((inode.size, inode.blocks), (45_056, 768 - 16));
+    assert_eq!(room.space().unwrap().reserved, (768 - 16 - 3) * 4096);
+    let mut expected = vec![0; 45_056];
+    expected[8192..16_384].fill(0xbb);
+    expected[40_960..].fill(0xaa);
+    assert_eq!(room.read_file("/reserved").unwrap(), expected);
+    let report = room.check(true, false, &|_, _| true).unwrap();
+    assert!(report.findings.is_empty(), "{report:?}");
+    room.unlink(InodeNo::ROOT, b"reserved").unwrap();
+    room.sync().unwrap();
+    room.close().unwrap();
+    assert_eq!(golden.open().unwrap().space().unwrap().reserved, 0);
+}
+
+#[test]
+fn the_golden_room_with_file_flags_opens_and_keeps_to_them() {
+    let golden = Copy::of("catalog2-flags");
+    let room = golden.open().unwrap();
+    let flags = |path: &str| {
+        let no = room.resolve(path.as_ref(), true).unwrap();
+        (no, room.attributes(no).unwrap().flags)
+    };
+    let (numbers, immutable) = flags("/numbers");
+    let (papers, append_only) = flags("/papers");
+    assert_eq!(immutable, FileFlags::IMMUTABLE);
+    assert_eq!(append_only, FileFlags::APPEND_ONLY);
+    let refused = room.write(numbers, 0, b"1");
+    assert!(
+        matches!(refused, Err(Error::NotPermitted(_))),
+        "{refused:?}"
+    );
+    let refused = room.unlink(papers, b"letter.txt");
+    assert!(
+        matches!(refused, Err(Error::NotPermitted(_))),
+        "{refused:?}"
+    );
+    room.write_file("/papers/new", b"a directory gains names")
+        .unwrap();
+}
+
+#[test]
+fn an_older_room_says_that_it_has_reservations_before_the_first_is_made() {
+    let golden = Copy::new();
+    let room = golden.open().unwrap();
+    let no = room.resolve("/numbers".as_ref(), true).unwrap();
+    let text = fs::read_to_string(golden.file("header.json")).unwrap();
+    assert!(!text.contains("reservations"));
+    let all = Fallocate::Allocate { keep_size: false };
+    room.fallocate(no, all, 0, 1 << 20).unwrap();
+    let text = fs::read_to_string(golden.file("header.json")).unwrap();
+    assert!(text.contains("reservations"), "{text}");
+    let reserved = room.space().unwrap().reserved;
+    assert!(reserved > 0);
+    room.close().unwrap();
+    let room = golden.open().unwrap();
+    assert_eq!(room.space().unwrap().reserved, reserved);
+    // With a new master key too.
+    let credential = Credential::Passphrase(Secret::from(b"golden passphrase".to_vec()));
+    assert!(room.rekey(&credential, &|_, _| true).unwrap().finished);
+    room.close().unwrap();
+    let room = golden.open().unwrap();
+    assert_eq!(room.space().unwrap().reserved, reserved);
+    let text = fs::read_to_string(golden.file("header.json")).unwrap();
+    assert!(text.contains("reservations"), "{text}");
 }
 
 #[test]
