@@ -730,11 +730,11 @@ impl Sandbox {
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(20);
+    let patience = Instant::now() + Duration::from_secs(60);
     while !is_so() {
         assert!(
             Instant::now() < patience,
-            "waited 20 seconds, and still not: {what}"
+            "waited 60 seconds, and still not: {what}"
         );
         std::thread::sleep(Duration::from_millis(20));
     }

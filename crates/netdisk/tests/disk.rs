@@ -182,10 +182,10 @@ fn a_disk_with_another_certificate_or_identity_is_not_spoken_with() {
     assert!(matches!(refused, DiskError::Unreachable(_)), "{refused}");
     let mut address = disk.address();
     address.id = DiskId([9; 16]);
-    let refused = Admin::new(address, disk.key(), short).status().unwrap_err();
+    let refused = Admin::new(address, disk.key(), LONG).status().unwrap_err();
     assert!(matches!(refused, DiskError::WrongDisk), "{refused}");
     let wrong = DiskKey::new([1; 32]);
-    let refused = Admin::new(disk.address(), wrong, short)
+    let refused = Admin::new(disk.address(), wrong, LONG)
         .status()
         .unwrap_err();
     assert!(matches!(refused, DiskError::NotAuthentic), "{refused}");

@@ -196,7 +196,9 @@ fn slow_and_silent_clients_are_closed_and_no_more_than_a_bounded_number_is_serve
             assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
         }
     }
-    assert!(began.elapsed() < PATIENCE * 3, "{:?}", began.elapsed());
+    // All at once, not one after another.
+    let all = PATIENCE * (CONNECTIONS_MAX as u32 / 2);
+    assert!(began.elapsed() < all, "{:?}", began.elapsed());
     assert_eq!(get(address, "/healthz", &[]).0, 200);
 }
 

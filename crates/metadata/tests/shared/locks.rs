@@ -123,5 +123,5 @@ fn a_killed_clients_lock_is_free_after_its_lease() {
         since.elapsed() > LEASE / 3,
         "it was its own until the lease ended"
     );
-    assert!(since.elapsed() < LEASE * 4);
+    assert!(since.elapsed() < LEASE * 20);
 }
