@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Three fsx at once on one mounted room, each in another of the modes that tests/external has; for each seed a new room,
-# which is checked afterwards with every unit read.
-#   SOAK_OPS=10000000   operations in all
+# which is checked afterwards with every unit read. Then pjdfstest, and three fsx, in each setting: mounted by the kernel directly,
+# mounted through fusermount3, and in a nearly full room (crates/cli/tests/external.rs).
+#   SOAK_OPS=10000000   operations in all with new rooms; a tenth as many in each setting
 #   SOAK_SEEDS=10       seeds
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -124,3 +125,4 @@ for ((round = 0; round < SEEDS; round++)); do
     "$STRONGROOM_BIN" check --read-data "$WORK/room" --passphrase-file "$WORK/passphrase"
 done
 say "$DONE operations over $SEEDS seeds, no difference; $((DONE / (SECONDS - BEGAN + 1))) operations a second"
+STRONGROOM_SEED=$SEED STRONGROOM_FSX_OPS=$((OPERATIONS / 30 + 1)) cargo_test external --test-threads=1

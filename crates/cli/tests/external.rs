@@ -1,5 +1,6 @@
 //! Two suites that know nothing of rooms try one as a file system: pjdfstest and fsx. How each is run, and what is left
-//! out and why, stands in `tests/external`.
+//! out and why, is in `tests/external`. Each runs in every setting: mounted by the kernel directly, mounted through
+//! `fusermount3`, and in a room that is nearly full. The results must be the same.
 #![allow(missing_docs)]
 
 mod common;
@@ -7,7 +8,8 @@ mod common;
 use std::path::PathBuf;
 use std::process::Command;
 
-use common::{Sandbox, can_mount, is_root};
+use common::setting::{available, by_the_kernel, devices_of, nearly_full, through_fusermount3};
+use common::{Sandbox, is_root};
 
 /// Tests that are skipped, by the beginning of the name after its group, each with its reason. Any other skip is a failure.
 const SKIPPED: &[(&str, &str)] = &[
@@ -41,13 +43,42 @@ fn tool(name: &str) -> Option<PathBuf> {
     Some(path)
 }
 
+/// The size of the disk of a nearly full room, and what is left of it, in MiB. The suites need less than is left, so that
+/// "no space" is a failure.
+const DISK: u64 = 640;
+const LEFT: u64 = 208;
+
+/// Threads that serve a mount.
+const THREADS: usize = 8;
+
 #[test]
 fn every_pjdfstest_that_applies_passes() {
-    let (true, true, Some(tool)) = (can_mount(), is_root(), tool("pjdfstest")) else {
+    by_the_kernel(|s| {
+        pjdfstest(&s, |s| {
+            assert!(devices_of(s.pid()) >= THREADS, "each thread has its own");
+        });
+    });
+}
+
+#[test]
+fn every_pjdfstest_that_applies_passes_through_fusermount3() {
+    through_fusermount3(|s| {
+        pjdfstest(&s, |s| assert_eq!(devices_of(s.pid()), 1, "all share one"));
+    });
+}
+
+#[test]
+fn every_pjdfstest_that_applies_passes_in_a_nearly_full_room() {
+    nearly_full(DISK, LEFT, |s| pjdfstest(&s, |_| {}));
+}
+
+/// `mounted` looks at the mount before the suite begins.
+fn pjdfstest(s: &Sandbox, mounted: impl FnOnce(&Sandbox)) {
+    let (true, Some(tool)) = (is_root(), tool("pjdfstest")) else {
         return;
     };
-    let s = Sandbox::with_room();
     assert!(s.mount());
+    mounted(s);
     std::fs::set_permissions(
         s.path("mnt"),
         std::os::unix::fs::PermissionsExt::from_mode(0o755),
@@ -97,17 +128,41 @@ fn every_pjdfstest_that_applies_passes() {
     );
 }
 
+/// Operations of each fsx in `make test`, by the kernel directly and in each other setting.
+const OPERATIONS: u64 = 60_000;
+const OPERATIONS_ELSEWHERE: u64 = 20_000;
+
 #[test]
 fn three_fsx_at_once_find_no_difference() {
-    let (true, Some(tool)) = (can_mount(), tool("fsx")) else {
+    by_the_kernel(|s| fsx(&s, OPERATIONS));
+}
+
+#[test]
+fn three_fsx_at_once_find_no_difference_through_fusermount3() {
+    through_fusermount3(|s| fsx(&s, OPERATIONS_ELSEWHERE));
+}
+
+#[test]
+fn three_fsx_at_once_find_no_difference_in_a_nearly_full_room() {
+    nearly_full(DISK, LEFT, |s| {
+        fsx(&s, OPERATIONS_ELSEWHERE);
+        assert!(s.mount());
+        // What was overwritten is free again.
+        let left = available(&s.path("mnt"));
+        s.umount();
+        assert!(left > (LEFT - 16) << 20, "{left} bytes are left");
+    });
+}
+
+fn fsx(s: &Sandbox, operations: u64) {
+    let Some(tool) = tool("fsx") else {
         return;
     };
-    let s = Sandbox::with_room();
     assert!(s.mount());
     let operations: u64 = std::env::var("STRONGROOM_FSX_OPS")
         .ok()
         .and_then(|operations| operations.parse().ok())
-        .unwrap_or(100_000);
+        .unwrap_or(operations);
     let seed = std::env::var("STRONGROOM_SEED")
         .ok()
         .and_then(|seed| seed.parse().ok())
@@ -115,7 +170,7 @@ fn three_fsx_at_once_find_no_difference() {
     // Each in another mode; `make soak` has more. A failing thread panics, and the scope with it.
     std::thread::scope(|scope| {
         for (number, mode) in (0..).zip(["fsx", "fsx-unmapped", "fsx-odd"]) {
-            let (s, tool) = (&s, &tool);
+            let tool = &tool;
             scope.spawn(move || {
                 let kept = s.path(format!("artifacts-{number}"));
                 std::fs::create_dir(&kept).unwrap();

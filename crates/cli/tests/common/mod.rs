@@ -2,6 +2,8 @@
 //! however the test ends.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+pub mod setting;
+
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -14,9 +16,14 @@ use std::time::{Duration, Instant};
 pub const CHEAP: [&str; 4] = ["--kdf-memory", "8", "--kdf-passes", "1"];
 
 pub struct Sandbox {
+    /// Where the room is, if it has a disk of its own.
+    disk: Option<setting::Disk>,
     dir: Option<tempfile::TempDir>,
     /// Who runs the program: a user and group number, or the tests' own user.
     user: Option<u32>,
+    program: PathBuf,
+    /// What mounts for the user, in the setting that has it.
+    helper: Option<setting::Helper>,
 }
 
 /// How a run ended.
@@ -38,8 +45,11 @@ impl Sandbox {
         let dir = tempfile::tempdir().unwrap();
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let sandbox = Self {
+            disk: None,
             dir: Some(dir),
             user,
+            program: program(),
+            helper: None,
         };
         std::fs::write(sandbox.path("pass"), "correct horse battery staple\n").unwrap();
         std::fs::write(sandbox.path("wrong"), "incorrect horse\n").unwrap();
@@ -59,6 +69,13 @@ impl Sandbox {
         sandbox
     }
 
+    /// Runs a copy of the program that every user can reach, wherever the build put it.
+    pub fn use_own_copy(&mut self) {
+        let copy = self.path("strongroom");
+        std::fs::copy(&self.program, &copy).unwrap();
+        self.program = copy;
+    }
+
     pub fn create(&self) {
         self.ok(["create", "room", "--passphrase-file", "pass"]
             .iter()
@@ -71,7 +88,7 @@ impl Sandbox {
 
     /// The program, run in this place.
     pub fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
-        let mut command = Command::new(program());
+        let mut command = Command::new(&self.program);
         command
             .args(args)
             .current_dir(self.path(""))
@@ -81,6 +98,13 @@ impl Sandbox {
             .stdin(Stdio::null());
         if let Some(user) = self.user {
             command.uid(user).gid(user);
+        }
+        if let Some(helper) = &self.helper {
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            let path = [helper.dir.clone()]
+                .into_iter()
+                .chain(std::env::split_paths(&path));
+            command.env("PATH", std::env::join_paths(path).unwrap());
         }
         command
     }
@@ -145,8 +169,30 @@ impl Sandbox {
         if !can_mount() {
             return false;
         }
-        self.with_pass(["mount", "room", "mnt"]);
+        self.with_pass(["mount", "room", "mnt"].iter().chain(self.mount_options()));
         true
+    }
+
+    /// The command that mounts the room and stays in the foreground.
+    pub fn mount_in_foreground(&self) -> Command {
+        let args = [
+            "mount",
+            "--foreground",
+            "room",
+            "mnt",
+            "--passphrase-file",
+            "pass",
+        ];
+        self.command(args.iter().chain(self.mount_options()))
+    }
+
+    /// What `mount` is given besides room and mountpoint; it must be run next.
+    fn mount_options(&self) -> &'static [&'static str] {
+        let Some(helper) = &self.helper else {
+            return &[];
+        };
+        helper.open_the_device();
+        &["--allow-other"]
     }
 
     pub fn umount(&self) {
@@ -155,7 +201,8 @@ impl Sandbox {
 
     /// Whether something is mounted at `mnt`.
     pub fn is_mounted(&self) -> bool {
-        let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        // Of this thread: a test may have a mount namespace of its own.
+        let table = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
         let at = self
             .path("mnt")
             .canonicalize()
@@ -184,7 +231,7 @@ impl Sandbox {
     /// Clears what a killed process left, and mounts the room, which must open by itself.
     pub fn mount_after_kill(&self) {
         self.clear_after_kill();
-        self.with_pass(["mount", "room", "mnt"]);
+        assert!(self.mount());
     }
 
     /// Clears the mount that a killed process left.

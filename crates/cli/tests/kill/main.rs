@@ -8,6 +8,9 @@
 //! A round may also kill the process while it opens the room after the last kill, or while it ends; have a compaction,
 //! a check, a sync, a change of keys or a rekey going on; or kill such a command at work on a room that is not mounted.
 //!
+//! [`full`] kills in a room without space. There, the writers and the judge are those of the trials of shared storage, because they know that
+//! an operation may fail.
+//!
 //! `STRONGROOM_KILL_ROUNDS` and `STRONGROOM_SEED` set rounds and seed. The seed decides what is done and when the kill
 //! comes, though not how far the writers were by then.
 #![allow(missing_docs, unreachable_pub)]
@@ -16,17 +19,26 @@ mod attend;
 #[path = "../common/mod.rs"]
 mod common;
 mod compare;
+mod full;
 mod journal;
 mod judge;
 mod model;
+#[path = "../network/pages.rs"]
+mod pages;
 mod plan;
 mod room;
+#[allow(dead_code)]
+#[path = "../network/story.rs"]
+mod story;
+#[path = "../network/writer.rs"]
+mod versions;
 mod writer;
 
 use std::time::{Duration, Instant};
 
 use attend::Attendant;
-use common::can_mount;
+use common::Sandbox;
+use common::setting::{by_the_kernel, through_fusermount3};
 use journal::{Journaled, now};
 use judge::{Found, judge, one_moment};
 use model::Tree;
@@ -34,7 +46,9 @@ use plan::Random;
 use room::Place;
 use writer::Orders;
 
+/// Rounds in `make test`, of a mount by the kernel directly and through `fusermount3`.
 const ROUNDS: u64 = 8;
+const ROUNDS_ELSEWHERE: u64 = 4;
 const WRITERS: u64 = 4;
 /// The latest kill, in milliseconds after all writers were at work.
 const LATEST_MS: u64 = 250;
@@ -64,13 +78,19 @@ enum End {
 
 #[test]
 fn what_was_acknowledged_survives_a_kill_at_any_moment() {
-    if !can_mount() {
-        return;
-    }
+    by_the_kernel(|s| trial(s, ROUNDS));
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_kill_of_a_mount_through_fusermount3() {
+    through_fusermount3(|s| trial(s, ROUNDS_ELSEWHERE));
+}
+
+fn trial(sandbox: Sandbox, rounds: u64) {
     let seed = number("STRONGROOM_SEED").unwrap_or_else(now);
-    let rounds = number("STRONGROOM_KILL_ROUNDS").unwrap_or(ROUNDS);
+    let rounds = number("STRONGROOM_KILL_ROUNDS").unwrap_or(rounds);
     eprintln!("seed {seed}: repeat with STRONGROOM_SEED={seed} STRONGROOM_KILL_ROUNDS={rounds}");
-    let mut place = Place::new();
+    let mut place = Place::new(sandbox);
     let began = Instant::now();
     let (mut ops, mut acknowledged, mut kills) = (0, 0, 0);
     place.start();

@@ -16,7 +16,7 @@ use super::plan::{Random, places};
 use super::writer::Orders;
 
 /// Far longer than anything here takes; what is not done by then hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 const ORDERS: &str = "STRONGROOM_KILL_WRITER";
 
 pub struct Place {
@@ -26,9 +26,9 @@ pub struct Place {
 }
 
 impl Place {
-    pub fn new() -> Self {
+    pub fn new(sandbox: Sandbox) -> Self {
         Self {
-            sandbox: Sandbox::with_room(),
+            sandbox,
             server: None,
             keep: std::env::var_os("STRONGROOM_KEEP").is_some(),
         }
@@ -44,9 +44,7 @@ impl Place {
 
     fn spawn_server(&mut self) {
         let log = std::fs::File::create(self.sandbox.path("log")).unwrap();
-        let mut command = self
-            .sandbox
-            .command(["mount", "--foreground", "room", "mnt"].iter().chain(&PASS));
+        let mut command = self.sandbox.mount_in_foreground();
         self.server = Some(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
     }
 
@@ -137,21 +135,35 @@ impl Place {
             writer,
         } = orders;
         let _ = std::fs::remove_file(journal);
+        let line = format!(
+            "{seed} {round} {writer} {} {}",
+            root.display(),
+            journal.display()
+        );
+        self.start_part("writer_process", (ORDERS, line), *writer)
+    }
+
+    /// Starts this very program as writer number `writer`: `test` is what it runs, as the variable says.
+    pub fn start_part(&self, test: &str, variable: (&str, String), writer: u64) -> Child {
         Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "writer_process", "--ignored", "--nocapture"])
-            .env(
-                ORDERS,
-                format!(
-                    "{seed} {round} {writer} {} {}",
-                    root.display(),
-                    journal.display()
-                ),
-            )
+            .args(["--exact", test, "--ignored", "--nocapture"])
+            .env(variable.0, variable.1)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(self.sandbox.path(format!("writer-{writer}"))).unwrap())
             .spawn()
             .unwrap()
+    }
+
+    /// Waits until something holds.
+    pub fn until(&self, story: &str, what: &str, holds: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !holds() {
+            if began.elapsed() > PATIENCE {
+                self.fail(&format!("{story}: {what}: not within {PATIENCE:?}"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Waits until all writers are at work: moments count from then, however slow the machine.

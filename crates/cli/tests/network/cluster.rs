@@ -339,6 +339,7 @@ impl Cluster {
             seed,
             writer: client as u64,
             round,
+            sync_names: false,
         };
         let _ = std::fs::remove_file(&orders.stop);
         let mut command = Command::new(std::env::current_exe().unwrap());

@@ -23,19 +23,23 @@ pub struct Orders {
     pub seed: u64,
     pub writer: u64,
     pub round: u64,
+    /// A directory is synced after a change of names in it: a mount of one machine, other than shared storage, makes such a
+    /// change durable with its next commit.
+    pub sync_names: bool,
 }
 
 impl Orders {
     /// One line, for the environment.
     pub fn line(&self) -> String {
         format!(
-            "{} {} {} {} {} {}",
+            "{} {} {} {} {} {} {}",
             self.seed,
             self.writer,
             self.round,
             self.root.display(),
             self.journal.display(),
-            self.stop.display()
+            self.stop.display(),
+            self.sync_names
         )
     }
 
@@ -48,6 +52,7 @@ impl Orders {
             root: words[3].into(),
             journal: words[4].into(),
             stop: words[5].into(),
+            sync_names: words[6].parse().unwrap(),
         }
     }
 }
@@ -140,15 +145,23 @@ fn carry_out(orders: &Orders, kind: Kind, file: u64, version: u64) -> io::Result
         }
         close(file)
     };
+    let names = || match orders.sync_names {
+        true => File::open(path.parent().unwrap())?.sync_all(),
+        false => Ok(()),
+    };
     match kind {
         Kind::Write => write(&path, false),
         Kind::Sync => write(&path, true),
         Kind::Replace => {
             let new = path.with_extension("new");
             write(&new, true)?;
-            std::fs::rename(&new, &path)
+            std::fs::rename(&new, &path)?;
+            names()
         }
-        Kind::Remove => std::fs::remove_file(&path),
+        Kind::Remove => {
+            std::fs::remove_file(&path)?;
+            names()
+        }
         Kind::Settle => File::open(&path)?.sync_all(),
     }
 }

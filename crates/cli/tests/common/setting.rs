@@ -1,0 +1,219 @@
+//! The settings in which a suite tries a mounted room: mounted by the kernel directly, mounted through `fusermount3`, and
+//! nearly full.
+//!
+//! 1. A setting that this machine cannot provide is skipped, with the reason.
+//! 2. The mounts of [`through_fusermount3`] are in a mount namespace of its own thread: nobody else's `/dev/fuse` changes.
+
+use std::fs::Permissions;
+use std::io::{ErrorKind, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+
+use super::{Sandbox, can_mount, is_root, noise};
+
+/// Debian's nobody.
+const USER: u32 = 65534;
+
+/// A room that root mounts: the kernel does it directly, and each thread has a descriptor of its own.
+pub fn by_the_kernel(test: impl FnOnce(Sandbox)) {
+    if can_mount() {
+        test(Sandbox::with_room());
+    }
+}
+
+/// A room that an ordinary user mounts through `fusermount3`, whose one descriptor all threads share: once the mount is
+/// there, that user may not open `/dev/fuse`. Other users are let in, so that a suite can change users on the mount.
+pub fn through_fusermount3(test: impl FnOnce(Sandbox) + Send) {
+    if !can_mount() || !is_root() {
+        return;
+    }
+    let run = || {
+        let mut s = Sandbox::of_user(Some(USER));
+        match Helper::new(&s.path("")) {
+            Ok(helper) => s.helper = Some(helper),
+            Err(why) => {
+                eprintln!("skipped: /dev/fuse cannot be closed to one user here: {why}");
+                return;
+            }
+        }
+        s.use_own_copy();
+        s.create();
+        test(s);
+    };
+    // A thread of its own: a namespace is entered for good.
+    let done = std::thread::scope(|scope| scope.spawn(run).join());
+    if let Err(panic) = done {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// A `/dev/fuse` of the user's own, for this thread and what it starts, and a `fusermount3` that closes it.
+pub struct Helper {
+    /// Where that `fusermount3` is.
+    pub dir: PathBuf,
+    device: OwnedFd,
+}
+
+impl Helper {
+    fn new(dir: &Path) -> std::io::Result<Self> {
+        let device = close_the_device(&dir.join("device"))?;
+        let dir = dir.join("bin");
+        std::fs::create_dir(&dir)?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let real = std::env::split_paths(&path)
+            .map(|dir| dir.join("fusermount3"))
+            .find(|program| program.is_file())
+            .ok_or(ErrorKind::NotFound)?;
+        let real = real.display();
+        let script = format!(
+            "#!/bin/sh\ncase \"$1\" in -u*) exec {real} \"$@\" ;; esac\n{real} \"$@\" || exit\nexec chmod 0 /dev/fuse\n"
+        );
+        std::fs::write(dir.join("fusermount3"), script)?;
+        std::fs::set_permissions(dir.join("fusermount3"), Permissions::from_mode(0o755))?;
+        Ok(Self { dir, device })
+    }
+
+    /// Before each mount: without the right to open the device there is none.
+    pub fn open_the_device(&self) {
+        let node = format!("/proc/self/fd/{}", self.device.as_raw_fd());
+        std::fs::set_permissions(node, Permissions::from_mode(0o600)).unwrap();
+    }
+}
+
+/// For this thread and what it starts, `/dev/fuse` is [`USER`]'s, and users may let others in. The device.
+fn close_the_device(dir: &Path) -> std::io::Result<OwnedFd> {
+    let device = std::fs::metadata("/dev/fuse")?.rdev();
+    // SAFETY: mounts are unshared, and descriptors are not.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }?;
+    rustix::mount::mount_change(
+        "/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )?;
+    // The sandbox may be on a file system without devices.
+    std::fs::create_dir(dir)?;
+    rustix::mount::mount("none", dir, "tmpfs", MountFlags::empty(), c"mode=755")?;
+    let (fuse, settings) = (dir.join("fuse"), dir.join("fuse.conf"));
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::mknodat(CWD, &fuse, FileType::CharacterDevice, mode, device)?;
+    std::os::unix::fs::chown(&fuse, Some(USER), Some(USER))?;
+    let node = rustix::fs::open(&fuse, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    std::fs::write(&settings, "user_allow_other\n")?;
+    rustix::mount::mount_bind(&fuse, "/dev/fuse")?;
+    rustix::mount::mount_bind(&settings, "/etc/fuse.conf")?;
+    rustix::mount::unmount(dir, UnmountFlags::DETACH)?;
+    std::fs::remove_dir(dir)?;
+    Ok(node)
+}
+
+/// A mounted room on a disk of this many MiB, filled until little more than `left` MiB are available.
+pub fn nearly_full(size: u64, left: u64, test: impl FnOnce(Sandbox)) {
+    let Some(s) = (can_mount() && is_root())
+        .then(|| on_a_disk(size))
+        .flatten()
+    else {
+        return;
+    };
+    assert!(s.mount());
+    let piece = noise(1 << 20, 1);
+    let fills = s.path("mnt/fills");
+    std::fs::create_dir(&fills).unwrap();
+    for number in 0.. {
+        if available(&s.path("mnt")) < (left + 16) << 20 {
+            break;
+        }
+        let file = fills.join(number.to_string());
+        for _ in 0..8 {
+            append(&file, &piece);
+        }
+    }
+    let found = available(&s.path("mnt"));
+    assert!(
+        (left << 20..(left + 16) << 20).contains(&found),
+        "{found} bytes are available"
+    );
+    s.umount();
+    test(s);
+}
+
+fn append(file: &Path, bytes: &[u8]) {
+    let mut file = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(file)
+        .unwrap();
+    file.write_all(bytes).unwrap();
+    file.sync_all().unwrap();
+}
+
+/// Bytes, as `df` shows them.
+pub fn available(path: &Path) -> u64 {
+    let space = rustix::fs::statvfs(path).unwrap();
+    space.f_bavail * space.f_frsize
+}
+
+/// A place whose room is on a disk of this many MiB: ext4 on a loop device. `None`, with the reason printed, where this
+/// machine has none.
+pub fn on_a_disk(size: u64) -> Option<Sandbox> {
+    let mut s = Sandbox::empty();
+    match Disk::new(&s.path("disk"), size) {
+        Ok(disk) => s.disk = Some(disk),
+        Err(why) => {
+            eprintln!("skipped: there is no small disk here: {why}");
+            return None;
+        }
+    }
+    std::fs::create_dir(s.path("disk/room")).unwrap();
+    std::os::unix::fs::symlink("disk/room", s.path("room")).unwrap();
+    s.create();
+    Some(s)
+}
+
+/// A small disk, detached when this is dropped.
+pub struct Disk(PathBuf);
+
+impl Disk {
+    fn new(at: &Path, mebibytes: u64) -> Result<Self, String> {
+        let image = at.with_extension("image");
+        std::fs::create_dir(at).unwrap();
+        let file = std::fs::File::create(&image).unwrap();
+        file.set_len(mebibytes << 20).unwrap();
+        run(Command::new("mkfs.ext4")
+            .args(["-q", "-m", "0"])
+            .arg(&image))?;
+        run(Command::new("mount")
+            .args(["-o", "loop"])
+            .arg(&image)
+            .arg(at))?;
+        Ok(Self(at.into()))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let done = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+    match done.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
+    }
+}
+
+/// How many descriptors of `/dev/fuse` a process has.
+pub fn devices_of(pid: u32) -> usize {
+    let device = std::fs::metadata("/dev/fuse").unwrap().rdev();
+    std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| std::fs::metadata(entry.path()).ok())
+        .filter(|meta| meta.rdev() == device)
+        .count()
+}
