@@ -11,6 +11,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 LOCKED := $(if $(wildcard Cargo.lock),--locked)
+# Parts of `make test`, all if empty: make test TEST="rust python". What each runs: scripts/test.sh
+TEST ?=
 # Measurements of `make bench`, all if empty: make bench BENCH="cost ladder". Which there are: scripts/bench.sh
 BENCH ?=
 # Campaigns of `make soak`, all if empty: make soak SOAK="kill fsx". What each does: scripts/soak/*.sh
@@ -37,13 +39,8 @@ demo: build ## Make a room, mount it, fill it, compare, and show what an outside
 demo-network: build ## Two disks, a metadata server and two clients: share files, refuse, revoke, kill, compare
 	@scripts/demo-network.sh $(TARGET_DIR)/release/strongroom
 
-test: setup-test ## Format and lint checks, every test, licences and advisories
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
-	cargo test --workspace --no-fail-fast $(LOCKED)
-	@scripts/test-python.sh
-	@scripts/test-java.sh
-	@scripts/deny.sh
+test: setup-test ## Format and lint checks, every test, licences and advisories (TEST="fmt clippy rust python java deny")
+	@scripts/test.sh $(TEST)
 
 deny: ## Check licences, bans, sources and advisories of the dependencies
 	@scripts/deny.sh

@@ -47,12 +47,14 @@ if [ "$("$DENY" --version 2>/dev/null)" != "cargo-deny $DENY_VERSION" ]; then
 fi
 
 cd "$ROOT"
-"$DENY" --all-features check --hide-inclusion-graph licenses bans sources
+status=0
+"$DENY" --all-features check --hide-inclusion-graph licenses bans sources || status=1
 
 # The advisories are a git repository that cargo-deny clones. Without a network, that is a warning, not a failure:
 # what an advisory found cannot depend on whether this machine reaches a host.
 if timeout 120 "$DENY" --all-features fetch db >/dev/null 2>&1; then
-    "$DENY" --all-features check --disable-fetch --hide-inclusion-graph advisories
+    "$DENY" --all-features check --disable-fetch --hide-inclusion-graph advisories || status=1
 else
     warn "the advisory database could not be fetched: advisories were NOT checked (run make deny with a network)"
 fi
+exit "$status"

@@ -39,9 +39,11 @@ LOCKED=()
 
 cd "$PACKAGE"
 export PYTHONDONTWRITEBYTECODE=1
+status=0
 if [ $# -eq 0 ]; then
     say "Checking the Python package's types"
-    "$VENV/bin/mypy" --cache-dir "$HERE/mypy" python/strongroom
+    "$VENV/bin/mypy" --cache-dir "$HERE/mypy" python/strongroom || status=1
 fi
 say "Testing the Python package"
-"$VENV/bin/python" -m pytest -q "$@"
+"$VENV/bin/python" -m pytest -q "$@" || status=1
+exit "$status"

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Runs every part of `make test`, each whatever became of the ones before it, and ends with a table and one line of sums:
+#
+#   N passed, N failed, N skipped
+#
+#   scripts/test.sh [PART...]     default: fmt clippy rust python java deny
+#
+# Exits with 1 if anything failed. What each part printed is kept in target/test/PART.log. A part without tests of its own
+# counts as one, and so does a part that fails without a failed test: what does not compile, a test program that is killed.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+
+ALL=(fmt clippy rust python java deny)
+PARTS=("$@")
+[ ${#PARTS[@]} -gt 0 ] || PARTS=("${ALL[@]}")
+for part in "${PARTS[@]}"; do
+    [[ " ${ALL[*]} " == *" $part "* ]] || die "there is no part '$part': there are ${ALL[*]}"
+done
+LOCKED=()
+[ -f Cargo.lock ] && LOCKED=(--locked)
+LOGS=$TARGET_DIR/test
+mkdir -p "$LOGS"
+
+run() {
+    case "$1" in
+    fmt) cargo fmt --all --check ;;
+    clippy) cargo clippy --workspace --all-targets "${LOCKED[@]}" -- -D warnings ;;
+    rust) cargo test --workspace --no-fail-fast "${LOCKED[@]}" ;;
+    *) "scripts/${SCRIPT_OF[$1]}" ;;
+    esac
+}
+declare -A SCRIPT_OF=([python]=test-python.sh [java]=test-java.sh [deny]=deny.sh)
+
+# counts PART LOG: passed, failed, skipped, as the part's own summary lines say; nothing if there are none.
+counts() {
+    case "$1" in
+    # One line for each test program and each crate's documentation.
+    rust) sed -nE 's/^test result: .* ([0-9]+) passed; ([0-9]+) failed; ([0-9]+) ignored;.*/\1 \2 \3/p' "$2" |
+        awk '{ p += $1; f += $2; s += $3 } END { if (NR) print p, f, s }' ;;
+    # "3 failed, 120 passed, 1 skipped, 1 error in 7.31s", without what is zero.
+    python) grep -E '^[0-9]+ [a-z]+(, [0-9]+ [a-z]+)* in [0-9.]+s' "$2" | tail -n 1 | sed 's/ in .*//; s/, /\n/g' |
+        awk '{ n[$2] += $1 } END { if (NR) print n["passed"] + 0, n["failed"] + n["error"] + n["errors"], n["skipped"] + 0 }' ;;
+    java) sed -nE 's/^Java: tests ([0-9]+), failures ([0-9]+), errors ([0-9]+), skipped ([0-9]+)$/\1 \2 \3 \4/p' "$2" |
+        awk '{ print $1 - $2 - $3 - $4, $2 + $3, $4 }' ;;
+    esac
+}
+
+# failures PART LOG: the names of the failed tests.
+failures() {
+    case "$1" in
+    rust) sed -nE 's/^test (.*) \.\.\. FAILED$/\1/p' "$2" ;;
+    python) sed -nE 's/^(FAILED|ERROR) ([^ ]+\.py[^ ]*).*/\2/p' "$2" ;;
+    java) sed -nE 's/^Java: failed: (.*)/\1/p' "$2" ;;
+    esac
+}
+
+TABLE=$(printf '%-8s %-7s %7s %7s %7s %9s' part result passed failed skipped seconds)
+FAILED=()
+PASSED_SUM=0 FAILED_SUM=0 SKIPPED_SUM=0
+for part in "${PARTS[@]}"; do
+    say "== $part"
+    log=$LOGS/$part.log result=passed began=$SECONDS
+    run "$part" 2>&1 | tee "$log" || result=FAILED
+    read -r passed failed skipped < <(counts "$part" "$log") || read -r passed failed skipped <<<"0 0 0"
+    if [ $result = FAILED ]; then
+        [ "$failed" -gt 0 ] || failed=1
+        mapfile -t names < <(failures "$part" "$log")
+        FAILED+=("$part, see $log" "${names[@]/#/    }")
+    elif [ $((passed + failed + skipped)) -eq 0 ]; then
+        passed=1
+    fi
+    TABLE+=$(printf '\n%-8s %-7s %7d %7d %7d %9d' "$part" "$result" "$passed" "$failed" "$skipped" $((SECONDS - began)))
+    PASSED_SUM=$((PASSED_SUM + passed)) FAILED_SUM=$((FAILED_SUM + failed)) SKIPPED_SUM=$((SKIPPED_SUM + skipped))
+done
+
+say ""
+say "$TABLE"
+if [ ${#FAILED[@]} -gt 0 ]; then
+    say ""
+    say "Failed:"
+    printf '%s\n' "${FAILED[@]}"
+fi
+say ""
+say "$PASSED_SUM passed, $FAILED_SUM failed, $SKIPPED_SUM skipped"
+[ "$FAILED_SUM" -eq 0 ]
