@@ -95,7 +95,7 @@ fn reports_have_the_same_fields_every_time() {
     };
     assert_eq!(fields(&["ls", "room:"]), with("directory"));
     assert_eq!(fields(&["tree", "room:"]), with("path"));
-    assert_eq!(fields(&["stat", "room:/f"]), with("xattrs"));
+    assert_eq!(fields(&["stat", "room:/f"]), with("flags xattrs"));
     assert_eq!(fields(&["du", "room:"]), "bytes files path");
     assert_eq!(
         fields(&["df", "room"]),
