@@ -235,15 +235,14 @@ impl Duties {
     }
 }
 
-/// The kernel's limit on the dirty pages of one mount.
+/// The kernel's limit on the dirty pages of one mount. Without this a mount may have 1 % of what all may hold back, which
+/// throttles small writes.
 #[derive(Debug, Default)]
 struct DirtyLimit {
     /// Where the kernel shows the settings of the mount's device.
     dir: PathBuf,
-    /// Bytes, as last set.
-    set: Option<u64>,
-    /// What was there before: `strict_limit` and `max_ratio`.
-    before: Option<(String, String)>,
+    /// As last set: bytes, or no limit but the one for all mounts.
+    set: Option<Option<u64>>,
 }
 
 impl DirtyLimit {
@@ -251,38 +250,27 @@ impl DirtyLimit {
         self.dir = Path::new("/sys/class/bdi").join(format!("{major}:{minor}"));
     }
 
-    /// Sets the limit for the space that is left. Best effort: an ordinary user may not, and has the kernel's own, 1 % of
-    /// what all may hold back.
+    /// Sets the limit for the space that is left. Best effort: an ordinary user may not, and keeps the kernel's own.
     fn follow(&mut self, left: &Available) {
         let least = ((left.cached - left.new) / 2).clamp(LOOK.0, DIRTY_LEAST);
         let wanted = (left.new / DIRTY_PART).max(least);
         let wanted = (wanted < dirty_threshold()).then_some(wanted);
-        // A limit that is a little lower than it could be is left alone.
-        let near = |set: u64, wanted: u64| wanted >= set && wanted <= set.saturating_mul(2);
         match (self.set, wanted) {
-            (None, None) => {}
-            (Some(set), Some(wanted)) if near(set, wanted) => {}
+            (Some(None), None) => return,
+            // A limit that is a little lower than it could be is left alone.
+            (Some(Some(set)), Some(wanted)) if (set..=set.saturating_mul(2)).contains(&wanted) => {
+                return;
+            }
+            (_, None) => {
+                self.write("max_ratio", "100");
+                self.write("strict_limit", "0");
+            }
             (_, Some(bytes)) => {
-                if self.before.is_none() {
-                    self.before = self.read("strict_limit").zip(self.read("max_ratio"));
-                }
                 self.write("max_bytes", &bytes.to_string());
                 self.write("strict_limit", "1");
-                self.set = wanted;
-            }
-            (Some(_), None) => {
-                if let Some((strict, ratio)) = self.before.take() {
-                    self.write("max_ratio", &ratio);
-                    self.write("strict_limit", &strict);
-                }
-                self.set = None;
             }
         }
-    }
-
-    fn read(&self, file: &str) -> Option<String> {
-        let value = std::fs::read_to_string(self.dir.join(file)).ok()?;
-        Some(value.trim().to_owned())
+        self.set = Some(wanted);
     }
 
     fn write(&self, file: &str, value: &str) {

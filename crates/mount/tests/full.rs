@@ -123,6 +123,32 @@ fn a_writer_learns_from_write_that_the_room_is_full_and_what_it_wrote_is_there()
     file.sync_all().unwrap();
 }
 
+/// The limit on what the kernel holds back was lifted again by [`mount::tune`], and a writer on a room that nothing had been
+/// written to filled memory: 1.5 GiB were lost.
+#[test]
+fn a_fast_writer_on_a_fresh_mount_is_held_up_before_it_outruns_the_space() {
+    let Some(disk) = Disk::new(1024) else { return };
+    let Some(mount) = Mount::in_dir(disk.dir(), MountOptions::default()) else {
+        return;
+    };
+    mount::tune(&mount.path(""));
+    let left = available(&mount);
+    let mut file = File::create(mount.path("fill")).unwrap();
+    let written = fill(&mut file) as u64;
+    file.sync_all().unwrap();
+    let len = file.metadata().unwrap().len();
+    assert!(
+        (left >> 20) - 10 <= written && len <= left + (64 << 20),
+        "{written} MiB, {len} bytes, {left} were left"
+    );
+    drop(file);
+    let mount = mount.again();
+    let bytes = fs::read(mount.path("fill")).unwrap();
+    for (i, got) in bytes.chunks(MIB).take(written as usize).enumerate() {
+        assert!(got == piece(i), "MiB {i}");
+    }
+}
+
 #[test]
 fn many_writers_at_once_fill_the_room_and_each_byte_that_was_accepted_is_there() {
     let Some(disk) = Disk::new(1024) else { return };

@@ -115,25 +115,25 @@ fn the_mount_table_shows_what_it_is() {
 }
 
 #[test]
-fn root_can_lift_the_limits_of_the_cache() {
+fn root_can_lift_the_limit_of_read_ahead() {
     if !is_root() {
         return;
     }
     let Some(mount) = Mount::new() else { return };
     let done = mount::tune(&mount.path(""));
     if !done {
-        eprintln!("skipped: the limits cannot be written here");
+        eprintln!("skipped: the limit cannot be written here");
         return;
     }
     let dev = fs::metadata(mount.path(""))
         .map(|m| std::os::unix::fs::MetadataExt::dev(&m))
         .unwrap();
-    let ratio = format!(
-        "/sys/class/bdi/{}:{}/max_ratio",
+    let read_ahead = format!(
+        "/sys/class/bdi/{}:{}/read_ahead_kb",
         rustix::fs::major(dev),
         rustix::fs::minor(dev)
     );
-    assert_eq!(fs::read_to_string(ratio).unwrap(), "100\n");
+    assert_eq!(fs::read_to_string(read_ahead).unwrap(), "2048\n");
 }
 
 #[test]
