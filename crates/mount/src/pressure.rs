@@ -11,7 +11,7 @@
 //!
 //! A read does not fail for that: for the length alone the kernel of a write-back mount does not ask.
 //!
-//! The kernel is not told anything from the threads that serve writes: it may be waiting for these with the inode locked.
+//! No thread that serves writes notifies the kernel: it may be waiting for these writes with the inode locked.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -150,7 +150,7 @@ impl Pressure {
             return true;
         }
         if left.cached > DIRTY_LEAST {
-            // Told once. It may go on with what needs no more space; where it grows again, that is seen again.
+            // Reported once. The program may go on with what needs no more space; where the file grows again, that is seen.
             files.grown.remove(&no);
         }
         false
