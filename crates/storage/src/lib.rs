@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod host;
+mod overlay;
 mod private;
 pub mod spans;
 #[cfg(any(test, feature = "testing"))]
@@ -22,6 +23,7 @@ use std::io;
 use std::sync::Arc;
 
 pub use host::HostStorage;
+pub use overlay::Overlay;
 pub use private::{NewPrivateFile, write_new_private};
 
 /// How a file is opened.
