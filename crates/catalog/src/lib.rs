@@ -18,6 +18,7 @@ pub mod contract;
 #[path = "../../../fuzz/corpus.rs"]
 mod corpus;
 mod extents;
+mod log;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing {
@@ -34,7 +35,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use extents::{CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, Piece, Pieces, Released, Stored};
-pub use segments::{BlockRange, SegmentId, SegmentNo, Tag};
+pub use segments::{BlockRange, SealedUnits, SegmentId, SegmentNo, Tag};
 pub use sql::{OpenOptions, SqlCatalog};
 
 /// Number of an inode, never used again. The root directory is 1.
@@ -392,7 +393,14 @@ pub trait Catalog: Send + Sync + Debug {
     fn is_dirty(&self) -> bool;
     /// Makes everything applied durable, and returns the new generation. Nothing to do: the present one.
     fn commit(&self) -> Result<u64>;
-    /// The generation of the last commit: rises by one with each.
+    /// Makes everything applied durable by one record of the log, which later commits replace, and returns its generation.
+    /// The record holds `units`, which are written to the segments but not durable there; everything else that the changes
+    /// refer to is durable. `taken` runs when the record is complete, before it is written: what is applied from then on is not
+    /// part of it. `None`: the log cannot take it, and a commit must do instead.
+    fn sync(&self, units: Vec<SealedUnits>, taken: Box<dyn FnOnce() + '_>) -> Result<Option<u64>>;
+    /// The units of the records that opening the catalog has applied. They belong into the segments before the next commit.
+    fn take_replayed(&self) -> Vec<SealedUnits>;
+    /// The generation of the last commit or record: rises by one with each.
     fn generation(&self) -> u64;
     /// Small named values: format facts, statistics, the rekey's progress.
     fn meta(&self, key: &str) -> Result<Option<Vec<u8>>>;

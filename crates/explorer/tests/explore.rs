@@ -199,11 +199,33 @@ fn random_workloads_survive_every_crash() {
 
 #[test]
 fn a_commit_that_does_not_sync_the_catalogs_log_is_caught() {
-    let subject = RoomSubject("start tree\ncreate bar\nfsync bar".parse().unwrap());
+    // The first sync of a room makes its log, and is a commit.
+    caught_without(
+        "start empty\ncreate bar\nfsync bar",
+        "catalog.db-wal < commit_now (catalog",
+    );
+}
+
+#[test]
+fn a_record_that_is_not_synced_is_caught() {
+    caught_without(
+        "start tree\ncreate bar\nfsync bar",
+        "catalog.db-log < append (catalog",
+    );
+}
+
+#[test]
+fn much_data_that_is_not_synced_before_its_record_is_caught() {
+    caught_without(
+        "start tree\ncreate bar\nappend bar 200000\nfsync bar",
+        "segments/N < sync_due (segments",
+    );
+}
+
+fn caught_without(workload: &str, place: &str) {
+    let subject = RoomSubject(workload.parse().unwrap());
     let users = sites::users(&[&subject], 1);
-    let site = users
-        .keys()
-        .find(|site| site.0.starts_with("catalog.db-wal < commit_now (catalog"));
+    let site = users.keys().find(|site| site.0.starts_with(place));
     let site = site.unwrap_or_else(|| panic!("{users:?}"));
     let bounds = Bounds {
         threads: 1,

@@ -14,6 +14,8 @@ use catalog::{BlockRange, SegmentAccount, SegmentId, SegmentNo};
 pub(crate) struct Accounts {
     segments: BTreeMap<SegmentNo, SegmentAccount>,
     changed: HashSet<SegmentNo>,
+    /// Those of `changed` that the catalog has no row of as they are.
+    unrecorded: HashSet<SegmentNo>,
     released: Vec<BlockRange>,
 }
 
@@ -47,7 +49,25 @@ impl Accounts {
             length: 1,
             live: 0,
         });
-        self.changed.insert(id.no);
+        self.note_change(id.no);
+    }
+
+    fn note_change(&mut self, segment: SegmentNo) {
+        self.changed.insert(segment);
+        self.unrecorded.insert(segment);
+    }
+
+    /// What the next record of the log is to say of segments. All of them stay: what they give up, a commit gives back.
+    pub(crate) fn unrecorded(&self) -> Vec<SegmentAccount> {
+        let accounts = self.unrecorded.iter();
+        accounts
+            .filter_map(|no| self.segments.get(no).copied())
+            .collect()
+    }
+
+    /// Takes note that the catalog has what was unrecorded; nothing has changed since.
+    pub(crate) fn recorded(&mut self) {
+        self.unrecorded.clear();
     }
 
     /// Notes that blocks became live.
@@ -55,7 +75,7 @@ impl Accounts {
         if let Some(account) = self.segments.get_mut(&range.segment) {
             account.live += range.blocks;
             account.length = account.length.max(range.position + range.blocks);
-            self.changed.insert(range.segment);
+            self.note_change(range.segment);
         } else {
             debug_assert!(false, "a live block in a segment without an account");
         }
@@ -69,7 +89,7 @@ impl Accounts {
                 "more blocks released than live"
             );
             account.live = account.live.saturating_sub(range.blocks);
-            self.changed.insert(range.segment);
+            self.note_change(range.segment);
         }
         self.released.push(range);
     }
@@ -98,6 +118,7 @@ impl Accounts {
     pub(crate) fn accept(&mut self, settlement: &Settlement) {
         self.released.clear();
         self.segments.retain(|no, _| !settlement.dead.contains(no));
+        self.unrecorded.clear();
         // One in use without live blocks is looked at again when it is closed.
         self.changed = settlement
             .changed
@@ -117,7 +138,7 @@ impl Accounts {
     pub(crate) fn correct(&mut self, segment: SegmentNo, live: u32) {
         if let Some(account) = self.segments.get_mut(&segment) {
             account.live = live;
-            self.changed.insert(segment);
+            self.note_change(segment);
         }
     }
 

@@ -1,8 +1,10 @@
-//! The one commit point, and the thread that reaches it unasked.
+//! Making changes durable: records of the log for those who wait, commits of the catalog at intervals.
 //!
-//! 1. Order: sealed data durable, then the catalog's commit durable, then what was replaced is released.
-//! 2. A commit sees whole operations: `freeze` is held from the first row drained to the commit's end.
-//! 3. One commit serves everybody who asked for one before it began.
+//! 1. Order: sealed data durable, then the record or commit that refers to it, then, after a commit, what was replaced is
+//!    released. Little data is in the record itself.
+//! 2. Both see whole operations: `freeze` is held from the first row drained until the record is complete, or to the
+//!    commit's end. A record takes everything that was done before it, to whatever file.
+//! 3. One record or commit serves everybody who asked for one before it began.
 //! 4. After a failure other than lack of space the room is poisoned: no change is accepted until it is opened again.
 
 use std::sync::Arc;
@@ -32,11 +34,84 @@ const PENDING_CHANGES: u64 = 50_000;
 const FLUSH_AHEAD: u64 = 4 << 20;
 /// Blocks given up after which their holes are punched without being asked: 1 MiB.
 const HOLES_GATHERED: u32 = 256;
+/// Blocks given up by what records of the log made durable after which a commit gives them back: 16 MiB.
+const RELEASED_MAX: u64 = 4096;
 /// Inodes whose rows are handed to the catalog at once.
 const GROUP: usize = 64;
 
 impl Core {
-    /// Makes everything done before the call durable; within a transaction, its completion does.
+    /// Makes everything done before the call durable, at the least cost; within a transaction, its completion does.
+    pub(crate) fn sync_or_defer(&self) -> Result<()> {
+        match self.sync() {
+            Err(Error::InTransaction) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Makes everything done before the call durable, at the least cost. `InTransaction` while one is open.
+    pub(crate) fn sync(&self) -> Result<()> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        self.check_poison()?;
+        let mark = self.changes.load(Ordering::SeqCst);
+        let _one = self.waiting(|| self.commit_lock.lock());
+        self.check_no_transaction()?;
+        if self.durable.load(Ordering::SeqCst) >= mark {
+            return self.check_poison();
+        }
+        self.sync_now()
+    }
+
+    /// With `commit_lock` held: makes everything durable by a record of the log, or by a commit where that cannot be.
+    pub(crate) fn sync_now(&self) -> Result<()> {
+        self.flush_ahead()?;
+        let freeze = self.waiting(|| self.freeze.write());
+        let mark = self.changes.load(Ordering::SeqCst);
+        let dirty = self.inodes.take_dirty();
+        let drained = self
+            .drain_cells(&dirty)
+            .and_then(|outcome| Ok((self.record_accounts()?, outcome)));
+        let outcome = match drained {
+            Ok(((), outcome)) => outcome,
+            Err(e) => {
+                self.keep_dirty(&dirty);
+                Err(e)
+            }
+        };
+        match outcome {
+            Err(Error::NoSpace) => {
+                // A commit makes space.
+                drop(freeze);
+                return self.commit_for_space();
+            }
+            other => other.map_err(|e| self.failed(e))?,
+        }
+        // What network disks are given is durable there, or not at all.
+        let carried = (!self.options.placed).then(|| self.segments.take_unflushed());
+        let units = match carried.flatten() {
+            Some(units) => units,
+            None => {
+                self.segments.flush().map_err(|e| self.failed(e.into()))?;
+                Vec::new()
+            }
+        };
+        let taken = Box::new(move || drop(freeze));
+        match self.catalog().sync(units, taken) {
+            Ok(Some(generation)) => {
+                self.durable.store(mark, Ordering::SeqCst);
+                self.memory.lock().note(generation);
+                if self.accounts.lock().released_blocks() >= RELEASED_MAX {
+                    self.ask(|wake| wake.commit = true);
+                }
+                Ok(())
+            }
+            Ok(None) => self.commit_for_space(),
+            Err(e) => Err(self.failed(e.into())),
+        }
+    }
+
+    /// Commits; within a transaction, its completion does.
     pub(crate) fn commit_or_defer(&self) -> Result<()> {
         match self.commit() {
             Err(Error::InTransaction) => Ok(()),
@@ -44,7 +119,8 @@ impl Core {
         }
     }
 
-    /// Makes everything done before the call durable. `InTransaction` while one is open.
+    /// Makes everything done before the call durable in the catalog, and gives back what that gives up. `InTransaction`
+    /// while one is open.
     pub(crate) fn commit(&self) -> Result<()> {
         if self.options.read_only {
             return Ok(());
@@ -56,6 +132,11 @@ impl Core {
         if self.committed.load(Ordering::SeqCst) >= mark {
             return self.check_poison();
         }
+        self.commit_for_space()
+    }
+
+    /// With `commit_lock` held: commits, and where there is no space, once more when what was given up is punched.
+    fn commit_for_space(&self) -> Result<()> {
         let punched = self.punched.load(Ordering::SeqCst);
         let done = self.commit_now();
         if matches!(done, Err(Error::NoSpace)) {
@@ -83,6 +164,16 @@ impl Core {
         let _one = self.waiting(|| self.commit_lock.lock());
         self.check_no_transaction()?;
         self.commit_now_if_dirty()
+    }
+
+    /// With `commit_lock` held: makes durable what is not.
+    pub(crate) fn sync_now_if_dirty(&self) -> Result<()> {
+        if self.durable.load(Ordering::SeqCst) >= self.changes.load(Ordering::SeqCst)
+            && self.inodes.dirty_len() == 0
+        {
+            return Ok(());
+        }
+        self.sync_now()
     }
 
     /// With `commit_lock` held: commits if anything changed.
@@ -119,14 +210,19 @@ impl Core {
         self.commit_now_and(then)
     }
 
-    fn commit_now_and<T>(&self, then: impl FnOnce() -> Result<T>) -> Result<T> {
-        // Most of the data is made durable while others go on; what comes meanwhile is little.
+    /// Makes most of the data durable while others go on; what comes meanwhile is little.
+    fn flush_ahead(&self) -> Result<()> {
         for _ in 0..3 {
             if self.pending_bytes.swap(0, Ordering::Relaxed) < FLUSH_AHEAD {
                 break;
             }
             self.segments.flush().map_err(|e| self.failed(e.into()))?;
         }
+        Ok(())
+    }
+
+    fn commit_now_and<T>(&self, then: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.flush_ahead()?;
         let freeze = self.waiting(|| self.freeze.write());
         let mark = self.changes.load(Ordering::SeqCst);
         let (settlement, drained) = self.drain().map_err(|e| self.failed(e))?;
@@ -146,6 +242,7 @@ impl Core {
         // A buffer that found no space stays pending, and the caller is told.
         if drained.is_ok() {
             self.committed.store(mark, Ordering::SeqCst);
+            self.durable.store(mark, Ordering::SeqCst);
         }
         let outcome = drained.and_then(|()| then());
         drop(freeze);
@@ -170,13 +267,17 @@ impl Core {
             .drain_cells(&dirty)
             .and_then(|outcome| Ok((self.drain_accounts()?, outcome)));
         if drained.is_err() {
-            // What the catalog did not take is still to be written.
-            for cell in &dirty {
-                let _state = cell.state.write();
-                self.inodes.mark_dirty(cell);
-            }
+            self.keep_dirty(&dirty);
         }
         drained
+    }
+
+    /// What the catalog did not take is still to be written.
+    pub(crate) fn keep_dirty(&self, dirty: &[Arc<Cell>]) {
+        for cell in dirty {
+            let _state = cell.state.write();
+            self.inodes.mark_dirty(cell);
+        }
     }
 
     pub(crate) fn drain_cells(&self, dirty: &[Arc<Cell>]) -> Result<Result<()>> {
@@ -236,8 +337,31 @@ impl Core {
         Ok(outcome)
     }
 
-    fn drain_accounts(&self) -> Result<Settlement> {
+    /// Writes what a record is to say of segments and space.
+    fn record_accounts(&self) -> Result<()> {
+        self.enter_new();
+        let mut accounts = self.accounts.lock();
+        let unrecorded = accounts.unrecorded();
+        let changes: Vec<_> = unrecorded.iter().map(|a| Change::PutSegment(*a)).collect();
+        self.apply_accounts(&changes)?;
+        accounts.recorded();
+        Ok(())
+    }
+
+    /// Writes changes of segments to the catalog, with the totals that go with them.
+    fn apply_accounts(&self, changes: &[Change<'_>]) -> Result<()> {
         let catalog = self.catalog();
+        if !changes.is_empty() {
+            self.note_last_segment()?;
+            catalog.apply(changes)?;
+        }
+        if let Some(blocks) = self.space.unstored() {
+            catalog.set_meta(RESERVED, blocks.to_string().as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn drain_accounts(&self) -> Result<Settlement> {
         self.enter_new();
         let in_use = self.segments.in_use();
         let mut accounts = self.accounts.lock();
@@ -248,15 +372,7 @@ impl Core {
             .map(|a| Change::PutSegment(*a))
             .collect();
         changes.extend(settlement.dead.iter().map(|no| Change::DropSegment(*no)));
-        if !settlement.changed.is_empty() {
-            self.note_last_segment()?;
-        }
-        if !changes.is_empty() {
-            catalog.apply(&changes)?;
-        }
-        if let Some(blocks) = self.space.unstored() {
-            catalog.set_meta(RESERVED, blocks.to_string().as_bytes())?;
-        }
+        self.apply_accounts(&changes)?;
         accounts.accept(&settlement);
         Ok(settlement)
     }

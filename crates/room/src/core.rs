@@ -73,7 +73,9 @@ pub(crate) struct Core {
     pub(crate) changes: AtomicU64,
     /// `changes` as the last commit saw it.
     pub(crate) committed: AtomicU64,
-    /// Held while a commit runs.
+    /// `changes` as the last commit or record of the log saw it.
+    pub(crate) durable: AtomicU64,
+    /// Held while a commit runs, or a record is appended to the log.
     pub(crate) commit_lock: Mutex<()>,
     /// Transactions begun and not completed, one in another. Changed with `commit_lock` held.
     pub(crate) transactions: AtomicUsize,
@@ -105,6 +107,8 @@ pub(crate) struct Core {
     pub(crate) moving: Mutex<()>,
     /// Shared by whoever works on one catalog for long, exclusive for putting another in its place.
     pub(crate) swap: RwLock<()>,
+    /// The highest segment number as the catalog has it.
+    pub(crate) noted_segment: AtomicU64,
     _lock: RoomLock,
 }
 
@@ -168,6 +172,7 @@ impl Core {
             reap_lock: Mutex::default(),
             changes: AtomicU64::new(0),
             committed: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
             commit_lock: Mutex::new(()),
             transactions: AtomicUsize::new(0),
             memory: Mutex::new(parts.memory),
@@ -186,6 +191,7 @@ impl Core {
             pins: Mutex::default(),
             moving: Mutex::default(),
             swap: RwLock::default(),
+            noted_segment: AtomicU64::new(0),
             _lock: parts.lock,
         }
     }

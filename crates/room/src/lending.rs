@@ -280,7 +280,7 @@ impl Room {
             let _change = self.core.change()?;
             self.core.catalog().set_meta(&key, value)?;
         }
-        self.core.commit()
+        self.core.sync()
     }
 }
 

@@ -10,8 +10,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! 1. One commit point: data is written once, to a fresh place, and becomes part of the file system when the catalog
-//!    commits. Nothing durable refers to data that is not durable; nothing is freed before the commit that stops
+//! 1. Data is written once, to a fresh place, and becomes part of the file system with a record of the log or a commit of the
+//!    catalog. Nothing durable refers to data that is not durable; nothing is freed before the commit that stops
 //!    referring to it is durable.
 //! 2. What [`Room::fsync`] or [`Room::sync`] acknowledged survives any crash; without them at most the last commit
 //!    interval is lost, and what is found is the whole state of one moment.

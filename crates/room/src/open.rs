@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use catalog::{Catalog, FileKind, Inode, InodeNo, SqlCatalog};
 use pages::authentic;
@@ -122,7 +123,7 @@ pub(crate) fn create_on(storage: Arc<dyn Storage>, dir: PathBuf, new: NewRoom) -
     catalog.apply(&[catalog::Change::PutInode(&root)])?;
     catalog.set_meta("room", header.room_id().to_string().as_bytes())?;
     catalog.set_meta(HEADER_REVISION, header.revision().to_string().as_bytes())?;
-    catalog.commit()?;
+    let generation = catalog.commit()?;
     storage.sync_dir("")?;
     let mut header = HeaderState {
         header,
@@ -130,15 +131,12 @@ pub(crate) fn create_on(storage: Arc<dyn Storage>, dir: PathBuf, new: NewRoom) -
         bytes: Vec::new(),
     };
     header.store(&*storage)?;
-    assemble(
-        dir,
-        new.open,
+    let opened = OpenedCatalog {
+        catalog: Arc::new(catalog),
+        found: generation,
         storage,
-        lock,
-        header,
-        None,
-        Arc::new(catalog),
-    )
+    };
+    assemble(dir, new.open, lock, header, None, opened)
 }
 
 /// Opens a room.
@@ -179,25 +177,61 @@ pub(crate) fn open_on(
     }
     settle_rekey(&storage, &header, options.read_only)?;
     let key = header.header.catalog_key(&header.master);
-    let catalog_options = catalog::OpenOptions {
-        read_only: options.read_only,
-        ..catalog::OpenOptions::default()
-    };
-    let catalog = SqlCatalog::open(&storage, CATALOG, &key, &catalog_options)?;
-    let core = assemble(
-        dir,
-        options,
-        storage,
-        lock,
-        header,
-        unlocked.previous,
-        Arc::new(catalog),
-    )?;
+    let opened = open_catalog(storage, &key, &options)?;
+    let core = assemble(dir, options, lock, header, unlocked.previous, opened)?;
     if warning.is_some() && !core.options.read_only {
         // Only now is it certain that this copy is the room's newest.
         header::write_both(&*core.storage, &core.header.lock().bytes)?;
     }
     Ok(core)
+}
+
+/// A catalog at the state of the last record of its log.
+struct OpenedCatalog {
+    catalog: Arc<dyn Catalog>,
+    /// Number of that record, or of the last commit where there is none.
+    found: u64,
+    /// What the room is read from: where nothing may be written, the records are applied in memory.
+    storage: Arc<dyn Storage>,
+}
+
+/// Opens the catalog of a room.
+fn open_catalog(
+    storage: Arc<dyn Storage>,
+    key: &seal::CatalogKey,
+    options: &OpenOptions,
+) -> Result<OpenedCatalog> {
+    let catalog_options = catalog::OpenOptions {
+        read_only: options.read_only,
+        cut_log: options.accept_rollback,
+        ..catalog::OpenOptions::default()
+    };
+    let catalog = SqlCatalog::open(&storage, CATALOG, key, &catalog_options)?;
+    if !catalog.has_unreplayed_records() {
+        return replayed(storage, catalog);
+    }
+    drop(catalog);
+    let storage: Arc<dyn Storage> = Arc::new(storage::Overlay::new(storage));
+    let catalog_options = catalog::OpenOptions {
+        read_only: false,
+        ..catalog_options
+    };
+    let catalog = SqlCatalog::open(&storage, CATALOG, key, &catalog_options)?;
+    replayed(storage, catalog)
+}
+
+/// Puts the data that records of the log carried into its segments; then the catalog may have what they changed.
+fn replayed(storage: Arc<dyn Storage>, catalog: SqlCatalog) -> Result<OpenedCatalog> {
+    let found = catalog.generation();
+    segments::restore(&*storage, &catalog.take_replayed())?;
+    if catalog.is_dirty() {
+        catalog.commit()?;
+    }
+    Ok(OpenedCatalog {
+        catalog: Arc::new(catalog),
+        found,
+        storage,
+    })
 }
 
 /// A rekey writes the new catalog beside the old one, then the header, then puts the catalog in place. The header
@@ -266,12 +300,16 @@ pub(crate) fn put_new_catalog_in_place(storage: &dyn Storage) -> Result<()> {
 fn assemble(
     dir: PathBuf,
     options: OpenOptions,
-    storage: Arc<dyn Storage>,
     lock: RoomLock,
     header: HeaderState,
     previous: Option<(u32, MasterKey)>,
-    catalog: Arc<dyn Catalog>,
+    opened: OpenedCatalog,
 ) -> Result<Core> {
+    let OpenedCatalog {
+        catalog,
+        found,
+        storage,
+    } = opened;
     let room = header.header.room_id();
     let named = catalog.meta("room")?.unwrap_or_default();
     if named != room.to_string().as_bytes() {
@@ -281,7 +319,10 @@ fn assemble(
     }
     check_placed(&*storage, &*catalog, &options)?;
     let mut memory = Memory::load(&room, &options, !dir.as_os_str().is_empty());
-    memory.check(catalog.generation(), options.accept_rollback)?;
+    memory.check(found, options.accept_rollback)?;
+    if !options.read_only {
+        memory.note(catalog.generation());
+    }
     check_header_revision(&*storage, &*catalog, &header, &options)?;
 
     let keyring = keyring(&header, previous.as_ref());
@@ -443,9 +484,12 @@ fn number(value: Option<Vec<u8>>) -> u64 {
 impl Core {
     /// Notes the highest segment number, so that it is never used again even when its segment is gone.
     pub(crate) fn note_last_segment(&self) -> Result<()> {
-        let no = self.segments.last_number();
-        Ok(self
-            .catalog()
-            .set_meta(LAST_SEGMENT, no.0.to_string().as_bytes())?)
+        let no = self.segments.last_number().0;
+        if self.noted_segment.load(Ordering::SeqCst) != no {
+            self.catalog()
+                .set_meta(LAST_SEGMENT, no.to_string().as_bytes())?;
+            self.noted_segment.store(no, Ordering::SeqCst);
+        }
+        Ok(())
     }
 }

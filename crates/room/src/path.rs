@@ -162,7 +162,7 @@ impl RoomFile {
 
     /// Makes everything written so far durable.
     pub fn sync(&self) -> Result<()> {
-        self.core.commit_or_defer()
+        self.core.sync_or_defer()
     }
 }
 

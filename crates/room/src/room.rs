@@ -307,12 +307,12 @@ impl Room {
     /// completion does that, and this does nothing.
     pub fn fsync(&self, no: InodeNo) -> Result<()> {
         let _ = no;
-        self.core.commit_or_defer()
+        self.core.sync_or_defer()
     }
 
     /// Makes everything done so far durable. Within a transaction its completion does that, and this does nothing.
     pub fn sync(&self) -> Result<()> {
-        self.core.commit_or_defer()
+        self.core.sync_or_defer()
     }
 
     /// Begins a transaction: what is done to the room from now on, by any thread, becomes durable as a whole when

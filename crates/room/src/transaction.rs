@@ -28,7 +28,7 @@ impl Core {
         self.check_poison()?;
         if !self.in_transaction() {
             // Or a crash during a long transaction would take what was done before it too.
-            self.commit_now_if_dirty()?;
+            self.sync_now_if_dirty()?;
         }
         self.transactions.fetch_add(1, Ordering::SeqCst);
         Ok(())
@@ -46,7 +46,7 @@ impl Core {
             1 => {
                 // First what may find no space: a commit would go on without it, and half a transaction is none.
                 self.spill()?;
-                self.commit_now_if_dirty()?;
+                self.sync_now_if_dirty()?;
             }
             _ => {}
         }
@@ -60,10 +60,7 @@ impl Core {
         let dirty = self.inodes.take_dirty();
         let drained = self.drain_cells(&dirty);
         if drained.is_err() {
-            for cell in &dirty {
-                let _state = cell.state.write();
-                self.inodes.mark_dirty(cell);
-            }
+            self.keep_dirty(&dirty);
         }
         drained.map_err(|e| self.failed(e))?
     }

@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::copy_tree;
+use common::{copy_tree, pattern};
 use room::{
     Credential, Error, Fallocate, FileFlags, FileKind, InodeNo, OpenOptions, Room, Secret, SetAttr,
     Timestamp,
@@ -187,6 +187,34 @@ fn the_golden_room_with_reservations_opens_with_them() {
     room.sync().unwrap();
     room.close().unwrap();
     assert_eq!(golden.open().unwrap().space().unwrap().reserved, 0);
+}
+
+#[test]
+fn the_golden_room_with_records_in_its_log_opens_with_what_they_say() {
+    for read_only in [true, false] {
+        let golden = Copy::of("catalog3-log");
+        let options = OpenOptions {
+            state_dir: Some(golden.0.path().join("state")),
+            read_only,
+            ..OpenOptions::default()
+        };
+        let credential = Credential::Passphrase(Secret::from(b"golden passphrase".to_vec()));
+        let room = Room::open(&golden.0.path().join("room"), &credential, options).unwrap();
+        let committed = room.read_file("/committed").unwrap();
+        assert_eq!(committed, b"by the commit that began the log");
+        let renamed = room.read_file("/logged/renamed").unwrap();
+        assert_eq!(renamed, pattern(1, 5000));
+        let large = room.read_file("/logged/large").unwrap();
+        assert_eq!(large, pattern(2, 140_000));
+        for gone in ["/logged/gone", "/logged/small", "/not durable"] {
+            assert!(matches!(room.read_file(gone), Err(Error::NotFound)));
+        }
+        let dir = room.resolve("/logged".as_ref(), true).unwrap();
+        assert_eq!(room.xattr(dir, b"user.kept").unwrap(), b"value");
+        let report = room.check(true, false, &|_, _| true).unwrap();
+        assert!(report.findings.is_empty(), "{report:?}");
+        room.close().unwrap();
+    }
 }
 
 #[test]

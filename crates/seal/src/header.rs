@@ -253,9 +253,10 @@ impl Header {
         &self.features
     }
 
-    /// The key of the room's catalog, as the room's features ask for it. `master` is the room's.
+    /// The key of the room's catalog and its log, as the room's features ask for it. `master` is the room's.
     pub fn catalog_key(&self, master: &MasterKey) -> CatalogKey {
-        let key = master.catalog_key(&self.room);
+        let log = master.log_key(&self.room, self.suite);
+        let key = master.catalog_key(&self.room).with_log(log);
         if self.has(CATALOG_PAGES) {
             key.with_digest(master.page_digest_key(&self.room))
         } else {

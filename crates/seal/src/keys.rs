@@ -14,6 +14,8 @@
 //! | catalog | master key | none | `catalog` | |
 //! | page digest | master key | none | `page digest` | |
 //! | data | master key | none | `data` | |
+//! | log | master key | none | `log` | |
+//! | log record | log key | the record's 32-byte salt | `log record` | suite number, 1 byte |
 //! | segment header | master key | none | `segment header` | |
 //! | previous master | master key | none | `previous master` | |
 //! | segment | data key | the segment's 32-byte salt | `segment` | suite number, 1 byte |
@@ -27,6 +29,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
 use crate::memory::KeyPage;
+use crate::record::LogKey;
 use crate::secret::{array_from_hex, fill_random, to_hex};
 use crate::{KEY_LEN, MAC_LEN, SealError, SegmentKey, Suite};
 
@@ -160,7 +163,13 @@ impl MasterKey {
         CatalogKey {
             key: self.derived("catalog", room),
             digest: None,
+            log: None,
         }
+    }
+
+    /// The key that the records of the log are sealed under, with `suite`.
+    pub fn log_key(&self, room: &RoomId, suite: Suite) -> LogKey {
+        LogKey::new(self.derived("log", room), *room, suite)
     }
 
     /// The key that vouches that the catalog's pages are of one moment.
@@ -251,12 +260,13 @@ mac_key! {
     SegmentHeaderKey
 }
 
-/// Encrypts the catalog: 32 bytes, given to SQLCipher as a raw key. With it goes the key that vouches for the pages, in a
-/// room that has the feature.
+/// Encrypts the catalog: 32 bytes, given to SQLCipher as a raw key. With it go the key that vouches for the pages, in a
+/// room that has the feature, and the key of the log before it.
 #[derive(Clone)]
 pub struct CatalogKey {
     key: KeyPage,
     digest: Option<PageDigestKey>,
+    log: Option<LogKey>,
 }
 
 impl CatalogKey {
@@ -271,6 +281,19 @@ impl CatalogKey {
             digest: Some(digest),
             ..self
         }
+    }
+
+    /// The same, of a catalog that has a log whose records are sealed with `log`.
+    pub fn with_log(self, log: LogKey) -> CatalogKey {
+        CatalogKey {
+            log: Some(log),
+            ..self
+        }
+    }
+
+    /// What the records of the log are sealed with, where there may be a log.
+    pub fn log(&self) -> Option<&LogKey> {
+        self.log.as_ref()
     }
 
     /// What vouches for the catalog's pages, where anything does.

@@ -27,6 +27,7 @@ mod keys;
 )]
 mod memory;
 mod recipients;
+mod record;
 mod rekey;
 mod secret;
 mod segment;
@@ -43,6 +44,7 @@ pub use keys::{
 };
 pub use memory::protect_process;
 pub use recipients::{NamedRecipient, parse_identities};
+pub use record::LogKey;
 pub use secret::Secret;
 pub use segment::{SegmentKey, Tag};
 pub use slot::SlotInfo;

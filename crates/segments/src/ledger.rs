@@ -11,7 +11,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use storage::StorageFile;
 
-use crate::SegmentNo;
+use crate::{SealedUnits, SegmentNo};
+
+/// Bytes of which copies are kept.
+const COPIES_MAX: usize = 128 << 10;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ledger(Mutex<State>);
@@ -20,6 +23,41 @@ pub(crate) struct Ledger(Mutex<State>);
 struct State {
     due: Due,
     taken: bool,
+    copies: Copies,
+}
+
+/// What was written since the last flush, as long as it is little: something else may make it durable.
+#[derive(Debug, Default)]
+struct Copies {
+    units: Vec<SealedUnits>,
+    bytes: usize,
+    /// Not everything that is due is here, or was.
+    incomplete: bool,
+}
+
+impl Copies {
+    fn add(&mut self, segment: SegmentNo, position: u32, sealed: &[u8]) {
+        if self.incomplete {
+            return;
+        }
+        self.bytes += sealed.len();
+        if self.bytes > COPIES_MAX {
+            self.give_up();
+            return;
+        }
+        self.units.push(SealedUnits {
+            segment,
+            position,
+            bytes: sealed.to_vec(),
+        });
+    }
+
+    fn give_up(&mut self) {
+        *self = Self {
+            incomplete: true,
+            ..Self::default()
+        };
+    }
 }
 
 /// What one flush has to make durable.
@@ -40,14 +78,50 @@ impl Due {
 }
 
 impl Ledger {
-    pub(crate) fn written(&self, no: SegmentNo, file: &Arc<dyn StorageFile>, blocks: u32) {
-        let due = &mut self.0.lock().due;
+    pub(crate) fn written(
+        &self,
+        no: SegmentNo,
+        file: &Arc<dyn StorageFile>,
+        position: u32,
+        sealed: &[u8],
+    ) {
+        let mut state = self.0.lock();
+        let State { due, copies, .. } = &mut *state;
+        due.blocks = due
+            .blocks
+            .saturating_add((sealed.len() / crate::BLOCK_LEN) as u32);
+        due.files.entry(no).or_insert_with(|| file.clone());
+        copies.add(no, position, sealed);
+    }
+
+    /// Notes blocks that somebody else writes.
+    pub(crate) fn written_elsewhere(
+        &self,
+        no: SegmentNo,
+        file: &Arc<dyn StorageFile>,
+        blocks: u32,
+    ) {
+        let mut state = self.0.lock();
+        state.copies.give_up();
+        let due = &mut state.due;
         due.blocks = due.blocks.saturating_add(blocks);
         due.files.entry(no).or_insert_with(|| file.clone());
     }
 
+    /// Takes copies of everything that was written since the last flush, less what was taken this way before; `None` where
+    /// only a flush makes it durable.
+    pub(crate) fn take_copies(&self) -> Option<Vec<SealedUnits>> {
+        let mut state = self.0.lock();
+        if state.taken || state.copies.incomplete {
+            return None;
+        }
+        Some(std::mem::take(&mut state.copies).units)
+    }
+
     pub(crate) fn made(&self, no: SegmentNo, file: &Arc<dyn StorageFile>) {
         let mut state = self.0.lock();
+        // A file's name is made durable only by a flush.
+        state.copies.give_up();
         state.due.names = true;
         state.due.files.entry(no).or_insert_with(|| file.clone());
     }
@@ -59,6 +133,7 @@ impl Ledger {
             return None;
         }
         state.taken = true;
+        state.copies = Copies::default();
         Some(std::mem::take(&mut state.due))
     }
 

@@ -176,7 +176,8 @@ impl DirStore {
                 segment: range.segment,
                 position: range.position,
             })?;
-        self.ledger.written(range.segment, file, range.blocks);
+        self.ledger
+            .written_elsewhere(range.segment, file, range.blocks);
         Ok(())
     }
 

@@ -30,6 +30,8 @@ mod testkeys;
 mod tests;
 mod writing;
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt::Debug;
 use std::io;
 
@@ -38,6 +40,7 @@ pub use keyring::Keyring;
 pub use lending::{KeyBytes, LANES, LEND_BLOCKS_MAX};
 pub use seal::{BLOCK_LEN, TAG_LEN, Tag, UNIT_LEN};
 use serde::{Deserialize, Serialize};
+use storage::{OpenMode, Storage};
 pub use store::DirStore;
 
 /// Blocks of 4 KiB in one sealed unit (the last unit of an append may be shorter).
@@ -76,6 +79,17 @@ pub struct Sealed {
     pub blocks: u32,
     /// One tag for each unit of [`UNIT_BLOCKS`] blocks, the last unit possibly shorter.
     pub tags: Vec<Tag>,
+}
+
+/// Sealed units that follow each other in a segment, as they are stored there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedUnits {
+    /// The segment.
+    pub segment: SegmentNo,
+    /// Index of the first 4 KiB block.
+    pub position: u32,
+    /// The sealed bytes, a multiple of [`BLOCK_LEN`].
+    pub bytes: Vec<u8>,
 }
 
 /// A range of blocks in a segment.
@@ -142,6 +156,33 @@ impl From<io::Error> for SegmentError {
             _ => Self::Io(e),
         }
     }
+}
+
+/// Writes units into the files of their segments again, durably. A segment that is not there any more is passed over.
+///
+/// # Errors
+/// [`SegmentError::NoSpace`], [`SegmentError::Io`].
+pub fn restore(storage: &dyn Storage, units: &[SealedUnits]) -> Result<(), SegmentError> {
+    let mut files = BTreeMap::new();
+    for unit in units {
+        let file = match files.entry(unit.segment) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => match storage.open(&file_name(unit.segment), OpenMode::ReadWrite)
+            {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    tracing::warn!("segment {}: the log has data of it", unit.segment.0);
+                    continue;
+                }
+                other => new.insert(other?),
+            },
+        };
+        let offset = u64::from(unit.position) * BLOCK_LEN as u64;
+        file.write_at(&unit.bytes, offset)?;
+    }
+    for file in files.values() {
+        file.sync()?;
+    }
+    Ok(())
 }
 
 /// The path of a segment's file in the room's directory.

@@ -23,9 +23,9 @@ use crate::readers::{Reader, Readers};
 use crate::tail::{Closed, Tail};
 use crate::writing::Writing;
 use crate::{
-    APPEND_BLOCKS_MAX, BLOCK_LEN, BlockRange, Keyring, SEGMENTS_DIR, Sealed, SegmentError,
-    SegmentId, SegmentNo, SegmentStore, Tag, UNIT_BLOCKS, UNIT_LEN, file_name, header,
-    parse_file_name,
+    APPEND_BLOCKS_MAX, BLOCK_LEN, BlockRange, Keyring, SEGMENTS_DIR, Sealed, SealedUnits,
+    SegmentError, SegmentId, SegmentNo, SegmentStore, Tag, UNIT_BLOCKS, UNIT_LEN, file_name,
+    header, parse_file_name,
 };
 
 /// The segments of one room in a directory.
@@ -282,6 +282,12 @@ impl DirStore {
         (cut, there)
     }
 
+    /// Takes what was appended since the last flush, and not taken before, for another place to make durable. The next flush
+    /// does it too. `None` where only a flush can: much was appended, a segment was begun, or another flush is under way.
+    pub fn take_unflushed(&self) -> Option<Vec<SealedUnits>> {
+        self.ledger.take_copies()
+    }
+
     /// Writes zeros after the open segment's last position when that will spare later flushes work.
     fn write_ahead(&self, due: &Due) {
         // Under the lock: no position may be handed out and written while zeros go there.
@@ -339,7 +345,7 @@ impl SegmentStore for DirStore {
             drop(sealing);
             let file = self.file_of(&writing)?;
             file.write_at(sealed, offset(position))?;
-            self.ledger.written(writing.id.no, file, blocks);
+            self.ledger.written(writing.id.no, file, position, sealed);
             Ok(Sealed {
                 segment: writing.id.no,
                 position,

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Rough bytes of log that one change can need: the pages it touches in the tables' trees.
-const LOG_PER_CHANGE: u64 = 3 * super::log::FRAME;
+const LOG_PER_CHANGE: u64 = 3 * super::wal::FRAME;
 
 /// The numbers that every commit writes, as the value of [`schema::META_COUNTERS`]: four little-endian 64-bit numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,19 +74,23 @@ impl State {
             shares.iter().try_for_each(|((segment, position), count)| {
                 state.put_share(*segment, *position, *count)
             })
-        })
+        })?;
+        self.pending.note(changes);
+        Ok(())
     }
 
     pub(super) fn set_meta(&mut self, key: &str, value: &[u8]) -> Result<()> {
         self.changing(LOG_PER_CHANGE + value.len() as u64, |state| {
             state.statement(schema::PUT_META)?.execute((key, value))?;
             Ok(())
-        })
+        })?;
+        self.pending.note_meta(key, value);
+        Ok(())
     }
 
     /// Runs statements within the pending transaction.
     fn changing(&mut self, bytes: u64, run: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
-        self.log.expect(bytes)?;
+        self.wal.expect(bytes)?;
         if self.conn.is_autocommit() {
             self.statement("BEGIN IMMEDIATE")?.execute(())?;
         }
@@ -108,15 +112,17 @@ impl State {
 
     /// Commits; durable once the log is synced.
     pub(super) fn commit(&mut self, next_inode: u64) -> Result<()> {
-        self.log.reserve()?;
+        self.wal.reserve()?;
         let counters = Counters {
             generation: self.generation + 1,
             next_inode,
             next_cookie: self.next_cookie,
             inodes: self.inodes,
         };
+        let anchor = self.next_anchor()?;
         let committed = self
-            .statement(schema::PUT_META)
+            .put_anchor(anchor)
+            .and_then(|()| self.statement(schema::PUT_META))
             .and_then(|mut put| Ok(put.execute((schema::META_COUNTERS, counters.encode()))?))
             .and_then(|_| Ok(self.statement("COMMIT")?.execute(())?));
         if let Err(error) = committed {
@@ -131,8 +137,10 @@ impl State {
             });
         }
         self.generation += 1;
+        self.anchor = anchor;
+        self.pending.clear();
         self.dirty = false;
-        self.log.committed();
+        self.wal.committed();
         Ok(())
     }
 
@@ -239,7 +247,7 @@ impl State {
         );
         if !inode.flags.is_empty() && !self.has_flags {
             self.run(schema::PUT_META, (schema::META_FLAGS, &[1u8][..]))?;
-            self.raise_version(2)?;
+            self.raise_version(schema::FLAGS_VERSION)?;
             self.has_flags = true;
         }
         let put = |sql| -> Result<usize> {
@@ -258,7 +266,7 @@ impl State {
     }
 
     /// From this transaction on, programs that know only older formats refuse the catalog.
-    fn raise_version(&self, to: u32) -> Result<()> {
+    pub(super) fn raise_version(&self, to: u32) -> Result<()> {
         let version = self.meta(schema::META_VERSION)?.unwrap_or_default();
         if decode_version(&version)? < to {
             let version = encode_version(to);

@@ -9,8 +9,8 @@ use rusqlite::Connection;
 use storage::{OpenMode, Storage, StorageFile, remove_if_there};
 use zeroize::Zeroizing;
 
-use super::log::{self, is_left};
 use super::open::{at, sync_parent};
+use super::wal::{self, is_left};
 use super::{SqlCatalog, State};
 use crate::{CatalogError, Result};
 
@@ -44,7 +44,7 @@ pub(super) fn remove(storage: &dyn Storage, name: &str) -> io::Result<()> {
 }
 
 fn remove_beside(storage: &dyn Storage, name: &str) -> io::Result<()> {
-    remove_if_there(storage, &log::name(name))?;
+    remove_if_there(storage, &wal::name(name))?;
     remove_if_there(storage, &format!("{name}-journal"))?;
     remove_if_there(storage, &table_path(name))
 }
@@ -89,7 +89,7 @@ fn copy_locked(
             "{name}: what was written could not be moved out of its log"
         )));
     }
-    remove_if_there(&**target, &log::name(name)).map_err(|error| at(name, &error))?;
+    remove_if_there(&**target, &wal::name(name)).map_err(|error| at(name, &error))?;
     match witness {
         Some(witness) => witness.settle().map_err(|error| at(name, &error)),
         None => sync_parent(&**target, name),

@@ -16,12 +16,13 @@
 
 mod changes;
 mod copy;
-mod log;
 mod open;
 mod reads;
+mod records;
 mod rows;
 mod schema;
 mod verify;
+mod wal;
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +32,7 @@ pub use rows::fuzzing::rows as fuzz_rows;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pages::Place;
 use pages::authentic::Witness;
@@ -39,11 +40,15 @@ use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, ErrorCode};
 use storage::{Storage, spans};
 
+use crate::log::file::LogFile;
+use crate::log::{Link, Pending};
 use crate::{
     CachedReply, Catalog, CatalogError, Change, Chunk, ClientKey, DirEntry, Inode, InodeNo, Result,
     SegmentAccount, SegmentNo, Totals,
 };
-use log::Log;
+use segments::SealedUnits;
+use wal::Wal;
+pub(crate) use wal::is_full;
 
 /// How a catalog is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +58,8 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Bytes of memory for pages, from 1 MiB. Pages of changes not yet committed count too.
     pub cache_bytes: u64,
+    /// A log that is damaged, or does not belong to the catalog, ends where that begins.
+    pub cut_log: bool,
 }
 
 impl Default for OpenOptions {
@@ -60,6 +67,7 @@ impl Default for OpenOptions {
         Self {
             read_only: false,
             cache_bytes: 64 << 20,
+            cut_log: false,
         }
     }
 }
@@ -70,8 +78,12 @@ pub struct SqlCatalog {
     name: String,
     read_only: bool,
     state: Mutex<State>,
-    /// Held through a commit: commits become durable one after the other.
-    committing: Mutex<()>,
+    /// Held while a commit or a record becomes durable: one after the other.
+    committing: Mutex<Option<LogFile>>,
+    /// What the records carried from which this catalog was brought up to date.
+    replayed: Mutex<Vec<SealedUnits>>,
+    /// Opened for reading, and there are records that only an opening for writing applies.
+    unreplayed: AtomicBool,
     next_inode: AtomicU64,
     /// Of the last durable commit.
     generation: AtomicU64,
@@ -86,7 +98,7 @@ struct State {
     conn: Connection,
     /// What vouches for the pages, where the room has that.
     witness: Option<Witness>,
-    log: Log,
+    wal: Wal,
     hash_key: [u8; 16],
     /// Bits of the name hash in use: all, but in tests that need collisions.
     hash_mask: u64,
@@ -104,6 +116,12 @@ struct State {
     applying: bool,
     failed: Option<Failure>,
     checkpoint_wanted: bool,
+    /// Whether commits write an anchor for a log.
+    has_log: bool,
+    /// Of the last commit.
+    anchor: Link,
+    /// What was applied since the last record or commit.
+    pending: Pending,
 }
 
 /// Why the connection is of no further use.
@@ -238,27 +256,30 @@ impl SqlCatalog {
 
     /// Commits under the lock, syncs outside it.
     fn commit_now(&self) -> Result<u64> {
-        let _one_at_a_time = {
+        let mut log = {
             let _span = tracing::trace_span!(target: spans::TARGET, spans::WAITING).entered();
             self.committing.lock()
         };
         let _span = tracing::trace_span!(target: spans::TARGET, spans::CATALOG).entered();
-        let (generation, log) = {
+        let (generation, anchor, wal) = {
             let mut state = self.lock();
             state.writable()?;
             if !state.dirty {
                 return Ok(state.generation);
             }
             state.commit(self.next_inode.load(Ordering::Relaxed))?;
-            (state.generation, state.log.file()?)
+            (state.generation, state.anchor, state.wal.file()?)
         };
-        if let Err(error) = log.sync() {
+        if let Err(error) = wal.sync() {
             self.lock().give_up(Failure::Commit);
             return Err(CatalogError::Io(format!(
                 "the log could not be made durable: {error}"
             )));
         }
         self.generation.store(generation, Ordering::Release);
+        if let Some(log) = &mut *log {
+            log.restart(anchor);
+        }
         let mut state = self.lock();
         if state.checkpoint_wanted && !state.dirty && state.writable().is_ok() {
             // The commit stands whether this works or not.
@@ -389,6 +410,14 @@ impl Catalog for SqlCatalog {
         self.commit_now()
     }
 
+    fn sync(&self, units: Vec<SealedUnits>, taken: Box<dyn FnOnce() + '_>) -> Result<Option<u64>> {
+        self.append_record(units, taken)
+    }
+
+    fn take_replayed(&self) -> Vec<SealedUnits> {
+        std::mem::take(&mut self.replayed.lock())
+    }
+
     fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -404,6 +433,7 @@ impl Catalog for SqlCatalog {
                 schema::META_HASH_KEY,
                 schema::META_COUNTERS,
                 schema::META_FLAGS,
+                schema::META_ANCHOR,
             ]
             .contains(&key),
             "{key} is the catalog's own"
@@ -436,7 +466,7 @@ impl Catalog for SqlCatalog {
     fn verify(&self) -> Result<Vec<String>> {
         let mut state = self.lock();
         let file_is_all = if self.read_only {
-            log::is_left(&*self.storage, &self.name).is_ok_and(|left| !left)
+            wal::is_left(&*self.storage, &self.name).is_ok_and(|left| !left)
         } else {
             !state.dirty && state.writable().is_ok() && state.checkpoint().is_ok()
         };

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pages::Place;
 use pages::authentic::{Witness, table_path};
@@ -17,9 +17,10 @@ use storage::{OpenMode, Storage};
 use zeroize::Zeroizing;
 
 use super::changes::{Counters, decode_version, encode_version};
-use super::log::{self, Log};
 use super::rows::damaged;
+use super::wal::{self, Wal};
 use super::{OpenOptions, SqlCatalog, State, named, schema};
+use crate::log::Pending;
 use crate::{CatalogError, InodeNo, Result};
 
 /// What shapes the file. The log of SQLCipher's own is off: what it would say comes back as an error.
@@ -82,9 +83,9 @@ impl SqlCatalog {
             transaction.execute(schema::PUT_META, (name, value))?;
         }
         transaction.commit()?;
-        let log = Log::open(&**storage, name).map_err(|error| at(name, &error))?;
-        log.file()?.sync().map_err(|error| at(name, &error))?;
-        let mut state = State::new(conn, log, witness)?;
+        let wal = Wal::open(&**storage, name).map_err(|error| at(name, &error))?;
+        wal.file()?.sync().map_err(|error| at(name, &error))?;
+        let mut state = State::new(conn, wal, witness)?;
         // So that the file stands by itself from the beginning.
         state.checkpoint()?;
         sync_parent(&**storage, name)?;
@@ -148,7 +149,7 @@ impl SqlCatalog {
         }
         let place = place(storage)?;
         if !options.read_only {
-            log::write_again(&**storage, name).map_err(|error| at(name, &error))?;
+            wal::write_again(&**storage, name).map_err(|error| at(name, &error))?;
         }
         let witness = match key.digest() {
             Some(digest) => Some(
@@ -163,9 +164,14 @@ impl SqlCatalog {
         let state = open_state(storage, name, &place, key, options, witness.clone())
             .map_err(|error| named(witness.as_ref(), error))?;
         let counters = state.counters()?;
-        Ok(Self::new(
-            storage, name, place, key, options, state, counters,
-        ))
+        let catalog = Self::new(storage, name, place, key, options, state, counters);
+        catalog.replay(options)?;
+        Ok(catalog)
+    }
+
+    /// Whether the catalog is open for reading only and its log holds what the last commit does not.
+    pub fn has_unreplayed_records(&self) -> bool {
+        self.unreplayed.load(Ordering::Relaxed)
     }
 
     fn new(
@@ -183,7 +189,9 @@ impl SqlCatalog {
             read_only: options.read_only,
             witness: state.witness.clone(),
             state: Mutex::new(state),
-            committing: Mutex::new(()),
+            committing: Mutex::new(None),
+            replayed: Mutex::default(),
+            unreplayed: AtomicBool::new(false),
             next_inode: AtomicU64::new(counters.next_inode),
             generation: AtomicU64::new(counters.generation),
             key: key.clone(),
@@ -193,11 +201,11 @@ impl SqlCatalog {
 }
 
 impl State {
-    fn new(conn: Connection, log: Log, witness: Option<Witness>) -> Result<Self> {
+    fn new(conn: Connection, wal: Wal, witness: Option<Witness>) -> Result<Self> {
         let mut state = Self {
             conn,
             witness,
-            log,
+            wal,
             hash_key: [0; 16],
             hash_mask: i64::MAX as u64,
             next_cookie: 0,
@@ -209,6 +217,9 @@ impl State {
             applying: false,
             failed: None,
             checkpoint_wanted: false,
+            has_log: false,
+            anchor: [0; 16],
+            pending: Pending::default(),
         };
         let hash_key = state.meta(schema::META_HASH_KEY)?.unwrap_or_default();
         state.hash_key = hash_key
@@ -220,6 +231,7 @@ impl State {
         state.inodes = counters.inodes;
         state.generation = counters.generation;
         state.has_flags = state.meta(schema::META_FLAGS)?.is_some();
+        state.find_anchor()?;
         Ok(state)
     }
 
@@ -253,12 +265,12 @@ fn open_state(
         conn
     };
     check_version(&conn)?;
-    let log = if options.read_only {
-        Log::none()
+    let wal = if options.read_only {
+        Wal::none()
     } else {
-        Log::open(&**storage, name).map_err(|error| at(name, &error))?
+        Wal::open(&**storage, name).map_err(|error| at(name, &error))?
     };
-    State::new(conn, log, witness)
+    State::new(conn, wal, witness)
 }
 
 /// What vouches for a catalog that is about to be made, where its key says that something must.
@@ -301,7 +313,7 @@ fn open_for_reading(
     options: &OpenOptions,
 ) -> Result<Connection> {
     let path = place.path(name);
-    if !log::is_left(storage, name).map_err(|error| at(name, &error))? {
+    if !wal::is_left(storage, name).map_err(|error| at(name, &error))? {
         // Closed properly: the file is all there is, and nothing beside it needs to be made.
         let conn = connect(
             // A URI that promises that the file does not change.

@@ -278,6 +278,6 @@ impl SqlCatalog {
                 .and_then(|file| file.len())
                 .unwrap_or(0)
         };
-        len(&self.name) + len(&super::log::name(&self.name))
+        len(&self.name) + len(&super::wal::name(&self.name))
     }
 }

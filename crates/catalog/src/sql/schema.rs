@@ -6,15 +6,18 @@
 
 /// The format of a new catalog.
 pub(super) const FIRST_VERSION: u32 = 1;
-/// The newest format this program reads. It is written where a catalog begins to hold what the first does not know: file
-/// flags.
-pub(super) const VERSION: u32 = 2;
+/// The format of a catalog whose inodes may have flags.
+pub(super) const FLAGS_VERSION: u32 = 2;
+/// The format of a catalog with a log in front of it, and the newest format this program reads.
+pub(super) const VERSION: u32 = 3;
 
 pub(super) const META_VERSION: &str = "format-version";
 pub(super) const META_HASH_KEY: &str = "name-hash-key";
 pub(super) const META_COUNTERS: &str = "counters";
 /// There where an inode has, or once had, flags.
 pub(super) const META_FLAGS: &str = "file-flags";
+/// There where a log is in front of the catalog: what its first record names, random with each commit.
+pub(super) const META_ANCHOR: &str = "log-anchor";
 
 /// First cookie of a directory entry: those below belong to `.`, `..` and whoever lists.
 pub(super) const FIRST_COOKIE: u64 = 16;

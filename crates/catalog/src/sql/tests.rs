@@ -316,7 +316,7 @@ fn the_log_is_used_again_after_a_checkpoint() {
         longest = longest.max(fs::metadata(log_path(&files.path)).unwrap().len());
     }
     assert!(longest < 6 << 20, "{longest}");
-    assert!(!log::is_left(&*beside(&files.dir()), "catalog.db").unwrap());
+    assert!(!wal::is_left(&*beside(&files.dir()), "catalog.db").unwrap());
     drop(catalog);
     assert!(
         !log_path(&files.path).exists(),

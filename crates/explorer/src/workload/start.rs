@@ -56,7 +56,7 @@ impl FromStr for Start {
     }
 }
 
-/// What is done to an empty room to make it, one step a line.
+/// What is done to an empty room to make it, one step a line. The last one: so that the room has a log.
 const TREE: &str = "
     mkdir A
     mkdir B
@@ -68,7 +68,8 @@ const TREE: &str = "
     append A/bar 100
     set-xattr A/bar user.kept 30
     link A/bar B/link
-    symlink B/sym ../foo";
+    symlink B/sym ../foo
+    sync";
 
 const THIN: &str = "
     reopen

@@ -1,4 +1,4 @@
-//! The log beside the catalog's file: its room and its durability. Its contents are SQLite's.
+//! SQLite's write-ahead log beside the catalog's file: its space and its durability. Its contents are SQLite's.
 //!
 //! 1. Before a commit, the disk holds room for all that the commit can append: `len` bytes of the file are written
 //!    already, and what may come behind them is reserved.
@@ -22,7 +22,7 @@ pub(super) const FRAME: u64 = 4096 + 24 + 32;
 const COMMIT: u64 = 16 * FRAME;
 
 #[derive(Debug)]
-pub(super) struct Log {
+pub(super) struct Wal {
     file: Option<Arc<dyn StorageFile>>,
     /// Bytes that the pending changes may need.
     expected: u64,
@@ -82,7 +82,7 @@ pub(super) fn write_again(storage: &dyn Storage, catalog: &str) -> io::Result<()
     file.sync()
 }
 
-impl Log {
+impl Wal {
     /// Of a catalog that is only read.
     pub(super) fn none() -> Self {
         Self {
@@ -185,7 +185,7 @@ impl Log {
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
+pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded

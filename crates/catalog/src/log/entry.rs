@@ -1,0 +1,309 @@
+//! Changes as the entries of a record, in [postcard](https://postcard.jamesmunns.com/wire-format)'s form.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::{
+    CachedReply, Change, Chunk, ClientKey, FileKind, Inode, InodeNo, SegmentAccount, SegmentId,
+    SegmentNo,
+};
+
+/// One entry. The order of the variants is part of the format.
+#[derive(Serialize, Deserialize)]
+enum Item<'a> {
+    PutInode(Cow<'a, Inode>),
+    DeleteInode(InodeNo),
+    PutEntry {
+        parent: InodeNo,
+        #[serde(borrow, serialize_with = "bytes")]
+        name: &'a [u8],
+        inode: InodeNo,
+        kind: FileKind,
+    },
+    RemoveEntry {
+        parent: InodeNo,
+        #[serde(borrow, serialize_with = "bytes")]
+        name: &'a [u8],
+    },
+    RenameEntry {
+        parent: InodeNo,
+        #[serde(borrow, serialize_with = "bytes")]
+        name: &'a [u8],
+        #[serde(borrow, serialize_with = "bytes")]
+        new_name: &'a [u8],
+    },
+    PutXattr {
+        inode: InodeNo,
+        #[serde(borrow, serialize_with = "bytes")]
+        name: &'a [u8],
+        #[serde(borrow, serialize_with = "bytes")]
+        value: &'a [u8],
+    },
+    RemoveXattr {
+        inode: InodeNo,
+        #[serde(borrow, serialize_with = "bytes")]
+        name: &'a [u8],
+    },
+    PutChunk {
+        inode: InodeNo,
+        index: u64,
+        #[serde(borrow, serialize_with = "bytes")]
+        map: &'a [u8],
+    },
+    PutSegment {
+        no: SegmentNo,
+        key_epoch: u32,
+        salt: [u8; 32],
+        length: u32,
+        live: u32,
+    },
+    DropSegment(SegmentNo),
+    ShareUnit {
+        segment: SegmentNo,
+        position: u32,
+        references: i64,
+    },
+    PutReply {
+        client: [u8; 32],
+        slot: u32,
+        sequence: u64,
+        #[serde(borrow, serialize_with = "bytes")]
+        answer: &'a [u8],
+    },
+    DropReplies([u8; 32]),
+    SetMeta {
+        key: &'a str,
+        #[serde(borrow, serialize_with = "bytes")]
+        value: &'a [u8],
+    },
+    /// What was applied as one operation ends here.
+    End,
+}
+
+fn bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(bytes)
+}
+
+/// Appends the changes of one operation.
+pub(super) fn put(out: &mut Vec<u8>, changes: &[Change<'_>]) {
+    for change in changes {
+        if let Change::PutChunk {
+            inode,
+            index,
+            chunk,
+        } = *change
+        {
+            let map = &chunk.encode();
+            append(out, &Item::PutChunk { inode, index, map });
+        } else {
+            append(out, &entry(change));
+        }
+    }
+    append(out, &Item::End);
+}
+
+/// Appends a named value.
+pub(super) fn put_meta(out: &mut Vec<u8>, key: &str, value: &[u8]) {
+    append(out, &Item::SetMeta { key, value });
+}
+
+fn append(out: &mut Vec<u8>, entry: &Item<'_>) {
+    let taken = std::mem::take(out);
+    // A vector takes everything; no entry fails to encode.
+    *out = postcard::to_extend(entry, taken).expect("an entry can be encoded");
+}
+
+fn entry<'a>(change: &Change<'a>) -> Item<'a> {
+    match *change {
+        Change::PutInode(inode) => Item::PutInode(Cow::Borrowed(inode)),
+        Change::DeleteInode(no) => Item::DeleteInode(no),
+        Change::PutEntry {
+            parent,
+            name,
+            inode,
+            kind,
+        } => Item::PutEntry {
+            parent,
+            name,
+            inode,
+            kind,
+        },
+        Change::RemoveEntry { parent, name } => Item::RemoveEntry { parent, name },
+        Change::RenameEntry {
+            parent,
+            name,
+            new_name,
+        } => Item::RenameEntry {
+            parent,
+            name,
+            new_name,
+        },
+        Change::PutXattr { inode, name, value } => Item::PutXattr { inode, name, value },
+        Change::RemoveXattr { inode, name } => Item::RemoveXattr { inode, name },
+        Change::PutChunk { .. } => unreachable!("its map is encoded by the caller"),
+        Change::PutSegment(SegmentAccount { id, length, live }) => Item::PutSegment {
+            no: id.no,
+            key_epoch: id.key_epoch,
+            salt: id.salt,
+            length,
+            live,
+        },
+        Change::DropSegment(no) => Item::DropSegment(no),
+        Change::ShareUnit {
+            segment,
+            position,
+            references,
+        } => Item::ShareUnit {
+            segment,
+            position,
+            references,
+        },
+        Change::PutReply { client, reply } => Item::PutReply {
+            client: client.0,
+            slot: reply.slot,
+            sequence: reply.sequence,
+            answer: &reply.answer,
+        },
+        Change::DropReplies(client) => Item::DropReplies(client.0),
+    }
+}
+
+/// What an operation of a record does.
+pub(crate) enum Replayed<'a> {
+    /// It applies changes.
+    Changes(&'a [Change<'a>]),
+    /// It sets a named value.
+    Meta(&'a str, &'a [u8]),
+}
+
+/// Reads the operations of a record and gives each to `apply`.
+///
+/// # Errors
+/// What `apply` returns; `malformed` where the bytes are no operations.
+pub(crate) fn changes<E>(
+    mut bytes: &[u8],
+    malformed: impl Fn(&'static str) -> E,
+    mut apply: impl FnMut(Replayed<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut operation = Vec::new();
+    while !bytes.is_empty() {
+        let (entry, rest) =
+            postcard::take_from_bytes(bytes).map_err(|_| malformed("an entry cannot be read"))?;
+        bytes = rest;
+        match entry {
+            Item::SetMeta { key, value } => apply(Replayed::Meta(key, value))?,
+            Item::End => apply_owned(&std::mem::take(&mut operation), &mut apply)?,
+            entry => operation.push(owned(entry).ok_or_else(|| malformed("a map is malformed"))?),
+        }
+    }
+    match operation.is_empty() {
+        true => Ok(()),
+        false => Err(malformed("an operation has no end")),
+    }
+}
+
+/// What an entry holds that a change only refers to.
+enum Owned<'a> {
+    Inode(Inode),
+    Chunk(InodeNo, u64, Chunk),
+    Reply(ClientKey, CachedReply),
+    Other(Change<'a>),
+}
+
+fn owned(entry: Item<'_>) -> Option<Owned<'_>> {
+    Some(Owned::Other(match entry {
+        Item::PutInode(inode) => return Some(Owned::Inode(inode.into_owned())),
+        Item::PutChunk { inode, index, map } => {
+            return Some(Owned::Chunk(inode, index, Chunk::decode(map).ok()?));
+        }
+        Item::PutReply {
+            client,
+            slot,
+            sequence,
+            answer,
+        } => {
+            let answer = answer.to_vec();
+            let reply = CachedReply {
+                slot,
+                sequence,
+                answer,
+            };
+            return Some(Owned::Reply(ClientKey(client), reply));
+        }
+        Item::DeleteInode(no) => Change::DeleteInode(no),
+        Item::PutEntry {
+            parent,
+            name,
+            inode,
+            kind,
+        } => Change::PutEntry {
+            parent,
+            name,
+            inode,
+            kind,
+        },
+        Item::RemoveEntry { parent, name } => Change::RemoveEntry { parent, name },
+        Item::RenameEntry {
+            parent,
+            name,
+            new_name,
+        } => Change::RenameEntry {
+            parent,
+            name,
+            new_name,
+        },
+        Item::PutXattr { inode, name, value } => Change::PutXattr { inode, name, value },
+        Item::RemoveXattr { inode, name } => Change::RemoveXattr { inode, name },
+        Item::PutSegment {
+            no,
+            key_epoch,
+            salt,
+            length,
+            live,
+        } => Change::PutSegment(SegmentAccount {
+            id: SegmentId {
+                no,
+                key_epoch,
+                salt,
+            },
+            length,
+            live,
+        }),
+        Item::DropSegment(no) => Change::DropSegment(no),
+        Item::ShareUnit {
+            segment,
+            position,
+            references,
+        } => Change::ShareUnit {
+            segment,
+            position,
+            references,
+        },
+        Item::DropReplies(client) => Change::DropReplies(ClientKey(client)),
+        Item::SetMeta { .. } | Item::End => return None,
+    }))
+}
+
+fn apply_owned<E>(
+    operation: &[Owned<'_>],
+    apply: &mut impl FnMut(Replayed<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let changes: Vec<Change<'_>> = operation
+        .iter()
+        .map(|owned| match owned {
+            Owned::Inode(inode) => Change::PutInode(inode),
+            Owned::Chunk(inode, index, chunk) => Change::PutChunk {
+                inode: *inode,
+                index: *index,
+                chunk,
+            },
+            Owned::Reply(client, reply) => Change::PutReply {
+                client: *client,
+                reply,
+            },
+            Owned::Other(change) => change.clone(),
+        })
+        .collect();
+    apply(Replayed::Changes(&changes))
+}
