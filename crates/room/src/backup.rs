@@ -6,6 +6,7 @@
 //!    in which an opening at any point finds one of the two, and only then old segments go.
 //! 3. A segment is kept from an earlier backup only where it is the same: the same header, with its random salt, and
 //!    long enough. Sealed segments never change.
+//! 4. A backup is a lineage of its own: its catalog says so, in one commit more than the room has (see `rollback`).
 //!
 //! It deliberately does not know keys: what is copied is copied sealed.
 
@@ -16,8 +17,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use catalog::{SegmentAccount, SegmentNo, SqlCatalog};
-use seal::{Header, MasterKey, RoomId};
+use catalog::{Catalog as _, SegmentAccount, SegmentNo, SqlCatalog};
+use seal::{CatalogKey, Header, MasterKey, RoomId};
 use segments::SegmentStore;
 use storage::{HostStorage, OpenMode, Storage, remove_if_there};
 
@@ -25,8 +26,9 @@ use crate::core::{BLOCK, Core};
 use crate::header::{self, BACKUP, HEADER, HEADER_MAX};
 use crate::lock::RoomLock;
 use crate::maintenance::{BackupReport, Progress};
-use crate::open::{NEW_CATALOG, NEW_CATALOG_TABLE, SEGMENTS, put_new_catalog_in_place};
+use crate::open::{LINEAGE, NEW_CATALOG, NEW_CATALOG_TABLE, SEGMENTS, put_new_catalog_in_place};
 use crate::pins::Pin;
+use crate::rollback;
 use crate::{Error, Result};
 
 /// The catalog's copy until everything it refers to is there.
@@ -44,6 +46,7 @@ struct Moment {
     master: MasterKey,
     rekeying: bool,
     segments: Vec<SegmentAccount>,
+    key: CatalogKey,
 }
 
 impl Core {
@@ -68,7 +71,7 @@ impl Core {
             ));
         }
         let room = self.header.lock().header.room_id();
-        let earlier = is_backup_of(&*target, dir, &room)?;
+        let earlier = is_backup_of(&*target, dir.clone(), &room)?;
         let _lock = RoomLock::take(&*target, false)?;
         if !earlier {
             storage::replace(&*target, INCOMPLETE, room.to_string().as_bytes())?;
@@ -77,7 +80,8 @@ impl Core {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e.into()),
             _ => {}
         }
-        let (moment, pin) = self.moment(&target)?;
+        let (mut moment, pin) = self.moment(&target)?;
+        let lineage = mark_lineage(&target, &mut moment)?;
         let mut report = BackupReport {
             generation: moment.generation,
             ..BackupReport::default()
@@ -89,6 +93,7 @@ impl Core {
         watch();
         put_in_place(&*target, &moment, earlier, watch)?;
         remove_others(&*target, &moment.segments)?;
+        rollback::note_backup(&room, &dir, &lineage, moment.generation, &self.options);
         Ok(report)
     }
 
@@ -118,6 +123,7 @@ impl Core {
                     master,
                     rekeying,
                     segments,
+                    key,
                 },
                 pin,
             ))
@@ -168,6 +174,19 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// Makes the catalog's copy a lineage of its own, so that using the backup is not taken for using the room.
+fn mark_lineage(target: &Arc<dyn Storage>, moment: &mut Moment) -> Result<String> {
+    // As unlikely to come twice as the id of a room.
+    let lineage = RoomId::random().to_string();
+    let options = catalog::OpenOptions::default();
+    let copy = SqlCatalog::open(target, CATALOG_COPY, &moment.key, &options)?;
+    copy.set_meta(LINEAGE, lineage.as_bytes())?;
+    moment.generation = copy.commit()?;
+    // The copy is renamed without its log.
+    copy.checkpoint()?;
+    Ok(lineage)
 }
 
 fn stopped() -> io::Error {

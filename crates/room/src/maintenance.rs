@@ -154,9 +154,10 @@ impl Room {
     /// earlier backup in `target` is brought up to date, copying only segments it does not have; stopped in the middle,
     /// it stays what it was.
     ///
-    /// The machine that used the room remembers the newest generation it saw of this id: there, an older backup opens
-    /// with [`accept_rollback`](crate::OpenOptions::accept_rollback) only. A backup that was itself changed as a room is
-    /// a fork: bring up to date only what was left alone.
+    /// A backup is a lineage of its own for the detection of rollbacks: it opens wherever it is, and using it does not make
+    /// the room look old. Only at the place of the room itself is an older backup refused without
+    /// [`accept_rollback`](crate::OpenOptions::accept_rollback). A backup that was changed as a room is a fork: do not bring it
+    /// up to date.
     ///
     /// `NotEmptyTarget` where the target holds anything but a backup of this room, `InUse` where that is open,
     /// `InvalidArgument` where it lies within the room, `Io` with kind `Interrupted` where `progress` stopped it.

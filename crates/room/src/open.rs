@@ -40,6 +40,8 @@ pub(crate) const HEADER_REVISION: &str = "header_revision";
 const LAST_SEGMENT: &str = "last_segment";
 /// Catalog value: blocks reserved for holes of files.
 pub(crate) const RESERVED: &str = "reserved";
+/// Catalog value: there in a backup, and different in each; 32 hexadecimal digits.
+pub(crate) const LINEAGE: &str = "lineage";
 /// Catalog value: there where the segments are on network disks.
 const PLACED: &str = "placed";
 
@@ -318,8 +320,11 @@ fn assemble(
         ));
     }
     check_placed(&*storage, &*catalog, &options)?;
-    let mut memory = Memory::load(&room, &options, !dir.as_os_str().is_empty());
-    memory.check(found, options.accept_rollback)?;
+    let lineage = catalog
+        .meta(LINEAGE)?
+        .map(|v| String::from_utf8_lossy(&v).into_owned());
+    let mut memory = Memory::load(&room, lineage.as_deref(), &dir, &options);
+    memory.check(found, options.accept_rollback, options.read_only)?;
     if !options.read_only {
         memory.note(catalog.generation());
     }

@@ -264,13 +264,6 @@ fn a_segment_left_empty_at_closing_goes_with_the_next_compaction() {
     );
 }
 
-fn accept(place: &Place) -> OpenOptions {
-    OpenOptions {
-        accept_rollback: true,
-        ..place.options()
-    }
-}
-
 #[test]
 fn a_backup_is_a_room_of_its_own_and_later_ones_copy_only_what_is_new() {
     let place = Place::new();
@@ -300,22 +293,148 @@ fn a_backup_is_a_room_of_its_own_and_later_ones_copy_only_what_is_new() {
     room.backup(&target, GO).unwrap();
     room.write_file("/much later", b"x").unwrap();
     room.close().unwrap();
-    // This machine has seen a newer state of this room.
-    let refused = Room::open(&target, &credential(), place.options());
-    assert!(
-        matches!(refused, Err(Error::RolledBack { .. })),
-        "{refused:?}"
-    );
+    // A lineage of its own: it opens although this machine has seen a newer state of the room.
     let copy = Room::open(
         &target,
         &Credential::RawKey(Secret::from(vec![7; 32])),
-        accept(&place),
+        place.options(),
     )
     .unwrap();
     assert_eq!(contents(&copy), at_second);
     assert_whole(&copy);
     let segments = std::fs::read_dir(target.join("segments")).unwrap().count() as u64;
     assert_eq!(segments, copy.info().unwrap().segments);
+}
+
+/// What failed: a backup had the room's memory, so a commit in the backup made the room itself look rolled back.
+#[test]
+fn using_a_backup_does_not_make_the_room_look_old() {
+    let place = Place::new();
+    let room = place.create();
+    room.write_file("/a", b"one").unwrap();
+    let target = place.dir.path().join("copy");
+    room.backup(&target, GO).unwrap();
+    room.close().unwrap();
+    let copy = Room::open(&target, &credential(), place.options()).unwrap();
+    for n in 0..5 {
+        copy.write_file(format!("/{n}"), b"in the copy").unwrap();
+        copy.sync().unwrap();
+    }
+    copy.close().unwrap();
+    let room = place.open();
+    assert_eq!(room.read_file("/a").unwrap(), b"one");
+    // The backup has a memory too.
+    let newest = target.with_extension("newest");
+    copy_tree(&target, &newest);
+    room.backup(&place.dir.path().join("other"), GO).unwrap();
+    room.close().unwrap();
+    std::fs::remove_dir_all(&target).unwrap();
+    copy_tree(&place.dir.path().join("other"), &target);
+    let older = Room::open(&target, &credential(), place.options());
+    assert!(matches!(older, Err(Error::RolledBack { .. })), "{older:?}");
+}
+
+/// Otherwise whoever has a backup could put it in the place of the room.
+#[test]
+fn a_backup_in_the_place_of_its_room_is_a_rollback() {
+    let place = Place::new();
+    let room = place.create();
+    let target = place.dir.path().join("copy");
+    room.backup(&target, GO).unwrap();
+    for n in 0..5 {
+        room.write_file(format!("/{n}"), b"later").unwrap();
+        room.sync().unwrap();
+    }
+    room.close().unwrap();
+    std::fs::rename(place.room_dir(), place.dir.path().join("newest")).unwrap();
+    copy_tree(&target, &place.room_dir());
+    let refused = place.try_open();
+    assert!(
+        matches!(refused, Err(Error::RolledBack { .. })),
+        "{refused:?}"
+    );
+    let read = OpenOptions {
+        read_only: true,
+        accept_rollback: true,
+        ..place.options()
+    };
+    // Reading an older state does not make it the newest.
+    Room::open(&place.room_dir(), &credential(), read).unwrap();
+    assert!(place.try_open().is_err());
+    let accept = OpenOptions {
+        accept_rollback: true,
+        ..place.options()
+    };
+    Room::open(&place.room_dir(), &credential(), accept)
+        .unwrap()
+        .close()
+        .unwrap();
+    place.open().close().unwrap();
+    // The room itself, moved, is what it was.
+    Room::open(
+        &place.dir.path().join("newest"),
+        &credential(),
+        place.options(),
+    )
+    .unwrap();
+}
+
+#[test]
+fn reading_a_backup_changes_nothing() {
+    let place = Place::new();
+    let room = place.create();
+    room.write_file("/a", &pattern(1, 100_000)).unwrap();
+    let target = place.dir.path().join("copy");
+    room.backup(&target, GO).unwrap();
+    room.close().unwrap();
+    let files = || {
+        let mut found = Vec::new();
+        for dir in [
+            place.dir.path().join("state"),
+            target.clone(),
+            target.join("segments"),
+        ] {
+            for file in std::fs::read_dir(&dir).unwrap() {
+                let path = file.unwrap().path();
+                let bytes = std::fs::read(&path).unwrap_or_default();
+                found.push((path, bytes));
+            }
+        }
+        found.sort();
+        found
+    };
+    let before = files();
+    let read = OpenOptions {
+        read_only: true,
+        ..place.options()
+    };
+    let copy = Room::open(&target, &credential(), read).unwrap();
+    assert_eq!(copy.read_file("/a").unwrap(), pattern(1, 100_000));
+    copy.close().unwrap();
+    let names = |files: &[(std::path::PathBuf, Vec<u8>)]| {
+        files.iter().map(|f| f.0.clone()).collect::<Vec<_>>()
+    };
+    let after = files();
+    assert_eq!(names(&before), names(&after));
+    assert!(before == after);
+}
+
+/// An entry of an older version, which did not note the place, still counts.
+#[test]
+fn what_an_older_version_remembered_still_counts() {
+    let place = Place::new();
+    let room = place.create();
+    let id = room.info().unwrap().id;
+    room.close().unwrap();
+    let state = place.dir.path().join("state");
+    std::fs::remove_dir_all(&state).unwrap();
+    std::fs::create_dir(&state).unwrap();
+    std::fs::write(state.join(format!("{id}.generation")), "1000\n").unwrap();
+    let refused = place.try_open();
+    assert!(
+        matches!(refused, Err(Error::RolledBack { seen: 1000, .. })),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -515,7 +634,7 @@ fn maintenance_that_changes_is_refused_in_a_room_opened_for_reading() {
     let target = place.dir.path().join("copy");
     room.backup(&target, GO).unwrap();
     assert_eq!(
-        contents(&Room::open(&target, &credential(), accept(&place)).unwrap()),
+        contents(&Room::open(&target, &credential(), place.options()).unwrap()),
         contents(&room)
     );
 }
