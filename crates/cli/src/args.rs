@@ -72,6 +72,7 @@ pub(crate) enum Command {
     Check(check::Args),
     Compact(compact::Args),
     Backup(backup::Args),
+    Restore(restore::Args),
     Import(import::Args),
     Export(export::Args),
     Rekey(rekey::Args),

@@ -104,6 +104,15 @@ pub(crate) struct NewCredentialArgs {
     pub(crate) work: WorkArgs,
 }
 
+/// Refuses recipients that nobody can be, before anything is asked for.
+pub(crate) fn check_recipients(recipients: &[String]) -> Result<()> {
+    recipients.iter().try_for_each(|text| {
+        seal::NamedRecipient::parse(text, ask::Terminal)
+            .map(|_| ())
+            .map_err(|e| Error::usage(e.to_string()))
+    })
+}
+
 impl NewCredentialArgs {
     /// Reads what the options name; without any, asks for a new passphrase for `of`.
     pub(crate) fn read(&self, of: &str) -> Result<NewGiven> {

@@ -23,8 +23,8 @@ pub(crate) enum Error {
     /// One file, in a room or on the host.
     #[error("{what}: {fault}")]
     At { what: String, fault: Fault },
-    /// Several failures were already reported, one a line.
-    #[error("{count} of the files could not be handled; see above")]
+    /// Failures that were already reported, one a line.
+    #[error("{} failed; see above", crate::output::count(*.count, "file"))]
     Several { exit: Exit, count: u64 },
 }
 
@@ -63,6 +63,11 @@ impl Error {
         Error::said(import_exit(&source), source.to_string())
     }
 
+    /// Whether everything there is to say was reported already.
+    pub(crate) fn is_reported(&self) -> bool {
+        matches!(self, Error::Several { count: 1, .. })
+    }
+
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Error::Said { exit, .. } | Error::Several { exit, .. } => *exit,
@@ -98,6 +103,8 @@ pub(crate) fn import_exit(error: &import::Error) -> Exit {
     match error {
         E::WrongKey { .. } | E::NeedsKey { .. } => Exit::WrongCredential,
         E::Damaged(_) => Exit::Damaged,
+        // What decompresses the stream says so.
+        E::Io { source, .. } if source.kind() == io::ErrorKind::InvalidData => Exit::Damaged,
         E::Io { source, .. } => io_exit(source),
         E::Changed { .. } => Exit::InUse,
         E::NotAContainer { .. } | E::TooLarge(_) => Exit::Failed,
@@ -131,6 +138,9 @@ fn room_words(error: &room::Error) -> String {
         }
         room::Error::NotEmptyTarget(_) => "exists and is not empty; choose a new directory".into(),
         room::Error::InUse { pid } => format!("the room is in use by process {pid}"),
+        room::Error::Io(e) if e.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+            "the room is stored on a read-only file system: it can be read, not changed; mount it with -r".into()
+        }
         other => other.to_string(),
     }
 }

@@ -311,6 +311,7 @@ mod tests {
                     segments_copied: 2,
                     segments_kept: 3,
                     bytes_copied: 4,
+                    problems: vec!["segment 1 is missing".into()],
                 }),
             ),
             (

@@ -53,6 +53,9 @@ pub(crate) fn note(global: &Global, text: impl AsRef<str>) {
 
 /// Reports a failure.
 pub(crate) fn report(error: &Error, global: &Global) {
+    if error.is_reported() {
+        return;
+    }
     if global.json {
         let value = json!({"error": error.to_string(), "exit": error.exit().code()});
         eprintln!("{value}");
@@ -126,6 +129,28 @@ pub(crate) fn shown(name: &OsStr) -> String {
 /// The same for a path.
 pub(crate) fn shown_path(path: &Path) -> String {
     shown(path.as_os_str())
+}
+
+/// A path as it is typed in a shell, for commands that messages suggest.
+pub(crate) fn quoted(path: &Path) -> String {
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(b) || *b >= 0x80;
+    let bytes = path.as_os_str().as_bytes();
+    let text = shown_path(path);
+    if !bytes.is_empty() && bytes.iter().all(plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+/// A number with its noun: "1 file", "2 files".
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    match (number, noun.strip_suffix('y')) {
+        (1, _) => format!("1 {noun}"),
+        (_, Some(stem)) if !noun.ends_with("ey") => format!("{number} {stem}ies"),
+        _ if noun.ends_with('s') => format!("{number} {noun}es"),
+        _ => format!("{number} {noun}s"),
+    }
 }
 
 /// A size for people: "1.5 MiB".
@@ -281,6 +306,29 @@ mod tests {
         assert_eq!(mode_letters(FileKind::Regular, 0o4755), "-rwsr-xr-x");
         assert_eq!(mode_letters(FileKind::Directory, 0o1777), "drwxrwxrwt");
         assert_eq!(mode_letters(FileKind::Fifo, 0o2604), "prw---Sr--");
+    }
+
+    #[test]
+    fn a_path_is_quoted_where_a_shell_needs_it() {
+        for (path, text) in [
+            ("plain/a.b-c", "plain/a.b-c"),
+            ("my room", "'my room'"),
+            ("it's", "'it'\\''s'"),
+            ("$HOME", "'$HOME'"),
+            ("~", "'~'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quoted(Path::new(path)), text);
+        }
+    }
+
+    #[test]
+    fn a_noun_follows_its_number() {
+        assert_eq!(count(1, "file"), "1 file");
+        assert_eq!(count(0, "file"), "0 files");
+        assert_eq!(count(2, "directory"), "2 directories");
+        assert_eq!(count(2, "key"), "2 keys");
+        assert_eq!(count(3, "pass"), "3 passes");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Where an argument points: into a room (`ROOM:/path`, or just `ROOM`), or at an ordinary file.
+//! Where an argument points: into a room (`ROOM:/path`, or just `ROOM`), or at an ordinary file. A room may also be named by
+//! the place where it is mounted.
 //!
 //! Invariant: a mistyped room is never taken for a host path silently; only `cp` and `mv` take host paths at all.
 
@@ -6,8 +7,12 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
+
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::mounting::table::{self, Mount};
+use crate::output::quoted;
 use crate::tree::Fault;
 
 /// Either side of a copy.
@@ -43,6 +48,44 @@ impl RoomPath {
     }
 }
 
+/// How clap reads the argument of a command that is about a whole room: its directory, or where it is mounted.
+pub(crate) fn room_argument() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().map(room_of)
+}
+
+/// The directory of the room that a path names: the path itself, or of what is mounted there.
+pub(crate) fn room_of(path: PathBuf) -> PathBuf {
+    if is_room(&path) {
+        return path;
+    }
+    match mounted_at(&path) {
+        Some(mount) if is_room(&mount.source) => mount.source,
+        _ => path,
+    }
+}
+
+/// What is mounted at exactly this path.
+fn mounted_at(path: &Path) -> Option<Mount> {
+    // Symbolic links are followed, and a mount whose process has died is not touched.
+    table::without_touching(path)
+        .ok()
+        .and_then(|path| table::strongroom_at(&path))
+        .or_else(|| table::strongroom_at(&path.canonicalize().ok()?))
+}
+
+/// A path below a mountpoint as a path inside the room that is mounted there.
+fn below_mount(path: &Path) -> Option<RoomPath> {
+    let path = path.canonicalize().ok()?;
+    let mount = path.ancestors().find_map(table::strongroom_at)?;
+    let below = path.strip_prefix(&mount.mountpoint).ok()?;
+    is_room(&mount.source).then(|| inside(mount.source, below.as_os_str().as_bytes()))
+}
+
+/// Whether a directory is a room beyond doubt, and not one that merely has a file `header.json`.
+fn is_whole_room(dir: &Path) -> bool {
+    is_room(dir) && dir.join("segments").is_dir() && dir.join("catalog.db").exists()
+}
+
 /// Whether a directory looks like a room: it has a copy of the header.
 pub(crate) fn is_room(dir: &Path) -> bool {
     dir.join("header.json").exists() || dir.join("header.backup.json").exists()
@@ -61,9 +104,28 @@ pub(crate) fn must_be_room(dir: &Path) -> Result<()> {
             "{name}: permission denied: the room belongs to another user"
         )));
     }
+    if let Some(mount) = mounted_at(dir) {
+        let source = mount.source.to_string_lossy().into_owned();
+        return Err(if is_url(&source) {
+            shared(&source, Some(dir))
+        } else {
+            Error::said(
+                Exit::NotARoom,
+                format!(
+                    "{name}: the room {source} is mounted here; name the room, or use the mounted files"
+                ),
+            )
+        });
+    }
+    if is_url(&dir.to_string_lossy()) {
+        return Err(shared(&dir.to_string_lossy(), None));
+    }
     let message = match std::fs::metadata(dir) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            format!("{name}: there is no room here; make one with: strongroom create {name}")
+            format!(
+                "{name}: there is no room here; make one with: strongroom create {}",
+                quoted(dir)
+            )
         }
         Err(e) => format!("{name}: {e}"),
         Ok(meta) if !meta.is_dir() => {
@@ -73,7 +135,8 @@ pub(crate) fn must_be_room(dir: &Path) -> Result<()> {
             return Err(Error::said(
                 Exit::HeaderDamaged,
                 format!(
-                    "{name}: both copies of the room's header are missing; restore one with: strongroom header restore {name} FILE"
+                    "{name}: both copies of the room's header are missing; restore one with: strongroom header restore {} FILE",
+                    quoted(dir)
                 ),
             ));
         }
@@ -82,6 +145,28 @@ pub(crate) fn must_be_room(dir: &Path) -> Result<()> {
         ),
     };
     Err(Error::said(Exit::NotARoom, message))
+}
+
+/// Whether this is the name of a shared file system.
+fn is_url(text: &str) -> bool {
+    text.starts_with("strongroom://")
+}
+
+/// Refuses a shared file system where a room's directory is wanted.
+fn shared(name: &str, mountpoint: Option<&Path>) -> Error {
+    let next = match mountpoint {
+        Some(path) => format!("work with the files in {} directly", quoted(path)),
+        None => {
+            let server = name.trim_start_matches("strongroom:").trim_matches('/');
+            let server = server.split('/').next().unwrap_or(server);
+            format!(
+                "mount it, and work with the files there: strongroom mount strongroom://{server}/ MOUNTPOINT --identity FILE"
+            )
+        }
+    };
+    Error::usage(format!(
+        "{name}: a shared file system, whose data is on network disks; {next}"
+    ))
 }
 
 /// Reads arguments that must all point into rooms.
@@ -99,6 +184,9 @@ pub(crate) fn room_path(argument: &OsStr) -> Result<RoomPath> {
                 return Err(Error::usage(format!(
                     "{name}: not in a room; paths inside a room are written ROOM:{name}"
                 )));
+            }
+            if let Some(inside) = below_mount(&path) {
+                return Ok(inside);
             }
             must_be_room(&path)?;
             Ok(whole(path))
@@ -132,12 +220,18 @@ pub(crate) fn place(argument: &OsStr) -> Result<Place> {
     };
     let after = |at: usize| bytes.get(at + 1).copied();
     for at in splits().filter(|at| matches!(after(*at), None | Some(b'/'))) {
-        let room = PathBuf::from(OsStr::from_bytes(&bytes[..at]));
+        let room = room_of(PathBuf::from(OsStr::from_bytes(&bytes[..at])));
         if at > 0 && is_room(&room) {
             return Ok(Place::Room(inside(room, &bytes[at + 1..])));
         }
     }
+    if is_url(&argument.to_string_lossy()) {
+        return Err(shared(&argument.to_string_lossy(), None));
+    }
     let host = PathBuf::from(argument);
+    if is_whole_room(&host) {
+        return Ok(Place::Room(whole(host)));
+    }
     if host.exists() || host.is_symlink() {
         return Ok(Place::Host(host));
     }

@@ -70,8 +70,11 @@ impl Bar {
                 total => format!(" of {}", crate::output::size(total)),
             };
             let bytes = crate::output::size(bytes);
-            self.bar
-                .set_message(format!("{}: {files} files, {bytes}{of}", self.what));
+            self.bar.set_message(format!(
+                "{}: {}, {bytes}{of}",
+                self.what,
+                crate::output::count(files, "file")
+            ));
             self.bar.tick();
         }
         if self.stop.load(Ordering::Relaxed) {

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use room::{Credential, Room};
@@ -34,8 +35,8 @@ pub(crate) fn carry_out(
                 format!("{}: the room is not mounted", dir.display()),
             ));
         }
-        Request::Info {} => Reply::Info(info(room).map_err(failed)?),
-        Request::Space {} => Reply::Space(space(&room.space().map_err(failed)?)),
+        Request::Info {} => Reply::Info(info(dir, room).map_err(failed)?),
+        Request::Space {} => Reply::Space(space(dir, &room.space().map_err(failed)?)),
         Request::Sync {} => {
             room.sync().map_err(failed)?;
             Reply::Nothing
@@ -74,14 +75,20 @@ pub(crate) fn carry_out(
             })
         }
         Request::Backup { target } => {
-            let report = room
-                .backup(&path_from_hex(target)?, progress)
-                .map_err(failed)?;
+            let target = path_from_hex(target)?;
+            let report = room.backup(&target, progress).map_err(|e| match e {
+                room::Error::NotEmptyTarget(_) => Error::failed(format!(
+                    "{}: exists, is not empty, and is no earlier backup of this room; choose a new directory",
+                    target.display()
+                )),
+                e => failed(e),
+            })?;
             Reply::Backup(BackupReply {
                 generation: report.generation,
                 segments_copied: report.segments_copied,
                 segments_kept: report.segments_kept,
                 bytes_copied: report.bytes_copied,
+                problems: report.problems,
             })
         }
         Request::Rekey { with } => {
@@ -138,7 +145,7 @@ fn must_open(dir: &Path, room: &Room, with: &Given) -> Result<(Credential, u32)>
     Ok((credential, unlocked.slot))
 }
 
-fn info(room: &Room) -> room::Result<InfoReply> {
+fn info(dir: &Path, room: &Room) -> room::Result<InfoReply> {
     let info = room.info()?;
     Ok(InfoReply {
         id: info.id.to_string(),
@@ -150,19 +157,27 @@ fn info(room: &Room) -> room::Result<InfoReply> {
         created: info.created,
         slots: info.slots as u64,
         segments: info.segments,
-        space: space(&info.space),
+        space: space(dir, &info.space),
     })
 }
 
-fn space(space: &room::RoomSpace) -> SpaceReply {
+fn space(dir: &Path, space: &room::RoomSpace) -> SpaceReply {
     SpaceReply {
         total: space.total,
         free: space.free,
         available: space.available,
         live: space.live,
-        stored: space.stored,
+        stored: allocated(dir).unwrap_or(space.stored),
         inodes: space.inodes,
     }
+}
+
+/// Bytes that the segments take on the disk. Their lengths say more than that: deleted ranges are holes. `None`: unknown.
+fn allocated(dir: &Path) -> Option<u64> {
+    let files = std::fs::read_dir(dir.join("segments")).ok()?;
+    let blocks = files.map(|file| file?.metadata().map(|meta| meta.blocks()));
+    let blocks: std::io::Result<u64> = blocks.sum();
+    Some(blocks.ok()? * 512)
 }
 
 /// A key slot as it is reported.

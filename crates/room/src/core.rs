@@ -35,6 +35,7 @@ use crate::name_cache::NameCache;
 use crate::pins::Pins;
 use crate::rollback::Memory;
 use crate::space::SpaceState;
+use crate::unsaved::Refused;
 use crate::{Error, OpenOptions, Result};
 
 thread_local! {
@@ -103,6 +104,8 @@ pub(crate) struct Core {
     pub(crate) flagged: Flagged,
     /// What a backup still reads, and what is given back after it.
     pub(crate) pins: Mutex<Pins>,
+    /// What a cache had accepted and found no space.
+    pub(crate) refused: Refused,
     /// Held by whoever moves data between segments.
     pub(crate) moving: Mutex<()>,
     /// Shared by whoever works on one catalog for long, exclusive for putting another in its place.
@@ -188,6 +191,7 @@ impl Core {
             punched: AtomicU64::new(0),
             loans: Mutex::default(),
             flagged: Flagged::default(),
+            refused: Refused::default(),
             pins: Mutex::default(),
             moving: Mutex::default(),
             swap: RwLock::default(),

@@ -123,7 +123,7 @@ pub enum Error {
     )]
     NotPlaced,
     /// Wrong passphrase, key or identity.
-    #[error("this {0} does not open this room")]
+    #[error("this {} does not open this room", credential_words(.0))]
     WrongCredential(&'static str),
     /// Neither copy of the header can be used.
     #[error(
@@ -165,6 +165,16 @@ pub enum Error {
     /// What was found in the catalog contradicts itself: run check.
     #[error("the room is damaged: {0}; run `strongroom check`")]
     Damaged(String),
+}
+
+/// A kind of credential, by its name in the header, as a person calls it.
+fn credential_words(kind: &str) -> &str {
+    match kind {
+        "recipients" => "identity",
+        "key-file" => "key file",
+        "raw-key" => "raw key",
+        other => other,
+    }
 }
 
 impl From<CatalogError> for Error {

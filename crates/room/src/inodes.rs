@@ -202,6 +202,11 @@ impl InodeTable {
         self.dirty.lock().drain().map(|(_, cell)| cell).collect()
     }
 
+    /// The dirty set, left as it is.
+    pub(crate) fn dirty(&self) -> Vec<Arc<Cell>> {
+        self.dirty.lock().values().cloned().collect()
+    }
+
     /// How many inodes differ from the catalog.
     pub(crate) fn dirty_len(&self) -> usize {
         self.dirty.lock().len()

@@ -61,6 +61,7 @@ mod space;
 #[cfg(test)]
 mod testing;
 mod transaction;
+mod unsaved;
 
 pub use crate::core::now;
 pub use answers::OperationId;
@@ -81,3 +82,4 @@ pub use seal::{
 };
 pub use segments::{BlockRange, Sealed, SegmentNo, UNIT_BLOCKS};
 pub use storage::spans;
+pub use unsaved::Unsaved;

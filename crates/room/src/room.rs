@@ -277,7 +277,11 @@ impl Room {
     /// As [`write`](Self::write), for data that a cache accepted earlier: where there is no space for new data it takes some that is
     /// kept for this (64 MiB, less on small storage), and returns true. The cache should accept no more then.
     pub fn write_cached(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<bool> {
-        self.core.write_for(Claim::Cached, no, offset, data)
+        let written = self.core.write_for(Claim::Cached, no, offset, data);
+        if matches!(written, Err(Error::NoSpace)) {
+            self.core.refused.note(no, offset, data.len() as u64);
+        }
+        written
     }
 
     /// Allocates, punches, zeroes, collapses, inserts.

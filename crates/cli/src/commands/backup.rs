@@ -1,20 +1,26 @@
 //! `strongroom backup`: a consistent copy of a room, mounted or not.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::access::{Access, Intent, OpenArgs};
 use crate::args::Global;
 use crate::control::client::unexpected;
-use crate::control::{Reply, Request};
+use crate::control::{BackupReply, Reply, Request};
 use crate::error::{Error, Result};
+use crate::exit::Exit;
 use crate::output;
+use crate::place::room_argument;
 use crate::progress::Bar;
 use crate::work::path_to_hex;
 
 /// Copy a room, mounted or not, to a directory; a later copy to the same place takes only what is new
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Restore it with: strongroom restore TARGET ROOM. A backup is itself a room: `ls`, `cp` and `mount -r` read it."
+)]
 pub(crate) struct Args {
-    /// The room's directory
+    /// The room's directory, or where it is mounted
+    #[arg(value_parser = room_argument())]
     room: PathBuf,
     /// The copy's directory: new, empty, or an earlier copy
     target: PathBuf,
@@ -26,32 +32,56 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let target = std::path::absolute(&args.target).map_err(|e| Error::host(&args.target, e))?;
     let access = Access::reach(&args.room, &args.open, Intent::Change)?;
     access.fetch_written();
-    let bar = Bar::start("copying", global);
-    let reply = access.run(
-        &Request::Backup {
-            target: path_to_hex(&target),
-        },
-        &|done, total| bar.tell(done, total),
-    );
-    bar.end();
-    let Reply::Backup(report) = reply? else {
-        return Err(unexpected());
-    };
+    let report = copy_room(&access, &target, "copying", global)?;
     access.close()?;
     if global.json {
         output::json_line(&report);
     } else {
+        for problem in &report.problems {
+            output::line(format!("missing   {problem}"));
+        }
         output::note(
             global,
             format!(
-                "Copied generation {} to {}: {} in {} segments; {} segments were there already.",
+                "Copied generation {} to {}: {} in {}; {} there already.",
                 report.generation,
                 args.target.display(),
                 output::size(report.bytes_copied),
-                report.segments_copied,
-                report.segments_kept
+                output::count(report.segments_copied, "segment"),
+                match report.segments_kept {
+                    1 => "1 segment was".to_owned(),
+                    kept => format!("{kept} segments were"),
+                }
             ),
         );
     }
-    Ok(())
+    if report.problems.is_empty() {
+        return Ok(());
+    }
+    Err(Error::said(
+        Exit::Damaged,
+        format!(
+            "{}: the room lacks what is listed above, and so does the backup; `strongroom check` shows which files",
+            args.room.display()
+        ),
+    ))
+}
+
+/// Copies the room to a directory that is empty or holds an earlier copy.
+pub(super) fn copy_room(
+    access: &Access,
+    target: &Path,
+    what: &'static str,
+    global: &Global,
+) -> Result<BackupReply> {
+    let bar = Bar::start(what, global);
+    let request = Request::Backup {
+        target: path_to_hex(target),
+    };
+    let reply = access.run(&request, &|done, total| bar.tell(done, total));
+    bar.end();
+    match reply? {
+        Reply::Backup(report) => Ok(report),
+        _ => Err(unexpected()),
+    }
 }

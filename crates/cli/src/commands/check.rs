@@ -9,14 +9,15 @@ use crate::control::{CheckReply, Reply, Request};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output;
-use crate::place::must_be_room;
+use crate::place::{must_be_room, room_argument};
 use crate::progress::Bar;
 use crate::work;
 
 /// Check a room's structure, and with --read-data every byte
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The room's directory
+    /// The room's directory, or where it is mounted
+    #[arg(value_parser = room_argument())]
     room: PathBuf,
     /// Open every unit of data: reads the whole room
     #[arg(long)]
@@ -90,7 +91,7 @@ fn check_open(access: Access, args: &Args, global: &Global) -> Result<CheckReply
     Ok(report)
 }
 
-fn people(report: &CheckReply, read_data: bool, global: &Global) {
+pub(super) fn people(report: &CheckReply, read_data: bool, global: &Global) {
     for finding in &report.findings {
         output::line(format!("found     {finding}"));
     }
@@ -99,8 +100,10 @@ fn people(report: &CheckReply, read_data: bool, global: &Global) {
     }
     for range in &report.lost {
         output::line(format!(
-            "lost      {}: {} bytes from byte {}",
-            range.path, range.length, range.offset
+            "lost      {}: {} from byte {}",
+            range.path,
+            output::count(range.length, "byte"),
+            range.offset
         ));
     }
     let data = if read_data {
@@ -110,13 +113,18 @@ fn people(report: &CheckReply, read_data: bool, global: &Global) {
     };
     let outcome = match (report.findings.len(), report.lost.len()) {
         (0, 0) => "everything is whole".to_owned(),
-        (findings, lost) => format!("{findings} findings, {lost} ranges lost"),
+        (findings, lost) => format!(
+            "{}, {} lost",
+            output::count(findings as u64, "finding"),
+            output::count(lost as u64, "range")
+        ),
     };
     output::note(
         global,
         format!(
-            "{} files and {} directories checked{data}: {outcome}",
-            report.files, report.directories
+            "{} and {} checked{data}: {outcome}",
+            output::count(report.files, "file"),
+            output::count(report.directories, "directory")
         ),
     );
 }

@@ -8,12 +8,14 @@ use crate::control::client::unexpected;
 use crate::control::{Reply, Request};
 use crate::error::Result;
 use crate::output;
+use crate::place::room_argument;
 use crate::progress::Bar;
 
 /// Rewrite thinly filled segments, so that deleted data's space goes back to the disk
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The room's directory
+    /// The room's directory, or where it is mounted
+    #[arg(value_parser = room_argument())]
     room: PathBuf,
     /// Rewrite segments with less live data than this, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(1..=100))]
@@ -47,9 +49,9 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         output::note(
             global,
             format!(
-                "{} given back; {} segments rewritten, {} moved.",
+                "{} given back; {} rewritten, {} moved.",
                 output::size(report.bytes_given_back),
-                report.segments_rewritten,
+                output::count(report.segments_rewritten, "segment"),
                 output::size(report.bytes_moved)
             ),
         );

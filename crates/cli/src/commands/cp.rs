@@ -267,6 +267,20 @@ impl Transfer {
                 words(source)
             )));
         }
+        let node = match meta.kind {
+            FileKind::CharDevice | FileKind::BlockDevice => Some("a device node"),
+            FileKind::Fifo => Some("a named pipe"),
+            FileKind::Socket => Some("a socket"),
+            _ => None,
+        };
+        if let Some(node) = node
+            && !options.recursive
+        {
+            return Some(Error::failed(format!(
+                "{}: is {node}, whose contents are not copied; copy the node itself with -a",
+                words(source)
+            )));
+        }
         if self.same_tree(at) && to == path {
             return Some(Error::failed(format!(
                 "{}: source and target are the same file",

@@ -8,12 +8,13 @@ use crate::control::client::unexpected;
 use crate::control::{Reply, Request};
 use crate::error::Result;
 use crate::output::{self, size};
+use crate::place::room_argument;
 
 /// Show a room's space and that of the disk it is stored on
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The room's directory
-    #[arg(required = true, value_name = "ROOM")]
+    /// The room's directory, or where it is mounted
+    #[arg(required = true, value_name = "ROOM", value_parser = room_argument())]
     rooms: Vec<PathBuf>,
     #[command(flatten)]
     open: OpenArgs,

@@ -131,7 +131,11 @@ fn export<W: Write>(args: &Args, from: &RoomPath, to: W, global: &Global) -> Res
     } else {
         output::note(
             global,
-            format!("{files} files, {} written.", output::size(bytes)),
+            format!(
+                "{}, {} written.",
+                output::count(files, "file"),
+                output::size(bytes)
+            ),
         );
     }
     Ok((to, failures))

@@ -13,6 +13,7 @@ use crate::control::{Reply, Request};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output;
+use crate::place::room_argument;
 use crate::work::unhex;
 
 /// Back up or restore a room's header, without which no key opens it
@@ -26,7 +27,8 @@ pub(crate) struct Args {
 enum Command {
     /// Write the header to a new file; it opens the room with the keys of today, so keep it as safe as those
     Backup {
-        /// The room's directory
+        /// The room's directory, or where it is mounted
+        #[arg(value_parser = room_argument())]
         room: PathBuf,
         /// The file to make
         file: PathBuf,
@@ -35,7 +37,8 @@ enum Command {
     },
     /// Put a backed-up header in the place of both copies, after checking that the credential opens it
     Restore {
-        /// The room's directory
+        /// The room's directory, or where it is mounted
+        #[arg(value_parser = room_argument())]
         room: PathBuf,
         /// The backup
         file: PathBuf,

@@ -10,14 +10,15 @@ use crate::control::client::{Client, unexpected};
 use crate::control::{InfoReply, Reply, Request};
 use crate::error::Result;
 use crate::output::{self, size};
-use crate::place::must_be_room;
+use crate::place::{must_be_room, room_argument};
 
 use super::key::read_header;
 
 /// Show facts about a room; without a credential, and not mounted, only what its header says
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The room's directory
+    /// The room's directory, or where it is mounted
+    #[arg(value_parser = room_argument())]
     room: PathBuf,
     #[command(flatten)]
     open: OpenArgs,
@@ -69,9 +70,9 @@ fn people(args: &Args, info: &InfoReply, mounted: Option<&Client>) {
     output::line(format!("files       {}", info.space.inodes));
     output::line(format!("data        {}", size(info.space.live)));
     output::line(format!(
-        "stored      {} in {} segments",
+        "stored      {} in {}",
         size(info.space.stored),
-        info.segments
+        output::count(info.segments, "segment")
     ));
     output::line(format!("free        {}", size(info.space.available)));
     match mounted {

@@ -12,11 +12,11 @@ use crate::access::{Access, Intent, OpenArgs};
 use crate::args::Global;
 use crate::control::client::{Client, unexpected};
 use crate::control::{Reply, Request, SlotReply};
-use crate::credentials::{Given, NewCredentialArgs, NewGiven};
+use crate::credentials::{Given, NewCredentialArgs, NewGiven, check_recipients};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output;
-use crate::place::must_be_room;
+use crate::place::{must_be_room, room_argument};
 use crate::work;
 
 /// Add, remove, change or list the keys that open a room (up to 32 slots); data is not touched
@@ -30,7 +30,8 @@ pub(crate) struct Args {
 enum Command {
     /// Add a key slot
     Add {
-        /// The room's directory
+        /// The room's directory, or where it is mounted
+        #[arg(value_parser = room_argument())]
         room: PathBuf,
         /// A word for the slot
         #[arg(long, default_value = "")]
@@ -43,7 +44,8 @@ enum Command {
     /// Remove a key slot; never the last one
     #[command(visible_alias = "rm")]
     Remove {
-        /// The room's directory
+        /// The room's directory, or where it is mounted
+        #[arg(value_parser = room_argument())]
         room: PathBuf,
         /// The slot's number, as `key list` shows it
         slot: u32,
@@ -52,7 +54,8 @@ enum Command {
     },
     /// Replace what opens a slot
     Change {
-        /// The room's directory
+        /// The room's directory, or where it is mounted
+        #[arg(value_parser = room_argument())]
         room: PathBuf,
         /// The slot's number [default: the one that the given credential opens]
         #[arg(long)]
@@ -65,7 +68,8 @@ enum Command {
     /// List the key slots; without a credential, and not mounted, as the header says, unverified
     #[command(visible_alias = "ls")]
     List {
-        /// The room's directory
+        /// The room's directory, or where it is mounted
+        #[arg(value_parser = room_argument())]
         room: PathBuf,
         #[command(flatten)]
         open: OpenArgs,
@@ -114,6 +118,7 @@ fn with_new(
     new: &NewCredentialArgs,
     request: impl FnOnce(Given, NewGiven) -> Request,
 ) -> Result<u32> {
+    check_recipients(&new.new_recipient)?;
     let (access, with) = Access::reach_with_key(room, open, Intent::Change)?;
     let new = new.read(&room.display().to_string())?;
     let Reply::Slot(slot) = access.run(&request(with, new), &|_, _| true)? else {
@@ -132,7 +137,7 @@ fn told(room: &Path, slot: u32, what: &str, global: &Global) {
             format!(
                 "Key slot {slot} {what}. Backups of the header made before keep the old keys: make a new one with \
                  `strongroom header backup {} FILE`, and destroy the old.",
-                room.display()
+                output::quoted(room)
             ),
         );
     }
@@ -176,7 +181,11 @@ pub(crate) fn people(slot: &SlotReply) -> String {
     let made = output::moment(i64::try_from(slot.created).unwrap_or(i64::MAX));
     let mut text = format!("{:>2}  {:<10}  {made} UTC", slot.slot, slot.kind);
     if let (Some(memory), Some(passes)) = (slot.kdf_memory_kib, slot.kdf_passes) {
-        text.push_str(&format!("  argon2id {} MiB, {passes} passes", memory >> 10));
+        text.push_str(&format!(
+            "  argon2id {} MiB, {}",
+            memory >> 10,
+            output::count(u64::from(passes), "pass")
+        ));
     }
     if !slot.label.is_empty() {
         text.push_str(&format!("  \"{}\"", slot.label));
@@ -238,7 +247,7 @@ pub(crate) fn read_header(room: &Path, global: &Global) -> Result<Header> {
             "{}: both copies of the header are damaged ({}); restore one with: strongroom header restore {} FILE",
             room.display(),
             problems.join("; "),
-            room.display()
+            output::quoted(room)
         ),
     ))
 }

@@ -24,6 +24,7 @@ pub(crate) mod mkdir;
 pub(crate) mod mount;
 pub(crate) mod mv;
 pub(crate) mod rekey;
+pub(crate) mod restore;
 pub(crate) mod rm;
 pub(crate) mod serve;
 pub(crate) mod serve_mount;
@@ -76,6 +77,7 @@ pub(crate) fn run(command: Command, global: &Global) -> Result<()> {
         Command::Check(args) => check::run(args, global),
         Command::Compact(args) => compact::run(args, global),
         Command::Backup(args) => backup::run(args, global),
+        Command::Restore(args) => restore::run(args, global),
         Command::Import(args) => import::run(args, global),
         Command::Export(args) => export::run(args, global),
         Command::Rekey(args) => rekey::run(args, global),

@@ -9,6 +9,7 @@ use crate::control::{Reply, Request};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output;
+use crate::place::room_argument;
 use crate::progress::Bar;
 
 /// Give a room a new master key and seal everything anew; goes on where a stopped one ended
@@ -19,7 +20,8 @@ files cannot be carried over, because the room does not know them: their slots a
 again with `strongroom key add`."
 )]
 pub(crate) struct Args {
-    /// The room's directory
+    /// The room's directory, or where it is mounted
+    #[arg(value_parser = room_argument())]
     room: PathBuf,
     #[command(flatten)]
     open: OpenArgs,

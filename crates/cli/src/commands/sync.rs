@@ -7,11 +7,13 @@ use crate::args::Global;
 use crate::control::{Request, SOCKET};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::place::room_argument;
 
 /// Make everything done to a mounted room so far durable
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The room's directory
+    /// The room's directory, or where it is mounted
+    #[arg(value_parser = room_argument())]
     room: PathBuf,
     #[command(flatten)]
     open: OpenArgs,

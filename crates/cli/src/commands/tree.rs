@@ -55,8 +55,9 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         }
         if !global.json {
             output::line(format!(
-                "\n{} directories, {} files",
-                drawing.directories, drawing.files
+                "\n{}, {}",
+                output::count(drawing.directories, "directory"),
+                output::count(drawing.files, "file")
             ));
         }
         drawing.failures

@@ -229,12 +229,14 @@ pub struct RekeyReply {
 }
 
 /// What a backup did; the JSON of `backup`.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BackupReply {
     pub(crate) generation: u64,
     pub(crate) segments_copied: u64,
     pub(crate) segments_kept: u64,
     pub(crate) bytes_copied: u64,
+    #[serde(default)]
+    pub(crate) problems: Vec<String>,
 }
 
 /// Why a line is not a request.

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::output::quoted;
 
 /// Refuses what cannot work, each with the next step, before a passphrase is asked for. `room`: its directory, where it has one
 /// here.
@@ -33,12 +34,14 @@ fn check_mountpoint(room: Option<&Path>, mountpoint: &Path) -> Result<()> {
     match std::fs::metadata(mountpoint) {
         _ if died => {
             return refuse(format!(
-                "a mount is here whose process has died; clear it with: strongroom umount {name}"
+                "a mount is here whose process has died; clear it with: strongroom umount {}",
+                quoted(mountpoint)
             ));
         }
         Err(e) if e.kind() == ErrorKind::NotFound => {
             return refuse(format!(
-                "there is no such directory to mount on; make it with: mkdir {name}"
+                "there is no such directory to mount on; make it with: mkdir {}",
+                quoted(mountpoint)
             ));
         }
         Err(e) => return refuse(e.to_string()),
@@ -52,8 +55,9 @@ fn check_mountpoint(room: Option<&Path>, mountpoint: &Path) -> Result<()> {
         .map_err(|e| Error::host(mountpoint, e))?;
     if let Some(mount) = table::strongroom_at(&canonical) {
         return refuse(format!(
-            "{} is mounted here already; unmount it with: strongroom umount {name}",
-            mount.source.display()
+            "{} is mounted here already; unmount it with: strongroom umount {}",
+            mount.source.display(),
+            quoted(mountpoint)
         ));
     }
     if let Some(room) = room {

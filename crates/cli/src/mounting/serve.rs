@@ -22,6 +22,7 @@ use super::launch::Plan;
 use crate::control::server::Server;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::output;
 
 /// How long closing waits for a check or compaction to reach a safe point.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
@@ -195,8 +196,65 @@ fn refused(error: &mount::MountError) -> Error {
     Error::said(exit, error.to_string())
 }
 
+/// The most files that a message about a full disk lists; the log has all.
+const LISTED: usize = 50;
+
+/// Closes the room, which is unmounted. Where the disk has no space for all that was written, says what is lost.
+fn close(room: Arc<Room>, dir: &Path) -> Result<()> {
+    if room.is_read_only() {
+        return close_now(room, dir);
+    }
+    // Other failures come again when the room is closed.
+    let unsaved = room.commit_or_list().unwrap_or_default();
+    let closed = close_now(room, dir);
+    if unsaved.ranges.is_empty() && !unsaved.changes {
+        return closed;
+    }
+    if let Err(error) = &closed {
+        if error.exit() != Exit::NoSpace {
+            return closed;
+        }
+    }
+    Err(Error::said(Exit::NoSpace, no_space(dir, &unsaved)))
+}
+
+/// What was lost when a room was unmounted whose disk is full.
+fn no_space(dir: &Path, unsaved: &room::Unsaved) -> String {
+    let mut text = format!(
+        "{}: unmounted, but there is no space left where the room is stored, and some of what was written is lost:",
+        dir.display()
+    );
+    for (number, range) in unsaved.ranges.iter().enumerate() {
+        let line = format!(
+            "{}: {} from byte {}",
+            output::shown(range.path.as_ref()),
+            output::count(range.len, "byte"),
+            range.offset
+        );
+        tracing::error!("no space left, lost: {line}");
+        if number < LISTED {
+            text.push_str(&format!("\n  {line}"));
+        }
+    }
+    if let Some(more) = unsaved
+        .ranges
+        .len()
+        .checked_sub(LISTED)
+        .filter(|more| *more > 0)
+    {
+        text.push_str(&format!("\n  and {more} more, which the mount's log lists"));
+    }
+    if unsaved.changes {
+        text.push_str("\n  new names, removals and attributes since the last commit");
+    }
+    text.push_str(
+        "\nEverything that was synced is saved. Free space on the disk before you mount the room again.",
+    );
+    text
+}
+
 /// Closes the room once nobody works on it any more; after a while commits it and leaves the rest to the end of the process.
-fn close(mut room: Arc<Room>, dir: &Path) -> Result<()> {
+fn close_now(mut room: Arc<Room>, dir: &Path) -> Result<()> {
     let patience = Instant::now() + CLOSE_PATIENCE;
     loop {
         match Arc::try_unwrap(room) {

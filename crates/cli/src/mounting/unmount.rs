@@ -98,8 +98,9 @@ fn busy(mountpoint: &Path) -> Error {
     Error::said(
         Exit::Busy,
         format!(
-            "{name}: in use: a file is open in it, or it is somebody's working directory (`fuser -vm {name}` shows \
-             whose); close that and try again, or use --lazy"
+            "{name}: in use: a file is open in it, or it is somebody's working directory (`fuser -vm {}` shows \
+             whose); close that and try again, or use --lazy",
+            crate::output::quoted(mountpoint)
         ),
     )
 }

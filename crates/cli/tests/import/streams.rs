@@ -225,7 +225,8 @@ fn a_stream_that_is_none_is_refused_with_the_next_step() {
     };
     let ran = import(b"\x1f\x8b\x08 and so on");
     assert_eq!(ran.code, 5);
-    assert!(ran.err.contains("gzip -d"), "{}", ran.err);
+    // It looks like gzip, and is decompressed as such.
+    assert!(ran.err.contains("gzip ended with"), "{}", ran.err);
     assert_eq!(import(b"").code, 5);
     assert_eq!(import(&[b'x'; 2000]).code, 5);
     let whole = hostile(&[("a", b'0', "", "one"), ("b", b'0', "", "two")]);

@@ -112,8 +112,8 @@ pub(super) fn report(done: Done, compared: Option<Compared>, global: &Global) ->
         output::note(
             global,
             format!(
-                "Owner or group of {} files could not be set by this user; they are this user's now.",
-                kept.owners_lost
+                "Owner or group of {} could not be set by this user, who owns them now.",
+                output::count(kept.owners_lost, "file")
             ),
         );
     }
@@ -121,8 +121,9 @@ pub(super) fn report(done: Done, compared: Option<Compared>, global: &Global) ->
         output::note(
             global,
             format!(
-                "The attribute {} of {count} files was not taken by the room.",
-                output::shown(name)
+                "The attribute {} of {} was not taken by the room.",
+                output::shown(name),
+                output::count(*count, "file")
             ),
         );
     }
@@ -152,7 +153,8 @@ pub(super) fn report(done: Done, compared: Option<Compared>, global: &Global) ->
         output::note(
             global,
             format!(
-                "{files} files ({present} were there already), {} copied; {compared}.",
+                "{} ({present} there already), {} copied; {compared}.",
+                output::count(files, "file"),
                 output::size(bytes)
             ),
         );

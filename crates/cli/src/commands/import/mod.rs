@@ -7,6 +7,7 @@
 //! 3. Unless told not to, everything is compared at the end with the source, from the committed state of the room: not mounted, it
 //!    is closed and opened again for that.
 
+mod compressed;
 mod end;
 mod peers;
 mod record;
@@ -39,7 +40,7 @@ use tree::from_tree;
 never changed. The same command again goes on where one before it was stopped or killed. At the end every file is read again on both \
 sides and compared; what differs is named, and the exit code is then not 0.\n\nExamples:\n  strongroom import notes.db work.strongroom \
 --source-passphrase-file notes.pass\n  strongroom import ~/cipher work.strongroom:/old --source-passphrase-file old.pass\n  strongroom \
-import /mnt/disk work.strongroom:/disk\n  zcat backup.tar.gz | strongroom import --tar - work.strongroom:/backup --passphrase-file work.pass"
+import /mnt/disk work.strongroom:/disk\n  strongroom import --tar backup.tar.gz work.strongroom:/backup"
 )]
 pub(crate) struct Args {
     /// A container's file, or a directory
@@ -52,7 +53,7 @@ pub(crate) struct Args {
     /// Where to: ROOM, or ROOM:/path
     #[arg(value_name = "ROOM[:/path]", required = true)]
     target: Option<OsString>,
-    /// Read a tar stream from FILE ("-": standard input) instead
+    /// Read a tar stream from FILE ("-": standard input) instead; one compressed with gzip, zstd, xz, bzip2 or lz4 too
     #[arg(long, value_name = "FILE")]
     tar: Option<PathBuf>,
     /// Replace files that exist and differ; without this they are left alone and reported
@@ -104,7 +105,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         return Err(Error::usage(format!(
             "{}: a room already; copy from it with: strongroom cp -r {}:/ …, or copy all of it with strongroom backup",
             source.display(),
-            source.display()
+            output::quoted(&source)
         )));
     }
     let peer = if args.as_directory {
@@ -149,8 +150,17 @@ fn container(args: &Args, path: &Path, to: &RoomPath, global: &Global) -> Result
         return Err(Error::usage(format!(
             "{}: a tar stream; import it with: strongroom import --tar {} {}",
             path.display(),
+            output::quoted(path),
+            output::quoted(to.words().as_ref())
+        )));
+    }
+    if let Some(format) = compressed::format_of_file(path) {
+        return Err(Error::usage(format!(
+            "{}: compressed with {}; import a compressed tar stream with: strongroom import --tar {} {}",
             path.display(),
-            to.words()
+            format.name,
+            output::quoted(path),
+            output::quoted(to.words().as_ref())
         )));
     }
     let key = match (&args.source_passphrase_file, &args.source_key_file) {

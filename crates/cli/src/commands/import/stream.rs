@@ -6,9 +6,9 @@ use std::path::Path;
 
 use import::tar::Reader;
 
-use super::Args;
 use super::end::{Done, compare, end, report, stopped};
 use super::unpack::Unpack;
+use super::{Args, compressed};
 use crate::access::{Access, Intent};
 use crate::args::Global;
 use crate::ask;
@@ -48,13 +48,16 @@ pub(super) fn run(args: &Args, tar: &Path, to: &RoomPath, global: &Global) -> Re
     }
     let bar = Bar::counting("importing", global);
     let stream: Box<dyn Read> = if is_stdin {
-        Box::new(std::io::stdin().lock())
+        compressed::standard_input()?
     } else {
         let file = File::open(tar).map_err(|e| Error::host(tar, e))?;
         if let Ok(meta) = file.metadata() {
-            bar.expect(meta.len());
+            // Of a compressed stream the total is not known.
+            if compressed::format_of_file(tar).is_none() {
+                bar.expect(meta.len());
+            }
         }
-        Box::new(file)
+        compressed::file(file, tar)?
     };
     let mut reader = Reader::new(BufReader::with_capacity(1 << 20, stream));
     let (access, given) = Access::reach_again(&to.room, &args.open, Intent::Change)?;

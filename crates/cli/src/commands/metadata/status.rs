@@ -24,7 +24,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             format!(
                 "{}: no metadata server runs; start one with: strongroom metadata serve --room {}",
                 args.room.display(),
-                args.room.display()
+                output::quoted(&args.room)
             ),
         ));
     };

@@ -121,7 +121,7 @@ fn add(args: &Add, global: &Global) -> Result<()> {
                 args.room.display(),
                 args.out.display(),
                 args.name,
-                args.out.display()
+                output::quoted(&args.out)
             ),
         );
     }
@@ -165,11 +165,11 @@ fn list(args: &List, global: &Global) -> Result<()> {
     for user in users {
         let gids: Vec<String> = user.gids.iter().map(u32::to_string).collect();
         output::line(format!(
-            "{}  uid {}  groups {}  {} keys",
+            "{}  uid {}  groups {}  {}",
             user.name,
             user.uid,
             gids.join(","),
-            user.serials.len()
+            output::count(user.serials.len() as u64, "key")
         ));
     }
     Ok(())

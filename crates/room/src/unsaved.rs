@@ -1,0 +1,79 @@
+//! What a room without space could not make durable, for the person who unmounts it.
+//!
+//! 1. Only what `NoSpace` refused is here; other failures of the storage leave it open what is durable.
+//! 2. Data that a cache accepted and the room then refused is remembered within bounds: it is nowhere else.
+
+use parking_lot::Mutex;
+
+use crate::check::Lost;
+use crate::core::Core;
+use crate::{Error, InodeNo, LostRange, Result, Room};
+
+/// The most ranges of refused data that are remembered.
+const REFUSED_MAX: usize = 1000;
+
+/// What is not durable for lack of space.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unsaved {
+    /// File data: what was refused earlier to a cache that had accepted it, and what waits for space still.
+    pub ranges: Vec<LostRange>,
+    /// Whether the changes of names and attributes since the last commit are not durable either.
+    pub changes: bool,
+}
+
+/// Ranges that a cache had accepted and that found no space.
+#[derive(Debug, Default)]
+pub(crate) struct Refused(Mutex<Vec<Lost>>);
+
+impl Refused {
+    pub(crate) fn note(&self, no: InodeNo, offset: u64, len: u64) {
+        let mut ranges = self.0.lock();
+        match ranges.last_mut() {
+            Some(last) if last.no == no && last.offset + last.len == offset => last.len += len,
+            _ => ranges.push(Lost { no, offset, len }),
+        }
+        ranges.truncate(REFUSED_MAX);
+    }
+}
+
+impl Room {
+    /// Commits, and returns what found no space. Closing the room loses that: to be asked when it is about to be closed.
+    /// Other errors than `NoSpace` as they are.
+    pub fn commit_or_list(&self) -> Result<Unsaved> {
+        let changes = match self.sync() {
+            Ok(()) => false,
+            Err(Error::NoSpace) => match self.core.catalog().commit() {
+                Ok(_) => false,
+                Err(catalog::CatalogError::NoSpace) => true,
+                Err(e) => return Err(e.into()),
+            },
+            Err(e) => return Err(e),
+        };
+        let ranges = self.core.unsaved();
+        Ok(Unsaved {
+            ranges: self.core.named(ranges)?,
+            changes,
+        })
+    }
+}
+
+impl Core {
+    fn unsaved(&self) -> Vec<Lost> {
+        let mut ranges = self.refused.0.lock().clone();
+        for cell in self.inodes.dirty() {
+            let state = cell.state.read();
+            if state.is_gone() {
+                continue;
+            }
+            if let Some(buffer) = &state.buffer {
+                ranges.push(Lost {
+                    no: cell.no,
+                    offset: buffer.offset,
+                    len: buffer.data.len() as u64,
+                });
+            }
+        }
+        ranges.sort_by_key(|range| (range.no, range.offset));
+        ranges
+    }
+}
