@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::{ArgAction, Args, FromArgMatches, Parser, Subcommand};
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::*;
 
@@ -14,6 +14,7 @@ use crate::commands::*;
     about = "Encrypted rooms: POSIX file systems kept in ordinary directories",
     propagate_version = true,
     arg_required_else_help = true,
+    override_usage = "strongroom <COMMAND> [OPTIONS]",
     after_help = "First steps:\n  strongroom create work.strongroom\n  mkdir -p ~/work && strongroom mount work.strongroom ~/work\n  strongroom umount ~/work\n\nPaths inside a room are written ROOM:/path, as in: strongroom ls work.strongroom:/papers"
 )]
 pub(crate) struct Cli {
@@ -21,6 +22,15 @@ pub(crate) struct Cli {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// The command line, with its commands in groups.
+pub(crate) fn command() -> clap::Command {
+    let template = format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{}Options:\n{{options}}{{after-help}}",
+        crate::groups::help()
+    );
+    Cli::command().help_template(template)
 }
 
 impl Cli {

@@ -23,6 +23,7 @@ mod exit;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod groups;
 mod mounting;
 mod output;
 mod place;
@@ -36,8 +37,6 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-use clap::CommandFactory;
 
 pub use exit::Exit;
 
@@ -54,7 +53,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         return commands::import::become_child(&arguments);
     }
     let command = service::settings::fill(
-        args::Cli::command(),
+        args::command(),
         &arguments,
         commands::SERVERS,
         std::env::vars_os(),

@@ -1,9 +1,8 @@
 //! `strongroom completions`: what a shell needs to complete our commands.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::args::{Cli, Global};
+use crate::args::{self, Global};
 use crate::error::Result;
 use crate::output;
 
@@ -19,7 +18,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args, _global: &Global) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "strongroom", &mut script);
+    clap_complete::generate(args.shell, &mut args::command(), "strongroom", &mut script);
     output::bytes(&script);
     Ok(())
 }

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
-
-use crate::args::{Cli, Global};
+use crate::args::{self, Global};
 use crate::error::{Error, Result};
+use crate::groups;
 use crate::output;
 
 /// Print the manual page, or write one page a command to a directory
@@ -16,7 +15,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, _global: &Global) -> Result<()> {
-    let mut command = Cli::command();
+    let mut command = args::command();
     command.build();
     match args.directory {
         Some(directory) => {
@@ -32,12 +31,28 @@ pub(crate) fn run(args: Args, _global: &Global) -> Result<()> {
 
 fn page(command: &clap::Command, name: &str) -> Result<Vec<u8>> {
     let mut page = Vec::new();
-    clap_mangen::Man::new(command.clone())
+    let man = clap_mangen::Man::new(command.clone())
         .title(name.to_uppercase())
-        .section("1")
-        .render(&mut page)
-        .map_err(|e| Error::failed(format!("the manual page of {name}: {e}")))?;
+        .section("1");
+    let written = if name == "strongroom" {
+        grouped(&man, &mut page)
+    } else {
+        man.render(&mut page)
+    };
+    written.map_err(|e| Error::failed(format!("the manual page of {name}: {e}")))?;
     Ok(page)
+}
+
+/// The page of the program itself: its commands in groups.
+fn grouped(man: &clap_mangen::Man, page: &mut Vec<u8>) -> std::io::Result<()> {
+    man.render_title(page)?;
+    man.render_name_section(page)?;
+    man.render_synopsis_section(page)?;
+    man.render_description_section(page)?;
+    page.extend(groups::roff().into_bytes());
+    man.render_options_section(page)?;
+    man.render_extra_section(page)?;
+    man.render_version_section(page)
 }
 
 fn write_pages(command: &clap::Command, name: &str, directory: &Path) -> Result<()> {
