@@ -9,7 +9,7 @@ use crate::args::Global;
 use crate::ask;
 use crate::credentials::{self, HexSecret, KEY_FILE_MAX, NewGiven, WorkArgs};
 use crate::error::{Error, Result};
-use crate::output;
+use crate::output::{self, quoted};
 
 /// Make a room in a new or empty directory
 #[derive(Debug, clap::Args)]
@@ -34,8 +34,23 @@ pub(crate) struct Args {
     /// The cipher suite of file data; the faster one here if not given
     #[arg(long, value_parser = ["aes-256-gcm", "chacha20-poly1305"])]
     suite: Option<String>,
+    /// Who owns the room's top directory, by number: for a room that is shared [default: this user and group]
+    #[arg(long, value_name = "UID[:GID]", value_parser = owner)]
+    owner: Option<(u32, u32)>,
     #[command(flatten)]
     work: WorkArgs,
+}
+
+/// A user's number and a group's; without the second one, the group of the same number.
+fn owner(text: &str) -> std::result::Result<(u32, u32), String> {
+    let number = |text: &str| {
+        let read = text.parse().ok().filter(|number| *number != u32::MAX);
+        read.ok_or_else(|| format!("{text}: not the number of a user or group, as in 1000:1000"))
+    };
+    match text.split_once(':') {
+        Some((uid, gid)) => Ok((number(uid)?, number(gid)?)),
+        None => number(text).map(|uid| (uid, uid)),
+    }
 }
 
 impl Args {
@@ -80,6 +95,9 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     check_target(dir)?;
     let mut new = NewRoom::with_credential(args.credential()?);
     new.label = args.label.clone();
+    if let Some((uid, gid)) = args.owner {
+        (new.uid, new.gid) = (uid, gid);
+    }
     new.suite = args
         .suite
         .as_deref()
@@ -93,13 +111,13 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             &json!({"room": dir.to_string_lossy(), "id": info.id.to_string(), "suite": info.suite.name()}),
         );
     } else {
-        let name = dir.display();
+        let (name, typed) = (dir.display(), quoted(dir));
         output::note(
             global,
             format!(
                 "Made the room {name}.\n\
-                 Mount it:          mkdir MOUNTPOINT && strongroom mount {name} MOUNTPOINT\n\
-                 Keep its header:   strongroom header backup {name} FILE  (a damaged header without a backup is a lost room)"
+                 Mount it:          mkdir MOUNTPOINT && strongroom mount {typed} MOUNTPOINT\n\
+                 Keep its header:   strongroom header backup {typed} FILE  (a damaged header without a backup is a lost room)"
             ),
         );
     }
@@ -113,7 +131,8 @@ fn check_target(dir: &Path) -> Result<()> {
         Ok(mut entries) => match entries.next() {
             None => Ok(()),
             Some(_) if crate::place::is_room(dir) => Err(Error::failed(format!(
-                "{name}: there is a room here already; mount it with: strongroom mount {name} MOUNTPOINT"
+                "{name}: there is a room here already; mount it with: strongroom mount {} MOUNTPOINT",
+                quoted(dir)
             ))),
             Some(_) => Err(Error::failed(format!(
                 "{name}: exists and is not empty; choose a new directory"
@@ -124,7 +143,7 @@ fn check_target(dir: &Path) -> Result<()> {
                 Err(Error::failed(format!(
                     "{name}: {} does not exist; make it first with: mkdir -p {}",
                     parent.display(),
-                    parent.display()
+                    quoted(parent)
                 )))
             }
             _ => Ok(()),
