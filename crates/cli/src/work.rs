@@ -76,20 +76,10 @@ pub(crate) fn carry_out(
         }
         Request::Backup { target } => {
             let target = path_from_hex(target)?;
-            let report = room.backup(&target, progress).map_err(|e| match e {
-                room::Error::NotEmptyTarget(_) => Error::failed(format!(
-                    "{}: exists, is not empty, and is no earlier backup of this room; choose a new directory",
-                    target.display()
-                )),
-                e => failed(e),
-            })?;
-            Reply::Backup(BackupReply {
-                generation: report.generation,
-                segments_copied: report.segments_copied,
-                segments_kept: report.segments_kept,
-                bytes_copied: report.bytes_copied,
-                problems: report.problems,
-            })
+            let report = room
+                .backup(&target, progress)
+                .map_err(|e| backup_failed(dir, &target, e))?;
+            Reply::Backup(backup_reply(report))
         }
         Request::Rekey { with } => {
             let (credential, _) = must_open(dir, room, with)?;
@@ -102,6 +92,27 @@ pub(crate) fn carry_out(
             })
         }
     })
+}
+
+pub(crate) fn backup_reply(report: room::BackupReport) -> BackupReply {
+    BackupReply {
+        generation: report.generation,
+        segments_copied: report.segments_copied,
+        segments_kept: report.segments_kept,
+        bytes_copied: report.bytes_copied,
+        problems: report.problems,
+    }
+}
+
+/// Why a backup failed: some errors are about its target.
+pub(crate) fn backup_failed(room: &Path, target: &Path, error: room::Error) -> Error {
+    match error {
+        room::Error::NotEmptyTarget(_) => Error::failed(format!(
+            "{}: exists, is not empty, and is no earlier backup of this room; choose a new directory",
+            target.display()
+        )),
+        error => Error::room(room, error),
+    }
 }
 
 /// Looks at a room that does not open.

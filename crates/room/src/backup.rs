@@ -5,12 +5,13 @@
 //! 2. An earlier backup stays whole until the new one is: new segments come first, then header and catalog, in an order
 //!    in which an opening at any point finds one of the two, and only then old segments go.
 //! 3. A segment is kept from an earlier backup only where it is the same: the same header, with its random salt, and
-//!    long enough. Sealed segments never change.
+//!    long enough. Sealed segments never change. Those on network disks to which clients may still be writing are listed in the
+//!    backup, and copied again by the next one.
 //! 4. A backup is a lineage of its own: its catalog says so, in one commit more than the room has (see `rollback`).
 //!
 //! It deliberately does not know keys: what is copied is copied sealed.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
@@ -26,7 +27,9 @@ use crate::core::{BLOCK, Core};
 use crate::header::{self, BACKUP, HEADER, HEADER_MAX};
 use crate::lock::RoomLock;
 use crate::maintenance::{BackupReport, Progress};
-use crate::open::{LINEAGE, NEW_CATALOG, NEW_CATALOG_TABLE, SEGMENTS, put_new_catalog_in_place};
+use crate::open::{
+    LINEAGE, NEW_CATALOG, NEW_CATALOG_TABLE, PLACED, SEGMENTS, put_new_catalog_in_place,
+};
 use crate::pins::Pin;
 use crate::rollback;
 use crate::{Error, Result};
@@ -36,6 +39,11 @@ const CATALOG_COPY: &str = "catalog.db.copy";
 const CATALOG_COPY_TABLE: &str = "catalog.db.copy-pages";
 /// Marks a first backup that is not complete; holds the room's id.
 const INCOMPLETE: &str = "backup.incomplete";
+/// In a backup of a room on network disks: the segments that clients were still writing to, a decimal number a line. A later
+/// backup copies them again.
+const GROWING: &str = "backup.growing";
+/// Bytes of that list, at most.
+const GROWING_MAX: u64 = 1 << 20;
 /// Bytes copied at once.
 const STEP: u64 = 8 << 20;
 
@@ -47,6 +55,8 @@ struct Moment {
     rekeying: bool,
     segments: Vec<SegmentAccount>,
     key: CatalogKey,
+    /// Segments to which clients of a metadata server may still be writing.
+    in_use: BTreeSet<SegmentNo>,
 }
 
 impl Core {
@@ -65,11 +75,6 @@ impl Core {
         progress: Progress<'_>,
         watch: &dyn Fn(),
     ) -> Result<BackupReport> {
-        if self.options.placed {
-            return Err(Error::NotSupported(
-                "a backup of a room on network disks: copy its files through a mount",
-            ));
-        }
         let room = self.header.lock().header.room_id();
         let earlier = is_backup_of(&*target, dir.clone(), &room)?;
         let _lock = RoomLock::take(&*target, false)?;
@@ -81,17 +86,20 @@ impl Core {
             _ => {}
         }
         let (mut moment, pin) = self.moment(&target)?;
-        let lineage = mark_lineage(&target, &mut moment)?;
+        let lineage = mark_lineage(&target, &mut moment, self.options.placed)?;
+        let growing = read_growing(&*target)?;
+        write_growing(&*target, &growing.union(&moment.in_use).copied().collect())?;
         let mut report = BackupReport {
             generation: moment.generation,
             ..BackupReport::default()
         };
         report.bytes_copied = target.open(CATALOG_COPY, OpenMode::Read)?.len()?;
-        self.copy_segments(&*target, &moment.segments, &mut report, progress)?;
+        self.copy_segments(&*target, &moment, &growing, &mut report, progress)?;
         drop(pin);
         target.sync_dir(SEGMENTS)?;
         watch();
         put_in_place(&*target, &moment, earlier, watch)?;
+        write_growing(&*target, &moment.in_use)?;
         remove_others(&*target, &moment.segments)?;
         rollback::note_backup(&room, &dir, &lineage, moment.generation, &self.options);
         Ok(report)
@@ -116,6 +124,10 @@ impl Core {
             let catalog = self.catalog();
             catalog.copy_to(target, CATALOG_COPY, &key)?;
             let (generation, segments) = (catalog.generation(), catalog.segments()?);
+            let in_use = match self.options.placed {
+                true => self.segments.in_use(),
+                false => BTreeSet::new(),
+            };
             Ok((
                 Moment {
                     generation,
@@ -124,6 +136,7 @@ impl Core {
                     rekeying,
                     segments,
                     key,
+                    in_use,
                 },
                 pin,
             ))
@@ -133,21 +146,30 @@ impl Core {
     fn copy_segments(
         &self,
         target: &dyn Storage,
-        segments: &[SegmentAccount],
+        moment: &Moment,
+        growing: &BTreeSet<SegmentNo>,
         report: &mut BackupReport,
         progress: Progress<'_>,
     ) -> Result<()> {
+        let segments = &moment.segments;
         let total = segments.iter().map(|a| u64::from(a.length) * BLOCK).sum();
         let mut done = 0;
         for account in segments {
             let name = file(account.id.no);
             let needed = u64::from(account.length) * BLOCK;
-            if is_kept(&*self.storage, target, &name, needed)? {
+            let may_differ = growing.contains(&account.id.no);
+            if !may_differ && is_kept(&*self.storage, target, &name, needed)? {
                 report.segments_kept += 1;
             } else {
                 let beside = format!("{name}.new");
                 let told = |bytes: u64| progress((done + bytes).min(total), total);
-                let copied = match copy(&*self.storage, &name, target, &beside, told) {
+                // A place on a network disk is longer than what was written there.
+                let most = if self.options.placed {
+                    needed
+                } else {
+                    u64::MAX
+                };
+                let copied = match copy(&*self.storage, &name, target, &beside, most, told) {
                     // A segment that is gone cannot be copied; the rest can, and check says what it takes with it.
                     Ok(None) => {
                         report
@@ -176,13 +198,44 @@ impl Core {
     }
 }
 
-/// Makes the catalog's copy a lineage of its own, so that using the backup is not taken for using the room.
-fn mark_lineage(target: &Arc<dyn Storage>, moment: &mut Moment) -> Result<String> {
+/// The segments of the earlier backup that may have got more blocks since.
+fn read_growing(target: &dyn Storage) -> Result<BTreeSet<SegmentNo>> {
+    match storage::read_limited(target, GROWING, GROWING_MAX) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes)
+            .split_whitespace()
+            .filter_map(|number| number.parse().ok().map(SegmentNo))
+            .collect()),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(BTreeSet::new()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn write_growing(target: &dyn Storage, segments: &BTreeSet<SegmentNo>) -> Result<()> {
+    if segments.is_empty() {
+        return match target.remove(GROWING) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(e.into()),
+            _ => Ok(()),
+        };
+    }
+    let lines: String = segments.iter().map(|no| format!("{}\n", no.0)).collect();
+    Ok(storage::replace(target, GROWING, lines.as_bytes())?)
+}
+
+/// Makes the catalog's copy a lineage of its own, so that using the backup is not taken for using the room. One of a room on
+/// network disks has its segments in its directory.
+fn mark_lineage(
+    target: &Arc<dyn Storage>,
+    moment: &mut Moment,
+    was_placed: bool,
+) -> Result<String> {
     // As unlikely to come twice as the id of a room.
     let lineage = RoomId::random().to_string();
     let options = catalog::OpenOptions::default();
     let copy = SqlCatalog::open(target, CATALOG_COPY, &moment.key, &options)?;
     copy.set_meta(LINEAGE, lineage.as_bytes())?;
+    if was_placed {
+        copy.set_meta(PLACED, b"")?;
+    }
     moment.generation = copy.commit()?;
     // The copy is renamed without its log.
     copy.checkpoint()?;
@@ -297,6 +350,7 @@ fn copy(
     from: &str,
     target: &dyn Storage,
     to: &str,
+    most: u64,
     told: impl Fn(u64) -> bool,
 ) -> io::Result<Option<u64>> {
     let original = match source.open(from, OpenMode::Read) {
@@ -305,7 +359,7 @@ fn copy(
     };
     remove_if_there(target, to)?;
     let copy = target.open(to, OpenMode::CreateNew)?;
-    let len = original.len()?;
+    let len = original.len()?.min(most);
     let mut buffer = vec![0; STEP.min(len) as usize];
     let (mut copied, mut at) = (0, 0);
     while at < len {

@@ -42,8 +42,8 @@ const LAST_SEGMENT: &str = "last_segment";
 pub(crate) const RESERVED: &str = "reserved";
 /// Catalog value: there in a backup, and different in each; 32 hexadecimal digits.
 pub(crate) const LINEAGE: &str = "lineage";
-/// Catalog value: there where the segments are on network disks.
-const PLACED: &str = "placed";
+/// Catalog value: there, and not empty, where the segments are on network disks.
+pub(crate) const PLACED: &str = "placed";
 
 /// Makes a room and opens it.
 pub(crate) fn create(dir: &Path, new: NewRoom) -> Result<Core> {
@@ -445,7 +445,9 @@ pub(crate) fn check_placed(
     catalog: &dyn Catalog,
     options: &OpenOptions,
 ) -> Result<()> {
-    match (catalog.meta(PLACED)?.is_some(), options.placed) {
+    // Empty in a backup of such a room, whose directory has them.
+    let is_placed = catalog.meta(PLACED)?.is_some_and(|value| !value.is_empty());
+    match (is_placed, options.placed) {
         (true, false) => Err(Error::Placed),
         (false, true) => {
             if !catalog.segments()?.is_empty() || !storage.list(SEGMENTS)?.is_empty() {

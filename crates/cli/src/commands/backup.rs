@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::metadata::admin;
 use crate::access::{Access, Intent, OpenArgs};
 use crate::args::Global;
 use crate::control::client::unexpected;
@@ -9,7 +10,7 @@ use crate::control::{BackupReply, Reply, Request};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output;
-use crate::place::room_argument;
+use crate::place::{must_be_room, room_argument};
 use crate::progress::Bar;
 use crate::work::path_to_hex;
 
@@ -30,10 +31,16 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let target = std::path::absolute(&args.target).map_err(|e| Error::host(&args.target, e))?;
-    let access = Access::reach(&args.room, &args.open, Intent::Change)?;
-    access.fetch_written();
-    let report = copy_room(&access, &target, "copying", global)?;
-    access.close()?;
+    let report = match served(&args.room, &target, global)? {
+        Some(report) => report,
+        None => {
+            let access = Access::reach(&args.room, &args.open, Intent::Change)?;
+            access.fetch_written();
+            let report = copy_room(&access, &target, "copying", global)?;
+            access.close()?;
+            report
+        }
+    };
     if global.json {
         output::json_line(&report);
     } else {
@@ -65,6 +72,22 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             args.room.display()
         ),
     ))
+}
+
+/// Has the metadata server of a shared room copy it, if one runs.
+fn served(room: &Path, target: &Path, global: &Global) -> Result<Option<BackupReply>> {
+    must_be_room(room)?;
+    let bar = Bar::start("copying", global);
+    let request = admin::Request::Backup {
+        target: path_to_hex(target),
+    };
+    let reply = admin::ask_with_progress(room, &request, &|done, total| bar.tell(done, total));
+    bar.end();
+    match reply? {
+        None => Ok(None),
+        Some(admin::Reply::Backup(report)) => Ok(Some(report)),
+        Some(_) => Err(admin::unexpected()),
+    }
 }
 
 /// Copies the room to a directory that is empty or holds an earlier copy.

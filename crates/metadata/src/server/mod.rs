@@ -488,6 +488,23 @@ impl MetadataServer {
         Ok(left)
     }
 
+    /// Copies the room to `target` while it is served: a room with its data in its directory. [`room::Room::backup`] has the rest.
+    /// It is of one commit, and so has what clients had synced.
+    ///
+    /// # Errors
+    /// `Room`, with kind `Interrupted` where `progress` or the end of the server stopped it.
+    pub fn backup(
+        &self,
+        target: &std::path::Path,
+        progress: room::Progress<'_>,
+    ) -> Result<room::BackupReport, ServerError> {
+        let life = self.life()?;
+        let stopping = || self.shared.stopping.load(Ordering::SeqCst) || life.has_failed();
+        Ok(life
+            .room
+            .backup(target, &|done, total| !stopping() && progress(done, total))?)
+    }
+
     /// Sessions that are alive, with their users' names.
     pub fn sessions(&self) -> Result<Vec<(SessionId, String)>, ServerError> {
         Ok(self

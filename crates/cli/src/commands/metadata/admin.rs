@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use metadata::enrol::{self, Disk, EnrolError, User};
 use metadata::server::{Beside, MetadataServer, ServerError};
@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::place::must_be_room;
 use crate::socket;
+use crate::work::{self, Progress, path_from_hex};
 
 /// The socket's name in the room's directory.
 const SOCKET: &str = "metadata";
@@ -32,6 +33,9 @@ const LINE_MAX: usize = 16 << 20;
 const LINE_TIME: Duration = Duration::from_secs(10);
 /// For an answer: longer than a revocation waits for a disk.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
+
+/// Between two reports of progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What is asked.
 #[derive(Debug, Serialize, Deserialize)]
@@ -54,6 +58,11 @@ pub(crate) enum Request {
         name: String,
     },
     Disks {},
+    /// Copies the room; progress comes before the answer.
+    Backup {
+        /// Absolute path, in hexadecimal.
+        target: String,
+    },
 }
 
 /// A running server.
@@ -118,6 +127,9 @@ pub(crate) enum Reply {
     Removed(bool),
     Users(Vec<User>),
     Disks(Vec<DiskRow>),
+    /// Bytes done, and in all; the answer is still to come.
+    Progress(u64, u64),
+    Backup(crate::control::BackupReply),
     /// So many bytes are moved away from a disk before it is gone; whether a server does that now.
     Leaving {
         left: u64,
@@ -189,6 +201,15 @@ pub(crate) fn ask(room: &Path, open: &OpenArgs, request: Request) -> Result<Repl
 
 /// Asks the running server; `None` where none runs.
 pub(crate) fn ask_running(room: &Path, request: &Request) -> Result<Option<Reply>> {
+    ask_with_progress(room, request, &|_, _| true)
+}
+
+/// The same for work of which the server reports progress.
+pub(crate) fn ask_with_progress(
+    room: &Path,
+    request: &Request,
+    progress: Progress<'_>,
+) -> Result<Option<Reply>> {
     let stream = match socket::connect(room, SOCKET) {
         Ok(stream) => stream,
         Err(e) if e.kind() == ErrorKind::PermissionDenied => {
@@ -205,13 +226,24 @@ pub(crate) fn ask_running(room: &Path, request: &Request) -> Result<Option<Reply
     };
     let failed =
         |e: std::io::Error| Error::failed(format!("{}: its metadata server: {e}", room.display()));
-    let exchange = || -> std::io::Result<Zeroizing<Vec<u8>>> {
+    let begin = || -> std::io::Result<()> {
         stream.set_read_timeout(Some(ANSWER_TIME))?;
         stream.set_write_timeout(Some(LINE_TIME))?;
-        (&stream).write_all(&line(request))?;
-        read_answer(&stream)
+        (&stream).write_all(&line(request))
     };
-    let answer = exchange().map_err(failed)?;
+    begin().map_err(failed)?;
+    let mut lines = BufReader::new(&stream);
+    let answer = loop {
+        let answer = read_answer(&mut lines).map_err(failed)?;
+        match serde_json::from_slice(&answer) {
+            // Closing the connection is how the server learns that it shall stop.
+            Ok(Reply::Progress(done, total)) if !progress(done, total) => {
+                return Err(crate::progress::interrupted());
+            }
+            Ok(Reply::Progress(..)) => {}
+            _ => break answer,
+        }
+    };
     match serde_json::from_slice(&answer) {
         Ok(Reply::Refused { exit, message }) => Err(Error::said(Exit::from_code(exit), message)),
         Ok(reply) => Ok(Some(reply)),
@@ -233,9 +265,9 @@ fn line(value: &impl Serialize) -> Zeroizing<Vec<u8>> {
     line
 }
 
-fn read_answer(stream: impl Read) -> std::io::Result<Zeroizing<Vec<u8>>> {
+fn read_answer(lines: &mut impl BufRead) -> std::io::Result<Zeroizing<Vec<u8>>> {
     let mut line = Zeroizing::new(Vec::new());
-    BufReader::new(stream.take(LINE_MAX as u64)).read_until(b'\n', &mut line)?;
+    lines.take(LINE_MAX as u64).read_until(b'\n', &mut line)?;
     if !line.ends_with(b"\n") {
         return Err(ErrorKind::UnexpectedEof.into());
     }
@@ -266,7 +298,7 @@ fn leaving(left: Option<u64>, now: bool) -> Reply {
 fn carry_out_beside(opened: &Beside, request: Request) -> std::result::Result<Reply, ServerError> {
     let room = &opened.room;
     Ok(match request {
-        Request::Status {} => return Err(ServerError::NotNow),
+        Request::Status {} | Request::Backup { .. } => return Err(ServerError::NotNow),
         Request::AddUser { name, uid, gids } => {
             let (user, identity) = enrol::add_user(room, &name, uid, &gids)?;
             Reply::Identity(identity_text(&identity, &user))
@@ -309,6 +341,8 @@ fn carry_out(server: &MetadataServer, request: Request) -> std::result::Result<R
         }
         Request::RemoveDisk { name } => leaving(server.remove_disk(&name)?, true),
         Request::Disks {} => Reply::Disks(server.disks()?.iter().map(DiskRow::running).collect()),
+        // It has a thread of its own.
+        Request::Backup { .. } => return Err(ServerError::NotNow),
     })
 }
 
@@ -380,6 +414,38 @@ impl Drop for Socket {
     }
 }
 
+/// Copies the room while it is served. Stops when nobody waits for it any more.
+fn backup(
+    server: &MetadataServer,
+    room: &Path,
+    target: &str,
+    stream: &UnixStream,
+) -> Result<Reply> {
+    let target = path_from_hex(target)?;
+    if target.starts_with(room) {
+        return Err(Error::usage(format!(
+            "{}: a backup cannot lie within the room",
+            target.display()
+        )));
+    }
+    let last = Mutex::new(None);
+    let progress = |done, total| {
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_some_and(|at: Instant| at.elapsed() < PROGRESS_INTERVAL) {
+            return true;
+        }
+        *last = Some(Instant::now());
+        (&*stream)
+            .write_all(&line(&Reply::Progress(done, total)))
+            .is_ok()
+    };
+    let report = server.backup(&target, &progress);
+    Ok(Reply::Backup(match report {
+        Err(ServerError::Room(e)) => return Err(work::backup_failed(room, &target, e)),
+        other => work::backup_reply(other.map_err(|e| refused(room, e))?),
+    }))
+}
+
 fn answer(
     stream: &UnixStream,
     room: &Path,
@@ -396,6 +462,17 @@ fn answer(
         .unwrap_or_else(PoisonError::into_inner)
         .clone();
     let reply = match (serde_json::from_slice(&request), server) {
+        (Ok(Request::Backup { target }), Some(server)) => {
+            let (stream, room) = (stream.try_clone()?, room.to_owned());
+            std::thread::Builder::new()
+                .name("backup".into())
+                .spawn(move || {
+                    let reply = backup(&server, &room, &target, &stream).unwrap_or_else(refuse);
+                    // One who has gone does not need the answer.
+                    let _ = (&stream).write_all(&line(&reply));
+                })?;
+            return Ok(());
+        }
         (Ok(request), Some(server)) => {
             carry_out(&server, request).unwrap_or_else(|e| refuse(refused(room, e)))
         }
