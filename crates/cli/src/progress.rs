@@ -1,23 +1,58 @@
 //! Progress bars on standard error, when a person stands before it; and stopping on Ctrl-C between two safe points.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use room::FileKind;
 
 use crate::args::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::tree::{Meta, Source};
+use crate::walk::{Step, walk};
 
 /// Long work under way.
 #[derive(Debug)]
 pub(crate) struct Bar {
     bar: ProgressBar,
     stop: Arc<AtomicBool>,
-    /// Bytes in all, where that is known of work that is counted; 0: it is not.
+    /// How many of the unit in all; 0: that is not known.
     total: AtomicU64,
     what: &'static str,
+    unit: Unit,
+}
+
+/// What work is measured in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Bytes,
+    Files,
+}
+
+/// How much is in a tree.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Survey {
+    /// Files of any kind, directories included.
+    pub(crate) files: u64,
+    /// Bytes of all files, holes included.
+    pub(crate) bytes: u64,
+    /// Bytes of them that are stored.
+    pub(crate) stored: u64,
+}
+
+/// How a bar looks: what is done, of how much, how fast, and the time left.
+fn style(unit: Unit, has_total: bool) -> ProgressStyle {
+    let template = match (unit, has_total) {
+        (Unit::Bytes, true) => "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta} left",
+        (Unit::Files, true) => "{msg} {wide_bar} {pos}/{len} {per_sec} {eta} left",
+        (Unit::Bytes, false) => "{spinner} {msg} {bytes} {bytes_per_sec} {elapsed}",
+        (Unit::Files, false) => "{spinner} {msg} {per_sec} {elapsed}",
+    };
+    // Fixed text; a test makes each of them.
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 impl Bar {
@@ -31,6 +66,7 @@ impl Bar {
             ProgressDrawTarget::hidden()
         });
         bar.set_message(what);
+        bar.set_style(style(Unit::Bytes, false));
         let stop = Arc::new(AtomicBool::new(false));
         // Where a handler cannot be set, Ctrl-C kills as it always does; rooms survive that.
         let _ = signal_hook::flag::register_conditional_shutdown(
@@ -44,38 +80,33 @@ impl Bar {
             stop,
             total: AtomicU64::new(0),
             what,
+            unit: Unit::Bytes,
         }
     }
 
     /// Takes note of (done, total) bytes; false once the user wants to stop.
     pub(crate) fn tell(&self, done: u64, total: u64) -> bool {
-        if self.bar.length() == Some(0) && total > 0 {
-            // The template is fixed text, checked by every run that shows a bar.
-            if let Ok(style) = ProgressStyle::with_template(
-                "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}",
-            ) {
-                self.bar.set_style(style);
-            }
+        if total > 0 {
+            self.total.store(total, Ordering::Relaxed);
         }
-        self.bar.set_length(total);
-        self.bar.set_position(done);
+        if !self.bar.is_hidden() {
+            self.show(done);
+        }
         !self.stop.load(Ordering::Relaxed)
     }
 
-    /// The same where the total is not known: files and bytes done.
+    /// The same for work that counts itself: files and bytes done, of as many as [`expect`](Self::expect) said.
     pub(crate) fn count(&self, files: u64, bytes: u64) -> Result<()> {
         if !self.bar.is_hidden() {
-            let of = match self.total.load(Ordering::Relaxed) {
-                0 => String::new(),
-                total => format!(" of {}", crate::output::size(total)),
-            };
-            let bytes = crate::output::size(bytes);
             self.bar.set_message(format!(
-                "{}: {}, {bytes}{of}",
+                "{}: {}",
                 self.what,
                 crate::output::count(files, "file")
             ));
-            self.bar.tick();
+            self.show(match self.unit {
+                Unit::Bytes => bytes,
+                Unit::Files => files,
+            });
         }
         if self.stop.load(Ordering::Relaxed) {
             Err(interrupted())
@@ -84,17 +115,63 @@ impl Bar {
         }
     }
 
-    /// Shows beside what is counted how many bytes there will be.
-    pub(crate) fn expect(&self, bytes: u64) {
-        self.total.store(bytes, Ordering::Relaxed);
+    /// Draws the bar at so many done.
+    fn show(&self, done: u64) {
+        let total = self.total.load(Ordering::Relaxed);
+        if self.bar.length() != Some(total.max(done)) {
+            self.bar.set_style(style(self.unit, total > 0));
+            // What grew meanwhile is more than was expected.
+            self.bar.set_length(total.max(done));
+        }
+        self.bar.set_position(done);
+        self.bar.tick();
     }
 
-    /// A bar that counts without a total.
-    pub(crate) fn counting(what: &'static str, global: &Global) -> Bar {
-        let bar = Bar::start(what, global);
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
-            bar.bar.set_style(style);
+    /// How much there will be in all.
+    pub(crate) fn expect(&self, total: u64) {
+        self.total.store(total, Ordering::Relaxed);
+    }
+
+    /// Looks how much data is in a tree that is about to be gone through; 0 where nobody sees the bar. Returns the bytes of its
+    /// files, holes included.
+    pub(crate) fn survey(&self, tree: &dyn Source, path: &Path, meta: &Meta) -> Survey {
+        let mut found = Survey::default();
+        if self.bar.is_hidden() {
+            return found;
         }
+        // What cannot be listed is reported when it is its turn.
+        let _ = walk(
+            tree,
+            path,
+            meta,
+            &mut |step, _, meta| {
+                if step != Step::Leave {
+                    found.files += 1;
+                }
+                if meta.kind == FileKind::Regular {
+                    found.bytes += meta.size;
+                    found.stored += meta.size.min(meta.allocated);
+                }
+                match self.stop.load(Ordering::Relaxed) {
+                    true => Err(()),
+                    false => Ok(()),
+                }
+            },
+            &mut |_, _| Ok(()),
+        );
+        found
+    }
+
+    /// A bar for work that counts itself.
+    pub(crate) fn counting(what: &'static str, global: &Global) -> Bar {
+        Bar::start(what, global)
+    }
+
+    /// The same, measured in files.
+    pub(crate) fn of_files(what: &'static str, global: &Global) -> Bar {
+        let mut bar = Bar::start(what, global);
+        bar.unit = Unit::Files;
+        bar.bar.set_style(style(Unit::Files, false));
         bar
     }
 
@@ -107,4 +184,21 @@ impl Bar {
 /// What a command that the user stopped ends with.
 pub(crate) fn interrupted() -> Error {
     Error::said(Exit::Interrupted, "stopped; what was done so far is kept")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_style_is_a_template_and_one_with_a_total_has_rate_and_time_left() {
+        for unit in [Unit::Bytes, Unit::Files] {
+            for has_total in [true, false] {
+                // One that is no template would fall back silently.
+                let text = format!("{:?}", style(unit, has_total));
+                assert!(text.contains("per_sec"), "{unit:?} {has_total}: {text}");
+                assert_eq!(text.contains("eta"), has_total, "{unit:?}: {text}");
+            }
+        }
+    }
 }

@@ -188,6 +188,7 @@ impl Transfer {
     ) -> Result<(u64, u64, Failures)> {
         let destinations = self.destinations(sources)?;
         let to = self.tree(self.target_room)?;
+        self.expect(sources, options, bar)?;
         let mut failures = Failures::default();
         let (mut files, mut bytes) = (0, 0);
         let mut links = HashMap::new();
@@ -225,15 +226,16 @@ impl Transfer {
                 bar,
                 failures: Failures::default(),
                 links: std::mem::take(&mut links),
-                files: 0,
-                bytes: 0,
+                files,
+                bytes,
                 present: 0,
                 failed: HashSet::new(),
                 kept: Kept::default(),
             };
-            copier.copy(path, &meta, destination)?;
-            files += copier.files;
-            bytes += copier.bytes;
+            let copied = copier.copy(path, &meta, destination);
+            files = copier.files;
+            bytes = copier.bytes;
+            copied?;
             links = copier.links;
             let whole = !copier.failures.any();
             failures.absorb(copier.failures);
@@ -250,6 +252,23 @@ impl Transfer {
             }
         }
         Ok((files, bytes, failures))
+    }
+
+    /// Says to the bar how much there is to copy.
+    fn expect(&self, sources: &[Place], options: &CopyOptions, bar: &Bar) -> Result<()> {
+        let mut total = 0;
+        for (at, source) in sources.iter().enumerate() {
+            let from = self.source_tree(at)?;
+            let (path, must_be_directory) = parts(source);
+            // What is not there is reported when it is its turn.
+            if let Ok(meta) = from.stat(path, must_be_directory || !options.recursive)
+                && (options.recursive || meta.kind != FileKind::Directory)
+            {
+                total += bar.survey(&*from, path, &meta).stored;
+            }
+        }
+        bar.expect(total);
+        Ok(())
     }
 
     fn refusal(

@@ -170,6 +170,8 @@ impl<W: Write> Export<'_, W> {
             .tree
             .stat(top, self.from.must_be_directory)
             .map_err(|fault| self.at(top, fault))?;
+        self.bar
+            .expect(self.bar.survey(self.tree, top, &meta).stored);
         let mut unlisted = Vec::new();
         let tree = self.tree;
         walk(

@@ -104,6 +104,7 @@ fn move_all(
             &words(&sources[at]),
             &mut failures,
             global,
+            bar,
         )?;
     }
     Ok(failures)

@@ -10,6 +10,7 @@ use crate::args::Global;
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
 use crate::place::room_paths;
+use crate::progress::Bar;
 use crate::tree::{Meta, Tree};
 use crate::walk::{Step, walk};
 
@@ -37,7 +38,8 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             root.words()
         )));
     }
-    access::each(
+    let bar = Bar::of_files("removing", global);
+    let done = access::each(
         &paths,
         &args.open,
         Intent::Change,
@@ -48,9 +50,22 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             Ok(meta) if meta.kind == FileKind::Directory && !args.recursive => Err(Error::failed(
                 format!("{}: is a directory; remove it with -r", path.words()),
             )),
-            Ok(meta) => remove_tree(tree, &path.path, &meta, &path.words(), failures, global),
+            Ok(meta) => {
+                bar.expect(bar.survey(tree, &path.path, &meta).files);
+                remove_tree(
+                    tree,
+                    &path.path,
+                    &meta,
+                    &path.words(),
+                    failures,
+                    global,
+                    &bar,
+                )
+            }
         },
-    )
+    );
+    bar.end();
+    done
 }
 
 /// Removes a file, or a directory with everything in it. `words`: how the user named it.
@@ -61,6 +76,7 @@ pub(crate) fn remove_tree(
     words: &str,
     failures: &mut Failures,
     global: &Global,
+    bar: &Bar,
 ) -> Result<()> {
     // Both closures report failures.
     let failures = std::cell::RefCell::new(failures);
@@ -75,11 +91,16 @@ pub(crate) fn remove_tree(
             .borrow_mut()
             .note(&Error::At { what, fault }, global);
     };
+    let mut files = 0;
     walk(
         tree,
         path,
         meta,
         &mut |step, at, _| {
+            if step != Step::Enter {
+                files += 1;
+                bar.count(files, 0)?;
+            }
             let removed = match step {
                 Step::Enter => Ok(()),
                 Step::File => tree.remove_file(at),

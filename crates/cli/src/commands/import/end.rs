@@ -62,11 +62,13 @@ pub(super) fn end(
     }
 }
 
-/// Compares what was committed with what it came from, as `look` does, where there is a room to look at; closes that.
+/// Compares what was committed with what it came from, as `look` does, where there is a room to look at; closes that. `total`:
+/// bytes of files, where that is known.
 pub(super) fn compare(
     access: Option<Access>,
     to: &RoomPath,
     kept: &Kept,
+    total: u64,
     global: &Global,
     look: impl FnOnce(&mut Verifier<'_>) -> Result<()>,
 ) -> Result<Option<Compared>> {
@@ -75,6 +77,7 @@ pub(super) fn compare(
     };
     let tree = access.tree()?;
     let bar = Bar::counting("comparing", global);
+    bar.expect(total);
     let mut verifier = Verifier {
         target: &*tree,
         target_name: format!("{}:", to.room.display()),

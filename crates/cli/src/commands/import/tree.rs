@@ -28,6 +28,7 @@ pub(super) fn from_tree(
     let (access, given) = Access::reach_again(&to.room, &args.open, Intent::Change)?;
     let bar = Bar::counting("importing", global);
     let mut failed = HashSet::new();
+    let mut total = 0;
     let done = (|| {
         let tree = access.tree()?;
         if is_host {
@@ -39,6 +40,9 @@ pub(super) fn from_tree(
         };
         let meta = source.stat(from, true).map_err(at)?;
         make_above(&*tree, &to.path).map_err(|fault| to.failed(fault))?;
+        let survey = bar.survey(source, from, &meta);
+        bar.expect(survey.stored);
+        total = survey.bytes;
         let mut copier = Copier {
             from: source,
             to: &*tree,
@@ -75,7 +79,7 @@ pub(super) fn from_tree(
         Ok(done) => done,
         Err(error) => return Err(stopped(error, ended)),
     };
-    let compared = compare(ended?, to, &done.kept, global, |verifier| {
+    let compared = compare(ended?, to, &done.kept, total, global, |verifier| {
         verifier.trees(source, from, &meta, &to.path, &failed)?;
         sound()
     })?;
