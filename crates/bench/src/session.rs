@@ -14,7 +14,9 @@ use crate::itself;
 use crate::model::{DoubtKind, NoiseFloor, Report, Row, SCHEMA};
 use crate::observe::{self, Observer, Subject, ceilings};
 use crate::progress::Progress;
+use crate::report::words;
 use crate::run_file::Run;
+use crate::statistics;
 use crate::store::{self, Making};
 use crate::work::{Bed, Context, Work, is_selected, select};
 use crate::{Error, Result};
@@ -159,7 +161,7 @@ pub fn run(ask: Ask, means: &Means<'_>) -> Result<Done> {
             .map(|untold| format!("{untold}.")),
     );
     report.interrupted = outcome.interrupted;
-    judge_noise(&mut report, &means.limits);
+    judge_noise(&mut report, &means.limits, (ask.size, ask.rounds));
     report.took_s = began.elapsed().as_secs_f64();
     Ok(Done {
         report,
@@ -250,22 +252,46 @@ fn lie(
     }))
 }
 
-/// A store that differs from itself leaves no ratio to be believed.
-fn judge_noise(report: &mut Report, limits: &Limits) {
+/// A store that differs from itself, or may by too much, leaves no number to be believed. `asked`: size in bytes, and rounds.
+fn judge_noise(report: &mut Report, limits: &Limits, asked: (u64, u32)) {
     let Some(noise) = &report.noise else {
         return;
     };
     let Some(doubt) = doubt::of_noise(noise, limits) else {
         return;
     };
-    if !(noise.low..=noise.high).contains(&1.0) {
-        for comparison in &mut report.comparisons {
-            (comparison.ratio, comparison.low, comparison.high) = (None, None, None);
-            comparison.differs = false;
-            comparison.invalid.get_or_insert(doubt.said.clone());
-        }
+    for comparison in &mut report.comparisons {
+        (comparison.ratio, comparison.low, comparison.high) = (None, None, None);
+        comparison.differs = false;
+        comparison.invalid.get_or_insert(doubt.said.clone());
     }
-    report.notes.push(format!("{}.", doubt.said));
+    let (size, rounds) = enough(noise, limits, asked);
+    report.notes.push(format!(
+        "{}. Measure when the machine is idle, and more: --size {} --rounds {rounds}.",
+        doubt.said,
+        words::bytes(size).replace(' ', "")
+    ));
+    for row in &mut report.rows {
+        row.verdict.invalid = true;
+        row.verdict.doubts.insert(0, doubt.clone());
+    }
+}
+
+/// Size and rounds with which the noise should be small enough: an interval shrinks with the square root of what is measured.
+fn enough(noise: &NoiseFloor, limits: &Limits, (size, rounds): (u64, u32)) -> (u64, u32) {
+    const SIZE_MAX: u64 = 16 << 30;
+    const ROUNDS_MAX: u32 = 25;
+    let excess = (statistics::noise_factor(noise) - 1.0) / limits.noise_max;
+    let more = (excess * excess).clamp(2.0, 1e6);
+    // Rounds first: they cost no space. At least twice as many.
+    let rounds_more = (f64::from(rounds) * more).min(f64::from(ROUNDS_MAX)) as u32;
+    let rounds_more = rounds_more.max(rounds);
+    let left = more * f64::from(rounds.max(1)) / f64::from(rounds_more.max(1));
+    let mut larger = size;
+    while (larger as f64) < size as f64 * left && larger < SIZE_MAX {
+        larger *= 2;
+    }
+    (larger, rounds_more)
 }
 
 /// What could not be observed in any row is one remark on the whole report, not one on each row. The rounds keep theirs.
@@ -291,4 +317,55 @@ fn say_once(report: &mut Report) {
         .into_iter()
         .map(|said| format!("not observable here: {said}"));
     report.notes.extend(notes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noise(low: f64, high: f64) -> NoiseFloor {
+        NoiseFloor {
+            store: "plain".into(),
+            work: "random read".into(),
+            ratio: 1.0,
+            low,
+            high,
+            fired: Vec::new(),
+            silent: Vec::new(),
+        }
+    }
+
+    /// What failed: with a noise floor of ±220 % rows and ratios were kept, and only a note said so.
+    #[test]
+    fn every_row_is_invalid_when_the_noise_floor_is() {
+        for floor in [noise(0.31, 3.2), noise(1.1, 1.2)] {
+            let mut report = crate::report::sample::compare();
+            report.noise = Some(floor);
+            judge_noise(&mut report, &Limits::default(), (256 << 20, 5));
+            assert!(report.rows.iter().all(|row| row.verdict.invalid));
+            assert!(report.comparisons.iter().all(|of| of.invalid.is_some()));
+            let note = report.notes.last().unwrap();
+            assert!(
+                note.contains("--size") && note.contains("--rounds"),
+                "{note}"
+            );
+        }
+        let mut report = crate::report::sample::compare();
+        let before = report.clone();
+        judge_noise(&mut report, &Limits::default(), (256 << 20, 5));
+        assert_eq!(report, before, "a quiet machine");
+    }
+
+    #[test]
+    fn what_is_suggested_is_more_and_has_bounds() {
+        let limits = Limits::default();
+        for high in [1.26, 1.5, 3.2, 100.0] {
+            let (size, rounds) = enough(&noise(0.9, high), &limits, (64 << 20, 5));
+            assert!(rounds > 5 && rounds <= 25, "{high}: {rounds}");
+            assert!((64 << 20..=16 << 30).contains(&size), "{high}: {size}");
+        }
+        let (_, few) = enough(&noise(0.9, 1.26), &limits, (64 << 20, 5));
+        let (size, many) = enough(&noise(0.9, 3.2), &limits, (64 << 20, 5));
+        assert!(few < many && size > 64 << 20);
+    }
 }

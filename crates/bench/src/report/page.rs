@@ -99,8 +99,10 @@ fn ratio_section(report: &Report) -> Markup {
         section {
             h2 { "How fast, with " (base) " as 1" }
             p.quiet {
-                "Ratios of medians; the thin line is the 95 % interval. To the right of the line at 1 is faster. Pale bars are \
-                 differences inside the noise."
+                "How to read this: a bar's length is how many times as fast a store is as " (base) ". A bar that ends at 0.5 is a \
+                 store of half the speed, and one that ends right of the line at 1 is faster. Ratios are of medians; the thin line \
+                 is the 95 % interval, in which the true ratio lies in 19 of 20 measurements. Pale bars are differences inside the \
+                 noise: " (base) " differs as much from itself."
             }
             (legend(others(report).into_iter().map(|store| (store.to_owned(), store_colour(report, store)))))
             (ratios::chart(report))
@@ -181,6 +183,10 @@ fn published(tables: &[PublishedTable]) -> Markup {
         @for table in tables {
             section {
                 h2 { (table.title) }
+                p.quiet {
+                    "What others published of their machines, beside what was measured here. Compare the relations, not the \
+                     speeds: the machines differ."
+                }
                 p.quiet { "Published: " (table.source.trim_end_matches('.')) "." }
                 (scroll(html! {
                     table {

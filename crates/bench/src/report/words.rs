@@ -88,7 +88,8 @@ pub fn ratio(value: f64) -> String {
     }
 }
 
-/// A comparison: "0.53 (0.49–0.58)", "no difference seen (±4 %)", or "INVALID".
+/// A comparison: "0.53 (0.49–0.58)", "no difference seen (±4 %)", "0.93 (0.91–0.95), inside the noise" where the interval leaves
+/// out 1 but a store against itself shows as much, or "INVALID".
 pub fn comparison(of: &Comparison) -> String {
     let (Some(middle), Some(low), Some(high)) = (of.ratio, of.low, of.high) else {
         return "INVALID".into();
@@ -97,8 +98,15 @@ pub fn comparison(of: &Comparison) -> String {
         "INVALID".into()
     } else if of.differs {
         format!("{} ({}–{})", ratio(middle), ratio(low), ratio(high))
-    } else {
+    } else if (low..=high).contains(&1.0) {
         no_difference(low, high)
+    } else {
+        format!(
+            "{} ({}–{}), inside the noise",
+            ratio(middle),
+            ratio(low),
+            ratio(high)
+        )
     }
 }
 
@@ -108,11 +116,18 @@ pub fn loss(of: &Comparison) -> String {
     else {
         return "INVALID".into();
     };
-    if !of.differs {
+    let has_one = (low..=high).contains(&1.0);
+    if !of.differs && has_one {
         return no_difference(low, high);
     }
+    let noise = if of.differs { "" } else { ", inside the noise" };
     let lost = |ratio: f64| per_cent(100.0 * (1.0 - ratio));
-    format!("{} % ({} to {})", lost(middle), lost(high), lost(low))
+    format!(
+        "{} % ({} to {}){noise}",
+        lost(middle),
+        lost(high),
+        lost(low)
+    )
 }
 
 /// The interval of two that do not differ, as the widest distance from 1.
@@ -211,6 +226,10 @@ mod tests {
         (of.ratio, of.low, of.high, of.differs) = (Some(0.99), Some(0.96), Some(1.02), false);
         assert_eq!(comparison(&of), "no difference seen (±4 %)");
         assert_eq!(loss(&of), "no difference seen (±4 %)");
+        // A ±34 % beside an interval of 0.66 to 0.72 would say that there is no difference.
+        (of.ratio, of.low, of.high) = (Some(0.69), Some(0.66), Some(0.72));
+        assert_eq!(comparison(&of), "0.69 (0.66–0.72), inside the noise");
+        assert_eq!(loss(&of), "31 % (28 to 34), inside the noise");
         of.invalid = Some("no valid round".into());
         assert_eq!(comparison(&of), "INVALID");
         assert_eq!(loss(&of), "INVALID");

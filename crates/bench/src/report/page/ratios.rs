@@ -14,6 +14,8 @@ const FARTHEST: f64 = 4.0;
 const WORK: i32 = 26;
 const BAR: i32 = 36;
 const FOOT: i32 = 24;
+/// Where the bar itself begins, below its words.
+const BAR_TOP: i32 = 17;
 
 pub(super) fn chart(report: &Report) -> Markup {
     let works = works(report);
@@ -45,6 +47,21 @@ fn works(report: &Report) -> Vec<(&str, Vec<&Comparison>)> {
     works
 }
 
+/// From where to where lines of the axis are drawn: beside the bars only, so that none crosses a word.
+fn bands(works: &[(&str, Vec<&Comparison>)]) -> Vec<(i32, i32)> {
+    let mut bands = Vec::new();
+    let mut y = 0;
+    for (_, of) in works {
+        y += WORK;
+        for _ in of {
+            bands.push((y + BAR_TOP - 2, y + BAR));
+            y += BAR;
+        }
+        y += 6;
+    }
+    bands
+}
+
 fn draw(
     area: &Area<'_>,
     width: i32,
@@ -67,6 +84,7 @@ fn draw(
         .find(|step| step / most * end >= 44.0)
         .unwrap_or(1.0);
     let label = letters(MUTED).pos(Pos::new(HPos::Center, VPos::Top));
+    let bands = bands(works);
     for at in 0..=(most / step) as i32 {
         let ratio = f64::from(at) * step;
         let line = if ratio == 1.0 {
@@ -74,10 +92,12 @@ fn draw(
         } else {
             GRID.stroke_width(1)
         };
-        area.draw(&PathElement::new(
-            vec![(x(ratio), 0), (x(ratio), bottom)],
-            line,
-        ))?;
+        for (top, end) in &bands {
+            area.draw(&PathElement::new(
+                vec![(x(ratio), *top), (x(ratio), *end)],
+                line,
+            ))?;
+        }
         let place = if at == 0 {
             letters(MUTED).pos(Pos::new(HPos::Left, VPos::Top))
         } else {
@@ -122,7 +142,7 @@ fn one(
     // Pale where the difference is inside the noise.
     let paint = series(colour).mix(if of.differs { 0.85 } else { 0.35 });
     area.draw(&Rectangle::new(
-        [(x(0.0), y + 17), (x(ratio), y + 29)],
+        [(x(0.0), y + BAR_TOP), (x(ratio), y + BAR_TOP + 12)],
         paint.filled(),
     ))?;
     let line = INK.stroke_width(2);
@@ -137,4 +157,38 @@ fn one(
         ))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    /// What failed: the line at 1 went from top to bottom, through every label.
+    #[test]
+    fn no_line_of_the_axis_crosses_a_label() {
+        let report = sample::compare();
+        let works = works(&report);
+        let bands = bands(&works);
+        let mut y = 0;
+        for (_, of) in &works {
+            // The height of a line of text, from its upper edge.
+            let mut labels = vec![(y + 8, y + 8 + 13)];
+            y += WORK;
+            for _ in of {
+                labels.push((y, y + 13));
+                y += BAR;
+            }
+            y += 6;
+            for (top, end) in labels {
+                for (from, to) in &bands {
+                    assert!(
+                        *to <= top || *from >= end,
+                        "{from}..{to} crosses {top}..{end}"
+                    );
+                }
+            }
+        }
+        assert_eq!(bands.len(), report.comparisons.len());
+    }
 }
