@@ -568,13 +568,62 @@ fn a_room_on_network_disks_is_not_opened_without_them() {
         Err(Error::Placed)
     ));
     let shared = Shared::open(shared.memory);
-    let target = tempfile::tempdir().unwrap();
-    assert!(matches!(
+    shared.assert_whole();
+}
+
+/// A segment that is copied while a borrower has a place in it gets more blocks below those that the copy has.
+#[test]
+fn a_backup_has_what_was_placed_and_the_next_one_what_was_placed_since() {
+    let shared = Shared::new();
+    let key = Credential::RawKey(secret());
+    let (a, b) = (shared.file("/a"), shared.file("/b"));
+    let (late, early) = (
+        shared.room.lend(0, 64).unwrap(),
+        shared.room.lend(0, 64).unwrap(),
+    );
+    assert_eq!(late.segment, early.segment);
+    assert!(late.position < early.position);
+    let placed = shared.borrow(&early, 0, 0, &plain(100_000, 1));
+    shared.room.place(early.id, b, &[placed]).unwrap();
+    shared.room.settle_loan(early.id);
+    let target = MemoryStorage::new();
+    let backup = || {
         shared
             .room
-            .backup(&target.path().join("copy"), &|_, _| true),
-        Err(Error::NotSupported(_))
-    ));
+            .backup_on(Arc::new(target.clone()), &|_, _| true)
+            .unwrap()
+    };
+    let alone = || {
+        let options = OpenOptions {
+            placed: false,
+            read_only: true,
+            ..options()
+        };
+        Room::open_on(Arc::new(target.clone()), &key, options).unwrap()
+    };
+    backup();
+    {
+        let copy = alone();
+        assert!(copy.read_file("/b").unwrap() == plain(100_000, 1));
+        assert_eq!(copy.read_file("/a").unwrap(), b"");
+    }
+    let placed = shared.borrow(&late, 0, 0, &plain(100_000, 2));
+    shared.room.place(late.id, a, &[placed]).unwrap();
+    shared.room.settle_loan(late.id);
+    backup();
+    {
+        let copy = alone();
+        assert!(copy.read_file("/b").unwrap() == plain(100_000, 1));
+        assert!(copy.read_file("/a").unwrap() == plain(100_000, 2));
+        let report = copy.check(true, false, &|_, _| true).unwrap();
+        assert!(
+            report.findings.is_empty() && report.lost.is_empty(),
+            "{report:?}"
+        );
+    }
+    // Nothing is written there any more.
+    let report = backup();
+    assert_eq!(report.segments_copied, 0, "{report:?}");
     shared.assert_whole();
 }
 
