@@ -27,7 +27,7 @@ setup: ## Install what building needs, where it is missing
 setup-test:
 	@scripts/setup.sh test
 
-build: setup ## Build the release binary: target/release/strongroom
+build: setup ## Build the release binaries: target/release/strongroom and strongroom-bench
 	cargo build --release $(LOCKED) -p strongroom-cli
 
 build-capi: setup ## Build the C libraries: target/release/libstrongroom.so, .a and libsqlfs.so
@@ -54,7 +54,7 @@ bench: build ## Measure this machine into benches/results (BENCH="cost dd small-
 performance: ## Write docs/performance.md from benches/results; measures nothing
 	@cargo run --quiet $(LOCKED) -p strongroom-bench --example performance -- benches/results benches/remarks.md docs/performance.md
 
-install: ## Install binary, mount helper, manual pages and completions (PREFIX=/usr/local)
+install: ## Install stripped binaries, mount helper, manual pages and completions (PREFIX=/usr/local)
 	@scripts/install.sh $(TARGET_DIR)/release/strongroom "$(DESTDIR)" "$(PREFIX)"
 
 install-capi: ## Install what build-capi built: header, libraries, pkg-config (PREFIX=/usr/local)

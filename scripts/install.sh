@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
-# Installs what `make build` built: the command, the helper by which mount(8) and fstab find it, manual pages, completions,
-# and the systemd units of the servers (nothing is enabled).
+# Installs what `make build` built, stripped: the command, its benchmark, the helper by which mount(8) and fstab find it, manual
+# pages, completions, and the systemd units of the servers (nothing is enabled).
 #
 #   scripts/install.sh BINARY [DESTDIR [PREFIX]]      default: the running system, /usr/local
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 BIN=${1:?the binary to install}
+# Built together with it.
+BENCH=$(dirname "$BIN")/strongroom-bench
 DESTDIR=${2:-}
 PREFIX=${3:-/usr/local}
 SHARE=$DESTDIR$PREFIX/share
-[ -x "$BIN" ] || die "there is no $BIN: run make build"
-
-install -D -m 0755 "$BIN" "$DESTDIR$PREFIX/bin/strongroom"
+for program in "$BIN" "$BENCH"; do
+    [ -x "$program" ] || die "there is no $program: run make build"
+    install -D -m 0755 --strip "$program" "$DESTDIR$PREFIX/bin/${program##*/}"
+done
 
 # mount(8) looks for helpers in /sbin only, whatever the prefix.
 if [ -n "$DESTDIR" ] || [ -w /sbin ]; then

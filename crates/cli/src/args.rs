@@ -47,16 +47,16 @@ impl Cli {
 
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Global {
+pub struct Global {
     /// Report as JSON, with stable field names
     #[arg(long, global = true)]
-    pub(crate) json: bool,
+    pub json: bool,
     /// Say more of what is going on; twice for more still
     #[arg(short, long, global = true, action = ArgAction::Count)]
-    pub(crate) verbose: u8,
+    pub verbose: u8,
     /// Say nothing but errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
+    pub quiet: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -27,7 +27,7 @@ const SMALL_FILE_MAX: u64 = 64 << 10;
 /// What opens the room.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "What opens the room (asked for when none is given)")]
-pub(crate) struct CredentialArgs {
+pub struct CredentialArgs {
     /// Read the passphrase from FILE ("-": one line of standard input); one newline at its end is taken away
     #[arg(long, value_name = "FILE", group = "credential")]
     pub(crate) passphrase_file: Option<PathBuf>,
@@ -49,6 +49,11 @@ impl CredentialArgs {
             || self.key_file.is_some()
             || self.raw_key_file.is_some()
             || self.identity.is_some()
+    }
+
+    /// The credential that the options name; without any, asks for the passphrase of `of`.
+    pub fn credential(&self, of: &str) -> Result<Credential> {
+        self.read(of)?.credential()
     }
 
     /// Reads what the options name; without any, asks for the passphrase of `of`.

@@ -9,38 +9,61 @@ use crate::exit::Exit;
 use crate::tree::Fault;
 
 /// Result of everything here.
-pub(crate) type Result<T> = std::result::Result<T, Error>;
+pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
+pub enum Error {
     /// Everything that is said in one sentence.
     #[error("{message}")]
-    Said { exit: Exit, message: String },
+    Said {
+        /// How the program ends.
+        exit: Exit,
+        /// The sentence.
+        message: String,
+    },
     /// A room as a whole could not be opened or worked on.
     #[error("{}: {}", room.display(), room_words(source))]
-    Room { room: PathBuf, source: room::Error },
+    Room {
+        /// Its directory.
+        room: PathBuf,
+        /// What failed.
+        source: room::Error,
+    },
     /// One file, in a room or on the host.
     #[error("{what}: {fault}")]
-    At { what: String, fault: Fault },
+    At {
+        /// Its path.
+        what: String,
+        /// What failed.
+        fault: Fault,
+    },
     /// Failures that were already reported, one a line.
     #[error("{} failed; see above", crate::output::count(*.count, "file"))]
-    Several { exit: Exit, count: u64 },
+    Several {
+        /// How the program ends.
+        exit: Exit,
+        /// How many files failed.
+        count: u64,
+    },
 }
 
 impl Error {
-    pub(crate) fn said(exit: Exit, message: impl Into<String>) -> Error {
+    /// An error of one sentence.
+    pub fn said(exit: Exit, message: impl Into<String>) -> Error {
         Error::Said {
             exit,
             message: message.into(),
         }
     }
 
-    pub(crate) fn failed(message: impl Into<String>) -> Error {
+    /// An error of one sentence that has no exit code of its own.
+    pub fn failed(message: impl Into<String>) -> Error {
         Error::said(Exit::Failed, message)
     }
 
-    pub(crate) fn usage(message: impl Into<String>) -> Error {
+    /// A command line that contradicts itself.
+    pub fn usage(message: impl Into<String>) -> Error {
         Error::said(Exit::Usage, message)
     }
 
@@ -52,7 +75,7 @@ impl Error {
     }
 
     /// An operation on a host file.
-    pub(crate) fn host(path: &Path, source: io::Error) -> Error {
+    pub fn host(path: &Path, source: io::Error) -> Error {
         Error::At {
             what: path.display().to_string(),
             fault: Fault::Host(source),
@@ -68,7 +91,8 @@ impl Error {
         matches!(self, Error::Several { count: 1, .. })
     }
 
-    pub(crate) fn exit(&self) -> Exit {
+    /// How the program ends.
+    pub fn exit(&self) -> Exit {
         match self {
             Error::Said { exit, .. } | Error::Several { exit, .. } => *exit,
             Error::Room { source, .. } => room_exit(source),
@@ -112,7 +136,7 @@ pub(crate) fn import_exit(error: &import::Error) -> Exit {
 }
 
 /// The exit code of a host's error.
-pub(crate) fn io_exit(error: &io::Error) -> Exit {
+pub fn io_exit(error: &io::Error) -> Exit {
     match error.kind() {
         // Only work that was asked to stop ends so.
         io::ErrorKind::Interrupted => Exit::Interrupted,

@@ -27,7 +27,9 @@ mod groups;
 mod mounting;
 mod output;
 mod place;
+pub mod program;
 mod progress;
+mod size;
 mod socket;
 mod tree;
 mod walk;
@@ -37,6 +39,8 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use tracing_subscriber::util::SubscriberInitExt;
 
 pub use exit::Exit;
 
@@ -65,32 +69,33 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             return Exit::Usage.into();
         }
     };
+    if commands::bench::asks_for_help(&arguments) {
+        let Err(error) = commands::bench::help(&arguments);
+        eprintln!("strongroom: {error}");
+        return error.exit().into();
+    }
     let cli = match args::Cli::parse_with(command, &arguments) {
         Ok(cli) => cli,
-        Err(refusal) => {
-            // A closed standard output or error leaves nobody to tell.
-            let _ = refusal.print();
-            return if refusal.use_stderr() {
-                Exit::Usage.into()
-            } else {
-                Exit::Ok.into()
-            };
-        }
+        Err(refusal) => return refused(&refusal),
     };
     let global = cli.global;
-    let listens = matches!(&cli.command, args::Command::Bench(args) if args.listens());
     if let Some(common) = cli.command.server() {
         service::logs::start(common.log_format, level(&global, true));
     } else {
         let serving = matches!(cli.command, args::Command::ServeMount(_));
-        init_tracing(&global, serving, listens);
+        init_tracing(&global, serving);
     }
-    match commands::run(cli.command, &global) {
-        Ok(()) => Exit::Ok.into(),
-        Err(error) => {
-            output::report(&error, &global);
-            error.exit().into()
-        }
+    program::end(commands::run(cli.command, &global), &global)
+}
+
+/// Prints what clap has to say; returns the exit code.
+fn refused(refusal: &clap::Error) -> ExitCode {
+    // Nothing can be reported where standard output or error is closed.
+    let _ = refusal.print();
+    if refusal.use_stderr() {
+        Exit::Usage.into()
+    } else {
+        Exit::Ok.into()
     }
 }
 
@@ -105,23 +110,23 @@ fn level(global: &args::Global, serving: bool) -> &'static str {
     }
 }
 
-/// `serving`: for a log that somebody reads later, not for a terminal. `listens`: where the time of this process goes is added up.
-fn init_tracing(global: &args::Global, serving: bool, listens: bool) {
+fn init_tracing(global: &args::Global, serving: bool) {
+    // A second call (a test that runs the command in its own process) keeps the first subscriber.
+    let _ = log(global, serving).try_init();
+}
+
+/// `serving`: for a log file, not for a terminal.
+fn log(global: &args::Global, serving: bool) -> impl tracing::Subscriber + Send + Sync + use<> {
     use tracing_subscriber::EnvFilter;
     let filter = EnvFilter::try_from_env("STRONGROOM_LOG")
         .unwrap_or_else(|_| EnvFilter::new(level(global, serving)));
     let colour = !serving && std::io::stderr().is_terminal();
-    // A second call (a test that runs the command in its own process) keeps the first subscriber.
-    let log = tracing_subscriber::fmt()
+    tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(Log { serving })
         .with_ansi(colour)
-        .with_target(serving);
-    if listens {
-        let _ = bench::spans::Spans::listen(log.finish());
-    } else {
-        let _ = log.try_init();
-    }
+        .with_target(serving)
+        .finish()
 }
 
 /// Whether the process that serves a mount has its log, and need not spare the user's terminal any more.

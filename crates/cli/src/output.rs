@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::tree::Meta;
 
 /// Writes to standard output. A reader that has gone (`| head`) ends the program quietly.
-pub(crate) fn bytes(data: &[u8]) {
+pub fn bytes(data: &[u8]) {
     let mut stdout = std::io::stdout().lock();
     if let Err(e) = stdout.write_all(data).and_then(|()| stdout.flush()) {
         if e.kind() == std::io::ErrorKind::BrokenPipe {
@@ -32,27 +32,27 @@ pub(crate) fn bytes(data: &[u8]) {
 }
 
 /// Writes a line to standard output.
-pub(crate) fn line(text: impl AsRef<str>) {
+pub fn line(text: impl AsRef<str>) {
     let mut text = text.as_ref().to_owned();
     text.push('\n');
     bytes(text.as_bytes());
 }
 
 /// Writes a JSON object as a line.
-pub(crate) fn json_line(value: &impl Serialize) {
+pub fn json_line(value: &impl Serialize) {
     // Our own reports have text for keys and cannot fail.
     line(serde_json::to_string(value).expect("our own reports are JSON"));
 }
 
 /// Says something that is not a result, unless told to be quiet.
-pub(crate) fn note(global: &Global, text: impl AsRef<str>) {
+pub fn note(global: &Global, text: impl AsRef<str>) {
     if !global.quiet {
         eprintln!("{}", text.as_ref());
     }
 }
 
 /// Reports a failure.
-pub(crate) fn report(error: &Error, global: &Global) {
+pub fn report(error: &Error, global: &Global) {
     if error.is_reported() {
         return;
     }

@@ -2,6 +2,7 @@
 
 use clap_complete::Shell;
 
+use super::bench;
 use crate::args::{self, Global};
 use crate::error::Result;
 use crate::output;
@@ -17,6 +18,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, _global: &Global) -> Result<()> {
+    // The benchmark knows its own options and ours: its script completes both.
+    if bench::is_installed() {
+        match bench::start(["completions", &args.shell.to_string()])? {}
+    }
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut args::command(), "strongroom", &mut script);
     output::bytes(&script);

@@ -20,7 +20,9 @@ pub(crate) fn run(args: Args, _global: &Global) -> Result<()> {
     match args.directory {
         Some(directory) => {
             std::fs::create_dir_all(&directory).map_err(|e| Error::host(&directory, e))?;
-            write_pages(&command, "strongroom", &directory)
+            write_pages(&command, "strongroom", &directory)?;
+            // The benchmark's pages replace the one that describes only how it is started.
+            write_bench_pages(&directory)
         }
         None => {
             output::bytes(&page(&command, "strongroom")?);
@@ -29,7 +31,21 @@ pub(crate) fn run(args: Args, _global: &Global) -> Result<()> {
     }
 }
 
-fn page(command: &clap::Command, name: &str) -> Result<Vec<u8>> {
+/// Has `strongroom-bench` write its own pages, where it is installed.
+fn write_bench_pages(directory: &Path) -> Result<()> {
+    let Some(mut bench) = super::bench::command() else {
+        return Ok(());
+    };
+    let program = bench.get_program().to_string_lossy().into_owned();
+    let status = bench.arg("man").arg(directory).status();
+    match status.map_err(|e| Error::failed(format!("{program}: {e}")))? {
+        status if status.success() => Ok(()),
+        status => Err(Error::failed(format!("{program} man: {status}"))),
+    }
+}
+
+/// One command's manual page, in roff.
+pub fn page(command: &clap::Command, name: &str) -> Result<Vec<u8>> {
     let mut page = Vec::new();
     let man = clap_mangen::Man::new(command.clone())
         .title(name.to_uppercase())
@@ -55,7 +71,8 @@ fn grouped(man: &clap_mangen::Man, page: &mut Vec<u8>) -> std::io::Result<()> {
     man.render_version_section(page)
 }
 
-fn write_pages(command: &clap::Command, name: &str, directory: &Path) -> Result<()> {
+/// Writes the page of a command and of each command below it: `name.1`, `name-below.1` and so on.
+pub fn write_pages(command: &clap::Command, name: &str, directory: &Path) -> Result<()> {
     let path = directory.join(format!("{name}.1"));
     std::fs::write(&path, page(command, name)?).map_err(|e| Error::host(&path, e))?;
     for below in command

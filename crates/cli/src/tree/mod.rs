@@ -24,7 +24,8 @@ use crate::exit::Exit;
 
 /// Why an operation on one file failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Fault {
+#[doc(hidden)]
+pub enum Fault {
     #[error("{0}")]
     Room(room::Error),
     #[error("{}", host_words(.0))]

@@ -6,6 +6,7 @@
 mod common;
 mod ended;
 mod fio;
+mod program;
 mod stores;
 
 use std::path::Path;

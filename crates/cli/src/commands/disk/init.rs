@@ -7,10 +7,10 @@ use netdisk::{KeyFile, KeyFileError, Store, StoreError};
 use serde_json::json;
 
 use crate::args::Global;
-use crate::commands::bench::bytes;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{self, size};
+use crate::size::bytes;
 
 /// Make a file or block device the store of a new network disk
 #[derive(Debug, clap::Args)]

@@ -13,11 +13,11 @@ use super::add::Level;
 use super::init::{key_file, store};
 use super::observed::Watched;
 use crate::args::Global;
-use crate::commands::bench::bytes;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::mounting::options::duration;
 use crate::output;
+use crate::size::bytes;
 
 /// How long the last flush may take when the server is told to stop.
 const FLUSH_MAX: Duration = Duration::from_secs(30);

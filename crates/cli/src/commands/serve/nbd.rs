@@ -12,10 +12,10 @@ use serde_json::json;
 use super::observed::Watched;
 use super::target::{Target, TargetArgs};
 use crate::args::Global;
-use crate::commands::bench::bytes;
 use crate::error::{Error, Result};
 use crate::mounting::options::duration;
 use crate::output;
+use crate::size::bytes;
 
 /// How long the last flush may take when the server is told to stop.
 const FLUSH_MAX: Duration = Duration::from_secs(60);

@@ -12,10 +12,10 @@ use super::image::{self, luks_said, said};
 use super::kdf::{KdfArgs, hash};
 use crate::args::Global;
 use crate::ask;
-use crate::commands::bench::bytes;
 use crate::credentials;
 use crate::error::{Error, Result};
 use crate::output;
+use crate::size::bytes;
 
 /// Make an encrypted volume; all that the image holds is lost
 #[derive(Debug, clap::Args)]

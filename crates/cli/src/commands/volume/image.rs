@@ -29,10 +29,10 @@ pub(crate) struct ImageArgs {
 /// What opens the volume.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "What opens the volume (asked for when none is given)")]
-pub(crate) struct CredentialArgs {
+pub struct CredentialArgs {
     /// Read the passphrase from FILE ("-": one line of standard input); one newline at its end is taken away
     #[arg(long, value_name = "FILE", group = "volume_credential")]
-    pub(crate) passphrase_file: Option<PathBuf>,
+    pub passphrase_file: Option<PathBuf>,
     /// Use the content of FILE as the passphrase (up to 1 MiB, every byte counts)
     #[arg(long, value_name = "FILE", group = "volume_credential")]
     pub(crate) key_file: Option<PathBuf>,
@@ -41,12 +41,12 @@ pub(crate) struct CredentialArgs {
     pub(crate) master_key_file: Option<PathBuf>,
     /// Derive keys at whatever cost the header asks for; for headers you trust
     #[arg(long)]
-    pub(crate) any_kdf_cost: bool,
+    pub any_kdf_cost: bool,
 }
 
 impl CredentialArgs {
     /// Reads what the options name; without any, asks for the passphrase of `of`.
-    pub(crate) fn read(&self, of: &Path) -> Result<Credential> {
+    pub fn read(&self, of: &Path) -> Result<Credential> {
         if let Some(file) = &self.master_key_file {
             return Ok(Credential::MasterKey(master_key_file(file)?));
         }
@@ -54,7 +54,7 @@ impl CredentialArgs {
     }
 
     /// The file that an option names, if one does; not standard input.
-    pub(crate) fn file(&self) -> Option<&Path> {
+    pub fn file(&self) -> Option<&Path> {
         [&self.passphrase_file, &self.key_file, &self.master_key_file]
             .into_iter()
             .find_map(Option::as_deref)

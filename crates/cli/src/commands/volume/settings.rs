@@ -6,9 +6,9 @@ use serde_json::json;
 use super::image::{CredentialArgs, ImageArgs, luks_said};
 use super::kdf::KdfArgs;
 use crate::args::Global;
-use crate::commands::bench::bytes;
 use crate::error::{Error, Result};
 use crate::output;
+use crate::size::bytes;
 
 /// Set the length of a LUKS2 volume's contents; the data is neither moved nor wiped
 #[derive(Debug, clap::Args)]

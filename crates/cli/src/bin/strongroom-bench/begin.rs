@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bench::progress::{Progress, Silent, Terminal};
 use bench::run_file::{self, Run, WorkDir};
 
+use strongroom_cli::program::{Error, Global, Result};
+
 use super::failed;
-use crate::args::Global;
-use crate::error::{Error, Result};
 
 /// The bar, unless nothing but the result was asked for.
 pub(super) fn progress(global: &Global) -> Box<dyn Progress> {

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use bench::work::{Begun, cipher};
 
+use strongroom_cli::program::{Global, Result};
+
 use super::{Common, begin, failed, finish, stop_flag};
-use crate::args::Global;
-use crate::error::Result;
 
 /// Measure every cipher, code and key derivation in memory, on one core and on all
 #[derive(Debug, clap::Args)]

@@ -5,11 +5,9 @@ use bench::store::remove_in_room;
 use room::{OpenOptions, Room};
 use serde_json::json;
 
+use strongroom_cli::program::{CredentialArgs, Error, Global, Result, output};
+
 use super::{failed, key_of};
-use crate::args::Global;
-use crate::credentials::CredentialArgs;
-use crate::error::{Error, Result};
-use crate::output;
 
 /// Remove what a killed benchmark left: mounts first, then its directories
 ///

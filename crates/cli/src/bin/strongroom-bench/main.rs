@@ -1,9 +1,13 @@
-//! `strongroom bench`: what encryption costs here, and whether a number may be believed.
+//! The `strongroom-bench` program, started by `strongroom bench`: what encryption costs here, and whether a number is
+//! valid.
 //!
 //! One module a subcommand; what they share is here: the options, the signal that stops them, and the one function by
 //! which each prints.
 
+#![forbid(unsafe_code)]
+
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -11,29 +15,38 @@ use bench::model::Report;
 use bench::session::{Ask, Done, Means};
 use bench::store::{Key, Making, VolumeKey};
 use bench::work::{self, Work};
-use clap::{Args as ClapArgs, Subcommand};
-
-use crate::args::Global;
-use crate::commands::volume::image::said as volume_said;
-use crate::error::{Error, Result};
-use crate::exit::Exit;
-use crate::output;
+use clap::{Args as ClapArgs, Parser, Subcommand};
+use strongroom_cli::program::{
+    self, CredentialArgs, Error, Exit, Global, PROGRAM_VARIABLE, Result, bytes, output,
+};
+use tracing_subscriber::util::SubscriberInitExt;
 
 mod begin;
 mod cipher;
 mod clean;
 mod compare;
+mod completions;
 mod cost;
 mod dd;
 mod history;
 mod ladder;
+mod man;
 mod peers;
 mod small_files;
 mod storage;
 
-/// Measure what encryption costs here, and say when a number may not be believed
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Args {
+/// Measure what encryption costs here, and mark unreliable measurements as INVALID
+#[derive(Debug, Parser)]
+#[command(
+    name = "strongroom-bench",
+    bin_name = "strongroom bench",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
     #[command(subcommand)]
     command: Command,
 }
@@ -50,10 +63,32 @@ enum Command {
     Cipher(cipher::Args),
     History(history::Args),
     Clean(clean::Args),
+    /// Print completions of `strongroom` and its benchmark for a shell; `strongroom completions` starts this
+    #[command(hide = true)]
+    Completions(completions::Args),
+    /// Write the manual pages; `strongroom man` starts this
+    #[command(hide = true)]
+    Man(man::Args),
 }
 
-pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    match args.command {
+fn main() -> ExitCode {
+    seal::protect_process();
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let cli = match program::parse::<Cli>(&arguments) {
+        Ok(cli) => cli,
+        Err(ended) => return ended,
+    };
+    let log = program::log(&cli.global);
+    if cli.command.listens() {
+        let _ = bench::spans::Spans::listen(log);
+    } else {
+        log.init();
+    }
+    program::end(run(cli.command, &cli.global), &cli.global)
+}
+
+fn run(command: Command, global: &Global) -> Result<()> {
+    match command {
         Command::Storage(args) => storage::run(args, global),
         Command::Compare(args) => compare::run(args, global),
         Command::Cost(args) => cost::run(args, global),
@@ -64,13 +99,15 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         Command::Cipher(args) => cipher::run(args, global),
         Command::History(args) => history::run(&args, global),
         Command::Clean(args) => clean::run(args, global),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
     }
 }
 
-impl Args {
-    /// Whether the program's own spans are listened to: it costs every other measurement a little.
-    pub(crate) fn listens(&self) -> bool {
-        matches!(self.command, Command::SmallFiles(_) | Command::Ladder(_))
+impl Command {
+    /// Whether the program's own spans are recorded, which slows every other measurement a little.
+    fn listens(&self) -> bool {
+        matches!(self, Command::SmallFiles(_) | Command::Ladder(_))
     }
 }
 
@@ -175,7 +212,7 @@ pub(crate) fn measure(
     making.suite = wanted.suite;
     making.key = wanted.key;
     making.volume_key = wanted.volume_key;
-    making.program = std::env::current_exe().ok();
+    making.program = strongroom();
     let ask = Ask {
         command: wanted.command,
         options,
@@ -200,14 +237,20 @@ pub(crate) fn measure(
     bench::session::run(ask, &means).map_err(failed)
 }
 
+/// The `strongroom` that mounts rooms: the one that started this program, else the one beside it or in PATH.
+fn strongroom() -> Option<PathBuf> {
+    std::env::var_os(PROGRAM_VARIABLE)
+        .map(PathBuf::from)
+        .or_else(|| program::find("strongroom"))
+}
+
 /// What opens a room that is named on the command line.
-pub(crate) fn key_of(credential: &crate::credentials::CredentialArgs) -> Key {
+pub(crate) fn key_of(credential: &CredentialArgs) -> Key {
     let credential = credential.clone();
     Arc::new(move |dir| {
         let name = dir.display().to_string();
         credential
-            .read(&name)
-            .and_then(|given| given.credential())
+            .credential(&name)
             .map_err(|error| bench::Error::store(name, error.to_string()))
     })
 }
@@ -266,34 +309,15 @@ fn columns() -> usize {
 pub(crate) fn failed(error: bench::Error) -> Error {
     use bench::Error as E;
     if let E::Volume { image, source } = error {
-        return volume_said(&image, source);
+        return program::volume_error(&image, source);
     }
     let exit = match &error {
         E::Usage(_) | E::Refused(_) => Exit::Usage,
         E::Stopped => Exit::Interrupted,
-        E::Io { source, .. } => crate::error::io_exit(source),
+        E::Io { source, .. } => program::io_exit(source),
         _ => Exit::Failed,
     };
     Error::said(exit, error.to_string())
-}
-
-/// A size as typed: a number of bytes, or with K, M, G, T (powers of 1024; "KiB" and "k" mean the same).
-pub(crate) fn bytes(text: &str) -> std::result::Result<u64, String> {
-    let wrong = || format!("'{text}' is not a size: write it as 4096, 64KiB, 256MiB or 2GiB");
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kib" => 10,
-        "m" | "mib" => 20,
-        "g" | "gib" => 30,
-        "t" | "tib" => 40,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    number
-        .checked_mul(1 << shift)
-        .filter(|size| *size > 0)
-        .ok_or_else(wrong)
 }
 
 fn seconds(text: &str) -> std::result::Result<f64, String> {
@@ -301,19 +325,4 @@ fn seconds(text: &str) -> std::result::Result<f64, String> {
         .ok()
         .filter(|value: &f64| (0.01..=3600.0).contains(value))
         .ok_or_else(|| format!("'{text}' is not a time: write seconds from 0.01 to 3600"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_read_as_people_write_them() {
-        assert_eq!(bytes("4096"), Ok(4096));
-        assert_eq!(bytes("64KiB"), Ok(65536));
-        assert_eq!(bytes("1g"), Ok(1 << 30));
-        for wrong in ["", "0", "-1", "1.5M", "4 KB", "16777216T", "x"] {
-            assert!(bytes(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -2,16 +2,15 @@
 
 use bench::history::{Error as HistoryError, History, text};
 
+use strongroom_cli::program::{Error, Global, Result, output};
+
 use super::columns;
-use crate::args::Global;
-use crate::error::{Error, Result};
-use crate::output;
 
 /// Show earlier results of this machine, and what changed between them
 ///
 /// Each result stands against the one before it that answers the same question: same command, options and stores.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(super) struct Args {
     /// How many of the newest results are shown
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     newest: usize,
@@ -20,7 +19,7 @@ pub(crate) struct Args {
     all: bool,
 }
 
-pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
+pub(super) fn run(args: &Args, global: &Global) -> Result<()> {
     let (entries, skipped) = History::of_the_user()
         .and_then(|history| history.list())
         .map_err(failed)?;

@@ -6,9 +6,9 @@ use bench::published::peers_of;
 use bench::store::{ServedKind, labels};
 use bench::work;
 
+use strongroom_cli::program::{Global, Result};
+
 use super::{Common, Handling, Wanted, finish_done, measure, word_of};
-use crate::args::Global;
-use crate::error::Result;
 
 /// Compare a room with the encrypted file systems that are installed, on a source tree and a large file
 ///

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use bench::spans::Spans;
 use bench::work::{Begun, ladder};
 
+use strongroom_cli::program::{Global, Result};
+
 use super::{Common, begin, bytes, failed, finish, stop_flag};
-use crate::args::Global;
-use crate::error::Result;
 
 /// Write 2 MiB into one file of a new room in calls of several sizes, with a commit a call and in one commit
 #[derive(Debug, clap::Args)]

@@ -8,10 +8,9 @@ use bench::store::VolumeKey;
 use bench::work::{Dd, Work};
 use volume::OpenOptions;
 
+use strongroom_cli::program::{Error, Global, Result, VolumeCredentialArgs};
+
 use super::{Common, Handling, Wanted, bytes, finish_done, measure};
-use crate::args::Global;
-use crate::commands::volume::image::CredentialArgs;
-use crate::error::{Error, Result};
 
 /// Read a raw device or file and its decrypted twin as dd does, and compare
 ///
@@ -38,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     header: Option<PathBuf>,
     #[command(flatten)]
-    credential: CredentialArgs,
+    credential: VolumeCredentialArgs,
 }
 
 fn read_sizes(text: &str) -> std::result::Result<Dd, String> {
@@ -108,7 +107,7 @@ fn check_key(args: &Args, decrypted: &str) -> Result<()> {
 }
 
 /// What opens a volume that is named on the command line.
-fn volume_key(header: Option<PathBuf>, credential: CredentialArgs) -> VolumeKey {
+fn volume_key(header: Option<PathBuf>, credential: VolumeCredentialArgs) -> VolumeKey {
     let ask = Arc::new(move |image: &Path| {
         let options = OpenOptions {
             any_cost: credential.any_kdf_cost,

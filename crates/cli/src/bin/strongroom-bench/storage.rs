@@ -1,21 +1,21 @@
-//! `strongroom bench compare`: the same work on two or more stores, in turns.
+//! `strongroom bench storage`: one store.
 
 use bench::store::labels;
 
-use super::{Common, Handling, Wanted, finish_done, key_of, measure, works_of};
-use crate::args::Global;
-use crate::credentials::CredentialArgs;
-use crate::error::Result;
+use strongroom_cli::program::{CredentialArgs, Global, Result};
 
-/// Measure two or more stores in turns, and how many times as fast each is as the first
+use super::{Common, Handling, Wanted, finish_done, key_of, measure, works_of};
+
+/// Measure one store: a directory, file, block device, nbd:// address or room
 ///
-/// Stores are named as for `bench storage`. Each round measures every store, forwards and backwards by turns (A B, B A), so
-/// that what changes meanwhile strikes all alike. A difference within the noise is said to be none.
+/// A path is told by what it is. A directory is measured by files made in it and removed again; a file or device that is
+/// there is only read. A word before a colon makes something fresh in a directory: room:DIR, mounted:DIR, gocryptfs:DIR,
+/// securefs:DIR, cryfs:DIR.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The stores; the first is what the others are compared with
-    #[arg(value_name = "STORE", required = true, num_args = 2..)]
-    stores: Vec<String>,
+    /// DIRECTORY, FILE, DEVICE, ROOM, nbd://HOST/NAME, or KIND:DIRECTORY
+    #[arg(value_name = "STORE")]
+    store: String,
     /// Every size, order and depth, instead of what says most
     #[arg(long)]
     full: bool,
@@ -28,12 +28,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    let targets = vec![args.store];
     let (options, works) = works_of(args.full);
     let wanted = Wanted {
-        command: "compare",
+        command: "storage",
         options,
-        labels: labels(&args.stores),
-        targets: args.stores,
+        labels: labels(&targets),
+        targets,
         works,
         noise: true,
         suite: None,

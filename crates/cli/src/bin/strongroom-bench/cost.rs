@@ -7,9 +7,9 @@ use bench::published::{ClockRow, PhoneRows, phone_clock, phone_loss};
 use bench::work::{self, Work};
 use room::Suite;
 
+use strongroom_cli::program::{Global, Result};
+
 use super::{Common, Handling, Wanted, finish_done, measure, word_of};
-use crate::args::Global;
-use crate::error::Result;
 
 /// Make a plain directory and a mounted room beside each other, and say what the room costs
 ///

@@ -13,9 +13,9 @@ use bench::work::small_files::{
 use metadata::client::{ClientOptions, SharedRoom};
 use metadata::enrol::Identity;
 
+use strongroom_cli::program::{Global, Result};
+
 use super::{Common, begin, bytes, failed, finish, stop_flag};
-use crate::args::Global;
-use crate::error::Result;
 
 /// Do each operation once on each of many small files, in a random order, and say where its time goes
 ///
