@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-test build build-capi demo demo-network test fmt lint deny soak bench performance install install-capi
+.PHONY: help setup setup-test build build-capi demo demo-network check test fmt lint deny soak bench performance install install-capi
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 PREFIX ?= /usr/local
@@ -39,8 +39,11 @@ demo: build ## Make a room, mount it, fill it, compare, and show what an outside
 demo-network: build ## Two disks, a metadata server and two clients: share files, refuse, revoke, kill, compare
 	@scripts/demo-network.sh $(TARGET_DIR)/release/strongroom
 
-test: setup-test ## Format and lint checks, every test, licences and advisories (TEST="fmt clippy rust python java deny")
+test: setup-test ## Format and lint checks, every test, licences and advisories (TEST="words fmt clippy rust python java deny")
 	@scripts/test.sh $(TEST)
+
+check: ## The fast checks: ruled-out words, formatting
+	@scripts/test.sh words fmt
 
 deny: ## Check licences, bans, sources and advisories of the dependencies
 	@scripts/deny.sh

@@ -101,7 +101,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// What this process is told as a server, if it is one.
+    /// Settings of this process as a server, if it is one.
     pub(crate) fn server(&self) -> Option<&service::Common> {
         match self {
             Command::Disk(args) => args.server(),

@@ -55,7 +55,7 @@ pub(crate) fn warn_if_short(secret: &Secret) {
     let characters = String::from_utf8_lossy(secret.expose()).chars().count();
     if characters < SHORT_PASSPHRASE {
         eprintln!(
-            "warning: a passphrase of {characters} characters can be guessed by whoever holds the room's directory; \
+            "warning: a passphrase of {characters} characters can be guessed by anyone with the room's directory; \
              several words in a row are safer"
         );
     }

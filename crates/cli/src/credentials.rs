@@ -2,7 +2,7 @@
 //! which they go to another process of ours (the serving one through a pipe, a mounted room through its control socket).
 //!
 //! 1. Bytes of secrets are held in types that wipe them.
-//! 2. One trailing newline of a passphrase file is taken away; nothing else is ever changed.
+//! 2. One trailing newline of a passphrase file is stripped; nothing else is ever changed.
 
 use std::fs::File;
 use std::io::Read;
@@ -28,7 +28,7 @@ const SMALL_FILE_MAX: u64 = 64 << 10;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "What opens the room (asked for when none is given)")]
 pub struct CredentialArgs {
-    /// Read the passphrase from FILE ("-": one line of standard input); one newline at its end is taken away
+    /// Read the passphrase from FILE ("-": one line of standard input); one trailing newline is stripped
     #[arg(long, value_name = "FILE", group = "credential")]
     pub(crate) passphrase_file: Option<PathBuf>,
     /// Use the content of FILE as the key (up to 1 MiB, every byte counts)
@@ -308,7 +308,7 @@ pub(crate) fn passphrase_file(path: &Path) -> Result<Secret> {
     ask::not_empty(Secret::from(bytes.strip_suffix(b"\n").unwrap_or(bytes)))
 }
 
-/// One line of standard input, its newline taken away. Byte by byte, so that a second line is left for a second secret.
+/// One line of standard input, its newline stripped. Byte by byte, so that a second line is left for a second secret.
 fn passphrase_line() -> Result<Secret> {
     let mut line = zeroize::Zeroizing::new(Vec::with_capacity(SMALL_FILE_MAX as usize));
     let mut byte = [0];

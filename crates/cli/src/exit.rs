@@ -12,7 +12,7 @@ pub enum Exit {
     Failed = 1,
     /// The command line cannot be understood, or contradicts itself.
     Usage = 2,
-    /// The passphrase, key or identity does not open this room or volume.
+    /// The passphrase, key or identity is wrong for this room or volume.
     WrongCredential = 3,
     /// Another process has the room or volume open; of a room the message names it.
     InUse = 4,
@@ -20,7 +20,7 @@ pub enum Exit {
     Damaged = 5,
     /// Both copies of the header are damaged, or a volume's header says what cannot be.
     HeaderDamaged = 6,
-    /// The room was made by a newer version, or a volume requires what is not known here.
+    /// The room was created by a newer version, or a volume requires what is not known here.
     Newer = 7,
     /// The room is older than this machine saw it last.
     RolledBack = 8,

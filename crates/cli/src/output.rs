@@ -44,7 +44,7 @@ pub fn json_line(value: &impl Serialize) {
     line(serde_json::to_string(value).expect("our own reports are JSON"));
 }
 
-/// Says something that is not a result, unless told to be quiet.
+/// Says something that is not a result, unless asked to be quiet.
 pub fn note(global: &Global, text: impl AsRef<str>) {
     if !global.quiet {
         eprintln!("{}", text.as_ref());

@@ -1,4 +1,4 @@
-//! Progress bars on standard error, when a person stands before it; and stopping on Ctrl-C between two safe points.
+//! Progress bars on standard error, when it is a terminal; and stopping on Ctrl-C between two safe points.
 
 use std::io::IsTerminal;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Unix sockets in a room's directory, by which commands reach the process that has the room.
 //!
-//! 1. A socket is its owner's alone: by its mode (0600), and by the credentials of whoever comes (root too is let in).
+//! 1. A socket is its owner's alone: by its mode (0600), and by the credentials of the connecting process (root too is let in).
 //! 2. A line is bounded in length and in time, and wiped from memory: it may hold a secret.
 //!
 //! It deliberately does not know what is asked.

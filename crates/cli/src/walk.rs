@@ -6,7 +6,7 @@ use room::FileKind;
 
 use crate::tree::{Fault, Meta, Source};
 
-/// What the walk stands before.
+/// What the walk comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Anything but a directory.
@@ -17,7 +17,7 @@ pub(crate) enum Step {
     Leave,
 }
 
-/// Walks `path` and everything below it, in the order of names. A directory that cannot be listed is told to `unlisted`, and the
+/// Walks `path` and everything below it, in the order of names. A directory that cannot be listed is passed to `unlisted`, and the
 /// walk goes on.
 pub(crate) fn walk<E>(
     tree: &dyn Source,

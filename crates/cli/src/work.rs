@@ -16,7 +16,7 @@ use crate::credentials::Given;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 
-/// Told (bytes done, bytes in all) by whatever thread works; false stops the work at the next safe point.
+/// Called with (bytes done, bytes in all) by the working thread; false stops the work at the next safe point.
 pub(crate) type Progress<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
 
 /// Carries out a request on the room in `dir`.
@@ -115,7 +115,7 @@ pub(crate) fn backup_failed(room: &Path, target: &Path, error: room::Error) -> E
     }
 }
 
-/// Looks at a room that does not open.
+/// Looks at a room that cannot be opened.
 pub(crate) fn examine(dir: &Path, given: &Given) -> Result<CheckReply> {
     let report = Room::examine(dir, &given.credential()?).map_err(|e| Error::room(dir, e))?;
     Ok(check(report))
@@ -139,8 +139,8 @@ fn check(report: room::CheckReport) -> CheckReply {
     }
 }
 
-/// Proves that a credential opens the room as it stands, and says which slot it opened. An open room does not stand for
-/// that: whoever changes keys or takes the header away must bring one himself.
+/// Proves that a credential opens the room as it is, and says which slot it opened. An open room does not prove
+/// that: a caller that changes keys or exports the header must bring one.
 fn must_open(dir: &Path, room: &Room, with: &Given) -> Result<(Credential, u32)> {
     let credential = with.credential()?;
     let unreadable =

@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// Open every unit of data: reads the whole room
     #[arg(long)]
     read_data: bool,
-    /// Mend what can be mended; every range that is given up is listed
+    /// Repair what can be repaired; every discarded range is listed
     #[arg(long)]
     repair: bool,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let next = if args.repair {
         "what is lost is listed above; restore those files from a backup"
     } else {
-        "`--repair` mends what can be mended; restore lost files from a backup"
+        "`--repair` repairs what can be repaired; restore lost files from a backup"
     };
     Err(Error::said(
         Exit::Damaged,
@@ -95,8 +95,8 @@ pub(super) fn people(report: &CheckReply, read_data: bool, global: &Global) {
     for finding in &report.findings {
         output::line(format!("found     {finding}"));
     }
-    for mended in &report.repaired {
-        output::line(format!("mended    {mended}"));
+    for repaired in &report.repaired {
+        output::line(format!("repaired  {repaired}"));
     }
     for range in &report.lost {
         output::line(format!(

@@ -43,13 +43,13 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     } else {
         for range in &report.unreadable {
             output::line(format!(
-                "left where it is, because it does not open: {range}"
+                "left where it is, because it fails authentication: {range}"
             ));
         }
         output::note(
             global,
             format!(
-                "{} given back; {} rewritten, {} moved.",
+                "{} freed; {} rewritten, {} moved.",
                 output::size(report.bytes_given_back),
                 output::count(report.segments_rewritten, "segment"),
                 output::size(report.bytes_moved)

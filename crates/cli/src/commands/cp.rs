@@ -177,7 +177,7 @@ impl Transfer {
             .collect())
     }
 
-    /// Copies every source; `after` is told each one that was copied whole.
+    /// Copies every source; `after` is called for each one that was copied whole.
     pub(crate) fn copy_all(
         &mut self,
         sources: &[Place],
@@ -349,7 +349,7 @@ pub(crate) fn words(place: &Place) -> String {
     }
 }
 
-/// What stands before a path of the same tree in messages.
+/// What is put before a path of the same tree in messages.
 fn prefix(place: &Place) -> String {
     match place {
         Place::Room(path) => format!("{}:", path.room.display()),

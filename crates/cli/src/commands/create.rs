@@ -1,4 +1,4 @@
-//! `strongroom create`: makes a room.
+//! `strongroom create`: creates a room.
 
 use std::path::{Path, PathBuf};
 
@@ -11,12 +11,12 @@ use crate::credentials::{self, HexSecret, KEY_FILE_MAX, NewGiven, WorkArgs};
 use crate::error::{Error, Result};
 use crate::output::{self, quoted};
 
-/// Make a room in a new or empty directory
+/// Create a room in a new or empty directory
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The room's directory; must not exist, or be empty
     room: PathBuf,
-    /// Read the passphrase from FILE ("-": one line of standard input); one newline at its end is taken away
+    /// Read the passphrase from FILE ("-": one line of standard input); one trailing newline is stripped
     #[arg(long, value_name = "FILE", group = "credential")]
     passphrase_file: Option<PathBuf>,
     /// Make the content of FILE the key (up to 1 MiB, every byte counts)

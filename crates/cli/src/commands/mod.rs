@@ -38,7 +38,7 @@ pub(crate) mod volume;
 use crate::args::{Command, Global};
 use crate::error::Result;
 
-/// The commands that are servers, whose options may also stand in a file and in the environment.
+/// The commands that are servers, whose options may also be in a file and in the environment.
 pub(crate) const SERVERS: &[service::ServerCommand] = &[
     service::ServerCommand {
         path: &["disk", "serve"],

@@ -32,7 +32,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     idle_timeout: Option<Duration>,
     /// How long a call waits for a metadata server or disk that does not answer, then fails: 90s unless said
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    // words.py: the old name.
+    #[arg(long = "timeout", alias = "patience", value_name = "TIME", value_parser = duration)]
     patience: Option<Duration>,
     /// Where the background process writes what it has to say [default: NAME.log in the user's state directory]
     #[arg(long, value_name = "FILE", conflicts_with = "foreground")]

@@ -12,7 +12,7 @@ use crate::output;
 use crate::place::room_argument;
 use crate::progress::Bar;
 
-/// Give a room a new master key and seal everything anew; goes on where a stopped one ended
+/// Re-encrypt a room under a new master key; resumes a stopped run
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The credential you give keeps its slot, and so do age and SSH recipients. Other passphrases and key \
@@ -29,7 +29,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let (access, with) = Access::reach_with_key(&args.room, &args.open, Intent::Change)?;
-    let bar = Bar::start("sealing anew", global);
+    let bar = Bar::start("re-encrypting", global);
     let reply = access.run(&Request::Rekey { with }, &|done, total| {
         bar.tell(done, total)
     });
@@ -49,7 +49,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         }
         for range in &report.unreadable {
             output::line(format!(
-                "not sealed anew, because it does not open: {range}"
+                "not re-encrypted, because it fails authentication: {range}"
             ));
         }
         output::note(

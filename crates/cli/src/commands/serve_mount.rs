@@ -15,7 +15,7 @@ use crate::mounting::serve;
 /// The process behind a mount; `strongroom mount` starts it
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// For whoever looks at the list of processes; what counts comes through standard input
+    /// For the list of processes; what counts comes through standard input
     _room: PathBuf,
     /// The same
     _mountpoint: PathBuf,
@@ -38,7 +38,7 @@ pub(crate) fn run(_args: Args, _global: &Global) -> Result<()> {
     }
 }
 
-/// Telling whoever started us how it went, and leaving his terminal.
+/// Reporting to the starting process how it went, and leaving its terminal.
 struct InBackground<'p> {
     plan: &'p Plan,
     /// The pipe that was our standard output.

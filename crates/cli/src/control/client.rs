@@ -97,7 +97,7 @@ impl Client {
     }
 }
 
-/// A request whose answer is still to come. Dropping it tells the other side that nobody waits any more.
+/// A request whose answer is still to come. Dropping it notifies the other side that nobody waits any more.
 #[derive(Debug)]
 pub(crate) struct Pending<'c> {
     room: &'c Path,

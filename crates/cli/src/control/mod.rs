@@ -7,7 +7,7 @@
 //!    credentials.
 //! 2. A request line is bounded ([`REQUEST_LINE_MAX`]), read within a time limit, and parsed strictly: an unknown field is
 //!    an error, not a guess.
-//! 3. Whoever holds the room's lock owns the name: a socket found by the holder of the lock is left from a crash.
+//! 3. The holder of the room's lock owns the name: a socket found by the holder of the lock is left from a crash.
 
 pub(crate) mod client;
 pub(crate) mod server;

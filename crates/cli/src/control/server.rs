@@ -19,7 +19,7 @@ use crate::work::{self, path_to_hex};
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many clients are served at once; more are sent away.
 const CLIENTS_MAX: usize = 32;
-/// Progress is told at most this often.
+/// Progress is reported at most this often.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The socket of a mounted room.
@@ -69,7 +69,7 @@ impl Server {
         Ok(Server { state })
     }
 
-    /// Tells whoever waits how closing the room ended, and gives them a moment to hear it.
+    /// Reports to waiting clients how closing the room ended, and gives them a moment to hear it.
     pub(crate) fn closed(&self, result: &Result<()>) {
         let answer = match result {
             Ok(()) => Answer::Done(Reply::Nothing),

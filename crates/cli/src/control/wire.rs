@@ -62,7 +62,7 @@ pub enum Request {
     Check {
         /// Opens every unit of data.
         read_data: bool,
-        /// Mends what can be mended.
+        /// Repairs what can be repaired.
         repair: bool,
     },
     /// Rewrites thin segments.
@@ -200,7 +200,7 @@ pub struct CheckReply {
     pub(crate) stopped: bool,
 }
 
-/// A range of a file that does not open.
+/// A range of a file that fails authentication.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LostReply {
     pub(crate) path: String,

@@ -31,7 +31,7 @@ impl Digester {
         }
     }
 
-    /// The next bytes, at `offset`; what lies between them and those before is zeros.
+    /// The next bytes, at `offset`; what is between them and those before is zeros.
     pub(crate) fn data(&mut self, mut offset: u64, mut data: &[u8]) {
         while !data.is_empty() {
             let number = offset / PIECE as u64;

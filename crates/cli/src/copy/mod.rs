@@ -238,7 +238,7 @@ impl Copier<'_> {
         Ok(false)
     }
 
-    /// Copies the ranges that hold data; what lies between stays a hole.
+    /// Copies the ranges that hold data; what is between stays a hole.
     fn contents(
         &mut self,
         from: &dyn ReadFile,

@@ -1,9 +1,9 @@
 //! What becomes of a file that is there already; and how a copy that was killed is known from a whole file.
 //!
-//! 1. A regular file under way carries the attribute [`MARK`] from before its first byte. It is taken away after contents, owner,
+//! 1. A regular file under way carries the attribute [`MARK`] from before its first byte. It is removed after contents, owner,
 //!    attributes and times: what has the size and time of its source and no mark is whole.
 //! 2. Only what carries the mark, or is asked to be replaced, is ever replaced. The state of a copy is in the room alone, so that
-//!    whoever starts the same copy again goes on with it, and nothing is left when it ends.
+//!    starting the same copy again goes on with it, and nothing is left when it ends.
 //! 3. A file that is replaced is replaced whole: the new one is written beside it and renamed.
 
 use std::ffi::OsString;
@@ -108,7 +108,7 @@ impl Existing {
 }
 
 /// Removes what a killed run was about to put in the place of a file. A file of somebody's own with that name is left alone, and
-/// then stands in the way.
+/// then is in the way.
 fn clear_beside(to: &dyn Tree, path: &Path) -> Result<()> {
     let beside = path.with_file_name(BESIDE);
     match to.stat(&beside, false) {

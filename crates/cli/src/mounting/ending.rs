@@ -1,4 +1,4 @@
-//! Who has a room mounted, not counting a process that has unmounted it and is still closing it.
+//! The process that has a room mounted, not counting a process that has unmounted it and is still closing it.
 //!
 //! umount(8) returns when the mount is gone. The process that served it then still commits, and holds the room's lock.
 
@@ -10,7 +10,7 @@ use super::table;
 use crate::control::client::Client;
 use crate::error::Result;
 
-/// How long a process that still answers may take to notice that its mount is gone. A mount that was taken away lazily
+/// How long a process that still answers may take to notice that its mount is gone. A mount that was removed lazily
 /// looks the same for as long as files are open in it.
 const NOTICING: Duration = Duration::from_secs(10);
 /// How long the closing of a room is waited for.

@@ -112,7 +112,7 @@ pub(crate) fn mount(
         None => {
             if options.patience.is_some() {
                 return Err(Error::usage(
-                    "--patience is for shared file systems: nobody is waited for in a room of this machine",
+                    "--timeout is for shared file systems: a room on this machine has no server to wait for",
                 ));
             }
             must_be_room(room)?;

@@ -1,7 +1,7 @@
 //! Mounting from the command's side: what is checked before, the process that serves, how it is started and ended.
 //!
 //! Invariant: `mount` returns when the room is mounted, or with the reason why not and a true exit code; afterwards the
-//! serving process stands alone, without terminal or working directory.
+//! serving process is detached, without terminal or working directory.
 
 pub(crate) mod ending;
 pub(crate) mod helper;
@@ -64,7 +64,7 @@ fn check_mountpoint(room: Option<&Path>, mountpoint: &Path) -> Result<()> {
         let room = room.canonicalize().map_err(|e| Error::host(room, e))?;
         if canonical.starts_with(&room) || room.starts_with(&canonical) {
             return refuse(
-                "the mountpoint and the room's own directory must not lie in each other".into(),
+                "the mountpoint and the room's own directory must not contain each other".into(),
             );
         }
     }

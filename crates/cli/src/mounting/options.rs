@@ -41,7 +41,7 @@ const IGNORED: &[&str] = &[
     "owner",
     "group",
     "loud",
-    "silent",
+    "silent", // words.py: mount(8)'s word
     "mand",
     "nomand",
     "iversion",
@@ -99,7 +99,8 @@ impl Options {
                     self.idle_timeout =
                         Some(duration(value.unwrap_or_default()).map_err(Error::usage)?)
                 }
-                "patience" => {
+                // words.py: the old name.
+                "timeout" | "patience" => {
                     self.patience = Some(duration(value.unwrap_or_default()).map_err(Error::usage)?)
                 }
                 "user" | "uid" | "gid" | "comment" => {}
@@ -110,7 +111,7 @@ impl Options {
                     return Err(Error::usage(format!(
                         "unknown mount option `{option}`; known: ro, allow_other, nosuid, nodev, noexec, noatime, \
                          relatime, strictatime, nodiratime, lazytime, sync, dirsync, passphrase-file=, key-file=, \
-                         raw-key-file=, identity=, idle-timeout=, patience=, log=, accept-rollback"
+                         raw-key-file=, identity=, idle-timeout=, timeout=, log=, accept-rollback"
                     )));
                 }
             }
@@ -154,7 +155,7 @@ mod tests {
     fn the_options_of_an_fstab_line_are_understood() {
         let mut options = Options::default();
         options
-            .add("rw,ro,allow_other,nosuid,_netdev,nofail,x-systemd.automount,passphrase-file=/p,idle_timeout=10m,patience=3s", false)
+            .add("rw,ro,allow_other,nosuid,_netdev,nofail,x-systemd.automount,passphrase-file=/p,idle_timeout=10m,timeout=3s", false)
             .unwrap();
         assert!(options.read_only);
         assert_eq!(options.allow_other, Some(true));

@@ -3,7 +3,7 @@
 //! 1. While the room is open, its control socket's name is this process's to make and remove.
 //!    A shared file system has none.
 //! 2. However the mount ends (unmounted, idle, a signal), the room is committed and closed before the process ends, and
-//!    whoever waits on the control socket hears how that went.
+//!    a process that waits on the control socket learns how that went.
 
 use std::fs::File;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -29,7 +29,7 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
 /// A log larger than this is set aside when a new mount begins, in bytes.
 const LOG_MAX: u64 = 1 << 20;
 
-/// What whoever serves does on the way.
+/// What the serving process does on the way.
 pub(crate) trait Start {
     /// The room is open, nothing is mounted yet: the last moment at which the user's terminal is needed. The mount's threads
     /// inherit the standard descriptors as they are after this.

@@ -1,6 +1,6 @@
 //! A container of IOCipher or libsqlfs as a tree to copy from.
 //!
-//! Its files belong to whoever imports them: the numbers in it are of an app on another machine. Where it has no mode, what it
+//! Its files belong to the importing user: the numbers in it are of an app on another machine. Where it has no mode, what it
 //! holds is for its owner alone.
 
 use std::ffi::OsString;

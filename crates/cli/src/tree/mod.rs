@@ -2,7 +2,7 @@
 //! directory, which a mounted room is too.
 //!
 //! 1. Paths are absolute in a room; symbolic links never lead out of it, mounted or not.
-//! 2. Nothing follows a symbolic link at a path's end unless it is told to.
+//! 2. Nothing follows a symbolic link at a path's end unless asked to.
 //!
 //! It deliberately does not know how anything is shown or which tree an argument meant.
 
@@ -106,7 +106,7 @@ fn is_io_error(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
-/// The system's words without "(os error 2)", which tells a person nothing.
+/// The system's words without "(os error 2)", which means nothing to a person.
 fn host_words(error: &io::Error) -> String {
     let words = error.to_string();
     let words = words.split(" (os error").next().unwrap_or(&words);
@@ -203,7 +203,7 @@ pub(crate) trait Source {
 pub(crate) trait Tree: Source {
     /// Makes a regular file with mode 0600, or one that nobody else may read yet; it must not exist.
     fn create<'a>(&'a self, path: &Path) -> Result<Box<dyn OpenFile + 'a>>;
-    /// Makes a directory.
+    /// Creates a directory.
     fn make_dir(&self, path: &Path, mode: u16) -> Result<()>;
     /// Makes a symbolic link.
     fn symlink(&self, target: &OsString, path: &Path) -> Result<()>;
@@ -215,7 +215,7 @@ pub(crate) trait Tree: Source {
     fn remove_file(&self, path: &Path) -> Result<()>;
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> Result<()>;
-    /// Moves a name, replacing what is there unless told not to.
+    /// Moves a name, replacing what is there unless forbidden.
     fn rename(&self, from: &Path, to: &Path, replace: bool) -> Result<()>;
     /// Sets attributes of the file itself, not of what a symbolic link leads to.
     fn set_attrs(&self, path: &Path, attrs: &Attrs) -> Result<()>;

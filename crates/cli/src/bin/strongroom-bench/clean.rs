@@ -46,7 +46,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     match done.iter().filter(|one| one.left).count() {
         0 => Ok(()),
         count => Err(Error::failed(format!(
-            "{count} things could not be removed; see above, and run this again when that is mended"
+            "{count} things could not be removed; see above, and run this again when that is fixed"
         ))),
     }
 }

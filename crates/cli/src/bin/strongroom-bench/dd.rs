@@ -1,4 +1,4 @@
-//! `strongroom bench dd`: a raw device or file against its decrypted twin.
+//! `strongroom bench dd`: a raw device or file against its decrypted counterpart.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use strongroom_cli::program::{Error, Global, Result, VolumeCredentialArgs};
 
 use super::{Common, Handling, Wanted, bytes, finish_done, measure};
 
-/// Read a raw device or file and its decrypted twin as dd does, and compare
+/// Read a raw device or file and its decrypted counterpart as dd does, and compare
 ///
 /// One thread, one stream, from caches emptied before, as in the table of FileVault 2: 1 GiB by 4 KiB and 2 GiB by 64 KiB.
 /// Both are opened for reading only. An encrypted volume is its own raw device: `bench dd disk.img volume:disk.img`.
@@ -128,7 +128,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     if args.write {
         return Err(Error::usage(
             "--write: refused: what is measured here holds somebody's data, and writing would destroy it; to measure \
-             writing, use `strongroom bench compare` with two directories, in which files are made and removed again",
+             writing, use `strongroom bench compare` with two directories, in which files are created and removed again",
         ));
     }
     if args.common.size.is_some() {

@@ -8,7 +8,7 @@ use super::columns;
 
 /// Show earlier results of this machine, and what changed between them
 ///
-/// Each result stands against the one before it that answers the same question: same command, options and stores.
+/// Each result is compared with the one before it that answers the same question: same command, options and stores.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// How many of the newest results are shown

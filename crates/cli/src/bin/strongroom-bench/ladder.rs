@@ -12,7 +12,7 @@ use super::{Common, begin, bytes, failed, finish, stop_flag};
 /// Write 2 MiB into one file of a new room in calls of several sizes, with a commit a call and in one commit
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where the room is made, and removed at the end [default: here]
+    /// Where the room is created, and removed at the end [default: here]
     #[arg(value_name = "DIRECTORY", default_value = ".")]
     directory: PathBuf,
     /// Bytes that are written

@@ -57,6 +57,7 @@ enum Command {
     Compare(compare::Args),
     Cost(cost::Args),
     Dd(dd::Args),
+    #[command(name = "tools", alias = "peers")] // words.py: the old name
     Peers(peers::Args),
     SmallFiles(small_files::Args),
     Ladder(ladder::Args),
@@ -111,7 +112,7 @@ impl Command {
     }
 }
 
-/// The works of a store, and the options to be told with them.
+/// The works of a store, and the options to be reported with them.
 fn works_of(full: bool) -> (Vec<String>, Vec<Box<dyn Work>>) {
     match full {
         true => (vec!["--full".to_owned()], work::full()),

@@ -1,4 +1,4 @@
-//! `strongroom bench peers`: a plain directory, a mounted room and the encrypted file systems that are installed.
+//! `strongroom bench tools`: a plain directory, a mounted room and the encrypted file systems that are installed.
 
 use std::path::PathBuf;
 
@@ -47,7 +47,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         .chain(others);
     let targets: Vec<String> = kinds.map(|kind| format!("{kind}:{directory}")).collect();
     let wanted = Wanted {
-        command: "peers",
+        command: "peers", // words.py: results have had this name
         options: Vec::new(),
         labels: labels(&targets),
         targets,

@@ -22,7 +22,7 @@ use super::{Common, begin, bytes, failed, finish, stop_flag};
 /// In a plain directory, in a new room through the library, and in one that this very process mounts.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where the files are made, and removed at the end [default: here]
+    /// Where the files are created, and removed at the end [default: here]
     #[arg(value_name = "DIRECTORY", default_value = ".")]
     directory: PathBuf,
     /// How many files

@@ -8,7 +8,7 @@ use super::{Common, Handling, Wanted, finish_done, key_of, measure, works_of};
 
 /// Measure one store: a directory, file, block device, nbd:// address or room
 ///
-/// A path is told by what it is. A directory is measured by files made in it and removed again; a file or device that is
+/// The kind of a path is detected. A directory is measured by files created in it and removed again; a file or device that is
 /// there is only read. A word before a colon makes something fresh in a directory: room:DIR, mounted:DIR, gocryptfs:DIR,
 /// securefs:DIR, cryfs:DIR.
 #[derive(Debug, clap::Args)]

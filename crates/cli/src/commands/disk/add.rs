@@ -13,7 +13,7 @@ use crate::commands::metadata::admin::{self, Reply, Request};
 use crate::error::{Error, Result};
 use crate::output;
 
-/// Give a room a network disk, or say anew where one is
+/// Add a network disk to a room, or change its address
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The room's directory

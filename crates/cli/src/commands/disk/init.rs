@@ -1,4 +1,4 @@
-//! `strongroom disk init`: makes a file or a block device the store of a new network disk.
+//! `strongroom disk init`: turns a file or a block device into the store of a new network disk.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::output::{self, size};
 use crate::size::bytes;
 
-/// Make a file or block device the store of a new network disk
+/// Turn a file or block device into the store of a new network disk
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store: a file, which is made, or a block device

@@ -27,7 +27,7 @@ enum Command {
 }
 
 impl Args {
-    /// What this process is told as a server, if it is one.
+    /// Settings of this process as a server, if it is one.
     pub(crate) fn server(&self) -> Option<&service::Common> {
         match &self.command {
             Command::Serve(args) => Some(args.service()),

@@ -1,4 +1,4 @@
-//! What a disk tells of itself to whoever watches it.
+//! What a disk reports about itself to monitoring.
 
 use std::sync::{Arc, RwLock};
 
@@ -68,7 +68,7 @@ impl Observed for Watched {
         );
         to.counter(
             "strongroom_disk_connections_cut_total",
-            "Connections cut off: silent, slow, or what came was no message.",
+            "Connections cut off: idle, slow, or what came was no message.",
             now.connections_cut,
         );
         to.gauge(

@@ -1,4 +1,4 @@
-//! `strongroom disk remove`: takes a disk from a room, after what lies there was moved to the others.
+//! `strongroom disk remove`: removes a disk from a room, after its data was moved to the others.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::progress::Bar;
 /// Between two looks how far it is.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// Take a network disk from a room: what lies there is moved to the others by the metadata server, while clients go on
+/// Remove a network disk from a room: the metadata server moves its data to the others while clients go on
 ///
 /// Nothing new comes to the disk from now on, also after a restart. `disk list` shows how much is left; `disk add` with the same
 /// name keeps the disk after all.
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the disk is gone; told when something is in the way. Ctrl-C ends the waiting, not the work.
+/// Waits until the disk is gone; reports when something is in the way. Ctrl-C ends the waiting, not the work.
 fn wait(args: &Args, global: &Global, total: u64) -> Result<()> {
     let bar = Bar::start("moving", global);
     let mut told: Option<String> = None;

@@ -1,4 +1,4 @@
-//! `strongroom disk serve`: a network disk, until it is told to stop.
+//! `strongroom disk serve`: a network disk, until it is asked to stop.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -19,10 +19,10 @@ use crate::mounting::options::duration;
 use crate::output;
 use crate::size::bytes;
 
-/// How long the last flush may take when the server is told to stop.
+/// How long the last flush may take when the server is asked to stop.
 const FLUSH_MAX: Duration = Duration::from_secs(30);
 
-/// Serve a network disk: blocks for whoever shows a capability
+/// Serve a network disk: blocks for clients that show a capability
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Address and port to listen on; port 0 chooses one
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     /// Cut off connections where one message takes longer than this
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     transfer_timeout: Duration,
-    /// When told to stop, wait this long for what runs
+    /// When asked to stop, wait this long for what runs
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = duration)]
     grace: Duration,
     #[command(flatten)]

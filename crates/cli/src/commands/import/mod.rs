@@ -4,7 +4,7 @@
 //! 1. The source is only read.
 //! 2. What is there already is kept, so the same command again goes on where one before it ended, however that ended. What the
 //!    target holds of its own is never replaced unasked.
-//! 3. Unless told not to, everything is compared at the end with the source, from the committed state of the room: not mounted, it
+//! 3. Unless switched off, everything is compared at the end with the source, from the committed state of the room: not mounted, it
 //!    is closed and opened again for that.
 
 mod compressed;
@@ -65,7 +65,7 @@ pub(crate) struct Args {
     /// Take a directory as it is, though it looks like one of gocryptfs, CryFS, EncFS or securefs
     #[arg(long)]
     as_directory: bool,
-    /// Read the source's passphrase from FILE; one newline at its end is taken away
+    /// Read the source's passphrase from FILE; one trailing newline is stripped
     #[arg(
         long,
         value_name = "FILE",

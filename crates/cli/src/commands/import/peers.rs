@@ -2,8 +2,8 @@
 //! as an import takes.
 //!
 //! 1. The passphrase goes to the program's standard input, never into an argument or the environment.
-//! 2. The program stays a child of this process and is told to end when this process does, however that ends (PR_SET_PDEATHSIG):
-//!    no mount outlives an import, but for one that nobody answers for, which the next import of the same directory takes away.
+//! 2. The program stays a child of this process and ends when this process does, however that ends (PR_SET_PDEATHSIG):
+//!    no mount outlives an import, but for one that nobody answers for, which the next import of the same directory removes.
 //! 3. The mountpoint is a directory of this user's alone.
 
 use std::ffi::{OsStr, OsString};
@@ -34,7 +34,7 @@ pub(super) struct Peer {
     /// Files that a directory of it has at its top.
     marks: &'static [&'static str],
     program: &'static str,
-    /// Its arguments; `SOURCE` and `MOUNTPOINT` stand for the two.
+    /// Its arguments; `SOURCE` and `MOUNTPOINT` are replaced by the two.
     arguments: &'static [&'static str],
     environment: &'static [(&'static str, &'static str)],
 }
@@ -310,7 +310,7 @@ fn mountpoint(source: &Path) -> Result<PathBuf> {
     )))
 }
 
-/// Becomes another program, which is told to end when this one's parent does. Returns only where that fails.
+/// Becomes another program, which ends when this one's parent does. Returns only where that fails.
 pub(crate) fn become_child(arguments: &[OsString]) -> std::process::ExitCode {
     let [_, _, parent, program, rest @ ..] = arguments else {
         return Exit::Usage.into();

@@ -16,7 +16,7 @@ use crate::place::RoomPath;
 use crate::progress::Bar;
 use crate::tree::{Source, make_above};
 
-/// Copies all that is below `from` (of the host's own tree, or of another), and compares. `sound`: whether the source can still be believed.
+/// Copies all that is below `from` (of the host's own tree, or of another), and compares. `sound`: whether the source is still valid.
 pub(super) fn from_tree(
     args: &Args,
     source: &dyn Source,
@@ -104,7 +104,7 @@ fn refuse_itself(access: &Access, from: &Path) -> Result<()> {
     };
     if refused {
         return Err(Error::usage(format!(
-            "{}: holds the room itself, or lies in it; import what is beside it",
+            "{}: holds the room itself, or is in it; import what is beside it",
             from.display()
         )));
     }

@@ -92,7 +92,7 @@ impl<'a> Unpack<'a> {
             if member.cut && !std::mem::replace(&mut self.cut, true) {
                 output::note(
                     self.global,
-                    "Leading slashes, and what leads out by .., are taken away from the names in the stream.",
+                    "Leading slashes, and what leads out by .., are removed from the names in the stream.",
                 );
             }
             let path = self.path(&member.path);
@@ -149,7 +149,7 @@ impl<'a> Unpack<'a> {
             .any(|above| self.delayed.contains_key(above))
         {
             return Err(Fault::Refused(
-                "left out: it goes through a symbolic link that leads out of where it lies".into(),
+                "left out: it goes through a symbolic link that leads out of its directory".into(),
             ));
         }
         self.delayed.remove(path);

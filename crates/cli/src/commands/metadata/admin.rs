@@ -248,7 +248,7 @@ pub(crate) fn ask_with_progress(
         Ok(Reply::Refused { exit, message }) => Err(Error::said(Exit::from_code(exit), message)),
         Ok(reply) => Ok(Some(reply)),
         Err(_) => Err(Error::failed(format!(
-            "{}: its metadata server answers something else: is it of another version? Start it anew",
+            "{}: its metadata server answers something else: is it of another version? Restart it",
             room.display()
         ))),
     }

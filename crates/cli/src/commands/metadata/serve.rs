@@ -1,4 +1,4 @@
-//! `strongroom metadata serve`: the metadata server of a room, until it is told to stop.
+//! `strongroom metadata serve`: the metadata server of a room, until it is asked to stop.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -34,19 +34,19 @@ pub(crate) struct Args {
     /// Add a disk first: NAME=HOST:PORT=KEYFILE, with the file for `disk add` that `disk init` wrote; may be repeated
     #[arg(long, value_name = "NAME=ADDRESS=KEYFILE")]
     disk: Vec<NamedDisk>,
-    /// A client that is silent for this long loses its session, with locks and open files
+    /// A client that sends nothing for this long loses its session, with locks and open files
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = duration)]
     lease: Duration,
     /// Capabilities of the disks are good for this long
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     capability_lifetime: Duration,
-    /// Try to flush a disk that cannot be reached for this long, before what clients did not see durable is given up
+    /// Try to flush a disk that cannot be reached for this long, before data that clients did not see durable is discarded
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     flush_patience: Duration,
     /// Most connections at once
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65536))]
     connections: u32,
-    /// When told to stop, end after this time in any case
+    /// When asked to stop, end after this time in any case
     #[arg(long, value_name = "TIME", default_value = "90s", value_parser = duration)]
     grace: Duration,
     #[command(flatten)]
@@ -68,7 +68,7 @@ impl Observed for Told {
         if self.0.is_serving() {
             Ok(())
         } else {
-            Err("the room is being opened anew after its storage failed".into())
+            Err("the room is being reopened after its storage failed".into())
         }
     }
 
@@ -85,7 +85,12 @@ impl Observed for Told {
         );
         gauge(m, "sessions", "Sessions of clients.", metrics.sessions);
         gauge(m, "open_files", "Files open in sessions.", metrics.opens);
-        gauge(m, "loans", "Places lent to clients.", metrics.loans);
+        gauge(
+            m,
+            "grants",
+            "Segment ranges granted to clients.",
+            metrics.loans,
+        );
         gauge(m, "locks", "Ranges of files locked.", metrics.locks);
         let counter = |m: &mut Measures, name: &str, help: &str, value: u64| {
             m.counter(&format!("strongroom_metadata_{name}_total"), help, value);
@@ -105,7 +110,7 @@ impl Observed for Told {
         counter(
             m,
             "reopened",
-            "Times the room was opened anew after a failure of its storage.",
+            "Times the room was reopened after a failure of its storage.",
             metrics.reopened,
         );
         let capabilities = metrics.capabilities;
@@ -250,7 +255,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     stopped
 }
 
-/// Stops the server once nobody asks it anything any more; whoever does is bounded in time.
+/// Stops the server once no request comes any more; requests are bounded in time.
 fn end(mut server: Arc<MetadataServer>) -> std::result::Result<(), metadata::server::ServerError> {
     let patience = Instant::now() + Duration::from_secs(60);
     loop {

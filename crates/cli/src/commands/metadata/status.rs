@@ -38,14 +38,14 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let state = if status.serving {
         "serves"
     } else {
-        "opens the room anew"
+        "reopens the room"
     };
     output::line(format!(
         "process {} {state} at {}",
         status.pid, status.address
     ));
     output::line(format!(
-        "{} connections, {} sessions; {} files open, {} places lent, {} ranges locked",
+        "{} connections, {} sessions; {} files open, {} ranges granted, {} ranges locked",
         status.connections,
         status.sessions.len(),
         status.opens,
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         status.locks
     ));
     output::line(format!(
-        "{} capabilities given, {} revoked; the room was opened anew {} times",
+        "{} capabilities given, {} revoked; the room was reopened {} times",
         status.capabilities_given, status.capabilities_revoked, status.reopened
     ));
     for (id, user) in &status.sessions {

@@ -21,7 +21,7 @@ enum Command {
 }
 
 impl Args {
-    /// What this process is told as a server.
+    /// Settings of this process as a server.
     pub(crate) fn service(&self) -> &service::Common {
         match &self.command {
             Command::Nbd(args) => args.service(),

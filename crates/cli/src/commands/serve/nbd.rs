@@ -1,4 +1,4 @@
-//! `strongroom serve nbd`: volumes, images and files of rooms as network block devices, until told to stop.
+//! `strongroom serve nbd`: volumes, images and files of rooms as network block devices, until asked to stop.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::mounting::options::duration;
 use crate::output;
 use crate::size::bytes;
 
-/// How long the last flush may take when the server is told to stop.
+/// How long the last flush may take when the server is asked to stop.
 const FLUSH_MAX: Duration = Duration::from_secs(60);
 
 /// Serve volumes, images and files of rooms as network block devices (NBD)
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Name of each export, in the order of the targets; without: none for one target, the names of the files for several
     #[arg(long, value_name = "NAME")]
     export_name: Vec<String>,
-    /// What clients are told about the exports
+    /// Description of the exports for clients
     #[arg(long, value_name = "TEXT", default_value = "")]
     description: String,
     /// Listen on this socket file, which only this user may reach
@@ -78,7 +78,7 @@ pub(crate) struct Args {
     /// Cut off connections that ask for nothing for this long
     #[arg(long, value_name = "TIME", value_parser = duration)]
     idle_timeout: Option<Duration>,
-    /// When told to stop, wait this long for what runs
+    /// When asked to stop, wait this long for what runs
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = duration)]
     grace: Duration,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What a server of block devices tells of itself to whoever watches it.
+//! What a server of block devices reports about itself to monitoring.
 
 use std::sync::{Arc, RwLock};
 
@@ -53,7 +53,7 @@ impl Observed for Watched {
             ),
             (
                 "strongroom_nbd_connections_cut_total",
-                "Connections cut off: silent, slow, or what came was not the protocol.",
+                "Connections cut off: idle, slow, or what came was not the protocol.",
                 now.connections_cut,
             ),
         ] {

@@ -2,7 +2,7 @@
 //!
 //! 1. The length is the file's when it was opened, and does not change.
 //! 2. A flush is a commit of the room: everything answered before it is durable.
-//! 3. What was never written, or was given back, is a hole and reads as zeros.
+//! 3. What was never written, or was freed, is a hole and reads as zeros.
 
 use std::io;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Drop for Held {
 }
 
 impl RoomDevice {
-    /// `IsDirectory` and the like where the inode is no regular file.
+    /// `IsDirectory` or a similar error where the inode is no regular file.
     pub(crate) fn new(room: Arc<Room>, no: InodeNo, read_only: bool) -> room::Result<Self> {
         room.hold(no);
         let file = Held { room, no };

@@ -49,7 +49,7 @@ pub(crate) struct TargetArgs {
     /// Refuse every change
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Tell the storage below an encrypted volume what is discarded: who sees the image learns which sectors are unused
+    /// Pass discards on to the storage below an encrypted volume; the image then shows which sectors are unused
     #[arg(long)]
     pub(crate) allow_discards: bool,
     /// Derive a volume's key at whatever cost its header asks for, also where that takes the machine's memory
@@ -169,7 +169,7 @@ fn of_image(path: &Path, args: &TargetArgs) -> Result<Target> {
     };
     let opened = source.unlock(device, header, &credential, options)?;
     if opened.certainty == Certainty::Unknown {
-        tracing::warn!(image = %name, "nothing tells whether the key is the right one: the contents may be nonsense");
+        tracing::warn!(image = %name, "the key cannot be verified: the contents may be nonsense");
     }
     Ok(Target {
         device: opened.device,

@@ -43,7 +43,7 @@ struct Add {
     /// Numbers of further groups
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     groups: Vec<u32>,
-    /// Where the identity goes: a new file, for `mount --identity`. Whoever has it is the user
+    /// Where the identity goes: a new file, for `mount --identity`. Anyone with this file is the user
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     #[command(flatten)]
@@ -115,7 +115,7 @@ fn add(args: &Add, global: &Global) -> Result<()> {
         output::note(
             global,
             format!(
-                "{} may use {} as user {uid}. The key is in {}: whoever has it is {}.\n\
+                "{} may use {} as user {uid}. The key is in {}: anyone with it is {}.\n\
                  Mount with:  strongroom mount strongroom://HOST:PORT/ MOUNTPOINT --identity {}",
                 args.name,
                 args.room.display(),
@@ -139,7 +139,7 @@ fn remove(args: &Remove, global: &Global) -> Result<()> {
             output::note(
                 global,
                 format!(
-                    "{} is out, with every key. A disk cannot be reached: what it still allows is taken away when it \
+                    "{} is out, with every key. A disk cannot be reached: what it still allows is revoked when it \
                      answers, or ends with its time.",
                     args.name
                 ),

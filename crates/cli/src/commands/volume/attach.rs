@@ -1,6 +1,6 @@
 //! `strongroom volume attach` and `detach`: a volume as a block device of this machine, through the kernel's NBD client.
 //!
-//! The process serves the device until it is detached or told to stop: what the kernel reads and writes comes through it.
+//! The process serves the device until it is detached or asked to stop: what the kernel reads and writes comes through it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -28,7 +28,7 @@ const HOLE: usize = 64 << 10;
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     image: ImageArgs,
-    /// Read every byte too: whether all of the image can be read. That the bytes are those written, no volume can tell
+    /// Read every byte too: whether all of the image can be read. A volume cannot show that the bytes are those written
     #[arg(long)]
     read_data: bool,
     #[command(flatten)]

@@ -69,7 +69,7 @@ pub(crate) struct Args {
     next_help_heading = "What will open the volume (a passphrase is asked for when none is given)"
 )]
 struct KeyArgs {
-    /// Read the passphrase from FILE ("-": one line of standard input); one newline at its end is taken away
+    /// Read the passphrase from FILE ("-": one line of standard input); one trailing newline is stripped
     #[arg(long, value_name = "FILE", group = "volume_credential")]
     passphrase_file: Option<PathBuf>,
     /// Use the content of FILE as the passphrase (up to 1 MiB, every byte counts)

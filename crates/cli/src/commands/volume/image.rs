@@ -1,4 +1,4 @@
-//! Which image, where its header lies, and what opens it: the arguments that the commands on volumes share.
+//! Which image, where its header is, and what opens it: the arguments that the commands on volumes share.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub(crate) struct ImageArgs {
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "What opens the volume (asked for when none is given)")]
 pub struct CredentialArgs {
-    /// Read the passphrase from FILE ("-": one line of standard input); one newline at its end is taken away
+    /// Read the passphrase from FILE ("-": one line of standard input); one trailing newline is stripped
     #[arg(long, value_name = "FILE", group = "volume_credential")]
     pub passphrase_file: Option<PathBuf>,
     /// Use the content of FILE as the passphrase (up to 1 MiB, every byte counts)
@@ -164,7 +164,7 @@ impl ImageArgs {
             output::note(
                 global,
                 format!(
-                    "warning: {}: nothing in this volume tells whether the passphrase or key is right, and its contents begin \
+                    "warning: {}: nothing in this volume shows whether the passphrase or key is right, and its contents begin \
                      like no file system of a phone: they may be nonsense",
                     self.image.display()
                 ),

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::output;
 use crate::progress::{Bar, interrupted};
 
-/// Encrypt a LUKS2 volume anew, in place, with a new key; goes on where a stopped or killed one ended
+/// Re-encrypt a LUKS2 volume in place with a new key; resumes a stopped or killed run
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     /// Bytes of a sector afterwards [default: as they are]
     #[arg(long, value_name = "BYTES")]
     sector_size: Option<u32>,
-    /// Give up the key slots whose passphrases are not given
+    /// Discard the key slots whose passphrases are not given
     #[arg(long)]
     drop_other_keys: bool,
     #[command(flatten)]

@@ -77,7 +77,10 @@ pub(crate) fn convert(args: &ConvertArgs, global: &Global) -> Result<()> {
     if global.json {
         output::json_line(&json!({ "slot": slot }));
     } else {
-        output::note(global, format!("Key slot {slot} derives its key anew."));
+        output::note(
+            global,
+            format!("Key slot {slot} has new key derivation settings."),
+        );
     }
     Ok(())
 }
