@@ -40,6 +40,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 pub use exit::Exit;
@@ -117,16 +118,14 @@ fn init_tracing(global: &args::Global, serving: bool) {
 
 /// `serving`: for a log file, not for a terminal.
 fn log(global: &args::Global, serving: bool) -> impl tracing::Subscriber + Send + Sync + use<> {
-    use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_env("STRONGROOM_LOG")
-        .unwrap_or_else(|_| EnvFilter::new(level(global, serving)));
     let colour = !serving && std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_max_level(tracing::level_filters::LevelFilter::TRACE)
         .with_writer(Log { serving })
         .with_ansi(colour)
         .with_target(serving)
         .finish()
+        .with(service::logs::filter(level(global, serving)))
 }
 
 /// Whether the process that serves a mount has its log, and need not spare the user's terminal any more.
@@ -137,7 +136,7 @@ fn log_everything() {
     HAS_LOG.store(true, Ordering::Relaxed);
 }
 
-/// Standard error; while it is still the terminal of whoever mounts, the serving process only writes warnings there.
+/// Standard error; while it is still the terminal of the mounting user, the serving process only writes warnings there.
 struct Log {
     serving: bool,
 }

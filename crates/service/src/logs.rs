@@ -6,7 +6,9 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// How the log is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -18,21 +20,40 @@ pub enum LogFormat {
     Json,
 }
 
-/// Begins the log. `level` is the least level written (`error` to `trace`, or directives as in `RUST_LOG`) where the variable
-/// `STRONGROOM_LOG` does not say otherwise. A second call in a process changes nothing.
+/// Which events are written: what the variable `STRONGROOM_LOG` says (`debug`, or `warn,metadata=trace` for one crate), else
+/// those of `level` (`error` to `trace`) and above. Not `EnvFilter`, whose regular expressions are half a megabyte of code.
+pub fn filter(level: &str) -> Targets {
+    let variable = std::env::var("STRONGROOM_LOG").ok();
+    variable
+        .and_then(|text| text.parse().ok())
+        .or_else(|| level.parse().ok())
+        .unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN))
+}
+
+/// Begins the log, with the events of `filter(level)`. A second call in a process changes nothing.
 pub fn start(format: LogFormat, level: &str) {
-    let filter =
-        EnvFilter::try_from_env("STRONGROOM_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let filter = filter(level);
     let journal = is_journal();
     let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_max_level(LevelFilter::TRACE)
         .with_writer(std::io::stderr)
         .with_ansi(!journal && std::io::stderr().is_terminal());
     let _ = match (format, journal) {
-        (LogFormat::Text, false) => log.try_init(),
-        (LogFormat::Text, true) => log.without_time().try_init(),
-        (LogFormat::Json, false) => log.json().flatten_event(true).try_init(),
-        (LogFormat::Json, true) => log.json().flatten_event(true).without_time().try_init(),
+        (LogFormat::Text, false) => log.finish().with(filter).try_init(),
+        (LogFormat::Text, true) => log.without_time().finish().with(filter).try_init(),
+        (LogFormat::Json, false) => log
+            .json()
+            .flatten_event(true)
+            .finish()
+            .with(filter)
+            .try_init(),
+        (LogFormat::Json, true) => log
+            .json()
+            .flatten_event(true)
+            .without_time()
+            .finish()
+            .with(filter)
+            .try_init(),
     };
 }
 
