@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-test build build-capi demo demo-network check test fmt lint deny soak bench performance install install-capi
+.PHONY: help setup setup-test packages test-packages publish-check docs build build-capi demo demo-network check test fmt lint deny soak bench performance install install-capi
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 PREFIX ?= /usr/local
@@ -15,6 +15,8 @@ LOCKED := $(if $(wildcard Cargo.lock),--locked)
 TEST ?=
 # Measurements of `make bench`, all if empty: make bench BENCH="cost ladder". Which there are: scripts/bench.sh
 BENCH ?=
+# Kinds of packages, all if empty: make packages PACKAGES="deb python". What each is: scripts/packages.sh
+PACKAGES ?=
 # Campaigns of `make soak`, all if empty: make soak SOAK="kill fsx". What each does: scripts/soak/*.sh
 SOAK ?=
 
@@ -56,6 +58,15 @@ bench: build ## Measure this machine into benches/results (BENCH="cost dd small-
 
 performance: ## Write docs/performance.md from benches/results; measures nothing
 	@cargo run --quiet $(LOCKED) -p strongroom-bench --example performance -- benches/results benches/remarks.md docs/performance.md
+
+packages: setup ## Build packages into target/packages (PACKAGES="deb tarball python java")
+	@scripts/packages.sh $(PACKAGES)
+
+test-packages: setup ## Install each package of target/packages into a clean root and run it, as root
+	@scripts/test-packages.sh $(PACKAGES)
+
+publish-check: ## Package every crate as crates.io would get it; publishes nothing
+	@scripts/publish-check.sh
 
 install: ## Install stripped binaries, mount helper, manual pages and completions (PREFIX=/usr/local)
 	@scripts/install.sh $(TARGET_DIR)/release/strongroom "$(DESTDIR)" "$(PREFIX)"

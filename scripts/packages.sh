@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# Builds what users install without a compiler, into target/packages:
+#
+#   strongroom_VERSION_ARCH.deb, strongroom-bench_VERSION_ARCH.deb      for Debian and Ubuntu
+#   strongroom-VERSION-MACHINE-linux.tar.gz                             static programs, manual pages, completions, units
+#   strongroom-VERSION-cp311-abi3-*.whl, strongroom-VERSION.tar.gz      for Python: the wheel, and the source
+#   maven/                                                              a Maven repository with the jar, native library inside
+#   SHA256SUMS
+#
+#   scripts/packages.sh [deb] [tarball] [python] [java]     default: all
+#   PROFILE=dev scripts/packages.sh ...                     quick builds, to try this script
+#   NO_BUILD=1 scripts/packages.sh deb                      package the programs that are there
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+
+KINDS=("$@")
+[ ${#KINDS[@]} -gt 0 ] || KINDS=(deb tarball python java)
+PROFILE=${PROFILE:-release}
+BUILT=$PROFILE
+[ "$PROFILE" != dev ] || BUILT=debug
+VERSION=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+MACHINE=$(uname -m)
+OUT=$TARGET_DIR/packages
+mkdir -p "$OUT"
+WORK=$(mktemp -d)
+trap 'rm -rf "$WORK"' EXIT
+
+build() {
+    [ -n "${NO_BUILD:-}" ] || cargo build "$@"
+}
+
+# The files of `make install` in a tree of their own.
+tree() {
+    scripts/install.sh "$1" "$2" "$3" >/dev/null
+    rm -rf "${2:?}/sbin"
+    find "$2" -name '*.1' -exec gzip -9n {} +
+}
+
+deb() {
+    have dpkg-deb || die "dpkg-deb is missing: Debian packages are built on Debian or Ubuntu"
+    build --profile "$PROFILE" --locked -p strongroom-cli
+    local root=$WORK/deb bench=$WORK/deb-bench name arch
+    arch=$(dpkg --print-architecture)
+    tree "$TARGET_DIR/$BUILT/strongroom" "$root" /usr
+    # mount(8) looks for its helper in /sbin, which is /usr/sbin.
+    install -d "$root/usr/sbin" "$bench/usr/bin" "$bench/usr/share/man/man1"
+    ln -s ../bin/strongroom "$root/usr/sbin/mount.strongroom"
+    mv "$root/usr/bin/strongroom-bench" "$bench/usr/bin/"
+    mv "$root"/usr/share/man/man1/strongroom-bench*.gz "$bench/usr/share/man/man1/"
+    for name in strongroom strongroom-bench; do
+        local top=$root depends
+        [ $name = strongroom ] || top=$bench
+        install -d "$top/DEBIAN" "$top/usr/share/doc/$name"
+        cat LICENSE-MIT >"$top/usr/share/doc/$name/copyright"
+        printf '\nOr, at your choice, the Apache License 2.0: /usr/share/common-licenses/Apache-2.0\n' >>"$top/usr/share/doc/$name/copyright"
+        gzip -9nc CHANGELOG.md >"$top/usr/share/doc/$name/changelog.gz"
+        depends=$(libraries "$top/usr/bin/$name")
+        if [ $name = strongroom ]; then
+            depends+=", fuse3"
+            control $name "$arch" "$depends" "$top" "Suggests: strongroom-bench" "encrypted storage that you mount, embed or share" \
+                "A room is an encrypted POSIX file system in an ordinary directory. It is mounted without root, used without a mount," \
+                "and shared between machines through a metadata server and network disks."
+        else
+            control $name "$arch" "$depends, strongroom (= $VERSION)" "$top" "Section: utils" "benchmark of Strongroom" \
+                "Measures what encryption costs on a directory, device or room. Started by strongroom bench."
+        fi
+        find "$top" -type d -exec chmod 0755 {} +
+        dpkg-deb --root-owner-group --build "$top" "$OUT/${name}_${VERSION}_$arch.deb" >/dev/null
+    done
+}
+
+# libraries PROGRAM: the packages of the shared libraries that it needs, as Depends has them.
+libraries() {
+    mkdir -p "$WORK/shlibs/debian"
+    printf 'Source: strongroom\n\nPackage: strongroom\nArchitecture: any\n' >"$WORK/shlibs/debian/control"
+    (cd "$WORK/shlibs" && dpkg-shlibdeps -O -e "$1" 2>/dev/null) | sed 's/^shlibs:Depends=//'
+}
+
+# control NAME ARCH DEPENDS TREE FIELD SUMMARY LINE...
+control() {
+    local name=$1 arch=$2 depends=$3 top=$4 field=$5 summary=$6
+    shift 6
+    {
+        printf 'Package: %s\nVersion: %s\nArchitecture: %s\nMaintainer: The Strongroom authors <strongroom@localhost>\n' "$name" "$VERSION" "$arch"
+        printf 'Installed-Size: %s\nDepends: %s\nPriority: optional\n' "$(du -sk "$top/usr" | cut -f 1)" "$depends"
+        [ "$field" = "Section: utils" ] || printf 'Section: utils\n'
+        printf '%s\nDescription: %s\n' "$field" "$summary"
+        printf ' %s\n' "$@"
+    } >"$top/DEBIAN/control"
+}
+
+# Static against glibc, not musl: SQLCipher's ciphers come from the system's libcrypto, which is built for glibc. Without shared libraries
+# the program looks host names up through the target machine's own glibc where it is of the same version; addresses always work.
+tarball() {
+    local target=$MACHINE-unknown-linux-gnu libraries=$WORK/libraries name=strongroom-$VERSION-$MACHINE-linux library
+    library=$(cc -print-file-name=libcrypto.a)
+    [ -f "$library" ] || die "libcrypto.a is missing: install libssl-dev"
+    # A directory without the shared library, which the linker would take first.
+    mkdir -p "$libraries"
+    ln -s "$library" "$libraries/"
+    OPENSSL_STATIC=1 OPENSSL_LIB_DIR=$libraries OPENSSL_INCLUDE_DIR=/usr/include RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static" \
+        build --profile "$PROFILE" --locked -p strongroom-cli --target "$target" --target-dir "$TARGET_DIR/static"
+    tree "$TARGET_DIR/static/$target/$BUILT/strongroom" "$WORK/tar" "/$name"
+    cp README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$WORK/tar/$name/"
+    # Where the units look for the program.
+    sed -i "s|/$name/bin/strongroom|/usr/local/bin/strongroom|" "$WORK/tar/$name"/lib/systemd/system/*.service
+    if ldd "$WORK/tar/$name/bin/strongroom" 2>&1 | grep -q '=>'; then
+        die "the program needs shared libraries"
+    fi
+    tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -C "$WORK/tar" -czf "$OUT/$name.tar.gz" "$name"
+}
+
+python() {
+    local venv=$TARGET_DIR/python/packages
+    if [ ! -x "$venv/bin/maturin" ]; then
+        python3 -m venv --clear "$venv"
+        "$venv/bin/pip" install --quiet --disable-pip-version-check "$(grep '^maturin' bindings/python/tests/requirements.txt)"
+    fi
+    rm -rf "$OUT"/*.whl
+    (cd bindings/python && CARGO_TARGET_DIR=$TARGET_DIR "$venv/bin/maturin" build --quiet --profile "$PROFILE" --locked --out "$OUT" &&
+        "$venv/bin/maturin" sdist --quiet --out "$OUT")
+}
+
+java() {
+    have mvn || install_packages default-jdk-headless maven
+    # Of another profile's build nothing may be in the jar.
+    rm -rf "$OUT/maven" bindings/java/target/classes/org/strongroom/native
+    (cd bindings/java && mvn --batch-mode --quiet -DskipTests -Dnative.profile="$PROFILE" package)
+    local at=$OUT/maven/org/strongroom/strongroom/$VERSION sum
+    mkdir -p "$at"
+    cp "bindings/java/target/strongroom-$VERSION.jar" "$at/"
+    cp bindings/java/pom.xml "$at/strongroom-$VERSION.pom"
+    for file in "$at"/*; do
+        sum=$(sha1sum "$file")
+        printf %s "${sum%% *}" >"$file.sha1"
+    done
+}
+
+for kind in "${KINDS[@]}"; do
+    case "$kind" in
+    deb | tarball | python | java) say "Building: $kind" && "$kind" ;;
+    *) die "there is no package '$kind': there are deb, tarball, python and java" ;;
+    esac
+done
+(cd "$OUT" && find . -type f ! -name SHA256SUMS -printf '%P\n' | sort | xargs sha256sum >SHA256SUMS)
+say "" "In $OUT:"
+(cd "$OUT" && find . -type f ! -name '*.sha1' -printf '  %10s  %P\n' | sort -k 2)

@@ -1,0 +1,195 @@
+#!/usr/bin/env bash
+# Installs each package of target/packages into a clean root of its own and runs it there: creates a room, mounts it, reads it back.
+# Needs root, /dev/fuse and a Debian mirror (the one that apt uses). What is not built is skipped, with a line that says so.
+#
+#   scripts/test-packages.sh [deb] [tarball] [python] [java]     default: all
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+KINDS=("$@")
+[ ${#KINDS[@]} -gt 0 ] || KINDS=(deb tarball python java)
+OUT=$TARGET_DIR/packages
+[ "$(id -u)" -eq 0 ] || die "this needs root, to change roots and to mount"
+[ -e /dev/fuse ] || die "there is no /dev/fuse"
+WORK=$(mktemp -d)
+trap 'rm -rf --one-file-system "$WORK"' EXIT
+
+# The commands that each root runs.
+cat >"$WORK/try.sh" <<'TRY'
+set -eu
+export HOME=/root PATH=$PATH:/usr/local/bin
+echo 'correct horse battery staple' >/tmp/pass
+printf 'hello' >/tmp/hello
+strongroom --version
+strongroom create /tmp/room --passphrase-file /tmp/pass --kdf-memory 8 --kdf-passes 1
+strongroom cp /tmp/hello /tmp/room:/hello --passphrase-file /tmp/pass
+mkdir -p /tmp/mnt
+strongroom mount /tmp/room /tmp/mnt --passphrase-file /tmp/pass
+read -r line </tmp/mnt/hello || true
+[ "$line" = hello ]
+echo world >/tmp/mnt/world
+strongroom umount /tmp/mnt
+[ "$(strongroom cat /tmp/room:/world --passphrase-file /tmp/pass)" = world ]
+strongroom check --read-data /tmp/room --passphrase-file /tmp/pass
+TRY
+
+# in_root ROOT COMMAND...: with /proc and /dev/fuse, in a mount namespace of its own, so that nothing stays mounted.
+in_root() {
+    local root=$1
+    shift
+    mkdir -p "$root/proc" "$root/dev" "$root/tmp"
+    # shellcheck disable=SC2016
+    unshare --mount --pid --fork --mount-proc="$root/proc" sh -euc '
+        root=$1; shift
+        mount -t tmpfs none "$root/dev"
+        for node in null zero urandom random tty fuse; do : >"$root/dev/$node"; mount --bind "/dev/$node" "$root/dev/$node"; done
+        exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"' sh "$root" "$@"
+}
+
+# A Debian with nothing but what is named, kept for the next run.
+BASE=$TARGET_DIR/debian-base.tar
+debian() {
+    local root=$1
+    shift
+    if [ ! -f "$BASE" ]; then
+        have mmdebstrap || install_packages mmdebstrap
+        say "Fetching a minimal Debian"
+        # shellcheck source=/dev/null
+        mmdebstrap --quiet --variant=apt --include=python3,python3-venv,ca-certificates "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$WORK/base.tar"
+        mv "$WORK/base.tar" "$BASE"
+    fi
+    mkdir -p "$root"
+    tar -C "$root" -xf "$BASE" --exclude='./dev/*'
+    cp -L /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null || true
+}
+
+# apt in a root reaches the mirror as this machine does.
+apt_in() {
+    local root=$1
+    shift
+    mkdir -p "$root/etc/apt/apt.conf.d"
+    apt-config dump | grep -E '^Acquire::(http|https)::Proxy ' >"$root/etc/apt/apt.conf.d/99proxy" || true
+    in_root "$root" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o APT::Sandbox::User=root -o Dpkg::Use-Pty=0 "$@"
+}
+
+test_deb() {
+    local root=$WORK/deb file said
+    debian "$root"
+    cp "$OUT"/strongroom_*.deb "$OUT"/strongroom-bench_*.deb "$root/tmp/"
+    apt_in "$root" update
+    apt_in "$root" install -y --no-install-recommends "/tmp/$(cd "$OUT" && ls strongroom_*.deb)" >/dev/null
+    for file in /usr/sbin/mount.strongroom /usr/share/bash-completion/completions/strongroom /usr/lib/systemd/system/strongroom-nbd@.service; do
+        in_root "$root" test -e "$file" || die "deb: there is no $file"
+    done
+    cp "$WORK/try.sh" "$root/tmp/"
+    in_root "$root" sh /tmp/try.sh
+    # Without the benchmark's package the error names it; with it, it runs.
+    said=$(in_root "$root" strongroom bench history 2>&1 || true)
+    [[ $said = *'package strongroom-bench'* ]] || die "deb: the error does not name the benchmark's package: $said"
+    apt_in "$root" install -y --no-install-recommends "/tmp/$(cd "$OUT" && ls strongroom-bench_*.deb)" >/dev/null
+    in_root "$root" strongroom bench cipher --fast --rounds 2 --seconds 0.02 >/dev/null
+    apt_in "$root" purge -y strongroom strongroom-bench >/dev/null
+    ! in_root "$root" test -e /usr/bin/strongroom || die "deb: something is left after a purge"
+    check_size "$OUT"/strongroom_*.deb
+}
+
+# check_size DEB: the stripped program is at most 16 MB.
+check_size() {
+    local size
+    size=$(dpkg-deb --fsys-tarfile "$1" | tar -xO ./usr/bin/strongroom | wc -c)
+    say "strongroom: $size bytes"
+    [ "$size" -le 16000000 ] || die "deb: the program has $size bytes, more than 16 MB"
+}
+
+# A root with a shell and nothing else: no libraries.
+test_tarball() {
+    local root=$WORK/tarball busybox
+    have busybox || install_packages busybox-static
+    busybox=$(command -v busybox)
+    (cd "$OUT" && grep 'linux.tar.gz$' SHA256SUMS | sha256sum --quiet -c)
+    mkdir -p "$root/bin" "$root/usr/local" "$root/root" "$root/tmp" "$root/etc"
+    cp "$busybox" "$root/bin/busybox"
+    for applet in sh env mkdir cat test umount mount; do ln -s busybox "$root/bin/$applet"; done
+    tar -C "$root/usr/local" --strip-components=1 -xf "$OUT"/strongroom-*-linux.tar.gz
+    cp "$WORK/try.sh" "$root/tmp/"
+    in_root "$root" sh /tmp/try.sh
+    in_root "$root" /usr/local/bin/strongroom bench cipher --fast --rounds 2 --seconds 0.02 >/dev/null
+}
+
+test_python() {
+    local root=$WORK/python
+    debian "$root"
+    cp "$OUT"/strongroom-*.whl "$root/tmp/"
+    in_root "$root" python3 -m venv /venv
+    in_root "$root" /venv/bin/pip install --quiet --no-index --no-deps "/tmp/$(cd "$OUT" && ls strongroom-*.whl)"
+    in_root "$root" /venv/bin/python -c '
+import strongroom
+with strongroom.create("/tmp/room", passphrase="correct horse") as room:
+    (room / "hello.txt").write_text("hello")
+with strongroom.open("/tmp/room", passphrase="correct horse") as room:
+    assert (room / "hello.txt").read_text() == "hello"
+print("Python: ok")'
+    # The source has everything that a build needs: the lock file, all crates, the patched library.
+    mkdir "$WORK/sdist"
+    tar -C "$WORK/sdist" --strip-components=1 -xf "$(find "$OUT" -maxdepth 1 -name 'strongroom-*.tar.gz' ! -name '*-linux.tar.gz')"
+    (cd "$WORK/sdist" && cargo metadata --locked --format-version 1 >/dev/null) || die "sdist: cargo does not find everything"
+}
+
+test_java() {
+    local version at
+    have java || install_packages default-jdk-headless maven
+    at=$(find "$OUT/maven" -name '*.jar')
+    version=$(basename "$at" .jar | sed 's/^strongroom-//')
+    mkdir -p "$WORK/java"
+    cat >"$WORK/java/First.java" <<'JAVA'
+import java.nio.file.*;
+import java.util.Map;
+public class First {
+    public static void main(String[] arguments) throws Exception {
+        Path directory = Path.of(arguments[0]);
+        Map<String, Object> environment = Map.of("passphrase", "correct horse".toCharArray(), "createRoom", true);
+        try (FileSystem room = FileSystems.newFileSystem(directory, environment)) {
+            Files.writeString(room.getPath("/hello.txt"), "hello");
+        }
+        try (FileSystem room = FileSystems.newFileSystem(directory, Map.of("passphrase", "correct horse".toCharArray()))) {
+            if (!Files.readString(room.getPath("/hello.txt")).equals("hello")) throw new AssertionError();
+        }
+        System.out.println("Java: ok");
+    }
+}
+JAVA
+    say "Java: strongroom $version"
+    javac -cp "$at" -d "$WORK/java" "$WORK/java/First.java"
+    # Nothing of this machine's builds: an empty home, only the jar on the path.
+    (cd "$WORK/java" && env -i PATH="$PATH" HOME="$WORK/java" java -cp "$at:." First "$WORK/java/room")
+}
+
+built() {
+    case "$1" in
+    deb) compgen -G "$OUT/strongroom_*.deb" ;;
+    tarball) compgen -G "$OUT/strongroom-*-linux.tar.gz" ;;
+    python) compgen -G "$OUT/strongroom-*.whl" ;;
+    java) find "$OUT/maven" -name '*.jar' 2>/dev/null | grep . ;;
+    *) die "there is no package '$1': there are deb, tarball, python and java" ;;
+    esac >/dev/null
+}
+
+status=0
+for kind in "${KINDS[@]}"; do
+    if ! built "$kind"; then
+        warn "$kind: skipped, it is not in $OUT: run make packages"
+        status=1
+        continue
+    fi
+    say "== $kind"
+    # In a subshell, so that one failure does not hide the others; not as a condition, where -e would have no effect.
+    set +e
+    (
+        set -e
+        "test_$kind"
+    )
+    ended=$?
+    set -e
+    if [ $ended -eq 0 ]; then say "$kind: ok"; else warn "$kind: FAILED" && status=1; fi
+done
+exit "$status"
