@@ -41,11 +41,11 @@ demo: build ## Make a room, mount it, fill it, compare, and show what an outside
 demo-network: build ## Two disks, a metadata server and two clients: share files, refuse, revoke, kill, compare
 	@scripts/demo-network.sh $(TARGET_DIR)/release/strongroom
 
-test: setup-test ## Format and lint checks, every test, licences and advisories (TEST="words fmt clippy rust python java deny")
+test: setup-test ## Format and lint checks, every test, licences and advisories (TEST="words links fmt clippy rust python java deny")
 	@scripts/test.sh $(TEST)
 
-check: ## The fast checks: ruled-out words, formatting
-	@scripts/test.sh words fmt
+check: ## The fast checks: ruled-out words, links, formatting
+	@scripts/test.sh words links fmt
 
 deny: ## Check licences, bans, sources and advisories of the dependencies
 	@scripts/deny.sh
@@ -58,6 +58,9 @@ bench: build ## Measure this machine into benches/results (BENCH="cost dd small-
 
 performance: ## Write docs/performance.md from benches/results; measures nothing
 	@cargo run --quiet $(LOCKED) -p strongroom-bench --example performance -- benches/results benches/remarks.md docs/performance.md
+
+docs: setup ## Build the book (target/book) and the API documentation (target/doc), links checked
+	@scripts/docs.sh
 
 packages: setup ## Build packages into target/packages (PACKAGES="deb tarball python java")
 	@scripts/packages.sh $(PACKAGES)

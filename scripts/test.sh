@@ -3,7 +3,7 @@
 #
 #   N passed, N failed, N skipped
 #
-#   scripts/test.sh [PART...]     default: words fmt clippy rust python java deny
+#   scripts/test.sh [PART...]     default: words links fmt clippy rust python java deny
 #
 # Exits with 1 if anything failed. What each part printed is kept in target/test/PART.log. A part without tests of its own
 # counts as one, and so does a part that fails without a failed test: what does not compile, a test program that is killed.
@@ -11,7 +11,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
-ALL=(words fmt clippy rust python java deny)
+ALL=(words links fmt clippy rust python java deny)
 PARTS=("$@")
 [ ${#PARTS[@]} -gt 0 ] || PARTS=("${ALL[@]}")
 for part in "${PARTS[@]}"; do
@@ -30,7 +30,7 @@ run() {
     *) "scripts/${SCRIPT_OF[$1]}" ;;
     esac
 }
-declare -A SCRIPT_OF=([words]=words.py [python]=test-python.sh [java]=test-java.sh [deny]=deny.sh)
+declare -A SCRIPT_OF=([words]=words.py [links]=links.py [python]=test-python.sh [java]=test-java.sh [deny]=deny.sh)
 
 # counts PART LOG: passed, failed, skipped, as the part's own summary lines say; nothing if there are none.
 counts() {

@@ -225,7 +225,7 @@ fn a_mountpoint_that_cannot_be_one_is_refused_before_the_passphrase() {
         ),
         (
             "room/segments",
-            "room/segments: the mountpoint and the room's own directory must not lie in each other",
+            "room/segments: the mountpoint and the room's own directory must not contain each other",
         ),
     ] {
         let ran = s.run(["mount", "room", mountpoint]);
