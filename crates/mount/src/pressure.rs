@@ -11,6 +11,10 @@
 //!
 //! A read does not fail for that: for the length alone the kernel of a write-back mount does not ask.
 //!
+//! One `write` cannot be refused in its middle, nor can a map. What is lost of those is reported by `fsync` or `close`, but the
+//! kernel keeps the file's length for as long as it knows the inode. So it is asked to forget the inode once nobody has the
+//! file open, and takes the length of what is stored at the next lookup.
+//!
 //! No thread that serves writes notifies the kernel: it may be waiting for these writes with the inode locked.
 
 use std::collections::HashSet;
@@ -19,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use room::{Available, FileSystem, InodeNo};
@@ -40,6 +44,8 @@ const LOOK: (u64, u64) = (1 << 20, 256 << 20);
 
 /// How often to look whether others took space of the storage.
 const OTHERS: Duration = Duration::from_secs(2);
+/// How often to ask the kernel to forget files whose length is wrong: it does not report the close that makes it possible.
+const PRUNE: Duration = Duration::from_millis(250);
 
 /// Something for the thread to do.
 #[derive(Debug)]
@@ -64,6 +70,8 @@ pub(crate) struct Pressure {
     /// Whether a write-back is ordered already.
     writing_back: AtomicBool,
     files: Mutex<Files>,
+    /// Files of which the kernel may count more bytes than are stored.
+    too_long: Mutex<HashSet<InodeNo>>,
     limit: Mutex<DirtyLimit>,
 }
 
@@ -94,6 +102,7 @@ impl Pressure {
             unlooked: AtomicI64::new(0),
             writing_back: AtomicBool::new(false),
             files: Mutex::default(),
+            too_long: Mutex::default(),
             limit: Mutex::default(),
         };
         (pressure, Orders(receiver))
@@ -125,7 +134,22 @@ impl Pressure {
     /// Cached data of a file could not be stored: what the kernel shows of it is not there.
     pub(crate) fn lost(&self, room: &dyn FileSystem, no: InodeNo, offset: u64) {
         self.stored(room, no, 0, true);
+        self.too_long.lock().insert(no);
         self.order(Order::Drop(no, offset));
+    }
+
+    /// The kernel has taken over the stored length of a file, or has forgotten the file.
+    pub(crate) fn length_corrected(&self, no: InodeNo) {
+        self.too_long.lock().remove(&no);
+    }
+
+    /// Has the kernel forget the files whose length is wrong, as far as nobody has them open.
+    fn prune(&self, kernel: &Kernel) {
+        let files: Vec<_> = self.too_long.lock().iter().copied().collect();
+        if !files.is_empty() && !kernel.forget_unused(&files) {
+            // An earlier kernel cannot. It forgets them when it needs memory, or with the mount.
+            self.too_long.lock().clear();
+        }
     }
 
     /// Whether a program may write to a file: asked by the kernel before each write while space is tight.
@@ -204,8 +228,10 @@ pub(crate) fn start(orders: Orders, duties: Duties) -> Result<JoinHandle<()>, Mo
 
 impl Duties {
     fn run(&self, orders: &Receiver<Order>) {
+        let mut pruned = Instant::now();
+        let mut wait = OTHERS;
         loop {
-            let order = orders.recv_timeout(OTHERS);
+            let order = orders.recv_timeout(wait);
             let Some(server) = self.server.upgrade() else {
                 return;
             };
@@ -215,6 +241,14 @@ impl Duties {
                 Err(RecvTimeoutError::Timeout) => server.pressure.look(&*server.room),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
+            if pruned.elapsed() >= PRUNE {
+                server.pressure.prune(&self.kernel);
+                pruned = Instant::now();
+            }
+            wait = match server.pressure.too_long.lock().is_empty() {
+                true => OTHERS,
+                false => PRUNE,
+            };
         }
     }
 

@@ -145,6 +145,7 @@ impl Server {
     pub(crate) fn forget(&self, no: InodeNo, count: u64) {
         if self.lookups.forget(no, count) {
             self.opens.forget(no);
+            self.pressure.length_corrected(no);
             self.room.release(no, 1);
         }
     }
@@ -210,6 +211,9 @@ impl Server {
             .room
             .set_attributes(no, set)
             .or_errno("set attributes", no)?;
+        if set.size.is_some() {
+            self.pressure.length_corrected(no);
+        }
         self.changed(no)?;
         Ok(inode)
     }

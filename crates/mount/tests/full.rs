@@ -7,6 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 use common::{Disk, Mount};
 use mount::MountOptions;
@@ -279,4 +280,69 @@ fn a_map_of_holes_in_a_full_room_fails_at_msync_and_nothing_else_is_lost() {
     drop(file);
     let mount = mount.again();
     fs::remove_file(mount.path("sparse")).unwrap();
+}
+
+/// The kernel accepts one call as a whole. What found no space stayed in the file's length, as zeros, until the next mount.
+#[test]
+fn a_single_write_far_beyond_the_space_is_reported_and_leaves_the_length_of_what_is_stored() {
+    const LEN: usize = 300;
+    if !forgets_on_request() {
+        return;
+    }
+    let Some(disk) = Disk::new(1024) else { return };
+    let Some(mount) = nearly_full(&disk, 80) else {
+        return;
+    };
+    let path = mount.path("one");
+    let all: Vec<u8> = (0..LEN).flat_map(piece).collect();
+    let mut file = File::create_new(&path).unwrap();
+    let written = file.write(&all);
+    let synced = file.sync_all();
+    assert!(
+        written.is_err() || written.is_ok_and(|n| n < all.len()) || synced.is_err(),
+        "nobody reported that it did not fit"
+    );
+    // Open elsewhere for longer than it was being written.
+    let reader = File::open(&path).unwrap();
+    drop(file);
+    let mut first = vec![0; MIB];
+    reader.read_exact_at(&mut first, 0).unwrap();
+    assert!(first == piece(0));
+    drop(reader);
+
+    let len = || fs::metadata(&path).unwrap().len() as usize;
+    let limit = Instant::now() + Duration::from_secs(300);
+    while len() == all.len() {
+        assert!(
+            Instant::now() < limit,
+            "the length still counts what was lost"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let bytes = fs::read(&path).unwrap();
+    assert_eq!(bytes.len(), len());
+    // A small piece may have found space after a larger one did not: that leaves a hole. The end of the file is stored.
+    let end = (bytes.len() - 1) / 4096 * 4096;
+    assert!(bytes[end..] == all[end..bytes.len()], "the end is stored");
+    let same = |i: &usize| bytes[i * MIB..].starts_with(&all[i * MIB..(i + 1) * MIB]);
+    let stored = (0..bytes.len() / MIB).filter(same).count();
+    assert!(stored >= 80, "{stored} MiB are stored");
+    let mount = mount.again();
+    assert_eq!(fs::read(mount.path("one")).unwrap().len(), bytes.len());
+}
+
+/// Whether the kernel forgets a file when it is asked to: since Linux 6.18.
+fn forgets_on_request() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|n| n.parse().unwrap_or(0));
+    let version = [(); 2].map(|()| numbers.next().unwrap_or(0_u32));
+    if version < [6, 18] {
+        eprintln!(
+            "skipped: Linux {} cannot be asked to forget a file",
+            release.trim()
+        );
+    }
+    version >= [6, 18]
 }

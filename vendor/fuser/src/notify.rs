@@ -104,6 +104,18 @@ impl Notifier {
         self.send_inval(notify_code::FUSE_NOTIFY_DELETE, &notif)
     }
 
+    /// Ask the kernel to drop the unused names of inodes, and with them the inodes that nobody has
+    /// open: it forgets them, and looks them up again. What is in use stays. Since Linux 6.18;
+    /// earlier kernels answer `EINVAL`.
+    /// # Errors
+    /// Returns an error if the notification data is too large.
+    /// Returns an error if the kernel rejects the notification.
+    pub fn prune(&self, inodes: &[INodeNo]) -> io::Result<()> {
+        let nodes: Vec<u8> = inodes.iter().flat_map(|i| i.0.to_ne_bytes()).collect();
+        let notif = Notification::new_prune(&nodes).map_err(Self::too_big_err)?;
+        self.send(notify_code::FUSE_NOTIFY_PRUNE, &notif)
+    }
+
     #[allow(unused)]
     fn send_inval(&self, code: notify_code, notification: &Notification<'_>) -> io::Result<()> {
         match self.send(code, notification) {

@@ -90,6 +90,19 @@ impl Kernel {
         self.tell(|n| n.inval_entry(INodeNo(parent.0), OsStr::from_bytes(name)));
     }
 
+    /// Inodes are to be forgotten by the kernel, as far as nothing uses them: it looks them up again. `false` where it cannot
+    /// (before Linux 6.18). Waits for what it has under way of them: not to be called from a thread that serves requests.
+    pub(crate) fn forget_unused(&self, inodes: &[InodeNo]) -> bool {
+        let inodes: Vec<_> = inodes.iter().map(|no| INodeNo(no.0)).collect();
+        let mut can = true;
+        self.tell(|n| {
+            let answer = n.prune(&inodes);
+            can = !matches!(&answer, Err(e) if e.kind() == io::ErrorKind::InvalidInput);
+            answer
+        });
+        can
+    }
+
     fn tell(&self, f: impl FnOnce(&Notifier) -> io::Result<()>) {
         if let Some(notifier) = self.0.get()
             && let Err(e) = f(notifier)

@@ -114,6 +114,16 @@ impl<'a> Notification<'a> {
         Ok(Self::from_struct_with_name(&r, name.as_bytes()))
     }
 
+    /// `nodes` is the node IDs in native byte order, one after the other.
+    pub(crate) fn new_prune(nodes: &'a [u8]) -> Result<Self, TryFromIntError> {
+        let r = abi::fuse_notify_prune_out {
+            count: (nodes.len() / size_of::<u64>()).try_into()?,
+            padding: 0,
+            spare: 0,
+        };
+        Ok(Self::from_struct_with_data(&r, nodes))
+    }
+
     pub(crate) fn new_poll(kh: PollHandle) -> Self {
         let r = abi::fuse_notify_poll_wakeup_out { kh: kh.0 };
         Self::from_struct(&r)
@@ -197,6 +207,22 @@ mod test {
             0x24, 0x00, 0x00, 0x00, 0x06, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
             0x00, 0x00, 0x42, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00,
             0x00, 0x00, 0x00, 0x00, 0x61, 0x62, 0x63, 0x00,
+        ];
+        assert_eq!(n, expected);
+    }
+
+    #[test]
+    fn prune() {
+        let nodes: Vec<u8> = [0x42_u64, 0x43].iter().flat_map(|n| n.to_ne_bytes()).collect();
+        let n = Notification::new_prune(&nodes)
+            .unwrap()
+            .with_iovec(abi::fuse_notify_code::FUSE_NOTIFY_PRUNE, ioslice_to_vec)
+            .unwrap();
+        let expected = vec![
+            0x30, 0x00, 0x00, 0x00, 0x09, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+            0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+            0x00, 0x00, 0x00, 0x00, 0x42, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x43, 0x00,
+            0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
         ];
         assert_eq!(n, expected);
     }
