@@ -37,7 +37,9 @@ impl Server {
                     data.len()
                 );
             }
-            self.pressure.lost(&*self.room, no, offset);
+            if !self.shared {
+                self.pressure.lost(&*self.room, no, offset);
+            }
         }
         written.or_errno("write", no)
     }

@@ -72,7 +72,8 @@ pub(crate) struct Pressure {
     files: Mutex<Files>,
     /// Files of which the kernel may count more bytes than are stored.
     too_long: Mutex<HashSet<InodeNo>>,
-    limit: Mutex<DirtyLimit>,
+    /// `None` until the mount's device is known.
+    limit: Mutex<Option<DirtyLimit>>,
 }
 
 #[derive(Debug, Default)]
@@ -186,6 +187,9 @@ impl Pressure {
         let Some(mut limit) = self.limit.try_lock() else {
             return;
         };
+        let Some(limit) = limit.as_mut() else {
+            return;
+        };
         let Ok(left) = room.available() else {
             return;
         };
@@ -217,7 +221,7 @@ pub(crate) struct Orders(Receiver<Order>);
 pub(crate) fn start(orders: Orders, duties: Duties) -> Result<JoinHandle<()>, MountError> {
     if let Some(server) = duties.server.upgrade() {
         let pressure = &server.pressure;
-        pressure.limit.lock().set_device(duties.device);
+        *pressure.limit.lock() = Some(DirtyLimit::new(duties.device));
         pressure.look(&*server.room);
     }
     std::thread::Builder::new()
@@ -271,7 +275,7 @@ impl Duties {
 
 /// The kernel's limit on the dirty pages of one mount. Without this a mount may have 1 % of what all may hold back, which
 /// throttles small writes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct DirtyLimit {
     /// Where the kernel shows the settings of the mount's device.
     dir: PathBuf,
@@ -280,8 +284,11 @@ struct DirtyLimit {
 }
 
 impl DirtyLimit {
-    fn set_device(&mut self, (major, minor): (u32, u32)) {
-        self.dir = Path::new("/sys/class/bdi").join(format!("{major}:{minor}"));
+    fn new((major, minor): (u32, u32)) -> Self {
+        Self {
+            dir: Path::new("/sys/class/bdi").join(format!("{major}:{minor}")),
+            set: None,
+        }
     }
 
     /// Sets the limit for the space that is left. Best effort: an ordinary user may not, and keeps the kernel's own.

@@ -404,3 +404,13 @@ fn under_a_lock_is_read_what_the_last_holder_wrote() {
     let text = std::fs::read_to_string(two.at(0, "n")).unwrap();
     assert_eq!(text.trim(), "200");
 }
+
+/// A limit on dirty pages that is for unshared mounts went to files in the working directory, which is `/` for a daemon.
+#[test]
+fn a_write_to_a_shared_mount_leaves_the_working_directory_alone() {
+    let Some(two) = Two::new() else { return };
+    std::fs::write(two.at(0, "file"), "some text").unwrap();
+    for name in ["max_bytes", "max_ratio", "strict_limit"] {
+        assert!(!Path::new(name).exists(), "{name} was created here");
+    }
+}

@@ -381,7 +381,9 @@ impl Filesystem for Handler {
         if refused {
             self.undo_cached(no(ino), offset);
         }
-        if let Some(grown) = stored {
+        if let Some(grown) = stored
+            && !self.server.shared
+        {
             let room = &*self.server.room;
             self.server
                 .pressure
