@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Three fsx at once on one mounted room, each in another of the modes that tests/external has; for each seed a new room,
 # which is checked afterwards with every unit read. Then pjdfstest, and three fsx, in each setting: mounted by the kernel directly,
-# mounted through fusermount3, and in a nearly full room (crates/cli/tests/external.rs).
+# mounted through fusermount3, in a nearly full room, and on shared storage (crates/cli/tests/external.rs).
 #   SOAK_OPS=10000000   operations in all with new rooms; a tenth as many in each setting
 #   SOAK_SEEDS=10       seeds
 set -euo pipefail

@@ -2,6 +2,7 @@
 //! however the test ends.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+pub mod process;
 pub mod setting;
 
 use std::ffi::OsStr;
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 pub const CHEAP: [&str; 4] = ["--kdf-memory", "8", "--kdf-passes", "1"];
 
 pub struct Sandbox {
+    /// What serves the room, if it is on shared storage. Before its files: it ends first.
+    servers: Option<setting::Servers>,
     /// Where the room is, if it has a disk of its own.
     disk: Option<setting::Disk>,
     dir: Option<tempfile::TempDir>,
@@ -45,6 +48,7 @@ impl Sandbox {
         let dir = tempfile::tempdir().unwrap();
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let sandbox = Self {
+            servers: None,
             disk: None,
             dir: Some(dir),
             user,
@@ -169,7 +173,12 @@ impl Sandbox {
         if !can_mount() {
             return false;
         }
-        self.with_pass(["mount", "room", "mnt"].iter().chain(self.mount_options()));
+        match &self.servers {
+            Some(servers) => servers.mount(self),
+            None => {
+                self.with_pass(["mount", "room", "mnt"].iter().chain(self.mount_options()));
+            }
+        }
         true
     }
 
@@ -197,6 +206,11 @@ impl Sandbox {
 
     pub fn umount(&self) {
         self.ok(["umount", "mnt"]);
+    }
+
+    /// Whether the room is on shared storage.
+    pub fn is_shared(&self) -> bool {
+        self.servers.is_some()
     }
 
     /// Whether something is mounted at `mnt`.

@@ -1,5 +1,5 @@
-//! The settings in which a suite tries a mounted room: mounted by the kernel directly, mounted through `fusermount3`, and
-//! nearly full.
+//! The settings in which a suite tries a mounted room: mounted by the kernel directly, mounted through `fusermount3`,
+//! nearly full, and on shared storage.
 //!
 //! 1. A setting that this machine cannot provide is skipped, with the reason.
 //! 2. The mounts of [`through_fusermount3`] are in a mount namespace of its own thread: nobody else's `/dev/fuse` changes.
@@ -14,6 +14,7 @@ use std::process::Command;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 
+use super::process::{Process, until};
 use super::{Sandbox, can_mount, is_root, noise};
 
 /// Debian's nobody.
@@ -216,4 +217,89 @@ pub fn devices_of(pid: u32) -> usize {
         .filter_map(|entry| std::fs::metadata(entry.path()).ok())
         .filter(|meta| meta.rdev() == device)
         .count()
+}
+
+/// A room on shared storage, mounted as a client that alone uses it: two disks and a metadata server on loopback.
+pub fn on_shared_storage(test: impl FnOnce(Sandbox)) {
+    if !can_mount() {
+        return;
+    }
+    let mut s = Sandbox::with_room();
+    s.servers = Some(Servers::start(&s));
+    test(s);
+}
+
+/// The disks and the metadata server of a room; they end when this is dropped.
+pub struct Servers {
+    address: String,
+    /// The metadata server first, which uses the disks.
+    _processes: Vec<Process>,
+}
+
+impl Servers {
+    /// Gives the room two disks and a user who may do everything, and starts what serves it.
+    fn start(s: &Sandbox) -> Self {
+        let disk = |name: &str| {
+            let (store, key) = (format!("{name}.store"), format!("{name}.key"));
+            let added = format!("{key}.add");
+            s.ok([
+                "disk",
+                "init",
+                "--store",
+                &store,
+                "--size",
+                "4GiB",
+                "--key-out",
+                &key,
+            ]);
+            let (disk, address) = serve(s, name, |address| {
+                let [listen, store, key] = [address, &store, &key];
+                s.command([
+                    "disk", "serve", "--listen", listen, "--store", store, "--key", key,
+                ])
+            });
+            s.with_pass(["disk", "add", "room", name, &address, "--key", &added]);
+            disk
+        };
+        let disks = vec![disk("one"), disk("two")];
+        let new_user = ["user", "add", "room", "root", "--uid", "0", "--gid", "0"];
+        s.with_pass(new_user.iter().chain(&["--out", "identity"]));
+        let (metadata, address) = serve(s, "metadata", |address| {
+            let command = ["metadata", "serve", "--room", "room", "--listen", address];
+            s.command(command.iter().chain(&["--passphrase-file", "pass"]))
+        });
+        Self {
+            address,
+            _processes: [metadata].into_iter().chain(disks).collect(),
+        }
+    }
+
+    /// Mounts the room. Other users are let in, so that a suite can change users on the mount.
+    pub fn mount(&self, s: &Sandbox) {
+        self.mount_at(s, "mnt");
+    }
+
+    fn mount_at(&self, s: &Sandbox, mountpoint: &str) {
+        let from = format!("strongroom://{}/", self.address);
+        let options = ["--identity", "identity", "--allow-other"];
+        s.ok(["mount", &from, mountpoint].iter().chain(&options));
+    }
+}
+
+/// Starts a server on a free port of loopback. Its address.
+fn serve(s: &Sandbox, name: &str, command: impl Fn(&str) -> Command) -> (Process, String) {
+    let log = s.path(format!("{name}.log"));
+    let mut started = None;
+    // A port that is free now may not be so in a moment.
+    until("a server finds a free port", || {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        drop(listener);
+        match Process::serve(name, command(&address), &log) {
+            Ok(process) => started = Some((process, address)),
+            Err(why) => assert!(why.contains("in use"), "{why}"),
+        }
+        started.is_some()
+    });
+    started.expect("until returns when it is started")
 }

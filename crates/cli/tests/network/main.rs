@@ -19,11 +19,12 @@ mod measuring;
 mod names;
 mod net;
 mod pages;
-mod process;
 mod removal;
 mod sharing;
 mod story;
 mod writer;
+
+use common::process;
 
 /// The variable through which a process of this program is told to be a writer.
 const ORDERS: &str = "STRONGROOM_NET_WRITER";
