@@ -95,7 +95,7 @@ impl Core {
     }
 
     /// Reads within one chunk; `start` is a byte offset in it.
-    fn read_chunk(
+    pub(crate) fn read_chunk(
         &self,
         no: InodeNo,
         index: u64,

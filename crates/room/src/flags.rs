@@ -15,12 +15,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use catalog::{Inode, InodeNo};
+use catalog::{CHUNK_LEN, Chunk, Extent, Inode, InodeNo};
 use parking_lot::Mutex;
 
-use crate::core::Core;
+use crate::core::{BLOCK, Core};
 use crate::inodes::{Cell, State};
-use crate::{Error, Result, SetAttr, SetTime};
+use crate::{Error, Placed, Result, SetAttr, SetTime};
 
 /// What is known of files with flags since the room was opened.
 #[derive(Debug, Default)]
@@ -106,6 +106,32 @@ impl Core {
             merged[at] = stored[at];
         }
         Ok((Cow::Owned(merged), true))
+    }
+
+    /// Refuses what another machine wrote for an append-only file if it changes what is stored. The same bytes may come again:
+    /// a client places once more what may have been lost with the server.
+    pub(crate) fn check_placed(&self, cell: &Cell, state: &State, placed: &[Placed]) -> Result<()> {
+        if !state.inode.flags.append_only() {
+            return Ok(());
+        }
+        let size = state.inode.size;
+        let end = *self.flagged.ends.lock().entry(cell.no).or_insert(size);
+        for p in placed {
+            let (index, start) = (p.offset / CHUNK_LEN, p.offset % CHUNK_LEN);
+            let (first, blocks) = ((start / BLOCK) as u16, p.sealed.blocks as u16);
+            let overlap = size.saturating_sub(p.offset);
+            let overlap = overlap.min(u64::from(blocks) * BLOCK) as usize;
+            let (mut stored, mut new) = (vec![0; overlap], vec![0; overlap]);
+            self.read_locked(cell, state, p.offset, &mut stored)?;
+            let mut chunk = Chunk::default();
+            chunk.replace(first, blocks, &[Extent::from_sealed(first, &p.sealed)]);
+            self.read_chunk(cell.no, index, &chunk, start, &mut new)?;
+            let stays = |at: usize| stored[at] != 0 || p.offset + (at as u64) < end;
+            if (0..overlap).any(|at| stays(at) && stored[at] != new[at]) {
+                return Err(APPEND_ONLY);
+            }
+        }
+        Ok(())
     }
 
     /// Changes a file's flags.

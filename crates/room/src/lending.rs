@@ -356,6 +356,14 @@ impl Core {
                 }
                 entered.set(true);
             }
+            if let Err(e) = self.check_placed(&cell, &state, placed) {
+                // It is in no file, and freed when the loan is over.
+                let mut accounts = self.accounts.lock();
+                placed[done.get()..]
+                    .iter()
+                    .for_each(|p| accounts.release(p.range()));
+                return Err(e);
+            }
             while let Some(p) = placed.get(done.get()) {
                 let (index, first) = (p.offset / CHUNK_LEN, p.offset % CHUNK_LEN / BLOCK);
                 self.place(&cell, &mut state, index, first as u16, &p.sealed)?;

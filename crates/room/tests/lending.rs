@@ -5,8 +5,8 @@
 use std::sync::{Arc, Mutex};
 
 use room::{
-    CHUNK_LEN, Chunk, Credential, Error, Inode, InodeNo, Loan, NewCredential, NewRoom, OpenOptions,
-    Piece, Placed, Room, Sealed, Secret, SegmentNo, SetAttr, UNIT_BLOCKS,
+    CHUNK_LEN, Chunk, Credential, Error, FileFlags, Inode, InodeNo, Loan, NewCredential, NewRoom,
+    OpenOptions, Piece, Placed, Room, Sealed, Secret, SegmentNo, SetAttr, UNIT_BLOCKS,
 };
 use storage::testing::{Call, FaultyStorage, MemoryStorage, Op};
 use storage::{OpenMode, Storage};
@@ -676,5 +676,61 @@ fn chosen_segments_are_emptied_but_for_those_of_which_places_are_lent() {
     assert_eq!(empty(), 0);
     assert!(!shared.segments().contains(&file(other.segment)));
     assert!(shared.room.read_file("/f").unwrap()[..8 * BLOCK] == plain(8 * BLOCK, 1));
+    shared.assert_whole();
+}
+
+/// Only the open of an append-only file was judged, by the client itself: what a client placed over stored bytes was taken.
+#[test]
+fn what_is_placed_adds_to_an_append_only_file_and_changes_nothing_stored() {
+    let shared = Shared::new();
+    let no = shared.file("/log");
+    let loan = shared.room.lend(0, 512).unwrap();
+    let whole = plain(CHUNK_LEN as usize + 9000, 7);
+    let begin = &whole[..CHUNK_LEN as usize - 5000];
+    let placed = [shared.borrow(&loan, 0, 0, begin)];
+    shared.room.place(loan.id, no, &placed).unwrap();
+    let set = SetAttr {
+        flags: Some(FileFlags::APPEND_ONLY),
+        ..SetAttr::default()
+    };
+    shared.room.set_attributes(no, &set).unwrap();
+    let refused = |skip: u32, offset: usize, bytes: &[u8]| {
+        let bad = shared.borrow(&loan, skip, offset as u64, bytes);
+        let answer = shared.room.place(loan.id, no, &[bad]);
+        assert!(matches!(answer, Err(Error::NotPermitted(_))), "{answer:?}");
+        assert!(shared.room.read_file("/log").unwrap() == begin);
+    };
+    refused(300, 0, &plain(BLOCK, 8));
+    refused(301, 100 * BLOCK, &vec![0; BLOCK]);
+    // The last block, with other bytes in front of what is added, or without some of them.
+    let last = begin.len() / BLOCK * BLOCK;
+    refused(302, last, &plain(BLOCK, 8));
+    refused(303, last, &begin[last..last + 10]);
+    // All of it is refused, or none.
+    let border = CHUNK_LEN as usize;
+    let bad = [
+        shared.borrow(&loan, 304, border as u64, &whole[border..]),
+        shared.borrow(&loan, 310, BLOCK as u64, &plain(BLOCK, 9)),
+    ];
+    assert!(shared.room.place(loan.id, no, &bad).is_err());
+    assert!(shared.room.read_file("/log").unwrap() == begin);
+
+    let more = [
+        shared.borrow(&loan, 320, last as u64, &whole[last..border]),
+        shared.borrow(&loan, 330, border as u64, &whole[border..]),
+    ];
+    shared.room.place(loan.id, no, &more).unwrap();
+    assert!(shared.room.read_file("/log").unwrap() == whole);
+    shared.room.settle_loan(loan.id);
+    shared.room.sync().unwrap();
+    shared.assert_whole();
+
+    // After a crash a client places again what it does not know to be durable.
+    let shared = shared.crash(MemoryStorage::power_cut);
+    let loan = shared.room.lend(0, 512).unwrap();
+    let again = [shared.borrow(&loan, 0, last as u64, &whole[last..border])];
+    shared.room.place(loan.id, no, &again).unwrap();
+    assert!(shared.room.read_file("/log").unwrap() == whole);
+    shared.room.settle_loan(loan.id);
     shared.assert_whole();
 }
