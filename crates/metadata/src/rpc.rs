@@ -18,7 +18,7 @@ use room::{
 use serde::{Deserialize, Serialize};
 
 /// Version of this protocol: both sides must have the same.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Slots of a client: changes it may have under way at the same time.
 pub const SLOTS_MAX: u32 = 64;
 /// The first byte a server sends after the handshake: the client's key stands with a user.
@@ -275,6 +275,15 @@ pub struct Beat {
     pub clock: (u64, u32),
 }
 
+/// A part of a directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listing {
+    /// The position of the next new name before this was read: every name that existed then has a lower one.
+    pub next: u64,
+    /// The names, in the order of their positions.
+    pub entries: Vec<(DirEntry, Inode)>,
+}
+
 /// The calls. Every one but `hello` refuses with `NoSession` where the session is over.
 #[tarpc::service]
 pub trait Metadata {
@@ -289,12 +298,7 @@ pub trait Metadata {
     /// Attributes.
     async fn attributes(session: SessionId, no: InodeNo) -> Reply<Inode>;
     /// A directory after a cookie.
-    async fn read_dir(
-        session: SessionId,
-        no: InodeNo,
-        after: u64,
-        limit: u32,
-    ) -> Reply<Vec<(DirEntry, Inode)>>;
+    async fn read_dir(session: SessionId, no: InodeNo, after: u64, limit: u32) -> Reply<Listing>;
     /// An extended attribute.
     async fn xattr(session: SessionId, no: InodeNo, name: Vec<u8>) -> Reply<Vec<u8>>;
     /// The names of all extended attributes.

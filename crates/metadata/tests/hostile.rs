@@ -28,14 +28,16 @@ fn a_file_in_a_directory_that_may_not_be_searched_is_not_reached_by_guessing() {
     let listed = bob
         .ask(|c, x, s| async move { c.read_dir(x, s, hidden, 0, 10).await })
         .unwrap()
-        .unwrap();
+        .unwrap()
+        .entries;
     assert_eq!(listed[0].0.name, b"f");
     assert_eq!(listed[0].0.inode, listed[0].1.no);
     assert_eq!(posix(bob.attributes(listed[0].1.no)), Posix::NotFound);
     let listed = alice
         .ask(|c, x, s| async move { c.read_dir(x, s, hidden, 0, 10).await })
         .unwrap()
-        .unwrap();
+        .unwrap()
+        .entries;
     assert_eq!((listed[0].0.inode, listed[0].1.no), (file.no, file.no));
 }
 
@@ -63,7 +65,7 @@ fn numbers_and_names_that_no_kernel_sends_are_refused_and_harm_nobody() {
     }
     for after in [1 << 63, FAR] {
         let listed = bob.ask(|c, x, s| async move { c.read_dir(x, s, d, after, u32::MAX).await });
-        assert!(listed.unwrap().unwrap().is_empty());
+        assert!(listed.unwrap().unwrap().entries.is_empty());
     }
     let mut bad = Vec::new();
     for (offset, len) in [(FAR, FAR), (1 << 63, 1), (0, FAR), (FAR - 4095, 4096)] {

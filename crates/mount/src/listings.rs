@@ -24,16 +24,15 @@ impl Listings {
         self.handles.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Where the listing through `handle` ends, which is read from `offset` on; `next` is the position of the next new name.
-    pub(crate) fn end(&self, handle: u64, offset: u64, next: impl FnOnce() -> u64) -> u64 {
-        if offset > 0
-            && let Some(end) = self.ends.lock().get(&handle)
-        {
-            return *end;
-        }
-        let end = next();
-        self.ends.lock().insert(handle, end);
-        end
+    /// Where the listing through `handle` ends, which is read from `offset` on; `None` if it begins there.
+    pub(crate) fn end(&self, handle: u64, offset: u64) -> Option<u64> {
+        let ends = self.ends.lock();
+        ends.get(&handle).copied().filter(|_| offset > 0)
+    }
+
+    /// A listing through `handle` begins, and ends at `next`, the position of the next new name.
+    pub(crate) fn begin(&self, handle: u64, next: u64) {
+        self.ends.lock().insert(handle, next);
     }
 
     /// The directory is closed.
@@ -51,15 +50,19 @@ mod tests {
         let listings = Listings::default();
         let (one, other) = (listings.open(), listings.open());
         assert_ne!(one, other);
-        assert_eq!(listings.end(one, 0, || 20), 20);
-        assert_eq!(listings.end(one, 19, || 30), 20);
+        assert_eq!(listings.end(one, 0), None);
+        listings.begin(one, 20);
+        assert_eq!(listings.end(one, 19), Some(20));
         assert_eq!(
-            listings.end(other, 19, || 30),
-            30,
+            listings.end(other, 19),
+            None,
             "goes on where another stopped"
         );
-        assert_eq!(listings.end(one, 0, || 40), 40, "from the start again");
-        assert_eq!(listings.end(one, 1, || 50), 40);
+        listings.begin(other, 30);
+        assert_eq!(listings.end(other, 20), Some(30));
+        assert_eq!(listings.end(one, 0), None, "from the start again");
+        listings.begin(one, 40);
+        assert_eq!(listings.end(one, 1), Some(40));
         listings.close(one);
         listings.close(other);
         assert!(listings.ends.lock().is_empty());

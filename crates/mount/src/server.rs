@@ -369,9 +369,7 @@ impl Server {
         const DOT: u64 = 1;
         const DOT_DOT: u64 = 2;
 
-        let end = self
-            .listings
-            .end(handle, cookie, || self.room.next_position());
+        let mut end = self.listings.end(handle, cookie);
         if cookie < DOT_DOT {
             let own = self.attributes(no)?;
             if own.kind != FileKind::Directory {
@@ -400,13 +398,18 @@ impl Server {
         }
         let mut after = if cookie <= DOT_DOT { 0 } else { cookie };
         loop {
-            let batch = self
-                .room
-                .read_dir(no, after, BATCH)
-                .or_errno("read directory", no)?;
+            let read = match end {
+                Some(end) => self.room.read_dir(no, after, BATCH).map(|read| (read, end)),
+                None => self.room.begin_read_dir(no, after, BATCH),
+            };
+            let (batch, until) = read.or_errno("read directory", no)?;
+            if end.is_none() {
+                self.listings.begin(handle, until);
+                end = Some(until);
+            }
             let last = batch.len() < BATCH;
             for (entry, inode) in batch {
-                if entry.cookie >= end {
+                if entry.cookie >= until {
                     return Ok(());
                 }
                 after = entry.cookie;

@@ -57,6 +57,7 @@ impl FileSystem for Client {
         rename(parent: InodeNo, name: &[u8], new_parent: InodeNo, new_name: &[u8], mode: RenameMode) -> Result<()>;
         read_link(no: InodeNo) -> Result<Vec<u8>>;
         read_dir(no: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>>;
+        begin_read_dir(no: InodeNo, after: u64, limit: usize) -> Result<(Vec<(DirEntry, Inode)>, u64)>;
         accessed(no: InodeNo);
         hold(no: InodeNo);
         release(no: InodeNo, count: u64);

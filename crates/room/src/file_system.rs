@@ -130,9 +130,15 @@ pub trait FileSystem: Send + Sync + Debug {
         false
     }
 
-    /// The position of the next new name, where it is known: every existing name has a lower one.
-    fn next_position(&self) -> u64 {
-        u64::MAX
+    /// As [`read_dir`](Self::read_dir), with the position of the next new name before, where it is known: every name that existed
+    /// then has a lower one.
+    fn begin_read_dir(
+        &self,
+        no: InodeNo,
+        after: u64,
+        limit: usize,
+    ) -> Result<(Vec<(DirEntry, Inode)>, u64)> {
+        Ok((self.read_dir(no, after, limit)?, u64::MAX))
     }
 
     /// Stamps files by `clock` from now on. A shared file system keeps its server's clock.
@@ -213,6 +219,7 @@ delegate! {
     rename(parent: InodeNo, name: &[u8], new_parent: InodeNo, new_name: &[u8], mode: RenameMode) -> Result<()>;
     read_link(no: InodeNo) -> Result<Vec<u8>>;
     read_dir(no: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>>;
+    begin_read_dir(no: InodeNo, after: u64, limit: usize) -> Result<(Vec<(DirEntry, Inode)>, u64)>;
     accessed(no: InodeNo);
     accessed_always(no: InodeNo);
     hold(no: InodeNo);
@@ -231,7 +238,6 @@ delegate! {
     space() -> Result<RoomSpace>;
     write_cached(no: InodeNo, offset: u64, data: &[u8]) -> Result<bool>;
     available() -> Result<Available>;
-    next_position() -> u64;
     stamp_by(clock: fn() -> Timestamp);
     has_flags() -> bool;
 }

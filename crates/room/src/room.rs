@@ -220,10 +220,16 @@ impl Room {
         self.core.read_dir(no, after, limit)
     }
 
-    /// The position of the next new name: every existing name has a lower one. A listing that stops there ends even while
-    /// names are created.
-    pub fn next_position(&self) -> u64 {
-        self.core.catalog().next_cookie()
+    /// As [`read_dir`](Self::read_dir), with the position of the next new name before: every name that existed then has a lower
+    /// one. A listing that stops there ends even while names are created.
+    pub fn begin_read_dir(
+        &self,
+        no: InodeNo,
+        after: u64,
+        limit: usize,
+    ) -> Result<(Vec<(DirEntry, Inode)>, u64)> {
+        let next = self.core.catalog().next_cookie();
+        Ok((self.core.read_dir(no, after, limit)?, next))
     }
 
     /// Stamps files by `clock` from now on. For a mount, whose kernel stamps the same files by a clock of its own. A second

@@ -130,12 +130,24 @@ impl FileSystem for SharedRoom {
     }
 
     fn read_dir(&self, no: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>> {
+        self.begin_read_dir(no, after, limit)
+            .map(|(entries, _)| entries)
+    }
+
+    fn begin_read_dir(
+        &self,
+        no: InodeNo,
+        after: u64,
+        limit: usize,
+    ) -> Result<(Vec<(DirEntry, Inode)>, u64)> {
         let limit = limit.min(LIST_MAX) as u32;
         // The inodes may be veiled, and nobody relies on more than their kinds.
         let listed = self.core.call(|client, context, session| async move {
             client.read_dir(context, session, no, after, limit).await
         });
-        listed.map_err(gone)
+        listed
+            .map(|listing| (listing.entries, listing.next))
+            .map_err(gone)
     }
 
     /// Access times of shared files do not follow reads.

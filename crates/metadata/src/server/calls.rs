@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use catalog::CatalogError;
-use room::{Access, DirEntry, Inode, InodeNo, LoanId, Lock, LockOwner, LockTable, RoomSpace};
+use room::{Access, Inode, InodeNo, LoanId, Lock, LockOwner, LockTable, RoomSpace};
 use tarpc::context::Context;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -22,8 +22,8 @@ use super::replies::{Asked, Client, Outcome, client_key};
 use super::testing::Point;
 use crate::locks::{Denied, Holder};
 use crate::rpc::{
-    Beat, Change, Changed, ClientId, Delay, Lent, Map, Metadata, Posix, Recalled, Refusal, Reply,
-    SessionId, VERSION, Welcome, Written,
+    Beat, Change, Changed, ClientId, Delay, Lent, Listing, Map, Metadata, Posix, Recalled, Refusal,
+    Reply, SessionId, VERSION, Welcome, Written,
 };
 use crate::sessions::Session;
 
@@ -299,7 +299,7 @@ impl Metadata for Caller {
         no: InodeNo,
         after: u64,
         limit: u32,
-    ) -> Reply<Vec<(DirEntry, Inode)>> {
+    ) -> Reply<Listing> {
         self.within("read_dir", session, move |here| {
             super::files::read_dir(here, here.0.handles.room_number(no), after, limit)
         })

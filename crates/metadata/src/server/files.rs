@@ -1,12 +1,12 @@
 //! Finding, listing and opening files.
 
 use room::acl::{self, Acl};
-use room::{Access, DirEntry, Error, FileKind, Inode, InodeNo, Timestamp};
+use room::{Access, Error, FileKind, Inode, InodeNo, Timestamp};
 
 use super::calls::{Here, refusal};
 use super::life::Life;
 use crate::policy::{EXECUTE, Object};
-use crate::rpc::{Posix, Refusal, Reply};
+use crate::rpc::{Listing, Posix, Refusal, Reply};
 
 /// Most names of one listing.
 const LIST_MAX: usize = 1024;
@@ -57,19 +57,23 @@ pub(super) fn read_dir(
     no: InodeNo,
     after: u64,
     limit: u32,
-) -> Reply<Vec<(DirEntry, Inode)>> {
+) -> Reply<Listing> {
     let directory = life.find(no).map_err(refusal)?;
     session.subject.list(directory.object()).map_err(refusal)?;
     let after = after.min(i64::MAX as u64);
     let limit = usize::try_from(limit).unwrap_or(LIST_MAX).min(LIST_MAX);
-    let entries = life.room.read_dir(no, after, limit).map_err(refusal)?;
+    let read = life.room.begin_read_dir(no, after, limit);
+    let (entries, next) = read.map_err(refusal)?;
     // Who may only list learns the names and kinds.
     let veiling = !session.subject.may(directory.object(), EXECUTE);
     let told = entries.into_iter().map(|(entry, inode)| {
         let inode = if veiling { veiled(&inode) } else { inode };
         life.handles.entry((entry, inode), veiling)
     });
-    Ok(told.collect())
+    Ok(Listing {
+        next,
+        entries: told.collect(),
+    })
 }
 
 fn veiled(inode: &Inode) -> Inode {
