@@ -121,12 +121,16 @@ impl Core {
             let (first, blocks) = ((start / BLOCK) as u16, p.sealed.blocks as u16);
             let overlap = size.saturating_sub(p.offset);
             let overlap = overlap.min(u64::from(blocks) * BLOCK) as usize;
-            let (mut stored, mut new) = (vec![0; overlap], vec![0; overlap]);
+            let mut stored = vec![0; overlap];
             self.read_locked(cell, state, p.offset, &mut stored)?;
+            let stays = |at: usize| stored[at] != 0 || p.offset + (at as u64) < end;
+            if !(0..overlap).any(stays) {
+                continue;
+            }
+            let mut new = vec![0; overlap];
             let mut chunk = Chunk::default();
             chunk.replace(first, blocks, &[Extent::from_sealed(first, &p.sealed)]);
             self.read_chunk(cell.no, index, &chunk, start, &mut new)?;
-            let stays = |at: usize| stored[at] != 0 || p.offset + (at as u64) < end;
             if (0..overlap).any(|at| stays(at) && stored[at] != new[at]) {
                 return Err(APPEND_ONLY);
             }
