@@ -237,6 +237,7 @@ mod tests {
             available: 1 << 39,
             live: 5,
             stored: 6,
+            reserved: 8,
             inodes: 7,
         };
         let slot = |created| SlotReply {

@@ -179,6 +179,7 @@ fn space(dir: &Path, space: &room::RoomSpace) -> SpaceReply {
         available: space.available,
         live: space.live,
         stored: allocated(dir).unwrap_or(space.stored),
+        reserved: space.reserved,
         inodes: space.inodes,
     }
 }

@@ -74,6 +74,26 @@ fn the_file_commands_work_on_a_mounted_room_without_a_passphrase() {
 }
 
 #[test]
+fn df_shows_what_is_reserved() {
+    const LEN: u64 = 10 << 20;
+    let s = Sandbox::with_room();
+    if !s.mount() {
+        return;
+    }
+    let reserved = || {
+        let shown: Value = serde_json::from_str(&s.ok(["df", "room", "--json"])).unwrap();
+        shown["reserved"].as_u64().unwrap()
+    };
+    assert_eq!(reserved(), 0);
+    let file = std::fs::File::create(s.path("mnt/f")).unwrap();
+    let flags = rustix::fs::FallocateFlags::empty();
+    rustix::fs::fallocate(&file, flags, 0, LEN).unwrap();
+    assert_eq!(reserved(), LEN);
+    file.set_len(LEN / 2).unwrap();
+    assert_eq!(reserved(), LEN / 2);
+}
+
+#[test]
 fn a_link_in_a_mounted_room_does_not_lead_the_commands_out_of_it() {
     let s = Sandbox::with_room();
     std::fs::write(s.path("secret"), "of the host").unwrap();
@@ -458,14 +478,7 @@ fn a_mount_in_the_foreground_ends_with_a_signal_and_exit_code_0() {
         return;
     }
     let mut child = s
-        .command([
-            "mount",
-            "--foreground",
-            "room",
-            "mnt",
-            "--passphrase-file",
-            "pass",
-        ])
+        .mount_in_foreground()
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -504,14 +517,7 @@ signal.setitimer(signal.ITIMER_REAL, 0)
         return;
     }
     let mut child = s
-        .command([
-            "mount",
-            "--foreground",
-            "room",
-            "mnt",
-            "--passphrase-file",
-            "pass",
-        ])
+        .mount_in_foreground()
         .stderr(std::fs::File::create(s.path("log")).unwrap())
         .spawn()
         .unwrap();

@@ -99,7 +99,7 @@ fn reports_have_the_same_fields_every_time() {
     assert_eq!(fields(&["du", "room:"]), "bytes files path");
     assert_eq!(
         fields(&["df", "room"]),
-        "available free inodes live room stored total"
+        "available free inodes live reserved room stored total"
     );
     assert_eq!(
         fields(&["info", "room"]),

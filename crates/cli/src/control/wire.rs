@@ -169,6 +169,9 @@ pub struct SpaceReply {
     pub(crate) available: u64,
     pub(crate) live: u64,
     pub(crate) stored: u64,
+    /// A process before this version does not say it.
+    #[serde(default)]
+    pub(crate) reserved: u64,
     pub(crate) inodes: u64,
 }
 
