@@ -4,10 +4,23 @@ mod common;
 
 use std::time::Duration;
 
-use common::{LONG, Raw, people, posix, until};
+use common::{LONG, Raw, World, people, posix, until};
 use metadata::rpc::*;
 use netdisk::DiskError;
 use room::{FileKind, Lock, LockKind, LockOwner, LockTable, RenameMode, SetAttr};
+
+/// Has the server open its room again; the session that a client gets after that.
+fn reopened(world: &World, client: &Raw) -> Raw {
+    world.server().fail_for_test();
+    let mut again = None;
+    until("a new session", || {
+        again = Raw::connect(world, client.identity.clone(), Some(client.id())).ok();
+        again.is_some()
+    });
+    let again = again.unwrap();
+    assert_ne!(again.welcome.boot, client.welcome.boot);
+    again
+}
 
 #[test]
 fn what_one_client_wrote_another_reads_from_the_disk() {
@@ -231,14 +244,7 @@ fn an_answer_outlives_the_server_and_is_given_to_nobody_else() {
         new: room::NewFile::of_kind(FileKind::Regular),
     };
     let first = alice.change_by(3, 7, make("alices")).unwrap();
-    world.server().fail_for_test();
-    let mut again = None;
-    until("a new session", || {
-        again = Raw::connect(&world, alice.identity.clone(), Some(alice.id())).ok();
-        again.is_some()
-    });
-    let again = again.unwrap();
-    assert_ne!(again.welcome.boot, alice.welcome.boot);
+    let again = reopened(&world, &alice);
     assert_eq!(again.change_by(3, 7, make("alices")).unwrap(), first);
     assert_eq!(again.recall(3, 7), Ok(Recalled::Done(first.clone())));
     // Older ones are refused, and one that was not done will not be after it was recalled.
@@ -350,14 +356,7 @@ fn a_room_whose_storage_failed_is_opened_anew_by_itself() {
     alice.write(&world, file, b'a');
     alice.sync().unwrap();
     let map = alice.map(file).unwrap();
-    world.server().fail_for_test();
-    let mut again = None;
-    until("a new session", || {
-        again = Raw::connect(&world, alice.identity.clone(), Some(alice.id())).ok();
-        again.is_some()
-    });
-    let again = again.unwrap();
-    assert_ne!(again.welcome.boot, alice.welcome.boot);
+    let again = reopened(&world, &alice);
     assert_eq!(alice.sync(), Err(Refusal::NoSession));
     assert!(matches!(
         alice.read_by(&world, &map),

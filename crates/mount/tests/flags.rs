@@ -33,6 +33,15 @@ fn get(path: &Path) -> IFlags {
     ioctl_getflags(File::open(path).unwrap()).unwrap()
 }
 
+/// A file opened to read and write, and to append.
+fn opened(path: &Path) -> (File, File) {
+    let open = |options: &mut OpenOptions| options.open(path).unwrap();
+    (
+        open(OpenOptions::new().read(true).write(true)),
+        open(OpenOptions::new().append(true)),
+    )
+}
+
 /// Each line of a script fails with EPERM.
 fn refused(mount: &Mount, script: &str) {
     for line in script.lines().map(str::trim).filter(|l| !l.is_empty()) {
@@ -152,12 +161,7 @@ fn nothing_of_an_immutable_file_changes() {
 fn a_file_that_is_open_becomes_immutable_at_once() {
     let Some(mount) = mounted() else { return };
     let path = mount.path("f");
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(&path)
-        .unwrap();
-    let mut appending = OpenOptions::new().append(true).open(&path).unwrap();
+    let (mut file, mut appending) = opened(&path);
     // Written before, and still in the kernel's cache: it counts.
     file.write_all(b"TEXT").unwrap();
     appending.write_all(b"more\n").unwrap();
@@ -274,12 +278,7 @@ fn an_append_only_file_is_only_added_to() {
 fn a_write_into_an_append_only_file_is_refused_when_it_is_passed_on() {
     let Some(mount) = mounted() else { return };
     let path = mount.path("f");
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(&path)
-        .unwrap();
-    let mut appending = OpenOptions::new().append(true).open(&path).unwrap();
+    let (file, mut appending) = opened(&path);
     set(&path, IFlags::APPEND);
     appending.write_all(b"one\n").unwrap();
     appending.sync_all().unwrap();

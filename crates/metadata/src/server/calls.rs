@@ -364,12 +364,6 @@ impl Metadata for Caller {
                     client.forget(slot, sequence);
                     Err(Refusal::NotNow(Delay::UnderWay))
                 }
-                Asked::Answered(answer) => answer,
-                Asked::Kept(answer) if super::changes::is_settled(life, &change) => answer,
-                Asked::Kept(_) => Err(Refusal::NotNow(Delay::Disk)),
-                Asked::Revoke(changed, losses) => {
-                    revoke(here, client, slot, sequence, changed, &losses)
-                }
                 Asked::New => {
                     let id = client.operation(slot, sequence);
                     let change = life.handles.change(change.clone());
@@ -389,6 +383,10 @@ impl Metadata for Caller {
                     }
                     answer
                 }
+                done => {
+                    let settled = super::changes::is_settled(life, &change);
+                    first_answer(here, client, (slot, sequence), done, settled)
+                }
             };
             answered.map(|changed| Some(life.handles.changed(changed)))
         })
@@ -406,11 +404,9 @@ impl Metadata for Caller {
             let answered = match client.recall(slot, sequence)? {
                 None => return Ok(Some(Recalled::NotDone)),
                 Some(Asked::New | Asked::UnderWay) => return Ok(None),
-                Some(Asked::Answered(answer)) => answer,
-                Some(Asked::Kept(answer)) if here.0.authority.is_ready() => answer,
-                Some(Asked::Kept(_)) => Err(Refusal::NotNow(Delay::Disk)),
-                Some(Asked::Revoke(changed, losses)) => {
-                    revoke(here, client, slot, sequence, changed, &losses)
+                Some(done) => {
+                    let settled = here.0.authority.is_ready();
+                    first_answer(here, client, (slot, sequence), done, settled)
                 }
             };
             answered.map(|changed| Some(Recalled::Done(here.0.handles.changed(changed))))
@@ -599,6 +595,23 @@ fn is_lost((_, session): &Here, change: &Change, answer: &Reply<Changed>) -> boo
     match (change, answer) {
         (Change::MakeUnnamed { .. }, Ok(Changed::Inode(inode))) => !session.has_open(inode.no),
         _ => false,
+    }
+}
+
+/// The first answer to an operation that was done. `settled`: one of an earlier incarnation may be given.
+fn first_answer(
+    here: &Here,
+    client: &Client,
+    (slot, sequence): (u32, u64),
+    done: Asked,
+    settled: bool,
+) -> Reply<Changed> {
+    match done {
+        Asked::Answered(answer) => answer,
+        Asked::Kept(answer) if settled => answer,
+        Asked::Kept(_) => Err(Refusal::NotNow(Delay::Disk)),
+        Asked::Revoke(changed, losses) => revoke(here, client, slot, sequence, changed, &losses),
+        Asked::New | Asked::UnderWay => Err(Refusal::NotNow(Delay::UnderWay)),
     }
 }
 
