@@ -81,7 +81,7 @@ fn below_mount(path: &Path) -> Option<RoomPath> {
     is_room(&mount.source).then(|| inside(mount.source, below.as_os_str().as_bytes()))
 }
 
-/// Whether a directory is a room beyond doubt, and not one that merely has a file `header.json`.
+/// Whether a directory is certainly a room, and not one that merely has a file `header.json`.
 fn is_whole_room(dir: &Path) -> bool {
     is_room(dir) && dir.join("segments").is_dir() && dir.join("catalog.db").exists()
 }

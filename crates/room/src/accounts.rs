@@ -19,7 +19,7 @@ pub(crate) struct Accounts {
     released: Vec<BlockRange>,
 }
 
-/// What a commit has to write and, once it is durable, to give back.
+/// What a commit has to write and, once it is durable, to free.
 #[derive(Debug, Default)]
 pub(crate) struct Settlement {
     pub(crate) changed: Vec<SegmentAccount>,
@@ -57,7 +57,7 @@ impl Accounts {
         self.unrecorded.insert(segment);
     }
 
-    /// What the next record of the log is to say of segments. All of them stay: what they give up, a commit gives back.
+    /// What the next record of the log is to say of segments. All of them stay: only a commit frees space.
     pub(crate) fn unrecorded(&self) -> Vec<SegmentAccount> {
         let accounts = self.unrecorded.iter();
         accounts

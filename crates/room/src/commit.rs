@@ -34,7 +34,7 @@ const PENDING_CHANGES: u64 = 50_000;
 const FLUSH_AHEAD: u64 = 4 << 20;
 /// Blocks given up after which their holes are punched without being asked: 1 MiB.
 const HOLES_GATHERED: u32 = 256;
-/// Blocks given up by what records of the log made durable after which a commit gives them back: 16 MiB.
+/// Blocks discarded by records of the log after which a commit frees them: 16 MiB.
 const RELEASED_MAX: u64 = 4096;
 /// Inodes whose rows are handed to the catalog at once.
 const GROUP: usize = 64;
@@ -119,7 +119,7 @@ impl Core {
         }
     }
 
-    /// Makes everything done before the call durable in the catalog, and gives back what that gives up. `InTransaction`
+    /// Makes everything done before the call durable in the catalog, and frees what that discards. `InTransaction`
     /// while one is open.
     pub(crate) fn commit(&self) -> Result<()> {
         if self.options.read_only {
@@ -135,7 +135,7 @@ impl Core {
         self.commit_for_space()
     }
 
-    /// With `commit_lock` held: commits, and where there is no space, once more when what was given up is punched.
+    /// With `commit_lock` held: commits, and where there is no space, once more when what was discarded is punched.
     fn commit_for_space(&self) -> Result<()> {
         let punched = self.punched.load(Ordering::SeqCst);
         let done = self.commit_now();
@@ -149,7 +149,7 @@ impl Core {
         done
     }
 
-    /// Commits even when only access times changed, and gives back what commits gave up.
+    /// Commits even when only access times changed, and frees what commits discarded.
     pub(crate) fn commit_all(&self) -> Result<()> {
         self.commit_if_dirty()?;
         self.punch_holes();
@@ -313,7 +313,7 @@ impl Core {
                 if state.is_deleted() {
                     continue;
                 }
-                // Also without space for its buffer: what the maps no longer refer to is given back after this commit.
+                // Also without space for its buffer: what the maps no longer refer to is freed after this commit.
                 changes.extend(state.chunks.iter().map(|(index, chunk)| Change::PutChunk {
                     inode: cell.no,
                     index: *index,
@@ -401,7 +401,7 @@ impl Core {
         }
     }
 
-    /// Punches what commits gave up. They gather it for this: a hole costs milliseconds beside a journal that is being
+    /// Punches what commits discarded. They gather it for this: a hole costs milliseconds beside a journal that is being
     /// committed, and whoever waits for a commit need not wait for space that nobody asks for. What a crash keeps from being
     /// punched goes with its segment. Returns when all are punched, those too that another thread is at.
     pub(crate) fn punch_holes(&self) {

@@ -1,4 +1,4 @@
-//! Space that commits give up, and when the storage gets it back.
+//! Space that commits discard, and when the storage gets it back.
 //!
 //! An fsync of a file of 4 KiB that was written over took a quarter of its time for punching one hole of 4 KiB, which
 //! nobody had asked for. Now holes are gathered.
@@ -72,7 +72,7 @@ fn whoever_makes_a_small_write_durable_does_not_wait_for_holes() {
 fn a_mebibyte_of_holes_is_given_back_unasked() {
     let bench = bench();
     let mut rounds = 0;
-    // When the log is full, a commit gives up what its records made free.
+    // When the log is full, a commit frees what its records discarded.
     while bench.punched() == 0 {
         bench.write_and_sync(rounds as u8);
         rounds += 1;
@@ -99,7 +99,7 @@ fn holes_are_given_back_at_once_when_a_commit_finds_no_space() {
         bench.write_and_sync(byte);
     }
     assert_eq!(bench.punched(), 0);
-    // The disk is full for the record of the sync, and for the commit in its place, until something is given back.
+    // The disk is full for the record of the sync, and for the commit in its place, until something is freed.
     let file = bench.room.open_file("/small").unwrap();
     bench.room.write(file.inode(), 0, &[9; BLOCK]).unwrap();
     for nth in 1..=2 {

@@ -334,7 +334,7 @@ fn using_a_backup_does_not_make_the_room_look_old() {
     assert!(matches!(older, Err(Error::RolledBack { .. })), "{older:?}");
 }
 
-/// Otherwise whoever has a backup could put it in the place of the room.
+/// Otherwise anyone with a backup could put it in the place of the room.
 #[test]
 fn a_backup_in_the_place_of_its_room_is_a_rollback() {
     let place = Place::new();

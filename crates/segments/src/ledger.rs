@@ -42,7 +42,7 @@ impl Copies {
         }
         self.bytes += sealed.len();
         if self.bytes > COPIES_MAX {
-            self.give_up();
+            self.discard();
             return;
         }
         self.units.push(SealedUnits {
@@ -52,7 +52,7 @@ impl Copies {
         });
     }
 
-    fn give_up(&mut self) {
+    fn discard(&mut self) {
         *self = Self {
             incomplete: true,
             ..Self::default()
@@ -102,7 +102,7 @@ impl Ledger {
         blocks: u32,
     ) {
         let mut state = self.0.lock();
-        state.copies.give_up();
+        state.copies.discard();
         let due = &mut state.due;
         due.blocks = due.blocks.saturating_add(blocks);
         due.files.entry(no).or_insert_with(|| file.clone());
@@ -121,7 +121,7 @@ impl Ledger {
     pub(crate) fn made(&self, no: SegmentNo, file: &Arc<dyn StorageFile>) {
         let mut state = self.0.lock();
         // A file's name is made durable only by a flush.
-        state.copies.give_up();
+        state.copies.discard();
         state.due.names = true;
         state.due.files.entry(no).or_insert_with(|| file.clone());
     }

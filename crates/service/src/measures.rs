@@ -6,7 +6,7 @@
 use prometheus::TextEncoder;
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 
-/// Media type of [`Measures::text`].
+/// Media type of `Measures::text`.
 pub const MEDIA_TYPE: &str = prometheus::TEXT_FORMAT;
 
 /// Values of one moment, gathered for one answer.

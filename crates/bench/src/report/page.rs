@@ -101,7 +101,7 @@ fn ratio_section(report: &Report) -> Markup {
             p.quiet {
                 "How to read this: a bar's length is how many times as fast a store is as " (base) ". A bar that ends at 0.5 is a \
                  store of half the speed, and one that ends right of the line at 1 is faster. Ratios are of medians; the thin line \
-                 is the 95 % interval, in which the true ratio lies in 19 of 20 measurements. Pale bars are differences inside the \
+                 is the 95 % interval, in which the true ratio is in 19 of 20 measurements. Pale bars are differences inside the \
                  noise: " (base) " differs as much from itself."
             }
             (legend(others(report).into_iter().map(|store| (store.to_owned(), store_colour(report, store)))))

@@ -210,10 +210,10 @@ fn close(room: Arc<Room>, dir: &Path) -> Result<()> {
     if unsaved.ranges.is_empty() && !unsaved.changes {
         return closed;
     }
-    if let Err(error) = &closed {
-        if error.exit() != Exit::NoSpace {
-            return closed;
-        }
+    if let Err(error) = &closed
+        && error.exit() != Exit::NoSpace
+    {
+        return closed;
     }
     Err(Error::said(Exit::NoSpace, no_space(dir, &unsaved)))
 }

@@ -116,7 +116,12 @@ impl Shared {
     pub(crate) fn on_disks(bytes: usize) -> Self {
         // LOG=debug shows what the parts say.
         let _ = tracing_subscriber::fmt()
-            .with_env_filter(tracing_subscriber::EnvFilter::from_env("LOG"))
+            .with_max_level(
+                std::env::var("LOG")
+                    .ok()
+                    .and_then(|level| level.parse::<tracing::Level>().ok())
+                    .unwrap_or(tracing::Level::ERROR),
+            )
             .with_writer(std::io::stderr)
             .try_init();
         let dir = tempfile::tempdir().unwrap();

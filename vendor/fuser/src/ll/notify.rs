@@ -213,7 +213,10 @@ mod test {
 
     #[test]
     fn prune() {
-        let nodes: Vec<u8> = [0x42_u64, 0x43].iter().flat_map(|n| n.to_ne_bytes()).collect();
+        let nodes: Vec<u8> = [0x42_u64, 0x43]
+            .iter()
+            .flat_map(|n| n.to_ne_bytes())
+            .collect();
         let n = Notification::new_prune(&nodes)
             .unwrap()
             .with_iovec(abi::fuse_notify_code::FUSE_NOTIFY_PRUNE, ioslice_to_vec)

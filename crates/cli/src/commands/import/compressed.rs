@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::error::{Error, Result};
 
-/// First bytes that tell a format: the longest of [`FORMATS`].
+/// First bytes that identify a format: the longest of [`FORMATS`].
 const MAGIC_MAX: usize = 6;
 
 /// A format of compressed streams.

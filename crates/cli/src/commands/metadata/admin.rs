@@ -424,7 +424,7 @@ fn backup(
     let target = path_from_hex(target)?;
     if target.starts_with(room) {
         return Err(Error::usage(format!(
-            "{}: a backup cannot lie within the room",
+            "{}: a backup cannot be inside the room",
             target.display()
         )));
     }
@@ -468,7 +468,7 @@ fn answer(
                 .name("backup".into())
                 .spawn(move || {
                     let reply = backup(&server, &room, &target, &stream).unwrap_or_else(refuse);
-                    // One who has gone does not need the answer.
+                    // A client that has gone does not need the answer.
                     let _ = (&stream).write_all(&line(&reply));
                 })?;
             return Ok(());
