@@ -8,8 +8,11 @@ use std::path::Path;
 
 use common::{Sandbox, can_mount, noise};
 
+/// Bytes of files by path.
+type Files = BTreeMap<String, Vec<u8>>;
+
 /// Every file below a directory, with its bytes.
-fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+fn files(dir: &Path) -> Files {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -83,9 +86,7 @@ fn an_older_backup_is_read_and_nothing_of_it_changes() {
         s.umount();
     }
     let after = (files(&s.path("copy")), files(&s.path("state")));
-    let names = |of: &(BTreeMap<String, Vec<u8>>, BTreeMap<String, Vec<u8>>)| {
-        of.0.keys().chain(of.1.keys()).cloned().collect::<Vec<_>>()
-    };
+    let names = |of: &(Files, Files)| of.0.keys().chain(of.1.keys()).cloned().collect::<Vec<_>>();
     assert_eq!(names(&before), names(&after));
     assert!(before == after, "a file changed");
     assert_eq!(s.with_pass(["ls", "room"]), "0\n1\n2\n3\nd\nf\n");
