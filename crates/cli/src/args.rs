@@ -15,7 +15,7 @@ use crate::commands::*;
     propagate_version = true,
     arg_required_else_help = true,
     override_usage = "strongroom <COMMAND> [OPTIONS]",
-    after_help = "First steps:\n  strongroom create work.strongroom\n  mkdir -p ~/work && strongroom mount work.strongroom ~/work\n  strongroom umount ~/work\n\nPaths inside a room are written ROOM:/path, as in: strongroom ls work.strongroom:/papers"
+    after_help = "First steps:\n  strongroom create work.strongroom\n  mkdir -p ~/work && strongroom mount work.strongroom ~/work\n  strongroom umount ~/work\n\nPaths in a room are written ROOM:/path: strongroom ls work.strongroom:/papers"
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
