@@ -115,13 +115,9 @@ impl Shared {
     /// With two disks of so many bytes.
     pub(crate) fn on_disks(bytes: usize) -> Self {
         // LOG=debug shows what the parts say.
+        let level = std::env::var("LOG").ok().and_then(|text| text.parse().ok());
         let _ = tracing_subscriber::fmt()
-            .with_max_level(
-                std::env::var("LOG")
-                    .ok()
-                    .and_then(|level| level.parse::<tracing::Level>().ok())
-                    .unwrap_or(tracing::Level::ERROR),
-            )
+            .with_max_level(level.unwrap_or(tracing::Level::ERROR))
             .with_writer(std::io::stderr)
             .try_init();
         let dir = tempfile::tempdir().unwrap();
