@@ -86,6 +86,8 @@ pub(crate) fn restore(
     if storage.list("")?.iter().any(|name| name == CATALOG) {
         let options = catalog::OpenOptions {
             read_only: true,
+            // What is wrong with the log does not keep the header from being restored.
+            cut_log: true,
             ..catalog::OpenOptions::default()
         };
         let key = parsed.catalog_key(&unlocked.master);

@@ -250,6 +250,7 @@ fn settle_rekey(storage: &Arc<dyn Storage>, header: &HeaderState, read_only: boo
     }
     let options = catalog::OpenOptions {
         read_only: true,
+        cut_log: true,
         ..catalog::OpenOptions::default()
     };
     let is_ours = SqlCatalog::open(storage, NEW_CATALOG, &key, &options).is_ok();

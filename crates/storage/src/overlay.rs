@@ -1,6 +1,7 @@
 //! A storage whose changes stay in memory: what is below is only read.
 //!
-//! A file's changed blocks are kept, so memory is used for what is written and for nothing else. Nothing is ever durable.
+//! A file's changed blocks are kept, so memory is used for what is written and for nothing else. Nothing is ever durable. A file
+//! that was opened for reading does not show what is written by a later opening.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -92,6 +93,10 @@ impl Storage for Overlay {
                 });
                 names.files.insert(path.to_owned(), Some(file.clone()));
                 file
+            }
+            // Not kept: there may be more files than a process can have open.
+            OpenMode::Read if !names.files.contains_key(path) => {
+                return self.below.open(path, OpenMode::Read);
             }
             OpenMode::Read | OpenMode::ReadWrite => self.file(&mut names, path)?,
         };

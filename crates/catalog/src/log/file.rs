@@ -19,6 +19,8 @@ use crate::{CatalogError, Result};
 
 /// Bytes of the file.
 const LEN: u64 = 4 << 20;
+/// Bytes of free space below which no log is created: a small storage is for data.
+const SPACE_LEAST: u64 = 16 * LEN;
 /// What records begin at multiples of.
 const BLOCK: u64 = 4096;
 
@@ -63,13 +65,18 @@ impl LogFile {
     /// returns.
     pub(crate) fn open(storage: &dyn Storage, catalog: &str, found: &Found) -> io::Result<Self> {
         let path = name(catalog);
-        let file = match storage.open(&path, OpenMode::ReadWrite) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                storage.open(&path, OpenMode::CreateNew)?
-            }
-            other => other?,
+        let there = match storage.open(&path, OpenMode::ReadWrite) {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            other => Some(other?),
         };
-        let len = file.len()?;
+        let len = there.as_ref().map_or(Ok(0), |file| file.len())?;
+        if len < LEN && storage.space()?.available < SPACE_LEAST {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        let file = match there {
+            Some(file) => file,
+            None => storage.open(&path, OpenMode::CreateNew)?,
+        };
         if len < LEN {
             if let Err(error) = file.write_at(&vec![0; (LEN - len) as usize], len) {
                 // Space that is missed elsewhere.
@@ -150,9 +157,10 @@ pub(crate) fn read(
     loop {
         let Some((header, record)) = next(key, &bytes, &found, number) else {
             // A bit that was read wrong shall not end the log: only what is the same twice does.
-            if std::mem::replace(&mut again, true) {
+            if again || is_end(&bytes, &found, number) {
                 break;
             }
+            again = true;
             file.read_at(&mut bytes, 0)?;
             continue;
         };
@@ -175,6 +183,15 @@ pub(crate) fn read(
         }
     }
     Ok(found)
+}
+
+/// Whether there certainly is no record behind those found: zeros, or what an earlier use of the file left.
+fn is_end(bytes: &[u8], found: &Found, number: u64) -> bool {
+    let rest = &bytes[(found.end as usize).min(bytes.len())..];
+    match Header::parse(rest) {
+        Some(header) => header.number <= number,
+        None => rest.iter().take(BLOCK as usize).all(|byte| *byte == 0),
+    }
 }
 
 /// The record behind those found, if it is there and whole.

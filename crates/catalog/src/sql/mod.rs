@@ -120,6 +120,8 @@ struct State {
     has_log: bool,
     /// Of the last commit.
     anchor: Link,
+    /// Generation before which creating a log is not tried again.
+    no_log_before: u64,
     /// What was applied since the last record or commit.
     pending: Pending,
 }

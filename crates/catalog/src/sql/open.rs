@@ -219,6 +219,7 @@ impl State {
             checkpoint_wanted: false,
             has_log: false,
             anchor: [0; 16],
+            no_log_before: 0,
             pending: Pending::default(),
         };
         let hash_key = state.meta(schema::META_HASH_KEY)?.unwrap_or_default();

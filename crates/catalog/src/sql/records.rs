@@ -12,6 +12,9 @@ use crate::log::file::{self, Found, LogFile};
 use crate::log::{self, Link, Replayed};
 use crate::{CatalogError, Result};
 
+/// Commits after which a log that could not be created is tried again.
+const RETRY: u64 = 1000;
+
 impl State {
     pub(super) fn find_anchor(&mut self) -> Result<()> {
         if let Some(anchor) = self.meta(schema::META_ANCHOR)? {
@@ -115,11 +118,15 @@ impl SqlCatalog {
         state: &mut State,
     ) -> Option<&'l mut LogFile> {
         if log.is_none() {
+            if state.generation < state.no_log_before {
+                return None;
+            }
             let empty = Found::at(state.anchor);
             match LogFile::open(&*self.storage, &self.name, &empty) {
                 Ok(file) => *log = Some(file),
                 Err(error) => {
                     tracing::debug!(%error, "the room has no log: every sync is a commit");
+                    state.no_log_before = state.generation + RETRY;
                     return None;
                 }
             }
@@ -151,7 +158,8 @@ impl SqlCatalog {
         match &found.damage {
             Some(what) if !options.cut_log => {
                 return Err(damaged(format!(
-                    "{what}: it is damaged, or the catalog was put back to an older state"
+                    "{what}: it is damaged, or the catalog was put back to an older state; accepting the rollback opens the room as of record {}",
+                    state.generation + found.records.len() as u64
                 )));
             }
             _ => {}
