@@ -3,7 +3,7 @@
 //! 1. Python's global lock is given up during every call that may wait or read or write.
 //! 2. A lock of this crate is taken only while Python's is held, and never kept across giving that up: a fork finds none taken.
 //! 3. One interpreter of the process has it: what is kept in statics is that one's.
-//! 4. Every error becomes one exception ([`error`]); a panic too.
+//! 4. Every error becomes one exception (`error`); a panic too.
 //!
 //! It deliberately does not know what a file object or a path object is: the Python half (`python/strongroom`) makes those of it.
 

@@ -10,7 +10,7 @@
 //! 1. A span's *own* time is its time less that of the spans opened within it by the same thread: the own times of one
 //!    thread never count a nanosecond twice. Those of several threads do, which then shows as a negative rest.
 //! 2. What is counted happened in a stack that began with [`OPERATION`] (a measured call) or
-//!    [`REQUEST`](room::spans::REQUEST) (a mounted room's answer to one). Everything else, as the room's own thread and its
+//!    [`REQUEST`] (a mounted room's answer to one). Everything else, as the room's own thread and its
 //!    commits, is kept apart as *elsewhere*.
 //! 3. Adding up takes no lock: the parts are atomic counters, the stacks belong to their threads.
 //!

@@ -3,7 +3,7 @@
 //! 1. A secret comes from a prompt, a file or standard input, never from an argument or the environment, is wiped after
 //!    use, and is handed to another process only through a pipe or the control socket.
 //! 2. What works on an unmounted room works on a mounted one: through its control socket, or through the mounted tree.
-//!    One function ([`work`]) carries a request out for both, one trait ([`tree`]) names both kinds of tree.
+//!    One function (`work`) carries a request out for both, one trait (`tree`) names both kinds of tree.
 //! 3. Every failure has a message that says what to do and an exit code from one list ([`Exit`]).
 //!
 //! It deliberately does not know formats, keys' derivations, or FUSE.

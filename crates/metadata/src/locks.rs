@@ -4,7 +4,7 @@
 //! 2. A wait that would never end, because those waited for wait in turn for the waiter, is refused as a deadlock (ranges only,
 //!    as in POSIX).
 //! 3. Whoever waits goes before whoever comes later and holds nothing yet; a newcomer is kept back for at most
-//!    [`KEPT_BACK_MAX`], so that keeping it back makes no deadlock of its own.
+//!    `KEPT_BACK_MAX`, so that keeping it back makes no deadlock of its own.
 //! 4. What a session holds is bounded by [`LOCKS_MAX`].
 //!
 //! It deliberately does not know what a session is allowed, or when it ends: the caller does.

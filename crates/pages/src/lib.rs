@@ -1,4 +1,4 @@
-//! SQLite's files on a [`Storage`]: what the catalog writes goes through the same seam as segments and header.
+//! SQLite's files on a `Storage`: what the catalog writes goes through the same seam as segments and header.
 //!
 //! ```
 //! # use std::sync::Arc;

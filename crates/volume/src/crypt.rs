@@ -4,7 +4,7 @@
 //! 2. Requests that share a sector, one of them a write, come one after the other, in the order they arrived; so no part of a
 //!    sector is lost to its neighbour, and none is read half written.
 //! 3. A hole below is not zeros here, and a discarded range reads as nobody knows what: neither is ever reported as zeros.
-//! 4. Memory is bounded: a request is worked off in pieces of [`PIECE`] bytes, and buffers are kept for the next.
+//! 4. Memory is bounded: a request is worked off in pieces of `PIECE` bytes, and buffers are kept for the next.
 //!
 //! It deliberately does not know where the key came from. It uses one thread a request: a server has many requests.
 

@@ -25,7 +25,7 @@ pub enum Steadiness {
     Never,
 }
 
-/// Looks for the first window of `slices` (rates of equal slices of a round) that is steady. Of more than [`LOOKED_AT`] slices
+/// Looks for the first window of `slices` (rates of equal slices of a round) that is steady. Of more than `LOOKED_AT` slices
 /// neighbours are taken together: the shorter a slice, the more of its rate is chance.
 pub fn steadiness(slices: &[f64]) -> Steadiness {
     let per = slices.len().div_ceil(LOOKED_AT).max(1);

@@ -42,7 +42,7 @@ pub trait Store: Send {
     /// one object ([`Powers::single`]) ignore the name.
     ///
     /// # Errors
-    /// [`Error::Refused`](crate::Error::Refused) where the store may not be written; what the system says otherwise, as
+    /// [`Error::Refused`] where the store may not be written; what the system says otherwise, as
     /// for a direct opening where that is not possible.
     fn open(&mut self, name: &str, mode: Mode) -> Result<Arc<dyn Object>>;
 
@@ -55,7 +55,7 @@ pub trait Store: Send {
     /// Its names, for works on small files.
     ///
     /// # Errors
-    /// [`Error::Refused`](crate::Error::Refused) where there are none ([`Powers::names`]).
+    /// [`Error::Refused`] where there are none ([`Powers::names`]).
     fn names(&mut self) -> Result<Arc<dyn Names>>;
 
     /// Brings everything written to the disk, so that it does not disturb what is measured next.

@@ -5,7 +5,7 @@
 //! 2. What a worker needs before it can measure again (sealed units to open) is made outside the time.
 //! 3. All cores: one worker each, begun together; their rates are added.
 //!
-//! A further cipher is one more entry of [`bulk`], [`once`] or [`sectors::bulk`]. SQLCipher's own cipher of catalog pages is in
+//! A further cipher is one more entry of `bulk`, `once` or `sectors::bulk`. SQLCipher's own cipher of catalog pages is in
 //! its library, out of reach here.
 
 mod sectors;

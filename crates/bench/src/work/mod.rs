@@ -3,7 +3,7 @@
 //! 1. A round prepares, is timed, and is looked at afterwards: making caches cold, making data, and comparing what was read
 //!    happen outside the time.
 //! 2. Whatever a work makes it removes, but for the bed's one large file, which all works share.
-//! 3. What the machine saw of each round ([`Evidence`](crate::observe::Evidence)) is judged by [`doubt`](crate::doubt)
+//! 3. What the machine saw of each round ([`Evidence`]) is judged by [`doubt`]
 //!    against what the round says it did.
 
 use std::os::fd::BorrowedFd;

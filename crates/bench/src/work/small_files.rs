@@ -1,7 +1,7 @@
 //! Many small files, each operation once a file in a random order, and where its time goes.
 //!
 //! 1. The time of an operation is taken around the calls of that operation alone; making data, comparing what was read, and
-//!    emptying caches are outside it. The whole of [`Parts`](crate::model::Parts) is the sum of these times.
+//!    emptying caches are outside it. The whole of [`Parts`] is the sum of these times.
 //! 2. Writes are durable when their time ends. Changes of names and modes are not: what making them durable takes afterwards is
 //!    said in a note.
 //! 3. Before reading and before opening the caches are emptied; what they still hold makes the row INVALID.

@@ -3,7 +3,7 @@
 //! 1. For each workload every operation on the storage is counted once without faults. Then, for each kind of fault and
 //!    each operation it can befall, the workload runs again with that fault.
 //! 2. What a trial demands is written in `trial`.
-//! 3. A trial that does not come back within [`PATIENCE`] ends the process: nothing else can be done about it.
+//! 3. A trial that does not come back within `PATIENCE` ends the process: nothing else can be done about it.
 //!
 //! It deliberately does not know power cuts at any moment; a trial ends with one at its end.
 

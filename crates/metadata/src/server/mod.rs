@@ -3,7 +3,7 @@
 //! 1. Only who has a key that stands with a user of this room is listened to; everything a call names is checked again.
 //! 2. Connections, calls of one and of all, the length of a message, sessions and what they hold are bounded; who says
 //!    nothing, or takes no answer, is cut off.
-//! 3. One opening of the room is one [life](life::Life) of the server. Where the room's storage failed, the life is ended with
+//! 3. One opening of the room is one `Life` of the server. Where the room's storage failed, the life is ended with
 //!    all sessions, and the next one begun, by itself.
 //!
 //! It deliberately does not know command lines, log formats or how metrics are published.

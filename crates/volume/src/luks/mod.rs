@@ -4,7 +4,7 @@
 //! 2. A [`VolumeKey`] exists only after a volume's digest has confirmed it, and serves that volume only.
 //! 3. A header may be on another device than the data ("detached").
 //! 4. Whatever changes a header leaves, when the power is lost between any two writes, the old state or the new one; see
-//!    [`v2`] for the header, [`keys`] for key slots.
+//!    `v2` for the header, `keys` for key slots.
 //!
 //! It deliberately does not know device-mapper, tokens (they are kept and shown), integrity protection and hardware
 //! encryption (refused by name).
