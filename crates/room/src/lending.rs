@@ -258,9 +258,9 @@ impl Room {
         self.core.changes.load(Ordering::SeqCst)
     }
 
-    /// The stamp that the last commit covered.
+    /// The stamp that the last commit or record of the log covered.
     pub fn settled(&self) -> u64 {
-        self.core.committed.load(Ordering::SeqCst)
+        self.core.durable.load(Ordering::SeqCst)
     }
 
     /// A value that a program keeps in the room beside the files, sealed and authenticated with the catalog. The name has 1 to

@@ -59,10 +59,18 @@ impl Room {
 
 impl Core {
     fn unsaved(&self) -> Vec<Lost> {
+        // What a file lost does not matter when its last name is gone.
+        let has_name = |no| {
+            self.cell(no).is_ok_and(|cell| {
+                let state = cell.state.read();
+                !state.is_gone() && state.inode.nlink > 0
+            })
+        };
         let mut ranges = self.refused.0.lock().clone();
+        ranges.retain(|range| has_name(range.no));
         for cell in self.inodes.dirty() {
             let state = cell.state.read();
-            if state.is_gone() {
+            if state.is_gone() || state.inode.nlink == 0 {
                 continue;
             }
             if let Some(buffer) = &state.buffer {

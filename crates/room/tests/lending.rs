@@ -383,7 +383,7 @@ fn a_segment_lives_as_long_as_a_loan_of_it_and_no_longer_without_data() {
     shared.room.settle_loan(empty.id);
     shared.room.settle_loan(used.id);
     shared.room.settle_loan(used.id);
-    shared.room.sync().unwrap();
+    shared.room.tend().unwrap();
     assert_eq!(shared.segments(), [format!("{:020}", used.segment.0)]);
     assert!(shared.room.read_file("/f").unwrap() == plain(8 * BLOCK, 1));
     shared.assert_whole();
@@ -411,7 +411,7 @@ fn loans_end_with_the_room_and_what_they_took_goes_with_the_next_commit() {
         let again = shared.room.lend(0, 8).unwrap();
         assert!(again.segment > loan.segment, "its positions were lent once");
         shared.room.write_file("/g", b"g").unwrap();
-        shared.room.sync().unwrap();
+        shared.room.tend().unwrap();
         let names = shared.segments();
         assert!(!names.contains(&format!("{:020}", loan.segment.0)));
         shared.assert_whole();
