@@ -42,6 +42,7 @@ const COMMANDS: [&str; 17] = [
 
 /// Blocks that are not run, by document and beginning, and why.
 const EXCUSED: &[(&str, &str, &str)] = &[
+    ("README.md", "sudo apt install", PACKAGES),
     ("README.md", "strongroom bench cost", MINUTES),
     ("benchmark.md", "strongroom bench cost", MINUTES),
     ("benchmark.md", "strongroom bench dd disk.img", MINUTES),
@@ -63,6 +64,8 @@ const EXCUSED: &[(&str, &str, &str)] = &[
     ("benchmark.md", "strongroom --json bench cost", MINUTES),
     ("embedding.md", "git clone", BINDINGS),
     ("embedding.md", "python3 -m venv", BINDINGS),
+    ("install.md", "sudo apt install", PACKAGES),
+    ("install.md", "tar -xf strongroom", PACKAGES),
     (
         "reliability.md",
         "cargo run --release -p strongroom-explorer",
@@ -94,6 +97,8 @@ const EXCUSED: &[(&str, &str, &str)] = &[
 const MINUTES: &str = "minutes of measuring; tests/bench runs each command on little data";
 const BINDINGS: &str =
     "builds what scripts/test-java.sh, scripts/test-python.sh and the tests of capi build and run";
+const PACKAGES: &str =
+    "packages of a release build: `make test-packages` installs each into a clean root";
 const LARGE: &str = "gigabytes; tests/volumes runs the same commands on small images";
 
 /// What passphrases are, of whatever is asked.

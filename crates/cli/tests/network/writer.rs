@@ -4,7 +4,8 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::IntoRawFd;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::pages::content;
@@ -64,6 +65,7 @@ pub fn work(orders: &Orders) -> Result<(), String> {
     let mut random = Random(orders.seed ^ (orders.writer << 32) ^ (orders.round << 40) | 1);
     let directory = path_of(&orders.root, orders.writer, 0);
     let directory = directory.parent().unwrap();
+    let device = device_of(&orders.root);
     while !orders.stop.exists() {
         match std::fs::create_dir(directory) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
@@ -78,7 +80,11 @@ pub fn work(orders: &Orders) -> Result<(), String> {
     while !orders.stop.exists() {
         let file = random.below(FILES);
         if random.below(3) == 0 {
-            look(orders, &story, file)?;
+            match look(orders, &story, file) {
+                // What is seen is the directory below a mount that was taken away.
+                Err(_) if device_of(&orders.root) != device => return Ok(()),
+                seen => seen?,
+            }
             continue;
         }
         let kind = match random.below(10) {
@@ -120,6 +126,11 @@ pub fn work(orders: &Orders) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The device of a mount; `None` where it cannot be asked for.
+fn device_of(root: &Path) -> Option<u64> {
+    std::fs::metadata(root).ok().map(|found| found.dev())
 }
 
 /// Whether the mount is gone: what happens to a mount whose process was killed.
