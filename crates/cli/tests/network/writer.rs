@@ -81,7 +81,7 @@ pub fn work(orders: &Orders) -> Result<(), String> {
         let file = random.below(FILES);
         if random.below(3) == 0 {
             match look(orders, &story, file) {
-                // What is seen is the directory below a mount that was taken away.
+                // What is seen is the directory below a mount that was removed.
                 Err(_) if device_of(&orders.root) != device => return Ok(()),
                 seen => seen?,
             }

@@ -69,8 +69,8 @@ impl Borrowed {
             }
             Step::Place(path, offset, len) => {
                 let no = room.resolve(path.as_ref(), false)?;
-                // Nothing was lent where the storage failed before.
-                let nothing = || std::io::Error::other("nothing was lent to write to");
+                // There is no grant where the storage failed before.
+                let nothing = || std::io::Error::other("there is no grant to write to");
                 let (loan, used) = self.0.last_mut().ok_or_else(nothing)?;
                 let (sealed, end) = write(room, storage, loan, used, &bytes(salt, *len))?;
                 let placed = Placed {
