@@ -142,6 +142,7 @@ impl Core {
         if matches!(done, Err(Error::NoSpace)) {
             // Now somebody asks for the space.
             self.punch_holes();
+            self.reclaim_now()?;
             if self.punched.load(Ordering::SeqCst) != punched {
                 return self.commit_now();
             }
@@ -194,7 +195,7 @@ impl Core {
     }
 
     fn commit_now(&self) -> Result<()> {
-        self.commit_now_and(|| Ok(()))
+        self.commit_now_and(|drained| drained)
     }
 
     /// Commits, and does `then` before any other change is made: what it sees on disk is the state of one moment. A
@@ -207,7 +208,7 @@ impl Core {
         }
         self.check_poison()?;
         self.check_no_transaction()?;
-        self.commit_now_and(then)
+        self.commit_now_and(|drained| drained.and_then(|()| then()))
     }
 
     /// Makes most of the data durable while others go on; what comes meanwhile is little.
@@ -221,7 +222,12 @@ impl Core {
         Ok(())
     }
 
-    fn commit_now_and<T>(&self, then: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// With `commit_lock` held: commits, and does `then` before any other change is made. Its argument says whether a buffer
+    /// found no space; everything else is committed.
+    pub(crate) fn commit_now_and<T>(
+        &self,
+        then: impl FnOnce(Result<()>) -> Result<T>,
+    ) -> Result<T> {
         self.flush_ahead()?;
         let freeze = self.waiting(|| self.freeze.write());
         let mark = self.changes.load(Ordering::SeqCst);
@@ -244,7 +250,7 @@ impl Core {
             self.committed.store(mark, Ordering::SeqCst);
             self.durable.store(mark, Ordering::SeqCst);
         }
-        let outcome = drained.and_then(|()| then());
+        let outcome = then(drained);
         drop(freeze);
         self.give_back(settlement);
         self.memory.lock().note(generation);
@@ -384,6 +390,7 @@ impl Core {
             if let Err(e) = self.segments.remove(*no) {
                 tracing::warn!("segment {} is dead but could not be deleted: {e}", no.0);
             }
+            self.unpunched.lock().remove(no);
         }
         if settlement.released.is_empty() {
             return;
@@ -403,22 +410,14 @@ impl Core {
 
     /// Punches what commits discarded. They gather it for this: a hole costs milliseconds beside a journal that is being
     /// committed, and whoever waits for a commit need not wait for space that nobody asks for. What a crash keeps from being
-    /// punched goes with its segment. Returns when all are punched, those too that another thread is at.
+    /// punched is reclaimed (`reclaim`). Returns when all are punched, those too that another thread is at.
     pub(crate) fn punch_holes(&self) {
         let _one = self.punching.lock();
         let released = std::mem::take(&mut *self.holes.lock());
         let released = self.loans.lock().hold_back(released);
-        let settlement = self.pins.lock().hold_back(Settlement {
-            released,
-            ..Settlement::default()
-        });
-        if settlement.released.is_empty() {
-            return;
+        if self.punch_dead(released) {
+            self.punched.fetch_add(1, Ordering::SeqCst);
         }
-        if let Err(e) = self.segments.release(&settlement.released) {
-            tracing::warn!("dead ranges could not be given back: {e}");
-        }
-        self.punched.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Asks for a commit where much is pending, and holds a writer up where more is than memory should hold.

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use catalog::{BlockRange, Catalog, InodeNo, Released, Timestamp};
+use catalog::{BlockRange, Catalog, InodeNo, Released, SegmentNo, Timestamp};
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use segments::{DirStore, Sealed, SegmentStore, UNIT_BLOCKS};
 use storage::{Storage, spans};
@@ -96,6 +96,8 @@ pub(crate) struct Core {
     pub(crate) holes: Mutex<Vec<BlockRange>>,
     /// Held while they are punched.
     pub(crate) punching: Mutex<()>,
+    /// What was not punched when the room was opened: bytes of each segment.
+    pub(crate) unpunched: Mutex<HashMap<SegmentNo, u64>>,
     /// How often holes were punched.
     pub(crate) punched: AtomicU64,
     /// What others may write to.
@@ -150,6 +152,7 @@ pub(crate) struct Parts {
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) segments: Arc<DirStore>,
     pub(crate) accounts: Accounts,
+    pub(crate) unpunched: HashMap<SegmentNo, u64>,
     /// Blocks reserved for holes.
     pub(crate) reserved: u64,
     pub(crate) memory: Memory,
@@ -188,6 +191,7 @@ impl Core {
             shares: Mutex::default(),
             holes: Mutex::default(),
             punching: Mutex::default(),
+            unpunched: Mutex::new(parts.unpunched),
             punched: AtomicU64::new(0),
             loans: Mutex::default(),
             flagged: Flagged::default(),

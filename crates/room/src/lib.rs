@@ -52,6 +52,7 @@ mod options;
 mod path;
 mod pins;
 mod ranges;
+mod reclaim;
 mod rekey;
 mod reserve;
 mod rollback;

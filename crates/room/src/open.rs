@@ -6,7 +6,7 @@
 //! 3. Segment files that the catalog does not know are leftovers of a crash: they are deleted. Inodes without a name are
 //!    deleted too.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use crate::accounts::Accounts;
 use crate::core::{Core, Parts, now};
 use crate::header::{self, HeaderState};
 use crate::lock::RoomLock;
+use crate::reclaim;
 use crate::rollback::Memory;
 use crate::{Error, NewRoom, OpenOptions, Result};
 
@@ -347,13 +348,14 @@ fn assemble(
     if options.placed && !options.accept_rollback {
         check_places(&segments, &known)?;
     }
+    let mut unpunched = HashMap::new();
     if !options.read_only {
         let numbers: HashSet<SegmentNo> = known.iter().map(|s| s.id.no).collect();
-        for (no, _) in segments.list()? {
-            if !numbers.contains(&no) {
-                segments.remove(no)?;
-            }
+        let files = segments.list()?;
+        for file in files.iter().filter(|file| !numbers.contains(&file.no)) {
+            segments.remove(file.no)?;
         }
+        unpunched = reclaim::unpunched(&files, &known);
         // No segment of before is appended to again: what the catalog refers to is all it will ever hold.
         if options.placed {
             for account in &known {
@@ -376,6 +378,7 @@ fn assemble(
         reserved,
         segments: Arc::new(segments),
         accounts: Accounts::load(known),
+        unpunched,
         memory,
         lock,
     });
@@ -467,7 +470,7 @@ pub(crate) fn check_placed(
 /// Refuses a room on network disks whose storage does not know where all of it lies: what is written next would come to lie over
 /// what it has forgotten.
 fn check_places(segments: &DirStore, known: &[catalog::SegmentAccount]) -> Result<()> {
-    let placed: HashSet<SegmentNo> = segments.list()?.into_iter().map(|(no, _)| no).collect();
+    let placed: HashSet<SegmentNo> = segments.list()?.iter().map(|file| file.no).collect();
     let used = known.iter().filter(|a| a.live > 0);
     let (mut all, mut lost) = (0, 0);
     for account in used {

@@ -1,7 +1,7 @@
 //! What a commit may not give back yet, because a backup still copies it.
 //!
 //! Invariant: a segment number up to `up_to` is neither deleted nor punched while a pin is held. What a crash keeps
-//! from being given back is found when the room is opened (dead segments) or goes with its segment (dead ranges).
+//! from being given back is found when the room is opened (dead segments) or reclaimed (dead ranges).
 
 use crate::accounts::Settlement;
 use crate::core::Core;

@@ -214,7 +214,7 @@ impl Core {
         self.commit_or_defer()?;
         // Only now: what this commit gave up is part of it.
         self.punch_holes();
-        Ok(())
+        self.reclaim()
     }
 
     /// Waits a moment for a file that has just lost its last name to be let go: a kernel says so some time after it
@@ -284,14 +284,14 @@ impl Core {
         })
     }
 
-    /// Bytes that can still be written: what was deleted and is not yet punched counts, for a writer who needs it has it
-    /// punched.
+    /// Bytes that can still be written: what was deleted and is not yet punched counts, also from before a crash, for a
+    /// writer who needs it has it punched.
     pub(crate) fn available(&self) -> Result<Available> {
         let mut space = self.storage.space()?;
         if !self.options.placed {
             let holes: u64 = self.holes.lock().iter().map(|r| u64::from(r.blocks)).sum();
             let deleted = self.accounts.lock().released_blocks() + holes;
-            space.available += deleted * BLOCK;
+            space.available += deleted * BLOCK + self.reclaimable();
         }
         Ok(Available {
             new: self.available_of(Claim::New, &space),

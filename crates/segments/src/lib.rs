@@ -205,6 +205,17 @@ pub fn parse_file_name(name: &str) -> Option<SegmentNo> {
         .map(SegmentNo)
 }
 
+/// The file of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SegmentFile {
+    /// Number of the segment.
+    pub no: SegmentNo,
+    /// Length in bytes.
+    pub len: u64,
+    /// Bytes it takes in the storage: holes take none. `None` where the storage does not say.
+    pub allocated: Option<u64>,
+}
+
 /// Append-only storage of sealed data. All methods may be called from many threads at once.
 pub trait SegmentStore: Send + Sync + Debug {
     /// Seals `plain` (a multiple of [`BLOCK_LEN`], 1 to [`APPEND_BLOCKS_MAX`] blocks) and writes it once, to a fresh
@@ -240,8 +251,8 @@ pub trait SegmentStore: Send + Sync + Debug {
     /// Deletes a dead segment.
     fn remove(&self, segment: SegmentNo) -> Result<(), SegmentError>;
 
-    /// The segments present in the storage, with the length of each in bytes.
-    fn list(&self) -> Result<Vec<(SegmentNo, u64)>, SegmentError>;
+    /// The files of the segments present in the storage, by number.
+    fn list(&self) -> Result<Vec<SegmentFile>, SegmentError>;
 
     /// Checks a segment's own header against what the catalog knows of it.
     fn check_header(&self, segment: SegmentNo) -> Result<(), SegmentError>;

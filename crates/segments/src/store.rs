@@ -24,8 +24,8 @@ use crate::tail::{Closed, Tail};
 use crate::writing::Writing;
 use crate::{
     APPEND_BLOCKS_MAX, BLOCK_LEN, BlockRange, Keyring, SEGMENTS_DIR, Sealed, SealedUnits,
-    SegmentError, SegmentId, SegmentNo, SegmentStore, Tag, UNIT_BLOCKS, UNIT_LEN, file_name,
-    header, parse_file_name,
+    SegmentError, SegmentFile, SegmentId, SegmentNo, SegmentStore, Tag, UNIT_BLOCKS, UNIT_LEN,
+    file_name, header, parse_file_name,
 };
 
 /// The segments of one room in a directory.
@@ -456,7 +456,7 @@ impl SegmentStore for DirStore {
         Ok(())
     }
 
-    fn list(&self) -> Result<Vec<(SegmentNo, u64)>, SegmentError> {
+    fn list(&self) -> Result<Vec<SegmentFile>, SegmentError> {
         let names = match self.storage.list(SEGMENTS_DIR) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other?,
@@ -470,7 +470,14 @@ impl SegmentStore for DirStore {
             match self.storage.open(&file_name(no), OpenMode::Read) {
                 // Removed since it was listed.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                other => segments.push((no, other?.len()?)),
+                other => {
+                    let file = other?;
+                    segments.push(SegmentFile {
+                        no,
+                        len: file.len()?,
+                        allocated: file.allocated()?,
+                    });
+                }
             }
         }
         segments.sort_unstable();

@@ -213,9 +213,9 @@ fn a_full_segment_is_followed_by_the_next() {
         [1, 2]
     );
     assert_ne!(bench.known[0].salt, bench.known[1].salt);
-    let (no, bytes) = bench.store.list().unwrap()[0];
-    assert_eq!(no, SegmentNo(1));
-    assert!(bytes <= u64::from(SEGMENT_BLOCKS) * BLOCK_LEN as u64);
+    let file = bench.store.list().unwrap()[0];
+    assert_eq!(file.no, SegmentNo(1));
+    assert!(file.len <= u64::from(SEGMENT_BLOCKS) * BLOCK_LEN as u64);
     written.iter().for_each(|w| w.assert_readable(&bench.store));
 }
 

@@ -111,6 +111,11 @@ pub trait StorageFile: Send + Sync + Debug {
     fn capacity(&self) -> io::Result<Option<u64>> {
         Ok(None)
     }
+    /// Bytes of the storage's space that the file takes: less than its length where it has holes, more where space was
+    /// set aside. `None` where the storage does not say.
+    fn allocated(&self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
     /// Cuts or extends the file; an extension reads as zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Makes data and length durable (`fdatasync`).

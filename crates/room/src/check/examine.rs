@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use catalog::{Catalog, SqlCatalog};
 use seal::Credential;
-use segments::{DirStore, SegmentNo, SegmentStore};
+use segments::{DirStore, SegmentFile, SegmentNo, SegmentStore};
 use storage::Storage;
 
 use crate::core::BLOCK;
@@ -76,7 +76,7 @@ pub(crate) fn examine(
                     findings.push(e.to_string());
                 }
             }
-            for (no, len) in store.list()? {
+            for SegmentFile { no, len, .. } in store.list()? {
                 let needed = known
                     .iter()
                     .find(|a| a.id.no == no)

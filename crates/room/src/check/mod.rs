@@ -22,6 +22,7 @@ use catalog::{FileKind, InodeNo, SegmentNo};
 
 pub(crate) use data::Lost;
 pub(crate) use examine::examine;
+pub(crate) use space::dead_ranges;
 
 use crate::Result;
 use crate::core::Core;

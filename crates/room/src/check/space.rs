@@ -9,7 +9,7 @@ use catalog::{
     BlockRange, CHUNK_LEN, Catalog, Chunk, Extent, FileKind, Inode, InodeNo, SegmentAccount,
     SegmentNo,
 };
-use segments::{SegmentError, SegmentStore};
+use segments::{SEGMENT_BLOCKS, SegmentError, SegmentStore};
 
 use super::data::Lost;
 use super::mend::Mend;
@@ -39,6 +39,22 @@ impl Segment {
             starts: vec![0; words],
             live: 0,
         }
+    }
+}
+
+impl Segment {
+    /// What nothing refers to.
+    fn dead(&self) -> Vec<BlockRange> {
+        let is_dead = |block: &u32| !get(&self.used, *block);
+        let blocks: Vec<u32> = (1..SEGMENT_BLOCKS).filter(is_dead).collect();
+        blocks
+            .chunk_by(|a, b| a + 1 == *b)
+            .map(|run| BlockRange {
+                segment: self.account.id.no,
+                position: run[0],
+                blocks: run.len() as u32,
+            })
+            .collect()
     }
 }
 
@@ -111,6 +127,40 @@ pub(super) fn look(core: &Core, catalog: &dyn Catalog, look: &mut Look) -> Resul
     reservations(core, &counts, look);
     shares(catalog, &counts, look)?;
     files(core, &counts, look)
+}
+
+/// The ranges of these segments that no extent refers to, their unused ends included. A segment with an extent that
+/// cannot be is left out. No change is under way, and nobody writes to them.
+pub(crate) fn dead_ranges(
+    catalog: &dyn Catalog,
+    segments: &HashSet<SegmentNo>,
+) -> Result<Vec<BlockRange>> {
+    let accounts = catalog.segments()?.into_iter();
+    let mut counts = Counts {
+        segments: accounts
+            .filter(|a| segments.contains(&a.id.no))
+            .map(|a| (a.id.no, Segment::new(a)))
+            .collect(),
+        extra: HashMap::new(),
+        reserved: 0,
+    };
+    let mut after = None;
+    loop {
+        let page = catalog.all_chunks(after, PAGE)?;
+        let Some((no, index, _)) = page.last() else {
+            break;
+        };
+        after = Some((*no, *index));
+        let extents = page.iter().flat_map(|(_, _, chunk)| chunk.extents());
+        for (unit, _) in extents.flat_map(Extent::units) {
+            match counts.fault(unit) {
+                Some(_) => drop(counts.segments.remove(&unit.segment)),
+                None => counts.refer(unit),
+            }
+        }
+    }
+    let segments = counts.segments.into_values();
+    Ok(segments.flat_map(|segment| segment.dead()).collect())
 }
 
 /// The file whose maps are being looked at.
@@ -387,7 +437,12 @@ fn shares(catalog: &dyn Catalog, counts: &Counts, look: &mut Look) -> Result<()>
 
 /// Looks at the segments' files.
 fn files(core: &Core, counts: &Counts, look: &mut Look) -> Result<()> {
-    let there: HashMap<SegmentNo, u64> = core.segments.list()?.into_iter().collect();
+    let there: HashMap<SegmentNo, u64> = core
+        .segments
+        .list()?
+        .iter()
+        .map(|file| (file.no, file.len))
+        .collect();
     for (no, segment) in &counts.segments {
         let needed = u64::from(segment.account.length) * BLOCK;
         match there.get(no) {

@@ -182,7 +182,7 @@ fn segments_of_before_are_never_appended_to() {
         .list()
         .unwrap()
         .into_iter()
-        .for_each(|(_, bytes)| assert_eq!(bytes, 2 * BLOCK_LEN as u64));
+        .for_each(|file| assert_eq!(file.len, 2 * BLOCK_LEN as u64));
 }
 
 #[test]

@@ -89,7 +89,11 @@ fn foreign_files_among_the_segments_are_left_alone() {
     }
     assert_eq!(
         bench.store.list().unwrap(),
-        [(SegmentNo(1), 2 * BLOCK_LEN as u64)]
+        [SegmentFile {
+            no: SegmentNo(1),
+            len: 2 * BLOCK_LEN as u64,
+            allocated: None,
+        }]
     );
     bench.reopen();
     bench.append(1, 2).assert_readable(&bench.store);
