@@ -8,7 +8,7 @@
 //! 4. After a failure other than lack of space the room is poisoned: no change is accepted until it is opened again.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use catalog::{Change, Inode, InodeNo};
@@ -39,17 +39,42 @@ const RELEASED_MAX: u64 = 4096;
 /// Inodes whose rows are handed to the catalog at once.
 const GROUP: usize = 64;
 
+/// Within a transaction its completion makes everything durable.
+fn or_defer(done: Result<()>) -> Result<()> {
+    match done {
+        Err(Error::InTransaction) => Ok(()),
+        other => other,
+    }
+}
+
 impl Core {
     /// Makes everything done before the call durable, at the least cost; within a transaction, its completion does.
     pub(crate) fn sync_or_defer(&self) -> Result<()> {
-        match self.sync() {
-            Err(Error::InTransaction) => Ok(()),
-            other => other,
-        }
+        or_defer(self.sync())
     }
 
     /// Makes everything done before the call durable, at the least cost. `InTransaction` while one is open.
     pub(crate) fn sync(&self) -> Result<()> {
+        self.unless_covered(&self.durable, Self::sync_now)
+    }
+
+    /// Commits; within a transaction, its completion does.
+    pub(crate) fn commit_or_defer(&self) -> Result<()> {
+        or_defer(self.commit())
+    }
+
+    /// Makes everything done before the call durable in the catalog, and frees what that discards. `InTransaction`
+    /// while one is open.
+    pub(crate) fn commit(&self) -> Result<()> {
+        self.unless_covered(&self.committed, Self::commit_for_space)
+    }
+
+    /// Does `work` with `commit_lock` held, unless `covered` already counts every change made before the call.
+    fn unless_covered(
+        &self,
+        covered: &AtomicU64,
+        work: impl FnOnce(&Self) -> Result<()>,
+    ) -> Result<()> {
         if self.options.read_only {
             return Ok(());
         }
@@ -57,10 +82,10 @@ impl Core {
         let mark = self.changes.load(Ordering::SeqCst);
         let _one = self.waiting(|| self.commit_lock.lock());
         self.check_no_transaction()?;
-        if self.durable.load(Ordering::SeqCst) >= mark {
+        if covered.load(Ordering::SeqCst) >= mark {
             return self.check_poison();
         }
-        self.sync_now()
+        work(self)
     }
 
     /// With `commit_lock` held: makes everything durable by a record of the log, or by a commit where that cannot be.
@@ -68,25 +93,15 @@ impl Core {
         self.flush_ahead()?;
         let freeze = self.waiting(|| self.freeze.write());
         let mark = self.changes.load(Ordering::SeqCst);
-        let dirty = self.inodes.take_dirty();
-        let drained = self
-            .drain_cells(&dirty)
-            .and_then(|outcome| Ok((self.record_accounts()?, outcome)));
-        let outcome = match drained {
-            Ok(((), outcome)) => outcome,
-            Err(e) => {
-                self.keep_dirty(&dirty);
-                Err(e)
-            }
-        };
-        match outcome {
-            Err(Error::NoSpace) => {
-                // A commit makes space.
-                drop(freeze);
-                return self.commit_for_space();
-            }
-            other => other.map_err(|e| self.failed(e))?,
+        let ((), drained) = self
+            .drain(Self::record_accounts)
+            .map_err(|e| self.failed(e))?;
+        if let Err(Error::NoSpace) = drained {
+            // A commit makes space.
+            drop(freeze);
+            return self.commit_for_space();
         }
+        drained?;
         // What network disks are given is durable there, or not at all.
         let carried = (!self.options.placed).then(|| self.segments.take_unflushed());
         let units = match carried.flatten() {
@@ -109,30 +124,6 @@ impl Core {
             Ok(None) => self.commit_for_space(),
             Err(e) => Err(self.failed(e.into())),
         }
-    }
-
-    /// Commits; within a transaction, its completion does.
-    pub(crate) fn commit_or_defer(&self) -> Result<()> {
-        match self.commit() {
-            Err(Error::InTransaction) => Ok(()),
-            other => other,
-        }
-    }
-
-    /// Makes everything done before the call durable in the catalog, and frees what that discards. `InTransaction`
-    /// while one is open.
-    pub(crate) fn commit(&self) -> Result<()> {
-        if self.options.read_only {
-            return Ok(());
-        }
-        self.check_poison()?;
-        let mark = self.changes.load(Ordering::SeqCst);
-        let _one = self.waiting(|| self.commit_lock.lock());
-        self.check_no_transaction()?;
-        if self.committed.load(Ordering::SeqCst) >= mark {
-            return self.check_poison();
-        }
-        self.commit_for_space()
     }
 
     /// With `commit_lock` held: commits, and where there is no space, once more when what was discarded is punched.
@@ -231,7 +222,9 @@ impl Core {
         self.flush_ahead()?;
         let freeze = self.waiting(|| self.freeze.write());
         let mark = self.changes.load(Ordering::SeqCst);
-        let (settlement, drained) = self.drain().map_err(|e| self.failed(e))?;
+        let (settlement, drained) = self
+            .drain(Self::drain_accounts)
+            .map_err(|e| self.failed(e))?;
         let durable = self
             .segments
             .flush()
@@ -266,12 +259,16 @@ impl Core {
         error
     }
 
-    /// Writes every pending change to the catalog. The inner result says whether a buffer found no space.
-    fn drain(&self) -> Result<(Settlement, Result<()>)> {
+    /// Writes every pending change to the catalog, what `accounts` has to say of space last. The inner result says whether a
+    /// buffer found no space.
+    pub(crate) fn drain<T>(
+        &self,
+        accounts: impl FnOnce(&Self) -> Result<T>,
+    ) -> Result<(T, Result<()>)> {
         let dirty = self.inodes.take_dirty();
         let drained = self
             .drain_cells(&dirty)
-            .and_then(|outcome| Ok((self.drain_accounts()?, outcome)));
+            .and_then(|outcome| Ok((accounts(self)?, outcome)));
         if drained.is_err() {
             self.keep_dirty(&dirty);
         }
@@ -279,14 +276,14 @@ impl Core {
     }
 
     /// What the catalog did not take is still to be written.
-    pub(crate) fn keep_dirty(&self, dirty: &[Arc<Cell>]) {
+    fn keep_dirty(&self, dirty: &[Arc<Cell>]) {
         for cell in dirty {
             let _state = cell.state.write();
             self.inodes.mark_dirty(cell);
         }
     }
 
-    pub(crate) fn drain_cells(&self, dirty: &[Arc<Cell>]) -> Result<Result<()>> {
+    fn drain_cells(&self, dirty: &[Arc<Cell>]) -> Result<Result<()>> {
         let catalog = self.catalog();
         let mut outcome = Ok(());
         for group in dirty.chunks(GROUP) {

@@ -57,11 +57,7 @@ impl Core {
     /// Hands pending changes to the catalog, which writes them to its log when they are many, without a commit.
     pub(crate) fn spill(&self) -> Result<()> {
         let _freeze = self.waiting(|| self.freeze.write());
-        let dirty = self.inodes.take_dirty();
-        let drained = self.drain_cells(&dirty);
-        if drained.is_err() {
-            self.keep_dirty(&dirty);
-        }
-        drained.map_err(|e| self.failed(e))?
+        let ((), drained) = self.drain(|_| Ok(())).map_err(|e| self.failed(e))?;
+        drained
     }
 }

@@ -33,7 +33,6 @@ pub(crate) fn name(catalog: &str) -> String {
 #[derive(Debug)]
 pub(crate) struct LogFile {
     file: Arc<dyn StorageFile>,
-    len: u64,
     /// Where the next record begins.
     end: u64,
     /// What the next record names as before it.
@@ -88,7 +87,6 @@ impl LogFile {
         }
         Ok(Self {
             file,
-            len: LEN,
             end: found.end,
             last: found.last,
         })
@@ -103,7 +101,7 @@ impl LogFile {
 
     /// Whether a record of `len` bytes fits.
     pub(crate) fn fits(&self, len: usize) -> bool {
-        self.end + len as u64 <= self.len
+        self.end + len as u64 <= LEN
     }
 
     /// Seals a record and appends it; durable when this returns. False where a storage that never writes over anything has no
