@@ -174,7 +174,7 @@ fn single_operations_survive_every_crash() {
 
 #[test]
 fn pairs_of_operations_survive_every_crash() {
-    survive(twos().into_iter().step_by(151), 45, 2_600);
+    survive(twos().into_iter().step_by(151), 45, 2_400);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn transactions_are_whole_after_every_crash() {
 
 #[test]
 fn operations_on_keys_survive_every_crash() {
-    survive(keys().into_iter().step_by(13), 70, 3_500);
+    survive(keys().into_iter().step_by(13), 70, 3_200);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn borrowed_places_survive_every_crash() {
 
 #[test]
 fn random_workloads_survive_every_crash() {
-    survive((0..4).map(|seed| random(seed, 30)), 550, 2_300);
+    survive((0..4).map(|seed| random(seed, 30)), 550, 2_000);
 }
 
 #[test]
