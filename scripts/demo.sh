@@ -212,6 +212,18 @@ both read_tree
 row "read the tree, cold" "$ENTRIES" "files/s" "$PLAIN_TIME" "$ROOM_TIME"
 both list_tree
 row "ls -lR the tree, cold" "$ENTRIES" "files/s" "$PLAIN_TIME" "$ROOM_TIME"
+if have python3; then
+    SYNCED=300
+    durable() { python3 "$ROOT/scripts/durable.py" "$WHAT" "$1" "$SYNCED"; }
+    for line in "appends:4 KiB appends, synced" "mailbox:mailbox deliveries, synced" \
+        "journal:SQLite, rollback journal" "wal:SQLite, write-ahead log"; do
+        WHAT=${line%%:*}
+        seconds durable "$PLAIN"
+        PLAIN_TIME=$SECONDS_TAKEN
+        seconds durable "$MNT"
+        row "${line#*:}" "$SYNCED" "times/s" "$PLAIN_TIME" "$SECONDS_TAKEN"
+    done
+fi
 say "  (one run, $COLD; make bench measures with care)"
 umount_room
 

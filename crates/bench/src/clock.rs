@@ -3,7 +3,7 @@
 //! 1. CLOCK_MONOTONIC_RAW measures: no daemon slews it. The others are only compared with it (`clock_gettime(2)`).
 //! 2. A [`Reading`] is of one moment: the raw clock is read first and last, and the reading made again when the two are far apart.
 //!
-//! It deliberately does not judge: that is `doubt::clocks`.
+//! It deliberately does not judge: that is `validity::clocks`.
 
 use rustix::time::{ClockId, clock_gettime};
 

@@ -8,13 +8,13 @@ use std::path::Path;
 
 use hdrhistogram::Histogram;
 
-use crate::doubt::{self, Limits, Zeros};
 use crate::engine::distribution;
 use crate::model::{Comparison, Doubt, NoiseFloor, Round, Row};
 use crate::observe::{Ceilings, ceilings};
 use crate::progress::Progress;
 use crate::run_file::Run;
 use crate::statistics;
+use crate::validity::{self, Limits, Zeros};
 use crate::work::{Bed, Context, RowName, Work};
 use crate::{Error, Result};
 
@@ -163,7 +163,7 @@ impl Taken {
                     unit: name.unit,
                     summary: statistics::summary(&rounds, name.writes),
                     latency: distribution(valid),
-                    verdict: doubt::of_row(&rounds, limits),
+                    verdict: validity::of_row(&rounds, limits),
                     rounds,
                 }
             })
@@ -270,7 +270,7 @@ pub fn judge_zeros(rows: &mut [Row], limits: &Limits) {
                 data_amplification: amplification(data),
                 zeros_amplification: amplification(zeros),
             };
-            let doubt = doubt::data_matters(&passes, limits)?;
+            let doubt = validity::data_matters(&passes, limits)?;
             Some((zeros.store.clone(), work.to_owned(), doubt))
         })
         .collect();

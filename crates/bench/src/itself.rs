@@ -12,10 +12,10 @@
 use crate::clock::wrong::{DriftingClock, ProcessorClock};
 use crate::clock::{Clock, SystemClock};
 use crate::data::{BLOCK, Content, Data};
-use crate::doubt::{self, Claim, Direction, Limits};
 use crate::model::DoubtKind;
 use crate::observe::{self, Ceilings, Evidence};
 use crate::store::{Mode, Object};
+use crate::validity::{self, Claim, Direction, Limits};
 use crate::work::{Bed, Context};
 use crate::{Error, Result};
 
@@ -171,7 +171,7 @@ impl Tried {
         limits: &Limits,
         kinds: &[DoubtKind],
     ) {
-        let doubts = doubt::of_round(evidence, claim, &Ceilings::default(), limits);
+        let doubts = validity::of_round(evidence, claim, &Ceilings::default(), limits);
         let noticed = doubts.iter().any(|doubt| kinds.contains(&doubt.kind));
         if noticed {
             self.fired.push(lie.to_owned());

@@ -4,7 +4,7 @@
 //! work    what is done: calls of a size, an order and a depth; files; ciphers     -> Round
 //! store   what it is done to                                                      (Store)
 //! observe what the machine says meanwhile: clocks, counters, the page cache       -> Evidence
-//! doubt   which evidence makes a round INVALID                                    -> Doubt
+//! validity which evidence makes a round INVALID                                    -> Doubt
 //! statistics  medians, intervals, steady state                                    -> Summary, Ratio
 //! compare rounds of several stores in turns, A B B A
 //! model   what comes of it: one document                                          -> Report
@@ -25,7 +25,6 @@ mod alone;
 pub mod clock;
 pub mod compare;
 pub mod data;
-pub mod doubt;
 pub mod engine;
 mod error;
 pub mod history;
@@ -42,6 +41,7 @@ pub mod statistics;
 pub mod store;
 #[allow(unsafe_code)]
 mod sys;
+pub mod validity;
 pub mod work;
 
 pub use error::{Error, Result};

@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use crate::clock::Clock;
 use crate::compare::{self, Outcome};
-use crate::doubt::{self, Limits};
 use crate::itself;
 use crate::model::{DoubtKind, NoiseFloor, Report, Row, SCHEMA};
 use crate::observe::{self, Observer, Subject, ceilings};
@@ -18,6 +17,7 @@ use crate::report::words;
 use crate::run_file::Run;
 use crate::statistics;
 use crate::store::{self, Making};
+use crate::validity::{self, Limits};
 use crate::work::{Bed, Context, Work, is_selected, select};
 use crate::{Error, Result};
 
@@ -257,7 +257,7 @@ fn judge_noise(report: &mut Report, limits: &Limits, asked: (u64, u32)) {
     let Some(noise) = &report.noise else {
         return;
     };
-    let Some(doubt) = doubt::of_noise(noise, limits) else {
+    let Some(doubt) = validity::of_noise(noise, limits) else {
         return;
     };
     for comparison in &mut report.comparisons {

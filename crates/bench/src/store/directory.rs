@@ -48,6 +48,7 @@ impl Store for Directory {
             write: true,
             direct: self.direct,
             names: true,
+            files: true,
             single: false,
         }
     }

@@ -115,9 +115,10 @@ impl Names for HostNames {
         )?)
     }
 
-    fn create(&self, path: &str, content: &[u8]) -> io::Result<()> {
+    fn create(&self, path: &str, content: &[u8], sync: bool) -> io::Result<()> {
         let file = self.file(path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
-        file.write_all_at(content, 0)
+        file.write_all_at(content, 0)?;
+        if sync { file.sync_all() } else { Ok(()) }
     }
 
     fn open(&self, path: &str) -> io::Result<()> {
@@ -180,6 +181,11 @@ impl Names for HostNames {
 
     fn remove_dir(&self, path: &str) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.root, path, AtFlags::REMOVEDIR)?)
+    }
+
+    fn sync_dir(&self, path: &str) -> io::Result<()> {
+        self.file(path, OFlags::RDONLY | OFlags::DIRECTORY)?
+            .sync_all()
     }
 
     fn sync(&self) -> io::Result<()> {

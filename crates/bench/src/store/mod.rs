@@ -99,6 +99,8 @@ pub struct Powers {
     pub direct: bool,
     /// It has a tree of names.
     pub names: bool,
+    /// Its names are files of the host below [`Store::path`], which any library can open.
+    pub files: bool,
     /// It is one object that was there before, with content nobody here knows.
     pub single: bool,
 }
@@ -194,8 +196,8 @@ pub trait Names: Send + Sync {
     /// # Errors
     /// What the system says; so for all that follow.
     fn make_dir(&self, path: &str) -> io::Result<()>;
-    /// Makes a file that is not there, writes, closes. Not synced.
-    fn create(&self, path: &str, content: &[u8]) -> io::Result<()>;
+    /// Creates a file that is not there, writes, closes; with `sync` the file is synced before that.
+    fn create(&self, path: &str, content: &[u8], sync: bool) -> io::Result<()>;
     /// Opens for reading, and closes.
     fn open(&self, path: &str) -> io::Result<()>;
     /// Opens, reads from the beginning into `buf`, closes. Returns how many bytes there were.
@@ -214,12 +216,14 @@ pub trait Names: Send + Sync {
     fn unlink(&self, path: &str) -> io::Result<()>;
     /// Removes an empty directory.
     fn remove_dir(&self, path: &str) -> io::Result<()>;
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, path: &str) -> io::Result<()>;
     /// Makes everything done so far durable.
     fn sync(&self) -> io::Result<()>;
 }
 
 /// Removes a file of ours on the host; one that is not there is fine.
-fn remove_host(path: &Path) -> Result<()> {
+pub(crate) fn remove_host(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io(path, "removing", e)),
         _ => Ok(()),

@@ -117,6 +117,7 @@ impl Store for Nbd {
             write: false,
             direct: false,
             names: false,
+            files: false,
             single: true,
         }
     }

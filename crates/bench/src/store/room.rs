@@ -167,6 +167,7 @@ impl Store for RoomStore {
             write: true,
             direct: false,
             names: true,
+            files: false,
             single: false,
         }
     }
@@ -405,11 +406,15 @@ impl Names for RoomNames {
             .map_err(io_error)
     }
 
-    fn create(&self, path: &str, content: &[u8]) -> io::Result<()> {
+    fn create(&self, path: &str, content: &[u8], sync: bool) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
         let new = NewFile::of_kind(FileKind::Regular);
         let made = self.room.make(parent, name, &new).map_err(io_error)?;
-        self.room.write(made.no, 0, content).map_err(io_error)
+        self.room.write(made.no, 0, content).map_err(io_error)?;
+        if sync {
+            self.room.fsync(made.no).map_err(io_error)?;
+        }
+        Ok(())
     }
 
     fn open(&self, path: &str) -> io::Result<()> {
@@ -477,6 +482,10 @@ impl Names for RoomNames {
     fn remove_dir(&self, path: &str) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
         self.room.rmdir(parent, name).map_err(io_error)
+    }
+
+    fn sync_dir(&self, path: &str) -> io::Result<()> {
+        self.room.fsync(self.find(path)?).map_err(io_error)
     }
 
     fn sync(&self) -> io::Result<()> {

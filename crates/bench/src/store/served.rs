@@ -324,6 +324,7 @@ impl Store for Served {
             write: true,
             direct: self.direct,
             names: true,
+            files: true,
             single: false,
         }
     }

@@ -79,6 +79,7 @@ impl Store for Single {
             write: false,
             direct: true,
             names: false,
+            files: false,
             single: true,
         }
     }

@@ -106,6 +106,7 @@ impl Store for Volume {
             write: false,
             direct: false,
             names: false,
+            files: false,
             single: true,
         }
     }

@@ -9,10 +9,10 @@ use super::bed::{main_data, wrong_in_object};
 use super::{Bed, Context, Measured, RowName, Timed, Work, direct_flag, failed, fds, size_words};
 use crate::Result;
 use crate::data::{BLOCK, Content, Data, mix};
-use crate::doubt::{self, Claim};
 use crate::engine::{Engine, Job, Outcome, run};
 use crate::model::Unit;
 use crate::store::{Mode, Object, Powers};
+use crate::validity::{self, Claim};
 
 /// Which way the bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,8 +162,8 @@ impl Calls {
         let one = engine == Engine::Calls && object.fd().is_some();
         Claim {
             direction: match self.direction {
-                Direction::Read => doubt::Direction::Read,
-                Direction::Write => doubt::Direction::Write,
+                Direction::Read => validity::Direction::Read,
+                Direction::Write => validity::Direction::Write,
             },
             cold: self.direction == Direction::Read && self.way == Way::Cached,
             direct: self.way == Way::Direct,

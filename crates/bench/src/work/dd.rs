@@ -2,10 +2,10 @@
 
 use super::{Bed, Context, Measured, RowName, Timed, Work, failed, fds, size_words};
 use crate::Result;
-use crate::doubt::{Claim, Direction};
 use crate::engine::Recorder;
 use crate::model::Unit;
 use crate::store::{Mode, Powers};
+use crate::validity::{Claim, Direction};
 
 /// Reads `total` bytes, or to the end, in blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use super::calls::round_seed;
 use super::{Bed, Context, Measured, RowName, Timed, Work, failed};
 use crate::Result;
 use crate::data::{BLOCK, Content, Data};
-use crate::doubt::{Claim, Direction};
 use crate::engine::Recorder;
 use crate::model::Unit;
 use crate::store::{Names, Powers};
+use crate::validity::{Claim, Direction};
 
 /// Files in one directory.
 const PER_DIRECTORY: u32 = 100;
@@ -265,7 +265,7 @@ impl Tree {
         let mode = if pass.is_multiple_of(2) { 0o600 } else { 0o640 };
         let before = context.clock.raw_ns();
         match operation {
-            Operation::Create => names.create(&path, &block)?,
+            Operation::Create => names.create(&path, &block, false)?,
             Operation::Open => names.open(&path)?,
             Operation::Stat => drop(names.stat(&path)?),
             Operation::Chmod => names.chmod(&path, mode)?,

@@ -3,7 +3,7 @@
 //! 1. A round prepares, is timed, and is looked at afterwards: making caches cold, making data, and comparing what was read
 //!    happen outside the time.
 //! 2. Whatever a work makes it removes, but for the bed's one large file, which all works share.
-//! 3. What the machine saw of each round ([`Evidence`]) is judged by [`doubt`]
+//! 3. What the machine saw of each round ([`Evidence`]) is judged by [`validity`]
 //!    against what the round says it did.
 
 use std::os::fd::BorrowedFd;
@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hdrhistogram::Histogram;
 
 use crate::clock::Clock;
-use crate::doubt::{self, Claim, Limits};
 use crate::engine::Recorder;
 use crate::model::{Round, Unit};
 use crate::observe::{Ceilings, Evidence};
 use crate::statistics::{Steadiness, steadiness};
 use crate::store::{Object, Powers};
+use crate::validity::{self, Claim, Limits};
 use crate::{Error, Result};
 
 mod bed;
@@ -25,20 +25,24 @@ mod calls;
 pub mod cipher;
 mod dd;
 pub mod ladder;
+mod mailbox;
 mod metadata;
 mod outcome;
 mod sets;
 pub mod small_files;
 mod sync;
+mod transactions;
 mod tree;
 
 pub use bed::{Bed, usual_size};
 pub use calls::{Calls, Direction, Order, Way};
 pub use dd::Dd;
+pub use mailbox::Mailbox;
 pub use metadata::Metadata;
 pub use outcome::{Begun, Outcome, new_seed};
-pub use sets::{cost, full, is_selected, peers, select, usual};
+pub use sets::{cost, durable, full, is_selected, peers, select, usual};
 pub use sync::Syncs;
+pub use transactions::Transactions;
 pub use tree::SourceTree;
 
 /// Slices of the curve over time, at most.
@@ -175,7 +179,7 @@ impl Timed {
         round.over_time = over_time;
         self.claim.operations = operations;
         self.claim.bytes = bytes;
-        round.doubts = doubt::of_round(&self.evidence, &self.claim, ceilings, limits);
+        round.doubts = validity::of_round(&self.evidence, &self.claim, ceilings, limits);
         Measured {
             round,
             latency: self.recorder.latency,

@@ -1,6 +1,6 @@
 //! Which works a command does.
 
-use super::{Calls, Direction, Metadata, Order, SourceTree, Syncs, Work};
+use super::{Calls, Direction, Mailbox, Metadata, Order, SourceTree, Syncs, Transactions, Work};
 use crate::data::Content;
 
 /// Sizes of a call, bytes.
@@ -26,7 +26,7 @@ pub fn usual() -> Vec<Box<dyn Work>> {
         Box::new(small(Read).direct(DEPTH)),
         Box::new(small(Write).direct(DEPTH)),
     ];
-    works.push(Box::new(Syncs::Append));
+    works.extend(durable());
     works.push(Box::new(Metadata));
     works
 }
@@ -45,8 +45,8 @@ pub fn full() -> Vec<Box<dyn Work>> {
         }
     }
     works.push(Box::new(zeros()));
-    works.push(Box::new(Syncs::Append));
     works.push(Box::new(Syncs::Overwrite));
+    works.extend(durable());
     works.push(Box::new(Metadata));
     works
 }
@@ -63,13 +63,26 @@ pub fn cost() -> [Calls; 5] {
     ]
 }
 
-/// In what encrypted file systems are compared with each other: a large file in calls of 128 KiB, and a source tree.
-pub fn peers() -> Vec<Box<dyn Work>> {
+/// What programs wait for that make each small change durable: logs, mail servers, databases.
+pub fn durable() -> Vec<Box<dyn Work>> {
     vec![
+        Box::new(Syncs::Append),
+        Box::new(Mailbox),
+        Box::new(Transactions::RollbackJournal),
+        Box::new(Transactions::WriteAheadLog),
+    ]
+}
+
+/// In what encrypted file systems are compared with each other: a large file in calls of 128 KiB, a source tree, and small
+/// changes that are durable.
+pub fn peers() -> Vec<Box<dyn Work>> {
+    let mut works: Vec<Box<dyn Work>> = vec![
         Box::new(Calls::new(Write, Sequential, 128 << 10)),
         Box::new(Calls::new(Read, Sequential, 128 << 10)),
         Box::new(SourceTree),
-    ]
+    ];
+    works.extend(durable());
+    works
 }
 
 /// The pass of zeros, which shows whether content matters to a store.
@@ -127,7 +140,7 @@ mod tests {
             .flat_map(|work| work.rows())
             .map(|row| row.work)
             .collect();
-        assert_eq!(measured, crate::published::PEER_WORKS);
+        assert!(measured.starts_with(&crate::published::PEER_WORKS.map(String::from)));
     }
 
     #[test]

@@ -22,12 +22,12 @@ use hdrhistogram::Histogram;
 
 use crate::clock::{Clock, SystemClock};
 use crate::data::{BLOCK, Content, Data};
-use crate::doubt::{self, Claim, Direction, Limits};
 use crate::model::{Doubt, DoubtKind, Parts, Round, Row, StoreFacts, Unit, Verdict};
 use crate::observe::{self, Ceilings, Evidence, Observer};
 use crate::progress::Progress;
 use crate::report::words::{bytes, time_ns};
 use crate::spans::{Snapshot, Spans};
+use crate::validity::{self, Claim, Direction, Limits};
 use crate::{Error, Result, engine, published, statistics};
 
 pub use host::Directory;
@@ -323,7 +323,7 @@ fn one(
             ));
         }
         let claim = operation.claim(options, &pass);
-        doubts.extend(doubt::of_round(
+        doubts.extend(validity::of_round(
             &evidence,
             &claim,
             &Ceilings::default(),
@@ -514,7 +514,7 @@ fn row(
 
 /// Of the one round there is: that one round is few, everybody knows.
 fn verdict(rounds: &[Round]) -> Verdict {
-    let mut verdict = doubt::of_row(rounds, &limits());
+    let mut verdict = validity::of_row(rounds, &limits());
     verdict
         .doubts
         .retain(|doubt| doubt.kind != DoubtKind::TooShort);

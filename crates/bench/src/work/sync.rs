@@ -3,10 +3,10 @@
 use super::{Bed, Context, Measured, RowName, Timed, Work, failed, fds};
 use crate::Result;
 use crate::data::{BLOCK, Content, Data};
-use crate::doubt::{Claim, Direction};
 use crate::engine::Recorder;
 use crate::model::Unit;
 use crate::store::{Mode, Powers};
+use crate::validity::{Claim, Direction};
 
 /// Most of them in a round: there is no need for more.
 const MOST: usize = 4096;

@@ -34,7 +34,11 @@ impl Store for Lying {
         self.honest.facts()
     }
     fn powers(&self) -> Powers {
-        self.honest.powers()
+        Powers {
+            // Nothing comes between a library and its files.
+            files: false,
+            ..self.honest.powers()
+        }
     }
     fn open(&mut self, name: &str, mode: Mode) -> Result<Arc<dyn Object>> {
         Ok(Arc::new(LyingObject {
@@ -110,8 +114,8 @@ impl Names for LyingNames {
     fn make_dir(&self, path: &str) -> io::Result<()> {
         self.honest.make_dir(path)
     }
-    fn create(&self, path: &str, content: &[u8]) -> io::Result<()> {
-        self.honest.create(path, content)
+    fn create(&self, path: &str, content: &[u8], sync: bool) -> io::Result<()> {
+        self.honest.create(path, content, sync)
     }
     fn open(&self, path: &str) -> io::Result<()> {
         self.honest.open(path)
@@ -143,6 +147,9 @@ impl Names for LyingNames {
     }
     fn remove_dir(&self, path: &str) -> io::Result<()> {
         self.honest.remove_dir(path)
+    }
+    fn sync_dir(&self, path: &str) -> io::Result<()> {
+        self.honest.sync_dir(path)
     }
     fn sync(&self) -> io::Result<()> {
         self.honest.sync()
@@ -207,6 +214,10 @@ fn caught(work: &dyn Work, lie: Lie) -> bool {
 fn whatever_is_read_is_compared_with_what_was_written() {
     for work in sets::usual() {
         let row = &work.rows()[0].work;
+        if row.starts_with("SQLite") {
+            // It has its files to itself, and a test of its own.
+            continue;
+        }
         assert!(!caught(&*work, Lie::None), "{row}: an honest store");
         assert!(caught(&*work, Lie::ReadsWrong), "{row}: a wrong bit");
     }

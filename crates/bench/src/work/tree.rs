@@ -7,11 +7,11 @@
 use super::{Bed, Context, Measured, RowName, Timed, Work, failed};
 use crate::Result;
 use crate::data::{BLOCK, Content, Data};
-use crate::doubt::{Claim, Direction};
 use crate::engine::Recorder;
 use crate::model::Unit;
 use crate::published::PEER_WORKS;
 use crate::store::{Names, Powers};
+use crate::validity::{Claim, Direction};
 
 /// Logarithm of the median size of a file: 4 KiB.
 const SIZE_LN: f64 = 8.3;
@@ -192,7 +192,7 @@ impl Tree {
             let before = context.clock.raw_ns();
             let bytes = match step {
                 Step::Unpack => {
-                    names.create(path, content)?;
+                    names.create(path, content, false)?;
                     *size
                 }
                 Step::Read => names.read(path, content)?,
@@ -232,10 +232,10 @@ mod tests {
 
     use super::*;
     use crate::clock::SystemClock;
-    use crate::doubt::Limits;
     use crate::model::DoubtKind;
     use crate::run_file::Run;
     use crate::store::{Making, make};
+    use crate::validity::Limits;
 
     fn context(stop: &AtomicBool) -> Context<'_> {
         Context {

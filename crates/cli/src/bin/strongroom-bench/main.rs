@@ -233,7 +233,7 @@ pub(crate) fn measure(
         clock: &bench::clock::SystemClock,
         stop: &stop,
         progress: &*progress,
-        limits: bench::doubt::Limits::default(),
+        limits: bench::validity::Limits::default(),
     };
     bench::session::run(ask, &means).map_err(failed)
 }

@@ -10,7 +10,7 @@ use strongroom_cli::program::{Global, Result};
 
 use super::{Common, Handling, Wanted, finish_done, measure, word_of};
 
-/// Compare a room with the encrypted file systems that are installed, on a source tree and a large file
+/// Compare a room with the encrypted file systems that are installed, on a source tree, a large file and synced changes
 ///
 /// gocryptfs, securefs and CryFS, each with its default options, in turns with a plain directory and a mounted room; beside what
 /// was once published of their like.

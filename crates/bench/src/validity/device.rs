@@ -75,19 +75,27 @@ pub(super) fn not_durable(seen: &Seen) -> Option<Doubt> {
     if !seen.claim.durable {
         return say("the clock was read before what was written was durable".to_owned());
     }
+    // What others write to the device does not count.
+    let evidence = seen.evidence;
+    let own = evidence.own_io.zip(evidence.server_io);
+    let own = own.map_or(u64::MAX, |(own, servers)| own.and(&servers).written_bytes);
+    let given = evidence
+        .top()
+        .map(|device| device.did.written_bytes.min(own));
     let after = [
         ("the file", seen.evidence.cached_after),
         ("the backing files", seen.evidence.backing_cached_after),
     ];
     for (what, cached) in after {
         let dirty = cached.and_then(|pages| pages.dirty_bytes()).unwrap_or(0);
-        // Beneath a served store a log may be touched again after the sync; a file that was synced has nothing dirty.
-        let borne = if what == "the file" {
-            0.0
-        } else {
-            seen.limits.missing_share
+        // A file that was synced has nothing dirty. A served store may have synced the data in its log, and written it to its
+        // place as well, where it waits.
+        let borne = match (what, given) {
+            ("the file", Some(_)) => 0.0,
+            (_, Some(given)) if given < seen.claim.bytes => seen.limits.missing_share,
+            _ => continue,
         };
-        if seen.evidence.top().is_some() && dirty as f64 > seen.claim.bytes as f64 * borne {
+        if dirty as f64 > seen.claim.bytes as f64 * borne {
             return say(format!(
                 "{} of {what} were still dirty when {} were said to be durable",
                 size(dirty),
@@ -95,13 +103,9 @@ pub(super) fn not_durable(seen: &Seen) -> Option<Doubt> {
             ));
         }
     }
-    // How many bytes must come is not known: what is overwritten in the cache goes to the device once. But some must, and of
-    // what others write there none counts.
-    let evidence = seen.evidence;
+    // How many bytes must come is not known: what is overwritten in the cache goes to the device once. But some must.
     let device = evidence.top()?;
-    let own = evidence.own_io.zip(evidence.server_io);
-    let own = own.map_or(u64::MAX, |(own, servers)| own.and(&servers).written_bytes);
-    (device.did.written_bytes.min(own) == 0 && seen.claim.bytes > 0).then(|| {
+    (given == Some(0) && seen.claim.bytes > 0).then(|| {
         doubt(
             DoubtKind::NotDurable,
             format!(

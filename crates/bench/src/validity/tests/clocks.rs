@@ -51,7 +51,7 @@ fn slices(clock: &dyn Clock, marked: bool) -> Vec<Doubt> {
 
 #[test]
 fn a_clock_of_processor_time_is_caught_as_the_phone_benchmarks_was_not() {
-    in_a_process_of_its_own("doubt::tests::clocks::processor_clock");
+    in_a_process_of_its_own("validity::tests::clocks::processor_clock");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn processor_clock() {
 
 #[test]
 fn a_machine_whose_every_clock_counts_the_processor_is_caught_by_its_device() {
-    in_a_process_of_its_own("doubt::tests::clocks::every_clock_processor_clock");
+    in_a_process_of_its_own("validity::tests::clocks::every_clock_processor_clock");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_servers_clock_that_disagrees_is_caught() {
 
 #[test]
 fn honest_clocks_raise_no_doubt() {
-    in_a_process_of_its_own("doubt::tests::clocks::honest_clock");
+    in_a_process_of_its_own("validity::tests::clocks::honest_clock");
     assert_eq!(of_the_round_itself(slices(&SystemClock, true)), []);
 }
 
