@@ -28,6 +28,17 @@ pub(crate) fn rooms() -> Vec<Mount> {
         .unwrap_or_default()
 }
 
+/// Everything that is mounted right below a (canonical) directory, without touching it: a mount may answer no more.
+pub(crate) fn mountpoints_in(dir: &Path) -> Vec<PathBuf> {
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    table
+        .split(|b| *b == b'\n')
+        .filter_map(|line| line.split(|b| *b == b' ').nth(4))
+        .map(unescape)
+        .filter(|mountpoint| mountpoint.parent() == Some(dir))
+        .collect()
+}
+
 /// Every mounted room that a process sees; where its table cannot be read, those that this process sees.
 pub(crate) fn rooms_of(pid: u32) -> Vec<Mount> {
     match std::fs::read(format!("/proc/{pid}/mountinfo")) {

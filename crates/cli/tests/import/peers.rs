@@ -305,14 +305,12 @@ fn a_killed_import_leaves_no_mount_and_goes_on() {
     }
     let wanted = listing(&plain);
     drop(mounted);
-    // A mount whose program is gone counts as none: the next import takes it away.
+    // Not by looking into it: a program killed at a bad moment leaves a mount that never answers.
     let is_there = || {
         std::fs::read_to_string("/proc/self/mountinfo")
             .unwrap()
             .lines()
-            .filter(|line| line.contains(&cipher))
-            .filter_map(|line| line.split(' ').nth(4))
-            .any(|at| std::fs::metadata(at).is_ok())
+            .any(|line| line.contains(&cipher))
     };
     let args = [
         "import",
@@ -324,21 +322,13 @@ fn a_killed_import_leaves_no_mount_and_goes_on() {
         "pass",
     ];
     let mut child = s.command(args).stderr(Stdio::null()).spawn().unwrap();
-    let wait = |wanted: bool| {
-        let began = Instant::now();
-        while is_there() != wanted {
-            assert!(
-                began.elapsed() < Duration::from_secs(60),
-                "mounted: {}",
-                !wanted
-            );
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    };
-    wait(true);
+    let began = Instant::now();
+    while !is_there() {
+        assert!(began.elapsed() < Duration::from_secs(60), "not mounted");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     child.kill().unwrap();
     child.wait().unwrap();
-    wait(false);
     s.ok(args);
     assert_eq!(wanted[1..], listing(&taken_out(&s, "room:/moved"))[1..]);
     assert!(!is_there());

@@ -3,22 +3,29 @@
 //!
 //! 1. The passphrase goes to the program's standard input, never into an argument or the environment.
 //! 2. The program stays a child of this process and ends when this process does, however that ends (PR_SET_PDEATHSIG):
-//!    no mount outlives an import, but for one that nobody answers for, which the next import of the same directory removes.
-//! 3. The mountpoint is a directory of this user's alone.
+//!    a mount that outlives an import all the same is removed by the next import of the same directory.
+//! 3. The mountpoint is in a directory of this user's alone, which is locked: what is mounted there and not locked is a leftover.
+//!    It is never looked into: where a program was killed at a bad moment, the kernel waits for its answer without end.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder};
-use std::io::{Read, Write};
+use std::fs::{self, DirBuilder, File};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
 use crate::ask;
 use crate::credentials;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::mounting::table;
 
 /// How long a program may take to mount: deriving a key takes seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -106,7 +113,7 @@ impl Peer {
 pub(super) struct Mounted {
     peer: Peer,
     source: PathBuf,
-    mountpoint: PathBuf,
+    mountpoint: Mountpoint,
     child: std::cell::RefCell<Child>,
 }
 
@@ -130,13 +137,13 @@ impl Mounted {
                 )));
             }
         };
-        let mountpoint = mountpoint(&source)?;
+        let mountpoint = Mountpoint::create(&source)?;
         let own = std::env::current_exe().map_err(|e| Error::failed(format!("{what}: {e}")))?;
         let mut child = Command::new(own)
             .arg(CHILD_COMMAND)
             .arg(std::process::id().to_string())
             .arg(peer.program)
-            .args(peer.command_line(&source, &mountpoint))
+            .args(peer.command_line(&source, &mountpoint.path))
             .envs(peer.environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -156,7 +163,7 @@ impl Mounted {
             child: child.into(),
         };
         let began = Instant::now();
-        while !mounted.is_mounted() {
+        while !mounted.mountpoint.is_mounted() {
             if let Some(words) = mounted.ended() {
                 return Err(Error::said(
                     Exit::Failed,
@@ -177,12 +184,12 @@ impl Mounted {
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.mountpoint
+        &self.mountpoint.path
     }
 
     /// Fails where the program has ended: what looks like an empty directory then is none.
     pub(super) fn is_alive(&self) -> Result<()> {
-        if self.ended().is_none() && self.is_mounted() {
+        if self.ended().is_none() && self.mountpoint.is_mounted() {
             return Ok(());
         }
         Err(Error::failed(format!(
@@ -190,14 +197,6 @@ impl Mounted {
             self.source.display(),
             self.peer.program
         )))
-    }
-
-    fn is_mounted(&self) -> bool {
-        let above = self.mountpoint.parent().unwrap_or(Path::new("/"));
-        match (fs::symlink_metadata(&self.mountpoint), fs::metadata(above)) {
-            (Ok(here), Ok(above)) => here.dev() != above.dev(),
-            _ => false,
-        }
     }
 
     /// What the program said at its end, if it has ended.
@@ -221,8 +220,8 @@ impl Mounted {
         self.unmount().map_err(|why| {
             Error::failed(format!(
                 "{}: cannot be unmounted ({why}); unmount it with: fusermount -u {}",
-                self.mountpoint.display(),
-                self.mountpoint.display()
+                self.path().display(),
+                self.path().display()
             ))
         })
     }
@@ -238,19 +237,19 @@ impl Mounted {
         while self.ended().is_none() && began.elapsed() < END_PATIENCE {
             std::thread::sleep(Duration::from_millis(20));
         }
-        if self.is_mounted() {
-            detach(&self.mountpoint);
+        if self.mountpoint.is_mounted() {
+            detach(self.path());
         }
         let mut child = self.child.borrow_mut();
         let _ = child.kill();
         let _ = child.wait();
-        fs::remove_dir(&self.mountpoint).map_err(|e| e.to_string())
+        self.mountpoint.remove().map_err(|e| e.to_string())
     }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if self.mountpoint.exists() {
+        if self.mountpoint.dir.exists() {
             let _ = self.unmount();
         }
     }
@@ -267,8 +266,13 @@ fn output_words(bytes: &[u8]) -> String {
     lines.join("; ")
 }
 
-/// Takes a mount away whether or not its program answers.
+/// Unmounts whether or not a program answers.
 fn detach(mountpoint: &Path) {
+    // Root's way ends what waits for an answer, too.
+    let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+    if rustix::mount::unmount(mountpoint, flags).is_ok() {
+        return;
+    }
     for program in ["fusermount3", "fusermount"] {
         let _ = Command::new(program)
             .args(["-u", "-z"])
@@ -278,36 +282,77 @@ fn detach(mountpoint: &Path) {
     }
 }
 
-/// Whether nobody answers for what is mounted there any more.
-fn is_dead(path: &Path) -> bool {
-    let not_connected = rustix::io::Errno::NOTCONN.raw_os_error();
-    fs::metadata(path).is_err_and(|e| e.raw_os_error() == Some(not_connected))
+/// Where a directory is mounted for an import.
+#[derive(Debug)]
+struct Mountpoint {
+    /// Named after the source, so that a leftover is found.
+    dir: PathBuf,
+    /// In it, with a name that no leftover has.
+    path: PathBuf,
+    /// Of `dir`, locked.
+    _lock: File,
 }
 
-/// A directory of this user's alone. Named after the source, so that one left by a killed run is used again and then removed.
-fn mountpoint(source: &Path) -> Result<PathBuf> {
-    use std::os::unix::ffi::OsStrExt;
-    let uid = rustix::process::geteuid().as_raw();
-    let digest = blake3::hash(source.as_os_str().as_bytes()).to_hex();
-    let path = std::env::temp_dir().join(format!("strongroom-import-{uid}-{}", &digest[..16]));
-    match DirBuilder::new().mode(0o700).create(&path) {
-        Ok(()) => return Ok(path),
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-        Err(e) => return Err(Error::host(&path, e)),
+impl Mountpoint {
+    fn create(source: &Path) -> Result<Self> {
+        let uid = rustix::process::geteuid().as_raw();
+        let digest = blake3::hash(source.as_os_str().as_bytes()).to_hex();
+        let temporary = std::env::temp_dir();
+        let temporary = temporary
+            .canonicalize()
+            .map_err(|e| Error::host(&temporary, e))?;
+        let dir = temporary.join(format!("strongroom-import-{uid}-{}", &digest[..16]));
+        let failed = |e: std::io::Error| Error::host(&dir, e);
+        let in_the_way = |why: &str| Error::failed(format!("{}: in the way: {why}", dir.display()));
+        let lock = loop {
+            match DirBuilder::new().mode(0o700).create(&dir) {
+                Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(failed(e)),
+                _ => {}
+            }
+            let there = fs::symlink_metadata(&dir).map_err(failed)?;
+            if !there.is_dir() || there.uid() != uid || there.mode() & 0o077 != 0 {
+                return Err(in_the_way(
+                    "it is not a directory of yours alone; remove it",
+                ));
+            }
+            let lock = File::open(&dir).map_err(failed)?;
+            match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(in_the_way("another import of the same directory runs"));
+                }
+                other => other.map_err(|e| failed(e.into()))?,
+            }
+            // The import that ended just now may have removed it.
+            if fs::symlink_metadata(&dir).is_ok_and(|now| now.ino() == there.ino()) {
+                break lock;
+            }
+        };
+        for leftover in table::mountpoints_in(&dir) {
+            detach(&leftover);
+        }
+        for leftover in fs::read_dir(&dir).map_err(failed)?.flatten() {
+            fs::remove_dir(leftover.path()).map_err(failed)?;
+        }
+        let path = dir.join(std::process::id().to_string());
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .map_err(failed)?;
+        Ok(Self {
+            dir,
+            path,
+            _lock: lock,
+        })
     }
-    // A program that is told to end just when it has mounted may not listen yet, and leaves its mount.
-    if is_dead(&path) {
-        detach(&path);
+
+    fn is_mounted(&self) -> bool {
+        table::mountpoints_in(&self.dir).contains(&self.path)
     }
-    let there = fs::symlink_metadata(&path).map_err(|e| Error::host(&path, e))?;
-    let is_free = fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none());
-    if there.is_dir() && there.uid() == uid && there.mode() & 0o077 == 0 && is_free {
-        return Ok(path);
+
+    fn remove(&self) -> std::io::Result<()> {
+        fs::remove_dir(&self.path)?;
+        fs::remove_dir(&self.dir)
     }
-    Err(Error::failed(format!(
-        "{}: in the way: another import of the same directory runs, or it was left by one; unmount and remove it",
-        path.display()
-    )))
 }
 
 /// Becomes another program, which ends when this one's parent does. Returns only where that fails.
@@ -326,7 +371,7 @@ pub(crate) fn become_child(arguments: &[OsString]) -> std::process::ExitCode {
     }
     let error = Command::new(program).args(rest).exec();
     eprintln!("{}: {error}", program.display());
-    if error.kind() == std::io::ErrorKind::NotFound {
+    if error.kind() == ErrorKind::NotFound {
         eprintln!("install the program (on Debian, the package of that name)");
     }
     Exit::Failed.into()
