@@ -473,8 +473,9 @@ impl Drop for Place {
     fn drop(&mut self) {
         // Clients first: they wait for their servers. Then the servers.
         let script = format!(
-            "grep -o '{0}/[^ ]*' /proc/self/mountinfo /dev/null | cut -d: -f2 | while read -r at; do strongroom umount $at || umount -l $at; done
-             while read -r pid; do kill $pid; done <{0}/servers",
+            "set +e
+             grep -o '{0}/[^ ]*' /proc/self/mountinfo /dev/null | cut -d: -f2 | while read -r at; do strongroom umount $at || umount -l $at; done
+             while read -r pid; do kill $pid; tail --pid $pid -f /dev/null; done <{0}/servers",
             self.dir.path().display()
         );
         let _ = self.bash(&script);
