@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use storage::{OpenMode, Storage, StorageFile, parent};
 
+use crate::around::Around;
+
 /// A file as SQLite uses it: one caller at a time. Offsets and lengths are bytes.
 pub trait PageFile: Send {
     /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
@@ -28,9 +30,19 @@ pub(crate) struct Plain {
     file: Arc<dyn StorageFile>,
     /// The storage and the directory whose names are still to be synced.
     unnamed: Option<(Arc<dyn Storage>, String)>,
+    around: Option<Around>,
 }
 
 impl Plain {
+    /// A file that is open and has a durable name.
+    pub(crate) fn of(file: Arc<dyn StorageFile>) -> Self {
+        Self {
+            file,
+            unnamed: None,
+            around: None,
+        }
+    }
+
     /// Opens a file; with `create`, one that is not there is made.
     pub(crate) fn open(
         storage: &Arc<dyn Storage>,
@@ -38,25 +50,33 @@ impl Plain {
         mode: OpenMode,
         create: bool,
     ) -> io::Result<Self> {
-        let known = |file| Self {
-            file,
-            unnamed: None,
-        };
         if mode != OpenMode::CreateNew {
             match storage.open(name, mode) {
                 Err(e) if create && e.kind() == io::ErrorKind::NotFound => {}
-                other => return other.map(known),
+                other => return other.map(Self::of),
             }
         }
         Ok(Self {
             file: storage.open(name, OpenMode::CreateNew)?,
             unnamed: Some((storage.clone(), parent(name).to_owned())),
+            around: None,
         })
+    }
+
+    /// The same file; its first read of a part brings the whole part.
+    pub(crate) fn reading_around(self) -> Self {
+        Self {
+            around: Some(Around::default()),
+            ..self
+        }
     }
 }
 
 impl PageFile for Plain {
     fn read(&mut self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        if let Some(around) = &mut self.around {
+            around.read(&*self.file, offset);
+        }
         match self.file.read_at(buf, offset) {
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
                 let left = self.file.len()?.saturating_sub(offset);

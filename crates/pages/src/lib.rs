@@ -24,6 +24,7 @@
 
 #![deny(unsafe_code)]
 
+mod around;
 pub mod authentic;
 mod file;
 mod place;

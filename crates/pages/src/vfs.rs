@@ -197,7 +197,11 @@ fn open_named(path: &str, flags: c_int) -> io::Result<File> {
         // Only a catalog that is being made is written without a log.
         return Err(ErrorKind::PermissionDenied.into());
     }
-    let plain = Box::new(Plain::open(&storage, name, mode, create)?);
+    let plain = Plain::open(&storage, name, mode, create)?;
+    let plain = Box::new(match has(ffi::SQLITE_OPEN_MAIN_DB) {
+        true => plain.reading_around(),
+        false => plain,
+    });
     Ok(File {
         inner: match part {
             Some(Part::Main(witness)) => Box::new(witness.main(plain)),
