@@ -11,7 +11,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use catalog::{Catalog, Chunk, Inode, InodeNo, Timestamp};
+use catalog::{Catalog, Chunk, DirEntry, Inode, InodeNo, Timestamp};
 use lru::LruCache;
 use parking_lot::{Mutex, RwLock};
 
@@ -172,13 +172,30 @@ impl InodeTable {
         cell
     }
 
-    /// The newest attributes of an inode whose catalog row is at hand.
-    pub(crate) fn overlay(&self, row: Inode) -> Inode {
-        let cell = self.cells.lock().peek(&row.no).cloned();
-        match cell {
-            Some(cell) => cell.state.read().inode.clone(),
-            None => row,
-        }
+    /// The newest attributes of inodes whose rows were just read for a listing; `seen` is the count from before that. The
+    /// inodes stay in memory: the reader usually asks for each file's extended attributes next.
+    pub(crate) fn listed(&self, rows: Vec<(DirEntry, Inode)>, seen: u64) -> Vec<(DirEntry, Inode)> {
+        let known: Vec<Option<Arc<Cell>>> = {
+            let mut cells = self.cells.lock();
+            // All of them first: one that is evicted below for another may be newer than its row here.
+            let known: Vec<_> = rows
+                .iter()
+                .map(|(_, row)| cells.get(&row.no).cloned())
+                .collect();
+            if self.evictions() == seen {
+                for ((_, row), _) in rows.iter().zip(&known).filter(|(_, cell)| cell.is_none()) {
+                    self.put(&mut cells, row.clone());
+                }
+            }
+            known
+        };
+        rows.into_iter()
+            .zip(known)
+            .map(|((entry, row), cell)| match cell {
+                Some(cell) => (entry, cell.state.read().inode.clone()),
+                None => (entry, row),
+            })
+            .collect()
     }
 
     /// Notes that a cell differs from the catalog. Called with its state locked for writing.
@@ -235,5 +252,90 @@ impl InodeTable {
     /// Drops a clean chunk map, because a changed one takes its place. Called with the state locked for writing.
     pub(crate) fn drop_chunk(&self, no: InodeNo, index: u64) -> Option<Arc<Chunk>> {
         self.chunks.lock().pop(&(no, index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use catalog::FileKind;
+
+    use super::*;
+
+    fn inode(no: u64, size: u64) -> Inode {
+        let at = Timestamp { secs: 0, nanos: 0 };
+        Inode {
+            no: InodeNo(no),
+            kind: FileKind::Regular,
+            mode: 0o644,
+            flags: catalog::FileFlags::NONE,
+            uid: 0,
+            gid: 0,
+            nlink: 1,
+            size,
+            blocks: 0,
+            rdev: 0,
+            atime: at,
+            mtime: at,
+            ctime: at,
+            btime: at,
+            parent: InodeNo(0),
+            has_xattrs: false,
+            target: Vec::new(),
+        }
+    }
+
+    fn row(no: u64, size: u64) -> (DirEntry, Inode) {
+        let entry = DirEntry {
+            name: no.to_string().into_bytes(),
+            inode: InodeNo(no),
+            kind: FileKind::Regular,
+            cookie: 16 + no,
+        };
+        (entry, inode(no, size))
+    }
+
+    fn has(table: &InodeTable, no: u64) -> bool {
+        table.cells.lock().contains(&InodeNo(no))
+    }
+
+    #[test]
+    fn a_listing_keeps_its_rows_but_not_in_place_of_a_newer_inode() {
+        let table = InodeTable::new();
+        table.insert(inode(1, 5));
+        // Two names of one file.
+        let rows = vec![row(1, 3), row(2, 7), row(2, 7)];
+        let listed = table.listed(rows, table.evictions());
+        let sizes: Vec<_> = listed.iter().map(|(_, inode)| inode.size).collect();
+        assert_eq!(sizes, [5, 7, 7]);
+        assert!(has(&table, 2));
+        assert_eq!(table.cells.lock().len(), 2);
+    }
+
+    #[test]
+    fn rows_from_before_an_eviction_are_listed_and_not_kept() {
+        let table = InodeTable::new();
+        table.insert(inode(1, 5));
+        let seen = table.evictions();
+        table.forget(InodeNo(1));
+        let listed = table.listed(vec![row(2, 7)], seen);
+        assert_eq!(listed[0].1.size, 7);
+        assert!(!has(&table, 2));
+    }
+
+    #[test]
+    fn a_full_table_keeps_a_whole_listing_and_what_it_knew_of_it() {
+        let table = InodeTable::new();
+        let listed = 1..=100;
+        // The oldest of all, and so the first to be evicted.
+        table.insert(inode(50, 5));
+        for no in 0..CELLS_MAX as u64 - 1 {
+            table.insert(inode(1000 + no, 0));
+        }
+        let rows = listed.clone().map(|no| row(no, 7)).collect();
+        let got = table.listed(rows, table.evictions());
+        assert_eq!(got[49].1.size, 5);
+        assert!(listed.clone().all(|no| has(&table, no)));
+        assert_eq!(table.cells.lock().len(), CELLS_MAX);
+        assert_eq!(table.evictions(), 99);
     }
 }

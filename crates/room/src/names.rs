@@ -513,11 +513,9 @@ impl Core {
         if self.cell(no)?.state.read().inode.kind != FileKind::Directory {
             return Err(Error::NotDirectory);
         }
+        let seen = self.inodes.evictions();
         let rows = self.catalog().entries_plus(no, after, limit)?;
-        Ok(rows
-            .into_iter()
-            .map(|(entry, row)| (entry, self.inodes.overlay(row)))
-            .collect())
+        Ok(self.inodes.listed(rows, seen))
     }
 
     /// Keeps an inode alive beyond its last name.
