@@ -45,6 +45,7 @@ mod flags;
 mod fuse;
 mod groups;
 mod keeper;
+mod labels;
 mod listings;
 mod locker;
 mod lookups;

@@ -2,7 +2,8 @@
 //!
 //! 1. A listing gets its end when it begins: the position of the next new name. It shows only names below that, so it ends even
 //!    while names are created or moved.
-//! 2. It begins with a read from the start (`opendir`, `rewinddir`), or with the first read through a handle. That may continue a
+//! 2. Once its last name was read, that name is its end: the kernel's next request, which finds nothing, reads nothing.
+//! 3. It begins with a read from the start (`opendir`, `rewinddir`), or with the first read through a handle. That may continue a
 //!    listing of another handle (NFS, `seekdir`).
 
 use std::collections::HashMap;
@@ -35,6 +36,13 @@ impl Listings {
         self.ends.lock().insert(handle, next);
     }
 
+    /// The listing through `handle` is complete: no name that it shows is behind `last`.
+    pub(crate) fn complete(&self, handle: u64, last: u64) {
+        if let Some(end) = self.ends.lock().get_mut(&handle) {
+            *end = last.saturating_add(1).min(*end);
+        }
+    }
+
     /// The directory is closed.
     pub(crate) fn close(&self, handle: u64) {
         self.ends.lock().remove(&handle);
@@ -63,8 +71,13 @@ mod tests {
         assert_eq!(listings.end(one, 0), None, "from the start again");
         listings.begin(one, 40);
         assert_eq!(listings.end(one, 1), Some(40));
+        listings.complete(one, 35);
+        assert_eq!(listings.end(one, 35), Some(36));
+        listings.complete(one, 50);
+        assert_eq!(listings.end(one, 35), Some(36), "it never grows");
         listings.close(one);
         listings.close(other);
+        listings.complete(one, 1);
         assert!(listings.ends.lock().is_empty());
     }
 }

@@ -17,6 +17,7 @@ use room::{FileKind, FileSystem, Inode, InodeNo, NewFile, RenameMode, RoomSpace,
 
 use crate::clock;
 use crate::errno::{Errno, OrErrno};
+use crate::labels::Labels;
 use crate::listings::Listings;
 use crate::lookups::Lookups;
 use crate::opens::Opens;
@@ -103,6 +104,7 @@ pub(crate) struct Server {
     pub(crate) opens: Opens,
     lookups: Lookups,
     pub(crate) listings: Listings,
+    pub(crate) labels: Labels,
     pub(crate) activity: Arc<Activity>,
     pub(crate) writes: Arc<Writes>,
     pub(crate) pressure: Pressure,
@@ -122,6 +124,7 @@ impl Server {
             opens: Opens::default(),
             lookups: Lookups::new(),
             listings: Listings::default(),
+            labels: Labels::new(),
             activity: Arc::default(),
             writes: Arc::default(),
             pressure,
@@ -370,6 +373,9 @@ impl Server {
         const DOT_DOT: u64 = 2;
 
         let mut end = self.listings.end(handle, cookie);
+        if cookie >= DOT_DOT && end.is_some_and(|end| cookie.saturating_add(1) >= end) {
+            return Ok(());
+        }
         if cookie < DOT_DOT {
             let own = self.attributes(no)?;
             if own.kind != FileKind::Directory {
@@ -430,6 +436,7 @@ impl Server {
                 }
             }
             if last {
+                self.listings.complete(handle, after);
                 return Ok(());
             }
         }

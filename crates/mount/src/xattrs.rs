@@ -7,7 +7,8 @@ use crate::server::{Caller, Server};
 
 impl Server {
     pub(crate) fn xattr(&self, no: InodeNo, name: &[u8]) -> Result<Vec<u8>, Errno> {
-        self.room.xattr(no, name).or_errno("get xattr", no)
+        let found = self.room.xattr(no, name).or_errno("get xattr", no);
+        self.labels.answer(name, found)
     }
 
     /// `flags` are those of setxattr; `drop_setgid`: see [`room::Room::set_xattr`].
@@ -28,6 +29,7 @@ impl Server {
         self.room
             .set_xattr(no, name, value, mode, drop_setgid)
             .or_errno("set xattr", no)?;
+        self.labels.seen(name);
         self.changed(no)
     }
 

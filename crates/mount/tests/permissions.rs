@@ -436,3 +436,28 @@ fn a_read_only_mount_refuses_every_change() {
     assert!(String::from_utf8_lossy(&out.stderr).contains("Read-only file system"));
     ok(&mount, "ls -la");
 }
+
+#[test]
+fn a_label_that_a_file_has_is_returned_whether_the_kernel_uses_labels_or_not() {
+    const NAME: &str = "security.selinux";
+    let filesystems = std::fs::read_to_string("/proc/filesystems").unwrap();
+    if filesystems.contains("selinuxfs") {
+        eprintln!("skipped: SELinux answers for the mount");
+        return;
+    }
+    let Some(mount) = open_mount() else { return };
+    ok(&mount, "touch plain labelled");
+    let get = |mount: &Mount, name: &str| {
+        let mut buffer = [0; 64];
+        let len = rustix::fs::lgetxattr(mount.path(name), NAME, &mut buffer)?;
+        Ok(buffer[..len].to_vec())
+    };
+    assert_eq!(get(&mount, "plain"), Err(Errno::OPNOTSUPP));
+    let label = b"system_u:object_r:tmp_t:s0\0";
+    rustix::fs::setxattr(mount.path("labelled"), NAME, label, XattrFlags::empty()).unwrap();
+    assert_eq!(get(&mount, "labelled").as_deref(), Ok(&label[..]));
+    assert_eq!(get(&mount, "plain"), Err(Errno::NODATA));
+    let mount = mount.again();
+    assert_eq!(get(&mount, "labelled").as_deref(), Ok(&label[..]));
+    assert_eq!(get(&mount, "plain"), Err(Errno::NODATA));
+}
