@@ -1,5 +1,7 @@
 //! Measures storage from outside (directories, files, block devices, rooms), and says when a number may not be believed.
 //!
+//! To begin with, copy `examples/measure_directory.rs`.
+//!
 //! ```text
 //! work    what is done: calls of a size, an order and a depth; files; ciphers     -> Round
 //! store   what it is done to                                                      (Store)

@@ -1,5 +1,7 @@
 //! Strongroom for C, and for what can call C: `strongroom.h` is made from this crate.
 //!
+//! To begin with, copy `examples/first.c`.
+//!
 //! 1. Every function may be called from any thread at any time, with any handle: what is closed, never was open or is of another kind is
 //!    [`strongroom_code::STRONGROOM_CLOSED`].
 //! 2. No panic and no signal leaves a function; each answers with a number, negative for an error, whose text

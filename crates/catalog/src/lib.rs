@@ -1,6 +1,8 @@
 //! What a room knows about its files: inodes, directory entries, extended attributes, extent maps, segment accounts. And the
 //! answers that the program serving it gave to its clients, which are as durable as the operations they answer.
 //!
+//! To begin with, copy `examples/name_a_file.rs`.
+//!
 //! 1. Changes act at once on what this process reads, and become durable together, at [`Catalog::commit`]: the room's
 //!    only commit point. A crash leaves the state of the last commit.
 //! 2. One [`Catalog::apply`] is one operation: all of its changes are in effect or none.

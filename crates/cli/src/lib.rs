@@ -1,5 +1,7 @@
 //! The `strongroom` command: the composition root, where arguments, terminals, sockets and signals meet the library.
 //!
+//! To begin with, copy `examples/own_command.rs`.
+//!
 //! 1. A secret comes from a prompt, a file or standard input, never from an argument or the environment, is wiped after
 //!    use, and is handed to another process only through a pipe or the control socket.
 //! 2. What works on an unmounted room works on a mounted one: through its control socket, or through the mounted tree.

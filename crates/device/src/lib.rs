@@ -1,5 +1,7 @@
 //! Anything with numbered bytes that can be read, written, made durable and emptied: a file, a block device, memory.
 //!
+//! To begin with, copy `examples/file_device.rs`.
+//!
 //! 1. Nothing is durable before [`Device::flush`] returns. A flush that failed once is never believed later: see
 //!    [`Device::flush`].
 //! 2. A discarded range reads as zeros, or as what it held: [`Device::discards_to_zeros`] says which.

@@ -1,5 +1,7 @@
 //! An open room for programs that are not Rust: paths and handles, and an answer to everything a foreign caller may do.
 //!
+//! To begin with, copy `examples/transactions.rs`.
+//!
 //! What the C, Java and Python libraries share. Their own code turns words of their language into calls of this crate, and
 //! [`Kind`] into exceptions; whatever else is decided, is decided here.
 //!

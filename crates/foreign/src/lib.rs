@@ -1,5 +1,7 @@
 //! What a C program hands over, made safe: pointers, handles, forks, and the program's end.
 //!
+//! To begin with, copy `examples/c_handles.rs`.
+//!
 //! 1. A handle is a number, never an address: one that was closed, never existed or is of another kind is an error, and no number is
 //!    given twice in the life of a process and its forks.
 //! 2. A pointer is looked at for NULL, a text and a length for their bounds, before anything is read through it. That it points to what

@@ -1,5 +1,7 @@
 //! Files kept in other programs' formats: containers of IOCipher and libsqlfs ([`Container`]), and tar streams ([`tar`]).
 //!
+//! To begin with, copy `examples/read_tar.rs`.
+//!
 //! 1. What is read is never changed: a container's files are opened for reading only, its write-ahead log among them.
 //! 2. What is read is believed nowhere: names, sizes and counts are bounded before they are used, and what cannot be a file is
 //!    left out by name instead of being guessed at.

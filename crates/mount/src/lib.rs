@@ -1,13 +1,6 @@
 //! Mounts a room, or a shared file system: FUSE requests become its calls, and room errors become errno. The only crate that knows errno.
 //!
-//! ```no_run
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let room: std::sync::Arc<room::Room> = unimplemented!();
-//! let mounted = mount::mount(room, "/mnt".as_ref(), &mount::MountOptions::default())?;
-//! mount::tune(mounted.mountpoint());
-//! mounted.wait()?;
-//! # Ok(()) }
-//! ```
+//! To begin with, copy `examples/mount_room.rs`.
 //!
 //! 1. The kernel checks permissions, ACLs included, before it asks; a mount where it would not is refused.
 //! 2. The mount is the only one that changes a room, so the kernel may keep everything it was told. Whoever changes the

@@ -1,5 +1,7 @@
 //! Serves any device over the network block device protocol (NBD, fixed newstyle).
 //!
+//! To begin with, copy `examples/serve_device.rs`.
+//!
 //! 1. [`Export`]: a device under a name.
 //! 2. [`Server`]: takes connections over TCP or a Unix socket, plain or inside TLS, and answers.
 //!

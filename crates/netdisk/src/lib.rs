@@ -1,5 +1,7 @@
 //! Network disks: blocks on a network that obey only capabilities.
 //!
+//! To begin with, copy `examples/capabilities.rs`.
+//!
 //! The design is that of "Block-Level Security for Network-Attached Disks" (Aguilera, Ji, Lillibridge, MacCormick, Oertli,
 //! Andersen, Burrows, Mann, Thekkath; USENIX FAST 2003), with today's primitives. The bytes are in `docs/netdisk.md`.
 //!

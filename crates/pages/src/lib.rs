@@ -1,15 +1,6 @@
 //! SQLite's files on a `Storage`: what the catalog writes goes through the same seam as segments and header.
 //!
-//! ```
-//! # use std::sync::Arc;
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let storage: Arc<dyn storage::Storage> = Arc::new(storage::testing::MemoryStorage::new());
-//! let place = pages::Place::new(storage)?;
-//! let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE | rusqlite::OpenFlags::SQLITE_OPEN_CREATE;
-//! let db = rusqlite::Connection::open_with_flags_and_vfs(place.path("a.db"), flags, pages::VFS)?;
-//! db.execute_batch("PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; CREATE TABLE t(a)")?;
-//! # Ok(()) }
-//! ```
+//! To begin with, copy `examples/sqlite_on_storage.rs`.
 //!
 //! 1. Every open, read, write, truncation, sync and removal of a database, its log and its journal is one call of the
 //!    storage's. Files without a name (SQLite's own spill) live in memory: nothing of a room goes to a temporary directory.

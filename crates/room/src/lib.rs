@@ -1,14 +1,6 @@
 //! A room: an encrypted POSIX file system kept in an ordinary directory. The public library.
 //!
-//! ```no_run
-//! use room::{NewCredential, OpenOptions, Room};
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let secret = room::Secret::from(b"correct horse".to_vec());
-//! let room = Room::create("work.strongroom".as_ref(), room::NewRoom::with_passphrase(secret))?;
-//! room.write_file("/hello.txt", b"hello")?;
-//! room.close()?;
-//! # Ok(()) }
-//! ```
+//! To begin with, copy `examples/first_room.rs`.
 //!
 //! 1. Data is written once, to a fresh place, and becomes part of the file system with a record of the log or a commit of the
 //!    catalog. Nothing durable refers to data that is not durable; nothing is freed before the commit that stops

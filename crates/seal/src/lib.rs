@@ -1,5 +1,7 @@
 //! Keys, key slots, the header, and the sealing of file data: pure functions over bytes.
 //!
+//! To begin with, copy `examples/seal_and_open.rs`.
+//!
 //! Invariants:
 //! 1. A key has a type for its purpose, is wiped when dropped, and is never printed.
 //! 2. A nonce is used once with a key: by structure for data ([`SegmentKey`]), at random from 192 bits for

@@ -1,5 +1,7 @@
 //! Where file data lives: append-only files of sealed units.
 //!
+//! To begin with, copy `examples/append_and_read.rs`.
+//!
 //! 1. A position is written once in a segment's life. A segment open when the store was opened is never appended to
 //!    again: its key and positions may have been used by writes that no catalog remembers.
 //! 2. Every segment has a fresh random salt and its own key by HKDF from the data key and that salt; the nonce of a

@@ -1,5 +1,7 @@
 //! What every server of Strongroom needs around it: settings, logs, an endpoint for health and metrics, an orderly end.
 //!
+//! To begin with, copy `examples/health_endpoint.rs`.
+//!
 //! 1. A setting on the command line counts more than one in the environment, and that more than one in the file. A key that
 //!    nobody knows is refused by its name: a misspelt limit must not go unnoticed.
 //! 2. No secret is a setting: settings name files in which secrets are. So logs, which may tell settings, tell no secret.

@@ -1,5 +1,7 @@
 //! libsqlfs's functions on rooms, so that programs written for it link and run: `include/sqlfs.h`.
 //!
+//! To begin with, copy `examples/notes.c`.
+//!
 //! What was the path of a container file is the directory of a room, which is made where nothing is. The names, arguments and results are
 //! libsqlfs's (its master of 2019); where its results say two things, they are those that its users' programs were written against:
 //!

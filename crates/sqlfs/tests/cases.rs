@@ -30,6 +30,18 @@ fn a_program_of_libsqlfs_runs_on_rooms() {
 }
 
 #[test]
+fn the_example_runs_on_a_new_room_and_on_one_that_is_there() {
+    let work = Work::with("libsqlfs.so", "libsqlfs.so.1");
+    let source = here().join("examples/notes.c");
+    let program = work.compile(&[source], &here().join("include"), &["-Wpedantic"], "notes");
+    for _ in 0..2 {
+        let room = work.path().join("notes.strongroom");
+        let said = succeeded(work.command(&program).arg(room));
+        assert_eq!(said, "Remember the milk.\n");
+    }
+}
+
+#[test]
 fn it_runs_under_the_address_sanitizer() {
     run(&[
         "-fsanitize=address,undefined",

@@ -1,5 +1,7 @@
 //! The one seam between a room and the disk.
 //!
+//! To begin with, copy `examples/durable_replace.rs`.
+//!
 //! Segments, header and lock reach the disk only through [`Storage`], so that a test can record, delay, tear and
 //! refuse every step (rule 9 of the architecture). Paths are relative to the room's directory, `/`-separated.
 //!

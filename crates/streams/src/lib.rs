@@ -1,5 +1,7 @@
 //! What servers of requests over connections need whatever their protocol: the disk server and the NBD server stand on it.
 //!
+//! To begin with, copy `examples/echo_server.rs`.
+//!
 //! 1. [`Socket`]: a connected socket on which no wait is without end. [`Stream`]: what a connection is made of, plain or
 //!    enciphered.
 //! 2. [`Sender`] and [`Receiver`]: the two halves of a connection that many threads use at once.

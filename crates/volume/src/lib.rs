@@ -1,5 +1,7 @@
 //! Encrypted volumes: an encrypted image is a [`Device`](device::Device).
 //!
+//! To begin with, copy `examples/luks_volume.rs`.
+//!
 //! 1. [`sector`]: the sector ciphers, by the names dm-crypt gives them.
 //! 2. [`crypt`]: a device whose contents are those of another, decrypted.
 //! 3. One module a format, each of which finds the key of a [`crypt::CryptDevice`].
