@@ -33,10 +33,27 @@ default-theme = "light"
 preferred-dark-theme = "navy"
 no-section-label = true
 
+additional-css = ["book.css"]
+
 [output.html.search]
 enable = true
 limit-results = 20
 use-boolean-and = true
+"""
+
+# Tables: compact, so that the widest fits beside the list of chapters at 1280 pixels. On a narrower screen it is scrolled by itself, and
+# the first column, which names the rows, stays.
+CSS = """:root { --content-max-width: 96rem; }
+.table-wrapper { margin-block: 1em; }
+.content table { font-size: 0.85em; }
+.content table :is(td, th) { padding: 4px 8px; }
+.content thead tr { background: var(--table-header-bg); }
+.content tbody tr { background: var(--bg); }
+.content tr > :first-child { position: sticky; left: 0; background: inherit; }
+@media (max-width: 620px) {
+    .content :is(h2, h3) { margin-block-start: 1.5em; }
+    .content pre { font-size: 0.9em; }
+}
 """
 
 
@@ -113,6 +130,7 @@ def main():
         shutil.copy(path, source)
     (source / "SUMMARY.md").write_text("\n".join(lines) + "\n")
     (out / "book.toml").write_text(TOML)
+    (out / "book.css").write_text(CSS)
 
 
 main()

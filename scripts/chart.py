@@ -15,7 +15,8 @@ CHART = ROOT / "docs/chart.svg"
 ROWS = [("untar, s", "unpack a source tree"), ("md5sum of all, s", "read all its files"), ("rm -r, s", "remove it")]
 STORES = [("directory", "plain directory", "#9aa4b2"), ("mounted", "Strongroom", "#2563eb"), ("gocryptfs", "gocryptfs", "#b45309"),
           ("securefs", "securefs", "#7c3aed"), ("cryfs", "CryFS", "#be123c")]
-WIDTH, LEFT, BAR, GAP, TOP = 860, 190, 17, 30, 56
+# Few units, shown large: on a phone, 350 pixels wide, the words can still be read.
+WIDTH, SHOWN, LEFT, BAR, GAP, TOP = 520, 640, 16, 19, 36, 66
 
 
 def measured():
@@ -28,24 +29,24 @@ def measured():
 def draw():
     cells = measured()
     most = max(float(cells[row, store]) for row, _ in ROWS for store, *_ in STORES)
-    scale = (WIDTH - LEFT - 90) / most
-    height = TOP + len(ROWS) * (len(STORES) * BAR + GAP)
+    scale = (WIDTH - LEFT - 96) / most
+    height = TOP + len(ROWS) * (len(STORES) * BAR + GAP) - GAP + 12
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" '
-        'font-family="system-ui, sans-serif" font-size="13">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{SHOWN}" height="{height * SHOWN // WIDTH}" role="img" '
+        'font-family="system-ui, sans-serif" font-size="14">',
         "<title>Seconds to unpack, read and remove a source tree; shorter is better</title>",
         f'<rect width="{WIDTH}" height="{height}" rx="8" fill="#ffffff"/>',
-        '<text x="16" y="26" font-size="16" font-weight="600" fill="#111827">A source tree in encrypted folders: seconds, shorter is better</text>',
+        '<text x="16" y="26" font-size="15" font-weight="600" fill="#111827">A source tree in encrypted folders: seconds, less is better</text>',
     ]
     y = TOP
     for row, label in ROWS:
-        out.append(f'<text x="16" y="{y + 13}" font-weight="600" fill="#111827">{escape(label)}</text>')
+        out.append(f'<text x="{LEFT}" y="{y - 6}" font-weight="600" fill="#111827">{escape(label)}</text>')
         for store, name, colour in STORES:
             seconds = float(cells[row, store])
             length, weight = max(seconds * scale, 2), "600" if store == "mounted" else "400"
             out += [
                 f'<rect x="{LEFT}" y="{y + 2}" width="{length:.1f}" height="{BAR - 4}" rx="2" fill="{colour}"/>',
-                f'<text x="{LEFT + length + 6:.1f}" y="{y + 13}" font-weight="{weight}" fill="#111827">{escape(name)} {seconds:.2f}</text>',
+                f'<text x="{LEFT + length + 6:.1f}" y="{y + 14}" font-weight="{weight}" fill="#111827">{escape(name)} {seconds:.2f}</text>',
             ]
             y += BAR
         y += GAP
