@@ -94,11 +94,12 @@ control() {
 # the program looks host names up through the target machine's own glibc where it is of the same version; addresses always work.
 tarball() {
     local target=$MACHINE-unknown-linux-gnu libraries=$WORK/libraries name=strongroom-$VERSION-$MACHINE-linux library
-    library=$(cc -print-file-name=libcrypto.a)
-    [ -f "$library" ] || die "libcrypto.a is missing: install libssl-dev"
-    # A directory without the shared library, which the linker would take first.
+    # A directory without the shared libraries, which the linker would take first.
     mkdir -p "$libraries"
-    ln -s "$library" "$libraries/"
+    for library in libssl.a libcrypto.a; do
+        ln -s "$(cc -print-file-name=$library)" "$libraries/"
+        [ -f "$libraries/$library" ] || die "$library is missing: install libssl-dev"
+    done
     OPENSSL_STATIC=1 OPENSSL_LIB_DIR=$libraries OPENSSL_INCLUDE_DIR=/usr/include RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static" \
         build --profile "$PROFILE" --locked -p strongroom-cli --target "$target" --target-dir "$TARGET_DIR/static"
     tree "$TARGET_DIR/static/$target/$BUILT/strongroom" "$WORK/tar" "/$name"
@@ -119,7 +120,7 @@ python() {
     fi
     rm -rf "$OUT"/*.whl
     (cd bindings/python && CARGO_TARGET_DIR=$TARGET_DIR "$venv/bin/maturin" build --quiet --profile "$PROFILE" --locked --out "$OUT" &&
-        "$venv/bin/maturin" sdist --quiet --out "$OUT")
+        "$venv/bin/maturin" sdist --out "$OUT")
 }
 
 java() {
