@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use bench::clock::SystemClock;
-use bench::doubt::Limits;
 use bench::progress::Silent;
 use bench::report::table;
 use bench::run_file::Run;
 use bench::session::{Ask, Means, run};
 use bench::store::Making;
+use bench::validity::Limits;
 use bench::work;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,4 +1,4 @@
-//! Labels of SELinux: what a file without one is answered with.
+//! SELinux labels: the answer for a file without one.
 //!
 //! `ls -l` asks for the label of each file, whether the kernel has SELinux or not, and the kernel caches no answer.
 //!
@@ -19,13 +19,13 @@ pub(crate) struct Labels(AtomicBool);
 
 impl Labels {
     pub(crate) fn new() -> Self {
-        // A list that cannot be read says nothing against SELinux.
+        // If the list cannot be read, there may be SELinux.
         let without = std::fs::read_to_string("/proc/filesystems")
             .is_ok_and(|list| !list.contains("selinuxfs"));
         Self(AtomicBool::new(!without))
     }
 
-    /// The answer to a request for the attribute `name`, of which the file system said `found`.
+    /// The answer to a request for the attribute `name`, for which the file system returned `found`.
     pub(crate) fn answer(
         &self,
         name: &[u8],

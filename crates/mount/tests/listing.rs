@@ -74,7 +74,7 @@ fn a_cold_listing_with_attributes_asks_once_a_file_and_reads_the_catalog_once_a_
         );
     });
     let cost = format!("{requests} requests and {reads} reads of the catalog");
-    eprintln!("{cost}");
+    println!("{cost}");
     // The access list of each file, and of each directory: that, a default one, the listing and its end, and attributes.
     let most = DIRECTORIES * FILES + (DIRECTORIES + 1) * 8;
     assert!(requests <= most, "{cost}: not {most} requests");

@@ -34,11 +34,11 @@ mod tests {
     use super::*;
     use crate::file::{PageFile, Plain};
 
-    /// A file of zeros that notes what it was told to prefetch.
+    /// A file of zeros that records its prefetches.
     #[derive(Debug, Default)]
-    struct Noting(Mutex<Vec<(u64, u64)>>);
+    struct Recording(Mutex<Vec<(u64, u64)>>);
 
-    impl StorageFile for Noting {
+    impl StorageFile for Recording {
         fn read_at(&self, buf: &mut [u8], _: u64) -> io::Result<()> {
             buf.fill(0);
             Ok(())
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn each_part_of_a_database_is_asked_for_once() {
-        let file = std::sync::Arc::new(Noting::default());
+        let file = std::sync::Arc::new(Recording::default());
         let mut plain = Plain::of(file.clone()).reading_around();
         for offset in [5000, 4096, PART - 4096, 2 * PART, 0, 2 * PART + 8192] {
             plain.read(&mut [0; 4096], offset).unwrap();
