@@ -122,13 +122,18 @@ fn fio_measures_the_same_order_of_magnitude() {
     if !has_fio() {
         return;
     }
-    for (work, ours, theirs) in medians("16m", "0.3", 3) {
-        let ratio = ours / theirs;
-        assert!(
-            (0.2..5.0).contains(&ratio),
-            "{work}: {ours} against fio's {theirs} MB/s"
-        );
+    // On a busy disk one of the two may have all the bad luck, but not each time.
+    const TRIES: usize = 10;
+    let mut seen = Vec::new();
+    for _ in 0..TRIES {
+        let medians = medians("16m", "0.3", 3);
+        let agree = |(_, ours, theirs): &(_, f64, f64)| (0.2..5.0).contains(&(ours / theirs));
+        if medians.iter().all(agree) {
+            return;
+        }
+        seen.push(medians);
     }
+    panic!("work, our MB/s, fio's: {seen:?}");
 }
 
 /// For a machine that does nothing else, with a few large pages set aside for fio (sysctl vm.nr_hugepages=16): cargo test --release -p strongroom-cli --test bench -- --ignored fio --nocapture

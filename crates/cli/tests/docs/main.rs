@@ -431,6 +431,23 @@ esac
                 root.display()
             ),
         );
+        let examples = std::env::current_exe().unwrap();
+        let examples = examples.ancestors().nth(2).unwrap().join("examples");
+        place.script(
+            "cargo",
+            &format!(
+                "#!/bin/bash
+# cargo run -p CRATE --example NAME -- ARGUMENTS; what it builds is built with the tests.
+[ \"$1 $2 $4 $6\" = 'run -p --example --' ] || {{ PATH=${{PATH#*:}} exec cargo \"$@\"; }}
+[ -f {}/crates/${{3#strongroom-}}/examples/$5.rs ] || exit 1
+example=$5
+shift 6
+exec {}/$example \"$@\"
+",
+                root.display(),
+                examples.display()
+            ),
+        );
         let lines = format!("{PASSPHRASE}\n").repeat(1000);
         std::fs::write(place.path("lines"), lines).unwrap();
         place
