@@ -339,12 +339,7 @@ impl Work for Calls {
         if self.direction == Direction::Write {
             bed.store().settle()?;
         }
-        let ceilings = bed.ceilings;
-        Ok(vec![timed.measured(
-            Unit::MegabytesPerSecond,
-            &ceilings,
-            &context.limits,
-        )])
+        Ok(vec![timed.measured(Unit::MegabytesPerSecond, bed, context)])
     }
 }
 

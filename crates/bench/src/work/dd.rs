@@ -82,11 +82,6 @@ impl Work for Dd {
             // dd has no steady state: all is counted, as it was then.
             cut: false,
         };
-        let ceilings = bed.ceilings;
-        Ok(vec![timed.measured(
-            Unit::MegabytesPerSecond,
-            &ceilings,
-            &context.limits,
-        )])
+        Ok(vec![timed.measured(Unit::MegabytesPerSecond, bed, context)])
     }
 }

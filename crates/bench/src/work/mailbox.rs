@@ -1,12 +1,10 @@
 //! A mail server's work: each message durable under its name before the next is taken.
 
-use super::{Bed, Context, Measured, RowName, Timed, Work, failed};
+use super::sync::{durable_row, measured_changes, one_by_one};
+use super::{Bed, Context, Measured, RowName, Work, failed};
 use crate::Result;
 use crate::data::{BLOCK, Content, Data};
-use crate::engine::Recorder;
-use crate::model::Unit;
 use crate::store::{Names, Powers};
-use crate::validity::{Claim, Direction};
 
 /// Most of them in a round.
 const MOST: u32 = 4096;
@@ -23,11 +21,7 @@ impl Mailbox {
 
 impl Work for Mailbox {
     fn rows(&self) -> Vec<RowName> {
-        vec![RowName {
-            work: Self::NAME.into(),
-            unit: Unit::OperationsPerSecond,
-            writes: true,
-        }]
+        durable_row(Self::NAME)
     }
 
     fn impossible(&self, powers: Powers) -> Option<&'static str> {
@@ -46,49 +40,22 @@ impl Work for Mailbox {
         messages
             .make_directories(names)
             .map_err(failed(bed, "creating a mailbox"))?;
-        let (recorder, evidence) = bed.watch(context.clock, &[], |began| {
-            let mut recorder = Recorder::new(began, context.limit_ns());
-            let mut block = [0; BLOCK];
-            for message in 0..MOST {
-                messages.content(message, &mut block);
-                let before = context.clock.raw_ns();
-                if before.wrapping_sub(began) >= context.limit_ns() || context.go_on().is_err() {
-                    break;
-                }
-                messages
-                    .deliver(names, message, &block)
-                    .map_err(failed(bed, "delivering a message"))?;
-                recorder.note(before, context.clock.raw_ns(), BLOCK as u64);
-            }
-            Ok(recorder)
-        })?;
-        context.go_on()?;
-        let done = recorder.operations;
+        let done = one_by_one(
+            bed,
+            context,
+            MOST,
+            BLOCK,
+            |message| messages.content(message),
+            |message, content| {
+                let delivered = messages.deliver(names, message, content);
+                delivered.map_err(failed(bed, "delivering a message"))
+            },
+        )?;
         let wrong_bytes = messages
-            .remove(names, done as u32)
+            .remove(names, done.0.operations as u32)
             .map_err(failed(bed, "reading and removing messages"))?;
         bed.store().settle()?;
-        let claim = Claim {
-            direction: Direction::Write,
-            durable: true,
-            // At least: a store may make the rename durable with what it syncs for another reason.
-            syncs: done,
-            compared_bytes: done * BLOCK as u64,
-            wrong_bytes,
-            ..Claim::default()
-        };
-        let timed = Timed {
-            recorder,
-            evidence,
-            claim,
-            cut: true,
-        };
-        let ceilings = bed.ceilings;
-        Ok(vec![timed.measured(
-            Unit::OperationsPerSecond,
-            &ceilings,
-            &context.limits,
-        )])
+        Ok(measured_changes(bed, context, done, wrong_bytes))
     }
 }
 
@@ -104,9 +71,11 @@ impl Messages {
         format!("{}/{directory}/{message}", self.root)
     }
 
-    fn content(&self, message: u32, block: &mut [u8]) {
+    fn content(&self, message: u32) -> [u8; BLOCK] {
+        let mut block = [0; BLOCK];
         let at = u64::from(message) * BLOCK as u64;
-        self.data.fill(at, block, |_| self.version);
+        self.data.fill(at, &mut block, |_| self.version);
+        block
     }
 
     fn make_directories(&self, names: &dyn Names) -> std::io::Result<()> {
@@ -124,13 +93,12 @@ impl Messages {
 
     /// Removes the first `count` messages and the directories; returns how many bytes were not as they were written.
     fn remove(&self, names: &dyn Names, count: u32) -> std::io::Result<u64> {
-        let (mut found, mut wanted) = ([0; BLOCK], [0; BLOCK]);
+        let mut found = [0; BLOCK];
         let mut wrong = 0;
         for message in 0..count {
             let path = self.path("new", message);
-            self.content(message, &mut wanted);
             let length = names.read(&path, &mut found)?;
-            if found[..length] != wanted[..] {
+            if found[..length] != self.content(message)[..] {
                 wrong += BLOCK as u64;
             }
             names.unlink(&path)?;

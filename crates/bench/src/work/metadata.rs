@@ -131,8 +131,7 @@ impl Work for Metadata {
                 claim,
                 cut: false,
             };
-            let ceilings = bed.ceilings;
-            measured.push(timed.measured(Unit::FilesPerSecond, &ceilings, &context.limits));
+            measured.push(timed.measured(Unit::FilesPerSecond, bed, context));
         }
         tree.remove_directories(&*names)
             .map_err(failed(bed, "removing directories"))?;

@@ -14,7 +14,7 @@ use hdrhistogram::Histogram;
 use crate::clock::Clock;
 use crate::engine::Recorder;
 use crate::model::{Round, Unit};
-use crate::observe::{Ceilings, Evidence};
+use crate::observe::Evidence;
 use crate::statistics::{Steadiness, steadiness};
 use crate::store::{Object, Powers};
 use crate::validity::{self, Claim, Limits};
@@ -127,7 +127,7 @@ struct Timed {
 }
 
 impl Timed {
-    fn measured(mut self, unit: Unit, ceilings: &Ceilings, limits: &Limits) -> Measured {
+    fn measured(mut self, unit: Unit, bed: &Bed, context: &Context<'_>) -> Measured {
         let seconds = self.evidence.seconds();
         let ended = (self.evidence.elapsed.raw_ns.max(0)) as u64;
         let (slices, slice_ns) = self.recorder.whole_slices(ended);
@@ -179,7 +179,8 @@ impl Timed {
         round.over_time = over_time;
         self.claim.operations = operations;
         self.claim.bytes = bytes;
-        round.doubts = validity::of_round(&self.evidence, &self.claim, ceilings, limits);
+        round.doubts =
+            validity::of_round(&self.evidence, &self.claim, &bed.ceilings, &context.limits);
         Measured {
             round,
             latency: self.recorder.latency,

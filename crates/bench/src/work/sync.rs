@@ -5,6 +5,7 @@ use crate::Result;
 use crate::data::{BLOCK, Content, Data};
 use crate::engine::Recorder;
 use crate::model::Unit;
+use crate::observe::Evidence;
 use crate::store::{Mode, Powers};
 use crate::validity::{Claim, Direction};
 
@@ -32,11 +33,7 @@ impl Syncs {
 
 impl Work for Syncs {
     fn rows(&self) -> Vec<RowName> {
-        vec![RowName {
-            work: self.name().into(),
-            unit: Unit::OperationsPerSecond,
-            writes: true,
-        }]
+        durable_row(self.name())
     }
 
     fn impossible(&self, powers: Powers) -> Option<&'static str> {
@@ -119,11 +116,10 @@ impl Work for Syncs {
             claim,
             cut: true,
         };
-        let ceilings = bed.ceilings;
         Ok(vec![timed.measured(
             Unit::OperationsPerSecond,
-            &ceilings,
-            &context.limits,
+            bed,
+            context,
         )])
     }
 }
@@ -131,4 +127,63 @@ impl Work for Syncs {
 /// No two writes of a run have the same content.
 fn version(file: u32, count: usize) -> u32 {
     file * MOST as u32 + count as u32
+}
+
+/// The row of a work whose changes are each durable.
+pub(super) fn durable_row(name: &str) -> Vec<RowName> {
+    vec![RowName {
+        work: name.into(),
+        unit: Unit::OperationsPerSecond,
+        writes: true,
+    }]
+}
+
+/// Does `change` up to `most` times, until the round is over. What `prepare` makes for each is not part of an operation's time.
+pub(super) fn one_by_one<T>(
+    bed: &Bed,
+    context: &Context<'_>,
+    most: u32,
+    bytes: usize,
+    prepare: impl Fn(u32) -> T,
+    change: impl Fn(u32, &T) -> Result<()>,
+) -> Result<(Recorder, Evidence)> {
+    let done = bed.watch(context.clock, &[], |began| {
+        let mut recorder = Recorder::new(began, context.limit_ns());
+        for number in 0..most {
+            let prepared = prepare(number);
+            let before = context.clock.raw_ns();
+            if before.wrapping_sub(began) >= context.limit_ns() || context.go_on().is_err() {
+                break;
+            }
+            change(number, &prepared)?;
+            recorder.note(before, context.clock.raw_ns(), bytes as u64);
+        }
+        Ok(recorder)
+    })?;
+    context.go_on()?;
+    Ok(done)
+}
+
+/// What such a round measured. Each of its changes took one sync or more, and all of them were compared.
+pub(super) fn measured_changes(
+    bed: &Bed,
+    context: &Context<'_>,
+    (recorder, evidence): (Recorder, Evidence),
+    wrong_bytes: u64,
+) -> Vec<Measured> {
+    let claim = Claim {
+        direction: Direction::Write,
+        durable: true,
+        syncs: recorder.operations,
+        compared_bytes: recorder.bytes,
+        wrong_bytes,
+        ..Claim::default()
+    };
+    let timed = Timed {
+        recorder,
+        evidence,
+        claim,
+        cut: true,
+    };
+    vec![timed.measured(Unit::OperationsPerSecond, bed, context)]
 }

@@ -4,12 +4,10 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, params};
 
-use super::{Bed, Context, Measured, RowName, Timed, Work};
+use super::sync::{durable_row, measured_changes, one_by_one};
+use super::{Bed, Context, Measured, RowName, Work};
 use crate::data::{BLOCK, Content, Data};
-use crate::engine::Recorder;
-use crate::model::Unit;
 use crate::store::Powers;
-use crate::validity::{Claim, Direction};
 use crate::{Error, Result};
 
 /// Bytes of a row's value.
@@ -46,11 +44,7 @@ impl Transactions {
 
 impl Work for Transactions {
     fn rows(&self) -> Vec<RowName> {
-        vec![RowName {
-            work: self.name().into(),
-            unit: Unit::OperationsPerSecond,
-            writes: true,
-        }]
+        durable_row(self.name())
     }
 
     fn impossible(&self, powers: Powers) -> Option<&'static str> {
@@ -72,48 +66,21 @@ impl Work for Transactions {
             Error::store(bed.label(), format!("{}: {error}", self.name()))
         };
         let connection = rows.create(*self).map_err(|error| failed(bed, error))?;
-        let (recorder, evidence) = bed.watch(context.clock, &[], |began| {
-            let mut recorder = Recorder::new(began, context.limit_ns());
-            for row in 0..MOST {
-                let value = rows.value(row);
-                let before = context.clock.raw_ns();
-                if before.wrapping_sub(began) >= context.limit_ns() || context.go_on().is_err() {
-                    break;
-                }
-                insert(&connection, row, &value).map_err(|error| failed(bed, error))?;
-                recorder.note(before, context.clock.raw_ns(), VALUE as u64);
-            }
-            Ok(recorder)
-        })?;
+        let done = one_by_one(
+            bed,
+            context,
+            MOST,
+            VALUE,
+            |row| rows.value(row),
+            |row, value| insert(&connection, row, value).map_err(|error| failed(bed, error)),
+        )?;
         drop(connection);
-        context.go_on()?;
-        let done = recorder.operations;
         let wrong_bytes = rows
-            .wrong_bytes(done as u32)
+            .wrong_bytes(done.0.operations as u32)
             .map_err(|error| failed(bed, error))?;
         rows.remove()?;
         bed.store().settle()?;
-        let claim = Claim {
-            direction: Direction::Write,
-            durable: true,
-            // At least: with a rollback journal there are several for each.
-            syncs: done,
-            compared_bytes: done * VALUE as u64,
-            wrong_bytes,
-            ..Claim::default()
-        };
-        let timed = Timed {
-            recorder,
-            evidence,
-            claim,
-            cut: true,
-        };
-        let ceilings = bed.ceilings;
-        Ok(vec![timed.measured(
-            Unit::OperationsPerSecond,
-            &ceilings,
-            &context.limits,
-        )])
+        Ok(measured_changes(bed, context, done, wrong_bytes))
     }
 }
 

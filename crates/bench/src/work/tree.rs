@@ -110,8 +110,7 @@ impl Work for SourceTree {
                 claim,
                 cut: false,
             };
-            let ceilings = bed.ceilings;
-            measured.push(timed.measured(Unit::FilesPerSecond, &ceilings, &context.limits));
+            measured.push(timed.measured(Unit::FilesPerSecond, bed, context));
             drop(names);
         }
         bed.store().settle()?;

@@ -40,9 +40,7 @@ impl Segment {
             live: 0,
         }
     }
-}
 
-impl Segment {
     /// What nothing refers to.
     fn dead(&self) -> Vec<BlockRange> {
         let is_dead = |block: &u32| !get(&self.used, *block);
