@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Chapters, by parts. What docs/ has beside them is an error, so that no document is forgotten.
 PARTS = [
     ("Use", ["install", "commands", "limits", "backup", "import", "shared-storage", "volumes", "embedding", "benchmark", "performance"]),
-    ("Trust", ["threats", "reliability"]),
+    ("Trust", ["threats", "reliability", "capability-model"]),
     ("Reference", ["format", "netdisk", "glossary"]),
 ]
 TOP = [("ARCHITECTURE.md", "Architecture"), ("CONTRIBUTING.md", "Contributing"), ("SECURITY.md", "Security"), ("CHANGELOG.md", "Changes")]

@@ -1,0 +1,101 @@
+//! What goes over the network. Fields below a line "ghost" are not part of a message: properties need them.
+
+use crate::world::{GRANTS, Grant};
+
+/// Who is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Who {
+    Server,
+    Alice,
+    Eve,
+}
+
+/// What a capability allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Mode {
+    Read,
+    Both,
+}
+
+/// A capability: a grant, as issued in a group. The grant is also its revocation bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Capability {
+    pub(crate) grant: u8,
+    pub(crate) group: u8,
+}
+
+impl Capability {
+    pub(crate) fn grant(self) -> Grant {
+        GRANTS[usize::from(self.grant)]
+    }
+}
+
+/// A key of MACs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Key {
+    Management,
+    Secret(Capability),
+}
+
+/// An operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Order {
+    Read {
+        block: u8,
+    },
+    /// `value` is the payload that the tag in the head is of.
+    Write {
+        block: u8,
+        value: u8,
+    },
+    SetGroup(u8),
+    Revoke(u8),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Request {
+    pub(crate) capability: Option<Capability>,
+    pub(crate) boot: u8,
+    pub(crate) epoch: u8,
+    pub(crate) nonce: u8,
+    pub(crate) order: Order,
+    pub(crate) payload: u8,
+    /// What the MAC of the head was made with; `None` is noise.
+    pub(crate) mac: Option<Key>,
+    // Ghost.
+    pub(crate) author: Who,
+    /// The disk's boot and epoch when it was signed.
+    pub(crate) signed_in: (u8, u8),
+}
+
+/// What a reply says. Other refusals end a call and are not modelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Outcome {
+    Done,
+    Value(u8),
+    StaleBoot,
+    StaleEpoch,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Reply {
+    pub(crate) nonce: u8,
+    pub(crate) mac: Option<Key>,
+    pub(crate) boot: u8,
+    pub(crate) epoch: u8,
+    pub(crate) outcome: Outcome,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Body {
+    Request(Request),
+    Reply(Reply),
+}
+
+/// A message on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Message {
+    /// In a connection of TLS: Eve can hold it back, and neither read, change nor repeat it.
+    pub(crate) in_tls: bool,
+    pub(crate) body: Body,
+}
