@@ -4,7 +4,11 @@
 //! `cipher-mode-iv[:options]`.
 
 use aes::{Aes128, Aes192, Aes256};
+use aria::{Aria128, Aria192, Aria256};
+use camellia::{Camellia128, Camellia192, Camellia256};
+use cast6::Cast6;
 use serpent::Serpent;
+use sm4::Sm4;
 use twofish::Twofish;
 
 use super::adiantum::{Adiantum, Rounds};
@@ -19,6 +23,10 @@ enum Block {
     Aes,
     Serpent,
     Twofish,
+    Camellia,
+    Aria,
+    Cast6,
+    Sm4,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,11 +72,17 @@ impl Spec {
             "aes" => Some(Block::Aes),
             "serpent" => Some(Block::Serpent),
             "twofish" => Some(Block::Twofish),
+            "camellia" => Some(Block::Camellia),
+            "aria" => Some(Block::Aria),
+            "cast6" => Some(Block::Cast6),
+            "sm4" => Some(Block::Sm4),
             _ => None,
         };
         let mode = match (mode, cipher) {
             // The kernel takes no other IV than a number here either: the tweak is encrypted as it is.
             ("xts", _) if numbering != Numbering::Essiv => Mode::Xts(block?),
+            // ESSIV takes a key of 32 bytes.
+            ("cbc", "sm4") if numbering == Numbering::Essiv => return None,
             ("cbc", _) => Mode::Cbc(block?),
             ("adiantum", "xchacha12,aes") if numbering != Numbering::Essiv => {
                 Mode::Adiantum(Rounds::Twelve)
@@ -83,6 +97,8 @@ impl Spec {
 
     pub(super) fn key_lens(self) -> &'static [usize] {
         match self.mode {
+            Mode::Xts(Block::Sm4) => &[32],
+            Mode::Cbc(Block::Sm4) => &[16],
             Mode::Xts(_) => &[64, 32, 48],
             Mode::Cbc(_) => &[32, 16, 24],
             Mode::Adiantum(_) => &[32],
@@ -106,6 +122,14 @@ impl Spec {
                     },
                     (Block::Serpent, _) => self.xts::<Serpent>(key, sector_size),
                     (Block::Twofish, _) => self.xts::<Twofish>(key, sector_size),
+                    (Block::Camellia, 16) => self.xts::<Camellia128>(key, sector_size),
+                    (Block::Camellia, 24) => self.xts::<Camellia192>(key, sector_size),
+                    (Block::Camellia, _) => self.xts::<Camellia256>(key, sector_size),
+                    (Block::Aria, 16) => self.xts::<Aria128>(key, sector_size),
+                    (Block::Aria, 24) => self.xts::<Aria192>(key, sector_size),
+                    (Block::Aria, _) => self.xts::<Aria256>(key, sector_size),
+                    (Block::Cast6, _) => self.xts::<Cast6>(key, sector_size),
+                    (Block::Sm4, _) => self.xts::<Sm4>(key, sector_size),
                 }
             }
             Mode::Cbc(block) => match (block, key.len()) {
@@ -114,6 +138,14 @@ impl Spec {
                 (Block::Aes, _) => self.cbc::<Aes256, Aes256>(key, sector_size),
                 (Block::Serpent, _) => self.cbc::<Serpent, Serpent>(key, sector_size),
                 (Block::Twofish, _) => self.cbc::<Twofish, Twofish>(key, sector_size),
+                (Block::Camellia, 16) => self.cbc::<Camellia128, Camellia256>(key, sector_size),
+                (Block::Camellia, 24) => self.cbc::<Camellia192, Camellia256>(key, sector_size),
+                (Block::Camellia, _) => self.cbc::<Camellia256, Camellia256>(key, sector_size),
+                (Block::Aria, 16) => self.cbc::<Aria128, Aria256>(key, sector_size),
+                (Block::Aria, 24) => self.cbc::<Aria192, Aria256>(key, sector_size),
+                (Block::Aria, _) => self.cbc::<Aria256, Aria256>(key, sector_size),
+                (Block::Cast6, _) => self.cbc::<Cast6, Cast6>(key, sector_size),
+                (Block::Sm4, _) => self.cbc::<Sm4, Sm4>(key, sector_size),
             },
             Mode::Adiantum(rounds) => Some(Box::new(Adiantum::new(
                 rounds,
@@ -192,6 +224,7 @@ mod tests {
             "aes-xts-essiv:sha256",
             "aes-cbc-essiv:sha1",
             "aes-ecb-plain64",
+            "sm4-cbc-essiv:sha256",
             "cipher_null-ecb-null",
             "aes-adiantum-plain64",
             "xchacha8,aes-adiantum-plain64",
@@ -212,6 +245,14 @@ mod tests {
             "aes-cbc-essiv:sha256",
             "serpent-cbc-plain",
             "twofish-cbc-essiv:sha256",
+            "camellia-xts-plain64",
+            "camellia-cbc-essiv:sha256",
+            "aria-xts-plain64",
+            "aria-cbc-essiv:sha256",
+            "cast6-xts-plain64",
+            "cast6-cbc-essiv:sha256",
+            "sm4-xts-plain64",
+            "sm4-cbc-plain64",
             "xchacha12,aes-adiantum-plain64",
         ] {
             let spec = Spec::parse(name).unwrap();

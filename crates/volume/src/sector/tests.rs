@@ -12,7 +12,7 @@ pub(super) fn hex(digits: &str) -> Vec<u8> {
         .collect()
 }
 
-const CIPHERS: [&str; 15] = [
+const CIPHERS: [&str; 22] = [
     "aes-xts-plain64",
     "aes-xts-plain",
     "serpent-xts-plain64",
@@ -25,6 +25,13 @@ const CIPHERS: [&str; 15] = [
     "serpent-cbc-plain64",
     "serpent-cbc-plain",
     "twofish-cbc-plain64",
+    "camellia-xts-plain64",
+    "camellia-cbc-essiv:sha256",
+    "aria-xts-plain64",
+    "cast6-xts-plain64",
+    "cast6-cbc-essiv:sha256",
+    "sm4-xts-plain64",
+    "sm4-cbc-plain",
     "xchacha12,aes-adiantum-plain64",
     "xchacha20,aes-adiantum-plain64",
     "xchacha20,aes-adiantum-plain",
@@ -65,6 +72,48 @@ fn the_sectors_of_the_standard_for_xts_hold() {
         assert_eq!(data, hex(sealed.trim()));
         cipher.decrypt(&mut data, number);
         assert_eq!(data, plain);
+    }
+}
+
+/// Sector 0 has an IV of zeros under CBC, so its first block is the block cipher's: vectors of RFC 3713 (Camellia), RFC 5794 (ARIA), RFC
+/// 2612 (CAST-256) and of GB/T 32907-2016 (SM4).
+#[test]
+fn names_stand_for_the_block_ciphers_of_the_standards() {
+    const MIXED: &str = "0123456789abcdeffedcba9876543210";
+    const COUNTED: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+    const DOUBLED: &str = "00112233445566778899aabbccddeeff";
+    const ZEROS: &str = "00000000000000000000000000000000";
+    const CAST6: &str = "2342bb9efa38542cbed0ac83940ac2988d7c47ce264908461cc1b5137ae6b604";
+    let camellia_256 = format!("{MIXED}{DOUBLED}");
+    for (name, key, plain, sealed) in [
+        ("camellia", MIXED, MIXED, "67673138549669730857065648eabe43"),
+        (
+            "camellia",
+            &camellia_256,
+            MIXED,
+            "9acc237dff16d76c20ef7c919e3a7509",
+        ),
+        (
+            "aria",
+            &COUNTED[..32],
+            DOUBLED,
+            "d718fbd6ab644c739da95f3be6451778",
+        ),
+        ("aria", COUNTED, DOUBLED, "f92bd7c79fb72e2f2b8f80c1972d24fc"),
+        (
+            "cast6",
+            "2342bb9efa38542c0af75647f29f615d",
+            ZEROS,
+            "c842a08972b43d20836c91d1b7530f6b",
+        ),
+        ("cast6", CAST6, ZEROS, "4f6a2038286897b9c9870136553317fa"),
+        ("sm4", MIXED, MIXED, "681edf34d206965e86b3e94f536e4246"),
+    ] {
+        let cipher = SectorCipher::new(&format!("{name}-cbc-plain64"), &hex(key), 512).unwrap();
+        let mut sector = [0; 512];
+        sector[..16].copy_from_slice(&hex(plain));
+        cipher.encrypt(&mut sector, 0);
+        assert_eq!(sector[..16], hex(sealed), "{name}");
     }
 }
 
