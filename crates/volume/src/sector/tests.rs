@@ -78,7 +78,7 @@ fn the_sectors_of_the_standard_for_xts_hold() {
 /// Sector 0 has an IV of zeros under CBC, so its first block is the block cipher's: vectors of RFC 3713 (Camellia), RFC 5794 (ARIA), RFC
 /// 2612 (CAST-256) and of GB/T 32907-2016 (SM4).
 #[test]
-fn names_stand_for_the_block_ciphers_of_the_standards() {
+fn names_mean_the_block_ciphers_of_the_standards() {
     const MIXED: &str = "0123456789abcdeffedcba9876543210";
     const COUNTED: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
     const DOUBLED: &str = "00112233445566778899aabbccddeeff";
