@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| strongroom_catalog::fuzzing::extent_map(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| model::fuzzing::extent_map(data));

@@ -106,17 +106,25 @@ pub(crate) fn room_exit(error: &room::Error) -> Exit {
     use room::Error as E;
     match error {
         E::WrongCredential(_) => Exit::WrongCredential,
-        E::Seal(seal::SealError::WrongCredential { .. } | seal::SealError::NoSuchKind { .. }) => {
-            Exit::WrongCredential
-        }
+        E::Seal(_) => seal_exit(seal::SealError::of(error)),
         E::InUse { .. } => Exit::InUse,
         E::Corrupt { .. } | E::Catalog(_) | E::Damaged(_) => Exit::Damaged,
-        E::HeaderDamaged(_) | E::Seal(seal::SealError::HeaderForged) => Exit::HeaderDamaged,
+        E::HeaderDamaged(_) => Exit::HeaderDamaged,
         E::Unsupported(_) => Exit::Newer,
         E::RolledBack { .. } | E::OldHeader { .. } => Exit::RolledBack,
         E::NoSpace => Exit::NoSpace,
         E::Io(error) => io_exit(error),
         E::NotARoom(_) => Exit::NotARoom,
+        _ => Exit::Failed,
+    }
+}
+
+/// The exit code of a refused key operation.
+fn seal_exit(error: Option<&seal::SealError>) -> Exit {
+    use seal::SealError as E;
+    match error {
+        Some(E::WrongCredential { .. } | E::NoSuchKind { .. }) => Exit::WrongCredential,
+        Some(E::HeaderForged) => Exit::HeaderDamaged,
         _ => Exit::Failed,
     }
 }

@@ -15,7 +15,16 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Crate, example, and lines that it prints.
-const EXAMPLES: [(&str, &str, &[&str]); 19] = [
+const EXAMPLES: [(&str, &str, &[&str]); 20] = [
+    (
+        "model",
+        "map_a_file",
+        &[
+            "freed: segment 1, 2 blocks",
+            "8192 bytes in segment 2",
+            "4096 zeros",
+        ],
+    ),
     (
         "seal",
         "seal_and_open",

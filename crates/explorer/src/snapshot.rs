@@ -12,7 +12,7 @@ use std::fmt;
 use std::hash::Hasher;
 
 use room::{Error, FileKind, InodeNo, Room, Timestamp};
-use seal::Header;
+use seal::{Header, SealError};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 use crate::workload::{KEYS, credential};
@@ -219,7 +219,8 @@ impl Node {
 
 /// Which keys open a room, by its newest header.
 fn keys_of(room: &Room) -> room::Result<Vec<bool>> {
-    let header = Header::parse(&room.header_backup()).map_err(|e| Error::Seal(e.into()))?;
+    let header =
+        Header::parse(&room.header_backup()).map_err(|e| Error::from(SealError::from(e)))?;
     Ok((0..KEYS)
         .map(|key| header.unlock(&credential(key)).is_ok())
         .collect())

@@ -283,10 +283,3 @@ impl Core {
         Ok(())
     }
 }
-
-impl SetTime {
-    /// From seconds and nanoseconds since 1970.
-    pub fn at(secs: i64, nanos: u32) -> Self {
-        Self::At(Timestamp { secs, nanos })
-    }
-}

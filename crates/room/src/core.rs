@@ -16,9 +16,10 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use catalog::{BlockRange, Catalog, InodeNo, Released, SegmentNo, Timestamp};
+use model::now;
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use segments::{DirStore, Sealed, SegmentStore, UNIT_BLOCKS};
 use storage::{Storage, spans};
@@ -387,16 +388,5 @@ pub(crate) struct Change<'a> {
 impl Drop for Change<'_> {
     fn drop(&mut self) {
         self.core.changes.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-/// The present moment. A clock that stands before 1970 gives 1970.
-pub fn now() -> Timestamp {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp {
-        secs: now.as_secs() as i64,
-        nanos: now.subsec_nanos(),
     }
 }

@@ -109,7 +109,7 @@ pub(crate) fn load(
         Some(SealError::WrongCredential { .. } | SealError::NoSuchKind { .. }) => {
             Err(Error::WrongCredential(credential.kind().name()))
         }
-        Some(e) => Err(Error::Seal(e)),
+        Some(e) => Err(e.into()),
         None => Err(Error::HeaderDamaged(problems.join("; "))),
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use seal::{Credential, Header, NewCredential, SlotInfo};
+use seal::{Credential, Header, NewCredential, SealError, SlotInfo};
 use storage::Storage;
 
 use crate::core::Core;
@@ -38,7 +38,7 @@ impl Core {
             master: header.master.clone(),
             bytes: Vec::new(),
         };
-        let value = change(&mut next).map_err(Error::Seal)?;
+        let value = change(&mut next).map_err(Error::from)?;
         next.store(&*self.storage)?;
         *header = next;
         let revision = header.header.revision();
@@ -78,10 +78,10 @@ pub(crate) fn restore(
     credential: &Credential,
 ) -> Result<()> {
     let _lock = RoomLock::take(&**storage, false)?;
-    let parsed = Header::parse(backup).map_err(|e| Error::Seal(e.into()))?;
+    let parsed = Header::parse(backup).map_err(|e| Error::from(SealError::from(e)))?;
     let unlocked = parsed.unlock(credential).map_err(|e| match e {
         seal::SealError::WrongCredential { .. } => Error::WrongCredential(credential.kind().name()),
-        other => Error::Seal(other),
+        other => other.into(),
     })?;
     if storage.list("")?.iter().any(|name| name == CATALOG) {
         let options = catalog::OpenOptions {

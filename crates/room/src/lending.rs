@@ -17,10 +17,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
 
 use catalog::{BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, InodeNo};
-use seal::{SegmentKey, Suite};
-use segments::{LEND_BLOCKS_MAX, Sealed, SegmentNo, UNIT_BLOCKS};
-use serde::{Deserialize, Serialize};
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use model::{LoanId, Placed};
+use seal::SegmentAccess;
+use segments::{LEND_BLOCKS_MAX, SegmentNo, UNIT_BLOCKS};
 
 use crate::core::{BLOCK, Core};
 use crate::data::{SIZE_MAX, regular};
@@ -32,38 +31,6 @@ const MAPS_MAX: usize = 1024;
 const NOTE_NAME_MAX: usize = 64;
 /// Longest note, in bytes.
 const NOTE_MAX: usize = 1 << 20;
-
-/// Number of a loan, never used again while the room is open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct LoanId(pub u64);
-
-/// What it takes to seal and open the units of one segment.
-#[derive(Clone, Zeroize, ZeroizeOnDrop, Serialize, Deserialize)]
-pub struct SegmentAccess {
-    /// The segment.
-    #[zeroize(skip)]
-    pub segment: SegmentNo,
-    /// The room's suite.
-    #[zeroize(skip)]
-    pub suite: Suite,
-    /// The segment's key.
-    pub key: [u8; 32],
-}
-
-impl std::fmt::Debug for SegmentAccess {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SegmentAccess")
-            .field("segment", &self.segment)
-            .finish_non_exhaustive()
-    }
-}
-
-impl SegmentAccess {
-    /// The key, to seal and open with.
-    pub fn segment_key(&self) -> SegmentKey {
-        SegmentKey::from_bytes(self.suite, &self.key)
-    }
-}
 
 /// Blocks of a segment that the borrower alone may write, each once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,51 +45,29 @@ pub struct Loan {
     pub blocks: u32,
 }
 
-/// What a borrower wrote, and where in a file it belongs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Placed {
-    /// Offset in the file in bytes, a multiple of 4096; what was sealed stays within one MiB-aligned chunk of the file.
-    pub offset: u64,
-    /// Where it lies, and its tags.
-    pub sealed: Sealed,
-    /// Where the file's data ends in the last block sealed, or any later byte: the file is at least this long afterwards. What
-    /// was sealed behind it is zeros, so that a longer file reads zeros there.
-    pub end: u64,
-}
-
-impl Placed {
-    fn range(&self) -> BlockRange {
-        BlockRange {
-            segment: self.sealed.segment,
-            position: self.sealed.position,
-            blocks: self.sealed.blocks,
-        }
+/// Refuses what no file can hold.
+fn check_form(p: &Placed) -> Result<()> {
+    let (blocks, in_chunk) = (u64::from(p.sealed.blocks), p.offset % CHUNK_LEN);
+    if p.end > SIZE_MAX || p.offset > SIZE_MAX {
+        return Err(Error::FileTooLarge);
     }
-
-    /// Refuses what no file can hold.
-    fn check(&self) -> Result<()> {
-        let (blocks, in_chunk) = (u64::from(self.sealed.blocks), self.offset % CHUNK_LEN);
-        if self.end > SIZE_MAX || self.offset > SIZE_MAX {
-            return Err(Error::FileTooLarge);
-        }
-        if !self.offset.is_multiple_of(BLOCK)
-            || blocks == 0
-            || in_chunk / BLOCK + blocks > u64::from(CHUNK_BLOCKS)
-        {
-            return Err(Error::InvalidArgument(
-                "what is placed are whole blocks of one chunk",
-            ));
-        }
-        if self.sealed.tags.len() != self.sealed.blocks.div_ceil(UNIT_BLOCKS) as usize {
-            return Err(Error::InvalidArgument("what is placed has a tag a unit"));
-        }
-        if self.end <= self.offset + (blocks - 1) * BLOCK {
-            return Err(Error::InvalidArgument(
-                "what is placed ends in its last block or behind it",
-            ));
-        }
-        Ok(())
+    if !p.offset.is_multiple_of(BLOCK)
+        || blocks == 0
+        || in_chunk / BLOCK + blocks > u64::from(CHUNK_BLOCKS)
+    {
+        return Err(Error::InvalidArgument(
+            "what is placed are whole blocks of one chunk",
+        ));
     }
+    if p.sealed.tags.len() != p.sealed.blocks.div_ceil(UNIT_BLOCKS) as usize {
+        return Err(Error::InvalidArgument("what is placed has a tag a unit"));
+    }
+    if p.end <= p.offset + (blocks - 1) * BLOCK {
+        return Err(Error::InvalidArgument(
+            "what is placed ends in its last block or behind it",
+        ));
+    }
+    Ok(())
 }
 
 /// The loans of a room.
@@ -181,7 +126,7 @@ impl Loans {
     fn note(&mut self, loan: LoanId, placed: &[Placed]) -> Result<()> {
         let lent = self.live.get_mut(&loan).ok_or(Error::NotFound)?;
         let before = lent.placed;
-        if placed.iter().all(|p| lent.note(p.range())) {
+        if placed.iter().all(|p| lent.note(p.sealed.range())) {
             return Ok(());
         }
         lent.placed = before;
@@ -336,7 +281,7 @@ impl Core {
     }
 
     fn take_placed(&self, loan: LoanId, no: InodeNo, placed: &[Placed]) -> Result<()> {
-        placed.iter().try_for_each(Placed::check)?;
+        placed.iter().try_for_each(check_form)?;
         // What was done, for the second try that may follow one without space.
         let (entered, done) = (Cell::new(false), Cell::new(0));
         self.with_space(2 * BLOCK, || {
@@ -351,8 +296,8 @@ impl Core {
                 let mut loans = self.loans.lock();
                 loans.note(loan, placed)?;
                 for p in placed {
-                    self.segments.written(p.range())?;
-                    self.enter(p.range());
+                    self.segments.written(p.sealed.range())?;
+                    self.enter(p.sealed.range());
                 }
                 entered.set(true);
             }
@@ -361,7 +306,7 @@ impl Core {
                 let mut accounts = self.accounts.lock();
                 placed[done.get()..]
                     .iter()
-                    .for_each(|p| accounts.release(p.range()));
+                    .for_each(|p| accounts.release(p.sealed.range()));
                 return Err(e);
             }
             while let Some(p) = placed.get(done.get()) {

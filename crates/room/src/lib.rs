@@ -27,7 +27,6 @@ mod commit;
 mod compact;
 mod core;
 mod data;
-mod error;
 mod file_system;
 mod flags;
 mod header;
@@ -56,23 +55,22 @@ mod testing;
 mod transaction;
 mod unsaved;
 
-pub use crate::core::now;
 pub use answers::OperationId;
-pub use catalog::{
-    ANSWER_MAX, CHUNK_BLOCKS, CHUNK_LEN, CachedReply, Chunk, ClientKey, DirEntry, Extent,
-    FileFlags, FileKind, Inode, InodeNo, Piece, Pieces, Stored, Timestamp,
-};
-pub use error::{Error, Result};
-pub use file_system::{Access, FileSystem, Lock, LockKind, LockOwner, LockTable};
-pub use lending::{Loan, LoanId, Placed, SegmentAccess};
+pub use catalog::{ANSWER_MAX, CachedReply, ClientKey};
+pub use lending::Loan;
 pub use maintenance::{BackupReport, CheckReport, CompactReport, LostRange, Progress, RekeyReport};
+pub use model::{
+    Access, Available, BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, DirEntry, Error, Extent,
+    Fallocate, FileFlags, FileKind, FileSystem, Inode, InodeNo, LoanId, Lock, LockKind, LockOwner,
+    LockTable, NewFile, PartError, Piece, Pieces, Placed, RenameMode, Result, RoomSpace, Sealed,
+    SeekTo, SegmentNo, SetAttr, SetTime, Stored, Timestamp, UNIT_BLOCKS, XattrMode, now, spans,
+};
 pub use options::*;
 pub use path::RoomFile;
 pub use rollback::default_state_dir;
 pub use room::Room;
 pub use seal::{
-    Argon2Cost, Credential, NewCredential, RoomId, Secret, SegmentKey, SlotInfo, SlotKind, Suite,
+    Argon2Cost, Credential, NewCredential, RoomId, Secret, SegmentAccess, SegmentKey, SlotInfo,
+    SlotKind, Suite,
 };
-pub use segments::{BlockRange, Sealed, SegmentNo, UNIT_BLOCKS};
-pub use storage::spans;
 pub use unsaved::Unsaved;

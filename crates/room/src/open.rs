@@ -13,13 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use catalog::{Catalog, FileKind, Inode, InodeNo, SqlCatalog};
+use model::now;
 use pages::authentic;
 use seal::{Credential, Header, MasterKey, Suite};
 use segments::{DirStore, Keyring, SegmentNo, SegmentStore};
 use storage::{HostStorage, Storage, remove_if_there};
 
 use crate::accounts::Accounts;
-use crate::core::{Core, Parts, now};
+use crate::core::{Core, Parts};
 use crate::header::{self, HeaderState};
 use crate::lock::RoomLock;
 use crate::reclaim;
@@ -95,7 +96,7 @@ pub(crate) fn create_on(storage: Arc<dyn Storage>, dir: PathBuf, new: NewRoom) -
     let lock = RoomLock::take(&*storage, false)?;
     let suite = new.suite.unwrap_or_else(Suite::fastest);
     let (header, master) =
-        Header::create(suite, new.credential, &new.label).map_err(Error::Seal)?;
+        Header::create(suite, new.credential, &new.label).map_err(Error::from)?;
     storage.create_dir(SEGMENTS)?;
     let catalog = SqlCatalog::create(
         &storage,

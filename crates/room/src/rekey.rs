@@ -77,7 +77,7 @@ impl Core {
             seal::SealError::WrongCredential { .. } | seal::SealError::NoSuchKind { .. } => {
                 Error::WrongCredential(credential.kind().name())
             }
-            other => Error::Seal(other),
+            other => other.into(),
         })?;
         let mut next = HeaderState {
             header: header.header.clone(),
@@ -88,7 +88,7 @@ impl Core {
         let dropped = next
             .header
             .begin_rekey(&old.1, &next.master, &[(slot.slot, credential)])
-            .map_err(Error::Seal)?;
+            .map_err(Error::from)?;
         drop(slot);
         let key = next.header.catalog_key(&next.master);
         let revision = next.header.revision();

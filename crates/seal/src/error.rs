@@ -110,11 +110,25 @@ pub enum SealError {
 }
 
 impl SealError {
+    /// The error of keys that an error of a file system is, if it is one.
+    pub fn of(error: &model::Error) -> Option<&Self> {
+        match error {
+            model::Error::Seal(e) => e.downcast_ref(),
+            _ => None,
+        }
+    }
+
     /// What the age library says, which may take several lines.
     pub(crate) fn age(error: impl std::fmt::Display) -> SealError {
         let text = error.to_string();
         let lines = text.split(char::is_control).filter(|line| !line.is_empty());
         SealError::Age(lines.collect::<Vec<_>>().join(" "))
+    }
+}
+
+impl From<SealError> for model::Error {
+    fn from(e: SealError) -> Self {
+        Self::Seal(Box::new(e))
     }
 }
 

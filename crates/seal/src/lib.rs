@@ -14,6 +14,7 @@
 
 #![deny(unsafe_code)]
 
+mod access;
 mod cost;
 mod credential;
 mod error;
@@ -37,6 +38,7 @@ mod slot;
 mod suite;
 mod wrap;
 
+pub use access::SegmentAccess;
 pub use cost::{Argon2Cost, CostLimits};
 pub use credential::{Credential, NewCredential, SlotKind};
 pub use error::{HeaderError, SealError};
@@ -45,22 +47,17 @@ pub use keys::{
     CatalogKey, DataKey, HeaderKey, MasterKey, PageDigestKey, RoomId, SALT_LEN, SegmentHeaderKey,
 };
 pub use memory::protect_process;
+pub use model::{BLOCK_LEN, TAG_LEN, Tag, UNIT_LEN};
 pub use recipients::{NamedRecipient, parse_identities};
 pub use record::LogKey;
 pub use secret::Secret;
-pub use segment::{SegmentKey, Tag};
+pub use segment::SegmentKey;
 pub use slot::SlotInfo;
 pub use suite::Suite;
 pub use wrap::WrappedKey;
 
 pub use age;
 
-/// Bytes in a block of a segment file, the grain of positions.
-pub const BLOCK_LEN: usize = 4096;
-/// The most bytes sealed at once, and the length of every unit but a file's last. A multiple of [`BLOCK_LEN`].
-pub const UNIT_LEN: usize = 16384;
-/// Bytes in a [`Tag`].
-pub const TAG_LEN: usize = 16;
 /// Bytes in every key.
 pub const KEY_LEN: usize = 32;
 /// Bytes in a message authentication code.

@@ -8,10 +8,7 @@ use std::fmt;
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
-use crate::{BLOCK_LEN, KEY_LEN, SealError, Suite, TAG_LEN, UNIT_LEN};
-
-/// What proves a sealed unit genuine. It lives in the catalog, beside the extent it belongs to.
-pub type Tag = [u8; TAG_LEN];
+use crate::{BLOCK_LEN, KEY_LEN, SealError, Suite, Tag, UNIT_LEN};
 
 /// The key of one segment. Sharing it between threads needs no lock.
 pub struct SegmentKey {

@@ -40,13 +40,10 @@ use std::io;
 pub use header::HeaderProblem;
 pub use keyring::Keyring;
 pub use lending::{KeyBytes, LANES, LEND_BLOCKS_MAX};
-pub use seal::{BLOCK_LEN, TAG_LEN, Tag, UNIT_LEN};
-use serde::{Deserialize, Serialize};
+pub use model::{BLOCK_LEN, BlockRange, Sealed, SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS, UNIT_LEN};
 use storage::{OpenMode, Storage};
 pub use store::DirStore;
 
-/// Blocks of 4 KiB in one sealed unit (the last unit of an append may be shorter).
-pub const UNIT_BLOCKS: u32 = (UNIT_LEN / BLOCK_LEN) as u32;
 /// Most blocks in one append: 1 MiB.
 pub const APPEND_BLOCKS_MAX: u32 = 256;
 /// Length at which a segment is closed and the next one begun, in blocks: 64 MiB.
@@ -54,10 +51,6 @@ pub const SEGMENT_BLOCKS: u32 = 16384;
 
 /// The directory of a room that holds its segments.
 pub const SEGMENTS_DIR: &str = "segments";
-
-/// Number of a segment, from 1, never used again. Its file name is the number in 20 decimal digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct SegmentNo(pub u64);
 
 /// What the catalog keeps of a segment so that it can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,19 +63,6 @@ pub struct SegmentId {
     pub salt: [u8; 32],
 }
 
-/// Where an append came to lie.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sealed {
-    /// The segment.
-    pub segment: SegmentNo,
-    /// Index of the first 4 KiB block in the segment file; block 0 is the segment's header.
-    pub position: u32,
-    /// Blocks written.
-    pub blocks: u32,
-    /// One tag for each unit of [`UNIT_BLOCKS`] blocks, the last unit possibly shorter.
-    pub tags: Vec<Tag>,
-}
-
 /// Sealed units that follow each other in a segment, as they are stored there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealedUnits {
@@ -92,17 +72,6 @@ pub struct SealedUnits {
     pub position: u32,
     /// The sealed bytes, a multiple of [`BLOCK_LEN`].
     pub bytes: Vec<u8>,
-}
-
-/// A range of blocks in a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct BlockRange {
-    /// The segment.
-    pub segment: SegmentNo,
-    /// Index of the first block.
-    pub position: u32,
-    /// Number of blocks.
-    pub blocks: u32,
 }
 
 /// Why a segment operation failed.
@@ -156,6 +125,18 @@ impl From<io::Error> for SegmentError {
         match e.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace,
             _ => Self::Io(e),
+        }
+    }
+}
+
+impl From<SegmentError> for model::Error {
+    /// For calls that read no file data; reads say which file and offset.
+    fn from(e: SegmentError) -> Self {
+        match e {
+            SegmentError::NoSpace => Self::NoSpace,
+            SegmentError::Poisoned => Self::Poisoned,
+            SegmentError::Io(e) => Self::Io(e),
+            other => Self::Damaged(other.to_string()),
         }
     }
 }

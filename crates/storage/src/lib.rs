@@ -16,7 +16,6 @@
 mod host;
 mod overlay;
 mod private;
-pub mod spans;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
@@ -25,6 +24,7 @@ use std::io;
 use std::sync::Arc;
 
 pub use host::HostStorage;
+pub use model::spans;
 pub use overlay::Overlay;
 pub use private::{NewPrivateFile, write_new_private};
 

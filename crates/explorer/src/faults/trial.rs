@@ -384,10 +384,12 @@ impl<'a> Course<'a> {
         self.notes.push(format!("{what}: {e}"));
         self.blended |= matches!(e, Error::NoSpace);
         self.poisoned |= matches!(e, Error::Poisoned);
-        let this = match e {
-            // A catalog that met damage may show nothing more until it is opened again; a copy that met it goes alone.
-            Error::Poisoned | Error::Catalog(CatalogError::Damaged(_)) => Outcome::Closed,
-            _ => Outcome::Refused,
+        let catalog = CatalogError::of(e);
+        // A catalog that met damage may show nothing more until it is opened again; a copy that met it goes alone.
+        let damaged = matches!(catalog, Some(CatalogError::Damaged(_)));
+        let this = match damaged || matches!(e, Error::Poisoned) {
+            true => Outcome::Closed,
+            false => Outcome::Refused,
         };
         self.outcome = self.outcome.max(this);
         let misleading = is_refusal(e)
@@ -401,13 +403,12 @@ impl<'a> Course<'a> {
             );
         // A storage that fails says nothing about what it holds.
         let refused = matches!(self.kind.fault, Fault::Io | Fault::NoSpace | Fault::Torn);
-        let blames = matches!(
-            e,
-            Error::Damaged(_)
-                | Error::Corrupt { .. }
-                | Error::HeaderDamaged(_)
-                | Error::Catalog(CatalogError::Damaged(_) | CatalogError::NotThisRoom)
-        );
+        let blames = damaged
+            || matches!(catalog, Some(CatalogError::NotThisRoom))
+            || matches!(
+                e,
+                Error::Damaged(_) | Error::Corrupt { .. } | Error::HeaderDamaged(_)
+            );
         let looks_for_damage = what.ends_with("repair");
         if misleading || (refused && blames && !looks_for_damage) {
             return Err(Failure(format!(

@@ -52,9 +52,9 @@ pub(super) type Here = (Arc<Life>, Arc<Session>);
 pub(super) fn refusal(error: room::Error) -> Refusal {
     use room::Error as E;
     Refusal::Posix(match error {
-        E::Poisoned | E::Catalog(CatalogError::Io(_)) => {
-            tracing::warn!("a call waits for the room to be opened again: {error}");
-            return Refusal::NotNow(Delay::Reopening);
+        E::Poisoned => return waits_for_room(&error),
+        E::Catalog(_) if matches!(CatalogError::of(&error), Some(CatalogError::Io(_))) => {
+            return waits_for_room(&error);
         }
         E::Io(e) if e.kind() == std::io::ErrorKind::NotConnected => {
             tracing::warn!("a call waits for a disk: {e}");
@@ -86,6 +86,11 @@ pub(super) fn refusal(error: room::Error) -> Refusal {
             Posix::Io
         }
     })
+}
+
+fn waits_for_room(error: &room::Error) -> Refusal {
+    tracing::warn!("a call waits for the room to be opened again: {error}");
+    Refusal::NotNow(Delay::Reopening)
 }
 
 impl Caller {

@@ -7,7 +7,7 @@
 //! 3. A unit called released is one that nothing in the map refers to.
 
 use super::{CHUNK, Chunk, Extent, Released, UNIT};
-use segments::{BLOCK_LEN, BlockRange, Sealed, SegmentNo, Tag, UNIT_BLOCKS};
+use crate::{BLOCK_LEN, BlockRange, Sealed, SegmentNo, Tag, UNIT_BLOCKS};
 
 /// Bytes of one change.
 const STEP: usize = 4;

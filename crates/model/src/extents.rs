@@ -23,8 +23,8 @@ pub use pieces::{Piece, Pieces, Stored};
 
 use serde::{Deserialize, Serialize};
 
+use crate::{BlockRange, Sealed, SegmentNo, Tag, UNIT_BLOCKS};
 use reserved::BlockSet;
-use segments::{BlockRange, Sealed, SegmentNo, Tag, UNIT_BLOCKS};
 
 /// Blocks of 4 KiB in one chunk.
 pub const CHUNK_BLOCKS: u32 = 256;

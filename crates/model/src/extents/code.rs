@@ -17,7 +17,7 @@
 //! Invariant: one map has one writing, and what does not keep the invariants of [`Extent`] and [`Chunk`] is refused.
 
 use super::{CHUNK_BLOCKS, Chunk, Extent};
-use segments::{SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS};
+use crate::{SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS};
 
 const FIXED: usize = 15;
 const SHARED: u8 = 1 << 4;

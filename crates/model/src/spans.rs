@@ -11,9 +11,8 @@
 //! It deliberately does not know who listens. The list is here because every crate that opens a span is above.
 //!
 //! ```
-//! # use strongroom_storage as storage;
 //! # fn read() {}
-//! use storage::spans;
+//! use model::spans;
 //! let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_READ).entered();
 //! read();
 //! ```

@@ -4,11 +4,11 @@
 //!
 //! It deliberately does not know who reads, or from where.
 
-use segments::{BlockRange, Tag, UNIT_BLOCKS};
+use crate::{BlockRange, Tag, UNIT_BLOCKS};
 
 use super::{Chunk, Extent};
 
-const BLOCK: u64 = segments::BLOCK_LEN as u64;
+const BLOCK: u64 = crate::BLOCK_LEN as u64;
 
 /// A part of a range of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

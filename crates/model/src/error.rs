@@ -1,15 +1,16 @@
-//! What can go wrong in a room, each with what to do about it.
+//! What can go wrong in a file system, and in a room as one is opened; each with what to do about it.
 
 use std::path::PathBuf;
 
-use catalog::{CatalogError, InodeNo};
-use seal::SealError;
-use segments::SegmentError;
+use crate::InodeNo;
 
-/// Result of room calls.
+/// An error of a part that is known to those alone who are above it: they ask the part what it is.
+pub type PartError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Result of a file system's calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a room call failed. Kinds that POSIX names carry its name.
+/// Why a call failed. Kinds that POSIX names carry its name.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// ENOENT.
@@ -153,12 +154,12 @@ pub enum Error {
         /// Revision found.
         found: u64,
     },
-    /// The catalog is damaged.
+    /// The catalog is damaged: `catalog::CatalogError::of` says how.
     #[error("{0}")]
-    Catalog(CatalogError),
-    /// A key operation was refused.
+    Catalog(PartError),
+    /// A key operation was refused: `seal::SealError::of` says why.
     #[error("{0}")]
-    Seal(SealError),
+    Seal(PartError),
     /// The storage failed.
     #[error("storage: {0}")]
     Io(#[from] std::io::Error),
@@ -174,27 +175,5 @@ fn credential_words(kind: &str) -> &str {
         "key-file" => "key file",
         "raw-key" => "raw key",
         other => other,
-    }
-}
-
-impl From<CatalogError> for Error {
-    fn from(e: CatalogError) -> Self {
-        match e {
-            CatalogError::NoSpace => Self::NoSpace,
-            CatalogError::Poisoned => Self::Poisoned,
-            other => Self::Catalog(other),
-        }
-    }
-}
-
-impl From<SegmentError> for Error {
-    /// For calls that read no file data; reads say which file and offset.
-    fn from(e: SegmentError) -> Self {
-        match e {
-            SegmentError::NoSpace => Self::NoSpace,
-            SegmentError::Poisoned => Self::Poisoned,
-            SegmentError::Io(e) => Self::Io(e),
-            other => Self::Damaged(other.to_string()),
-        }
     }
 }

@@ -1,0 +1,40 @@
+//! The words of a file system: inodes and names, the extent maps of files, what can go wrong, and the calls that a mount makes.
+//!
+//! To begin with, copy `examples/map_a_file.rs`.
+//!
+//! A room implements [`FileSystem`], and so does a client of a metadata server. What uses either, or speaks of files to another
+//! machine, needs this crate and not the one that stores them.
+//!
+//! It deliberately does not know storage, keys, SQL, FUSE or a network.
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+#[cfg(test)]
+#[path = "../../../fuzz/corpus.rs"]
+mod corpus;
+mod error;
+mod extents;
+mod file_system;
+mod grants;
+mod inode;
+pub mod spans;
+mod units;
+
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing {
+    //! What the fuzz target for extent maps calls.
+
+    pub use crate::extents::fuzzing::extent_map;
+}
+
+pub use arguments::{
+    Available, Fallocate, NewFile, RenameMode, RoomSpace, SeekTo, SetAttr, SetTime, XattrMode,
+};
+pub use error::{Error, PartError, Result};
+pub use extents::{CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, Piece, Pieces, Released, Stored};
+pub use file_system::{Access, FileSystem, Lock, LockKind, LockOwner, LockTable};
+pub use grants::*;
+pub use inode::{DirEntry, FileFlags, FileKind, Inode, InodeNo, Timestamp, now};
+pub use units::{BLOCK_LEN, BlockRange, Sealed, SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS, UNIT_LEN};

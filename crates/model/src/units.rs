@@ -1,0 +1,54 @@
+//! How file data is cut into units and where a unit is: blocks, units, segments by number.
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes in a block of a segment file, the grain of positions.
+pub const BLOCK_LEN: usize = 4096;
+/// The most bytes sealed at once, and the length of every unit but a file's last. A multiple of [`BLOCK_LEN`].
+pub const UNIT_LEN: usize = 16384;
+/// Bytes in a [`Tag`].
+pub const TAG_LEN: usize = 16;
+/// Blocks of 4 KiB in one sealed unit (the last unit of an append may be shorter).
+pub const UNIT_BLOCKS: u32 = (UNIT_LEN / BLOCK_LEN) as u32;
+
+/// What proves a sealed unit genuine. It lives in the catalog, beside the extent it belongs to.
+pub type Tag = [u8; TAG_LEN];
+
+/// Number of a segment, from 1, never used again. Its file name is the number in 20 decimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SegmentNo(pub u64);
+
+/// Where an append came to lie.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sealed {
+    /// The segment.
+    pub segment: SegmentNo,
+    /// Index of the first 4 KiB block in the segment file; block 0 is the segment's header.
+    pub position: u32,
+    /// Blocks written.
+    pub blocks: u32,
+    /// One tag for each unit of [`UNIT_BLOCKS`] blocks, the last unit possibly shorter.
+    pub tags: Vec<Tag>,
+}
+
+impl Sealed {
+    /// The blocks written.
+    pub fn range(&self) -> BlockRange {
+        BlockRange {
+            segment: self.segment,
+            position: self.position,
+            blocks: self.blocks,
+        }
+    }
+}
+
+/// A range of blocks in a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct BlockRange {
+    /// The segment.
+    pub segment: SegmentNo,
+    /// Index of the first block.
+    pub position: u32,
+    /// Number of blocks.
+    pub blocks: u32,
+}
