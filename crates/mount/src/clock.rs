@@ -12,7 +12,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use room::Timestamp;
+use model::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
 /// The latest stamp that the kernel passed on, in nanoseconds since 1970. The kernel has one clock for all mounts.

@@ -1,6 +1,6 @@
 //! File data: read, write, allocate, seek, copy, make durable.
 
-use room::{Fallocate, InodeNo, SeekTo, SetAttr};
+use model::{Fallocate, InodeNo, SeekTo, SetAttr};
 
 use crate::errno::{Errno, OrErrno};
 use crate::server::{Caller, Server};
@@ -30,7 +30,7 @@ impl Server {
     ) -> Result<bool, Errno> {
         let written = self.room.write_cached(no, offset, data);
         if let Err(e) = &written {
-            if matches!(e, room::Error::NoSpace) {
+            if matches!(e, model::Error::NoSpace) {
                 tracing::error!(
                     inode = no.0,
                     "{} bytes at {offset} that a program wrote find no space and are lost; its next fsync or close says so",

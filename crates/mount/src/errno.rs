@@ -3,7 +3,7 @@
 //! 1. The match has no catch-all: a new kind of error does not compile until it has an answer here.
 //! 2. What a caller did wrong is answered quietly; what means damage or failing storage is logged once, here.
 
-use room::{Error, InodeNo};
+use model::{Error, InodeNo};
 
 /// A positive Linux error number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub(crate) trait OrErrno<T> {
     fn or_errno(self, what: &'static str, inode: InodeNo) -> Result<T, Errno>;
 }
 
-impl<T> OrErrno<T> for room::Result<T> {
+impl<T> OrErrno<T> for model::Result<T> {
     fn or_errno(self, what: &'static str, inode: InodeNo) -> Result<T, Errno> {
         self.map_err(|e| Errno::of(&e, what, inode))
     }

@@ -4,7 +4,7 @@
 //!    answered here, and refuses a change to processes without CAP_LINUX_IMMUTABLE.
 //! 2. Flags that a room does not have are refused, not dropped.
 
-use room::{Access, FileFlags, Inode, InodeNo, SetAttr};
+use model::{Access, FileFlags, Inode, InodeNo, SetAttr};
 
 use crate::errno::Errno;
 use crate::server::Server;

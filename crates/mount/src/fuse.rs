@@ -26,7 +26,7 @@ use fuser::{
     Generation, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyWrite, ReplyXattr,
     Request,
 };
-use room::{FileKind, Inode, InodeNo, spans};
+use model::{FileKind, Inode, InodeNo, spans};
 
 use crate::errno::Errno;
 use crate::locker::Locker;

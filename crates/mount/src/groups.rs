@@ -1,6 +1,6 @@
 //! Whether a caller is in a group: a request names one group of the process, and the rest is in `/proc`.
 
-use room::Inode;
+use model::Inode;
 
 use crate::server::Caller;
 

@@ -4,7 +4,7 @@
 //!
 //! 1. The kernel checks permissions, ACLs included, before it asks; a mount where it would not is refused.
 //! 2. The mount is the only one that changes a room, so the kernel may keep everything it was told. Whoever changes the
-//!    room beside the mount says so through [`Handle`]. Of a [shared](room::FileSystem::is_shared) file system the kernel
+//!    room beside the mount says so through [`Handle`]. Of a [shared](model::FileSystem::is_shared) file system the kernel
 //!    keeps nothing beyond the next open of a file, and nothing that was written.
 //! 3. What a program wrote reaches the room when it closes the file, when it asks for it (fsync), and at the latest after
 //!    [`MountOptions::write_back_interval`]; there the room's own commits take over. `fsync` is durable when it returns.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use model::{InodeNo, Lock, LockKind, LockOwner, LockTable};
 use parking_lot::{Condvar, Mutex};
-use room::{InodeNo, Lock, LockKind, LockOwner, LockTable};
 
 use crate::errno::{Errno, OrErrno};
 use crate::fuse::Kernel;

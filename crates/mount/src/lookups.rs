@@ -9,8 +9,8 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use model::InodeNo;
 use parking_lot::Mutex;
-use room::InodeNo;
 
 const SHARDS: usize = 64;
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use room::{FileSystem, InodeNo};
+use model::{FileSystem, InodeNo};
 
 use crate::attach;
 use crate::error::MountError;
@@ -33,7 +33,7 @@ impl fmt::Debug for Mounted {
     }
 }
 
-/// Mounts `room`, which is a [`room::Room`] or a shared file system, on the directory `mountpoint` and serves it until it is unmounted: from outside, by
+/// Mounts `room`, which is a room or a shared file system, on the directory `mountpoint` and serves it until it is unmounted: from outside, by
 /// [`Mounted::unmount`], or by the idle timeout.
 ///
 /// Permissions are checked by the kernel. If it cannot, nothing is mounted.

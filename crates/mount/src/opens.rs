@@ -7,8 +7,8 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use model::{Access, Inode, InodeNo, Timestamp};
 use parking_lot::Mutex;
-use room::{Access, Inode, InodeNo, Timestamp};
 
 use crate::errno::{Errno, OrErrno};
 use crate::flags::check_open;
@@ -90,7 +90,7 @@ impl Server {
     pub(crate) fn flush(&self, no: InodeNo, owner: u64) -> Result<(), Errno> {
         let flushed = self.room.flush(no).or_errno("close", no);
         let unlocked = if self.opens.take_owner(no, owner) {
-            self.unlock(no, room::LockTable::Posix, owner)
+            self.unlock(no, model::LockTable::Posix, owner)
         } else {
             Ok(())
         };
@@ -100,7 +100,7 @@ impl Server {
     /// One open is over; `flock` is who may hold a lock of `flock` through it.
     pub(crate) fn close(&self, no: InodeNo, access: Access, flock: Option<u64>) {
         if let Some(owner) = flock
-            && let Err(e) = self.unlock(no, room::LockTable::Flock, owner)
+            && let Err(e) = self.unlock(no, model::LockTable::Flock, owner)
         {
             tracing::warn!(inode = no.0, errno = e.0, "giving back a lock at close");
         }
@@ -111,7 +111,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use room::FileKind;
+    use model::FileKind;
 
     fn inode(ctime: i64) -> Inode {
         let at = |secs| Timestamp { secs, nanos: 0 };
@@ -119,7 +119,7 @@ mod tests {
             no: InodeNo(7),
             kind: FileKind::Regular,
             mode: 0o644,
-            flags: room::FileFlags::NONE,
+            flags: model::FileFlags::NONE,
             uid: 0,
             gid: 0,
             nlink: 1,

@@ -25,8 +25,8 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use model::{Available, FileSystem, InodeNo};
 use parking_lot::Mutex;
-use room::{Available, FileSystem, InodeNo};
 
 use crate::error::MountError;
 use crate::fuse::Kernel;

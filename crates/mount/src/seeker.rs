@@ -21,7 +21,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use room::InodeNo;
+use model::InodeNo;
 
 use crate::error::MountError;
 use crate::fuse::Kernel;

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use model::{FileKind, FileSystem, Inode, InodeNo, NewFile, RenameMode, RoomSpace, SetAttr};
 use parking_lot::Mutex;
-use room::{FileKind, FileSystem, Inode, InodeNo, NewFile, RenameMode, RoomSpace, SetAttr};
 
 use crate::clock;
 use crate::errno::{Errno, OrErrno};
@@ -174,7 +174,7 @@ impl Server {
         };
         match found {
             Ok(inode) => Ok(Some(self.hand_out(inode))),
-            Err(room::Error::NotFound) if name != b"." && name != b".." => Ok(None),
+            Err(model::Error::NotFound) if name != b"." && name != b".." => Ok(None),
             Err(e) => Err(Errno::of(&e, "lookup", parent)),
         }
     }

@@ -1,6 +1,6 @@
 //! Extended attributes as the kernel asks for them: values, and the list of names.
 
-use room::{InodeNo, XattrMode};
+use model::{InodeNo, XattrMode};
 
 use crate::errno::{Errno, OrErrno};
 use crate::server::{Caller, Server};
@@ -11,7 +11,7 @@ impl Server {
         self.labels.answer(name, found)
     }
 
-    /// `flags` are those of setxattr; `drop_setgid`: see [`room::Room::set_xattr`].
+    /// `flags` are those of setxattr; `drop_setgid`: see [`model::FileSystem::set_xattr`].
     pub(crate) fn set_xattr(
         &self,
         no: InodeNo,

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{FileAttr, FileType, INodeNo, ReplyStatfs, TimeOrNow};
-use room::{FileKind, Inode, InodeNo, RoomSpace, SetTime, Timestamp};
+use model::{FileKind, Inode, InodeNo, RoomSpace, SetTime, Timestamp};
 
 /// Bytes of a block, here and in the room.
 const BLOCK: u32 = 4096;

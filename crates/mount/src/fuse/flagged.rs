@@ -9,7 +9,7 @@
 //!    `fsync` and `close` report it, and the kernel's copy is dropped.
 
 use fuser::{ReplyIoctl, Request};
-use room::{FileFlags, FileKind, Inode, InodeNo};
+use model::{FileFlags, FileKind, Inode, InodeNo};
 
 use crate::errno::Errno;
 use crate::seeker::Seek;

@@ -12,7 +12,7 @@ use fuser::{
     ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyStatx,
     ReplyWrite, ReplyXattr, Request, RequestId, SetxattrFlags, TimeOrNow, WriteFlags,
 };
-use room::SetAttr;
+use model::SetAttr;
 
 use crate::errno::Errno;
 use crate::flags::{self, Ioctl};

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use fuser::{
     BackgroundSession, Config, INodeNo, InitFlags, KernelConfig, Notifier, SessionACL, Version,
 };
-use room::InodeNo;
+use model::InodeNo;
 
 use super::{Handler, Ttl};
 use crate::error::MountError;

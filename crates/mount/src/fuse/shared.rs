@@ -7,7 +7,7 @@ use fuser::{
     FileHandle, FopenFlags, LockOwner, OpenAccMode, OpenFlags, ReplyCreate, ReplyEmpty, ReplyLock,
     ReplyOpen, Request,
 };
-use room::{Access, Inode, InodeNo, Lock, LockKind, LockTable};
+use model::{Access, Inode, InodeNo, Lock, LockKind, LockTable};
 
 use crate::errno::Errno;
 use crate::locker::Asked;
