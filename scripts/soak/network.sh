@@ -10,4 +10,4 @@ set -euo pipefail
 export STRONGROOM_SEED=$SEED STRONGROOM_NET_ROUNDS=${SOAK_ROUNDS:-200} STRONGROOM_NET_CUT_SECONDS=${SOAK_CUT_SECONDS:-60}
 export STRONGROOM_NET_NAME_OPERATIONS=${SOAK_NAME_OPERATIONS:-50000} STRONGROOM_NET_NAME_KILLS=${SOAK_NAME_KILLS:-500}
 cargo_test network
-(cd "$ROOT" && STRONGROOM_POLICY_STEPS=${SOAK_POLICY_STEPS:-20000} cargo test --release --locked -p strongroom-metadata --test policy)
+(cd "$ROOT" && STRONGROOM_POLICY_STEPS=${SOAK_POLICY_STEPS:-20000} cargo test --release --locked -p strongroom-metadata-server --test policy)

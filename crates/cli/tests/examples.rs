@@ -81,7 +81,7 @@ const EXAMPLES: [(&str, &str, &[&str]); 20] = [
     ("nbd", "serve_device", &["serving", "stopped"]),
     ("netdisk", "capabilities", &["read back: true"]),
     (
-        "metadata",
+        "metadata-server",
         "share_room",
         &["hello", "after chmod 600: refused true"],
     ),
@@ -93,6 +93,11 @@ const EXAMPLES: [(&str, &str, &[&str]); 20] = [
     ),
     ("bench", "measure_directory", &[]),
     ("cli", "own_command", &[]),
+];
+/// Crates whose front page names the example of another, because they do nothing alone: crate, and whose example it is.
+const ELSEWHERE: [(&str, &str, &str); 2] = [
+    ("metadata-client", "share_room", "metadata-server"),
+    ("metadata-proto", "share_room", "metadata-server"),
 ];
 /// Those in C: crate and example.
 const IN_C: [(&str, &str); 2] = [("capi", "first"), ("sqlfs", "notes")];
@@ -204,7 +209,17 @@ fn each_public_crate_has_one_that_its_front_page_names() {
         );
         assert!(dir.join(example).exists(), "{crate_}: {example}");
     }
-    let with: BTreeSet<_> = listed.into_iter().map(|(crate_, _)| crate_).collect();
+    for (crate_, example, of) in ELSEWHERE {
+        let front = fs::read_to_string(crates().join(crate_).join("src/lib.rs")).unwrap();
+        let named = format!("`examples/{example}.rs` of `{of}`");
+        assert!(front.contains(&named), "{crate_}: {named}");
+        assert!(listed.contains(&(of.into(), format!("examples/{example}.rs"))));
+    }
+    let with: BTreeSet<_> = listed
+        .into_iter()
+        .map(|(crate_, _)| crate_)
+        .chain(ELSEWHERE.map(|(crate_, _, _)| crate_.into()))
+        .collect();
     for entry in fs::read_dir(crates()).unwrap() {
         let entry = entry.unwrap();
         let manifest = fs::read_to_string(entry.path().join("Cargo.toml")).unwrap();

@@ -40,7 +40,7 @@ pub(crate) fn address(name: &Path) -> Result<Option<String>> {
         return refuse("an IPv6 address is written in brackets");
     }
     match port.map(str::parse::<u16>) {
-        None => Ok(Some(format!("{host}:{}", metadata::DEFAULT_PORT))),
+        None => Ok(Some(format!("{host}:{}", metadata_proto::DEFAULT_PORT))),
         Some(Ok(port)) if port != 0 => Ok(Some(host.to_owned())),
         Some(_) => refuse("not a port"),
     }
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_server_is_named_with_or_without_a_port() {
-        let port = metadata::DEFAULT_PORT;
+        let port = metadata_proto::DEFAULT_PORT;
         for (name, expected) in [
             ("strongroom://host", format!("host:{port}")),
             ("strongroom://host/", format!("host:{port}")),

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use metadata::client::{ClientOptions, SharedRoom};
-use metadata::enrol::Identity;
+use metadata_client::{ClientOptions, SharedRoom};
+use metadata_proto::identity::Identity;
 use room::{FileSystem, OpenOptions, Room};
 use rustix::fs::Mode;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

@@ -10,8 +10,8 @@ use bench::work::small_files::{
     self, Connect, Directory, Library, Maker, MountedHere, Share, Shared,
 };
 
-use metadata::client::{ClientOptions, SharedRoom};
-use metadata::enrol::Identity;
+use metadata_client::{ClientOptions, SharedRoom};
+use metadata_proto::identity::Identity;
 
 use strongroom_cli::program::{Global, Result};
 

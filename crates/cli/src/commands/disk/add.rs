@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use metadata::enrol::Disk;
+use metadata_server::enrol::Disk;
 use netdisk::{DiskAddress, KeyFile, Protection};
 
 use super::init::key_file;

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use metadata::enrol::{self, Disk, EnrolError, User};
-use metadata::server::{Beside, MetadataServer, ServerError};
+use metadata_server::enrol::{self, Disk, EnrolError, User};
+use metadata_server::server::{Beside, MetadataServer, ServerError};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -162,7 +162,7 @@ impl DiskRow {
         }
     }
 
-    fn running(disk: &metadata::authority::DiskState) -> Self {
+    fn running(disk: &metadata_server::authority::DiskState) -> Self {
         Self {
             name: disk.name.clone(),
             id: disk.address.id.to_string(),
@@ -190,7 +190,7 @@ pub(crate) fn ask(room: &Path, open: &OpenArgs, request: Request) -> Result<Repl
         accept_rollback: open.accept_rollback,
         ..room::OpenOptions::default()
     };
-    let opened = metadata::server::Beside::open(room, &given.credential()?, options)
+    let opened = metadata_server::server::Beside::open(room, &given.credential()?, options)
         .map_err(|e| refused(room, e))?;
     let reply = carry_out_beside(&opened, request).map_err(|e| refused(room, e));
     let closed = opened.room.close().map_err(|e| Error::room(room, e));

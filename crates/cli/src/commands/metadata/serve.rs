@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use metadata::server::{Config, MetadataServer};
+use metadata_server::server::{Config, MetadataServer};
 use rustix::fs::Mode;
 use serde_json::json;
 use service::{Common, Measures, Observed, Service, Stop};
@@ -26,7 +26,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     room: PathBuf,
     /// Address and port to listen on; port 0 chooses one
-    #[arg(long, value_name = "HOST:PORT", default_value_t = format!("127.0.0.1:{}", metadata::DEFAULT_PORT))]
+    #[arg(long, value_name = "HOST:PORT", default_value_t = format!("127.0.0.1:{}", metadata_proto::DEFAULT_PORT))]
     listen: String,
     /// What protects the messages to and from the disks, instead of what `disk add` said of each
     #[arg(long, value_enum)]
@@ -256,7 +256,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
 }
 
 /// Stops the server once no request comes any more; requests are bounded in time.
-fn end(mut server: Arc<MetadataServer>) -> std::result::Result<(), metadata::server::ServerError> {
+fn end(
+    mut server: Arc<MetadataServer>,
+) -> std::result::Result<(), metadata_server::server::ServerError> {
     let patience = Instant::now() + Duration::from_secs(60);
     loop {
         match Arc::try_unwrap(server) {
@@ -264,7 +266,7 @@ fn end(mut server: Arc<MetadataServer>) -> std::result::Result<(), metadata::ser
             Err(shared) => server = shared,
         }
         if Instant::now() > patience {
-            return Err(metadata::server::ServerError::NotNow);
+            return Err(metadata_server::server::ServerError::NotNow);
         }
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -1,0 +1,185 @@
+//! What goes on by itself: beats, placing what was written a while ago, making the log shorter.
+//!
+//! Three threads, so that none waits for what another does: a beat must not wait for a disk.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use metadata_proto::rpc::Beat;
+use model::Result;
+
+use super::Core;
+use super::errors::words;
+use super::files::File;
+use super::link::Attempt;
+use super::writing::PLACE_AT;
+
+/// How old written data becomes before it is placed without being asked for.
+const PLACE_AFTER: Duration = Duration::from_secs(1);
+/// The longest pause between looking for such data.
+const LOOK: Duration = Duration::from_millis(250);
+/// Between beats, at most; a quarter of a lease where that is less.
+const BEAT: Duration = Duration::from_secs(1);
+/// How long a beat may take: then the connection is taken for broken.
+const BEAT_ANSWER: Duration = Duration::from_secs(5);
+/// Files placed side by side.
+const FILES: usize = 4;
+/// After placing in the background failed for a reason that may pass.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// What one thread does until it is told to stop.
+type Duty = fn(&Core);
+
+/// Starts the threads.
+pub(super) fn start(core: &Arc<Core>) -> std::io::Result<Vec<JoinHandle<()>>> {
+    let duties: [(&str, Duty); 3] = [
+        ("strongroom-beat", Core::beats),
+        ("strongroom-place", Core::places),
+        ("strongroom-sync", Core::syncs),
+    ];
+    duties
+        .into_iter()
+        .map(|(name, duty)| {
+            let core = core.clone();
+            std::thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(move || duty(&core))
+        })
+        .collect()
+}
+
+impl Core {
+    /// Waits, until woken or told to stop; `false`: to stop.
+    fn pause(&self, time: Duration) -> bool {
+        let mut stop = self.stop.lock();
+        if !*stop {
+            self.wake.wait_for(&mut stop, time);
+        }
+        !*stop
+    }
+
+    fn beats(&self) {
+        let mut pause = BEAT;
+        let mut next = Instant::now();
+        loop {
+            let now = Instant::now();
+            if now < next {
+                if !self.pause(next - now) {
+                    return;
+                }
+                continue;
+            }
+            match self.beat() {
+                Ok(lease) => pause = BEAT.min(lease / 4),
+                Err(e) => tracing::debug!("a beat: {e}"),
+            }
+            next = Instant::now() + pause;
+        }
+    }
+
+    fn beat(&self) -> Result<Duration> {
+        let connected = self.connected(Instant::now() + BEAT_ANSWER)?;
+        let session = &connected.session;
+        let deadline = Instant::now() + BEAT_ANSWER;
+        let ask = |client: metadata_proto::rpc::MetadataClient, context, id| async move {
+            client.beat(context, id).await
+        };
+        if let Attempt::Answer(Ok(Beat { settled, .. })) =
+            self.link.attempt(&connected, deadline, ask)
+        {
+            self.settle(settled, session.generation);
+        }
+        self.give_back_finished(&connected);
+        Ok(session.lease)
+    }
+
+    /// Forgets what is durable: everything stamped up to `settled` by the server of a session.
+    pub(super) fn settle(&self, settled: u64, generation: u64) {
+        for file in self.files.all() {
+            let mut state = file.state.lock();
+            // Stamps of another life of the server say nothing.
+            if self.life() > generation {
+                return;
+            }
+            let blocks = state.settle(settled);
+            drop(state);
+            self.budget.give_back(blocks);
+            let no = file.no;
+            drop(file);
+            if blocks > 0 {
+                self.files.tidy(no);
+            }
+        }
+    }
+
+    fn places(&self) {
+        let mut not_before = Instant::now();
+        while self.pause(LOOK) {
+            if Instant::now() < not_before {
+                continue;
+            }
+            let due: Vec<Arc<File>> = self.files.all().into_iter().filter(is_due).collect();
+            for some in due.chunks(FILES) {
+                let failed = std::thread::scope(|scope| {
+                    let threads: Vec<_> = some
+                        .iter()
+                        .map(|file| scope.spawn(|| self.place_quietly(file)))
+                        .collect();
+                    threads
+                        .into_iter()
+                        .any(|t| t.join().is_ok_and(|placed| !placed))
+                });
+                if failed {
+                    not_before = Instant::now() + AGAIN;
+                }
+            }
+        }
+    }
+
+    /// Places a file's data; what is refused is told at the next close or fsync. `false`: to be tried again later.
+    fn place_quietly(&self, file: &File) -> bool {
+        match self.flush_file(file) {
+            Ok(()) => true,
+            Err(e) if file.state.lock().note_loss(&e) => true,
+            Err(e) => {
+                tracing::warn!("{}; it is tried again", words(file.no, &e));
+                false
+            }
+        }
+    }
+
+    fn syncs(&self) {
+        while self.pause(LOOK) {
+            if self.budget.percent() >= 50
+                && let Err(e) = self.sync_all()
+            {
+                tracing::warn!("making written data durable: {e}; it is tried again");
+                std::thread::sleep(LOOK);
+            }
+        }
+    }
+
+    /// Places and makes durable what all files have.
+    pub(super) fn sync_all(&self) -> Result<()> {
+        let mut first = Ok(());
+        let files = self.files.all();
+        for file in files {
+            let unplaced = file.state.lock().has_unplaced();
+            if unplaced && let Err(e) = self.flush_file(&file) {
+                file.state.lock().note_loss(&e);
+                first = first.and(Err(e));
+            }
+        }
+        self.sync_server()?;
+        first
+    }
+}
+
+fn is_due(file: &Arc<File>) -> bool {
+    let state = file.state.lock();
+    let old = state
+        .dirty_since
+        .is_some_and(|since| since.elapsed() >= PLACE_AFTER);
+    old || state.dirty.len() >= PLACE_AT
+}

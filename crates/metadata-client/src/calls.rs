@@ -1,0 +1,208 @@
+//! Asking the server: again and again until there is an answer or patience ends, and taking up a session that began anew.
+//!
+//! 1. Nothing is asked under a session before [`Core::adopt`] has taken it up.
+//! 2. A change is asked for by one slot and number until it is answered, in whatever session of whatever incarnation of the
+//!    server: it is done once.
+//! 3. What the server cannot do just now is asked again; only patience that ends makes an error of it.
+
+use std::future::Future;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use metadata_proto::rpc::{Change, Changed, MetadataClient, Recalled, Refusal, Reply, SessionId};
+use model::{Error, Result, spans};
+use tarpc::client::RpcError;
+use tarpc::context::Context;
+
+use super::Core;
+use super::errors::error;
+use super::link::{Attempt, Connected};
+
+/// Pauses before a server that cannot answer just now is asked again, at first and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+
+impl Core {
+    pub(super) fn deadline(&self) -> Instant {
+        Instant::now() + self.options.patience
+    }
+
+    /// A connection whose session is taken up.
+    pub(super) fn connected(&self, deadline: Instant) -> Result<Connected> {
+        loop {
+            let connected = self.link.connected(deadline)?;
+            if self.adopted.load(Ordering::Acquire) >= connected.session.generation {
+                return Ok(connected);
+            }
+            self.adopt(&connected, deadline)?;
+            if self.adopted.load(Ordering::Acquire) < connected.session.generation {
+                // The server is not itself yet, or the session is gone again.
+                self.still_time(deadline)?;
+                std::thread::sleep(PAUSE.0);
+            }
+        }
+    }
+
+    /// Does what must begin and end in one life of the server, again until it does or patience ends. `attempt` is given the life and
+    /// tells `None` where that is over.
+    pub(super) fn in_one_life<T>(
+        &self,
+        mut attempt: impl FnMut(u64) -> Result<Option<T>>,
+    ) -> Result<T> {
+        let deadline = self.deadline();
+        loop {
+            if let Some(done) = attempt(self.life())? {
+                return Ok(done);
+            }
+            if Instant::now() >= deadline {
+                return Err(Error::Unreachable(
+                    "the metadata server, which is started again and again,".into(),
+                ));
+            }
+        }
+    }
+
+    /// Asks what may be asked twice.
+    pub(super) fn call<T, F, R>(&self, ask: F) -> Result<T>
+    where
+        F: Fn(MetadataClient, Context, SessionId) -> R,
+        R: Future<Output = std::result::Result<Reply<T>, RpcError>>,
+    {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::METADATA).entered();
+        self.asked(ask)
+    }
+
+    /// The same for what brings capabilities.
+    pub(super) fn call_for_capability<T, F, R>(&self, ask: F) -> Result<T>
+    where
+        F: Fn(MetadataClient, Context, SessionId) -> R,
+        R: Future<Output = std::result::Result<Reply<T>, RpcError>>,
+    {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::CAPABILITY).entered();
+        self.asked(ask)
+    }
+
+    fn asked<T, F, R>(&self, ask: F) -> Result<T>
+    where
+        F: Fn(MetadataClient, Context, SessionId) -> R,
+        R: Future<Output = std::result::Result<Reply<T>, RpcError>>,
+    {
+        let deadline = self.deadline();
+        let mut pause = PAUSE.0;
+        loop {
+            let connected = self.connected(deadline)?;
+            match self.link.attempt(&connected, deadline, &ask) {
+                Attempt::Answer(Ok(answer)) => return Ok(answer),
+                Attempt::Answer(Err(Refusal::NoSession)) => {}
+                Attempt::Answer(Err(Refusal::NotNow(why))) => {
+                    tracing::debug!("the metadata server is asked again: {why:?}");
+                    rest(&mut pause, deadline);
+                }
+                Attempt::Answer(Err(refusal)) => return Err(error(refusal)),
+                Attempt::Doubt(why) => tracing::debug!("asking the metadata server: {why}"),
+            }
+            self.still_time(deadline)?;
+        }
+    }
+
+    /// Does again what failed because a server or disk was not there or failed, until it succeeds or patience ends.
+    pub(super) fn patiently<T>(
+        &self,
+        deadline: Instant,
+        mut f: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        let mut pause = Duration::from_millis(20);
+        loop {
+            match f() {
+                Err(e @ (Error::Unreachable(_) | Error::Io(_)))
+                    if Instant::now() + pause < deadline && !*self.stop.lock() =>
+                {
+                    tracing::debug!("tried again: {e}");
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_secs(1));
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn still_time(&self, deadline: Instant) -> Result<()> {
+        if Instant::now() < deadline {
+            return Ok(());
+        }
+        Err(self.too_late())
+    }
+
+    /// Has a change made, once.
+    pub(super) fn change(&self, change: Change) -> Result<Changed> {
+        match self.change_in_life(&change, None)? {
+            Some(changed) => Ok(changed),
+            None => Err(Error::Stale),
+        }
+    }
+
+    /// Has a change made, once, before the server loses its life: `None` where the one that began with session generation
+    /// `life` is over without it.
+    pub(super) fn change_in_life(
+        &self,
+        change: &Change,
+        life: Option<u64>,
+    ) -> Result<Option<Changed>> {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::METADATA).entered();
+        let deadline = self.deadline();
+        let Some(slot) = self.slots.take(deadline) else {
+            return Err(self.too_late());
+        };
+        let (number, sequence) = (slot.number, slot.sequence);
+        let mut pause = PAUSE.0;
+        let mut asked = false;
+        loop {
+            let connected = self.connected(deadline)?;
+            let over = life.is_some_and(|life| self.life() != life);
+            if over && !asked {
+                return Ok(None);
+            }
+            let attempt = if over {
+                // Done now, it would come before what it must follow.
+                let ask = |client: MetadataClient, context, id| async move {
+                    client.recall(context, id, number, sequence).await
+                };
+                self.link.attempt(&connected, deadline, ask)
+            } else {
+                asked = true;
+                let ask = |client: MetadataClient, context, id| {
+                    let change = change.clone();
+                    async move {
+                        let changed = client.change(context, id, number, sequence, change).await;
+                        changed.map(|answer| answer.map(Recalled::Done))
+                    }
+                };
+                self.link.attempt(&connected, deadline, ask)
+            };
+            match attempt {
+                Attempt::Answer(Ok(Recalled::Done(changed))) => return Ok(Some(changed)),
+                Attempt::Answer(Ok(Recalled::NotDone)) => return Ok(None),
+                Attempt::Answer(Err(Refusal::NoSession)) => {}
+                Attempt::Answer(Err(Refusal::NotNow(why))) => {
+                    tracing::debug!("a change is asked for again: {why:?}");
+                    rest(&mut pause, deadline);
+                }
+                Attempt::Answer(Err(refusal)) => return Err(error(refusal)),
+                Attempt::Doubt(why) => {
+                    tracing::debug!("asking the metadata server for a change: {why}");
+                }
+            }
+            self.still_time(deadline)?;
+        }
+    }
+
+    fn too_late(&self) -> Error {
+        Error::Unreachable(format!("the metadata server at {}", self.options.address))
+    }
+}
+
+/// Waits a little before the server is asked again, longer each time.
+pub(super) fn rest(pause: &mut Duration, deadline: Instant) {
+    let left = deadline.saturating_duration_since(Instant::now());
+    std::thread::sleep((*pause).min(left));
+    *pause = (*pause * 2).min(PAUSE.1);
+}

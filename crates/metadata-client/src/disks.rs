@@ -1,0 +1,96 @@
+//! The disks, as this client reaches them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::Error;
+use netdisk::{BLOCK_LEN, BlockExtent, DiskAddress, DiskClient, DiskError, DiskId, Ticket};
+use parking_lot::RwLock;
+
+/// Blocks of one request to a disk: 1 MiB.
+pub(super) const REQUEST_BLOCKS: u32 = (1 << 20) / BLOCK_LEN as u32;
+
+/// What to do after a disk refused or failed.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// The right is gone or old: ask the metadata server for another.
+    AskAgain,
+    /// It may work later.
+    Later(Error),
+    /// It will not.
+    Never(Error),
+}
+
+pub(super) fn next(disk: DiskId, e: DiskError) -> Next {
+    let name = || format!("the disk {disk}");
+    match e {
+        DiskError::Revoked
+        | DiskError::UnknownGroup
+        | DiskError::Expired
+        | DiskError::NotAllowed(_)
+        | DiskError::NotAuthentic => Next::AskAgain,
+        DiskError::Unreachable(e) => Next::Later(Error::Unreachable(format!("{} ({e})", name()))),
+        DiskError::WrongDisk | DiskError::BadReply(_) => {
+            Next::Later(Error::Unreachable(format!("{} ({e})", name())))
+        }
+        DiskError::NoSpace => Next::Never(Error::NoSpace),
+        DiskError::Storage(e) => {
+            Next::Never(Error::Io(std::io::Error::other(format!("{}: {e}", name()))))
+        }
+    }
+}
+
+/// Connections to disks, each made when first needed.
+#[derive(Debug)]
+pub(super) struct Disks {
+    patience: Duration,
+    known: RwLock<HashMap<DiskId, (DiskAddress, Arc<DiskClient>)>>,
+}
+
+impl Disks {
+    pub(super) fn new(patience: Duration) -> Self {
+        Self {
+            patience,
+            known: RwLock::default(),
+        }
+    }
+
+    /// Takes in where the disks are now.
+    pub(super) fn told(&self, disks: &[DiskAddress]) {
+        let mut known = self.known.write();
+        for address in disks {
+            let same = known.get(&address.id).is_some_and(|(a, _)| a == address);
+            if !same {
+                let client = Arc::new(DiskClient::new(address.clone(), self.patience));
+                known.insert(address.id, (address.clone(), client));
+            }
+        }
+    }
+
+    pub(super) fn get(&self, disk: DiskId) -> Option<Arc<DiskClient>> {
+        self.known.read().get(&disk).map(|(_, c)| c.clone())
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.known.read().len()
+    }
+}
+
+/// The ticket for blocks from `start` on, and how many of `blocks` it covers.
+pub(super) fn covering(
+    tickets: &[Ticket],
+    disk: DiskId,
+    start: u64,
+    blocks: u64,
+) -> Option<(&Ticket, u64)> {
+    let holds = |e: &&BlockExtent| e.start <= start && start - e.start < e.blocks;
+    tickets
+        .iter()
+        .filter(|ticket| ticket.capability.disk == disk)
+        .filter_map(|ticket| {
+            let extent = ticket.capability.extents.iter().find(holds)?;
+            Some((ticket, blocks.min(extent.blocks - (start - extent.start))))
+        })
+        .max_by_key(|(_, covered)| *covered)
+}

@@ -1,0 +1,101 @@
+//! What a refusal means to a program, and which failures end by themselves.
+
+use metadata_proto::rpc::{Delay, Posix, Refusal};
+use model::{Error, InodeNo};
+
+/// The error that a refusal is.
+pub(super) fn error(refusal: Refusal) -> Error {
+    match refusal {
+        Refusal::Posix(kind) => posix(kind),
+        Refusal::NoSession | Refusal::LoanOver(_) => Error::Stale,
+        Refusal::DiskUnreachable(disk) => Error::Unreachable(format!("the disk {disk}")),
+        Refusal::NotNow(Delay::Disk) => Error::Unreachable("a disk of the room".into()),
+        Refusal::NotNow(Delay::Reopening | Delay::UnderWay) => {
+            Error::Unreachable("the metadata server".into())
+        }
+        other @ (Refusal::Version { .. } | Refusal::Failed(_)) => {
+            Error::Io(std::io::Error::other(other))
+        }
+    }
+}
+
+fn posix(kind: Posix) -> Error {
+    match kind {
+        Posix::NotFound => Error::NotFound,
+        Posix::Exists => Error::Exists,
+        Posix::NotDirectory => Error::NotDirectory,
+        Posix::IsDirectory => Error::IsDirectory,
+        Posix::NotEmpty => Error::NotEmpty,
+        Posix::NameTooLong => Error::NameTooLong,
+        Posix::TooManyLinks => Error::TooManyLinks,
+        Posix::FileTooLarge => Error::FileTooLarge,
+        Posix::InvalidArgument => Error::InvalidArgument("said the metadata server"),
+        Posix::NotPermitted => Error::NotPermitted("said the metadata server"),
+        Posix::AccessDenied => Error::AccessDenied,
+        Posix::NoXattr => Error::NoXattr,
+        Posix::XattrTooLarge => Error::XattrTooLarge,
+        Posix::NotSupported => Error::NotSupported("said the metadata server"),
+        Posix::NoMoreData => Error::NoMoreData,
+        Posix::TooManySymlinks => Error::TooManySymlinks,
+        Posix::ReadOnly => Error::ReadOnly,
+        Posix::NoSpace => Error::NoSpace,
+        Posix::WouldBlock => Error::WouldBlock,
+        Posix::Deadlock => Error::Deadlock,
+        Posix::Stale => Error::Stale,
+        Posix::Io => Error::Io(std::io::Error::other(
+            "the metadata server reports an input/output error; its log says more",
+        )),
+    }
+}
+
+/// An error of data that was written and could not be kept: what a later `close` or `fsync` is told of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// Nobody may write there any more.
+    AccessDenied,
+    /// No space.
+    NoSpace,
+    /// The file is gone, or its locks are.
+    Stale,
+    /// Anything else that is final.
+    Failed,
+}
+
+impl Lost {
+    /// What is lost for good by an error; `None` where it may end by itself, and the data is kept.
+    pub(super) fn of(error: &Error) -> Option<Self> {
+        match error {
+            Error::Unreachable(_) | Error::Io(_) | Error::Poisoned => None,
+            Error::AccessDenied | Error::NotPermitted(_) | Error::ReadOnly => {
+                Some(Self::AccessDenied)
+            }
+            Error::NoSpace => Some(Self::NoSpace),
+            Error::Stale | Error::NotFound => Some(Self::Stale),
+            _ => Some(Self::Failed),
+        }
+    }
+
+    pub(super) fn error(self) -> Error {
+        match self {
+            Self::AccessDenied => Error::AccessDenied,
+            Self::NoSpace => Error::NoSpace,
+            Self::Stale => Error::Stale,
+            Self::Failed => Error::Io(std::io::Error::other(
+                "data that was written earlier was refused; the log says why",
+            )),
+        }
+    }
+}
+
+/// `NotFound` of a call that names an inode alone: the file is gone.
+pub(super) fn gone(error: Error) -> Error {
+    match error {
+        Error::NotFound => Error::Stale,
+        other => other,
+    }
+}
+
+/// For the log.
+pub(super) fn words(no: InodeNo, error: &Error) -> String {
+    format!("inode {}: {error}", no.0)
+}

@@ -1,0 +1,451 @@
+//! What the client knows of files: those that are open, and those with data on its way.
+//!
+//! 1. A block that was written is in exactly one of `dirty` (to be placed), `flight` (being placed), `returned` (placed, lost by
+//!    the server, to be placed anew) and `log` (placed, not yet known to be durable), newest first; the same block may be in
+//!    several with different contents. Each counts against the [`Budget`] until it leaves the log or is given up.
+//! 2. Order of locks: `writing`, `flushing`, `state`. The network is never waited for under `state`.
+//! 3. A file that lost its locks with the session answers `Stale` until its last close.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use model::{Error, Inode, InodeNo, LockOwner, LockTable, Result, Timestamp};
+use parking_lot::{Condvar, Mutex};
+
+use super::errors::Lost;
+
+/// Bytes of a block.
+pub(super) const BLOCK: u64 = 4096;
+
+/// One block's bytes.
+pub(super) type Block = [u8; BLOCK as usize];
+/// Blocks by their index in the file.
+pub(super) type Blocks = BTreeMap<u64, Arc<Block>>;
+
+/// What was placed and is not yet known to be durable.
+#[derive(Debug)]
+pub(super) struct Logged {
+    /// What the server said; durable when it settled that far.
+    pub(super) stamp: u64,
+    /// The file is at least this long with it.
+    pub(super) end: u64,
+    pub(super) blocks: Blocks,
+}
+
+/// What was placed and lost by the server.
+#[derive(Debug, Default)]
+pub(super) struct Returned {
+    pub(super) blocks: Blocks,
+    /// The file is at least this long with it; 0 without such.
+    end: u64,
+}
+
+/// Names what is known of a file's maps: no two moments of any file have the same, also when a file was forgotten in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Version(u64);
+
+impl Default for Version {
+    fn default() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// As the server told it last.
+    pub(super) inode: Option<Inode>,
+    /// Opens here, and those that the server counts in its session of that generation.
+    pub(super) opens: u64,
+    pub(super) server_opens: u64,
+    pub(super) generation: u64,
+    pub(super) gone: bool,
+    /// Who holds locks, and whether some were lost.
+    pub(super) locks: HashSet<(LockTable, LockOwner)>,
+    pub(super) lost_locks: bool,
+    pub(super) dirty: Blocks,
+    pub(super) flight: Blocks,
+    /// A part from `dirty`, because a change of the whole file that the server still made in its old life is newer.
+    pub(super) returned: Returned,
+    pub(super) log: VecDeque<Logged>,
+    /// Length that what is dirty or in flight gives the file; 0 without such.
+    pub(super) end: u64,
+    /// When something was last written that is not placed.
+    pub(super) written: Option<Timestamp>,
+    pub(super) dirty_since: Option<Instant>,
+    /// Data that was refused, to be told at the next close or fsync.
+    pub(super) lost: Option<Lost>,
+    /// Another one whenever maps fetched before may be old.
+    pub(super) version: Version,
+    /// Rises when data was placed.
+    pub(super) placings: u64,
+    /// Where the last read ended.
+    pub(super) read_end: u64,
+}
+
+impl State {
+    /// Keeps an error by which data was lost for good, for a later close or fsync to tell; `false`: nothing is lost yet.
+    pub(super) fn note_loss(&mut self, e: &Error) -> bool {
+        let lost = Lost::of(e);
+        self.lost = self.lost.or(lost);
+        lost.is_some()
+    }
+
+    /// Refuses what must not go on.
+    pub(super) fn usable(&self) -> Result<()> {
+        if self.gone || self.lost_locks {
+            return Err(Error::Stale);
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_unplaced(&self) -> bool {
+        self.is_dirty() || !self.flight.is_empty()
+    }
+
+    /// Whether something is to be placed that is not being placed already.
+    pub(super) fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty() || !self.returned.blocks.is_empty()
+    }
+
+    /// The file's length, with what is not placed yet.
+    pub(super) fn size(&self) -> u64 {
+        let stored = self.inode.as_ref().map_or(0, |i| i.size);
+        stored.max(self.unplaced_end())
+    }
+
+    fn unplaced_end(&self) -> u64 {
+        self.end.max(self.returned.end)
+    }
+
+    /// An inode as programs here are to see it.
+    pub(super) fn seen(&self, mut inode: Inode) -> Inode {
+        if self.has_unplaced() {
+            let end = self.unplaced_end();
+            if end > inode.size {
+                inode.size = end;
+                inode.blocks = inode.blocks.max(end.div_ceil(BLOCK));
+            }
+            if let Some(written) = self.written {
+                inode.mtime = inode.mtime.max(written);
+                inode.ctime = inode.ctime.max(written);
+            }
+        }
+        inode
+    }
+
+    /// Maps fetched before may be old.
+    pub(super) fn outdate(&mut self) {
+        self.version = Version::default();
+    }
+
+    /// Takes in what the server says of the file; maps of an older state are forgotten.
+    pub(super) fn told(&mut self, inode: &Inode) {
+        let key = |i: &Inode| (i.ctime, i.mtime, i.size);
+        match &self.inode {
+            Some(known) if key(known) == key(inode) => {}
+            _ => self.outdate(),
+        }
+        self.inode = Some(inode.clone());
+    }
+
+    /// The blocks of a range that are not placed yet, newest contents.
+    pub(super) fn overlay(&self, first: u64, last: u64) -> Blocks {
+        let of = |blocks: &Blocks| -> Vec<(u64, Arc<Block>)> {
+            let range = blocks.range(first..=last);
+            range.map(|(at, block)| (*at, block.clone())).collect()
+        };
+        let mut blocks: Blocks = of(&self.returned.blocks).into_iter().collect();
+        blocks.extend(of(&self.flight));
+        blocks.extend(of(&self.dirty));
+        blocks
+    }
+
+    /// Has everything that is to be placed in flight; nothing was before.
+    pub(super) fn take_off(&mut self) {
+        let returned = std::mem::take(&mut self.returned);
+        self.end = self.end.max(returned.end);
+        self.flight = returned.blocks;
+        self.flight.append(&mut self.dirty);
+        self.dirty_since = None;
+    }
+
+    /// What is in flight is to be placed anew. Returns the blocks given up because newer ones are there.
+    pub(super) fn land(&mut self) -> usize {
+        let mut given_up = 0;
+        for (at, block) in std::mem::take(&mut self.flight) {
+            match self.dirty.entry(at) {
+                std::collections::btree_map::Entry::Vacant(entry) => drop(entry.insert(block)),
+                std::collections::btree_map::Entry::Occupied(_) => given_up += 1,
+            }
+        }
+        if !self.dirty.is_empty() {
+            self.dirty_since.get_or_insert_with(Instant::now);
+        }
+        given_up
+    }
+
+    /// The server lost what is logged: it is to be placed anew, but for what was written over. Returns the blocks given up.
+    pub(super) fn replay(&mut self) -> usize {
+        let mut given_up = 0;
+        // Newest first: what is there already is newer.
+        while let Some(logged) = self.log.pop_back() {
+            self.returned.end = self.returned.end.max(logged.end);
+            for (at, block) in logged.blocks {
+                let layers = [&self.dirty, &self.flight, &self.returned.blocks];
+                if layers.iter().any(|layer| layer.contains_key(&at)) {
+                    given_up += 1;
+                } else {
+                    self.returned.blocks.insert(at, block);
+                }
+            }
+        }
+        if self.is_dirty() {
+            self.dirty_since.get_or_insert_with(Instant::now);
+        }
+        given_up
+    }
+
+    /// Forgets what is durable now. Returns the number of blocks.
+    pub(super) fn settle(&mut self, settled: u64) -> usize {
+        let mut blocks = 0;
+        while self.log.front().is_some_and(|l| l.stamp <= settled) {
+            blocks += self.log.pop_front().map_or(0, |l| l.blocks.len());
+        }
+        blocks
+    }
+
+    /// Forgets everything placed, also what the server lost of it. Returns the number of blocks.
+    pub(super) fn settle_all(&mut self) -> usize {
+        let returned = std::mem::take(&mut self.returned).blocks.len();
+        let logged: usize = self.log.drain(..).map(|l| l.blocks.len()).sum();
+        self.placed();
+        returned + logged
+    }
+
+    /// Forgets what is not placed. Returns the number of blocks.
+    pub(super) fn drop_unplaced(&mut self) -> usize {
+        let returned = std::mem::take(&mut self.returned).blocks.len();
+        let blocks = returned + self.dirty.len() + self.flight.len();
+        self.dirty.clear();
+        self.flight.clear();
+        self.placed();
+        blocks
+    }
+
+    /// Nothing may be left to place.
+    pub(super) fn placed(&mut self) {
+        if !self.has_unplaced() {
+            self.end = 0;
+            self.written = None;
+            self.dirty_since = None;
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) no: InodeNo,
+    /// Held while a program writes: a partly written block is completed from what is stored.
+    pub(super) writing: Mutex<()>,
+    /// Held while what is dirty is placed, and while what depends on its order is done.
+    pub(super) flushing: Mutex<()>,
+    pub(super) state: Mutex<State>,
+}
+
+/// All files the client knows something of.
+#[derive(Debug, Default)]
+pub(super) struct Files(Mutex<HashMap<InodeNo, Arc<File>>>);
+
+impl Files {
+    pub(super) fn get(&self, no: InodeNo) -> Option<Arc<File>> {
+        self.0.lock().get(&no).cloned()
+    }
+
+    pub(super) fn get_or_new(&self, no: InodeNo) -> Arc<File> {
+        let mut files = self.0.lock();
+        let new = || {
+            Arc::new(File {
+                no,
+                writing: Mutex::default(),
+                flushing: Mutex::default(),
+                state: Mutex::default(),
+            })
+        };
+        files.entry(no).or_insert_with(new).clone()
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<File>> {
+        self.0.lock().values().cloned().collect()
+    }
+
+    /// Forgets a file of which nothing is left to know.
+    pub(super) fn tidy(&self, no: InodeNo) {
+        let mut files = self.0.lock();
+        let idle = files.get(&no).is_some_and(|file| {
+            let state = file.state.lock();
+            // Two: the table's and none else's but the caller's, which is done with it.
+            state.opens == 0
+                && !state.has_unplaced()
+                && state.log.is_empty()
+                && state.locks.is_empty()
+                && state.lost.is_none()
+                && Arc::strong_count(file) <= 2
+        });
+        if idle {
+            files.remove(&no);
+        }
+    }
+}
+
+/// Bounds what is kept of written data.
+#[derive(Debug)]
+pub(super) struct Budget {
+    max: usize,
+    used: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl Budget {
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            max: max / BLOCK as usize,
+            used: Mutex::new(0),
+            freed: Condvar::new(),
+        }
+    }
+
+    /// Blocks in use, as a part of the bound in percent.
+    pub(super) fn percent(&self) -> usize {
+        *self.used.lock() * 100 / self.max.max(1)
+    }
+
+    /// Takes `blocks`, waiting until there is room (one writer is let through in any case when nothing is in use). `false`:
+    /// not in time.
+    pub(super) fn take(&self, blocks: usize, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        let mut used = self.used.lock();
+        while *used != 0 && *used + blocks > self.max {
+            if self.freed.wait_until(&mut used, until).timed_out() {
+                return false;
+            }
+        }
+        *used += blocks;
+        true
+    }
+
+    pub(super) fn give_back(&self, blocks: usize) {
+        if blocks > 0 {
+            let mut used = self.used.lock();
+            *used = used.saturating_sub(blocks);
+            self.freed.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(byte: u8) -> Arc<Block> {
+        Arc::new([byte; BLOCK as usize])
+    }
+
+    fn blocks(of: &[(u64, u8)]) -> Blocks {
+        of.iter().map(|(at, byte)| (*at, block(*byte))).collect()
+    }
+
+    fn bytes(blocks: &Blocks) -> Vec<(u64, u8)> {
+        blocks.iter().map(|(at, block)| (*at, block[0])).collect()
+    }
+
+    fn logged(stamp: u64, of: &[(u64, u8)]) -> Logged {
+        Logged {
+            stamp,
+            end: of.last().map_or(0, |(at, _)| (at + 1) * BLOCK),
+            blocks: blocks(of),
+        }
+    }
+
+    #[test]
+    fn what_the_server_lost_comes_back_but_never_over_what_is_newer() {
+        let mut state = State {
+            dirty: blocks(&[(1, 9)]),
+            flight: blocks(&[(2, 8)]),
+            ..State::default()
+        };
+        state
+            .log
+            .push_back(logged(1, &[(0, 1), (1, 1), (2, 1), (3, 1)]));
+        state.log.push_back(logged(2, &[(3, 2), (4, 2)]));
+        assert_eq!(state.replay(), 3, "blocks 1, 2 and the older 3");
+        assert_eq!(bytes(&state.returned.blocks), [(0, 1), (3, 2), (4, 2)]);
+        let all = [(0, 1), (1, 9), (2, 8), (3, 2), (4, 2)];
+        assert_eq!(bytes(&state.overlay(0, 9)), all);
+        assert_eq!(state.size(), 5 * BLOCK);
+        assert!(state.log.is_empty() && state.dirty_since.is_some());
+        state.flight.clear();
+        state.take_off();
+        assert_eq!(bytes(&state.flight), [(0, 1), (1, 9), (3, 2), (4, 2)]);
+        assert_eq!((state.size(), state.is_dirty()), (5 * BLOCK, false));
+    }
+
+    #[test]
+    fn what_a_change_of_the_whole_file_undid_does_not_come_back() {
+        let mut state = State {
+            dirty: blocks(&[(1, 9)]),
+            end: 2 * BLOCK,
+            ..State::default()
+        };
+        state.log.push_back(logged(1, &[(0, 1), (1, 1), (2, 1)]));
+        assert_eq!(state.replay(), 1);
+        assert_eq!(state.settle_all(), 2);
+        // Only what was written after the change.
+        assert_eq!(bytes(&state.overlay(0, 9)), [(1, 9)]);
+        assert_eq!(state.size(), 2 * BLOCK);
+    }
+
+    #[test]
+    fn what_could_not_be_placed_stays_but_never_over_what_is_newer() {
+        let mut state = State {
+            dirty: blocks(&[(1, 9)]),
+            flight: blocks(&[(1, 1), (2, 1)]),
+            ..State::default()
+        };
+        assert_eq!(bytes(&state.overlay(0, 9)), [(1, 9), (2, 1)]);
+        assert_eq!(state.land(), 1);
+        assert_eq!(bytes(&state.dirty), [(1, 9), (2, 1)]);
+    }
+
+    #[test]
+    fn a_file_that_was_forgotten_does_not_find_its_old_maps_again() {
+        let files = Files::default();
+        let no = InodeNo(7);
+        let before = files.get_or_new(no).state.lock().version;
+        files.tidy(no);
+        assert_ne!(files.get_or_new(no).state.lock().version, before);
+    }
+
+    #[test]
+    fn only_what_is_settled_is_forgotten() {
+        let mut state = State::default();
+        state.log.push_back(logged(3, &[(0, 1)]));
+        state.log.push_back(logged(5, &[(1, 1), (2, 1)]));
+        assert_eq!(state.settle(4), 1);
+        assert_eq!(state.settle(4), 0);
+        assert_eq!(state.settle(5), 2);
+    }
+
+    #[test]
+    fn the_budget_makes_writers_wait_and_lets_one_through_when_nothing_is_in_use() {
+        let budget = Budget::new(10 * BLOCK as usize);
+        assert!(budget.take(100, Duration::ZERO), "larger than all of it");
+        assert!(!budget.take(1, Duration::ZERO));
+        budget.give_back(95);
+        assert!(budget.take(5, Duration::ZERO));
+        assert!(!budget.take(1, Duration::from_millis(1)));
+        assert_eq!(budget.percent(), 100);
+    }
+}

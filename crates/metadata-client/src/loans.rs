@@ -1,0 +1,234 @@
+//! Places lent to this client.
+//!
+//! 1. A position is handed out once. Whatever becomes of the write to it, it is never handed out again.
+//! 2. A loan is given back when all of it was handed out and nothing that was written there is on its way to a file; also
+//!    when nothing was written for [`IDLE`].
+//! 3. Loans end with the session.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use metadata_proto::rpc::{Lent, MetadataClient};
+use model::{Error, LoanId, Result, SegmentNo};
+use netdisk::{DiskId, Ticket};
+use parking_lot::Mutex;
+use seal::SegmentKey;
+
+use super::Core;
+use super::link::{Attempt, Connected};
+
+/// Blocks of the first loan: 256 KiB; each next one is twice as large.
+const FIRST: u32 = 64;
+/// Blocks of the largest: 4 MiB.
+const LARGEST: u32 = 1024;
+/// How long an unused loan is kept.
+const IDLE: Duration = Duration::from_secs(20);
+/// How long giving loans back may take: rights are revoked on the disks.
+const GIVE_BACK: Duration = Duration::from_secs(30);
+/// Disks written to side by side.
+const LANES: usize = 4;
+
+/// A loan in use.
+#[derive(Debug)]
+pub(super) struct Borrowed {
+    pub(super) id: LoanId,
+    /// The session's.
+    pub(super) generation: u64,
+    pub(super) segment: SegmentNo,
+    pub(super) key: SegmentKey,
+    pub(super) disk: DiskId,
+    /// The disk's block that is the segment's block 0.
+    pub(super) start: u64,
+    pub(super) ticket: Ticket,
+    /// Places handed out and not done with.
+    busy: AtomicU32,
+}
+
+/// Blocks of a loan, to be written once.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) loan: Arc<Borrowed>,
+    /// First block in the segment.
+    pub(super) position: u32,
+    pub(super) blocks: u32,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.loan.busy.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[derive(Debug)]
+struct Open {
+    loan: Arc<Borrowed>,
+    next: u32,
+    end: u32,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: Vec<Open>,
+    /// Which of them gives the next place.
+    turn: usize,
+    /// Handed out to the last block; to be given back when nothing is on its way.
+    full: Vec<Arc<Borrowed>>,
+    /// Size of the next loan.
+    size: u32,
+    last_use: Option<Instant>,
+}
+
+/// All loans.
+#[derive(Debug, Default)]
+pub(super) struct Loans(Mutex<State>);
+
+impl Loans {
+    /// The session began anew: what was lent is not any more.
+    pub(super) fn forget(&self) {
+        let mut state = self.0.lock();
+        state.open.clear();
+        state.full.clear();
+        state.size = 0;
+    }
+
+    /// A loan is refused by its disk or by the server: nothing more is taken of it.
+    pub(super) fn abandon(&self, loan: &Arc<Borrowed>) {
+        let mut state = self.0.lock();
+        let before = state.open.len();
+        state.open.retain(|open| open.loan.id != loan.id);
+        if state.open.len() != before {
+            state.full.push(loan.clone());
+        }
+    }
+
+    fn take_open(&self, generation: u64, wanted: u32, lanes: usize) -> Option<Place> {
+        let mut state = self.0.lock();
+        let state = &mut *state;
+        state.open.retain(|o| o.loan.generation == generation);
+        if state.open.is_empty() || state.open.len() < lanes && state.size >= LARGEST {
+            return None;
+        }
+        state.last_use = Some(Instant::now());
+        state.turn = (state.turn + 1) % state.open.len();
+        let open = &mut state.open[state.turn];
+        let blocks = wanted.min(open.end - open.next);
+        open.loan.busy.fetch_add(1, Ordering::AcqRel);
+        let place = Place {
+            loan: open.loan.clone(),
+            position: open.next,
+            blocks,
+        };
+        open.next += blocks;
+        if open.next == open.end {
+            let full = state.open.remove(state.turn);
+            state.full.push(full.loan);
+        }
+        Some(place)
+    }
+
+    fn next_size(&self, wanted: u32) -> u32 {
+        let mut state = self.0.lock();
+        let size = match state.size {
+            0 => FIRST,
+            size => (size * 2).min(LARGEST),
+        };
+        state.size = size.max(wanted.next_power_of_two()).min(LARGEST);
+        state.size
+    }
+
+    /// Loans that are over, to be given back.
+    pub(super) fn take_finished(&self, generation: u64) -> Vec<LoanId> {
+        let mut state = self.0.lock();
+        let state = &mut *state;
+        if state.last_use.is_some_and(|at| at.elapsed() > IDLE) {
+            state.full.extend(state.open.drain(..).map(|o| o.loan));
+            state.size = 0;
+        }
+        let mut finished = Vec::new();
+        state.full.retain(|loan| {
+            if loan.generation != generation {
+                return false;
+            }
+            let done = loan.busy.load(Ordering::Acquire) == 0;
+            if done {
+                finished.push(loan.id);
+            }
+            !done
+        });
+        finished
+    }
+}
+
+impl Core {
+    /// A place for up to `wanted` blocks; fewer at the end of a loan.
+    pub(super) fn place_for(&self, wanted: u32) -> Result<Place> {
+        for _ in 0..16 {
+            let connected = self.connected(self.deadline())?;
+            let generation = connected.session.generation;
+            let lanes = self.disks.count().clamp(1, LANES);
+            if let Some(place) = self.loans.take_open(generation, wanted, lanes) {
+                return Ok(place);
+            }
+            // A session with few loans is lent from few segments.
+            self.give_back_finished(&connected);
+            let size = self.loans.next_size(wanted);
+            let lent = self.patiently(self.deadline(), || {
+                self.call_for_capability(|client, context, session| async move {
+                    client.lend(context, session, size).await
+                })
+            })?;
+            self.borrowed(lent, generation)?;
+        }
+        Err(Error::Unreachable(
+            "the metadata server, whose sessions end at once,".into(),
+        ))
+    }
+
+    /// Gives back loans that are over; if that does not arrive, they end with the session.
+    pub(super) fn give_back_finished(&self, connected: &Connected) {
+        let finished = self.loans.take_finished(connected.session.generation);
+        if finished.is_empty() {
+            return;
+        }
+        let deadline = Instant::now() + GIVE_BACK;
+        let give = |client: MetadataClient, context, session| async move {
+            client.give_back(context, session, finished).await
+        };
+        if let Attempt::Doubt(why) = self.link.attempt(connected, deadline, give) {
+            tracing::debug!("giving back loans: {why}");
+        }
+    }
+
+    fn borrowed(&self, lent: Lent, generation: u64) -> Result<()> {
+        let access = &lent.place.access;
+        if lent.blocks == 0
+            || lent.position == 0
+            || lent.position.checked_add(lent.blocks).is_none()
+        {
+            return Err(Error::Io(std::io::Error::other(
+                "the metadata server lent what cannot be",
+            )));
+        }
+        // In a session that began since, it is refused when it is placed; so it is taken for the older one's.
+        let loan = Borrowed {
+            id: lent.loan,
+            generation,
+            segment: access.segment,
+            key: SegmentKey::from_bytes(access.suite, &access.key),
+            disk: lent.place.disk,
+            start: lent.place.start,
+            ticket: lent.ticket,
+            busy: AtomicU32::new(0),
+        };
+        let mut state = self.loans.0.lock();
+        // Smaller ones first come to their end.
+        state.open.push(Open {
+            loan: Arc::new(loan),
+            next: lent.position,
+            end: lent.position + lent.blocks,
+        });
+        state.last_use = Some(Instant::now());
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! Where file data lies, as the server told it: maps of chunks, each with what it takes to read it.
+//!
+//! 1. A map is kept under the version of its file: when the file may have changed, what was kept is not found any more.
+//! 2. Nothing of a map is used before it was checked: it comes from the network.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use lru::LruCache;
+use metadata_proto::rpc::Map;
+use model::{Chunk, Error, Inode, InodeNo, Result, SegmentNo};
+use netdisk::{DiskId, Ticket};
+use parking_lot::Mutex;
+use seal::SegmentKey;
+
+use super::Core;
+use super::files::{State, Version};
+
+/// Maps of chunks kept: 16 GiB of file data, about 10 MiB.
+const KEPT: NonZeroUsize = NonZeroUsize::new(16384).unwrap();
+
+/// Where a segment lies, and what opens it.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) key: SegmentKey,
+    pub(super) disk: DiskId,
+    pub(super) start: u64,
+}
+
+/// What one answer of the server brought beside the maps.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) segments: HashMap<SegmentNo, Segment>,
+    pub(super) tickets: Vec<Ticket>,
+}
+
+/// The map of a chunk.
+#[derive(Debug)]
+pub(super) struct ChunkMap {
+    pub(super) chunk: Chunk,
+    pub(super) source: Arc<Source>,
+}
+
+type Key = (InodeNo, Version, u64);
+
+/// Maps by file, version and index.
+#[derive(Debug)]
+pub(super) struct Maps(Mutex<LruCache<Key, Arc<ChunkMap>>>);
+
+impl Maps {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(LruCache::new(KEPT)))
+    }
+
+    /// All of them may be old.
+    pub(super) fn forget(&self) {
+        self.0.lock().clear();
+    }
+}
+
+impl Core {
+    /// The map of a chunk, fetched with `ahead` that follow if it is not known.
+    pub(super) fn chunk_map(
+        &self,
+        no: InodeNo,
+        version: Version,
+        index: u64,
+        ahead: u32,
+    ) -> Result<Arc<ChunkMap>> {
+        if let Some(known) = self.maps.0.lock().get(&(no, version, index)) {
+            return Ok(known.clone());
+        }
+        let count = ahead.clamp(1, 64);
+        let map = self
+            .call_for_capability(|client, context, session| async move {
+                client.map(context, session, no, index, count).await
+            })
+            .map_err(super::errors::gone)?;
+        let found = take(map, index, count).ok_or_else(|| {
+            Error::Io(std::io::Error::other(
+                "the metadata server told an impossible map",
+            ))
+        })?;
+        let mut maps = self.maps.0.lock();
+        let mut first = None;
+        for (at, chunk) in (index..).zip(found) {
+            first.get_or_insert_with(|| chunk.clone());
+            maps.put((no, version, at), chunk);
+        }
+        first.ok_or_else(|| Error::Io(std::io::Error::other("the metadata server told no map")))
+    }
+}
+
+/// The chunks of an answer, holes included; `None` where it is not well formed.
+fn take(map: Map, index: u64, count: u32) -> Option<Vec<Arc<ChunkMap>>> {
+    let mut segments = HashMap::new();
+    for place in &map.segments {
+        let access = &place.access;
+        let segment = Segment {
+            key: SegmentKey::from_bytes(access.suite, &access.key),
+            disk: place.disk,
+            start: place.start,
+        };
+        segments.insert(access.segment, segment);
+    }
+    let mut chunks: Vec<Chunk> = (0..count).map(|_| Chunk::default()).collect();
+    for (at, extents) in &map.chunks {
+        let chunk = chunks.get_mut(usize::try_from(at.checked_sub(index)?).ok()?)?;
+        if !extents.iter().all(|e| segments.contains_key(&e.segment)) {
+            return None;
+        }
+        *chunk = Chunk::from_extents(extents.clone()).ok()?;
+    }
+    let source = Arc::new(Source {
+        segments,
+        tickets: map.tickets,
+    });
+    let whole = |chunk| {
+        Arc::new(ChunkMap {
+            chunk,
+            source: source.clone(),
+        })
+    };
+    Some(chunks.into_iter().map(whole).collect())
+}
+
+/// How many maps to fetch at once for a read that begins at `offset`.
+pub(super) fn ahead(state: &State, inode: &Inode, offset: u64) -> u32 {
+    /// Chunks whose maps are fetched before they are needed.
+    const AHEAD: u64 = 16;
+    if offset != 0 && offset != state.read_end {
+        return 1;
+    }
+    let left = inode.size.saturating_sub(offset).div_ceil(model::CHUNK_LEN);
+    left.clamp(1, AHEAD) as u32
+}

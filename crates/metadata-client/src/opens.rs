@@ -1,0 +1,287 @@
+//! Opening, closing, making durable, and attributes with what is on its way from here.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use metadata_proto::rpc::{Change, Changed, MetadataClient, Posix, Refusal, Reply, SessionId};
+use model::{Access, Inode, InodeNo, Result, spans};
+use tarpc::client::RpcError;
+use tarpc::context::Context;
+
+use super::Core;
+use super::errors::{error, gone};
+use super::files::File;
+use super::link::{Attempt, Connected};
+
+/// How often attributes are asked for again because data was placed meanwhile.
+const ROUNDS: usize = 5;
+
+impl Core {
+    /// As [`Core::call`]; also the generation of the session that answered.
+    fn call_in<T, F, R>(&self, ask: F) -> Result<(T, u64)>
+    where
+        F: Fn(MetadataClient, Context, SessionId) -> R,
+        R: Future<Output = std::result::Result<Reply<T>, RpcError>>,
+    {
+        loop {
+            let before = self.connected(self.deadline())?.session.generation;
+            let answer = self.call(&ask)?;
+            let after = self.adopted.load(Ordering::Acquire);
+            if before == after {
+                return Ok((answer, after));
+            }
+        }
+    }
+
+    /// Asks what must not be asked twice; `NoSession` where nobody knows whether it was done.
+    pub(super) fn call_once_in_session<T, F, R>(&self, ask: F) -> Result<Reply<T>>
+    where
+        F: FnOnce(MetadataClient, Context, SessionId) -> R,
+        R: Future<Output = std::result::Result<Reply<T>, RpcError>>,
+    {
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::METADATA).entered();
+        let deadline = self.deadline();
+        let connected = self.connected(deadline)?;
+        match self.link.attempt(&connected, deadline, ask) {
+            Attempt::Answer(answer) => Ok(answer),
+            Attempt::Doubt(why) => {
+                tracing::debug!("asking the metadata server: {why}");
+                Ok(Err(Refusal::NoSession))
+            }
+        }
+    }
+
+    pub(super) fn open_file(&self, no: InodeNo, access: Access) -> Result<Inode> {
+        let file = self.files.get_or_new(no);
+        let opened = self.call_in(|client, context, session| async move {
+            client.open(context, session, no, access).await
+        });
+        let (inode, generation) = match opened {
+            Ok(opened) => opened,
+            Err(e) => {
+                self.files.tidy(no);
+                return Err(gone(e));
+            }
+        };
+        let mut state = file.state.lock();
+        if state.opens == 0 {
+            (state.gone, state.lost_locks) = (false, false);
+        }
+        if state.generation != generation {
+            (state.generation, state.server_opens) = (generation, 0);
+        }
+        state.opens += 1;
+        state.server_opens += 1;
+        state.told(&inode);
+        Ok(state.seen(inode))
+    }
+
+    /// Opens a file again in a session that began anew; `false`: the session is gone as well.
+    pub(super) fn reopen(
+        &self,
+        connected: &Connected,
+        file: &File,
+        deadline: Instant,
+    ) -> Result<bool> {
+        let no = file.no;
+        if file.state.lock().opens == 0 {
+            return Ok(true);
+        }
+        let access = Access {
+            read: true,
+            write: false,
+        };
+        let answer =
+            self.link
+                .attempt(connected, deadline, |client, context, session| async move {
+                    client.open(context, session, no, access).await
+                });
+        let mut state = file.state.lock();
+        match answer {
+            Attempt::Answer(Ok(inode)) => {
+                (state.generation, state.server_opens) = (connected.session.generation, 1);
+                state.told(&inode);
+            }
+            Attempt::Answer(Err(Refusal::Posix(Posix::NotFound | Posix::Stale))) => {
+                tracing::warn!(inode = no.0, "an open file is gone");
+                state.gone = true;
+            }
+            // What may not be read any more may still be written: the server says so when it is.
+            Attempt::Answer(Err(Refusal::Posix(_))) => {
+                (state.generation, state.server_opens) = (connected.session.generation, 0);
+            }
+            Attempt::Answer(Err(Refusal::NoSession | Refusal::NotNow(_))) | Attempt::Doubt(_) => {
+                return Ok(false);
+            }
+            Attempt::Answer(Err(refusal)) => return Err(error(refusal)),
+        }
+        Ok(true)
+    }
+
+    pub(super) fn close_file(&self, no: InodeNo) {
+        let Some(file) = self.files.get(no) else {
+            return;
+        };
+        // What a mapping wrote comes after the last flush.
+        let unplaced = file.state.lock().has_unplaced();
+        if unplaced && let Err(e) = self.flush_file(&file) {
+            tracing::error!("{}", super::errors::words(no, &e));
+        }
+        let (count, generation) = {
+            let mut state = file.state.lock();
+            state.opens = state.opens.saturating_sub(1);
+            if state.opens > 0 {
+                return;
+            }
+            (state.gone, state.lost_locks) = (false, false);
+            if let Some(lost) = state.lost.take() {
+                tracing::error!(inode = no.0, "written data was lost: {}", lost.error());
+            }
+            (std::mem::take(&mut state.server_opens), state.generation)
+        };
+        drop(file);
+        self.files.tidy(no);
+        if count == 0 {
+            return;
+        }
+        // Opens end with their session in any case.
+        if let Ok(connected) = self.connected(self.deadline())
+            && connected.session.generation == generation
+        {
+            let deadline = self.deadline();
+            let close = |client: MetadataClient, context, session| async move {
+                client.close(context, session, no, count).await
+            };
+            if let Attempt::Doubt(why) = self.link.attempt(&connected, deadline, close) {
+                tracing::debug!("closing inode {}: {why}", no.0);
+            }
+        }
+    }
+
+    /// What a close or fsync is told: earlier losses first.
+    pub(super) fn flush_and_tell(&self, no: InodeNo) -> Result<()> {
+        let Some(file) = self.files.get(no) else {
+            return Ok(());
+        };
+        let flushed = self.flush_file(&file);
+        if let Some(lost) = file.state.lock().lost.take() {
+            return Err(lost.error());
+        }
+        flushed
+    }
+
+    pub(super) fn fsync_file(&self, no: InodeNo) -> Result<()> {
+        self.in_one_life(|life| {
+            self.flush_and_tell(no)?;
+            self.sync_server()?;
+            Ok((self.life() == life).then_some(()))
+        })
+    }
+
+    /// Makes durable what was placed and changed.
+    pub(super) fn sync_server(&self) -> Result<()> {
+        // A server whose storage failed opens its room anew; what it lost is placed again.
+        let (settled, generation) = self.patiently(self.deadline(), || {
+            self.call_in(
+                |client, context, session| async move { client.sync(context, session).await },
+            )
+        })?;
+        self.settle(settled, generation);
+        Ok(())
+    }
+
+    /// Attributes, with what is on its way from here.
+    pub(super) fn attributes_of(&self, no: InodeNo) -> Result<Inode> {
+        let mut rounds = 0;
+        loop {
+            let placings = |file: Arc<File>| file.state.lock().placings;
+            let before = self.files.get(no).map_or(0, placings);
+            let mut inode = self.call(|client, context, session| async move {
+                client.attributes(context, session, no).await
+            })?;
+            let Some(file) = self.files.get(no) else {
+                return Ok(inode);
+            };
+            let mut state = file.state.lock();
+            if state.placings != before {
+                // It may have been asked before data was placed that was placed when it was answered.
+                rounds += 1;
+                if rounds < ROUNDS {
+                    continue;
+                }
+                inode.size = inode.size.max(state.size());
+            }
+            state.told(&inode);
+            return Ok(state.seen(inode));
+        }
+    }
+
+    /// How programs here are to see an inode that came with something asked for after `before` placings of all files.
+    pub(super) fn learned(&self, before: u64, inode: Inode) -> Result<Inode> {
+        let no = inode.no;
+        let Some(file) = self.files.get(no) else {
+            return Ok(inode);
+        };
+        let mut state = file.state.lock();
+        if self.placings.load(Ordering::Acquire) == before {
+            state.told(&inode);
+            return Ok(state.seen(inode));
+        }
+        drop(state);
+        self.attributes_of(no)
+    }
+
+    /// Asks for what depends on a file's data that was written here.
+    pub(super) fn call_in_order<T>(&self, no: InodeNo, call: impl Fn() -> Result<T>) -> Result<T> {
+        self.in_one_life(|life| {
+            if let Some(file) = self.files.get(no) {
+                self.flush_file(&file)?;
+            }
+            let answer = call();
+            match self.life() == life {
+                true => answer.map(Some),
+                false => Ok(None),
+            }
+        })
+    }
+
+    /// Has a change made that depends on the order of a file's data: after all of it was placed, and after that of `source` was,
+    /// and before more of it is. With `data`, it changes the data itself.
+    pub(super) fn change_in_order(
+        &self,
+        no: InodeNo,
+        source: Option<InodeNo>,
+        change: Change,
+        data: bool,
+    ) -> Result<Changed> {
+        let Some(file) = self.files.get(no) else {
+            return self.change(change);
+        };
+        self.in_one_life(|life| {
+            if let Some(source) = source.and_then(|no| self.files.get(no)) {
+                self.flush_file(&source)?;
+            }
+            let _alone = file.flushing.lock();
+            if let Err(e) = self.flush_locked(&file) {
+                file.state.lock().note_loss(&e);
+                return Err(e);
+            }
+            // A server started anew in between lost what was placed: that is placed again first.
+            let Some(changed) = self.change_in_life(&change, Some(life))? else {
+                return Ok(None);
+            };
+            let mut state = file.state.lock();
+            if data {
+                // Durable, and with it everything that came before: placed again, that would undo this.
+                self.budget.give_back(state.settle_all());
+                state.outdate();
+            }
+            if let Changed::Inode(inode) = &changed {
+                state.told(inode);
+            }
+            Ok(Some(changed))
+        })
+    }
+}

@@ -1,0 +1,399 @@
+//! From written blocks to a file: sealed, written to lent places on the disks, placed.
+//!
+//! 1. A block is sealed once for each place it is written to; a place whose write failed is not written again.
+//! 2. The server is told of a place only after its disk acknowledged the write.
+//! 3. What cannot be placed now stays to be placed; what was refused for good is given up and reported once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use metadata_proto::rpc::{Posix, Refusal, Written};
+use model::{BLOCK_LEN, Error, InodeNo, Placed, Result, Sealed, UNIT_LEN, spans};
+use parking_lot::Mutex;
+
+use super::disks::{Next, REQUEST_BLOCKS, next};
+use super::errors::{Lost, words};
+use super::files::{BLOCK, Blocks, File, Logged};
+use super::loans::Place;
+use super::{Core, PAUSE};
+
+/// Blocks of a chunk of a file, which no part placed at once may leave.
+const CHUNK_BLOCKS: u64 = model::CHUNK_BLOCKS as u64;
+/// Parts told to the server at once.
+const PARTS_MAX: usize = 256;
+/// Writes to disks under way at once for one file.
+const WRITERS: usize = 4;
+
+/// A run of blocks of a file.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    first: u64,
+    blocks: u32,
+}
+
+/// Parts that lie one behind the other in one place.
+struct Job {
+    place: Place,
+    parts: Vec<Part>,
+}
+
+enum Failed {
+    /// The loans are over: once more, elsewhere.
+    Again,
+    For(Error),
+}
+
+impl Core {
+    /// Places what was written to a file before this call.
+    pub(super) fn flush_file(&self, file: &File) -> Result<()> {
+        let _alone = file.flushing.lock();
+        self.flush_locked(file)
+    }
+
+    /// The same, for whoever holds `flushing`.
+    pub(super) fn flush_locked(&self, file: &File) -> Result<()> {
+        let deadline = self.deadline();
+        let mut pause = Duration::ZERO;
+        loop {
+            let (blocks, end, generation) = {
+                // First, because a session that began anew brings back what the server lost.
+                let nothing = || {
+                    let state = file.state.lock();
+                    !state.is_dirty() && state.usable().is_ok()
+                };
+                if nothing() {
+                    return Ok(());
+                }
+                let generation = self.connected(deadline)?.session.generation;
+                let mut state = file.state.lock();
+                if let Err(e) = state.usable() {
+                    self.budget.give_back(state.drop_unplaced());
+                    return Err(e);
+                }
+                if !state.is_dirty() {
+                    return Ok(());
+                }
+                state.take_off();
+                (state.flight.clone(), state.size(), generation)
+            };
+            match self.place_blocks(file.no, &blocks, end, deadline) {
+                Ok(stamp) => {
+                    let mut state = file.state.lock();
+                    if self.life() > generation {
+                        // The server that said so is gone, and may not have kept it.
+                        self.budget.give_back(state.land());
+                        continue;
+                    }
+                    state.flight.clear();
+                    state.log.push_back(Logged { stamp, end, blocks });
+                    state.placings += 1;
+                    state.outdate();
+                    if let Some(inode) = &mut state.inode {
+                        inode.size = inode.size.max(end);
+                    }
+                    state.placed();
+                    self.placings.fetch_add(1, Ordering::AcqRel);
+                    return Ok(());
+                }
+                Err(Failed::Again) if Instant::now() + pause < deadline => {
+                    self.budget.give_back(file.state.lock().land());
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).clamp(PAUSE.0, PAUSE.1);
+                }
+                Err(failed) => {
+                    let e = match failed {
+                        Failed::For(e) => e,
+                        Failed::Again => {
+                            Error::Unreachable("the metadata server, which takes nothing,".into())
+                        }
+                    };
+                    return self.not_placed(file, e);
+                }
+            }
+        }
+    }
+
+    /// Keeps or gives up what is in flight after an error. A file that was removed, and that nobody here has open, needs its data
+    /// no more: that is no error.
+    fn not_placed(&self, file: &File, e: Error) -> Result<()> {
+        let mut state = file.state.lock();
+        let Some(lost) = Lost::of(&e) else {
+            self.budget.give_back(state.land());
+            return Err(e);
+        };
+        let blocks = state.flight.len();
+        state.flight.clear();
+        state.placed();
+        self.budget.give_back(blocks);
+        if lost == Lost::Stale && state.opens == 0 {
+            tracing::debug!(inode = file.no.0, "data of a removed file is given up");
+            return Ok(());
+        }
+        tracing::error!(
+            "{}; {} KiB that were written are lost",
+            words(file.no, &e),
+            blocks * 4
+        );
+        Err(e)
+    }
+
+    /// Writes blocks to the disks and has them placed; the stamp.
+    fn place_blocks(
+        &self,
+        no: InodeNo,
+        blocks: &Blocks,
+        end: u64,
+        deadline: Instant,
+    ) -> std::result::Result<u64, Failed> {
+        let written = self.write_out(parts(blocks), blocks, end, deadline)?;
+        let mut stamp = 0;
+        // The places end their being busy when they were told of.
+        let (written, _places): (Vec<_>, Vec<_>) = written.into_iter().unzip();
+        let written: Vec<Written> = written.into_iter().flatten().collect();
+        for some in written.chunks(PARTS_MAX) {
+            stamp = stamp.max(self.place_some(no, some)?);
+        }
+        Ok(stamp)
+    }
+
+    fn place_some(&self, no: InodeNo, written: &[Written]) -> std::result::Result<u64, Failed> {
+        let answer = self.call_once_in_session(|client, context, session| {
+            let written = written.to_vec();
+            async move { client.place(context, session, no, written).await }
+        });
+        match answer.map_err(Failed::For)? {
+            Ok(stamp) => Ok(stamp),
+            // In the last three cases the server or a disk may be itself again soon.
+            Err(
+                Refusal::NoSession
+                | Refusal::LoanOver(_)
+                | Refusal::NotNow(_)
+                | Refusal::Posix(Posix::Io)
+                | Refusal::DiskUnreachable(_),
+            ) => Err(Failed::Again),
+            Err(refusal) => Err(Failed::For(super::errors::gone(super::errors::error(
+                refusal,
+            )))),
+        }
+    }
+
+    /// Writes all parts to lent places.
+    fn write_out(
+        &self,
+        parts: Vec<Part>,
+        blocks: &Blocks,
+        end: u64,
+        deadline: Instant,
+    ) -> std::result::Result<Vec<(Vec<Written>, Place)>, Failed> {
+        let jobs = self.jobs(parts)?;
+        if let [_] = jobs.as_slice() {
+            let mut done = Vec::new();
+            for job in jobs {
+                self.run(job, blocks, end, deadline, &mut done)?;
+            }
+            return Ok(done);
+        }
+        let workers = jobs.len().min(WRITERS);
+        let jobs: Vec<Mutex<Option<Job>>> = jobs.into_iter().map(|j| Mutex::new(Some(j))).collect();
+        let next = AtomicUsize::new(0);
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let work = || {
+                let mut done = Vec::new();
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    // Taken once: each index is handed out once.
+                    if let Some(job) = job.lock().take() {
+                        self.run(job, blocks, end, deadline, &mut done)?;
+                    }
+                }
+                Ok(done)
+            };
+            let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().map(|t| t.join()).collect()
+        });
+        let mut all = Vec::new();
+        for result in results {
+            let bug = |_| {
+                Failed::For(Error::Io(std::io::Error::other(
+                    "a thread that wrote to a disk ended by a bug",
+                )))
+            };
+            all.extend(result.map_err(bug)??);
+        }
+        Ok(all)
+    }
+
+    /// Finds places for parts.
+    fn jobs(&self, parts: Vec<Part>) -> std::result::Result<Vec<Job>, Failed> {
+        let mut left: u64 = parts.iter().map(|p| u64::from(p.blocks)).sum();
+        let mut parts = parts.into_iter();
+        let mut part = parts.next();
+        let mut jobs = Vec::new();
+        while left > 0 {
+            let wanted = left.min(u64::from(REQUEST_BLOCKS)) as u32;
+            let place = self.place_for(wanted).map_err(Failed::For)?;
+            let mut free = place.blocks.min(wanted);
+            left -= u64::from(free);
+            let mut taken = Vec::new();
+            while free > 0 {
+                let Some(Part { first, blocks }) = part else {
+                    break;
+                };
+                let some = blocks.min(free);
+                taken.push(Part {
+                    first,
+                    blocks: some,
+                });
+                free -= some;
+                part = if some < blocks {
+                    Some(Part {
+                        first: first + u64::from(some),
+                        blocks: blocks - some,
+                    })
+                } else {
+                    parts.next()
+                };
+            }
+            jobs.push(Job {
+                place,
+                parts: taken,
+            });
+        }
+        Ok(jobs)
+    }
+
+    /// Seals and writes what a job says; elsewhere, if its place fails.
+    fn run(
+        &self,
+        job: Job,
+        blocks: &Blocks,
+        end: u64,
+        deadline: Instant,
+        done: &mut Vec<(Vec<Written>, Place)>,
+    ) -> std::result::Result<(), Failed> {
+        let mut pause = Duration::ZERO;
+        let mut jobs = vec![job];
+        while let Some(job) = jobs.pop() {
+            match self.write_once(&job, blocks, end) {
+                Ok(written) => {
+                    done.push((written, job.place));
+                    continue;
+                }
+                Err(Next::Never(e)) => return Err(Failed::For(e)),
+                Err(Next::AskAgain) if Instant::now() < deadline => {
+                    self.loans.abandon(&job.place.loan);
+                }
+                Err(Next::AskAgain) => return Err(Failed::For(Error::AccessDenied)),
+                Err(Next::Later(e)) => {
+                    self.loans.abandon(&job.place.loan);
+                    if Instant::now() + pause >= deadline {
+                        return Err(Failed::For(e));
+                    }
+                    tracing::warn!("{e}; written to another place");
+                }
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).clamp(PAUSE.0, PAUSE.1);
+            // The old place is never written again.
+            jobs.extend(self.jobs(job.parts)?);
+        }
+        Ok(())
+    }
+
+    fn write_once(
+        &self,
+        job: &Job,
+        blocks: &Blocks,
+        end: u64,
+    ) -> std::result::Result<Vec<Written>, Next> {
+        let loan = &job.place.loan;
+        let sealing = tracing::trace_span!(target: spans::TARGET, spans::SEALING).entered();
+        let total: u32 = job.parts.iter().map(|p| p.blocks).sum();
+        let mut data = Vec::with_capacity(total as usize * BLOCK_LEN);
+        let mut sealed = Vec::with_capacity(job.parts.len());
+        for part in &job.parts {
+            let position = job.place.position + (data.len() / BLOCK_LEN) as u32;
+            let from = data.len();
+            for (_, block) in blocks.range(part.first..part.first + u64::from(part.blocks)) {
+                data.extend_from_slice(&block[..]);
+            }
+            assert_eq!(
+                data.len() - from,
+                part.blocks as usize * BLOCK_LEN,
+                "a part is made of blocks that are there"
+            );
+            let units = data[from..].chunks_mut(UNIT_LEN).zip(0..);
+            let tags = units
+                .map(|(unit, at)| {
+                    let position = u64::from(position) + at * (UNIT_LEN / BLOCK_LEN) as u64;
+                    loan.key.seal(position, unit)
+                })
+                .collect();
+            sealed.push(Sealed {
+                segment: loan.segment,
+                position,
+                blocks: part.blocks,
+                tags,
+            });
+        }
+        drop(sealing);
+        let unknown = || Next::Later(Error::Unreachable("a disk nobody told of".into()));
+        let disk = self.disks.get(loan.disk).ok_or_else(unknown)?;
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::NETWORK).entered();
+        let boot = disk
+            .write(
+                &loan.ticket,
+                loan.start + u64::from(job.place.position),
+                &data,
+            )
+            .map_err(|e| next(loan.disk, e))?;
+        let written = job.parts.iter().zip(sealed).map(|(part, sealed)| Written {
+            loan: loan.id,
+            boot,
+            placed: Placed {
+                offset: part.first * BLOCK,
+                sealed,
+                end: end.min((part.first + u64::from(part.blocks)) * BLOCK),
+            },
+        });
+        Ok(written.collect())
+    }
+}
+
+/// Runs of blocks that follow each other, none over the border of a chunk.
+fn parts(blocks: &Blocks) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for at in blocks.keys().copied() {
+        match parts.last_mut() {
+            Some(last)
+                if last.first + u64::from(last.blocks) == at
+                    && !at.is_multiple_of(CHUNK_BLOCKS) =>
+            {
+                last.blocks += 1;
+            }
+            _ => parts.push(Part {
+                first: at,
+                blocks: 1,
+            }),
+        }
+    }
+    parts
+}
+
+/// A block of zeros, shared by whoever needs one.
+pub(super) fn zeros() -> Arc<super::files::Block> {
+    Arc::new([0; BLOCK_LEN])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_follow_the_blocks_and_end_with_the_chunk() {
+        let indexes = [0, 1, 2, 5, 254, 255, 256, 257, 600];
+        let blocks: Blocks = indexes.into_iter().map(|at| (at, zeros())).collect();
+        let found: Vec<_> = parts(&blocks).iter().map(|p| (p.first, p.blocks)).collect();
+        assert_eq!(found, [(0, 3), (5, 1), (254, 2), (256, 2), (600, 1)]);
+    }
+}

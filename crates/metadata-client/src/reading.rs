@@ -1,0 +1,224 @@
+//! Reading file data: what is on its way from here over what the disks hold.
+//!
+//! 1. A unit that does not open under its tag is never handed out. It is asked for once more with a fresh map before it is
+//!    called damaged: the map may have been old.
+//! 2. What was read counts only if the server lost nothing meanwhile: it may have told a map without what was placed and not yet
+//!    durable.
+//! 3. A disk that does not take the right to read for valid has a fresh map and rights asked for, a bounded number of times.
+
+use std::time::{Duration, Instant};
+
+use model::{BLOCK_LEN, Error, InodeNo, Piece, Result, Stored, UNIT_BLOCKS, UNIT_LEN, spans};
+
+use super::disks::{Next, REQUEST_BLOCKS, covering, next};
+use super::files::{BLOCK, File, Version};
+use super::maps::{ChunkMap, Segment, ahead};
+use super::{Core, PAUSE};
+
+const CHUNK_LEN: u64 = model::CHUNK_LEN;
+
+/// Why a read with the present map failed.
+enum Failed {
+    /// The map or the rights are old.
+    Old,
+    /// The disk may answer later.
+    Later(Error),
+    For(Error),
+}
+
+impl From<Error> for Failed {
+    fn from(e: Error) -> Self {
+        Self::For(e)
+    }
+}
+
+impl Core {
+    pub(super) fn read_file(&self, no: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let file = self.files.get_or_new(no);
+        if file.state.lock().inode.is_none() {
+            self.attributes_of(no)?;
+        }
+        let len = {
+            let state = file.state.lock();
+            state.usable()?;
+            state.size().saturating_sub(offset).min(buf.len() as u64) as usize
+        };
+        if len > 0 {
+            self.read_range(&file, offset, &mut buf[..len])?;
+        }
+        file.state.lock().read_end = offset + len as u64;
+        Ok(len)
+    }
+
+    /// Fills `out` from `offset` on; what is nowhere reads as zeros.
+    pub(super) fn read_range(&self, file: &File, offset: u64, out: &mut [u8]) -> Result<()> {
+        let deadline = self.deadline();
+        let mut pause = Duration::ZERO;
+        let mut corrupt_before = false;
+        let (first, last) = (offset / BLOCK, (offset + out.len() as u64 - 1) / BLOCK);
+        loop {
+            let life = self.life();
+            // A session that began anew brings back what the server lost: before what is on its way is looked at.
+            self.connected(deadline)?;
+            let (overlay, version, count) = {
+                let state = file.state.lock();
+                let count = match &state.inode {
+                    Some(inode) => ahead(&state, inode, offset),
+                    None => 1,
+                };
+                (state.overlay(first, last), state.version, count)
+            };
+            let all_here = overlay.len() as u64 == last - first + 1;
+            let read = match all_here {
+                true => Ok(()),
+                false => self.read_stored(file.no, version, offset, count, out),
+            };
+            match read {
+                Ok(()) if self.life() != life => continue,
+                Ok(()) => {
+                    for (at, block) in &overlay {
+                        let start = at * BLOCK;
+                        let (from, to) = (
+                            start.max(offset),
+                            (start + BLOCK).min(offset + out.len() as u64),
+                        );
+                        out[(from - offset) as usize..(to - offset) as usize].copy_from_slice(
+                            &block[(from - start) as usize..(to - start) as usize],
+                        );
+                    }
+                    return Ok(());
+                }
+                Err(Failed::For(e @ Error::Corrupt { .. })) if corrupt_before => return Err(e),
+                Err(Failed::For(Error::Corrupt { .. })) => corrupt_before = true,
+                Err(Failed::For(e)) => return Err(e),
+                Err(Failed::Old) if Instant::now() + pause < deadline => {}
+                Err(Failed::Old) => {
+                    return Err(Error::Unreachable(
+                        "a disk that refuses fresh rights".into(),
+                    ));
+                }
+                Err(Failed::Later(_)) if Instant::now() + pause < deadline => {}
+                Err(Failed::Later(e)) => return Err(e),
+            }
+            {
+                let mut state = file.state.lock();
+                if state.version == version {
+                    state.outdate();
+                }
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).clamp(PAUSE.0, PAUSE.1);
+        }
+    }
+
+    fn read_stored(
+        &self,
+        no: InodeNo,
+        version: Version,
+        offset: u64,
+        count: u32,
+        out: &mut [u8],
+    ) -> std::result::Result<(), Failed> {
+        let end = offset + out.len() as u64;
+        let mut at = offset;
+        while at < end {
+            let index = at / CHUNK_LEN;
+            let piece_end = end.min((index + 1).saturating_mul(CHUNK_LEN));
+            let piece = &mut out[(at - offset) as usize..(piece_end - offset) as usize];
+            let map = self.chunk_map(no, version, index, count)?;
+            self.read_chunk(no, index, &map, at - index * CHUNK_LEN, piece)?;
+            at = piece_end;
+        }
+        Ok(())
+    }
+
+    /// Reads within one chunk; `start` is a byte offset in it.
+    fn read_chunk(
+        &self,
+        no: InodeNo,
+        index: u64,
+        map: &ChunkMap,
+        start: u64,
+        out: &mut [u8],
+    ) -> std::result::Result<(), Failed> {
+        let mut rest = out;
+        for piece in map.chunk.pieces(start, rest.len()) {
+            let (out, more) = rest.split_at_mut(piece.len());
+            rest = more;
+            let stored = match piece {
+                Piece::Hole { .. } => {
+                    out.fill(0);
+                    continue;
+                }
+                Piece::Stored(stored) => stored,
+            };
+            if stored.is_whole() {
+                self.open_units(no, index, map, &stored, out)?;
+            } else {
+                let mut units = vec![0; stored.range.blocks as usize * BLOCK_LEN];
+                self.open_units(no, index, map, &stored, &mut units)?;
+                out.copy_from_slice(&units[stored.skip..stored.skip + stored.len]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads and opens whole units.
+    fn open_units(
+        &self,
+        no: InodeNo,
+        index: u64,
+        map: &ChunkMap,
+        stored: &Stored<'_>,
+        out: &mut [u8],
+    ) -> std::result::Result<(), Failed> {
+        let range = stored.range;
+        let segment = map.source.segments.get(&range.segment);
+        let segment = segment.ok_or(Failed::Old)?;
+        self.read_units(map, segment, range.position, out)?;
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::OPENING).entered();
+        for ((unit, tag), at) in out.chunks_mut(UNIT_LEN).zip(stored.tags).zip(0_u32..) {
+            let position = range.position + at * UNIT_BLOCKS;
+            if segment.key.open(position.into(), tag, unit).is_err() {
+                return Err(Failed::For(Error::Corrupt {
+                    inode: no,
+                    offset: index * CHUNK_LEN + stored.hidden_by(position).0,
+                    segment: range.segment.0,
+                    position,
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Fetches sealed units from their disk.
+    fn read_units(
+        &self,
+        map: &ChunkMap,
+        segment: &Segment,
+        position: u32,
+        out: &mut [u8],
+    ) -> std::result::Result<(), Failed> {
+        let disk = self.disks.get(segment.disk).ok_or(Failed::Old)?;
+        let start = segment.start.checked_add(position.into());
+        let mut start = start.ok_or(Failed::Old)?;
+        let mut rest = out;
+        while !rest.is_empty() {
+            let wanted = (rest.len() / BLOCK_LEN).min(REQUEST_BLOCKS as usize) as u64;
+            let (ticket, covered) =
+                covering(&map.source.tickets, segment.disk, start, wanted).ok_or(Failed::Old)?;
+            let (piece, more) = rest.split_at_mut(covered as usize * BLOCK_LEN);
+            let network = tracing::trace_span!(target: spans::TARGET, spans::NETWORK).entered();
+            let read = disk.read(ticket, start, piece);
+            drop(network);
+            read.map_err(|e| match next(segment.disk, e) {
+                Next::AskAgain => Failed::Old,
+                Next::Later(e) => Failed::Later(e),
+                Next::Never(e) => Failed::For(e),
+            })?;
+            start += covered;
+            rest = more;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! TLS to the server, and how messages lie in it.
+
+use std::io;
+use std::sync::Arc;
+
+use metadata_proto::identity::{Identity, IdentityError};
+use metadata_proto::rpc::{FRAME_MAX, LET_IN, MetadataRequest, MetadataResponse, NOT_LET_IN};
+use rustls::pki_types::ServerName;
+use tarpc::serde_transport::Transport;
+use tarpc::{ClientMessage, Response};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_serde::formats::MessagePack;
+use tokio_util::codec::LengthDelimitedCodec;
+
+type Incoming = Response<MetadataResponse>;
+type Outgoing = ClientMessage<MetadataRequest>;
+
+/// What it takes to be believed by the server, and to believe it.
+pub(super) struct Tls {
+    connector: TlsConnector,
+    name: ServerName<'static>,
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").field("name", &self.name).finish()
+    }
+}
+
+impl Tls {
+    pub(super) fn new(identity: &Identity) -> Result<Self, IdentityError> {
+        Ok(Self {
+            connector: TlsConnector::from(Arc::new(identity.client_config()?)),
+            name: identity.server_name()?,
+        })
+    }
+
+    /// Messages over a connection that both sides proved themselves on. `PermissionDenied`: the key is no user's any more.
+    pub(super) async fn transport(
+        &self,
+        tcp: TcpStream,
+    ) -> io::Result<
+        Transport<TlsStream<TcpStream>, Incoming, Outgoing, MessagePack<Incoming, Outgoing>>,
+    > {
+        let mut tls = self.connector.connect(self.name.clone(), tcp).await?;
+        match tls.read_u8().await? {
+            LET_IN => {}
+            NOT_LET_IN => return Err(io::ErrorKind::PermissionDenied.into()),
+            _ => return Err(io::Error::other("it is of another version")),
+        }
+        let framed = LengthDelimitedCodec::builder()
+            .max_frame_length(FRAME_MAX)
+            .new_framed(tls);
+        Ok(tarpc::serde_transport::new(framed, MessagePack::default()))
+    }
+}

@@ -1,0 +1,349 @@
+//! What clients and the metadata server say to each other, over TLS 1.3 with mutual authentication.
+//!
+//! 1. The user is the certificate's: no call names one. Only root's client may name the owner of a new file.
+//! 2. A change has a slot of its client and a number in it, and is done once however often it is sent: also after a restart of
+//!    either side's connection, session or server. A client sends the next change of a slot after the answer to the one before.
+//! 3. Everything here that comes from a client is checked again where it is used.
+
+#![allow(
+    clippy::too_many_arguments,
+    reason = "in what is generated: a context for each call"
+)]
+
+use model::{
+    Access, DirEntry, Extent, Fallocate, Inode, InodeNo, LoanId, Lock, LockOwner, LockTable,
+    NewFile, Placed, RenameMode, RoomSpace, SetAttr, XattrMode,
+};
+use netdisk::{Boot, DiskAddress, DiskId, Ticket};
+use seal::SegmentAccess;
+use serde::{Deserialize, Serialize};
+
+/// Version of this protocol: both sides must have the same.
+pub const VERSION: u32 = 4;
+/// Slots of a client: changes it may have under way at the same time.
+pub const SLOTS_MAX: u32 = 64;
+/// The first byte a server sends after the handshake: the client's key stands with a user.
+pub const LET_IN: u8 = 1;
+/// The same where it does not, or not any more; nothing follows.
+pub const NOT_LET_IN: u8 = 0;
+
+/// Longest message, in bytes.
+pub const FRAME_MAX: usize = 8 << 20;
+
+/// A session: what a client holds open, locked and borrowed. Ends with its lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SessionId(pub u64);
+
+/// What a client calls itself, for as long as it is mounted: random. With its user's key it names what was answered to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ClientId(pub [u8; 16]);
+
+/// What a call waits for that is not possible just now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Delay {
+    /// The storage failed, and the room is being opened again.
+    Reopening,
+    /// A disk does not answer.
+    Disk,
+    /// Another call does the same change, and takes long.
+    UnderWay,
+}
+
+/// Why a call was refused or failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    /// A kind that POSIX names.
+    #[error("{0:?}")]
+    Posix(Posix),
+    /// The session is over, or of an earlier life of the server: begin another.
+    #[error("the session is over")]
+    NoSession,
+    /// The client speaks another version.
+    #[error("the server speaks version {server} of the protocol, the client {client}")]
+    Version {
+        /// The server's.
+        server: u32,
+        /// The client's.
+        client: u32,
+    },
+    /// The loan is over, or was never this session's: what was written under it is to be written again elsewhere.
+    #[error("loan {} is over", .0.0)]
+    LoanOver(LoanId),
+    /// A disk does not answer.
+    #[error("disk {0} does not answer")]
+    DiskUnreachable(DiskId),
+    /// Nothing final: ask again, for a change in the same slot with the same number.
+    #[error("not possible just now: {0:?}")]
+    NotNow(Delay),
+    /// The server failed; its log says how.
+    #[error("the metadata server failed: {0}")]
+    Failed(String),
+}
+
+/// Kinds of refusals that POSIX names, as in [`model::Error`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "each is model::Error's of its name")]
+pub enum Posix {
+    NotFound,
+    Exists,
+    NotDirectory,
+    IsDirectory,
+    NotEmpty,
+    NameTooLong,
+    TooManyLinks,
+    FileTooLarge,
+    InvalidArgument,
+    NotPermitted,
+    AccessDenied,
+    NoXattr,
+    XattrTooLarge,
+    NotSupported,
+    NoMoreData,
+    TooManySymlinks,
+    ReadOnly,
+    NoSpace,
+    WouldBlock,
+    Deadlock,
+    Stale,
+    Io,
+}
+
+/// Result of calls.
+pub type Reply<T> = Result<T, Refusal>;
+
+/// What a client is told when it comes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// Its session: the one it named if that is still alive, else a new one.
+    pub session: SessionId,
+    /// The server's incarnation: another one than before means that sessions and places lent before are gone.
+    pub boot: u64,
+    /// Seconds without a beat after which the session ends.
+    pub lease: u32,
+    /// The user's name.
+    pub user: String,
+    /// The user's number.
+    pub uid: u32,
+    /// The user's groups, the first one's that of new files.
+    pub gids: Vec<u32>,
+    /// The disks.
+    pub disks: Vec<DiskAddress>,
+}
+
+/// What changes names and attributes. Durable when acknowledged.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[allow(
+    missing_docs,
+    reason = "each is the method of `FileSystem` of its name"
+)]
+pub enum Change {
+    Make {
+        parent: InodeNo,
+        name: Vec<u8>,
+        new: NewFile,
+    },
+    /// Counts as one open of the new file.
+    MakeUnnamed {
+        parent: InodeNo,
+        new: NewFile,
+    },
+    Link {
+        no: InodeNo,
+        parent: InodeNo,
+        name: Vec<u8>,
+    },
+    Unlink {
+        parent: InodeNo,
+        name: Vec<u8>,
+    },
+    Rmdir {
+        parent: InodeNo,
+        name: Vec<u8>,
+    },
+    Rename {
+        parent: InodeNo,
+        name: Vec<u8>,
+        new_parent: InodeNo,
+        new_name: Vec<u8>,
+        mode: RenameMode,
+    },
+    SetAttributes {
+        no: InodeNo,
+        set: SetAttr,
+    },
+    SetXattr {
+        no: InodeNo,
+        name: Vec<u8>,
+        value: Vec<u8>,
+        mode: XattrMode,
+        drop_setgid: bool,
+    },
+    RemoveXattr {
+        no: InodeNo,
+        name: Vec<u8>,
+    },
+    Fallocate {
+        no: InodeNo,
+        what: Fallocate,
+        offset: u64,
+        len: u64,
+    },
+    CopyRange {
+        from: InodeNo,
+        from_offset: u64,
+        to: InodeNo,
+        to_offset: u64,
+        len: u64,
+    },
+}
+
+/// What a change answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Changed {
+    /// The inode made, linked or changed.
+    Inode(Box<Inode>),
+    /// Nothing to tell.
+    Done,
+    /// Bytes copied.
+    Copied(u64),
+}
+
+/// What became of a change that was asked for before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Recalled {
+    /// It was done, with this answer.
+    Done(Changed),
+    /// It was not done, and is refused from now on.
+    NotDone,
+}
+
+/// Where a segment lies.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SegmentPlace {
+    /// Its units' key.
+    pub access: SegmentAccess,
+    /// The disk.
+    pub disk: DiskId,
+    /// The disk's block that is the segment's block 0.
+    pub start: u64,
+}
+
+/// A part of a file as a client needs it to read.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Map {
+    /// The file now.
+    pub inode: Inode,
+    /// Chunks that are not holes, by index; to be checked with `Chunk::replace`'s rules before use.
+    pub chunks: Vec<(u64, Vec<Extent>)>,
+    /// The segments they name.
+    pub segments: Vec<SegmentPlace>,
+    /// What lets the client read them.
+    pub tickets: Vec<Ticket>,
+}
+
+/// A place lent to a client.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Lent {
+    /// Its number.
+    pub loan: LoanId,
+    /// The segment.
+    pub place: SegmentPlace,
+    /// First block in the segment.
+    pub position: u32,
+    /// How many.
+    pub blocks: u32,
+    /// What lets the client write them.
+    pub ticket: Ticket,
+}
+
+/// What was written, and under which life of its disk.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Written {
+    /// The loan.
+    pub loan: LoanId,
+    /// The disk's life when it acknowledged the write.
+    pub boot: Boot,
+    /// What and where.
+    pub placed: Placed,
+}
+
+/// What a beat answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beat {
+    /// Placed data whose stamp is at or below this is durable.
+    pub settled: u64,
+    /// The server's clock, seconds since 1970 and nanoseconds.
+    pub clock: (u64, u32),
+}
+
+/// A part of a directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listing {
+    /// The position of the next new name before this was read: every name that existed then has a lower one.
+    pub next: u64,
+    /// The names, in the order of their positions.
+    pub entries: Vec<(DirEntry, Inode)>,
+}
+
+/// The calls. Every one but `hello` refuses with `NoSession` where the session is over.
+#[tarpc::service]
+pub trait Metadata {
+    /// Begins a session, or goes on with one after a lost connection.
+    async fn hello(version: u32, session: Option<SessionId>) -> Reply<Welcome>;
+    /// Keeps the session alive.
+    async fn beat(session: SessionId) -> Reply<Beat>;
+    /// Ends the session: what it held is free.
+    async fn bye(session: SessionId) -> Reply<()>;
+    /// A name in a directory.
+    async fn lookup(session: SessionId, parent: InodeNo, name: Vec<u8>) -> Reply<Inode>;
+    /// Attributes.
+    async fn attributes(session: SessionId, no: InodeNo) -> Reply<Inode>;
+    /// A directory after a cookie.
+    async fn read_dir(session: SessionId, no: InodeNo, after: u64, limit: u32) -> Reply<Listing>;
+    /// An extended attribute.
+    async fn xattr(session: SessionId, no: InodeNo, name: Vec<u8>) -> Reply<Vec<u8>>;
+    /// The names of all extended attributes.
+    async fn xattr_names(session: SessionId, no: InodeNo) -> Reply<Vec<Vec<u8>>>;
+    /// Space of the disks.
+    async fn space(session: SessionId) -> Reply<RoomSpace>;
+    /// Says which client this is, once in a session and before its first change.
+    async fn attach(session: SessionId, client: ClientId) -> Reply<()>;
+    /// Does a change once. `slot` is below [`SLOTS_MAX`], `sequence` rises with each change of the slot, from 1.
+    async fn change(session: SessionId, slot: u32, sequence: u64, change: Change)
+    -> Reply<Changed>;
+    /// What became of a change; it is not done afterwards if it was not before.
+    async fn recall(session: SessionId, slot: u32, sequence: u64) -> Reply<Recalled>;
+    /// Opens a file, which then outlives its last name until it is closed. Its attributes.
+    async fn open(session: SessionId, no: InodeNo, access: Access) -> Reply<Inode>;
+    /// Undoes `count` opens.
+    async fn close(session: SessionId, no: InodeNo, count: u64) -> Reply<()>;
+    /// Maps of up to `count` chunks (1 to 64) from `first` on, with what it takes to read them.
+    async fn map(session: SessionId, no: InodeNo, first: u64, count: u32) -> Reply<Map>;
+    /// The next data (or hole) at or after an offset.
+    async fn seek(session: SessionId, no: InodeNo, offset: u64, hole: bool) -> Reply<u64>;
+    /// Lends `blocks` blocks (1 to 1024) to write to.
+    async fn lend(session: SessionId, blocks: u32) -> Reply<Lent>;
+    /// Takes what was written into a file; the stamp that covers it.
+    async fn place(session: SessionId, no: InodeNo, written: Vec<Written>) -> Reply<u64>;
+    /// Loans are over.
+    async fn give_back(session: SessionId, loans: Vec<LoanId>) -> Reply<()>;
+    /// Makes everything placed and changed so far durable; the stamp covered.
+    async fn sync(session: SessionId) -> Reply<u64>;
+    /// The lock in the way, if any.
+    async fn test_lock(
+        session: SessionId,
+        no: InodeNo,
+        table: LockTable,
+        owner: LockOwner,
+        lock: Lock,
+    ) -> Reply<Option<Lock>>;
+    /// Takes or gives back a lock; waits up to a second where `wait` says so, then `WouldBlock`: ask again.
+    async fn set_lock(
+        session: SessionId,
+        no: InodeNo,
+        table: LockTable,
+        owner: LockOwner,
+        lock: Lock,
+        wait: bool,
+    ) -> Reply<()>;
+}

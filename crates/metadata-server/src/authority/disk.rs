@@ -1,0 +1,500 @@
+//! One disk: its group, what was given in it, and what is still to be revoked.
+//!
+//! 1. Capabilities are given only in a group that the disk is known to have.
+//! 2. What is to be revoked is never given again, and stays noted until the disk revoked it, or dropped its group, or it has
+//!    expired by the disk's own clock.
+//! 3. A session has a bounded number of capabilities, and has them made at a bounded rate. Beyond that number its oldest ones
+//!    to read are revoked; who needs one of these asks again.
+//! 4. A group that the disk has lost, or whose numbers ran out, is replaced by a fresh one; what was given in it is then
+//!    worth nothing.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use metadata_proto::rpc::SessionId;
+use netdisk::{
+    Admin, BlockExtent, CAPABILITIES_PER_GROUP, Capability, CapabilityId, ClientId, DiskAddress,
+    DiskError, DiskKey, DiskStatus, GroupId, Mode, Ticket,
+};
+use parking_lot::{Condvar, Mutex};
+
+use super::Tally;
+use super::given::{Entry, Given, Purpose};
+use super::numbers::Numbers;
+use super::quota::Quota;
+use crate::sessions::Session;
+
+/// Between two tries to reach a disk.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Seconds after its expiry in which a capability is still taken for good: a request that began before may be under way.
+const EXPIRY_MARGIN: u64 = 60;
+/// Capabilities of one session on one disk, from which on its oldest are revoked; twice as many while the disk cannot be reached.
+const LIVE_MAX: usize = 4096;
+/// How many of them at once.
+const REVOKED_AT_ONCE: usize = LIVE_MAX / 8;
+
+#[derive(Debug, Clone, Copy)]
+struct Group {
+    id: GroupId,
+    /// Next number.
+    next: u32,
+    /// Whether the disk is known to have it.
+    valid: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    group: Option<Group>,
+    given: Given,
+    /// Which of those given are to be revoked.
+    pending: BTreeSet<u32>,
+    own: Option<Ticket>,
+    quota: Quota,
+    blocks: u64,
+    /// The disk's clock, less ours, in seconds.
+    skew: i64,
+}
+
+impl State {
+    fn clock(&self) -> u64 {
+        now().saturating_add_signed(self.skew)
+    }
+
+    /// Whether one more capability may be made for a session.
+    fn admit(&mut self, session: SessionId, now: Instant) -> Result<(), DiskError> {
+        let live = self.given.count_of(session);
+        if live >= 2 * LIVE_MAX {
+            return Err(nowhere(
+                "a session has too many capabilities, which are still to be revoked",
+            ));
+        }
+        if !self.quota.take(session, now) {
+            return Err(nowhere(
+                "a session has capabilities made faster than one may",
+            ));
+        }
+        if live >= LIVE_MAX && live.is_multiple_of(REVOKED_AT_ONCE) {
+            let pending = &self.pending;
+            let oldest: Vec<u32> = self
+                .given
+                .reads_of(session)
+                .filter(|id| !pending.contains(id))
+                .take(REVOKED_AT_ONCE)
+                .collect();
+            self.pending.extend(oldest);
+        }
+        Ok(())
+    }
+
+    fn expire(&mut self) {
+        let clock = self.clock().saturating_sub(EXPIRY_MARGIN);
+        self.given.expire(clock);
+        self.pending.retain(|id| self.given.has(*id));
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
+}
+
+fn nowhere(why: &'static str) -> DiskError {
+    DiskError::Unreachable(std::io::Error::new(std::io::ErrorKind::NotConnected, why))
+}
+
+/// A disk of the room.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    pub(crate) name: String,
+    pub(crate) address: DiskAddress,
+    key: DiskKey,
+    admin: Admin,
+    state: Mutex<State>,
+    /// Told when something was revoked.
+    settled: Condvar,
+    /// Held while the group changes.
+    changing: Mutex<()>,
+    reachable: AtomicBool,
+    lifetime: Duration,
+    tally: std::sync::Arc<Tally>,
+}
+
+impl Disk {
+    pub(crate) fn new(
+        disk: crate::enrol::Disk,
+        patience: Duration,
+        lifetime: Duration,
+        tally: std::sync::Arc<Tally>,
+    ) -> Self {
+        Self {
+            admin: Admin::new(disk.address.clone(), disk.key.clone(), patience),
+            name: disk.name,
+            address: disk.address,
+            key: disk.key,
+            state: Mutex::default(),
+            settled: Condvar::new(),
+            changing: Mutex::default(),
+            reachable: AtomicBool::new(false),
+            lifetime,
+            tally,
+        }
+    }
+
+    pub(crate) fn is_reachable(&self) -> bool {
+        self.reachable.load(Ordering::Relaxed)
+    }
+
+    /// Whether capabilities can be given.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.state.lock().group.is_some_and(|group| group.valid)
+    }
+
+    /// Capabilities given and good, and revocations not done yet.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.given.len(), state.pending.len())
+    }
+
+    /// Blocks of the disk; 0 until it was reached.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.state.lock().blocks
+    }
+
+    /// Another way to the disk, for the room's own work.
+    pub(crate) fn another_admin(&self, patience: Duration) -> Admin {
+        Admin::new(self.address.clone(), self.key.clone(), patience)
+    }
+
+    fn status(&self) -> Result<DiskStatus, DiskError> {
+        let status = self.admin.status();
+        let reached = status.is_ok();
+        if self.reachable.swap(reached, Ordering::Relaxed) != reached {
+            match &status {
+                Ok(_) => tracing::info!(disk = %self.name, "the disk answers"),
+                Err(e) => tracing::warn!(disk = %self.name, "{e}"),
+            }
+        }
+        let status = status?;
+        if status.id != self.address.id {
+            return Err(DiskError::WrongDisk);
+        }
+        let mut state = self.state.lock();
+        state.blocks = status.blocks;
+        state.skew = i64::try_from(status.clock).unwrap_or(i64::MAX) - now() as i64;
+        Ok(status)
+    }
+
+    /// Looks after the disk: whether it is there, still has its group, and what is still to be revoked or has expired.
+    pub(crate) fn tend(&self, numbers: &Numbers) -> Result<(), DiskError> {
+        let status = self.status()?;
+        let valid = {
+            let mut state = self.state.lock();
+            state.expire();
+            state
+                .group
+                .is_some_and(|g| g.valid && status.groups.contains(&g.id))
+        };
+        if !valid {
+            self.begin_group(numbers)?;
+        }
+        self.revoke_pending()
+    }
+
+    /// A fresh group, unless somebody else just began one. What was given before is worth nothing afterwards.
+    fn begin_group(&self, numbers: &Numbers) -> Result<(), DiskError> {
+        let before = self.state.lock().group.map(|g| g.id);
+        let _alone = self.changing.lock();
+        let Some(id) = ({
+            let mut state = self.state.lock();
+            if state.group.is_some_and(|g| g.valid && Some(g.id) != before) {
+                return Ok(());
+            }
+            if let Some(group) = &mut state.group {
+                group.valid = false;
+            }
+            numbers.take()
+        }) else {
+            return Err(nowhere("no group numbers are reserved yet"));
+        };
+        self.admin.set_groups(&[id])?;
+        let mut state = self.state.lock();
+        state.group = Some(Group {
+            id,
+            next: 0,
+            valid: true,
+        });
+        state.given = Given::default();
+        state.pending.clear();
+        state.own = None;
+        drop(state);
+        self.settled.notify_all();
+        self.tally.group();
+        tracing::info!(disk = %self.name, group = id.0, "a fresh group of capabilities");
+        Ok(())
+    }
+
+    fn make(
+        &self,
+        state: &mut State,
+        client: u64,
+        mode: Mode,
+        extents: Vec<BlockExtent>,
+    ) -> Option<Ticket> {
+        let clock = state.clock();
+        let group = state.group.as_mut().filter(|group| group.valid)?;
+        if group.next >= CAPABILITIES_PER_GROUP {
+            return None;
+        }
+        let mut nonce = [0; 16];
+        // Without random numbers nothing is given; the number is not used up.
+        getrandom::fill(&mut nonce).ok()?;
+        let id = CapabilityId(group.next);
+        group.next += 1;
+        Some(self.key.ticket(Capability {
+            disk: self.address.id,
+            client: ClientId(client),
+            group: group.id,
+            id,
+            mode,
+            expires: clock + self.lifetime.as_secs(),
+            nonce,
+            extents,
+        }))
+    }
+
+    /// Runs `make` in the present group; where there is no room in it, in a fresh one.
+    fn in_group<T>(
+        &self,
+        numbers: &Numbers,
+        make: impl Fn(&mut State) -> Option<T>,
+    ) -> Result<T, DiskError> {
+        for _ in 0..2 {
+            {
+                let mut state = self.state.lock();
+                if let Some(made) = make(&mut state) {
+                    return Ok(made);
+                }
+                if state.group.is_none() {
+                    return Err(nowhere("the disk was not reached yet"));
+                }
+            }
+            self.begin_group(numbers)?;
+        }
+        Err(nowhere("the disk has no valid group"))
+    }
+
+    /// A ticket for a client; `None` where its session has ended.
+    pub(crate) fn give(
+        &self,
+        numbers: &Numbers,
+        session: &Session,
+        purpose: Purpose,
+        extents: &[BlockExtent],
+    ) -> Result<Option<Ticket>, DiskError> {
+        let mode = match purpose {
+            Purpose::Read(_) => Mode::Read,
+            Purpose::Write(_) => Mode::Write,
+        };
+        self.in_group(numbers, |state| {
+            // Asked under the lock under which whoever ends the session looks for what it has.
+            if session.is_over() {
+                return Some(Ok(None));
+            }
+            if let Purpose::Read(no) = purpose
+                && state.group.is_some_and(|g| g.valid)
+            {
+                let until = state.clock() + self.lifetime.as_secs() / 2;
+                let known = state.given.reusable(session.id, no, extents, until);
+                if let Some(ticket) = known
+                    && !state.pending.contains(&ticket.capability.id.0)
+                {
+                    return Some(Ok(Some(ticket.clone())));
+                }
+            }
+            if let Err(e) = state.admit(session.id, Instant::now()) {
+                return Some(Err(e));
+            }
+            let ticket = self.make(state, session.id.0, mode, extents.to_vec())?;
+            state.given.put(Entry {
+                session: session.id,
+                purpose,
+                ticket: ticket.clone(),
+            });
+            self.tally.given();
+            Some(Ok(Some(ticket)))
+        })?
+    }
+
+    /// The metadata server's own ticket, for all of the disk.
+    pub(crate) fn own(&self, numbers: &Numbers, refused: bool) -> Result<Ticket, DiskError> {
+        if refused {
+            self.tend(numbers)?;
+            self.state.lock().own = None;
+        }
+        self.in_group(numbers, |state| {
+            let until = state.clock() + EXPIRY_MARGIN;
+            if let Some(own) = &state.own
+                && own.capability.expires > until
+            {
+                return Some(own.clone());
+            }
+            let all = BlockExtent {
+                start: 0,
+                blocks: state.blocks.max(1),
+            };
+            let ticket = self.make(state, 0, Mode::ReadWrite, vec![all])?;
+            state.own = Some(ticket.clone());
+            Some(ticket)
+        })
+    }
+
+    /// Notes that what `which` finds is to be revoked, and revokes it, waiting for the disk until `deadline`.
+    pub(crate) fn revoke(
+        &self,
+        which: impl FnOnce(&Given) -> Vec<u32>,
+        deadline: Instant,
+    ) -> Result<(), DiskError> {
+        let begun = Instant::now();
+        let (group, ids) = {
+            let mut state = self.state.lock();
+            let state = &mut *state;
+            let Some(group) = state.group else {
+                return Ok(());
+            };
+            // Those that somebody else revokes already are waited for too.
+            let ids = which(&state.given);
+            state.pending.extend(&ids);
+            (group.id, ids)
+        };
+        if ids.is_empty() {
+            return Ok(());
+        }
+        loop {
+            let done = self.revoke_pending();
+            let mut state = self.state.lock();
+            let settled = |state: &State| {
+                state.group.is_none_or(|g| g.id != group)
+                    || ids.iter().all(|id| !state.pending.contains(id))
+            };
+            if settled(&state) {
+                self.tally.revoked(ids.len(), begun.elapsed());
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(done
+                    .err()
+                    .unwrap_or_else(|| nowhere("a revocation goes on")));
+            }
+            self.settled
+                .wait_until(&mut state, deadline.min(Instant::now() + PAUSE));
+        }
+    }
+
+    /// Has the disk obey nobody.
+    pub(crate) fn withdraw(&self) {
+        let _alone = self.changing.lock();
+        if let Some(group) = &mut self.state.lock().group {
+            group.valid = false;
+        }
+        if self.is_reachable()
+            && let Err(e) = self.admin.set_groups(&[])
+        {
+            tracing::warn!(disk = %self.name, "capabilities are not taken back: {e}");
+        }
+    }
+
+    /// Revokes what is noted; what cannot be stays noted until it has expired.
+    fn revoke_pending(&self) -> Result<(), DiskError> {
+        let (group, ids) = {
+            let mut state = self.state.lock();
+            state.expire();
+            let Some(group) = state.group else {
+                return Ok(());
+            };
+            let ids: Vec<CapabilityId> = state.pending.iter().copied().map(CapabilityId).collect();
+            (group.id, ids)
+        };
+        if ids.is_empty() {
+            return Ok(());
+        }
+        for some in ids.chunks(1024) {
+            self.admin.revoke(group, some)?;
+            let mut state = self.state.lock();
+            if state.group.is_some_and(|g| g.id == group) {
+                for id in some {
+                    state.pending.remove(&id.0);
+                    state.given.remove(id.0);
+                }
+            }
+        }
+        self.settled.notify_all();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use room::InodeNo;
+
+    use super::*;
+
+    fn put(state: &mut State, id: u32) {
+        let capability = Capability {
+            disk: netdisk::DiskId([0; 16]),
+            client: ClientId(1),
+            group: GroupId(1),
+            id: CapabilityId(id),
+            mode: Mode::Read,
+            expires: u64::MAX,
+            nonce: [0; 16],
+            extents: vec![BlockExtent {
+                start: u64::from(id),
+                blocks: 1,
+            }],
+        };
+        state.given.put(Entry {
+            session: SessionId(1),
+            purpose: Purpose::Read(InodeNo(u64::from(id))),
+            ticket: DiskKey::new([1; 32]).ticket(capability),
+        });
+    }
+
+    #[test]
+    fn a_session_has_a_bounded_number_of_capabilities_and_the_oldest_go_first() {
+        let mut state = State::default();
+        let begun = Instant::now();
+        let mut revoked = 0;
+        for id in 0..20_000 {
+            let now = begun + Duration::from_millis(u64::from(id));
+            state.admit(SessionId(1), now).unwrap();
+            put(&mut state, id);
+            // As a disk that answers does.
+            for id in std::mem::take(&mut state.pending) {
+                assert_eq!(id, revoked, "an older one is still there");
+                revoked += 1;
+                state.given.remove(id);
+            }
+            assert!(state.given.len() <= LIVE_MAX);
+        }
+        // One that does not.
+        let given = (20_000..40_000)
+            .filter(|id| {
+                let now = begun + Duration::from_millis(u64::from(*id));
+                let may = state.admit(SessionId(1), now).is_ok();
+                if may {
+                    put(&mut state, *id);
+                }
+                may
+            })
+            .count();
+        assert!(given <= LIVE_MAX + REVOKED_AT_ONCE, "{given}");
+        assert_eq!(state.given.len(), 2 * LIVE_MAX);
+        assert!(state.pending.len() >= LIVE_MAX / 2);
+        state
+            .admit(SessionId(2), begun + Duration::from_secs(60))
+            .unwrap();
+    }
+}

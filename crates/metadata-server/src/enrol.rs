@@ -1,0 +1,409 @@
+//! Who and what belongs to a shared room: its own certificate authority, the users with their keys, the disks with theirs.
+//!
+//! 1. The authority's key and the disks' keys are in notes of the room: encrypted and authenticated like its names. A user's
+//!    private key is in the identity file made for it and nowhere else.
+//! 2. A certificate is worth something only while its serial number stands with a user: who is removed is refused for good,
+//!    with every key ever made for that user.
+//!
+//! It deliberately does not know sessions, or what a user may do.
+
+use std::sync::Arc;
+
+pub use metadata_proto::identity::Identity;
+use metadata_proto::identity::provider;
+use netdisk::{DiskAddress, DiskKey};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SerialNumber,
+};
+use room::Room;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+/// A certificate, its key in PKCS #8, and its serial number.
+type Issued = (CertificateDer<'static>, Zeroizing<Vec<u8>>, [u8; 16]);
+
+const AUTHORITY: &str = "metadata.authority";
+const USERS: &str = "metadata.users";
+const DISKS: &str = "metadata.disks";
+/// Most users of a room.
+pub const USERS_MAX: usize = 4096;
+/// Most keys of one user: machines, or keys made anew.
+pub const KEYS_MAX: usize = 64;
+/// Most groups of a user, as in `NGROUPS` of NFS with extended groups.
+pub const GROUPS_MAX: usize = 1024;
+/// Most disks of a room.
+pub const DISKS_MAX: usize = 256;
+/// Longest name of a user or a disk, bytes.
+const NAME_MAX: usize = 64;
+
+/// Why something could not be enrolled.
+#[derive(Debug, thiserror::Error)]
+pub enum EnrolError {
+    /// The room refused.
+    #[error("{0}")]
+    Room(#[from] room::Error),
+    /// There is one already.
+    #[error("{0} exists already")]
+    Exists(String),
+    /// There is none.
+    #[error("there is no {0}")]
+    Unknown(String),
+    /// Not what a name may be, or too many.
+    #[error("{0}")]
+    Invalid(String),
+    /// A certificate or key could not be made or read.
+    #[error("{0}")]
+    Certificate(String),
+}
+
+/// A user of the room.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// The name.
+    pub name: String,
+    /// The number; 0 may do everything.
+    pub uid: u32,
+    /// Groups, 1 to [`GROUPS_MAX`]; the first is that of new files.
+    pub gids: Vec<u32>,
+    /// Serial numbers of the certificates, 16 bytes each.
+    pub serials: Vec<[u8; 16]>,
+}
+
+/// A disk of the room.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Disk {
+    /// The name people call it by.
+    pub name: String,
+    /// Where it is.
+    pub address: DiskAddress,
+    /// Its key.
+    pub key: DiskKey,
+}
+
+/// What the authority signs with.
+#[derive(Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
+struct Stored {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+/// The room's certificate authority.
+pub struct Authority {
+    certificate: CertificateDer<'static>,
+    issuer: Issuer<'static, KeyPair>,
+    server_name: String,
+}
+
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authority")
+            .field("server_name", &self.server_name)
+            .finish_non_exhaustive()
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> EnrolError {
+    EnrolError::Certificate(format!("certificates: {error}"))
+}
+
+fn note<T: DeserializeOwned>(room: &Room, name: &str) -> Result<Option<T>, EnrolError> {
+    let Some(bytes) = room.note(name)?.map(Zeroizing::new) else {
+        return Ok(None);
+    };
+    serde_json::from_slice(&bytes).map(Some).map_err(|e| {
+        room::Error::Unsupported(format!("note `{name}` is not understood: {e}")).into()
+    })
+}
+
+fn set_note(room: &Room, name: &str, value: &impl Serialize) -> Result<(), EnrolError> {
+    let bytes = Zeroizing::new(serde_json::to_vec(value).map_err(failed)?);
+    Ok(room.set_note(name, &bytes)?)
+}
+
+fn check_name(name: &str) -> Result<(), EnrolError> {
+    let fits = name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+        && name.len() <= NAME_MAX
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    if fits {
+        return Ok(());
+    }
+    Err(EnrolError::Invalid(format!(
+        "`{}`: a name is 1 to {NAME_MAX} letters, digits, `.`, `_` and `-`, and begins with a letter or digit",
+        name.escape_debug()
+    )))
+}
+
+fn random<const N: usize>() -> Result<[u8; N], EnrolError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+impl Authority {
+    /// The room's authority; made where there is none yet.
+    pub fn of(room: &Room) -> Result<Self, EnrolError> {
+        let server_name = format!("{}.strongroom.internal", room.info()?.id);
+        let stored = match note::<Stored>(room, AUTHORITY)? {
+            Some(stored) => stored,
+            None => {
+                let made = Self::make(&server_name)?;
+                set_note(room, AUTHORITY, &made)?;
+                made
+            }
+        };
+        let certificate = CertificateDer::from(stored.certificate.clone());
+        let key =
+            KeyPair::try_from(&PrivatePkcs8KeyDer::from(stored.key.as_slice())).map_err(failed)?;
+        Ok(Self {
+            issuer: Issuer::from_ca_cert_der(&certificate, key).map_err(failed)?,
+            certificate,
+            server_name,
+        })
+    }
+
+    fn make(server_name: &str) -> Result<Stored, EnrolError> {
+        let key = KeyPair::generate().map_err(failed)?;
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        params
+            .distinguished_name
+            .push(DnType::CommonName, format!("authority of {server_name}"));
+        let certificate = params.self_signed(&key).map_err(failed)?;
+        Ok(Stored {
+            certificate: certificate.der().to_vec(),
+            key: key.serialize_der(),
+        })
+    }
+
+    /// A key and a certificate, signed by this authority.
+    fn issue(
+        &self,
+        name: &str,
+        alternative: Vec<String>,
+        purpose: ExtendedKeyUsagePurpose,
+    ) -> Result<Issued, EnrolError> {
+        let mut serial: [u8; 16] = random()?;
+        // Positive and without leading zeros, so that its encoding is these 16 bytes.
+        serial[0] = serial[0] & 0x3f | 0x40;
+        let key = KeyPair::generate().map_err(failed)?;
+        let mut params = CertificateParams::new(alternative).map_err(failed)?;
+        params.serial_number = Some(SerialNumber::from_slice(&serial));
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![purpose];
+        let certificate = params.signed_by(&key, &self.issuer).map_err(failed)?;
+        Ok((
+            certificate.der().clone(),
+            Zeroizing::new(key.serialize_der()),
+            serial,
+        ))
+    }
+
+    /// The TLS of a server of this room, with a fresh key: version 1.3, and clients must have certificates of this room.
+    pub fn server_config(&self) -> Result<ServerConfig, EnrolError> {
+        let (certificate, key, _) = self.issue(
+            &self.server_name,
+            vec![self.server_name.clone()],
+            ExtendedKeyUsagePurpose::ServerAuth,
+        )?;
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.clone()).map_err(failed)?;
+        let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
+            .build()
+            .map_err(failed)?;
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(failed)?
+            .with_client_cert_verifier(clients)
+            .with_single_cert(
+                vec![certificate],
+                PrivatePkcs8KeyDer::from(key.to_vec()).into(),
+            )
+            .map_err(failed)?;
+        // A session resumed would be one more way in to think about.
+        config.send_tls13_tickets = 0;
+        Ok(config)
+    }
+}
+
+/// The serial number of a certificate made here; `None` for any other.
+pub fn serial_of(certificate: &[u8]) -> Option<[u8; 16]> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    certificate.raw_serial().try_into().ok()
+}
+
+/// The users of a room, by name.
+pub fn users(room: &Room) -> Result<Vec<User>, EnrolError> {
+    Ok(note(room, USERS)?.unwrap_or_default())
+}
+
+/// Makes a key for a user, who is new or has these very numbers already: one user may come from several machines, each with
+/// a key of its own. Durable when this returns.
+pub fn add_user(
+    room: &Room,
+    name: &str,
+    uid: u32,
+    gids: &[u32],
+) -> Result<(User, Identity), EnrolError> {
+    check_name(name)?;
+    if gids.is_empty() || gids.len() > GROUPS_MAX || uid == u32::MAX || gids.contains(&u32::MAX) {
+        return Err(EnrolError::Invalid(format!(
+            "a user has 1 to {GROUPS_MAX} groups, and no number is {}",
+            u32::MAX
+        )));
+    }
+    let mut users = users(room)?;
+    let at = match users.binary_search_by(|u| u.name.as_str().cmp(name)) {
+        Ok(at) if users[at].uid != uid || users[at].gids != gids => {
+            return Err(EnrolError::Exists(format!(
+                "user {name} with uid {} and groups {:?}",
+                users[at].uid, users[at].gids
+            )));
+        }
+        Ok(at) if users[at].serials.len() >= KEYS_MAX => {
+            return Err(EnrolError::Invalid(format!(
+                "user {name} has {KEYS_MAX} keys already: remove the user and add it again"
+            )));
+        }
+        Ok(at) => at,
+        Err(_) if users.len() >= USERS_MAX => {
+            return Err(EnrolError::Invalid(format!(
+                "a room has at most {USERS_MAX} users"
+            )));
+        }
+        Err(at) => {
+            let user = User {
+                name: name.to_owned(),
+                uid,
+                gids: gids.to_vec(),
+                serials: Vec::new(),
+            };
+            users.insert(at, user);
+            at
+        }
+    };
+    let authority = Authority::of(room)?;
+    let (certificate, key, serial) =
+        authority.issue(name, Vec::new(), ExtendedKeyUsagePurpose::ClientAuth)?;
+    users[at].serials.push(serial);
+    set_note(room, USERS, &users)?;
+    let identity = Identity::new(
+        certificate,
+        PrivatePkcs8KeyDer::from(key.to_vec()),
+        authority.certificate,
+        authority.server_name,
+    );
+    Ok((users.swap_remove(at), identity))
+}
+
+/// Removes a user with all keys. Durable when this returns.
+pub fn remove_user(room: &Room, name: &str) -> Result<User, EnrolError> {
+    let mut users = users(room)?;
+    let at = users
+        .binary_search_by(|u| u.name.as_str().cmp(name))
+        .map_err(|_| EnrolError::Unknown(format!("user {name}")))?;
+    let gone = users.remove(at);
+    set_note(room, USERS, &users)?;
+    Ok(gone)
+}
+
+/// The disks of a room, by name.
+pub fn disks(room: &Room) -> Result<Vec<Disk>, EnrolError> {
+    Ok(note(room, DISKS)?.unwrap_or_default())
+}
+
+/// Adds a disk, or says anew where a known one (the same name and id) is. Durable when this returns.
+pub fn add_disk(room: &Room, disk: Disk) -> Result<(), EnrolError> {
+    check_name(&disk.name)?;
+    let mut disks = disks(room)?;
+    if let Some(known) = disks
+        .iter_mut()
+        .find(|d| d.name == disk.name && d.address.id == disk.address.id)
+    {
+        *known = disk;
+        return set_note(room, DISKS, &disks);
+    }
+    if disks.len() >= DISKS_MAX {
+        return Err(EnrolError::Invalid(format!(
+            "a room has at most {DISKS_MAX} disks"
+        )));
+    }
+    if let Some(known) = disks
+        .iter()
+        .find(|d| d.name == disk.name || d.address.id == disk.address.id)
+    {
+        return Err(EnrolError::Exists(format!(
+            "disk {} at {}",
+            known.name, known.address.address
+        )));
+    }
+    disks.push(disk);
+    disks.sort_by(|a, b| a.name.cmp(&b.name));
+    set_note(room, DISKS, &disks)
+}
+
+/// Forgets a disk; the caller has made sure that nothing lies on it. Durable when this returns.
+pub fn remove_disk(room: &Room, name: &str) -> Result<Disk, EnrolError> {
+    let mut disks = disks(room)?;
+    let at = disks
+        .iter()
+        .position(|d| d.name == name)
+        .ok_or_else(|| EnrolError::Unknown(format!("disk {name}")))?;
+    let gone = disks.remove(at);
+    set_note(room, DISKS, &disks)?;
+    Ok(gone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_no_names_are_refused() {
+        for bad in ["", ".x", "-x", "a/b", "a b", "ü", &"x".repeat(65)] {
+            assert!(check_name(bad).is_err(), "{bad}");
+        }
+        for good in ["a", "Alice.b-c_d", "0", &"x".repeat(64)] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+    }
+
+    #[test]
+    fn an_identity_reads_back_as_written_and_its_certificate_is_told_by_its_serial() {
+        let stored = Authority::make("here").unwrap();
+        let certificate = CertificateDer::from(stored.certificate.clone());
+        let key = KeyPair::try_from(&PrivatePkcs8KeyDer::from(stored.key.as_slice())).unwrap();
+        let authority = Authority {
+            issuer: Issuer::from_ca_cert_der(&certificate, key).unwrap(),
+            certificate,
+            server_name: "here".into(),
+        };
+        let (certificate, key, serial) = authority
+            .issue("alice", Vec::new(), ExtendedKeyUsagePurpose::ClientAuth)
+            .unwrap();
+        assert_eq!(serial_of(&certificate), Some(serial));
+        assert_eq!(serial_of(&authority.certificate), None);
+        let identity = Identity::new(
+            certificate,
+            PrivatePkcs8KeyDer::from(key.to_vec()),
+            authority.certificate.clone(),
+            "here".into(),
+        );
+        let text = identity.to_text("alice");
+        let read = Identity::parse(text.as_bytes()).unwrap();
+        assert_eq!(read.to_text("alice"), text);
+        read.client_config().unwrap();
+        authority.server_config().unwrap();
+        for cut in [0, 40, text.len() / 3, text.len() / 2] {
+            assert!(Identity::parse(&text.as_bytes()[..cut]).is_err());
+        }
+        assert!(!format!("{identity:?}").contains("PRIVATE"));
+    }
+}

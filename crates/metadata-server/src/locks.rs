@@ -1,0 +1,420 @@
+//! Locks of files: byte ranges as `fcntl` has them, whole files as `flock` has them, for processes on many clients.
+//!
+//! 1. Two holders never hold locks that conflict: an exclusive one and any other that overlaps it, in the same table.
+//! 2. A wait that would never end, because those waited for wait in turn for the waiter, is refused as a deadlock (ranges only,
+//!    as in POSIX).
+//! 3. Whoever waits goes before whoever comes later and holds nothing yet; a newcomer is kept back for at most
+//!    `KEPT_BACK_MAX`, so that keeping it back makes no deadlock of its own.
+//! 4. What a session holds is bounded by [`LOCKS_MAX`].
+//!
+//! It deliberately does not know what a session is allowed, or when it ends: the caller does.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use metadata_proto::rpc::SessionId;
+use parking_lot::Mutex;
+use room::{InodeNo, Lock, LockKind, LockOwner, LockTable};
+use tokio::sync::Notify;
+
+/// Most locked ranges of one session.
+pub const LOCKS_MAX: usize = 16384;
+/// How long somebody who asked to wait is taken for waiting still, without having asked again.
+const WAITS_FOR: Duration = Duration::from_secs(3);
+/// How long a newcomer goes behind those who wait.
+const KEPT_BACK_MAX: Duration = Duration::from_secs(10);
+
+/// Who holds or wants a lock: an owner of one client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Holder {
+    /// The client's session.
+    pub session: SessionId,
+    /// The owner, as that client numbers them.
+    pub owner: LockOwner,
+}
+
+/// Why a lock is not to be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Denied {
+    /// Somebody else holds one in the way.
+    Held,
+    /// Waiting for it would never end.
+    Deadlock,
+    /// The session holds too many.
+    TooMany,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Held {
+    holder: Holder,
+    exclusive: bool,
+    start: u64,
+    end: u64,
+    pid: u32,
+}
+
+impl Held {
+    fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.start <= end && start <= self.end
+    }
+
+    fn conflicts(&self, wanted: &Held) -> bool {
+        self.holder != wanted.holder
+            && (self.exclusive || wanted.exclusive)
+            && self.overlaps(wanted.start, wanted.end)
+    }
+
+    fn lock(&self) -> Lock {
+        Lock {
+            kind: if self.exclusive {
+                LockKind::Exclusive
+            } else {
+                LockKind::Shared
+            },
+            start: self.start,
+            end: self.end,
+            pid: self.pid,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Waiter {
+    wanted: Held,
+    no: InodeNo,
+    table: LockTable,
+    since: Instant,
+    asked: Instant,
+    /// Order of coming.
+    ticket: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: HashMap<(InodeNo, LockTable), Vec<Held>>,
+    waiting: Vec<Waiter>,
+    counts: HashMap<SessionId, usize>,
+    tickets: u64,
+}
+
+/// All locks.
+#[derive(Debug, Default)]
+pub struct Locks {
+    state: Mutex<State>,
+    freed: Notify,
+}
+
+impl Locks {
+    /// The lock that keeps `holder` from having `lock`, if any.
+    pub fn test(&self, no: InodeNo, table: LockTable, holder: Holder, lock: Lock) -> Option<Lock> {
+        let wanted = wanted(table, holder, lock)?;
+        let state = self.state.lock();
+        state
+            .held
+            .get(&(no, table))?
+            .iter()
+            .filter(|held| held.conflicts(&wanted))
+            .min_by_key(|held| held.start)
+            .map(Held::lock)
+    }
+
+    /// Takes or gives back a lock now. `waits`: whether who asks will ask again where it is [`Denied::Held`].
+    pub fn set(
+        &self,
+        no: InodeNo,
+        table: LockTable,
+        holder: Holder,
+        lock: Lock,
+        waits: bool,
+        now: Instant,
+    ) -> Result<(), Denied> {
+        let mut state = self.state.lock();
+        let Some(wanted) = wanted(table, holder, lock) else {
+            let (start, end) = range(table, lock);
+            state.forget_waiter(no, table, holder);
+            state.replace(no, table, holder, start, end, None);
+            drop(state);
+            self.freed.notify_waiters();
+            return Ok(());
+        };
+        let blocked = state.conflicts(no, table, &wanted);
+        if blocked || state.kept_back(no, table, &wanted, waits, now) {
+            if !waits {
+                return Err(Denied::Held);
+            }
+            if table == LockTable::Posix && blocked && state.would_deadlock(no, &wanted, now) {
+                state.forget_waiter(no, table, holder);
+                return Err(Denied::Deadlock);
+            }
+            state.wait(no, table, wanted, now);
+            return Err(Denied::Held);
+        }
+        state.forget_waiter(no, table, holder);
+        if state.counts.get(&holder.session).copied().unwrap_or(0) >= LOCKS_MAX {
+            return Err(Denied::TooMany);
+        }
+        state.replace(no, table, holder, wanted.start, wanted.end, Some(wanted));
+        drop(state);
+        // A shared lock in place of an exclusive one, and one who waited less, let others go on.
+        self.freed.notify_waiters();
+        Ok(())
+    }
+
+    /// Takes a lock, waiting for at most `patience`.
+    pub async fn set_within(
+        &self,
+        no: InodeNo,
+        table: LockTable,
+        holder: Holder,
+        lock: Lock,
+        patience: Duration,
+    ) -> Result<(), Denied> {
+        let until = tokio::time::Instant::now() + patience;
+        loop {
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            match self.set(no, table, holder, lock, true, Instant::now()) {
+                Err(Denied::Held) => {}
+                other => return other,
+            }
+            if tokio::time::timeout_at(until, freed).await.is_err() {
+                return Err(Denied::Held);
+            }
+        }
+    }
+
+    /// A client closed a file for good: nothing of it is locked by that client any more.
+    pub fn closed(&self, session: SessionId, no: InodeNo) {
+        self.drop_where(|key, holder| key.0 == no && holder.session == session);
+        self.state
+            .lock()
+            .waiting
+            .retain(|w| w.no != no || w.wanted.holder.session != session);
+    }
+
+    /// A session is over.
+    pub fn end(&self, session: SessionId) {
+        self.drop_where(|_, holder| holder.session == session);
+        let mut state = self.state.lock();
+        state.waiting.retain(|w| w.wanted.holder.session != session);
+        state.counts.remove(&session);
+    }
+
+    /// How many ranges are locked.
+    pub fn len(&self) -> usize {
+        self.state.lock().held.values().map(Vec::len).sum()
+    }
+
+    /// Whether nothing is locked.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn drop_where(&self, gone: impl Fn(&(InodeNo, LockTable), &Holder) -> bool) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        state.held.retain(|key, held| {
+            held.retain(|h| {
+                let goes = gone(key, &h.holder);
+                if goes && let Some(count) = state.counts.get_mut(&h.holder.session) {
+                    *count -= 1;
+                }
+                !goes
+            });
+            !held.is_empty()
+        });
+        self.freed.notify_waiters();
+    }
+}
+
+impl State {
+    fn conflicts(&self, no: InodeNo, table: LockTable, wanted: &Held) -> bool {
+        self.held
+            .get(&(no, table))
+            .is_some_and(|held| held.iter().any(|h| h.conflicts(wanted)))
+    }
+
+    /// Whether somebody who waits goes first.
+    fn kept_back(
+        &mut self,
+        no: InodeNo,
+        table: LockTable,
+        wanted: &Held,
+        waits: bool,
+        now: Instant,
+    ) -> bool {
+        self.waiting
+            .retain(|w| now.saturating_duration_since(w.asked) < WAITS_FOR);
+        let holds_some = || {
+            self.held
+                .iter()
+                .any(|(key, held)| key.1 == table && held.iter().any(|h| h.holder == wanted.holder))
+        };
+        if !waits || self.waiting.is_empty() {
+            return false;
+        }
+        let own = self.waiter(no, table, wanted.holder);
+        if own.is_some_and(|w| now.saturating_duration_since(w.since) >= KEPT_BACK_MAX) {
+            return false;
+        }
+        let ticket = own.map_or(u64::MAX, |w| w.ticket);
+        self.waiting.iter().any(|w| {
+            w.no == no && w.table == table && w.ticket < ticket && w.wanted.conflicts(wanted)
+        }) && !holds_some()
+    }
+
+    fn waiter(&self, no: InodeNo, table: LockTable, holder: Holder) -> Option<&Waiter> {
+        self.waiting
+            .iter()
+            .find(|w| w.no == no && w.table == table && w.wanted.holder == holder)
+    }
+
+    fn wait(&mut self, no: InodeNo, table: LockTable, wanted: Held, now: Instant) {
+        if let Some(known) = self
+            .waiting
+            .iter_mut()
+            .find(|w| w.no == no && w.table == table && w.wanted.holder == wanted.holder)
+        {
+            known.asked = now;
+            known.wanted = wanted;
+            return;
+        }
+        self.tickets += 1;
+        self.waiting.push(Waiter {
+            wanted,
+            no,
+            table,
+            since: now,
+            asked: now,
+            ticket: self.tickets,
+        });
+    }
+
+    fn forget_waiter(&mut self, no: InodeNo, table: LockTable, holder: Holder) {
+        self.waiting
+            .retain(|w| w.no != no || w.table != table || w.wanted.holder != holder);
+    }
+
+    /// Whether those who hold what `wanted` needs wait, over any number of others, for its holder.
+    fn would_deadlock(&self, no: InodeNo, wanted: &Held, now: Instant) -> bool {
+        let holders_of = |no: InodeNo, wanted: &Held| -> Vec<Holder> {
+            self.held
+                .get(&(no, LockTable::Posix))
+                .map(|held| {
+                    held.iter()
+                        .filter(|h| h.conflicts(wanted))
+                        .map(|h| h.holder)
+                        .collect()
+                })
+                .unwrap_or_default()
+        };
+        let mut seen = Vec::new();
+        let mut next = holders_of(no, wanted);
+        while let Some(holder) = next.pop() {
+            if holder == wanted.holder {
+                return true;
+            }
+            if seen.contains(&holder) {
+                continue;
+            }
+            seen.push(holder);
+            for w in &self.waiting {
+                if w.wanted.holder == holder
+                    && w.table == LockTable::Posix
+                    && now.saturating_duration_since(w.asked) < WAITS_FOR
+                {
+                    next.extend(holders_of(w.no, &w.wanted));
+                }
+            }
+        }
+        false
+    }
+
+    /// Takes a holder's locks out of a range and puts `new` in; neighbours of one kind become one.
+    fn replace(
+        &mut self,
+        no: InodeNo,
+        table: LockTable,
+        holder: Holder,
+        start: u64,
+        end: u64,
+        new: Option<Held>,
+    ) {
+        let held = self.held.entry((no, table)).or_default();
+        let mut own: Vec<Held> = held.extract_if(.., |h| h.holder == holder).collect();
+        let before = own.len();
+        let mut rest = Vec::with_capacity(own.len() + 2);
+        for h in own.drain(..) {
+            if !h.overlaps(start, end) {
+                rest.push(h);
+                continue;
+            }
+            if h.start < start {
+                rest.push(Held {
+                    end: start - 1,
+                    ..h
+                });
+            }
+            if h.end > end {
+                rest.push(Held {
+                    start: end + 1,
+                    ..h
+                });
+            }
+        }
+        rest.extend(new);
+        rest.sort_unstable_by_key(|h| h.start);
+        let mut merged: Vec<Held> = Vec::with_capacity(rest.len());
+        for h in rest {
+            match merged.last_mut() {
+                Some(last)
+                    if last.exclusive == h.exclusive
+                        && last.end.checked_add(1) == Some(h.start) =>
+                {
+                    last.end = h.end;
+                }
+                _ => merged.push(h),
+            }
+        }
+        let count = self.counts.entry(holder.session).or_insert(0);
+        *count = (*count + merged.len()).saturating_sub(before);
+        if *count == 0 {
+            self.counts.remove(&holder.session);
+        }
+        held.extend(merged);
+        if held.is_empty() {
+            self.held.remove(&(no, table));
+        }
+    }
+}
+
+fn range(table: LockTable, lock: Lock) -> (u64, u64) {
+    /// What the kernel calls OFFSET_MAX, and a range from there on, mean whatever comes.
+    const OFFSET_MAX: u64 = i64::MAX as u64;
+    match table {
+        LockTable::Flock => (0, u64::MAX),
+        LockTable::Posix if lock.end >= OFFSET_MAX => (lock.start, u64::MAX),
+        LockTable::Posix => (lock.start, lock.end),
+    }
+}
+
+/// `None`: the lock is given back.
+fn wanted(table: LockTable, holder: Holder, lock: Lock) -> Option<Held> {
+    let exclusive = match lock.kind {
+        LockKind::Unlock => return None,
+        LockKind::Shared => false,
+        LockKind::Exclusive => true,
+    };
+    let (start, end) = range(table, lock);
+    Some(Held {
+        holder,
+        exclusive,
+        start,
+        end,
+        pid: lock.pid,
+    })
+}
+
+#[cfg(test)]
+mod tests;

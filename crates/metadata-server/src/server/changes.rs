@@ -1,0 +1,394 @@
+//! Changes of names and attributes: checked, done, made durable, and the rights they take away revoked.
+//!
+//! 1. What is checked is still so when the change is done: names and rights change one at a time.
+//! 2. A change is durable when it is answered, and whoever lost a right by it has lost it on the disks.
+//! 3. The commit that contains a change contains its answer. A refusal changes nothing and is not kept; it is given when
+//!    everything is durable that it may show.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use metadata_proto::rpc::{Change, Changed, Refusal, Reply, SessionId};
+use room::acl;
+use room::{
+    Error, FileKind, Inode, InodeNo, LoanId, NewFile, OperationId, RenameMode, SetAttr, SetTime,
+};
+
+use super::calls::{Here, refusal, sync};
+use super::data::drop_privileges;
+use super::files::Found;
+use super::life::Life;
+use super::replies::{self, Outcome};
+use super::testing::Point;
+use crate::authority::REVOCATION_WAIT;
+use crate::policy::Subject;
+use crate::sessions::Session;
+
+/// Who lost what by a change.
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    /// A file, and the sessions that may not read it any more.
+    readers: Vec<(InodeNo, BTreeSet<SessionId>)>,
+    /// Files of which nobody's capability is good any more.
+    everybody: Vec<InodeNo>,
+    /// Loans to which their sessions may not write any more.
+    loans: Vec<(SessionId, LoanId)>,
+}
+
+pub(super) fn make(here: &Here, id: &OperationId, change: Change) -> Outcome {
+    let (life, _) = here;
+    if life.fails_at(Point::Received) {
+        return Outcome::Void;
+    }
+    let mut losses = Losses::default();
+    let applied = apply(here, id, change, &mut losses);
+    if life.fails_at(Point::Applied) {
+        return Outcome::Void;
+    }
+    match (applied, sync(life)) {
+        // What it shows may be gone with the storage that failed.
+        (_, Err(Refusal::NotNow(_))) => Outcome::Void,
+        (Err(e), _) => match refusal(e) {
+            Refusal::NotNow(_) => Outcome::Void,
+            refused => Outcome::Answered(Err(refused)),
+        },
+        // It stays pending, and is made durable when there is space.
+        (Ok(_), Err(refused)) => Outcome::Answered(Err(refused)),
+        (Ok(changed), Ok(())) => {
+            if life.fails_at(Point::Committed) {
+                return Outcome::Void;
+            }
+            match losses.revoke(life) {
+                Ok(()) => Outcome::Answered(Ok(changed)),
+                Err(_) => Outcome::Revoking(changed, Arc::new(losses)),
+            }
+        }
+    }
+}
+
+/// Whether the answer to a change of an earlier incarnation may be given: what it takes away is gone at every disk, which
+/// has a fresh group of capabilities then.
+pub(super) fn is_settled(life: &Life, change: &Change) -> bool {
+    match change {
+        Change::Make { .. }
+        | Change::MakeUnnamed { .. }
+        | Change::Link { .. }
+        | Change::Rmdir { .. }
+        | Change::CopyRange { .. } => true,
+        Change::Unlink { .. }
+        | Change::Rename { .. }
+        | Change::SetAttributes { .. }
+        | Change::SetXattr { .. }
+        | Change::RemoveXattr { .. }
+        | Change::Fallocate { .. } => life.authority.is_ready(),
+    }
+}
+
+/// Longest copy in one call, in bytes: a thread is bound for as long.
+const COPY_MAX: u64 = 1 << 30;
+
+/// Refuses what no kernel sends and no catalog may hold.
+fn check_new(new: &NewFile) -> room::Result<()> {
+    let is_link = new.kind == FileKind::Symlink;
+    if is_link == new.target.is_empty() || new.target.contains(&0) {
+        return Err(Error::InvalidArgument(
+            "a link has a target, and nothing else has",
+        ));
+    }
+    check_owner(Some(new.uid), Some(new.gid))
+}
+
+fn check_owner(uid: Option<u32>, gid: Option<u32>) -> room::Result<()> {
+    if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
+        return Err(Error::InvalidArgument("not a number of a user or group"));
+    }
+    Ok(())
+}
+
+fn check_set(set: &SetAttr) -> room::Result<()> {
+    let given = |time: Option<SetTime>| match time {
+        Some(SetTime::At(at)) => Some(at),
+        _ => None,
+    };
+    let times = [given(set.atime), given(set.mtime), set.ctime, set.btime];
+    if times.into_iter().flatten().any(|t| t.nanos > 999_999_999) {
+        return Err(Error::InvalidArgument("a second has 999999999 nanoseconds"));
+    }
+    check_owner(set.uid, set.gid)
+}
+
+fn inode(inode: Inode) -> Changed {
+    Changed::Inode(Box::new(inode))
+}
+
+/// Does a short change and keeps its answer.
+fn answering(
+    life: &Life,
+    id: &OperationId,
+    change: impl Fn() -> room::Result<Changed>,
+) -> room::Result<Changed> {
+    life.room.answering(id, change, replies::encode)
+}
+
+fn apply(
+    here: &Here,
+    id: &OperationId,
+    change: Change,
+    losses: &mut Losses,
+) -> room::Result<Changed> {
+    let (life, session) = here;
+    let (room, subject) = (&life.room, &session.subject);
+    let done = |()| Changed::Done;
+    match change {
+        Change::Make {
+            parent,
+            name,
+            mut new,
+        } => {
+            check_new(&new)?;
+            let _rights = life.rights.write();
+            subject.make(life.find(parent)?.object(), &mut new)?;
+            answering(life, id, || room.make(parent, &name, &new).map(inode))
+        }
+        Change::MakeUnnamed { parent, mut new } => {
+            check_new(&new)?;
+            let _rights = life.rights.write();
+            subject.make(life.find(parent)?.object(), &mut new)?;
+            // Its answer is not kept: it goes with the session that holds it, and nobody can find it.
+            let made = room.make_unnamed(parent, &new)?;
+            if session.open(made.no, || {}).is_err() {
+                room.release(made.no, 1);
+                return Err(Error::Stale);
+            }
+            Ok(inode(made))
+        }
+        Change::Link { no, parent, name } => {
+            let _rights = life.rights.write();
+            subject.link(life.find(no)?.object(), life.find(parent)?.object())?;
+            answering(life, id, || room.link(no, parent, &name).map(inode))
+        }
+        Change::Unlink { parent, name } => {
+            let _rights = life.rights.write();
+            let directory = life.find(parent)?;
+            subject.search(directory.object())?;
+            let gone = room.lookup(parent, &name)?;
+            subject.remove(directory.object(), &gone)?;
+            let changed = answering(life, id, || room.unlink(parent, &name).map(done))?;
+            losses.name_gone(life, &gone);
+            Ok(changed)
+        }
+        Change::Rmdir { parent, name } => {
+            let _rights = life.rights.write();
+            let directory = life.find(parent)?;
+            subject.search(directory.object())?;
+            let gone = room.lookup(parent, &name)?;
+            subject.remove(directory.object(), &gone)?;
+            answering(life, id, || room.rmdir(parent, &name).map(done))
+        }
+        Change::Rename {
+            parent,
+            name,
+            new_parent,
+            new_name,
+            mode,
+        } => {
+            let _rights = life.rights.write();
+            let (from, to) = (life.find(parent)?, life.find(new_parent)?);
+            subject.search(from.object())?;
+            subject.search(to.object())?;
+            let moved = life.with_list(room.lookup(parent, &name)?)?;
+            let target = match room.lookup(new_parent, &new_name) {
+                Ok(target) => Some(life.with_list(target)?),
+                Err(Error::NotFound) => None,
+                Err(e) => return Err(e),
+            };
+            let same = |target: &Found| target.inode.no == moved.inode.no;
+            if mode != RenameMode::NoReplace && target.as_ref().is_some_and(same) {
+                // Nothing to do, and so nothing to forbid.
+                return Ok(Changed::Done);
+            }
+            let elsewhere = parent != new_parent;
+            subject.displace(from.object(), moved.object(), elsewhere)?;
+            match &target {
+                None => subject.enter(to.object())?,
+                Some(target) => {
+                    let swapped = elsewhere && mode == RenameMode::Exchange;
+                    subject.displace(to.object(), target.object(), swapped)?;
+                }
+            }
+            let rename = || room.rename(parent, &name, new_parent, &new_name, mode);
+            let changed = answering(life, id, || rename().map(done))?;
+            if let Some(target) = target
+                && mode == RenameMode::Replace
+            {
+                losses.name_gone(life, &target.inode);
+            }
+            Ok(changed)
+        }
+        Change::SetAttributes { no, set } => set_attributes(here, id, no, set, losses),
+        Change::SetXattr {
+            no,
+            name,
+            value,
+            mode,
+            drop_setgid,
+        } => {
+            let _rights = life.rights.write();
+            let found = life.find(no)?;
+            let drop_setgid = subject.write_xattr(found.object(), &name)? || drop_setgid;
+            let set = || room.set_xattr(no, &name, &value, mode, drop_setgid);
+            let changed = answering(life, id, || set().map(done))?;
+            if name == acl::ACCESS {
+                losses.rights_changed(life, &life.find(no)?);
+            }
+            Ok(changed)
+        }
+        Change::RemoveXattr { no, name } => {
+            let _rights = life.rights.write();
+            let found = life.find(no)?;
+            subject.write_xattr(found.object(), &name)?;
+            let changed = answering(life, id, || room.remove_xattr(no, &name).map(done))?;
+            if name == acl::ACCESS {
+                losses.rights_changed(life, &life.find(no)?);
+            }
+            Ok(changed)
+        }
+        Change::Fallocate {
+            no,
+            what,
+            offset,
+            len,
+        } => {
+            let _rights = life.rights.read();
+            let found = life.find(no)?;
+            subject.write(found.object())?;
+            drop_privileges(life, subject, &found)?;
+            let changed = answering(life, id, || room.fallocate(no, what, offset, len).map(done))?;
+            if !matches!(what, room::Fallocate::Allocate { .. }) {
+                losses.everybody.push(no);
+            }
+            Ok(changed)
+        }
+        Change::CopyRange {
+            from,
+            from_offset,
+            to,
+            to_offset,
+            len,
+        } => {
+            let _rights = life.rights.read();
+            subject.read(life.find(from)?.object())?;
+            let target = life.find(to)?;
+            subject.write(target.object())?;
+            drop_privileges(life, subject, &target)?;
+            // Too long for one commit. A copy that a crash cut off is made once more.
+            let copied = room.copy_range(from, from_offset, to, to_offset, len.min(COPY_MAX))?;
+            let changed = Changed::Copied(copied);
+            room.keep_answer(id, replies::encode(&changed))?;
+            Ok(changed)
+        }
+    }
+}
+
+fn set_attributes(
+    (life, session): &Here,
+    id: &OperationId,
+    no: InodeNo,
+    mut set: SetAttr,
+    losses: &mut Losses,
+) -> room::Result<Changed> {
+    check_set(&set)?;
+    let changes_rights = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
+    let mut done = |losses: &mut Losses| -> room::Result<Changed> {
+        let found = life.find(no)?;
+        session.subject.set_attributes(found.object(), &mut set)?;
+        let changed = answering(life, id, || life.room.set_attributes(no, &set).map(inode))?;
+        if let Changed::Inode(after) = &changed
+            && after.size < found.inode.size
+        {
+            losses.everybody.push(no);
+        }
+        if changes_rights {
+            losses.rights_changed(life, &life.find(no)?);
+        }
+        Ok(changed)
+    };
+    // Cutting a file may read from its disk: nobody else's names wait for that.
+    if changes_rights {
+        let _rights = life.rights.write();
+        done(losses)
+    } else {
+        let _rights = life.rights.read();
+        done(losses)
+    }
+}
+
+impl Losses {
+    /// A name of this inode is gone. Where it was the last one, those who have the file open keep what they have.
+    fn name_gone(&mut self, life: &Life, inode: &Inode) {
+        let left = match life.room.attributes(inode.no) {
+            Ok(after) => after.nlink > 0,
+            Err(_) => false,
+        };
+        if inode.kind != FileKind::Regular || left {
+            return;
+        }
+        let alive = life.sessions.alive();
+        let lost = alive.iter().filter(|s| !s.has_open(inode.no));
+        let lost = lost.map(|s| s.id).collect();
+        self.readers.push((inode.no, lost));
+    }
+
+    /// Who may read or write has changed to what `found` says.
+    fn rights_changed(&mut self, life: &Life, found: &Found) {
+        if found.inode.kind != FileKind::Regular {
+            return;
+        }
+        let no = found.inode.no;
+        let denied = |subject: &Subject| subject.read(found.object()).is_err();
+        let alive = life.sessions.alive();
+        let readers: BTreeSet<SessionId> = alive
+            .iter()
+            .filter(|s| denied(&s.subject))
+            .map(|s| s.id)
+            .collect();
+        if !readers.is_empty() {
+            self.readers.push((no, readers));
+        }
+        let writers = alive
+            .iter()
+            .filter(|s| s.subject.write(found.object()).is_err());
+        for session in writers {
+            let loans = session.loans_of(no).into_iter();
+            self.loans.extend(loans.map(|loan| (session.id, loan)));
+        }
+    }
+
+    /// Revokes what was lost, waiting for the disks; where one does not answer, to be called again.
+    pub(super) fn revoke(&self, life: &Life) -> Reply<()> {
+        let deadline = Instant::now() + REVOCATION_WAIT;
+        let mut outcome = Ok(());
+        for no in &self.everybody {
+            outcome = outcome.and(life.authority.revoke_file(*no, |_| true, deadline));
+        }
+        for (no, sessions) in &self.readers {
+            let loses = |session| sessions.contains(&session);
+            outcome = outcome.and(life.authority.revoke_file(*no, loses, deadline));
+        }
+        if self.loans.is_empty() {
+            return outcome;
+        }
+        let loans: Vec<LoanId> = self.loans.iter().map(|(_, loan)| *loan).collect();
+        let revoked = life.authority.revoke_loans(&loans, deadline);
+        if revoked.is_ok() {
+            for (session, loan) in &self.loans {
+                let session = life.sessions.get(*session);
+                if session.is_some_and(|s: Arc<Session>| s.give_back(*loan).is_some()) {
+                    life.room.settle_loan(*loan);
+                }
+            }
+        }
+        outcome.and(revoked)
+    }
+}

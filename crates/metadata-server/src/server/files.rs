@@ -1,0 +1,139 @@
+//! Finding, listing and opening files.
+
+use metadata_proto::rpc::{Listing, Posix, Refusal, Reply};
+use room::acl::{self, Acl};
+use room::{Access, Error, FileKind, Inode, InodeNo, Timestamp};
+
+use super::calls::{Here, refusal};
+use super::life::Life;
+use crate::policy::{EXECUTE, Object};
+
+/// Most names of one listing.
+const LIST_MAX: usize = 1024;
+
+/// An inode with its access list.
+pub(super) struct Found {
+    pub(super) inode: Inode,
+    list: Option<Acl>,
+}
+
+impl Found {
+    pub(super) fn object(&self) -> Object<'_> {
+        Object {
+            inode: &self.inode,
+            list: self.list.as_ref(),
+        }
+    }
+}
+
+impl Life {
+    pub(super) fn find(&self, no: InodeNo) -> room::Result<Found> {
+        let inode = self.room.attributes(no)?;
+        self.with_list(inode)
+    }
+
+    pub(super) fn with_list(&self, inode: Inode) -> room::Result<Found> {
+        let list = match self.room.xattr(inode.no, acl::ACCESS) {
+            _ if !inode.has_xattrs => None,
+            Ok(value) => Acl::parse(&value)?,
+            Err(Error::NoXattr) => None,
+            Err(e) => return Err(e),
+        };
+        Ok(Found { inode, list })
+    }
+}
+
+pub(super) fn lookup((life, session): &Here, parent: InodeNo, name: &[u8]) -> Reply<Inode> {
+    let directory = life.find(parent).map_err(refusal)?;
+    session
+        .subject
+        .search(directory.object())
+        .map_err(refusal)?;
+    life.room.lookup(parent, name).map_err(refusal)
+}
+
+pub(super) fn read_dir(
+    (life, session): &Here,
+    no: InodeNo,
+    after: u64,
+    limit: u32,
+) -> Reply<Listing> {
+    let directory = life.find(no).map_err(refusal)?;
+    session.subject.list(directory.object()).map_err(refusal)?;
+    let after = after.min(i64::MAX as u64);
+    let limit = usize::try_from(limit).unwrap_or(LIST_MAX).min(LIST_MAX);
+    let read = life.room.begin_read_dir(no, after, limit);
+    let (entries, next) = read.map_err(refusal)?;
+    // Who may only list learns the names and kinds.
+    let veiling = !session.subject.may(directory.object(), EXECUTE);
+    let told = entries.into_iter().map(|(entry, inode)| {
+        let inode = if veiling { veiled(&inode) } else { inode };
+        life.handles.entry((entry, inode), veiling)
+    });
+    Ok(Listing {
+        next,
+        entries: told.collect(),
+    })
+}
+
+fn veiled(inode: &Inode) -> Inode {
+    let never = Timestamp::default();
+    Inode {
+        no: inode.no,
+        kind: inode.kind,
+        mode: 0,
+        flags: room::FileFlags::NONE,
+        uid: 0,
+        gid: 0,
+        nlink: 1,
+        size: 0,
+        blocks: 0,
+        rdev: 0,
+        atime: never,
+        mtime: never,
+        ctime: never,
+        btime: never,
+        parent: InodeNo(0),
+        has_xattrs: false,
+        target: Vec::new(),
+    }
+}
+
+pub(super) fn xattr((life, session): &Here, no: InodeNo, name: &[u8]) -> Reply<Vec<u8>> {
+    let found = life.find(no).map_err(refusal)?;
+    session
+        .subject
+        .read_xattr(found.object(), name)
+        .map_err(refusal)?;
+    life.room.xattr(no, name).map_err(refusal)
+}
+
+pub(super) fn open((life, session): &Here, no: InodeNo, access: Access) -> Reply<Inode> {
+    let _rights = life.rights.read();
+    let found = life.find(no).map_err(refusal)?;
+    if access.read && found.inode.kind == FileKind::Directory {
+        session.subject.list(found.object()).map_err(refusal)?;
+    } else if access.read {
+        session.subject.read(found.object()).map_err(refusal)?;
+    }
+    if access.write {
+        session.subject.write(found.object()).map_err(refusal)?;
+        if found.inode.flags.immutable() {
+            return Err(Refusal::Posix(Posix::NotPermitted));
+        }
+    }
+    session.open(no, || life.room.hold(no))?;
+    // It may have lost its last name before it was held.
+    match life.room.attributes(no) {
+        Ok(inode) => Ok(inode),
+        Err(e) => {
+            if let Ok((closed, _)) = session.close(no, 1) {
+                life.room.release(no, closed);
+            }
+            Err(match e {
+                Error::NotFound => Refusal::Posix(Posix::NotFound),
+                other => refusal(other),
+            })
+        }
+    }
+}

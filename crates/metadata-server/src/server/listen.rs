@@ -1,0 +1,190 @@
+//! Connections: who is let in, for how long, and what is said on them.
+//!
+//! 1. Nothing is read from who has not shown, in a TLS 1.3 handshake within [`HANDSHAKE`], the key of a user of this room.
+//! 2. Who has a key of this room that stands with no user any more is told so, in one byte.
+//! 3. A connection on which no call came for [`SILENCE`] is closed; whoever takes no answers makes no calls either.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use metadata_proto::rpc::{FRAME_MAX, LET_IN, Metadata, NOT_LET_IN};
+use parking_lot::{Mutex, RwLock};
+use rustls::ServerConfig;
+use tarpc::server::{BaseChannel, Channel};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::codec::LengthDelimitedCodec;
+use tokio_util::sync::CancellationToken;
+
+use super::Shared;
+use super::calls::Caller;
+use crate::enrol::{self, User};
+
+/// For the handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// A client beats several times in a lease; this is many leases.
+const SILENCE: Duration = Duration::from_secs(120);
+/// Calls of a connection that wait or run; more are refused, which ends the connection on the client's side.
+const WAITING_MAX: usize = 1024;
+
+/// The users, by the serial numbers of their keys, and their connections.
+#[derive(Debug, Default)]
+pub(super) struct Users {
+    by_serial: RwLock<HashMap<[u8; 16], Arc<User>>>,
+    connections: Mutex<HashMap<u64, ([u8; 16], CancellationToken)>>,
+    last: Mutex<u64>,
+}
+
+impl Users {
+    pub(super) fn set(&self, users: &[User]) {
+        let mut by_serial = HashMap::new();
+        for user in users {
+            let shared = Arc::new(user.clone());
+            for serial in &user.serials {
+                by_serial.insert(*serial, shared.clone());
+            }
+        }
+        *self.by_serial.write() = by_serial;
+    }
+
+    pub(super) fn get(&self, serial: &[u8; 16]) -> Option<Arc<User>> {
+        self.by_serial.read().get(serial).cloned()
+    }
+
+    /// Closes the connections of these keys.
+    pub(super) fn cut(&self, serials: &[[u8; 16]]) {
+        for (serial, cut) in self.connections.lock().values() {
+            if serials.contains(serial) {
+                cut.cancel();
+            }
+        }
+    }
+}
+
+/// A connection in the list of its user, until dropped.
+struct Listed<'a> {
+    shared: &'a Shared,
+    number: u64,
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        self.shared.users.connections.lock().remove(&self.number);
+        self.shared.counters.left();
+    }
+}
+
+pub(super) async fn accept(
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+    shared: Arc<Shared>,
+    closing: CancellationToken,
+) {
+    let acceptor = TlsAcceptor::from(tls);
+    let places = Arc::new(Semaphore::new(shared.config.connections_max));
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = closing.cancelled() => return,
+        };
+        let (tcp, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(e) => {
+                tracing::warn!("accepting connections: {e}");
+                // Out of file descriptors, mostly: trying again at once would only burn the processor.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            shared.counters.turned_away();
+            continue;
+        };
+        let (acceptor, shared, closing) = (acceptor.clone(), shared.clone(), closing.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            tokio::select! {
+                () = closing.cancelled() => {}
+                served = serve(tcp, &acceptor, &shared) => {
+                    if let Err(why) = served {
+                        shared.counters.turned_away();
+                        tracing::info!(%peer, "not let in: {why}");
+                    }
+                }
+            }
+        });
+    }
+}
+
+async fn serve(tcp: TcpStream, acceptor: &TlsAcceptor, shared: &Arc<Shared>) -> Result<(), String> {
+    tcp.set_nodelay(true).map_err(|e| e.to_string())?;
+    let mut stream = tokio::time::timeout(HANDSHAKE, acceptor.accept(tcp))
+        .await
+        .map_err(|_| "no handshake in time".to_owned())?
+        .map_err(|e| e.to_string())?;
+    let serial = stream
+        .get_ref()
+        .1
+        .peer_certificates()
+        .and_then(|chain| chain.first())
+        .and_then(|certificate| enrol::serial_of(certificate))
+        .ok_or("a certificate that was not made here")?;
+    let Some(user) = shared.users.get(&serial) else {
+        // So that whoever was removed does not take it for a server that is away.
+        let told = async {
+            stream.write_all(&[NOT_LET_IN]).await?;
+            stream.shutdown().await
+        };
+        let _ = tokio::time::timeout(HANDSHAKE, told).await;
+        return Err("a key of nobody who is a user".into());
+    };
+    let cut = CancellationToken::new();
+    let number = {
+        let mut last = shared.users.last.lock();
+        *last += 1;
+        *last
+    };
+    shared
+        .users
+        .connections
+        .lock()
+        .insert(number, (serial, cut.clone()));
+    shared.counters.came();
+    let _listed = Listed { shared, number };
+    // Removed between the look and the listing: nobody will cut it.
+    if shared.users.get(&serial).is_none() {
+        return Ok(());
+    }
+    tokio::time::timeout(HANDSHAKE, stream.write_all(&[LET_IN]))
+        .await
+        .map_err(|_| "it takes nothing".to_owned())?
+        .map_err(|e| e.to_string())?;
+    tracing::debug!(user = %user.name, "connected");
+    let framed = LengthDelimitedCodec::builder()
+        .max_frame_length(FRAME_MAX)
+        .new_framed(stream);
+    let codec = tokio_serde::formats::MessagePack::default();
+    let transport = tarpc::serde_transport::new(framed, codec);
+    let caller = Caller::new(shared.clone(), serial, cut.clone());
+    let mut calls = std::pin::pin!(
+        BaseChannel::with_defaults(transport)
+            .max_concurrent_requests(WAITING_MAX)
+            .execute(caller.serve())
+    );
+    loop {
+        tokio::select! {
+            call = calls.next() => match call {
+                Some(call) => {
+                    tokio::spawn(call);
+                }
+                None => return Ok(()),
+            },
+            () = cut.cancelled() => return Ok(()),
+            () = tokio::time::sleep(SILENCE) => return Ok(()),
+        }
+    }
+}

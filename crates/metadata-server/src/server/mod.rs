@@ -1,0 +1,547 @@
+//! The metadata server: a room on network disks, its users' sessions, and the calls they make.
+//!
+//! 1. Only who has a key that stands with a user of this room is listened to; everything a call names is checked again.
+//! 2. Connections, calls of one and of all, the length of a message, sessions and what they hold are bounded; who says
+//!    nothing, or takes no answer, is cut off.
+//! 3. One opening of the room is one `Life` of the server. Where the room's storage failed, the life is ended with
+//!    all sessions, and the next one begun, by itself.
+//!
+//! It deliberately does not know command lines, log formats or how metrics are published.
+
+mod calls;
+mod changes;
+mod data;
+mod drain;
+mod files;
+mod handles;
+mod life;
+mod listen;
+mod metrics;
+mod replies;
+mod testing;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use metadata_proto::rpc::SessionId;
+use parking_lot::{Condvar, Mutex, RwLock};
+use tokio_util::sync::CancellationToken;
+
+use crate::authority::{DiskState, REVOCATION_WAIT};
+use crate::enrol::{self, EnrolError, Identity, User};
+use life::Life;
+use listen::Users;
+use metrics::Counters;
+pub use metrics::{CallCount, Metrics};
+#[doc(hidden)]
+pub use testing::Point;
+
+/// How long the calls of an ended life may take to come back.
+const DRAIN: Duration = Duration::from_secs(60);
+
+/// How a room is served.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The room's directory.
+    pub room: PathBuf,
+    /// How it is opened; `placed` is set here.
+    pub open: room::OpenOptions,
+    /// Where to listen; port 0 chooses one.
+    pub listen: SocketAddr,
+    /// A session ends so long after its last beat.
+    pub lease: Duration,
+    /// Capabilities are good for so long.
+    pub capability_lifetime: Duration,
+    /// How long a flush of a disk that cannot be reached is tried before the room is given up and opened anew.
+    pub flush_patience: Duration,
+    /// Most connections.
+    pub connections_max: usize,
+    /// Most calls of one connection that run at the same time; more wait.
+    pub calls_max: usize,
+    /// What protects the messages of all disks, instead of what each was added with.
+    pub protection: Option<netdisk::Protection>,
+    /// Disks to add before the room is served; those known by the same name and id are said anew.
+    pub disks: Vec<enrol::Disk>,
+}
+
+impl Config {
+    /// A room with the usual settings, on loopback.
+    pub fn new(room: PathBuf) -> Self {
+        Self {
+            room,
+            open: room::OpenOptions::default(),
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            lease: Duration::from_secs(20),
+            capability_lifetime: Duration::from_secs(600),
+            flush_patience: Duration::from_secs(60),
+            connections_max: 1024,
+            calls_max: 64,
+            protection: None,
+            disks: Vec::new(),
+        }
+    }
+}
+
+impl Config {
+    fn as_served(&self, mut disk: enrol::Disk) -> enrol::Disk {
+        if let Some(protection) = self.protection {
+            disk.address.protection = protection;
+        }
+        disk
+    }
+}
+
+/// Why a room cannot be served, or what was asked of its server not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The room.
+    #[error("{0}")]
+    Room(#[from] room::Error),
+    /// Users, disks, certificates.
+    #[error("{0}")]
+    Enrol(#[from] EnrolError),
+    /// The network, threads.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It is being opened anew after a failure of its storage, or stops.
+    #[error("the room is not open just now: try again")]
+    NotNow,
+    /// What lies on a disk that is to go has no place on the others.
+    #[error(
+        "disk {disk} holds {needed} bytes of data, and the other disks have space for {available}: add a disk, or delete files, and remove it then"
+    )]
+    NoPlaceElsewhere {
+        /// The disk.
+        disk: String,
+        /// Bytes of file data on it.
+        needed: u64,
+        /// Bytes that fit on the others.
+        available: u64,
+    },
+}
+
+fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> ServerError {
+    let what = what.into();
+    move |source| ServerError::Io { what, source }
+}
+
+/// A room that no server serves, opened to look after its users and disks: its files' data is not reached.
+#[derive(Debug)]
+pub struct Beside {
+    /// The room.
+    pub room: room::Room,
+    storage: crate::placement::NetStorage,
+}
+
+impl Beside {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// As for [`MetadataServer::start`].
+    pub fn open(
+        dir: &std::path::Path,
+        credential: &room::Credential,
+        options: room::OpenOptions,
+    ) -> Result<Self, ServerError> {
+        let (room, storage) = life::open(dir, credential, options, Duration::ZERO)?;
+        Ok(Self { room, storage })
+    }
+
+    /// [`MetadataServer::add_disk`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_disk(&self, disk: enrol::Disk) -> Result<(), ServerError> {
+        let id = disk.address.id;
+        enrol::add_disk(&self.room, disk)?;
+        self.storage
+            .set_draining(id, false)
+            .map_err(io("the placement of segments"))
+    }
+
+    /// [`MetadataServer::remove_disk`]; what lies there is moved when a server runs, and whether there is space for it is known
+    /// only then.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn remove_disk(&self, name: &str) -> Result<Option<u64>, ServerError> {
+        drain::begin(&self.room, &self.storage, &drain::find(&self.room, name)?)
+    }
+
+    /// Disks that are being emptied, and the bytes of file data still there.
+    pub fn removals(&self) -> Vec<(netdisk::DiskId, u64)> {
+        let left = |id| (id, drain::live_on(&self.room, &self.storage, id));
+        self.storage.draining().into_iter().map(left).collect()
+    }
+}
+
+/// What all connections and threads share.
+pub(crate) struct Shared {
+    config: Config,
+    credential: room::Credential,
+    /// `None`: between two lives, or stopped.
+    life: RwLock<Option<Arc<Life>>>,
+    users: Users,
+    counters: Counters,
+    stopping: AtomicBool,
+    /// Whether the present life has failed, and whoever waits for that.
+    failed: Mutex<bool>,
+    failing: Condvar,
+    /// What tests have fail.
+    fault: Arc<testing::Fault>,
+    /// Held while users or disks change.
+    enrolling: Mutex<()>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn life(&self) -> Option<Arc<Life>> {
+        self.life.read().clone()
+    }
+
+    /// The room's storage failed: this life is to be ended.
+    fn fail(&self, life: &Life) {
+        if life.fail() {
+            *self.failed.lock() = true;
+            self.failing.notify_all();
+        }
+    }
+
+    /// Opens the room, and lets clients in.
+    fn begin(self: &Arc<Self>) -> Result<(), ServerError> {
+        let life = Life::begin(&self.config, &self.credential, &self.fault)?;
+        let users = enrol::users(&life.room)?;
+        self.users.set(&users);
+        let life = Arc::new(life);
+        life::tend(&life, self)?;
+        *self.life.write() = Some(life);
+        Ok(())
+    }
+
+    /// Ends the present life. `Err` where its calls do not come back.
+    fn end(&self) -> Result<(), ServerError> {
+        let Some(mut life) = self.life.write().take() else {
+            return Ok(());
+        };
+        life.stop();
+        let patience = Instant::now() + DRAIN;
+        let life = loop {
+            match Arc::try_unwrap(life) {
+                Ok(life) => break life,
+                Err(shared) => life = shared,
+            }
+            if Instant::now() > patience {
+                return Err(ServerError::Room(room::Error::Poisoned));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        Ok(life.close()?)
+    }
+
+    /// Waits for failures of a life, and begins the next one.
+    fn supervise(self: &Arc<Self>) {
+        loop {
+            {
+                let mut failed = self.failed.lock();
+                while !*failed && !self.stopping.load(Ordering::SeqCst) {
+                    self.failing.wait(&mut failed);
+                }
+                *failed = false;
+            }
+            if self.stopping.load(Ordering::SeqCst) {
+                return;
+            }
+            self.counters.reopened();
+            tracing::error!(
+                "the room's storage failed; all sessions end, and the room is opened anew"
+            );
+            if let Err(e) = self.end() {
+                // A life that failed cannot commit; what matters is that it let go of the room.
+                tracing::warn!("closing the room: {e}");
+            }
+            let mut pause = Duration::from_millis(100);
+            while !self.stopping.load(Ordering::SeqCst) {
+                match self.begin() {
+                    Ok(()) => {
+                        tracing::info!("the room is open again");
+                        break;
+                    }
+                    Err(e) => tracing::error!("the room cannot be opened: {e}"),
+                }
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_secs(10));
+            }
+        }
+    }
+}
+
+/// A room that is being served. Stops when dropped; [`stop`](Self::stop) tells how that went.
+#[derive(Debug)]
+pub struct MetadataServer {
+    shared: Arc<Shared>,
+    runtime: Option<tokio::runtime::Runtime>,
+    supervisor: Option<std::thread::JoinHandle<()>>,
+    closing: CancellationToken,
+    address: SocketAddr,
+}
+
+impl MetadataServer {
+    /// Opens the room and serves it.
+    ///
+    /// # Errors
+    /// `Room` where it does not open, `Io` where the address cannot be listened on, `Enrol` where disks cannot be added.
+    pub fn start(config: Config, credential: room::Credential) -> Result<Self, ServerError> {
+        let listen = config.listen;
+        let shared = Arc::new(Shared {
+            config,
+            credential,
+            life: RwLock::new(None),
+            users: Users::default(),
+            counters: Counters::default(),
+            stopping: AtomicBool::new(false),
+            failed: Mutex::new(false),
+            failing: Condvar::new(),
+            fault: Arc::default(),
+            enrolling: Mutex::new(()),
+        });
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .max_blocking_threads(calls::BLOCKING_MAX + 16)
+            .thread_name("metadata")
+            .enable_all()
+            .build()
+            .map_err(io("threads of the server"))?;
+        // Before the room is opened: an address that is taken is told at once.
+        let listener = runtime
+            .block_on(tokio::net::TcpListener::bind(listen))
+            .map_err(io(format!("{listen} cannot be listened on")))?;
+        let address = listener.local_addr().map_err(io("the server's address"))?;
+        shared.begin()?;
+        let tls = {
+            let life = shared.life().ok_or(ServerError::NotNow)?;
+            enrol::Authority::of(&life.room)?.server_config()?
+        };
+        let closing = CancellationToken::new();
+        runtime.spawn(listen::accept(
+            listener,
+            Arc::new(tls),
+            shared.clone(),
+            closing.clone(),
+        ));
+        let supervised = shared.clone();
+        let supervisor = std::thread::Builder::new()
+            .name("supervisor".into())
+            .spawn(move || supervised.supervise())
+            .map_err(io("threads of the server"))?;
+        Ok(Self {
+            shared,
+            runtime: Some(runtime),
+            supervisor: Some(supervisor),
+            closing,
+            address,
+        })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends all sessions, commits, and closes the room.
+    ///
+    /// # Errors
+    /// Where the last commit failed.
+    pub fn stop(mut self) -> Result<(), ServerError> {
+        self.shut()
+    }
+
+    fn shut(&mut self) -> Result<(), ServerError> {
+        let Some(runtime) = self.runtime.take() else {
+            return Ok(());
+        };
+        self.closing.cancel();
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        self.shared.failing.notify_all();
+        if let Some(supervisor) = self.supervisor.take()
+            && supervisor.join().is_err()
+        {
+            tracing::error!("the supervisor panicked");
+        }
+        let ended = self.shared.end();
+        runtime.shutdown_timeout(Duration::from_secs(10));
+        ended
+    }
+
+    fn life(&self) -> Result<Arc<Life>, ServerError> {
+        self.shared.life().ok_or(ServerError::NotNow)
+    }
+
+    /// Whether the room is open and clients are served.
+    pub fn is_serving(&self) -> bool {
+        self.shared.life().is_some_and(|life| !life.has_failed())
+    }
+
+    /// What it counts.
+    pub fn metrics(&self) -> Metrics {
+        Metrics::of(&self.shared)
+    }
+
+    /// The disks' states.
+    pub fn disks(&self) -> Result<Vec<DiskState>, ServerError> {
+        Ok(drain::states(&*self.life()?))
+    }
+
+    /// The users.
+    pub fn users(&self) -> Result<Vec<User>, ServerError> {
+        Ok(enrol::users(&self.life()?.room)?)
+    }
+
+    /// [`enrol::add_user`], at once in effect.
+    pub fn add_user(
+        &self,
+        name: &str,
+        uid: u32,
+        gids: &[u32],
+    ) -> Result<(User, Identity), ServerError> {
+        let _one = self.shared.enrolling.lock();
+        let life = self.life()?;
+        let added = enrol::add_user(&life.room, name, uid, gids)?;
+        self.shared.users.set(&enrol::users(&life.room)?);
+        Ok(added)
+    }
+
+    /// [`enrol::remove_user`], at once in effect: connections are cut, sessions ended, and capabilities revoked before this
+    /// returns. `Ok(false)`: a disk cannot be reached, and the revocation goes on.
+    pub fn remove_user(&self, name: &str) -> Result<bool, ServerError> {
+        let _one = self.shared.enrolling.lock();
+        let life = self.life()?;
+        let gone = enrol::remove_user(&life.room, name)?;
+        self.shared.users.set(&enrol::users(&life.room)?);
+        self.shared.users.cut(&gone.serials);
+        let ended = life
+            .sessions
+            .end_where(|session, _| gone.serials.contains(&session.serial));
+        life.replies.forget_keys(&life.room, &gone.serials);
+        let mut revoked = true;
+        for session in ended {
+            if !life::end_session(&life, &session, Instant::now() + REVOCATION_WAIT) {
+                revoked = false;
+                life::end_session_in_time(&life, session);
+            }
+        }
+        Ok(revoked)
+    }
+
+    /// [`enrol::add_disk`], at once in effect. One that is being emptied is kept.
+    pub fn add_disk(&self, disk: enrol::Disk) -> Result<(), ServerError> {
+        let _one = self.shared.enrolling.lock();
+        let life = self.life()?;
+        let _emptying = life.emptying.lock();
+        let id = disk.address.id;
+        enrol::add_disk(&life.room, disk.clone())?;
+        life.storage
+            .set_draining(id, false)
+            .map_err(io("the placement of segments"))?;
+        life.authority
+            .add(self.shared.config.as_served(disk), &life.storage);
+        Ok(())
+    }
+
+    /// Takes a disk from the room. `None`: it was empty, and is gone. Or else it takes nothing new from now on, and what lies
+    /// there, so many bytes, is moved to the other disks while clients go on; when it is empty it is forgotten, also by a later
+    /// server. [`disks`](Self::disks) tells how far that is, [`add_disk`](Self::add_disk) keeps the disk after all.
+    ///
+    /// # Errors
+    /// `NoPlaceElsewhere`, and no change, where the others lack space.
+    pub fn remove_disk(&self, name: &str) -> Result<Option<u64>, ServerError> {
+        let _one = self.shared.enrolling.lock();
+        let life = self.life()?;
+        let disk = drain::find(&life.room, name)?;
+        let id = disk.address.id;
+        let needed = drain::live_on(&life.room, &life.storage, id);
+        let available = life.storage.available_elsewhere(id);
+        if needed > available {
+            return Err(ServerError::NoPlaceElsewhere {
+                disk: name.to_owned(),
+                needed,
+                available,
+            });
+        }
+        let _emptying = life.emptying.lock();
+        let left = drain::begin(&life.room, &life.storage, &disk)?;
+        if left.is_none() {
+            life.authority.remove(id);
+        }
+        Ok(left)
+    }
+
+    /// Copies the room to `target` while it is served: a room with its data in its directory. [`room::Room::backup`] has the rest.
+    /// It is of one commit, and so has what clients had synced.
+    ///
+    /// # Errors
+    /// `Room`, with kind `Interrupted` where `progress` or the end of the server stopped it.
+    pub fn backup(
+        &self,
+        target: &std::path::Path,
+        progress: room::Progress<'_>,
+    ) -> Result<room::BackupReport, ServerError> {
+        let life = self.life()?;
+        let stopping = || self.shared.stopping.load(Ordering::SeqCst) || life.has_failed();
+        Ok(life
+            .room
+            .backup(target, &|done, total| !stopping() && progress(done, total))?)
+    }
+
+    /// Sessions that are alive, with their users' names.
+    pub fn sessions(&self) -> Result<Vec<(SessionId, String)>, ServerError> {
+        Ok(self
+            .life()?
+            .sessions
+            .alive()
+            .iter()
+            .map(|s| (s.id, s.user.name.clone()))
+            .collect())
+    }
+
+    /// Has the storage fail once a change has come to this moment: for tests of what the client then gets.
+    #[doc(hidden)]
+    pub fn fail_at_for_test(&self, point: Point) {
+        self.shared.fault.set(point);
+    }
+
+    /// Whether a failure that a test wants is still to come.
+    #[doc(hidden)]
+    pub fn awaits_failure_for_test(&self) -> bool {
+        self.shared.fault.is_set()
+    }
+
+    /// Ends the present life as a failed flush of a disk does, with what was not durable: for tests of what follows.
+    #[doc(hidden)]
+    pub fn fail_for_test(&self) {
+        if let Some(life) = self.shared.life() {
+            life.room.fail_for_test();
+            self.shared.fail(&life);
+        }
+    }
+}
+
+impl Drop for MetadataServer {
+    fn drop(&mut self) {
+        if let Err(e) = self.shut() {
+            tracing::error!("closing the room: {e}");
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Sessions: what a client holds open and borrowed.
+//!
+//! 1. A session belongs to one key of one user, and nobody else goes on with it.
+//! 2. What is added to a session after it ended is refused, so whoever ends it sees everything it held.
+//!
+//! It deliberately does not know what must be given back when a session ends, or in which order.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use metadata_proto::rpc::{Posix, Refusal, Reply, SessionId};
+use netdisk::{BlockExtent, DiskId};
+use parking_lot::{Mutex, MutexGuard};
+use room::{ClientKey, InodeNo, LoanId, SegmentNo};
+
+use crate::enrol::User;
+use crate::policy::Subject;
+
+/// Most sessions at once.
+pub const SESSIONS_MAX: usize = 4096;
+/// Most files one session has open.
+pub const OPENS_MAX: usize = 65536;
+/// Most loans of one session: 4 MiB each.
+pub const LOANS_MAX: usize = 256;
+
+/// A place lent to a session.
+#[derive(Debug, Clone)]
+pub struct Borrowed {
+    /// The segment.
+    pub segment: SegmentNo,
+    /// The disk.
+    pub disk: DiskId,
+    /// The blocks of the disk.
+    pub extent: BlockExtent,
+    /// Files that hold blocks of it.
+    pub files: BTreeSet<InodeNo>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    over: bool,
+    opens: HashMap<InodeNo, u64>,
+    loans: HashMap<LoanId, Borrowed>,
+}
+
+/// A session.
+#[derive(Debug)]
+pub struct Session {
+    /// Its number.
+    pub id: SessionId,
+    /// Whose it is.
+    pub user: Arc<User>,
+    /// The serial number of the key that began it.
+    pub serial: [u8; 16],
+    /// The user, as far as permissions go.
+    pub subject: Subject,
+    deadline: Mutex<Instant>,
+    held: Mutex<Held>,
+    client: OnceLock<ClientKey>,
+}
+
+impl Session {
+    fn alive(&self) -> Reply<MutexGuard<'_, Held>> {
+        let held = self.held.lock();
+        if held.over {
+            return Err(Refusal::NoSession);
+        }
+        Ok(held)
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        self.held.lock().over
+    }
+
+    /// Notes that a file was opened once more. `before` runs first, where nothing can end the session.
+    pub fn open(&self, no: InodeNo, before: impl FnOnce()) -> Reply<()> {
+        let mut held = self.alive()?;
+        if held.opens.len() >= OPENS_MAX && !held.opens.contains_key(&no) {
+            return Err(Refusal::Posix(Posix::NoSpace));
+        }
+        before();
+        *held.opens.entry(no).or_insert(0) += 1;
+        Ok(())
+    }
+
+    /// Notes that `count` opens are over; how many there really were, and whether none is left.
+    pub fn close(&self, no: InodeNo, count: u64) -> Reply<(u64, bool)> {
+        let mut held = self.alive()?;
+        let Some(open) = held.opens.get_mut(&no) else {
+            return Ok((0, false));
+        };
+        let closed = count.min(*open);
+        *open -= closed;
+        let last = *open == 0;
+        if last {
+            held.opens.remove(&no);
+        }
+        Ok((closed, last))
+    }
+
+    /// Whether the file is open.
+    pub fn has_open(&self, no: InodeNo) -> bool {
+        self.held.lock().opens.contains_key(&no)
+    }
+
+    /// How many files are open, and how many places lent.
+    pub fn counts(&self) -> (usize, usize) {
+        let held = self.held.lock();
+        (held.opens.len(), held.loans.len())
+    }
+
+    /// Whether one more place may be lent.
+    pub fn may_borrow(&self) -> Reply<()> {
+        if self.alive()?.loans.len() >= LOANS_MAX {
+            return Err(Refusal::Posix(Posix::NoSpace));
+        }
+        Ok(())
+    }
+
+    /// Notes a loan.
+    pub fn borrow(&self, loan: LoanId, borrowed: Borrowed) -> Reply<()> {
+        self.alive()?.loans.insert(loan, borrowed);
+        Ok(())
+    }
+
+    /// The loan, if it is this session's; from now on `no` holds blocks of it.
+    pub fn place(&self, loan: LoanId, no: InodeNo) -> Reply<Borrowed> {
+        let mut held = self.alive()?;
+        let Some(borrowed) = held.loans.get_mut(&loan) else {
+            return Err(Refusal::LoanOver(loan));
+        };
+        borrowed.files.insert(no);
+        Ok(borrowed.clone())
+    }
+
+    /// Whether the loan is this session's.
+    pub fn has_loan(&self, loan: LoanId) -> bool {
+        self.held.lock().loans.contains_key(&loan)
+    }
+
+    /// A loan is over.
+    pub fn give_back(&self, loan: LoanId) -> Option<Borrowed> {
+        self.held.lock().loans.remove(&loan)
+    }
+
+    /// The loans that hold blocks of a file.
+    pub fn loans_of(&self, no: InodeNo) -> Vec<LoanId> {
+        let held = self.held.lock();
+        held.loans
+            .iter()
+            .filter(|(_, borrowed)| borrowed.files.contains(&no))
+            .map(|(loan, _)| *loan)
+            .collect()
+    }
+
+    /// The loans on a disk.
+    pub fn loans_on(&self, disk: DiskId) -> Vec<LoanId> {
+        let held = self.held.lock();
+        let on_it = held.loans.iter().filter(|(_, lent)| lent.disk == disk);
+        on_it.map(|(loan, _)| *loan).collect()
+    }
+
+    /// Which client it is: set once.
+    pub fn set_client(&self, client: ClientKey) -> Reply<()> {
+        if *self.client.get_or_init(|| client) == client {
+            return Ok(());
+        }
+        Err(Refusal::Posix(Posix::InvalidArgument))
+    }
+
+    /// Which client it is, where it said so.
+    pub fn client(&self) -> Option<ClientKey> {
+        self.client.get().copied()
+    }
+
+    /// Ends it: nothing is added from now on.
+    fn end(&self) -> bool {
+        !std::mem::replace(&mut self.held.lock().over, true)
+    }
+
+    /// Everything an ended session held.
+    pub fn take_held(&self) -> (HashMap<InodeNo, u64>, HashMap<LoanId, Borrowed>) {
+        let mut held = self.held.lock();
+        (
+            std::mem::take(&mut held.opens),
+            std::mem::take(&mut held.loans),
+        )
+    }
+}
+
+/// All sessions of one life of the server.
+#[derive(Debug)]
+pub struct Sessions {
+    lease: Duration,
+    all: Mutex<HashMap<SessionId, Arc<Session>>>,
+}
+
+impl Sessions {
+    /// None yet; each ends `lease` after its last beat.
+    pub fn new(lease: Duration) -> Self {
+        Self {
+            lease,
+            all: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// Begins a session. Its number is random, so it is not one of an earlier life's.
+    pub fn begin(&self, user: &Arc<User>, serial: [u8; 16]) -> Reply<Arc<Session>> {
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes).map_err(|e| Refusal::Failed(format!("random numbers: {e}")))?;
+        // 0 is the metadata server itself, as a client of the disks.
+        let id = SessionId(u64::from_le_bytes(bytes).max(1));
+        let session = Arc::new(Session {
+            id,
+            user: user.clone(),
+            serial,
+            subject: Subject {
+                uid: user.uid,
+                gids: user.gids.clone(),
+            },
+            deadline: Mutex::new(Instant::now() + self.lease),
+            held: Mutex::default(),
+            client: OnceLock::new(),
+        });
+        let mut all = self.all.lock();
+        if all.len() >= SESSIONS_MAX {
+            return Err(Refusal::Failed(format!(
+                "{SESSIONS_MAX} clients are here already: try again later"
+            )));
+        }
+        all.insert(id, session.clone());
+        Ok(session)
+    }
+
+    /// The session, if it is alive and of this very key; its lease begins anew.
+    pub fn find(&self, id: SessionId, serial: &[u8; 16]) -> Reply<Arc<Session>> {
+        let session = self.all.lock().get(&id).cloned();
+        match session {
+            Some(session) if session.serial == *serial && !session.is_over() => {
+                *session.deadline.lock() = Instant::now() + self.lease;
+                Ok(session)
+            }
+            _ => Err(Refusal::NoSession),
+        }
+    }
+
+    /// Ends every session that `ends` says, and returns those it was not said of before. They stay in the list until
+    /// [`forget`](Self::forget), because what they held is still to be given back.
+    pub fn end_where(&self, ends: impl Fn(&Session, Instant) -> bool) -> Vec<Arc<Session>> {
+        let all: Vec<_> = self.all.lock().values().cloned().collect();
+        all.into_iter()
+            .filter(|session| ends(session, *session.deadline.lock()) && session.end())
+            .collect()
+    }
+
+    /// What an ended session held was given back.
+    pub fn forget(&self, id: SessionId) {
+        self.all.lock().remove(&id);
+    }
+
+    /// A session by number, ended ones included.
+    pub fn get(&self, id: SessionId) -> Option<Arc<Session>> {
+        self.all.lock().get(&id).cloned()
+    }
+
+    /// All that are alive.
+    pub fn alive(&self) -> Vec<Arc<Session>> {
+        let all: Vec<_> = self.all.lock().values().cloned().collect();
+        all.into_iter().filter(|s| !s.is_over()).collect()
+    }
+
+    /// The lease.
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user() -> Arc<User> {
+        Arc::new(User {
+            name: "a".into(),
+            uid: 1,
+            gids: vec![1],
+            serials: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn another_key_does_not_go_on_with_a_session_and_an_ended_one_takes_nothing() {
+        let sessions = Sessions::new(Duration::from_secs(20));
+        let session = sessions.begin(&user(), [1; 16]).unwrap();
+        assert!(sessions.find(session.id, &[2; 16]).is_err());
+        assert!(sessions.find(session.id, &[1; 16]).is_ok());
+        session.open(InodeNo(5), || {}).unwrap();
+        assert_eq!(sessions.end_where(|_, _| true).len(), 1);
+        assert!(sessions.end_where(|_, _| true).is_empty());
+        assert!(session.open(InodeNo(6), || {}).is_err());
+        assert!(sessions.find(session.id, &[1; 16]).is_err());
+        assert_eq!(session.take_held().0.len(), 1);
+    }
+}
