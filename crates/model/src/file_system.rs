@@ -1,6 +1,6 @@
 //! What a mount needs of a file system: a room that is open here, or one that a metadata server shares.
 //!
-//! 1. Calls name inodes and mean what the methods of [`Room`] of the same name do.
+//! 1. Calls name inodes and mean what the methods of `room::Room` of the same name do.
 //! 2. A [shared](FileSystem::is_shared) file system is changed by others too: nothing learned from it may be kept beyond the
 //!    next [`open`](FileSystem::open), and locks are its own. An unshared one never sees `open`, `flush` and `close`.
 
