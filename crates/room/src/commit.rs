@@ -28,7 +28,8 @@ use crate::{Error, Result};
 const PENDING_BYTES: u64 = 256 << 20;
 /// Inodes with pending changes after which a commit is begun in the background.
 const PENDING_INODES: usize = 8192;
-/// Changes after which a commit is begun in the background.
+/// Changes after which a commit is begun in the background. The log holds no more: opening applies them again, which takes as
+/// long as they took.
 const PENDING_CHANGES: u64 = 50_000;
 /// Bytes flushed ahead of a commit, while changes still go on.
 const FLUSH_AHEAD: u64 = 4 << 20;
@@ -93,6 +94,10 @@ impl Core {
         self.flush_ahead()?;
         let freeze = self.waiting(|| self.freeze.write());
         let mark = self.changes.load(Ordering::SeqCst);
+        if mark.saturating_sub(self.committed.load(Ordering::SeqCst)) > PENDING_CHANGES {
+            drop(freeze);
+            return self.commit_for_space();
+        }
         let ((), drained) = self
             .drain(Self::record_accounts)
             .map_err(|e| self.failed(e))?;
