@@ -24,6 +24,7 @@
 
 #[cfg(test)]
 mod alone;
+pub mod ceiling;
 pub mod clock;
 pub mod compare;
 pub mod data;

@@ -1,4 +1,4 @@
-//! File systems that a process serves: a mounted room, gocryptfs, securefs, CryFS; made, mounted and unmounted here.
+//! File systems that a process serves: a mounted room, files in memory, gocryptfs, securefs, CryFS; made, mounted and unmounted here.
 //!
 //! 1. Each is used with the options it has by default, served by one child of ours, in the foreground, so that its processor
 //!    time can be told and its end be waited for. The child is in a process group of its own: Ctrl-C is for us.
@@ -31,6 +31,8 @@ const END_FOR: Duration = Duration::from_secs(120);
 pub enum Kind {
     /// A room.
     Room,
+    /// Files in memory behind the same FUSE library as a room: what FUSE itself allows.
+    Memory,
     /// gocryptfs 2.
     Gocryptfs,
     /// securefs.
@@ -41,21 +43,33 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 4] = [Kind::Room, Kind::Gocryptfs, Kind::Securefs, Kind::Cryfs];
+    pub const ALL: [Kind; 5] = [
+        Kind::Room,
+        Kind::Memory,
+        Kind::Gocryptfs,
+        Kind::Securefs,
+        Kind::Cryfs,
+    ];
 
     /// The word before the colon of a target.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Room => "mounted",
+            Kind::Memory => "memory",
             Kind::Gocryptfs => "gocryptfs",
             Kind::Securefs => "securefs",
             Kind::Cryfs => "cryfs",
         }
     }
 
+    /// Whether another program serves it, which may not be installed.
+    pub fn is_other_tool(self) -> bool {
+        !matches!(self, Kind::Room | Kind::Memory)
+    }
+
     fn version_words(self) -> &'static [&'static str] {
         match self {
-            Kind::Room => &[],
+            Kind::Room | Kind::Memory => &[],
             Kind::Gocryptfs => &["-version"],
             Kind::Securefs => &["version"],
             Kind::Cryfs => &["--version"],
@@ -78,22 +92,27 @@ impl Served {
     /// Makes one in a work directory below `under`, and mounts it.
     pub(crate) fn make(kind: Kind, under: &Path, target: &str, making: &Making) -> Result<Served> {
         let program = match kind {
-            Kind::Room => making
+            Kind::Room | Kind::Memory => making
                 .program
                 .clone()
                 .ok_or_else(|| Error::store(kind.word(), "the strongroom program was not found"))?,
             _ => find_program(kind.word())?,
         };
         let work = making.run.directory(under)?;
+        let beneath = match kind {
+            Kind::Memory => StoreFacts::default(),
+            _ => facts::of_path(work.path()),
+        };
         let facts = StoreFacts {
             label: making.label.clone(),
             kind: match kind {
                 Kind::Room => "mounted room",
+                Kind::Memory => "files in memory behind FUSE",
                 other => other.word(),
             }
             .into(),
             target: target.into(),
-            ..facts::of_path(work.path())
+            ..beneath
         };
         let mut served = Served {
             kind,
@@ -161,6 +180,7 @@ impl Served {
                 self.run(command)?;
                 self.facts.cipher = Some("AES-256-GCM".into());
             }
+            Kind::Memory => self.facts.version = Some(env!("CARGO_PKG_VERSION").into()),
             // The first mount makes it.
             Kind::Cryfs => make_dir(&backing)?,
         }
@@ -220,6 +240,9 @@ impl Served {
                 command.arg(self.at("key"));
                 // What the machine remembers of rooms stays in the work directory.
                 command.env("XDG_STATE_HOME", self.at("state"));
+            }
+            Kind::Memory => {
+                command.args(["bench", "serve-memory"]).arg(point);
             }
             Kind::Gocryptfs => {
                 command.args(["-q", "-fg", "-nosyslog", "-passfile"]);
@@ -343,10 +366,23 @@ impl Store for Served {
 
     fn settle(&mut self) -> Result<()> {
         host::sync_below(&self.mountpoint())?;
-        host::sync_below(&self.at("store"))
+        match self.backing() {
+            Some(backing) => host::sync_below(&backing),
+            None => Ok(()),
+        }
     }
 
     fn make_cold(&mut self) -> Result<Cold> {
+        if self.kind == Kind::Memory {
+            // Unmounted, it would be gone.
+            host::sync_below(&self.mountpoint())?;
+            host::forget_pages(&self.mountpoint())?;
+            let done = vec!["page cache emptied of its files".into()];
+            return Ok(Cold {
+                done,
+                missing: Vec::new(),
+            });
+        }
         self.unmount()?;
         host::sync_below(&self.at("store"))?;
         host::forget_pages(&self.at("store"))?;
@@ -365,7 +401,7 @@ impl Store for Served {
     }
 
     fn backing(&self) -> Option<PathBuf> {
-        Some(self.at("store"))
+        (self.kind != Kind::Memory).then(|| self.at("store"))
     }
 
     fn pids(&self) -> Vec<u32> {

@@ -69,6 +69,50 @@ fn a_mounted_room_beside_a_directory_gives_the_loss_beside_the_published_one() {
 }
 
 #[test]
+fn files_in_memory_behind_fuse_are_the_ceiling_that_a_room_has_a_share_of() {
+    if !common::can_mount() {
+        return;
+    }
+    let sandbox = Sandbox::empty();
+    let report = report(&sandbox, &["cost", ".", "--fuse-ceiling"]);
+    assert_eq!(works(&report, "room"), works(&report, "memory"));
+    assert_eq!(wrong_data(&report), [""; 0]);
+    assert_eq!(report["stores"][2]["kind"], "files in memory behind FUSE");
+    // The published tables are of the room, and the last one is its share.
+    let tables = report["tables"].as_array().unwrap();
+    assert!(tables[0].to_string().contains("62.9 %"));
+    let share = tables.last().unwrap();
+    assert_eq!(share["title"], "Share of what FUSE itself allows");
+    assert_eq!(
+        share["columns"],
+        serde_json::json!(["memory", "room", "share"])
+    );
+    let rows = share["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), works(&report, "memory").len());
+    assert_eq!(left(&sandbox), [""; 0]);
+}
+
+#[test]
+fn files_in_memory_are_a_store_with_names() {
+    if !common::can_mount() {
+        return;
+    }
+    let sandbox = Sandbox::empty();
+    let report = report(&sandbox, &["storage", "memory:."]);
+    let works = works(&report, "memory");
+    for row in [
+        "mailbox delivery, 4 KiB",
+        "SQLite transactions, write-ahead log",
+        "list directories, warm",
+        "unlink files, synced",
+    ] {
+        assert!(works.contains(&row), "{row} is not in {works:?}");
+    }
+    assert_eq!(wrong_data(&report), [""; 0]);
+    assert_eq!(left(&sandbox), [""; 0]);
+}
+
+#[test]
 fn somebodys_room_is_measured_in_a_directory_of_its_own_and_is_as_it_was() {
     let sandbox = Sandbox::with_room();
     sandbox.with_pass(["mkdir", "room:/mine"]);

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use bench::ceiling;
 use bench::model::Comparison;
 use bench::published::{ClockRow, PhoneRows, phone_clock, phone_loss};
 use bench::work::{self, Work};
@@ -9,7 +10,10 @@ use room::Suite;
 
 use strongroom_cli::program::{Global, Result};
 
-use super::{Common, Handling, Wanted, finish_done, measure, word_of};
+use super::{CEILING, Common, Handling, Wanted, ceiling_option, finish_done, measure, word_of};
+
+/// The room's name in the report.
+const ROOM: &str = "room";
 
 /// Make a plain directory and a mounted room beside each other, and say what the room costs
 ///
@@ -23,6 +27,9 @@ pub(crate) struct Args {
     /// The room's cipher suite; the faster one here if not given
     #[arg(long, value_parser = ["aes-256-gcm", "chacha20-poly1305"])]
     suite: Option<String>,
+    /// Also files in memory behind the same FUSE library, and the room's share of what FUSE itself allows
+    #[arg(long)]
+    fuse_ceiling: bool,
     #[command(flatten)]
     common: Common,
     #[command(flatten)]
@@ -31,7 +38,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let directory = word_of(&args.directory)?;
-    let targets = ["directory", "mounted"].map(|kind| format!("{kind}:{directory}"));
+    let ceiling = args.fuse_ceiling.then_some(CEILING);
+    let kinds = ["directory", "mounted"].into_iter().chain(ceiling);
+    let targets = kinds.map(|kind| format!("{kind}:{directory}"));
+    let labels = ["plain", ROOM].into_iter().chain(ceiling);
     let suite = args
         .suite
         .as_deref()
@@ -43,9 +53,10 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             .suite
             .iter()
             .map(|name| format!("--suite {name}"))
+            .chain(ceiling_option(args.fuse_ceiling))
             .collect(),
-        targets: targets.into(),
-        labels: ["plain", "room"].map(String::from).into(),
+        targets: targets.collect(),
+        labels: labels.map(String::from).collect(),
         works: calls
             .iter()
             .map(|calls| Box::new(*calls) as Box<dyn Work>)
@@ -58,7 +69,8 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     };
     let mut done = measure(wanted, &args.common, &args.handling, global)?;
     let find = |name: String| -> Option<&Comparison> {
-        done.report.comparisons.iter().find(|one| one.work == name)
+        let mut all = done.report.comparisons.iter();
+        all.find(|one| one.work == name && one.other == ROOM)
     };
     let table = phone_loss(&PhoneRows {
         random_read: find(calls[0].name()),
@@ -77,6 +89,10 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     };
     let clocks = phone_clock([0, 1, 2, 3].map(|at| clock(&calls[at])));
     done.report.tables.extend([table, clocks]);
+    if args.fuse_ceiling {
+        let share = ceiling::share(&done.report, ROOM, CEILING);
+        done.report.tables.push(share);
+    }
     done.report.notes.push(
         "the table's reads and sequential writes are of 256 KiB, its random writes of 4 KiB".into(),
     );

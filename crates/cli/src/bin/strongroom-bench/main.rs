@@ -32,6 +32,7 @@ mod history;
 mod ladder;
 mod man;
 mod peers;
+mod serve_memory;
 mod small_files;
 mod storage;
 
@@ -67,6 +68,9 @@ enum Command {
     /// Print completions of `strongroom` and its benchmark for a shell; `strongroom completions` starts this
     #[command(hide = true)]
     Completions(completions::Args),
+    /// Mount files in memory; what measures `memory:DIRECTORY` starts this
+    #[command(hide = true)]
+    ServeMemory(serve_memory::Args),
     /// Write the manual pages; `strongroom man` starts this
     #[command(hide = true)]
     Man(man::Args),
@@ -101,6 +105,7 @@ fn run(command: Command, global: &Global) -> Result<()> {
         Command::History(args) => history::run(&args, global),
         Command::Clean(args) => clean::run(args, global),
         Command::Completions(args) => completions::run(&args),
+        Command::ServeMemory(args) => serve_memory::run(&args),
         Command::Man(args) => man::run(&args),
     }
 }
@@ -118,6 +123,17 @@ fn works_of(full: bool) -> (Vec<String>, Vec<Box<dyn Work>>) {
         true => (vec!["--full".to_owned()], work::full()),
         false => (Vec::new(), work::usual()),
     }
+}
+
+/// What measures the ceiling of FUSE: the word of its store, and its label.
+const CEILING: &str = "memory";
+
+/// The option that asks for it, as it is reported.
+fn ceiling_option(asked: bool) -> Vec<String> {
+    asked
+        .then(|| "--fuse-ceiling".to_owned())
+        .into_iter()
+        .collect()
 }
 
 /// A directory's name as a part of a store's.

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use bench::ceiling;
 use bench::published::peers_of;
 use bench::store::{ServedKind, labels};
 use bench::work;
 
 use strongroom_cli::program::{Global, Result};
 
-use super::{Common, Handling, Wanted, finish_done, measure, word_of};
+use super::{CEILING, Common, Handling, Wanted, ceiling_option, finish_done, measure, word_of};
 
 /// Compare a room with the encrypted file systems that are installed, on a source tree, a large file and synced changes
 ///
@@ -22,6 +23,9 @@ pub(crate) struct Args {
     /// Only these beside the directory and the room; may be repeated [default: those that are installed]
     #[arg(long, value_name = "STORE", value_parser = ["gocryptfs", "securefs", "cryfs"])]
     with: Vec<String>,
+    /// Also files in memory behind the same FUSE library, and the room's share of what FUSE itself allows
+    #[arg(long)]
+    fuse_ceiling: bool,
     #[command(flatten)]
     common: Common,
     #[command(flatten)]
@@ -33,7 +37,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let others: Vec<String> = if args.with.is_empty() {
         let words = ServedKind::ALL
             .into_iter()
-            .filter(|kind| *kind != ServedKind::Room);
+            .filter(|kind| kind.is_other_tool());
         words
             .map(|kind| kind.word().to_owned())
             .filter(|word| installed(word))
@@ -44,11 +48,12 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let kinds = ["directory", "mounted"]
         .map(String::from)
         .into_iter()
-        .chain(others);
+        .chain(others)
+        .chain(args.fuse_ceiling.then(|| CEILING.to_owned()));
     let targets: Vec<String> = kinds.map(|kind| format!("{kind}:{directory}")).collect();
     let wanted = Wanted {
         command: "peers", // words.py: results have had this name
-        options: Vec::new(),
+        options: ceiling_option(args.fuse_ceiling),
         labels: labels(&targets),
         targets,
         works: work::peers(),
@@ -60,6 +65,10 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let mut done = measure(wanted, &args.common, &args.handling, global)?;
     let table = peers_of(&done.report);
     done.report.tables.extend(table);
+    if args.fuse_ceiling {
+        let share = ceiling::share(&done.report, "mounted", CEILING);
+        done.report.tables.push(share);
+    }
     done.report.notes.push(
         "\"md5sum of all\" reads every file of the tree and compares it, without a sum".into(),
     );
