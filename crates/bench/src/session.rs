@@ -108,6 +108,7 @@ pub fn run(ask: Ask, means: &Means<'_>) -> Result<Done> {
         rows: Vec::new(),
         comparisons: Vec::new(),
         parts: Vec::new(),
+        growth: Vec::new(),
         tables: Vec::new(),
         notes: Vec::new(),
         interrupted: false,

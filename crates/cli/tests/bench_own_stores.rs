@@ -1,4 +1,4 @@
-//! `bench small-files`, `bench ladder` and `bench cipher` through the real program, with tiny sizes.
+//! `bench small-files`, `bench ladder`, `bench scale` and `bench cipher` through the real program, with tiny sizes.
 #![allow(missing_docs)]
 
 mod common;
@@ -81,6 +81,74 @@ fn a_ladder_has_every_published_rung_and_leaves_nothing_behind() {
     }
     // Spans are heard here, too.
     assert_eq!(report["parts"].as_array().unwrap().len(), 12);
+}
+
+#[test]
+fn a_scale_has_every_operation_a_crash_among_them_and_leaves_nothing_behind() {
+    let s = Sandbox::empty();
+    let page = s.path("page.html");
+    let sizes = ["--max-files", "50", "--max-bytes", "64KiB"];
+    let files = [
+        "--only",
+        "50 files in one directory",
+        "--only",
+        "in one file",
+    ];
+    let mut args = vec![
+        "scale",
+        "place",
+        "--rounds",
+        "1",
+        "--html",
+        page.to_str().unwrap(),
+    ];
+    args.extend(sizes.iter().chain(&files));
+    let report = bench(&s, &args);
+    let rows = report["rows"].as_array().unwrap();
+    let works: Vec<&str> = rows
+        .iter()
+        .map(|row| row["work"].as_str().unwrap())
+        .collect();
+    for operation in [
+        "open",
+        "lookup",
+        "create",
+        "write 4 KiB and fsync",
+        "check",
+        "compact",
+        "open after a crash with a full log",
+    ] {
+        for size in ["50 files in one directory", "64 KiB in one file"] {
+            let work = format!("{operation}, {size}");
+            assert!(works.contains(&work.as_str()), "{work} is not in {works:?}");
+        }
+    }
+    let rounds = rows
+        .iter()
+        .flat_map(|row| row["rounds"].as_array().unwrap());
+    // words.py: the document's field
+    let found = rounds.flat_map(|round| round["doubts"].as_array().unwrap());
+    let wrong: Vec<&Value> = found
+        .filter(|found| found["kind"] == "wrong_data")
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    let growth = report["growth"].as_array().unwrap();
+    assert_eq!(growth.len(), 2 * 7);
+    for of in growth {
+        let point = &of["points"][0];
+        // What others did meanwhile makes it INVALID: then there is no number.
+        if let Some(peak) = point["peak_bytes"].as_u64() {
+            assert!(
+                peak > 1 << 20 && point["seconds"].as_f64().unwrap() > 0.0,
+                "{of}"
+            );
+        }
+        // One size has no growth.
+        assert!(of["time_per_decade"].is_null());
+    }
+    assert_eq!(report["tables"].as_array().unwrap().len(), 4);
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("How cost grows with files in one directory"));
 }
 
 #[test]

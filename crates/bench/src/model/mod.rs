@@ -4,10 +4,12 @@
 //! 2. A field that could not be had is `None`, never zero.
 //! 3. Everything that is shown can be computed again from the rounds.
 
+mod growth;
 mod machine;
 mod row;
 mod tables;
 
+pub use growth::{Growth, GrowthPoint};
 pub use machine::{Machine, StoreFacts};
 pub use row::{
     Comparison, Distribution, Doubt, DoubtKind, NoiseFloor, Round, Row, Summary, Unit, Verdict,
@@ -49,6 +51,9 @@ pub struct Report {
     pub comparisons: Vec<Comparison>,
     /// Times of sub-operations.
     pub parts: Vec<Parts>,
+    /// How cost grows with size.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub growth: Vec<Growth>,
     /// Tables in the rows of a publication, the published column beside.
     pub tables: Vec<PublishedTable>,
     /// What a reader should know: what was cut off, what could not be observed here. One sentence each.

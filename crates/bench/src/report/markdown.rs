@@ -13,7 +13,7 @@ use crate::model::{PublishedTable, Report, Row};
 use crate::published;
 
 /// Sections in their order: the result's name, the heading, and what it answers.
-const SECTIONS: [(&str, &str, &str); 13] = [
+const SECTIONS: [(&str, &str, &str); 14] = [
     (
         "cost",
         "What a room costs",
@@ -43,6 +43,11 @@ const SECTIONS: [(&str, &str, &str); 13] = [
         "ladder",
         "Calls and commits",
         "2 MiB into one file, through the library.",
+    ),
+    (
+        "scale",
+        "How cost grows",
+        "Rooms of rising sizes through the library: files, the length of one file, how full the disk is.",
     ),
     (
         "stores",

@@ -6,6 +6,7 @@
 //! 4. The page does not scroll sideways; wide tables scroll in themselves.
 
 mod chart;
+mod growth;
 mod latency;
 mod over_time;
 mod ratios;
@@ -49,6 +50,7 @@ pub fn html(report: &Report) -> String {
                 main {
                     (head(report))
                     (ratio_section(report))
+                    (growth_section(report))
                     (published(&report.tables))
                     (stacks_section(report))
                     (works(report))
@@ -176,6 +178,23 @@ fn legend(of: impl IntoIterator<Item = (String, usize)>) -> Markup {
 /// A table that scrolls in itself; the keyboard reaches it.
 fn scroll(table: Markup) -> Markup {
     html! { div.scroll tabindex="0" { (table) } }
+}
+
+fn growth_section(report: &Report) -> Markup {
+    let overs = growth::overs(&report.growth);
+    html! {
+        @for (over, of) in &overs {
+            section {
+                h2 { "How cost grows with " (over) }
+                p.quiet {
+                    "How to read this: both axes are logarithmic. A level line is a cost that does not grow; one that rises by a step for each \
+                     step to the right grows as fast as the size. The tables below have the numbers."
+                }
+                (legend(of.iter().enumerate().map(|(at, of)| (of.operation.clone(), at + 1))))
+                @for chart in growth::charts(over, of) { (chart) }
+            }
+        }
+    }
 }
 
 fn published(tables: &[PublishedTable]) -> Markup {

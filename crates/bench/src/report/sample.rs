@@ -13,6 +13,7 @@ pub(crate) fn all() -> Vec<(&'static str, Report)> {
     vec![
         ("compare", compare()),
         ("small-files", small_files()),
+        ("scale", scale()),
         ("empty", empty()),
     ]
 }
@@ -33,6 +34,7 @@ pub(crate) fn empty() -> Report {
         rows: Vec::new(),
         comparisons: Vec::new(),
         parts: Vec::new(),
+        growth: Vec::new(),
         tables: Vec::new(),
         notes: Vec::new(),
         interrupted: true,
@@ -385,6 +387,37 @@ pub(crate) fn small_files() -> Report {
         ],
         tables: vec![published::small_files(&parts)],
         parts,
+        interrupted: false,
+        ..empty()
+    }
+}
+
+/// How cost grows, with a size that is INVALID.
+pub(crate) fn scale() -> Report {
+    let over = "files in one directory";
+    let point = |size: u64, seconds: Option<f64>| GrowthPoint {
+        size,
+        work: format!("open, {size} {over}"),
+        seconds,
+        peak_bytes: seconds.map(|_| 21_000_000 + 10 * size),
+    };
+    let growth = |operation: &str, factor: f64| Growth {
+        store: "room".into(),
+        operation: operation.into(),
+        over: over.into(),
+        points: vec![
+            point(1000, Some(0.011)),
+            point(10_000, Some(0.011 * factor)),
+            point(100_000, (factor < 5.0).then_some(0.011 * factor * factor)),
+        ],
+        time_per_decade: Some(factor),
+        memory_per_decade: Some(1.01),
+    };
+    Report {
+        command: "scale".into(),
+        machine: machine(),
+        stores: vec![store("room", "room", Some("AES-256-GCM"))],
+        growth: vec![growth("open", 1.02), growth("check", 9.4)],
         interrupted: false,
         ..empty()
     }

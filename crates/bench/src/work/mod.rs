@@ -28,6 +28,7 @@ pub mod ladder;
 mod mailbox;
 mod metadata;
 mod outcome;
+pub mod scale;
 mod sets;
 pub mod small_files;
 mod sync;

@@ -1,7 +1,7 @@
 //! What comes of the works that are commands of their own, and the document it becomes.
 
 use crate::clock::{Clock, SystemClock};
-use crate::model::{Parts, PublishedTable, Report, Row, SCHEMA, StoreFacts};
+use crate::model::{Growth, Parts, PublishedTable, Report, Row, SCHEMA, StoreFacts};
 use crate::observe;
 
 /// What came out.
@@ -11,6 +11,8 @@ pub struct Outcome {
     pub rows: Vec<Row>,
     /// Where the time went, where somebody listened to spans.
     pub parts: Vec<Parts>,
+    /// How cost grows with size, where that was measured.
+    pub growth: Vec<Growth>,
     /// The rows as tables, published ones beside.
     pub tables: Vec<PublishedTable>,
     /// The stores, in the order measured.
@@ -60,6 +62,7 @@ impl Outcome {
             rows: self.rows,
             comparisons: Vec::new(),
             parts: self.parts,
+            growth: self.growth,
             tables: self.tables,
             notes: self.notes,
             interrupted: self.interrupted,

@@ -32,6 +32,7 @@ mod history;
 mod ladder;
 mod man;
 mod peers;
+mod scale;
 mod serve_memory;
 mod small_files;
 mod storage;
@@ -62,6 +63,7 @@ enum Command {
     Peers(peers::Args),
     SmallFiles(small_files::Args),
     Ladder(ladder::Args),
+    Scale(scale::Args),
     Cipher(cipher::Args),
     History(history::Args),
     Clean(clean::Args),
@@ -71,6 +73,9 @@ enum Command {
     /// Mount files in memory; what measures `memory:DIRECTORY` starts this
     #[command(hide = true)]
     ServeMemory(serve_memory::Args),
+    /// Do one step of `bench scale`, which starts this
+    #[command(hide = true)]
+    ScaleStep,
     /// Write the manual pages; `strongroom man` starts this
     #[command(hide = true)]
     Man(man::Args),
@@ -101,11 +106,13 @@ fn run(command: Command, global: &Global) -> Result<()> {
         Command::Peers(args) => peers::run(args, global),
         Command::SmallFiles(args) => small_files::run(args, global),
         Command::Ladder(args) => ladder::run(args, global),
+        Command::Scale(args) => scale::run(args, global),
         Command::Cipher(args) => cipher::run(args, global),
         Command::History(args) => history::run(&args, global),
         Command::Clean(args) => clean::run(args, global),
         Command::Completions(args) => completions::run(&args),
         Command::ServeMemory(args) => serve_memory::run(&args),
+        Command::ScaleStep => scale::step(),
         Command::Man(args) => man::run(&args),
     }
 }
