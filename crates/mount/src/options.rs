@@ -27,19 +27,18 @@ pub enum Synchronous {
     All,
 }
 
-/// Options of a mount. The defaults are those of a local file system mounted by whoever asks.
+/// Options of a mount. By default a mount is for the user who mounts it, root included, and what a room holds gives nobody
+/// rights: its bytes may come from anywhere.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
     /// The kernel refuses every change.
     pub read_only: bool,
-    /// Whether users other than the one who mounts may enter; permissions are checked by the kernel in any case.
-    /// By default true for root, as any other file system root mounts, and false for everybody else, who may ask for it
-    /// only where `/etc/fuse.conf` has `user_allow_other`.
+    /// Whether users other than the one who mounts may enter; permissions are checked by the kernel in any case. Root may ask for
+    /// it, and others where `/etc/fuse.conf` has `user_allow_other`.
     pub allow_other: bool,
-    /// Honour set-user-id and set-group-id bits of programs in the room. By default true for root; `fusermount3`
-    /// never grants it to anybody else.
+    /// Honour set-user-id and set-group-id bits of programs in the room. `fusermount3` never grants it to ordinary users.
     pub suid: bool,
-    /// Let device nodes in the room work. By default true for root; `fusermount3` never grants it to anybody else.
+    /// Let device nodes in the room work. `fusermount3` never grants it to ordinary users.
     pub dev: bool,
     /// Let programs in the room be run.
     pub exec: bool,
@@ -64,12 +63,11 @@ pub struct MountOptions {
 
 impl Default for MountOptions {
     fn default() -> Self {
-        let root = rustix::process::geteuid().is_root();
         Self {
             read_only: false,
-            allow_other: root,
-            suid: root,
-            dev: root,
+            allow_other: false,
+            suid: false,
+            dev: false,
             exec: true,
             access_times: AccessTimes::default(),
             directory_access_times: true,

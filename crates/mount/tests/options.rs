@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::path::Path;
 use std::time::Duration;
 
-use common::{Mount, ok};
+use common::{Mount, as_nobody, for_all_users, is_root, ok, ok_as_nobody};
 use mount::{AccessTimes, MountOptions, Synchronous};
 use rustix::fs::{Advice, fadvise};
 
@@ -113,6 +113,41 @@ fn mount_line(mount: &Mount) -> String {
     let at = mount.path("");
     let line = table.lines().find(|l| l.contains(at.to_str().unwrap()));
     line.unwrap().to_owned()
+}
+
+/// A mount by root let every user in, and honoured set-ID bits and device nodes of a room, whose bytes may come from anywhere.
+#[test]
+fn a_mount_by_root_is_for_root_and_grants_nothing_unless_asked() {
+    if !is_root() {
+        return;
+    }
+    let Some(mount) = Mount::with(MountOptions::default()) else {
+        return;
+    };
+    let make = "cp /usr/bin/id id && chown 4243 id && chmod 4755 id && mknod null c 1 3 && chmod 666 null && chmod 755 .";
+    ok(&mount, make);
+    let line = mount_line(&mount);
+    assert!(line.contains("nosuid") && line.contains("nodev"), "{line}");
+    assert!(!line.contains("allow_other"), "{line}");
+    let out = std::process::Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "ls"])
+        .arg(mount.path(""))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && said.contains("denied"), "{said}");
+    assert!(
+        fs::File::open(mount.path("null")).is_err(),
+        "a device node works"
+    );
+    drop(mount);
+
+    let Some(mount) = Mount::with(for_all_users()) else {
+        return;
+    };
+    ok(&mount, make);
+    assert_eq!(ok_as_nobody(&mount, "./id -u"), "4243\n");
+    assert!(as_nobody(&mount, ": <null").status.success());
 }
 
 /// A room that commits only when it is asked, so that what is durable was made so by the mount option.

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Refuse every change
     #[arg(short, long, visible_alias = "ro")]
     read_only: bool,
-    /// Let other users in, by the files' permissions (root: always so; others need user_allow_other in /etc/fuse.conf)
+    /// Let other users in, by the files' permissions (ordinary users need user_allow_other in /etc/fuse.conf)
     #[arg(long)]
     allow_other: bool,
     /// Unmount when nothing was asked for this long and nothing is open: 90s, 10m, 2h

@@ -25,6 +25,8 @@ pub struct Sandbox {
     /// Who runs the program: a user and group number, or the tests' own user.
     user: Option<u32>,
     program: PathBuf,
+    /// Whether root's mounts let other users in, and honour set-ID bits and device nodes.
+    pub for_all_users: bool,
     /// What mounts for the user, in the setting that has it.
     helper: Option<setting::Helper>,
 }
@@ -53,6 +55,7 @@ impl Sandbox {
             dir: Some(dir),
             user,
             program: program(),
+            for_all_users: false,
             helper: None,
         };
         std::fs::write(sandbox.path("pass"), "correct horse battery staple\n").unwrap();
@@ -198,7 +201,10 @@ impl Sandbox {
     /// What `mount` is given besides room and mountpoint; it must be run next.
     fn mount_options(&self) -> &'static [&'static str] {
         let Some(helper) = &self.helper else {
-            return &[];
+            return match self.for_all_users && is_root() {
+                true => &["-o", "allow_other,suid,dev"],
+                false => &[],
+            };
         };
         helper.open_the_device();
         &["--allow-other"]

@@ -27,10 +27,21 @@ fn open_options(dir: &Path) -> OpenOptions {
     }
 }
 
+/// For root: other users may enter, set-ID bits and device nodes work.
+pub fn for_all_users() -> MountOptions {
+    let root = rustix::process::geteuid().is_root();
+    MountOptions {
+        allow_other: root,
+        suid: root,
+        dev: root,
+        ..MountOptions::default()
+    }
+}
+
 impl Mount {
-    /// A new room, mounted with the default options. `None`, said on standard error: this machine cannot mount.
+    /// A new room, mounted so that a suite can change users. `None`, said on standard error: this machine cannot mount.
     pub fn new() -> Option<Self> {
-        Self::with(MountOptions::default())
+        Self::with(for_all_users())
     }
 
     pub fn with(options: MountOptions) -> Option<Self> {
@@ -102,12 +113,7 @@ impl Mount {
             open_options(dir.path()),
         )
         .unwrap();
-        Self::start(
-            dir,
-            self.at.clone(),
-            Arc::new(room),
-            MountOptions::default(),
-        )
+        Self::start(dir, self.at.clone(), Arc::new(room), for_all_users())
     }
 
     /// What is durable of the room at this moment: a copy of its directory, opened.
