@@ -16,6 +16,7 @@ use crate::exit::Exit;
 use crate::mounting::ending;
 use crate::output::Failures;
 use crate::place::{RoomPath, must_be_room};
+use crate::socket;
 use crate::tree::{HostTree, RoomTree, Source, Tree};
 use crate::work::{self, Progress};
 
@@ -101,8 +102,7 @@ impl Access {
         };
         let room =
             Room::open(dir, &given.credential()?, options).map_err(|e| Error::room(dir, e))?;
-        // The lock is ours, so a control socket is left from a crash. Where it cannot be removed, nobody answers on it anyway.
-        let _ = std::fs::remove_file(dir.join(SOCKET));
+        socket::remove_leftovers(dir, SOCKET);
         Ok(Access::Library {
             dir: dir.to_owned(),
             room: Box::new(room),
@@ -134,7 +134,8 @@ impl Access {
                         ),
                     )
                 };
-                let tree = HostTree::mounted(&client.mountpoint).map_err(|e| closed(&e))?;
+                let mount = client.mount().ok_or_else(|| client.no_mount())?;
+                let tree = HostTree::mounted(&mount).map_err(|e| closed(&e))?;
                 // The root of a mount can be held by whom it then lets do nothing.
                 tree.stat(Path::new("/"), true).map_err(|e| closed(&e))?;
                 Ok(Box::new(tree))

@@ -31,6 +31,7 @@ mod output;
 mod place;
 pub mod program;
 mod progress;
+mod runtime;
 mod size;
 mod socket;
 mod tree;

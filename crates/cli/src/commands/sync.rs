@@ -8,6 +8,7 @@ use crate::control::{Request, SOCKET};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::place::room_argument;
+use crate::socket;
 
 /// Make everything done to a mounted room so far durable
 #[derive(Debug, clap::Args)]
@@ -21,7 +22,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args, _global: &Global) -> Result<()> {
     // Looked for before anything is opened, which takes it away.
-    let was_mounted = args.room.join(SOCKET).symlink_metadata().is_ok();
+    let was_mounted = socket::is_there(&args.room, SOCKET);
     let access = Access::reach(&args.room, &args.open, Intent::Change)?;
     let crashed = was_mounted && matches!(access, Access::Library { .. });
     access.fetch_written();

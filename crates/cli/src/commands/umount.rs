@@ -88,7 +88,8 @@ fn find(argument: &Path) -> Result<(PathBuf, Option<Client>)> {
     }
     if is_room(argument) {
         if let Some(client) = Client::find(argument)? {
-            return Ok((client.mountpoint.clone(), Some(client)));
+            let mount = client.mount().ok_or_else(|| client.no_mount())?;
+            return Ok((mount.mountpoint, Some(client)));
         }
         return Err(Error::said(
             Exit::NotMounted,

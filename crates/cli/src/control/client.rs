@@ -1,6 +1,6 @@
 //! The client's side of the control socket: one connection a request.
 
-use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, Cursor, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,6 +8,8 @@ use std::time::Duration;
 use super::{ANSWER_LINE_MAX, Line, Reply, Request, SOCKET, encode_line};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::mounting::table::{self, Mount};
+use crate::socket::{self, Trust, Unreachable};
 use crate::work::{Progress, path_from_hex};
 
 /// A mounted room, as its serving process describes it.
@@ -17,7 +19,7 @@ pub(crate) struct Client {
     pub(crate) room: PathBuf,
     /// The process that serves it.
     pub(crate) pid: u32,
-    /// Where it is mounted.
+    /// Where it says that the room is mounted: see [`Self::mount`].
     pub(crate) mountpoint: PathBuf,
     /// Whether it was mounted read-only.
     pub(crate) read_only: bool,
@@ -28,23 +30,11 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Client {
     /// Finds the process that serves the room in `dir`; `None` if nobody answers there, which a socket left by a crash
-    /// looks like too.
+    /// looks like too. A process of another user is refused, and nothing is sent to it.
     pub(crate) fn find(dir: &Path) -> Result<Option<Client>> {
         let stream = match connect(dir) {
             Ok(stream) => stream,
-            Err(e) => {
-                return match e.kind() {
-                    ErrorKind::PermissionDenied if dir.join(SOCKET).exists() => Err(Error::said(
-                        Exit::InUse,
-                        format!(
-                            "{}: mounted by another user, who alone (and root) can reach it: become that user, or work \
-                             through the mountpoint",
-                            dir.display()
-                        ),
-                    )),
-                    _ => Ok(None),
-                };
-            }
+            Err(why) => return why.refusal(dir, "mounted").map_or(Ok(None), Err),
         };
         let asked = stream
             .set_read_timeout(Some(STATUS_TIMEOUT))
@@ -54,7 +44,7 @@ impl Client {
         let reply = match asked {
             Ok(reply) => reply,
             // It ended while we asked.
-            Err(_) if connect(dir).is_err() => return Ok(None),
+            Err(_) if matches!(connect(dir), Err(Unreachable::Nobody)) => return Ok(None),
             Err(e) => return Err(named(dir, e)),
         };
         match reply {
@@ -72,6 +62,24 @@ impl Client {
         }
     }
 
+    /// Its mount, if the kernel's table has one of this room and this user where the process says.
+    pub(crate) fn mount(&self) -> Option<Mount> {
+        table::strongroom_at(&self.mountpoint).filter(|mount| mount.is_of(&self.room))
+    }
+
+    /// Refuses a process that names a place where this room is not mounted.
+    pub(crate) fn no_mount(&self) -> Error {
+        Error::said(
+            Exit::InUse,
+            format!(
+                "{}: process {} says that it has the room mounted at {}, and this process sees no mount of it there",
+                self.room.display(),
+                self.pid,
+                self.mountpoint.display()
+            ),
+        )
+    }
+
     /// Sends a request and waits for its answer, however long it takes.
     pub(crate) fn run(&self, request: &Request, progress: Progress<'_>) -> Result<Reply> {
         self.start(request)?.finish(progress)
@@ -79,14 +87,13 @@ impl Client {
 
     /// Sends a request; its answer is waited for later.
     pub(crate) fn start(&self, request: &Request) -> Result<Pending<'_>> {
-        let stream = connect(&self.room).map_err(|e| {
-            Error::said(
-                Exit::NotMounted,
-                format!(
-                    "{}: the mount has gone away meanwhile: {e}",
-                    self.room.display()
-                ),
-            )
+        let stream = connect(&self.room).map_err(|why| {
+            why.refusal(&self.room, "mounted").unwrap_or_else(|| {
+                Error::said(
+                    Exit::NotMounted,
+                    format!("{}: the mount has ended meanwhile", self.room.display()),
+                )
+            })
         })?;
         send(&stream, request).map_err(|e| named(&self.room, e))?;
         Ok(Pending {
@@ -149,8 +156,8 @@ fn named(dir: &Path, error: Error) -> Error {
     }
 }
 
-fn connect(dir: &Path) -> std::io::Result<UnixStream> {
-    crate::socket::connect(dir, SOCKET)
+fn connect(dir: &Path) -> std::result::Result<UnixStream, Unreachable> {
+    socket::connect(dir, SOCKET, Trust::OwnUser)
 }
 
 fn send(mut stream: &UnixStream, request: &Request) -> Result<()> {

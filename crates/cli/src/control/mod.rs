@@ -1,10 +1,11 @@
 //! The control socket: how a mounted room is reached by other processes of the same user.
 //!
-//! The process that serves a mount listens on a Unix socket named `control` in the room's directory. A client sends one
+//! The process that serves a mount listens on a Unix socket `control` ([`crate::socket`] says where). A client sends one
 //! request as a line of JSON and reads lines of JSON: any number of progress lines, then one answer, then the end.
 //!
 //! 1. Only the user who mounted the room, and root, are answered: by the file's mode (0600) and by the peer's
-//!    credentials.
+//!    credentials. A client sends nothing to a process of another user, and uses a mountpoint only where the kernel has this
+//!    room mounted there.
 //! 2. A request line is bounded ([`REQUEST_LINE_MAX`]), read within a time limit, and parsed strictly: an unknown field is
 //!    an error, not a guess.
 //! 3. The holder of the room's lock owns the name: a socket found by the holder of the lock is left from a crash.
@@ -19,5 +20,5 @@ pub use wire::{
     REQUEST_LINE_MAX, RekeyReply, Reply, Request, SlotReply, SpaceReply, WireError, parse_request,
 };
 
-/// The socket's name in the room's directory.
+/// The socket's name.
 pub(crate) const SOCKET: &str = "control";

@@ -1,7 +1,7 @@
 //! The serving process's side of the control socket.
 
 use std::io::Write;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -12,7 +12,7 @@ use room::Room;
 use super::{Answer, Line, REQUEST_LINE_MAX, Reply, Request, SOCKET, encode_line, parse_request};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::socket;
+use crate::socket::{self, Listener};
 use crate::work::{self, path_to_hex};
 
 /// How long a client may take to send its request, and to take a line of the answer.
@@ -26,6 +26,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Server {
     state: Arc<State>,
+    listener: Arc<Listener>,
 }
 
 #[derive(Debug)]
@@ -51,7 +52,7 @@ impl Server {
         read_only: bool,
         room: &Arc<Room>,
     ) -> std::io::Result<Server> {
-        let listener = socket::bind(dir, SOCKET)?;
+        let listener = Arc::new(Listener::bind(dir, SOCKET)?);
         let state = Arc::new(State {
             dir: dir.to_owned(),
             mountpoint: mountpoint.to_owned(),
@@ -62,11 +63,11 @@ impl Server {
             closed: Mutex::new(None),
             closing: Condvar::new(),
         });
-        let accepting = state.clone();
+        let (accepting, on) = (state.clone(), listener.clone());
         std::thread::Builder::new()
             .name("control".into())
-            .spawn(move || accept(&listener, &accepting))?;
-        Ok(Server { state })
+            .spawn(move || accept(&on, &accepting))?;
+        Ok(Server { state, listener })
     }
 
     /// Reports to waiting clients how closing the room ended, and gives them a moment to hear it.
@@ -94,14 +95,13 @@ impl Server {
 
     /// Removes the socket's name. Called while the room's lock is still held, so it cannot be another's.
     pub(crate) fn remove_name(&self) {
-        // A directory that has vanished has no name to remove.
-        let _ = std::fs::remove_file(self.state.dir.join(SOCKET));
+        self.listener.remove_name();
     }
 }
 
-fn accept(listener: &UnixListener, state: &Arc<State>) {
-    for stream in listener.incoming() {
-        let stream = match stream {
+fn accept(listener: &Listener, state: &Arc<State>) {
+    loop {
+        let stream = match listener.accept() {
             Ok(stream) => stream,
             Err(e) => {
                 tracing::warn!("control socket: {e}");

@@ -19,6 +19,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::launch::Plan;
+use crate::control::client::Client;
 use crate::control::server::Server;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -87,12 +88,24 @@ fn serve_room(plan: &Plan, signals: Signals, start: &mut dyn Start) -> Result<()
     let room =
         Room::open(&dir, &plan.credential.credential()?, open).map_err(|e| Error::room(&dir, e))?;
     let room = Arc::new(room);
-    let server = match Server::start(&dir, &mountpoint, plan.read_only, &room) {
+    // A room on a read-only disk has no lock, and may be mounted twice.
+    let other = match plan.read_only {
+        true => Client::find(&dir)?,
+        false => None,
+    };
+    let started = match other {
+        Some(other) => Err(std::io::Error::other(format!(
+            "process {} has the room mounted too, and has it",
+            other.pid
+        ))),
+        None => Server::start(&dir, &mountpoint, plan.read_only, &room),
+    };
+    let server = match started {
         Ok(server) => Some(server),
-        // A room on a read-only disk is still worth mounting.
+        // A room that commands do not reach is still worth mounting.
         Err(e) => {
             tracing::warn!(
-                "no control socket in {}: {e}; commands will not reach the mounted room",
+                "no control socket for {}: {e}; commands will not reach the mounted room",
                 dir.display()
             );
             None

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A mounted room.
@@ -10,6 +11,22 @@ pub(crate) struct Mount {
     pub(crate) mountpoint: PathBuf,
     /// What was mounted: the room's directory.
     pub(crate) source: PathBuf,
+    /// Device of its files, as stat(2) has it.
+    pub(crate) device: u64,
+    /// The user who mounted it.
+    pub(crate) user: Option<u32>,
+}
+
+impl Mount {
+    /// Whether it is a mount of the room in `dir` by this user.
+    pub(crate) fn is_of(&self, dir: &Path) -> bool {
+        let id = |path: &Path| {
+            let meta = std::fs::metadata(path).ok()?;
+            Some((meta.dev(), meta.ino()))
+        };
+        self.user == Some(rustix::process::getuid().as_raw())
+            && id(dir).is_some_and(|room| id(&self.source) == Some(room))
+    }
 }
 
 /// The room mounted at exactly this (canonical) path, if one is.
@@ -76,11 +93,26 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     let fields: Vec<&[u8]> = line.split(|b| *b == b' ').collect();
     let dash = fields.iter().position(|field| *field == b"-")?;
     let (kind, source) = (fields.get(dash + 1)?, fields.get(dash + 2)?);
-    let mountpoint = fields.get(4)?;
+    let (device, mountpoint) = (fields.get(2)?, fields.get(4)?);
+    let options = fields.get(dash + 3).copied().unwrap_or_default();
+    let user = options
+        .split(|b| *b == b',')
+        .find_map(|option| option.strip_prefix(b"user_id="));
     (*kind == b"fuse.strongroom").then(|| Mount {
         mountpoint: unescape(mountpoint),
         source: unescape(source),
+        device: parse_device(device).unwrap_or_default(),
+        user: user.and_then(number),
     })
+}
+
+fn parse_device(field: &[u8]) -> Option<u64> {
+    let mut numbers = field.split(|b| *b == b':').map(number);
+    Some(rustix::fs::makedev(numbers.next()??, numbers.next()??))
+}
+
+fn number(digits: &[u8]) -> Option<u32> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// Space, tab, newline and backslash are written as a backslash and three octal digits.
@@ -130,6 +162,8 @@ mod tests {
         let expected = Mount {
             mountpoint: "/mnt/a b\\c".into(),
             source: "/home/x/my room".into(),
+            device: rustix::fs::makedev(0, 50),
+            user: Some(0),
         };
         assert_eq!(parse(table), [expected]);
     }

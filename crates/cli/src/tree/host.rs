@@ -17,6 +17,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::mounting::table::Mount;
+
 use super::{Attrs, Fault, FileId, Meta, OpenFile, ReadFile, Result, Source, Tree};
 
 /// A host directory.
@@ -33,11 +35,14 @@ impl HostTree {
     }
 
     /// A mounted room.
-    pub(crate) fn mounted(mountpoint: &Path) -> io::Result<Self> {
+    pub(crate) fn mounted(mount: &Mount) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self {
-            root: Some(fs::open(mountpoint, flags, Mode::empty())?),
-        })
+        let root = fs::open(&mount.mountpoint, flags, Mode::empty())?;
+        // What was opened is that mount, and nothing that took its place since the table was read.
+        if fs::fstat(&root)?.st_dev != mount.device {
+            return Err(io::Error::other("another file system is there"));
+        }
+        Ok(Self { root: Some(root) })
     }
 
     fn fault(&self, error: Errno) -> Fault {

@@ -61,8 +61,9 @@ impl Sandbox {
         std::fs::write(sandbox.path("pass"), "correct horse battery staple\n").unwrap();
         std::fs::write(sandbox.path("wrong"), "incorrect horse\n").unwrap();
         std::fs::create_dir(sandbox.path("mnt")).unwrap();
+        std::fs::create_dir(sandbox.path("run")).unwrap();
         if let Some(user) = user {
-            for name in ["", "pass", "wrong", "mnt"] {
+            for name in ["", "pass", "wrong", "mnt", "run"] {
                 std::os::unix::fs::chown(sandbox.path(name), Some(user), Some(user)).unwrap();
             }
         }
@@ -101,6 +102,7 @@ impl Sandbox {
             .current_dir(self.path(""))
             .env("XDG_STATE_HOME", self.path("state"))
             .env("HOME", self.path("home"))
+            .env("XDG_RUNTIME_DIR", self.path("run"))
             .env_remove("STRONGROOM_LOG")
             .stdin(Stdio::null());
         if let Some(user) = self.user {
@@ -212,6 +214,14 @@ impl Sandbox {
 
     pub fn umount(&self) {
         self.ok(["umount", "mnt"]);
+    }
+
+    /// The control socket of the room: device and inode of its directory are its name.
+    pub fn control(&self) -> PathBuf {
+        use std::os::unix::fs::MetadataExt;
+        let room = std::fs::metadata(self.path("room")).unwrap();
+        let name = format!("{:x}-{:x}.control", room.dev(), room.ino());
+        self.path("run/strongroom").join(name)
     }
 
     /// Whether the room is on shared storage.

@@ -346,8 +346,7 @@ fn fixtures_of(document: &str) -> &'static str {
         }
         "shared-storage.md" => "mkdir -p /mnt/shared",
         "volumes.md" => {
-            "mkdir -p /run/me
-             for image in stick.img disk.img; do
+            "for image in stick.img disk.img; do
                  strongroom volume format $image --size 32MiB --kdf pbkdf2 --kdf-iterations 1000
              done
              head -c 32 /dev/urandom >usb.key"
@@ -396,7 +395,7 @@ impl Place {
         let place = Self {
             dir: tempfile::tempdir().unwrap(),
         };
-        for name in ["home", "cwd", "bin"] {
+        for name in ["home", "cwd", "bin", "run"] {
             std::fs::create_dir(place.path(name)).unwrap();
         }
         let root = repository();
@@ -472,6 +471,7 @@ exec {}/$example \"$@\"
             .current_dir(self.path("cwd"))
             .env("HOME", self.path("home"))
             .env_remove("XDG_STATE_HOME")
+            .env("XDG_RUNTIME_DIR", self.path("run"))
             .env("PATH", format!("{}:{path}", self.path("bin").display()))
             .stdin(std::fs::File::open(self.path("lines")).unwrap())
             .stdout(Stdio::from(out.try_clone().unwrap()))

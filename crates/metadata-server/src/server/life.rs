@@ -174,6 +174,13 @@ pub(super) fn open(
         state_dir: options.state_dir.clone().or_else(room::default_state_dir),
         ..options
     };
+    if options.state_dir.is_none() {
+        tracing::warn!(
+            "{}: a rollback of this room will not be noticed, because there is no place to remember it: set HOME, XDG_STATE_HOME, \
+             STRONGROOM_STATE_DIR or a state directory",
+            dir.display()
+        );
+    }
     let room = Room::open_on(Arc::new(storage.clone()), credential, options)?;
     Ok((room, storage))
 }

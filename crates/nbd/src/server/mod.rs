@@ -12,7 +12,6 @@ mod metrics;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -160,7 +159,7 @@ fn bind(config: &Config) -> Result<Listener, ServeError> {
 /// Listens on a socket file; what a server that was killed left behind is replaced.
 fn bind_unix(path: &Path) -> Result<UnixListener, ServeError> {
     let listen = |e| ServeError::Listen(path.display().to_string(), e);
-    let listener = match UnixListener::bind(path) {
+    let listener = match streams::listen_privately(path) {
         Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
             let refused = UnixStream::connect(path).err().map(|e| e.kind());
             match refused {
@@ -171,14 +170,13 @@ fn bind_unix(path: &Path) -> Result<UnixListener, ServeError> {
                         return Err(listen(e));
                     }
                     std::fs::remove_file(path).map_err(listen)?;
-                    UnixListener::bind(path).map_err(listen)?
+                    streams::listen_privately(path).map_err(listen)?
                 }
                 _ => return Err(ServeError::Taken(path.to_owned())),
             }
         }
         other => other.map_err(listen)?,
     };
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(listen)?;
     Ok(listener)
 }
 

@@ -1,14 +1,15 @@
-//! What commands ask of a room's users and disks: of its running metadata server, through a socket in the room's directory, or
-//! of the room itself where none runs.
+//! What commands ask of a room's users and disks: of its running metadata server, through its socket, or of the room itself
+//! where none runs.
 //!
 //! 1. The socket is its owner's alone (0600); only that user and root are answered. What goes over it may be secret: a
-//!    disk's key, a user's.
+//!    disk's key, a user's. Root sends it also to a process of the user who owns the room's directory, which has the room's
+//!    keys when it serves: a service has a user of its own.
 //! 2. One request a connection, one line of JSON each way, bounded in length and time; an unknown field is an error.
 //! 3. Both ways give the same answers.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,10 +23,10 @@ use crate::credentials::HexSecret;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::place::must_be_room;
-use crate::socket;
+use crate::socket::{self, Listener, Trust};
 use crate::work::{self, Progress, path_from_hex};
 
-/// The socket's name in the room's directory.
+/// The socket's name.
 const SOCKET: &str = "metadata";
 /// Longest line, bytes: a list of all users.
 const LINE_MAX: usize = 16 << 20;
@@ -210,19 +211,10 @@ pub(crate) fn ask_with_progress(
     request: &Request,
     progress: Progress<'_>,
 ) -> Result<Option<Reply>> {
-    let stream = match socket::connect(room, SOCKET) {
+    let stream = match socket::connect(room, SOCKET, Trust::OwnerToo) {
         Ok(stream) => stream,
-        Err(e) if e.kind() == ErrorKind::PermissionDenied => {
-            return Err(Error::said(
-                Exit::InUse,
-                format!(
-                    "{}: served by another user, who alone (and root) can reach its server",
-                    room.display()
-                ),
-            ));
-        }
         // No socket, or one that a killed server left.
-        Err(_) => return Ok(None),
+        Err(why) => return why.refusal(room, "served").map_or(Ok(None), Err),
     };
     let failed =
         |e: std::io::Error| Error::failed(format!("{}: its metadata server: {e}", room.display()));
@@ -371,7 +363,7 @@ fn status(server: &MetadataServer) -> Status {
 /// The server's side of the socket; its name is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    dir: PathBuf,
+    listener: Arc<Listener>,
     /// `None`: the server stops, and nobody is answered any more.
     server: Arc<Mutex<Option<Arc<MetadataServer>>>>,
 }
@@ -379,9 +371,9 @@ pub(crate) struct Socket {
 impl Socket {
     /// Binds the socket and begins to answer. The server holds the room's lock, so a socket already there is a leftover.
     pub(crate) fn start(dir: &Path, server: &Arc<MetadataServer>) -> std::io::Result<Self> {
-        let listener = socket::bind(dir, SOCKET)?;
+        let listener = Arc::new(Listener::bind(dir, SOCKET)?);
         let bound = Self {
-            dir: dir.to_owned(),
+            listener: listener.clone(),
             server: Arc::new(Mutex::new(Some(server.clone()))),
         };
         let (room, server) = (dir.to_owned(), bound.server.clone());
@@ -389,8 +381,10 @@ impl Socket {
             .name("admin".into())
             .spawn(move || {
                 // One at a time: these are few, and each is bounded in time.
-                for stream in listener.incoming() {
-                    let answered = stream.and_then(|stream| answer(&stream, &room, &server));
+                loop {
+                    let answered = listener
+                        .accept()
+                        .and_then(|stream| answer(&stream, &room, &server));
                     if let Err(e) = answered {
                         tracing::warn!("admin socket: {e}");
                         std::thread::sleep(Duration::from_millis(10));
@@ -410,7 +404,7 @@ impl Drop for Socket {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        let _ = std::fs::remove_file(self.dir.join(SOCKET));
+        self.listener.remove_name();
     }
 }
 

@@ -22,6 +22,7 @@ use crate::control::client::Client;
 use crate::credentials::GivenKind;
 use crate::error::{Error, Result};
 use crate::place::{Place, RoomPath, must_be_room, place};
+use crate::socket;
 use crate::tree::Fault;
 
 /// What an image holds.
@@ -102,8 +103,9 @@ fn of_room(path: &RoomPath, args: &TargetArgs) -> Result<Target> {
     must_be_room(&path.room)?;
     if let Some(client) = Client::find(&path.room)? {
         let inside = path.path.strip_prefix("/").unwrap_or(&path.path);
+        let mount = client.mount().ok_or_else(|| client.no_mount())?;
         let device = image::open_device(
-            &client.mountpoint.join(inside),
+            &mount.mountpoint.join(inside),
             image::access(args.read_only),
         )?;
         return Ok(Target {
