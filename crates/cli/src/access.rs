@@ -26,8 +26,23 @@ pub(crate) struct OpenArgs {
     /// Open the room although this machine saw a newer state of it (after you restored a backup yourself)
     #[arg(long)]
     pub(crate) accept_rollback: bool,
+    /// Where this machine remembers the newest state it saw of rooms; machines may share it [default: $STRONGROOM_STATE_DIR, else strongroom in the user's state directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) credential: CredentialArgs,
+}
+
+impl OpenArgs {
+    /// The library's options for these.
+    pub(crate) fn options(&self, intent: Intent) -> OpenOptions {
+        OpenOptions {
+            read_only: intent == Intent::Read,
+            accept_rollback: self.accept_rollback,
+            state_dir: self.state_dir.clone(),
+            ..OpenOptions::default()
+        }
+    }
 }
 
 /// Whether a command changes the room.
@@ -54,7 +69,7 @@ impl Access {
             return Ok(Access::Mounted(client));
         }
         let given = open.credential.read(&dir.display().to_string())?;
-        Access::open(dir, &given, open.accept_rollback, intent)
+        Access::open(dir, &given, open.options(intent))
     }
 
     /// The same for what needs a credential in any case, mounted or not. Returns it too.
@@ -68,7 +83,7 @@ impl Access {
         let given = open.credential.read(&dir.display().to_string())?;
         let access = match mounted {
             Some(client) => Access::Mounted(client),
-            None => Access::open(dir, &given, open.accept_rollback, intent)?,
+            None => Access::open(dir, &given, open.options(intent))?,
         };
         Ok((access, given))
     }
@@ -84,22 +99,12 @@ impl Access {
             return Ok((Access::Mounted(client), None));
         }
         let given = open.credential.read(&dir.display().to_string())?;
-        let access = Access::open(dir, &given, open.accept_rollback, intent)?;
+        let access = Access::open(dir, &given, open.options(intent))?;
         Ok((access, Some(given)))
     }
 
     /// Opens a room that nobody has open.
-    pub(crate) fn open(
-        dir: &Path,
-        given: &Given,
-        accept_rollback: bool,
-        intent: Intent,
-    ) -> Result<Access> {
-        let options = OpenOptions {
-            read_only: intent == Intent::Read,
-            accept_rollback,
-            ..OpenOptions::default()
-        };
+    pub(crate) fn open(dir: &Path, given: &Given, options: OpenOptions) -> Result<Access> {
         let room =
             Room::open(dir, &given.credential()?, options).map_err(|e| Error::room(dir, e))?;
         socket::remove_leftovers(dir, SOCKET);

@@ -111,7 +111,7 @@ pub(crate) fn room_exit(error: &room::Error) -> Exit {
         E::Corrupt { .. } | E::Catalog(_) | E::Damaged(_) => Exit::Damaged,
         E::HeaderDamaged(_) => Exit::HeaderDamaged,
         E::Unsupported(_) => Exit::Newer,
-        E::RolledBack { .. } | E::OldHeader { .. } => Exit::RolledBack,
+        E::RolledBack { .. } | E::OldHeader { .. } | E::UnusableMemory { .. } => Exit::RolledBack,
         E::NoSpace => Exit::NoSpace,
         E::Io(error) => io_exit(error),
         E::NotARoom(_) => Exit::NotARoom,

@@ -207,6 +207,57 @@ fn an_older_copy_put_back_is_noticed_and_can_be_accepted() {
     assert_eq!(s.with_pass(["ls", "room", "--accept-rollback"]), "");
 }
 
+/// Without a place to remember a room, a rollback was not noticed and nobody was warned.
+#[test]
+fn a_user_without_a_place_for_what_is_remembered_is_warned() {
+    let s = Sandbox::with_room();
+    let list = || {
+        let mut command = s.command(["ls", "room", "--passphrase-file", "pass"]);
+        command.env_remove("HOME").env_remove("XDG_STATE_HOME");
+        command
+    };
+    let warned = common::Ran::from(list().output().unwrap());
+    assert_eq!(warned.code, 0, "{}", warned.err);
+    assert!(warned.err.contains("will not be noticed"), "{}", warned.err);
+    let set = list()
+        .env("STRONGROOM_STATE_DIR", "memory")
+        .output()
+        .unwrap();
+    assert!(set.status.success() && set.stderr.is_empty(), "{set:?}");
+    assert!(s.path("memory").is_dir());
+}
+
+/// Two machines are two users' state directories here: only the shared one has for the second machine what the first one saw.
+#[test]
+fn machines_that_share_a_state_directory_notice_a_rollback_of_what_either_saw() {
+    let s = Sandbox::with_room();
+    let copy = |from: &str, to: &str| {
+        let done = std::process::Command::new("cp")
+            .args(["-a", from, to])
+            .current_dir(s.path(""))
+            .status();
+        assert!(done.unwrap().success());
+    };
+    copy("room", "old");
+    std::fs::write(s.path("f"), "x").unwrap();
+    s.with_pass(["cp", "f", "room:/f", "--state-dir", "shared"]);
+    std::fs::rename(s.path("room"), s.path("new")).unwrap();
+    copy("old", "room");
+    let second = |more: &[&str]| {
+        let args = ["ls", "room", "--passphrase-file", "pass"];
+        let mut command = s.command(args.iter().chain(more));
+        command.env("XDG_STATE_HOME", s.path("second"));
+        common::Ran::from(command.output().unwrap())
+    };
+    assert_eq!(second(&[]).code, 0, "it never saw the room");
+    let refused = second(&["--state-dir", "shared"]);
+    assert_eq!(refused.code, 8, "{}", refused.err);
+    if common::can_mount() {
+        let options = ["mount", "room", "mnt", "-o", "state-dir=shared"];
+        assert!(s.fails(8, options).contains("rolled back"));
+    }
+}
+
 #[test]
 fn a_backup_is_a_room_and_a_later_one_copies_only_what_is_new() {
     let (s, _) = two_segments();

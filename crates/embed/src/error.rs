@@ -69,7 +69,7 @@ pub enum Kind {
     NotARoom,
     /// Another process has the room open, or a transaction has it.
     Busy,
-    /// The room is older than this machine saw it.
+    /// The room is older than this machine saw it, or what it remembers of the room cannot be read.
     RolledBack,
     /// Closed before, or opened by another process.
     Closed,
@@ -158,7 +158,7 @@ fn of_room(error: &RoomError) -> Kind {
         E::WrongCredential(_) => Kind::WrongKey,
         E::NotARoom(_) => Kind::NotARoom,
         E::InUse { .. } | E::InTransaction | E::WouldBlock | E::Deadlock => Kind::Busy,
-        E::RolledBack { .. } | E::OldHeader { .. } => Kind::RolledBack,
+        E::RolledBack { .. } | E::OldHeader { .. } | E::UnusableMemory { .. } => Kind::RolledBack,
     }
 }
 

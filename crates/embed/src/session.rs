@@ -117,16 +117,16 @@ impl Session {
         let mut new = NewRoom::with_credential(key.new_credential(cost));
         new.open = options;
         new.suite = suite;
-        Ok(Self::of(Room::create(dir.as_ref(), new)?))
+        Ok(Self::of(noticed(
+            dir.as_ref(),
+            Room::create(dir.as_ref(), new)?,
+        )))
     }
 
     /// Opens the room in `dir`.
     pub fn open(dir: impl AsRef<Path>, key: Key, options: OpenOptions) -> Result<Self> {
-        Ok(Self::of(Room::open(
-            dir.as_ref(),
-            &key.credential(),
-            options,
-        )?))
+        let room = Room::open(dir.as_ref(), &key.credential(), options)?;
+        Ok(Self::of(noticed(dir.as_ref(), room)))
     }
 
     /// Waits for the calls under way, commits, and closes. Within a transaction: refused as busy, and nothing is closed. Closed
@@ -364,6 +364,18 @@ impl Session {
     pub fn remove_key(&self, slot: u32) -> Result<()> {
         Ok(self.0.room()?.remove_slot(slot)?)
     }
+}
+
+/// Warns the user of a room whose rollback nobody will notice; where the program takes log messages, `room` has done so.
+fn noticed(dir: &Path, room: Room) -> Room {
+    if !room.notices_rollbacks() && !tracing::dispatcher::has_been_set() {
+        eprintln!(
+            "strongroom: {}: a rollback of this room will not be noticed, because there is no place to remember it: set HOME, \
+             XDG_STATE_HOME, STRONGROOM_STATE_DIR, or the option for the state directory",
+            dir.display()
+        );
+    }
+    room
 }
 
 fn make_dir(room: &Room, path: &Path, mode: u16) -> room::Result<()> {

@@ -144,6 +144,16 @@ pub enum Error {
         /// Generation found.
         found: u64,
     },
+    /// What this machine remembers of the room cannot be read, or is garbled: a rollback would not be noticed.
+    #[error(
+        "{}: what this machine remembers of the room cannot be used ({why}), so a rollback would not be noticed; make the file readable or put it back, or open the room once with --accept-rollback, which replaces it", path.display()
+    )]
+    UnusableMemory {
+        /// The entry, or the state directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The header is older than the one the catalog remembers.
     #[error(
         "the header was rolled back: revision {seen} was written, revision {found} is there; open it with --accept-rollback if you restored a backup yourself"

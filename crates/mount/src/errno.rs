@@ -74,6 +74,7 @@ impl Errno {
             | Error::Unsupported(_)
             | Error::RolledBack { .. }
             | Error::OldHeader { .. }
+            | Error::UnusableMemory { .. }
             | Error::Seal(_) => {
                 tracing::error!(inode = inode.0, "{what}: unexpected: {error}");
                 libc::EIO

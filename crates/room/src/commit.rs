@@ -120,7 +120,7 @@ impl Core {
         match self.catalog().sync(units, taken) {
             Ok(Some(generation)) => {
                 self.durable.store(mark, Ordering::SeqCst);
-                self.memory.lock().note(generation);
+                self.remember(generation);
                 if self.accounts.lock().released_blocks() >= RELEASED_MAX {
                     self.ask(|wake| wake.commit = true);
                 }
@@ -251,8 +251,29 @@ impl Core {
         let outcome = then(drained);
         drop(freeze);
         self.give_back(settlement);
-        self.memory.lock().note(generation);
+        self.remember(generation);
         outcome
+    }
+
+    /// Remembers a durable generation outside the room. Writing that down waits for a disk, so the room's own thread does it.
+    fn remember(&self, generation: u64) {
+        if !self.memory.lock().note(generation) {
+            return;
+        }
+        if self.options.background {
+            self.ask(|wake| wake.remember = true);
+        } else {
+            self.memory.lock().write();
+        }
+    }
+
+    /// Writes down what is remembered, and lets commits go on meanwhile.
+    fn write_memory(&self) {
+        let unwritten = self.memory.lock().unwritten();
+        if let Some(unwritten) = unwritten {
+            let written = unwritten.write();
+            self.memory.lock().written(written);
+        }
     }
 
     /// Notes a failure that leaves disk and memory in doubt.
@@ -458,9 +479,14 @@ impl Core {
         let mut due = Instant::now() + interval;
         let mut cleaner = Cleaner::new();
         loop {
-            let (stop, commit, reap, flush, punch, clean, damaged) = {
+            let (stop, commit, reap, flush, punch, clean, remember, damaged) = {
                 let mut wake = self.wake.0.lock();
-                let asked = wake.commit || wake.reap || wake.flush || wake.punch || wake.clean;
+                let asked = wake.commit
+                    || wake.reap
+                    || wake.flush
+                    || wake.punch
+                    || wake.clean
+                    || wake.remember;
                 if !wake.stop && !asked && wake.damaged.is_empty() {
                     self.wake.1.wait_until(&mut wake, due.min(cleaner.due()));
                 }
@@ -472,12 +498,16 @@ impl Core {
                     std::mem::take(&mut wake.flush),
                     std::mem::take(&mut wake.punch),
                     std::mem::take(&mut wake.clean),
+                    std::mem::take(&mut wake.remember),
                     damaged,
                 )
             };
             self.log_damage(damaged);
             if stop {
                 return;
+            }
+            if remember {
+                self.write_memory();
             }
             if self.check_poison().is_err() {
                 due = Instant::now() + Duration::from_secs(3600);

@@ -137,6 +137,8 @@ pub(crate) struct Wake {
     pub(crate) punch: bool,
     /// There was no space: the cleaner shall look now.
     pub(crate) clean: bool,
+    /// What is remembered outside the room is to be written down.
+    pub(crate) remember: bool,
     /// Ranges that did not open, to be named in the log.
     pub(crate) damaged: Vec<Lost>,
     /// Those that were seen before.

@@ -326,10 +326,10 @@ fn assemble(
     let lineage = catalog
         .meta(LINEAGE)?
         .map(|v| String::from_utf8_lossy(&v).into_owned());
-    let mut memory = Memory::load(&room, lineage.as_deref(), &dir, &options);
+    let mut memory = Memory::load(&room, lineage.as_deref(), &dir, &options)?;
     memory.check(found, options.accept_rollback, options.read_only)?;
-    if !options.read_only {
-        memory.note(catalog.generation());
+    if !options.read_only && memory.note(catalog.generation()) {
+        memory.write();
     }
     check_header_revision(&*storage, &*catalog, &header, &options)?;
 

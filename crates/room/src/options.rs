@@ -47,10 +47,12 @@ impl NewRoom {
 pub struct OpenOptions {
     /// Refuse every change.
     pub read_only: bool,
-    /// Open although this machine has seen a newer state.
+    /// Open although this machine has seen a newer state, or cannot read what it remembers of the room.
     pub accept_rollback: bool,
-    /// Where this machine remembers the newest generation it saw; `None`: `$XDG_STATE_HOME/strongroom`, else
-    /// `~/.local/state/strongroom`.
+    /// Where this machine remembers the newest generation it saw; `None`: [`default_state_dir`](crate::default_state_dir). Machines
+    /// may share a directory: each then notices a rollback of what another one saw of the room at the same path. What is
+    /// remembered and cannot be read refuses the room ([`UnusableMemory`](crate::Error::UnusableMemory)). Where there is no
+    /// directory at all the room opens, a warning is logged, and [`Room::notices_rollbacks`](crate::Room::notices_rollbacks) is false.
     pub state_dir: Option<PathBuf>,
     /// Milliseconds after which changes are committed without being asked; 0: only when asked or when much is pending.
     pub commit_interval_ms: u64,

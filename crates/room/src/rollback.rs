@@ -1,15 +1,20 @@
 //! What this machine remembers of a room: the newest generation it saw, for each place where it saw the room.
 //!
-//! 1. An entry is one small file in the user's state directory. It is written after a commit is durable and without a sync
-//!    of its own, so it may lag behind the room but never runs ahead of it: no false alarm after a crash.
+//! 1. An entry is one small file in the user's state directory. It is written after a commit is durable, at most once a second and at
+//!    closing, so it may lag behind the room but never runs ahead of it: no false alarm after a crash. A new entry is durable
+//!    before it takes the place of the old one.
 //! 2. A room must be at least as new as the entry of its place says, whatever lineage it is of. Nobody can pass a backup off
 //!    as the room it was made from.
 //! 3. A backup is a lineage of its own: at a place without an entry it is compared with entries of that lineage only. Using a
 //!    backup never makes the original look old, nor the other way round.
 //! 4. A read-only opening never lowers an entry, and writes none at all for a backup.
+//! 5. An entry that cannot be read, or is no entry, refuses the room. Only what is not there says nothing.
+//! 6. Several processes, also of several machines, may have one state directory: each writes whole files under names of its own,
+//!    and an entry is replaced under a lock, by nothing older unless a rollback was accepted.
 
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,6 +29,10 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const ORIGINAL: &str = "original";
 /// End of an entry's name.
 const SUFFIX: &str = ".generation";
+/// The most bytes of an entry: a path of 4096 bytes in hexadecimal, and the rest.
+const ENTRY_MAX: u64 = 16 << 10;
+/// File in the state directory that a process locks while it replaces an entry.
+const LOCK: &str = "lock";
 
 /// What is remembered of a room at one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,12 +46,17 @@ struct Entry {
 impl Entry {
     /// A line for each of: generation, lineage, directory in hexadecimal. Older versions wrote the first one only.
     fn parse(text: &str) -> Option<Entry> {
-        let mut lines = text.lines();
-        Some(Entry {
-            generation: lines.next()?.trim().parse().ok()?,
+        let mut lines = text.strip_suffix('\n')?.split('\n');
+        let entry = Entry {
+            generation: lines.next()?.parse().ok()?,
             lineage: lines.next().unwrap_or(ORIGINAL).to_owned(),
             place: lines.next().map(|hex| hex.bytes().collect()),
-        })
+        };
+        let is_hex = |text: &[u8]| text.iter().all(u8::is_ascii_hexdigit);
+        let lineage = entry.lineage.as_bytes();
+        let known = entry.lineage == ORIGINAL || (lineage.len() == 32 && is_hex(lineage));
+        let place = entry.place.as_deref().unwrap_or_default();
+        (known && is_hex(place) && lines.next().is_none()).then_some(entry)
     }
 
     fn text(&self) -> String {
@@ -55,6 +69,26 @@ impl Entry {
     }
 }
 
+/// What is to be written of a room's memory.
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    path: PathBuf,
+    entry: Entry,
+    may_lower: bool,
+}
+
+impl Unwritten {
+    /// Writes it down. What came of it goes to [`Memory::written`].
+    pub(crate) fn write(self) -> std::io::Result<Written> {
+        replace(&self.path, &self.entry, self.may_lower)?;
+        Ok(Written(self.entry))
+    }
+}
+
+/// What was written.
+#[derive(Debug)]
+pub(crate) struct Written(Entry);
+
 /// The memory of one room at one place.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -62,38 +96,64 @@ pub(crate) struct Memory {
     written: Option<Instant>,
     /// What is to be remembered.
     entry: Entry,
-    /// What the file holds.
+    /// What was written last.
     on_disk: Option<Entry>,
     /// The newest generation that an opening must have.
     least: u64,
     is_copy: bool,
+    /// An older state was accepted, or an unusable entry, and what is there is still to be replaced.
+    may_lower: bool,
 }
 
 impl Memory {
     /// Reads what is remembered of the room in `dir` (empty: in a storage of another kind), a backup if it has a `lineage`.
     /// Without a state directory nothing is remembered; the usual one is for rooms in directories only.
+    ///
+    /// # Errors
+    /// [`Error::UnusableMemory`] unless a rollback is accepted.
     pub(crate) fn load(
         room: &RoomId,
         lineage: Option<&str>,
         dir: &Path,
         options: &OpenOptions,
-    ) -> Self {
+    ) -> Result<Self> {
         let state = state_dir(options, dir);
+        if state.is_none() && !dir.as_os_str().is_empty() {
+            tracing::warn!(
+                "{}: a rollback of this room will not be noticed, because there is no place to remember it: set HOME, \
+                 XDG_STATE_HOME, STRONGROOM_STATE_DIR or a state directory",
+                dir.display()
+            );
+        }
         let place = place_of(dir);
         let path = state
             .as_ref()
             .map(|state| state.join(entry_name(room, place.as_deref())));
-        let on_disk = path.as_deref().and_then(read_entry).filter(|entry| {
-            // Two directories can have the same number; that of another one says nothing here.
-            place.is_none() || entry.place == place
-        });
-        let name = lineage.unwrap_or(ORIGINAL);
-        let least = match (&on_disk, &state) {
-            (Some(entry), _) => entry.generation,
-            (None, Some(state)) => newest_of(state, room, name),
-            (None, None) => 0,
+        let mut may_lower = false;
+        let mut accept = |error: Error| {
+            if !options.accept_rollback {
+                return Err(error);
+            }
+            tracing::warn!("{error}; accepted");
+            may_lower = true;
+            Ok(())
         };
-        Self {
+        let mut on_disk = None;
+        if let Some(path) = &path {
+            match read_own(path, place.as_deref()) {
+                Ok(entry) => on_disk = entry,
+                Err(e) => accept(e)?,
+            }
+        }
+        let name = lineage.unwrap_or(ORIGINAL);
+        let mut least = on_disk.as_ref().map_or(0, |entry| entry.generation);
+        if let (None, Some(state)) = (&on_disk, &state) {
+            match newest_of(state, room, name) {
+                Ok(newest) => least = newest,
+                Err(e) => accept(e)?,
+            }
+        }
+        Ok(Self {
             path,
             written: None,
             entry: Entry {
@@ -104,7 +164,13 @@ impl Memory {
             on_disk,
             least,
             is_copy: lineage.is_some(),
-        }
+            may_lower,
+        })
+    }
+
+    /// Whether anything is remembered.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.path.is_some()
     }
 
     /// Refuses a room older than remembered, unless that is wanted: then the older one is what is remembered from now on,
@@ -126,6 +192,7 @@ impl Memory {
                 "generation {found} is accepted although this machine saw {}",
                 self.least
             );
+            self.may_lower = true;
         }
         self.entry.generation = found;
         if !read_only || (!self.is_copy && found >= self.least) {
@@ -134,25 +201,45 @@ impl Memory {
         Ok(())
     }
 
-    /// Takes note of a durable commit.
-    pub(crate) fn note(&mut self, generation: u64) {
+    /// Takes note of a durable commit. Whether it is time to write it down.
+    pub(crate) fn note(&mut self, generation: u64) -> bool {
         self.entry.generation = generation;
-        if self.written.is_none_or(|at| at.elapsed() >= INTERVAL) {
-            self.write();
+        self.path.is_some() && self.written.is_none_or(|at| at.elapsed() >= INTERVAL)
+    }
+
+    /// What is to be written, if anything; it can be written without this memory.
+    pub(crate) fn unwritten(&mut self) -> Option<Unwritten> {
+        let path = self.path.clone()?;
+        if self.on_disk.as_ref() == Some(&self.entry) {
+            return None;
+        }
+        self.written = Some(Instant::now());
+        Some(Unwritten {
+            path,
+            entry: self.entry.clone(),
+            may_lower: self.may_lower,
+        })
+    }
+
+    /// Takes note of what came of it. Failing costs the detection of a rollback, not data: it is logged.
+    pub(crate) fn written(&mut self, result: std::io::Result<Written>) {
+        match result {
+            Ok(Written(entry)) => {
+                self.on_disk = Some(entry);
+                self.may_lower = false;
+            }
+            Err(e) => {
+                let path = self.path.as_deref().unwrap_or(Path::new(""));
+                tracing::warn!("{}: a rollback will not be noticed: {e}", path.display());
+            }
         }
     }
 
-    /// Writes the memory down. Failing costs the detection of a rollback, not data: it is logged.
+    /// Writes the memory down.
     pub(crate) fn write(&mut self) {
-        if self.on_disk.as_ref() == Some(&self.entry) {
-            return;
+        if let Some(unwritten) = self.unwritten() {
+            self.written(unwritten.write());
         }
-        let Some(path) = &self.path else { return };
-        match write_entry(path, &self.entry) {
-            Ok(()) => self.on_disk = Some(self.entry.clone()),
-            Err(e) => tracing::warn!("{}: rollback will not be noticed: {e}", path.display()),
-        }
-        self.written = Some(Instant::now());
     }
 }
 
@@ -171,7 +258,7 @@ pub(crate) fn note_backup(
         return;
     };
     let path = state.join(entry_name(room, Some(&place)));
-    if read_entry(&path).is_none_or(|entry| entry.place.as_deref() != Some(&*place)) {
+    if let Ok(None) = read_own(&path, Some(&place)) {
         return;
     }
     let entry = Entry {
@@ -179,7 +266,7 @@ pub(crate) fn note_backup(
         lineage: lineage.to_owned(),
         place: Some(place),
     };
-    if let Err(e) = write_entry(&path, &entry) {
+    if let Err(e) = replace(&path, &entry, true) {
         tracing::warn!("{}: {e}", path.display());
     }
 }
@@ -218,47 +305,103 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     })
 }
 
-fn read_entry(path: &Path) -> Option<Entry> {
-    Entry::parse(&fs::read_to_string(path).ok()?)
-}
-
-/// The newest generation of this lineage at any place.
-fn newest_of(state: &Path, room: &RoomId, lineage: &str) -> u64 {
-    let prefix = room.to_string();
-    let entries = fs::read_dir(state).into_iter().flatten().flatten();
-    entries
-        .filter(|file| {
-            let name = file.file_name();
-            let name = name.to_string_lossy();
-            name.starts_with(&prefix) && name.ends_with(SUFFIX)
-        })
-        .filter_map(|file| read_entry(&file.path()))
-        .filter(|entry| entry.lineage == lineage)
-        .map(|entry| entry.generation)
-        .max()
-        .unwrap_or(0)
-}
-
-fn write_entry(path: &Path, entry: &Entry) -> std::io::Result<()> {
-    let new = path.with_extension("new");
-    let write = || {
-        fs::write(&new, entry.text())?;
-        fs::rename(&new, path)
-    };
-    match write() {
-        Err(e) if e.kind() == ErrorKind::NotFound => {
-            if let Some(dir) = path.parent() {
-                fs::create_dir_all(dir)?;
-            }
-            write()
-        }
-        other => other,
+fn unusable(path: &Path, why: impl ToString) -> Error {
+    Error::UnusableMemory {
+        path: path.to_owned(),
+        why: why.to_string(),
     }
 }
 
-/// Where this machine remembers what it saw of rooms, unless it is set: `strongroom` in `$XDG_STATE_HOME`, else in
-/// `~/.local/state`; `None` where neither is an absolute path.
+/// The entry in a file; `None`: there is none.
+fn read_entry(path: &Path) -> Result<Option<Entry>> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(ENTRY_MAX).read_to_string(&mut text));
+    match read {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(unusable(path, e)),
+        Ok(_) => match Entry::parse(&text) {
+            Some(entry) => Ok(Some(entry)),
+            None => Err(unusable(path, "not what this program writes")),
+        },
+    }
+}
+
+/// The entry of this place in a file. Two directories can have the same name of a file; that of another one says nothing here.
+fn read_own(path: &Path, place: Option<&[u8]>) -> Result<Option<Entry>> {
+    let Some(entry) = read_entry(path)? else {
+        return Ok(None);
+    };
+    match (place, entry.place.as_deref()) {
+        (None, _) => Ok(Some(entry)),
+        (Some(here), Some(there)) if here == there => Ok(Some(entry)),
+        (Some(here), Some(there)) if !here.starts_with(there) => Ok(None),
+        // Cut short.
+        (Some(_), _) => Err(unusable(path, "it ends too early")),
+    }
+}
+
+/// The newest generation of this lineage at any place.
+fn newest_of(state: &Path, room: &RoomId, lineage: &str) -> Result<u64> {
+    let files = match fs::read_dir(state) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(0),
+        files => files.map_err(|e| unusable(state, e))?,
+    };
+    let prefix = room.to_string();
+    let mut newest = 0;
+    for file in files {
+        let file = file.map_err(|e| unusable(state, e))?;
+        let name = file.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(&prefix)
+            && name.ends_with(SUFFIX)
+            && let Some(entry) = read_entry(&file.path())?
+            && entry.lineage == lineage
+        {
+            newest = newest.max(entry.generation);
+        }
+    }
+    Ok(newest)
+}
+
+/// Puts an entry durably in the place of the one that is there, unless that is newer.
+fn replace(path: &Path, entry: &Entry, may_lower: bool) -> std::io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(dir)?;
+    let lock = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(dir.join(LOCK))?;
+    if let Err(e) = lock.lock() {
+        tracing::debug!("{}: no lock: {e}", dir.display());
+    }
+    let is_newer = |there: Entry| there.place == entry.place && there.generation > entry.generation;
+    if !may_lower && read_entry(path).ok().flatten().is_some_and(is_newer) {
+        return Ok(());
+    }
+    // No other process has this name, on any machine.
+    let number = RandomState::new().build_hasher().finish();
+    let new = path.with_extension(format!("{}-{number:016x}.new", std::process::id()));
+    let write = || {
+        let mut file = File::create_new(&new)?;
+        file.write_all(entry.text().as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        File::open(dir)?.sync_all()
+    };
+    write().inspect_err(|_| {
+        // What is left of it is no entry.
+        let _ = fs::remove_file(&new);
+    })
+}
+
+/// Where this machine remembers what it saw of rooms, unless it is set: `$STRONGROOM_STATE_DIR`, which machines may share; else
+/// `strongroom` in `$XDG_STATE_HOME`, else in `~/.local/state`; `None` where neither of these is an absolute path.
 pub fn default_state_dir() -> Option<PathBuf> {
+    let given = std::env::var_os("STRONGROOM_STATE_DIR").filter(|dir| !dir.is_empty());
+    if let Some(given) = given {
+        return Some(std::path::absolute(&given).unwrap_or(given.into()));
+    }
     let absolute = |name: &str| {
         std::env::var_os(name)
             .map(PathBuf::from)
@@ -277,7 +420,7 @@ mod tests {
     fn an_entry_is_read_back_and_one_of_an_older_version_is_the_originals() {
         let entry = Entry {
             generation: 7,
-            lineage: "0123".into(),
+            lineage: "0123456789abcdef".repeat(2),
             place: Some(b"2f61".to_vec()),
         };
         assert_eq!(Entry::parse(&entry.text()), Some(entry));
@@ -286,6 +429,45 @@ mod tests {
             (old.generation, &*old.lineage, old.place),
             (12, ORIGINAL, None)
         );
-        assert_eq!(Entry::parse("no number\n"), None);
+        for garbled in [
+            "no number\n",
+            "",
+            "12",
+            "12\norig\n",
+            "12\noriginal\nzz\n",
+            "12\noriginal\n2f\nmore\n",
+            "\0\0\0\n",
+        ] {
+            assert_eq!(Entry::parse(garbled), None, "{garbled:?}");
+        }
+    }
+
+    #[test]
+    fn many_writers_of_one_entry_leave_the_newest_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state").join(format!("room{SUFFIX}"));
+        let entry = |generation| Entry {
+            generation,
+            lineage: ORIGINAL.into(),
+            place: Some(b"2f61".to_vec()),
+        };
+        std::thread::scope(|scope| {
+            for writer in 0..8 {
+                let path = &path;
+                scope.spawn(move || {
+                    for turn in 0..10 {
+                        replace(path, &entry(1 + writer + 8 * turn), false).unwrap();
+                        assert!(read_entry(path).unwrap().is_some());
+                    }
+                });
+            }
+        });
+        assert_eq!(read_entry(&path).unwrap(), Some(entry(80)));
+        let files = fs::read_dir(dir.path().join("state")).unwrap();
+        assert_eq!(files.count(), 2, "the entry and the lock");
+        replace(&path, &entry(3), false).unwrap();
+        assert_eq!(read_entry(&path).unwrap(), Some(entry(80)));
+        replace(&path, &entry(3), true).unwrap();
+        assert_eq!(read_entry(&path).unwrap(), Some(entry(3)));
     }
 }

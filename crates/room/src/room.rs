@@ -109,6 +109,11 @@ impl Room {
         Ok(self.core.catalog().checkpoint()?)
     }
 
+    /// Whether this machine remembers the newest state it sees of this room, so that a later opening notices a rollback.
+    pub fn notices_rollbacks(&self) -> bool {
+        self.core.memory.lock().is_kept()
+    }
+
     /// Facts.
     pub fn info(&self) -> Result<Info> {
         let header = self.core.header.lock();

@@ -373,3 +373,111 @@ fn a_room_lives_in_any_storage_and_keeps_there_what_was_synced() {
     room.tend().unwrap();
     room.close().unwrap();
 }
+
+/// The entry of a place's state directory.
+fn remembered(place: &Place) -> std::path::PathBuf {
+    let files = std::fs::read_dir(place.dir.path().join("state")).unwrap();
+    let mut entries = files
+        .map(|file| file.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "generation"));
+    let entry = entries.next().unwrap();
+    assert_eq!(entries.next(), None);
+    entry
+}
+
+/// What this machine remembered and could not be read was taken for nothing, and a rollback went unnoticed.
+#[test]
+fn what_is_remembered_and_cannot_be_used_refuses_the_room_by_name() {
+    let place = Place::new();
+    place.create().close().unwrap();
+    let entry = remembered(&place);
+    let good = std::fs::read(&entry).unwrap();
+    let cut = &good[..good.len() - 9];
+    let end = [cut, b"\n"].concat();
+    for bad in [
+        &b""[..],
+        b"\0\0\0\0\n",
+        b"7\n",
+        b"many\noriginal\n",
+        cut,
+        &end,
+    ] {
+        std::fs::write(&entry, bad).unwrap();
+        for read_only in [false, true] {
+            let mut options = place.options();
+            options.read_only = read_only;
+            let opened = room::Room::open(&place.room_dir(), &common::credential(), options);
+            let refusal = opened.unwrap_err();
+            assert!(matches!(refusal, Error::UnusableMemory { .. }), "{refusal}");
+            let words = refusal.to_string();
+            assert!(
+                words.contains(entry.to_str().unwrap()) && words.contains("--accept-rollback"),
+                "{words}"
+            );
+        }
+    }
+    // Not a file, which root cannot read either.
+    std::fs::remove_file(&entry).unwrap();
+    std::fs::create_dir(&entry).unwrap();
+    assert!(matches!(
+        place.try_open(),
+        Err(Error::UnusableMemory { .. })
+    ));
+    std::fs::remove_dir(&entry).unwrap();
+    // The way out: once, and what is remembered then is good again.
+    std::fs::write(&entry, b"").unwrap();
+    let mut options = place.options();
+    options.accept_rollback = true;
+    room::Room::open(&place.room_dir(), &common::credential(), options)
+        .unwrap()
+        .close()
+        .unwrap();
+    place.open().close().unwrap();
+    assert_eq!(remembered(&place), entry);
+}
+
+#[test]
+fn at_a_new_place_too_an_entry_that_cannot_be_used_refuses_the_room() {
+    let place = Place::new();
+    place.create().close().unwrap();
+    std::fs::write(remembered(&place), b"garbled").unwrap();
+    let moved = place.dir.path().join("moved");
+    std::fs::rename(place.room_dir(), &moved).unwrap();
+    let open = |accept_rollback| {
+        let mut options = place.options();
+        options.accept_rollback = accept_rollback;
+        room::Room::open(&moved, &common::credential(), options)
+    };
+    assert!(matches!(open(false), Err(Error::UnusableMemory { .. })));
+    open(true).unwrap().close().unwrap();
+    open(false).unwrap().close().unwrap();
+}
+
+/// The room's own thread writes down what is remembered while the room is open, and nothing is left beside the entry.
+#[test]
+fn what_is_remembered_follows_the_commits_of_an_open_room() {
+    let place = Place::new();
+    let room = place.create();
+    assert!(room.notices_rollbacks());
+    let entry = remembered(&place);
+    let began = std::time::Instant::now();
+    let generation = || -> u64 {
+        let text = std::fs::read_to_string(&entry).unwrap();
+        text.lines().next().unwrap().parse().unwrap()
+    };
+    let first = generation();
+    while generation() < first + 3 {
+        room.write_file("/f", &pattern(1, 100)).unwrap();
+        room.sync().unwrap();
+        assert!(began.elapsed().as_secs() < 300, "it is never written down");
+    }
+    let newest = room.info().unwrap().generation;
+    room.close().unwrap();
+    assert!(generation() >= newest);
+    let mut names: Vec<_> = std::fs::read_dir(place.dir.path().join("state"))
+        .unwrap()
+        .map(|file| file.unwrap().file_name())
+        .collect();
+    names.retain(|name| name != "lock");
+    assert_eq!(names, [entry.file_name().unwrap()]);
+}

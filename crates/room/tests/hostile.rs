@@ -164,7 +164,13 @@ fn history() -> History {
         files: files_of(&storage),
         tree,
     });
-    let entry = std::fs::read_dir(state.path()).unwrap().next().unwrap();
+    let entry = std::fs::read_dir(state.path())
+        .unwrap()
+        .find(|file| {
+            let name = file.as_ref().unwrap().file_name();
+            name.to_string_lossy().ends_with(".generation")
+        })
+        .unwrap();
     let path = entry.unwrap().path();
     History {
         moments,

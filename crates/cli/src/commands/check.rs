@@ -43,7 +43,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             .open
             .credential
             .read(&args.room.display().to_string())?;
-        match Access::open(&args.room, &given, args.open.accept_rollback, intent) {
+        match Access::open(&args.room, &given, args.open.options(intent)) {
             Ok(access) => check_open(access, &args, global)?,
             // What does not open can still be looked at.
             Err(error) if error.exit() == Exit::Damaged => {

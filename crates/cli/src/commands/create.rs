@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// Who owns the room's top directory, by number: for a room that is shared [default: this user and group]
     #[arg(long, value_name = "UID[:GID]", value_parser = owner)]
     owner: Option<(u32, u32)>,
+    /// Where this machine remembers the newest state it saw of rooms; machines may share it [default: $STRONGROOM_STATE_DIR, else strongroom in the user's state directory]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
     #[command(flatten)]
     work: WorkArgs,
 }
@@ -95,6 +98,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     check_target(dir)?;
     let mut new = NewRoom::with_credential(args.credential()?);
     new.label = args.label.clone();
+    new.open.state_dir = args.state_dir.clone();
     if let Some((uid, gid)) = args.owner {
         (new.uid, new.gid) = (uid, gid);
     }

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Where the background process writes what it has to say [default: NAME.log in the user's state directory]
     #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
     log: Option<PathBuf>,
-    /// Mount options as in fstab: ro, allow_other, nosuid, nodev, noexec, noatime, strictatime, nodiratime, lazytime, sync, dirsync, passphrase-file=FILE, ...
+    /// Mount options as in fstab: ro, allow_other, suid, dev, noexec, noatime, strictatime, nodiratime, lazytime, sync, dirsync, passphrase-file=FILE, state-dir=DIR, ...
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<String>,
     #[command(flatten)]
@@ -53,6 +53,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         idle_timeout: args.idle_timeout,
         patience: args.patience,
         accept_rollback: args.open.accept_rollback,
+        state_dir: args.open.state_dir,
         log: args.log,
         ..Options::default()
     };

@@ -44,7 +44,11 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let copied = copy_room(&access, &target, "restoring", global)?;
     access.close()?;
     // Opened once as what it is from now on: this machine's memory of the place goes with it.
-    let restored = Access::open(&args.room, &given, true, Intent::Change)?;
+    let options = room::OpenOptions {
+        accept_rollback: true,
+        ..args.open.options(Intent::Change)
+    };
+    let restored = Access::open(&args.room, &given, options)?;
     let report = if args.no_verify {
         None
     } else {

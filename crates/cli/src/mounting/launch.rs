@@ -41,6 +41,7 @@ pub(crate) struct Plan {
     /// Of a shared file system.
     pub(crate) patience_s: Option<u64>,
     pub(crate) accept_rollback: bool,
+    pub(crate) state_dir: Option<String>,
     pub(crate) log: Option<String>,
     pub(crate) credential: Given,
 }
@@ -74,6 +75,10 @@ impl Plan {
 
     pub(crate) fn mountpoint(&self) -> Result<PathBuf> {
         path_from_hex(&self.mountpoint)
+    }
+
+    pub(crate) fn state_dir(&self) -> Result<Option<PathBuf>> {
+        self.state_dir.as_deref().map(path_from_hex).transpose()
     }
 
     pub(crate) fn log(&self) -> Result<Option<PathBuf>> {
@@ -122,7 +127,11 @@ pub(crate) fn mount(
         }
     };
     let credential = options.credential.read(&room.display().to_string())?;
-    let log = options.log.as_deref().map(std::path::absolute).transpose();
+    let absolute = |path: &Option<PathBuf>| {
+        let path = path.as_deref().map(std::path::absolute).transpose();
+        let path = path.map_err(|e| Error::failed(format!("a path of the options: {e}")))?;
+        Ok::<_, Error>(path.map(|path| path_to_hex(&path)))
+    };
     let plan = Plan {
         room: path_to_hex(&source),
         server,
@@ -139,9 +148,8 @@ pub(crate) fn mount(
         idle_timeout_s: options.idle_timeout.map(|time| time.as_secs()),
         patience_s: options.patience.map(|time| time.as_secs()),
         accept_rollback: options.accept_rollback,
-        log: log
-            .map_err(|e| Error::failed(format!("the log's path: {e}")))?
-            .map(|path| path_to_hex(&path)),
+        state_dir: absolute(&options.state_dir)?,
+        log: absolute(&options.log)?,
         credential,
     };
     if foreground {

@@ -25,6 +25,7 @@ pub(crate) struct Options {
     /// How long a call waits for a server or disk that does not answer.
     pub(crate) patience: Option<Duration>,
     pub(crate) accept_rollback: bool,
+    pub(crate) state_dir: Option<PathBuf>,
     pub(crate) log: Option<PathBuf>,
 }
 
@@ -94,6 +95,7 @@ impl Options {
                 "raw-key-file" => self.credential.raw_key_file = path()?,
                 "identity" => self.credential.identity = path()?,
                 "log" => self.log = path()?,
+                "state-dir" => self.state_dir = path()?,
                 "accept-rollback" => self.accept_rollback = true,
                 "idle-timeout" => {
                     self.idle_timeout =
@@ -109,9 +111,10 @@ impl Options {
                 _ if sloppy => {}
                 _ => {
                     return Err(Error::usage(format!(
-                        "unknown mount option `{option}`; known: ro, allow_other, nosuid, nodev, noexec, noatime, \
+                        "unknown mount option `{option}`; known: ro, allow_other, suid, dev, noexec, noatime, \
                          relatime, strictatime, nodiratime, lazytime, sync, dirsync, passphrase-file=, key-file=, \
-                         raw-key-file=, identity=, idle-timeout=, timeout=, log=, accept-rollback"
+                         raw-key-file=, identity=, idle-timeout=, timeout=, log=, state-dir=, \
+                         accept-rollback"
                     )));
                 }
             }

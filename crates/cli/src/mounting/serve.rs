@@ -83,6 +83,7 @@ fn serve_room(plan: &Plan, signals: Signals, start: &mut dyn Start) -> Result<()
     let open = OpenOptions {
         read_only: plan.read_only,
         accept_rollback: plan.accept_rollback,
+        state_dir: plan.state_dir()?,
         ..OpenOptions::default()
     };
     let room =

@@ -398,6 +398,7 @@ impl<'a> Course<'a> {
                 Error::NotARoom(_)
                     | Error::RolledBack { .. }
                     | Error::OldHeader { .. }
+                    | Error::UnusableMemory { .. }
                     | Error::Unsupported(_)
                     | Error::ReadOnly
             );

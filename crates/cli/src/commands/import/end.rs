@@ -56,7 +56,11 @@ pub(super) fn end(
     match given {
         Some(given) if whole && !args.no_verify => {
             // A moment ago this machine had it open: nothing older is accepted.
-            Access::open(&to.room, &given, false, Intent::Read).map(Some)
+            let options = room::OpenOptions {
+                accept_rollback: false,
+                ..args.open.options(Intent::Read)
+            };
+            Access::open(&to.room, &given, options).map(Some)
         }
         _ => Ok(None),
     }

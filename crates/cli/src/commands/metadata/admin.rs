@@ -18,7 +18,7 @@ use metadata_server::server::{Beside, MetadataServer, ServerError};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::access::OpenArgs;
+use crate::access::{Intent, OpenArgs};
 use crate::credentials::HexSecret;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -187,10 +187,7 @@ pub(crate) fn ask(room: &Path, open: &OpenArgs, request: Request) -> Result<Repl
         return Ok(reply);
     }
     let given = open.credential.read(&room.display().to_string())?;
-    let options = room::OpenOptions {
-        accept_rollback: open.accept_rollback,
-        ..room::OpenOptions::default()
-    };
+    let options = open.options(Intent::Change);
     let opened = metadata_server::server::Beside::open(room, &given.credential()?, options)
         .map_err(|e| refused(room, e))?;
     let reply = carry_out_beside(&opened, request).map_err(|e| refused(room, e));

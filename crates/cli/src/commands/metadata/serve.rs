@@ -11,7 +11,7 @@ use serde_json::json;
 use service::{Common, Measures, Observed, Service, Stop};
 
 use super::admin::{Socket, refused};
-use crate::access::OpenArgs;
+use crate::access::{Intent, OpenArgs};
 use crate::args::Global;
 use crate::commands::disk::add::{Level, NamedDisk};
 use crate::error::{Error, Result};
@@ -211,7 +211,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         .map_err(|e| Error::host(&args.room, e))?;
     let mut config = Config::new(dir.clone());
     config.listen = address(&args.listen)?;
-    config.open.accept_rollback = args.open.accept_rollback;
+    config.open = args.open.options(Intent::Change);
     config.lease = args.lease;
     config.capability_lifetime = args.capability_lifetime;
     config.flush_patience = args.flush_patience;

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use device::{Access, Device};
-use room::{OpenOptions, Room};
+use room::Room;
 use volume::{Certainty, Credential, Format as Volume};
 use zeroize::Zeroizing;
 
 use super::room_device::RoomDevice;
-use crate::access::OpenArgs;
+use crate::access::{Intent, OpenArgs};
 use crate::commands::volume::image::{self, ImageArgs};
 use crate::control::SOCKET;
 use crate::control::client::Client;
@@ -118,15 +118,14 @@ fn of_room(path: &RoomPath, args: &TargetArgs) -> Result<Target> {
         .open
         .credential
         .read(&path.room.display().to_string())?;
-    let options = OpenOptions {
-        read_only: args.read_only,
-        accept_rollback: args.open.accept_rollback,
-        ..OpenOptions::default()
+    let intent = match args.read_only {
+        true => Intent::Read,
+        false => Intent::Change,
     };
     let of = |e| Error::room(&path.room, e);
-    let room = Room::open(&path.room, &given.credential()?, options).map_err(of)?;
-    // The lock is ours, so a control socket is left from a crash. Where it cannot be removed, nobody answers on it anyway.
-    let _ = std::fs::remove_file(path.room.join(SOCKET));
+    let room =
+        Room::open(&path.room, &given.credential()?, args.open.options(intent)).map_err(of)?;
+    socket::remove_leftovers(&path.room, SOCKET);
     let room = Arc::new(room);
     let at = |fault| path.failed(Fault::Room(fault));
     let no = room.resolve(&path.path, true).map_err(at)?;
