@@ -3,6 +3,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -501,6 +502,40 @@ fn several_targets_are_exports_of_their_names_from_a_file_of_settings() {
         serving.said
     );
     assert_eq!(serving.stop(), Some(0));
+}
+
+/// The default was a TCP port, where every user of the machine may read and write.
+#[test]
+fn unless_asked_only_a_socket_of_this_users_is_listened_on() {
+    let sandbox = Sandbox::empty();
+    std::fs::write(sandbox.path("a.img"), vec![1; 8192]).unwrap();
+    let serving = Serving::start(&sandbox, &["a.img"]);
+    let path = sandbox.path(format!("run/strongroom/nbd-{}", serving.child.id()));
+    assert_eq!(
+        serving.uri(),
+        format!("nbd+unix:///?socket={}", path.display())
+    );
+    let mode = std::fs::symlink_metadata(&path).unwrap().permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600);
+    // It has no other socket that listens.
+    let inodes: Vec<String> = std::fs::read_dir(format!("/proc/{}/fd", serving.child.id()))
+        .unwrap()
+        .filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok())
+        .filter_map(|link| {
+            let link = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+            Some(link.to_owned())
+        })
+        .collect();
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        let table = std::fs::read_to_string(table).unwrap_or_default();
+        let of_server = |line: &&str| {
+            let inode = line.split_whitespace().nth(9);
+            inode.is_some_and(|inode| inodes.iter().any(|own| own == inode))
+        };
+        assert_eq!(table.lines().find(of_server), None);
+    }
+    assert_eq!(serving.stop(), Some(0));
+    assert!(!path.exists());
 }
 
 #[test]

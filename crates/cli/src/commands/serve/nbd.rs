@@ -15,6 +15,7 @@ use crate::args::Global;
 use crate::error::{Error, Result};
 use crate::mounting::options::duration;
 use crate::output;
+use crate::runtime;
 use crate::size::bytes;
 
 /// How long the last flush may take when the server is asked to stop.
@@ -39,12 +40,12 @@ pub(crate) struct Args {
     /// Description of the exports for clients
     #[arg(long, value_name = "TEXT", default_value = "")]
     description: String,
-    /// Listen on this socket file, which only this user may reach
+    /// Listen on this socket file, which only this user may reach [default: a new one in the user's runtime directory]
     #[arg(long, value_name = "PATH", conflicts_with = "listen")]
     socket: Option<PathBuf>,
-    /// Address and port to listen on; port 0 chooses one
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:10809")]
-    listen: String,
+    /// Listen on this address and port instead, where every user of this machine may connect; port 0 chooses one
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
     /// Whether with TLS; without this option: required where certificates or keys are given
     #[arg(long, value_enum)]
     tls: Option<Policy>,
@@ -106,7 +107,8 @@ impl Args {
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     // What can be refused is refused before a secret is asked for.
-    let config = config(args)?;
+    let listen = listen(args)?;
+    let config = config(args, listen.clone())?;
     let arguments: Vec<&OsString> = args.targets.iter().chain(&args.target).collect();
     if arguments.is_empty() {
         return Err(Error::usage(
@@ -129,20 +131,20 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         .map_err(|e| Error::failed(format!("signals cannot be received: {e}")))?;
     let failed = |e: nbd::ServeError| Error::failed(e.to_string());
     let server = Server::start(config, exports.collect()).map_err(failed)?;
-    let at = match (&args.socket, server.local_addr()) {
-        // Whoever uses the address may be elsewhere.
-        (Some(path), _) => std::path::absolute(path)
+    let at = match (&listen, server.local_addr()) {
+        (Listen::Tcp(_), Some(address)) => address.to_string(),
+        (Listen::Tcp(text), None) => text.clone(),
+        // A user of the address may be in another directory.
+        (Listen::Unix(path), _) => std::path::absolute(path)
             .unwrap_or_else(|_| path.clone())
             .display()
             .to_string(),
-        (None, Some(address)) => address.to_string(),
-        (None, None) => args.listen.clone(),
     };
     let server = Arc::new(RwLock::new(server));
     let service = service::Service::start(&args.service, Arc::new(Watched(server.clone())))
         .map_err(|e| Error::failed(e.to_string()))?;
     for (target, name) in targets.iter().zip(&names) {
-        let (size, uri) = (target.device.len(), uri(args, &at, name));
+        let (size, uri) = (target.device.len(), uri(args, &listen, &at, name));
         tracing::info!(export = name, what = target.what, size, uri, "serving");
         if global.json {
             output::json_line(&json!({
@@ -172,7 +174,26 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     Ok(())
 }
 
-fn config(args: &Args) -> Result<Config> {
+/// A socket of this user's alone, unless something else was asked for: NBD has no authentication of its own.
+fn listen(args: &Args) -> Result<Listen> {
+    if let Some(address) = &args.listen {
+        return Ok(Listen::Tcp(address.clone()));
+    }
+    if let Some(path) = &args.socket {
+        return Ok(Listen::Unix(path.clone()));
+    }
+    let dir = runtime::directory().ok_or_else(|| {
+        Error::usage(
+            "this user has no runtime directory for a socket: set XDG_RUNTIME_DIR, or say where to listen with --socket PATH or \
+             --listen HOST:PORT",
+        )
+    })?;
+    Ok(Listen::Unix(
+        dir.join(format!("nbd-{}", std::process::id())),
+    ))
+}
+
+fn config(args: &Args, listen: Listen) -> Result<Config> {
     let files = TlsFiles {
         certificates: args.tls_certificates.clone(),
         verify_clients: args.tls_verify_peer,
@@ -194,10 +215,7 @@ fn config(args: &Args) -> Result<Config> {
             })?),
         };
     Ok(Config {
-        listen: match &args.socket {
-            Some(path) => Listen::Unix(path.clone()),
-            None => Listen::Tcp(args.listen.clone()),
-        },
+        listen,
         policy,
         tls,
         open_to_all: args.force,
@@ -233,7 +251,7 @@ fn names(targets: &[&OsString], given: &[String]) -> Result<Vec<String>> {
 }
 
 /// Where a client finds an export: <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/uri.md>.
-fn uri(args: &Args, at: &str, name: &str) -> String {
+fn uri(args: &Args, listen: &Listen, at: &str, name: &str) -> String {
     let quoted = |text: &str| -> String {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~/".contains(&b);
         let each = text.bytes().map(|b| match b {
@@ -247,8 +265,8 @@ fn uri(args: &Args, at: &str, name: &str) -> String {
     } else {
         ""
     };
-    match &args.socket {
-        Some(_) => format!("nbd{s}+unix:///{}?socket={}", quoted(name), quoted(at)),
-        None => format!("nbd{s}://{at}/{}", quoted(name)),
+    match listen {
+        Listen::Unix(_) => format!("nbd{s}+unix:///{}?socket={}", quoted(name), quoted(at)),
+        Listen::Tcp(_) => format!("nbd{s}://{at}/{}", quoted(name)),
     }
 }
