@@ -41,17 +41,19 @@ impl Key {
         }
     }
 
-    /// For a new slot. `cost` is of a passphrase's key derivation; `None`: measured to about a second.
+    /// For a new slot. `cost` is of the key derivation of a passphrase or a key file, whose content may be a passphrase; `None`:
+    /// measured to about a second.
     pub fn new_credential(self, cost: Option<Argon2Cost>) -> NewCredential {
+        let cost =
+            || cost.unwrap_or_else(|| Argon2Cost::measured(std::time::Duration::from_secs(1)));
         match self {
             Self::Passphrase(secret) => NewCredential::Passphrase {
                 secret,
-                cost: cost
-                    .unwrap_or_else(|| Argon2Cost::measured(std::time::Duration::from_secs(1))),
+                cost: cost(),
             },
             Self::File(secret) => NewCredential::KeyFile {
                 secret,
-                cost: Argon2Cost::LEAST,
+                cost: cost(),
             },
             Self::Raw(secret) => NewCredential::RawKey(secret),
         }

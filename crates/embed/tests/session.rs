@@ -309,3 +309,18 @@ fn a_panic_becomes_an_error_with_its_text() {
     assert_eq!(error.kind(), Kind::Internal);
     assert!(error.to_string().contains("number 7"), "{error}");
 }
+
+/// A key file was given the least cost, also where its content was a passphrase.
+#[test]
+fn a_key_file_costs_as_much_to_try_as_a_passphrase() {
+    let cost = Argon2Cost {
+        memory_kib: 16 << 10,
+        passes: 2,
+        lanes: 1,
+    };
+    let key = Key::File(b"correct horse".as_slice().into());
+    match key.new_credential(Some(cost)) {
+        room::NewCredential::KeyFile { cost: set, .. } => assert_eq!(set, cost),
+        other => panic!("{other:?}"),
+    }
+}

@@ -116,7 +116,7 @@ def create(
     """Make a room in a directory that does not exist or is empty, and open it.
 
     cost
-        What one try of the passphrase costs; where it is not given, about a second of this machine.
+        What one try of the passphrase or key file costs; where it is not given, about a second of this machine.
 
     The rest is as for `open`. Raises FileExistsError where the directory holds something.
     """
