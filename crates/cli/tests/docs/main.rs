@@ -62,6 +62,11 @@ const EXCUSED: &[(&str, &str, &str)] = &[
         MINUTES,
     ),
     ("benchmark.md", "strongroom --json bench cost", MINUTES),
+    (
+        "capability-model.md",
+        "cargo test -p strongroom-capability-model",
+        "the model's own tests run it",
+    ),
     ("embedding.md", "git clone", BINDINGS),
     ("embedding.md", "python3 -m venv", BINDINGS),
     ("install.md", "sudo apt install", PACKAGES),
