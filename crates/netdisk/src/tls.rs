@@ -40,8 +40,6 @@ pub(crate) fn server(certificate: &DiskCertificate) -> Result<Arc<ServerConfig>,
         .with_no_client_auth()
         .with_single_cert(vec![certificate], key)?;
     config.send_tls13_tickets = 0;
-    // For `records`.
-    config.enable_secret_extraction = true;
     Ok(Arc::new(config))
 }
 
@@ -54,7 +52,6 @@ pub(crate) fn client(hash: [u8; 32]) -> Result<Arc<ClientConfig>, Error> {
         .with_custom_certificate_verifier(Arc::new(Pinned { hash, provider }))
         .with_no_client_auth();
     config.resumption = rustls::client::Resumption::disabled();
-    config.enable_secret_extraction = true;
     Ok(Arc::new(config))
 }
 

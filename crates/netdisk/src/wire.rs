@@ -10,12 +10,11 @@ use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use streams::{Ahead, Socket, Stream, is_tick};
 
-use crate::records::{Opener, Sealer};
+use crate::session::Session;
 use crate::tls::SERVER_NAME;
 
 /// Some small messages, and little of a large payload, which is better received where it belongs.
@@ -31,14 +30,8 @@ const UNCONFIRMED_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Wire {
     socket: Socket,
-    tls: Option<Tls>,
+    tls: Option<Session>,
     send_max: Duration,
-}
-
-#[derive(Debug)]
-struct Tls {
-    sealer: Mutex<Sealer>,
-    opener: Mutex<Opener>,
 }
 
 /// Whether TLS, and as whom.
@@ -102,7 +95,13 @@ impl Stream for Wire {
     fn recv(&self, out: &mut [u8]) -> io::Result<usize> {
         match &self.tls {
             None => self.socket.read(out),
-            Some(tls) => tls.opener.lock().open(out, |bytes| self.socket.read(bytes)),
+            Some(tls) => {
+                let got = tls.recv(out, |bytes| self.socket.read(bytes))?;
+                if tls.has_answers() {
+                    self.send(&[])?;
+                }
+                Ok(got)
+            }
         }
     }
 
@@ -110,11 +109,7 @@ impl Stream for Wire {
         let deadline = Instant::now() + self.send_max;
         match &self.tls {
             None => self.socket.send_all(parts, deadline),
-            // Records must leave in the order in which they were sealed: the lock is held until they have.
-            Some(tls) => tls
-                .sealer
-                .lock()
-                .seal(parts, |bytes| self.socket.send_all(&[bytes], deadline)),
+            Some(tls) => tls.send(parts, |bytes| self.socket.send_all(&[bytes], deadline)),
         }
     }
 
@@ -124,81 +119,43 @@ impl Stream for Wire {
 }
 
 /// The handshake, which `socket`'s timeouts and `handshake_max` bound.
-fn shake_hands(mut state: Connection, socket: &Socket, handshake_max: Duration) -> io::Result<Tls> {
+fn shake_hands(
+    mut state: Connection,
+    socket: &Socket,
+    handshake_max: Duration,
+) -> io::Result<Session> {
     let deadline = Instant::now() + handshake_max;
     // So that a peer that sends a byte now and then is cut off too.
     socket.set_tick(Some(handshake_max / 4))?;
-    let mut records = Records {
-        socket,
-        deadline,
-        header: [0; 5],
-        have: 0,
-        left: 0,
-    };
+    let mut bounded = Bounded { socket, deadline };
     while state.is_handshaking() || state.wants_write() {
         if Instant::now() >= deadline {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        match state.complete_io(&mut records) {
+        match state.complete_io(&mut bounded) {
             Err(e) if is_tick(&e) => (),
             other => drop(other?),
         }
     }
-    let suite = state
-        .negotiated_cipher_suite()
-        .and_then(|suite| suite.tls13())
-        .ok_or_else(|| io::Error::other("a handshake of another version than TLS 1.3"))?;
-    let secrets = state
-        .dangerous_extract_secrets()
-        .map_err(io::Error::other)?;
-    Ok(Tls {
-        sealer: Mutex::new(Sealer::new(secrets.tx, suite.common.confidentiality_limit)?),
-        opener: Mutex::new(Opener::new(secrets.rx)?),
-    })
+    Ok(Session::new(state))
 }
 
-/// A socket that is read one record at a time, so that nothing behind the handshake is taken in with it; and not at all after a
-/// moment: a peer that sends a byte now and then does not keep a handshake going.
-struct Records<'s> {
+/// A socket that is not read any more after a moment: a peer that sends a byte now and then does not keep a handshake going.
+struct Bounded<'s> {
     socket: &'s Socket,
     deadline: Instant,
-    header: [u8; 5],
-    /// Bytes of the header that were read.
-    have: usize,
-    /// Bytes behind it that were not.
-    left: usize,
 }
 
-impl Read for Records<'_> {
+impl Read for Bounded<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if Instant::now() >= self.deadline {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        if self.left == 0 && self.have == self.header.len() {
-            self.have = 0;
-        }
-        let header = &mut self.header[self.have..];
-        let most = if header.is_empty() {
-            self.left
-        } else {
-            header.len()
-        };
-        let len = most.min(buf.len());
-        let got = self.socket.read(&mut buf[..len])?;
-        if header.is_empty() {
-            self.left -= got;
-        } else {
-            header[..got].copy_from_slice(&buf[..got]);
-            self.have += got;
-            if self.have == self.header.len() {
-                self.left = usize::from(u16::from_be_bytes([self.header[3], self.header[4]]));
-            }
-        }
-        Ok(got)
+        self.socket.read(buf)
     }
 }
 
-impl Write for Records<'_> {
+impl Write for Bounded<'_> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.socket.write_vectored(&[IoSlice::new(buf)])
     }
@@ -295,7 +252,8 @@ mod tests {
             talk(&wire, &mut other);
             other.conn.refresh_traffic_keys().unwrap();
             other.write_all(b"under other keys").unwrap();
-            assert!(wire.recv(&mut [0; 100]).is_err());
+            assert_eq!(receive(&wire, 16), b"under other keys");
+            talk(&wire, &mut other);
         });
     }
 }
