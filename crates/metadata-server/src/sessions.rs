@@ -19,6 +19,8 @@ use crate::policy::Subject;
 
 /// Most sessions at once.
 pub const SESSIONS_MAX: usize = 4096;
+/// Most sessions of one user.
+pub const SESSIONS_PER_USER: usize = 512;
 /// Most files one session has open.
 pub const OPENS_MAX: usize = 65536;
 /// Most loans of one session: 4 MiB each.
@@ -230,6 +232,12 @@ impl Sessions {
                 "{SESSIONS_MAX} clients are here already: try again later"
             )));
         }
+        if all.values().filter(|s| s.user.name == user.name).count() >= SESSIONS_PER_USER {
+            return Err(Refusal::Failed(format!(
+                "{} has {SESSIONS_PER_USER} sessions already: try again later",
+                user.name
+            )));
+        }
         all.insert(id, session.clone());
         Ok(session)
     }
@@ -288,6 +296,20 @@ mod tests {
             gids: vec![1],
             serials: Vec::new(),
         })
+    }
+
+    #[test]
+    fn a_user_has_a_share_of_the_sessions() {
+        let sessions = Sessions::new(Duration::from_secs(20));
+        for _ in 0..SESSIONS_PER_USER {
+            sessions.begin(&user(), [1; 16]).unwrap();
+        }
+        assert!(sessions.begin(&user(), [2; 16]).is_err());
+        let other = User {
+            name: "b".into(),
+            ..User::clone(&user())
+        };
+        sessions.begin(&Arc::new(other), [3; 16]).unwrap();
     }
 
     #[test]

@@ -152,9 +152,10 @@ fn no_more_connections_are_taken_than_allowed_and_a_place_is_free_again_afterwar
     let (mut one, mut two) = (connect(to), connect(to));
     assert_eq!(ask(&mut one), Some(None));
     assert_eq!(ask(&mut two), Some(None));
-    assert_eq!(ask(&mut connect(to)), None);
+    let mut three = connect(to);
+    assert_eq!(ask(&mut three), Some(Some(Reason::Busy)));
     assert_eq!(disk.server.metrics().connections_refused, 1);
-    drop(one);
+    drop((one, three));
     until(|| disk.server.metrics().connections <= 1);
     assert_eq!(ask(&mut connect(to)), Some(None));
 }

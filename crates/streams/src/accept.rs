@@ -4,7 +4,7 @@
 //! 2. At the end nothing new is taken, what runs may be answered for a while, then every connection is cut.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,18 +40,18 @@ pub struct Acceptor {
 }
 
 impl Listener {
-    fn accept(&self) -> io::Result<(Socket, String)> {
+    fn accept(&self) -> io::Result<(Socket, String, Option<IpAddr>)> {
         match self {
             Self::Tcp(it) => it
                 .accept()
-                .map(|(socket, peer)| (Socket::Tcp(socket), peer.to_string())),
+                .map(|(socket, peer)| (Socket::Tcp(socket), peer.to_string(), Some(peer.ip()))),
             Self::Unix(it, _) => it.accept().map(|(socket, _)| {
                 let peer = rustix::net::sockopt::socket_peercred(&socket);
                 let peer = peer.map_or_else(
                     |_| "somebody here".into(),
                     |peer| format!("process {}", peer.pid.as_raw_nonzero()),
                 );
-                (Socket::Unix(socket), peer)
+                (Socket::Unix(socket), peer, None)
             }),
         }
     }
@@ -121,8 +121,8 @@ fn accept(listener: &Listener, seats: &Arc<Seats>, server: &Arc<impl Serve>) {
             return;
         }
         match taken {
-            Ok((socket, peer)) => {
-                if let Some(seat) = seats.take(&socket) {
+            Ok((socket, peer, address)) => {
+                if let Some(seat) = seats.take(&socket, address) {
                     let server = server.clone();
                     seats.spawn(seat.number(), move || server.serve(socket, peer, seat));
                 }

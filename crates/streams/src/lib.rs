@@ -6,7 +6,7 @@
 //!    enciphered.
 //! 2. [`Sender`] and [`Receiver`]: the two halves of a connection that many threads use at once.
 //! 3. [`Budget`] and [`Buffers`]: the memory of payloads, bounded over all connections.
-//! 4. [`Acceptor`], [`Seats`]: who is let in, how many at once, and the orderly end.
+//! 4. [`Acceptor`], [`Seats`], [`Admission`]: who is let in, how many at once, and the orderly end.
 //! 5. [`Crew`]: the workers of a connection, who take turns at receiving.
 //!
 //! It deliberately does not know what the bytes mean, nor any cipher.
@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod admission;
 mod budget;
 mod buffers;
 mod crew;
@@ -26,12 +27,13 @@ mod socket;
 use std::io;
 
 pub use accept::{Acceptor, Listener, Serve};
+pub use admission::{Admission, Limits, Standing};
 pub use budget::{Budget, Permit};
 pub use buffers::Buffers;
 pub use crew::{Crew, Served, work};
 pub use private::listen_privately;
 pub use receiver::{Ahead, Receiver};
-pub use seats::{Counts, Seat, Seats};
+pub use seats::{Counts, Prover, Seat, Seats};
 pub use sender::Sender;
 pub use socket::{Socket, is_tick};
 

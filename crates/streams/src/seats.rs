@@ -4,21 +4,22 @@
 //! 2. Each is known by a handle of its socket, so that all can be ended.
 
 use std::collections::HashMap;
-use std::net::Shutdown;
+use std::net::{IpAddr, Shutdown};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::Socket;
+use crate::{Admission, Limits, Socket, Standing};
 
 /// The connections of a server.
 #[derive(Debug)]
 pub struct Seats {
     name: &'static str,
     stack: usize,
-    max: usize,
+    /// What a connection counts as when it comes.
+    first: Standing,
     stopping: AtomicBool,
     places: Mutex<Places>,
     left: Condvar,
@@ -27,9 +28,9 @@ pub struct Seats {
     cut: AtomicU64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Places {
-    last: u64,
+    admission: Admission,
     taken: HashMap<u64, Socket>,
 }
 
@@ -40,7 +41,7 @@ pub struct Counts {
     pub now: u64,
     /// Taken since the start.
     pub taken: u64,
-    /// Closed at once, because there were too many.
+    /// Closed or turned away, because there were too many.
     pub refused: u64,
     /// Cut off, says who serves them.
     pub cut: u64,
@@ -49,19 +50,38 @@ pub struct Counts {
 /// A connection's place among those allowed; free when dropped.
 #[derive(Debug)]
 pub struct Seat {
-    seats: Arc<Seats>,
+    all: Arc<Seats>,
+    number: u64,
+}
+
+/// Notes what a connection has proved, in the count of all.
+#[derive(Debug)]
+pub struct Prover {
+    all: Arc<Seats>,
     number: u64,
 }
 
 impl Seats {
-    /// `max` seats. The threads of a connection are named `name-NUMBER`, and have `stack` bytes.
+    /// `max` connections of anybody. The threads of a connection are named `name-NUMBER`, and have `stack` bytes.
     pub fn new(name: &'static str, stack: usize, max: usize) -> Arc<Self> {
+        Self::with(name, stack, Limits::total(max), Standing::Client(None))
+    }
+
+    /// The same for a server whose connections prove who they are: [`Prover::prove`]. Until then they count among those that wait.
+    pub fn authenticating(name: &'static str, stack: usize, limits: Limits) -> Arc<Self> {
+        Self::with(name, stack, limits, Standing::Waiting)
+    }
+
+    fn with(name: &'static str, stack: usize, limits: Limits, first: Standing) -> Arc<Self> {
         Arc::new(Self {
             name,
             stack,
-            max,
+            first,
             stopping: AtomicBool::new(false),
-            places: Mutex::default(),
+            places: Mutex::new(Places {
+                admission: Admission::new(limits),
+                taken: HashMap::new(),
+            }),
             left: Condvar::new(),
             taken: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -93,8 +113,8 @@ impl Seats {
         self.name
     }
 
-    /// A seat for a connection; `None` where there is none left.
-    pub(crate) fn take(self: &Arc<Self>, socket: &Socket) -> Option<Seat> {
+    /// A place for a connection from this address; `None` where there is none left.
+    pub(crate) fn take(self: &Arc<Self>, socket: &Socket, address: Option<IpAddr>) -> Option<Seat> {
         let refused = || {
             self.refused.fetch_add(1, Ordering::Relaxed);
             None
@@ -104,17 +124,21 @@ impl Seats {
         };
         let number = {
             let mut places = self.places.lock();
-            if places.taken.len() >= self.max {
+            let (number, displaced) = places.admission.begin(address);
+            if !places.admission.prove(number, self.first) {
+                places.admission.end(number);
                 return refused();
             }
-            places.last += 1;
-            let number = places.last;
+            if let Some(displaced) = displaced.and_then(|number| places.taken.get(&number)) {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                displaced.shutdown(Shutdown::Both);
+            }
             places.taken.insert(number, handle);
             number
         };
         self.taken.fetch_add(1, Ordering::Relaxed);
         Some(Seat {
-            seats: self.clone(),
+            all: self.clone(),
             number,
         })
     }
@@ -153,9 +177,17 @@ impl Seats {
 }
 
 impl Seat {
+    /// What notes what the connection has proved.
+    pub fn prover(&self) -> Prover {
+        Prover {
+            all: self.all.clone(),
+            number: self.number,
+        }
+    }
+
     /// A further thread for the connection, if there can be one.
     pub(crate) fn spawn(&self, work: impl FnOnce() + Send + 'static) {
-        self.seats.spawn(self.number, work);
+        self.all.spawn(self.number, work);
     }
 
     pub(crate) fn number(&self) -> u64 {
@@ -163,9 +195,28 @@ impl Seat {
     }
 }
 
+impl Prover {
+    /// Notes what the connection has proved; false where there are too many like it, and it counts as before.
+    pub fn prove(&self, standing: Standing) -> bool {
+        let proved = self
+            .all
+            .places
+            .lock()
+            .admission
+            .prove(self.number, standing);
+        if !proved {
+            self.all.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        proved
+    }
+}
+
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.seats.places.lock().taken.remove(&self.number);
-        self.seats.left.notify_all();
+        let mut places = self.all.places.lock();
+        places.taken.remove(&self.number);
+        places.admission.end(self.number);
+        drop(places);
+        self.all.left.notify_all();
     }
 }

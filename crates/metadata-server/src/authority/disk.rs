@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use metadata_proto::rpc::SessionId;
 use netdisk::{
@@ -52,13 +52,17 @@ struct State {
     own: Option<Ticket>,
     quota: Quota,
     blocks: u64,
-    /// The disk's clock, less ours, in seconds.
-    skew: i64,
+    /// The disk's clock when it was asked last, and when that was. No clock of this machine that somebody sets counts: one set
+    /// forward would have revocations forgotten while the disk still accepts what they are of.
+    clock: Option<(u64, Instant)>,
 }
 
 impl State {
+    /// The disk's clock, or a moment before it; 0 before the disk was reached.
     fn clock(&self) -> u64 {
-        now().saturating_add_signed(self.skew)
+        self.clock.map_or(0, |(clock, at)| {
+            clock.saturating_add(at.elapsed().as_secs())
+        })
     }
 
     /// Whether one more capability may be made for a session.
@@ -92,13 +96,6 @@ impl State {
         self.given.expire(clock);
         self.pending.retain(|id| self.given.has(*id));
     }
-}
-
-fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs()
 }
 
 fn nowhere(why: &'static str) -> DiskError {
@@ -183,7 +180,7 @@ impl Disk {
         }
         let mut state = self.state.lock();
         state.blocks = status.blocks;
-        state.skew = i64::try_from(status.clock).unwrap_or(i64::MAX) - now() as i64;
+        state.clock = Some((status.clock, Instant::now()));
         Ok(status)
     }
 

@@ -2,9 +2,12 @@
 //!
 //! 1. Nothing is read from who has not shown, in a TLS 1.3 handshake within [`HANDSHAKE`], the key of a user of this room.
 //! 2. Who has a key of this room that stands with no user any more is told so, in one byte.
-//! 3. A connection on which no call came for [`SILENCE`] is closed; whoever takes no answers makes no calls either.
+//! 3. Connections that have not shown a key are counted apart, for each address and in all, and the oldest gives way to the
+//!    newest: they keep nobody out. Users and addresses have their share of the others.
+//! 4. A connection on which no call came for [`SILENCE`] is closed; whoever takes no answers makes no calls either.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,16 +15,16 @@ use futures_util::StreamExt;
 use metadata_proto::rpc::{FRAME_MAX, LET_IN, Metadata, NOT_LET_IN};
 use parking_lot::{Mutex, RwLock};
 use rustls::ServerConfig;
+use streams::{Admission, Limits, Standing};
 use tarpc::server::{BaseChannel, Channel};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::codec::LengthDelimitedCodec;
 use tokio_util::sync::CancellationToken;
 
-use super::Shared;
 use super::calls::Caller;
+use super::{Config, Shared};
 use crate::enrol::{self, User};
 
 /// For the handshake.
@@ -65,6 +68,75 @@ impl Users {
     }
 }
 
+/// The connections that are there, and how those that give way are ended.
+#[derive(Debug)]
+struct Permits(Mutex<Permitted>);
+
+#[derive(Debug)]
+struct Permitted {
+    admission: Admission,
+    ends: HashMap<u64, CancellationToken>,
+}
+
+/// A connection's permit, until dropped.
+struct Permit {
+    permits: Arc<Permits>,
+    number: u64,
+    /// It gave way to another.
+    displaced: CancellationToken,
+}
+
+impl Permits {
+    fn new(config: &Config) -> Arc<Self> {
+        let limits = Limits {
+            clients: config.connections_max,
+            per_address: config.connections_per_address,
+            per_client: config.connections_per_user,
+            waiting: config.waiting_max,
+            waiting_per_address: config.waiting_max.div_ceil(4),
+        };
+        Arc::new(Self(Mutex::new(Permitted {
+            admission: Admission::new(limits),
+            ends: HashMap::new(),
+        })))
+    }
+
+    /// A permit for a connection that has shown nothing, and whether another gave way for it.
+    fn begin(self: &Arc<Self>, address: IpAddr) -> (Permit, bool) {
+        let mut permitted = self.0.lock();
+        let (number, other) = permitted.admission.begin(Some(address));
+        let other = other.and_then(|other| permitted.ends.get(&other));
+        if let Some(other) = other {
+            other.cancel();
+        }
+        let gave_way = other.is_some();
+        let displaced = CancellationToken::new();
+        permitted.ends.insert(number, displaced.clone());
+        let permit = Permit {
+            permits: self.clone(),
+            number,
+            displaced,
+        };
+        (permit, gave_way)
+    }
+}
+
+impl Permit {
+    /// The connection is this user's; false where there are too many like it.
+    fn belongs_to(&self, user: &User) -> bool {
+        let standing = Standing::Client(Some(user.uid.into()));
+        self.permits.0.lock().admission.prove(self.number, standing)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut permitted = self.permits.0.lock();
+        permitted.admission.end(self.number);
+        permitted.ends.remove(&self.number);
+    }
+}
+
 /// A connection in the list of its user, until dropped.
 struct Listed<'a> {
     shared: &'a Shared,
@@ -85,7 +157,7 @@ pub(super) async fn accept(
     closing: CancellationToken,
 ) {
     let acceptor = TlsAcceptor::from(tls);
-    let places = Arc::new(Semaphore::new(shared.config.connections_max));
+    let permits = Permits::new(&shared.config);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -100,16 +172,16 @@ pub(super) async fn accept(
                 continue;
             }
         };
-        let Ok(place) = places.clone().try_acquire_owned() else {
+        let (permit, gave_way) = permits.begin(peer.ip());
+        if gave_way {
             shared.counters.turned_away();
-            continue;
-        };
+        }
         let (acceptor, shared, closing) = (acceptor.clone(), shared.clone(), closing.clone());
         tokio::spawn(async move {
-            let _place = place;
             tokio::select! {
                 () = closing.cancelled() => {}
-                served = serve(tcp, &acceptor, &shared) => {
+                () = permit.displaced.cancelled() => {}
+                served = serve(tcp, &acceptor, &shared, &permit) => {
                     if let Err(why) = served {
                         shared.counters.turned_away();
                         tracing::info!(%peer, "not let in: {why}");
@@ -120,7 +192,12 @@ pub(super) async fn accept(
     }
 }
 
-async fn serve(tcp: TcpStream, acceptor: &TlsAcceptor, shared: &Arc<Shared>) -> Result<(), String> {
+async fn serve(
+    tcp: TcpStream,
+    acceptor: &TlsAcceptor,
+    shared: &Arc<Shared>,
+    permit: &Permit,
+) -> Result<(), String> {
     tcp.set_nodelay(true).map_err(|e| e.to_string())?;
     let mut stream = tokio::time::timeout(HANDSHAKE, acceptor.accept(tcp))
         .await
@@ -142,6 +219,12 @@ async fn serve(tcp: TcpStream, acceptor: &TlsAcceptor, shared: &Arc<Shared>) -> 
         let _ = tokio::time::timeout(HANDSHAKE, told).await;
         return Err("a key of nobody who is a user".into());
     };
+    if !permit.belongs_to(&user) {
+        return Err(format!(
+            "too many connections: of all clients, of {}, or from this address",
+            user.name
+        ));
+    }
     let cut = CancellationToken::new();
     let number = {
         let mut last = shared.users.last.lock();

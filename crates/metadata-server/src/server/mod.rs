@@ -57,8 +57,15 @@ pub struct Config {
     pub capability_lifetime: Duration,
     /// How long a flush of a disk that cannot be reached is tried before the room is given up and opened anew.
     pub flush_patience: Duration,
-    /// Most connections.
+    /// Most connections of users; more are closed.
     pub connections_max: usize,
+    /// Of these, most from one address; an IPv6 network of 64 bits counts as one.
+    pub connections_per_address: usize,
+    /// Of these, most of one user.
+    pub connections_per_user: usize,
+    /// Most connections that have not shown a key of a user yet; a further one takes the place of the oldest. A quarter of them
+    /// may be from one address.
+    pub waiting_max: usize,
     /// Most calls of one connection that run at the same time; more wait.
     pub calls_max: usize,
     /// What protects the messages of all disks, instead of what each was added with.
@@ -78,6 +85,9 @@ impl Config {
             capability_lifetime: Duration::from_secs(600),
             flush_patience: Duration::from_secs(60),
             connections_max: 1024,
+            connections_per_address: 512,
+            connections_per_user: 256,
+            waiting_max: 256,
             calls_max: 64,
             protection: None,
             disks: Vec::new(),

@@ -97,6 +97,8 @@ pub struct World {
     pub disks: Vec<Disk>,
     pub server: Option<MetadataServer>,
     pub lease: Duration,
+    /// Changes the server's settings at its next start.
+    pub change: fn(&mut Config),
     pub runtime: Arc<tokio::runtime::Runtime>,
     /// Removed last: the room's closing writes there.
     dir: tempfile::TempDir,
@@ -130,6 +132,7 @@ impl World {
             disks: (0..disks).map(|n| Disk::new(&format!("disk{n}"))).collect(),
             server: None,
             lease,
+            change: |_| (),
             runtime: Arc::new(runtime),
         };
         world.start();
@@ -153,6 +156,7 @@ impl World {
         config.lease = self.lease;
         config.flush_patience = Duration::from_secs(5);
         config.disks = self.disks.iter().map(Disk::enrolled).collect();
+        (self.change)(&mut config);
         self.server = Some(MetadataServer::start(config, credential()).unwrap());
     }
 

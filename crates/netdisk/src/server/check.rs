@@ -11,7 +11,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -20,7 +20,9 @@ use crate::frame::{Op, REQUEST_LEN, RequestHead};
 use crate::groups::{Groups, Running};
 use crate::keys::{CapabilityKey, MessageKeys, random};
 use crate::replay::{FilterSize, ReplayFilter};
-use crate::{Capability, DiskKey, Protection, Reason, Store, sign};
+use crate::{Capability, ClientId, DiskKey, Protection, Reason, Store, sign};
+
+use super::clock::Clock;
 
 /// Capabilities whose keys a connection keeps.
 const KEYS_MAX: usize = 64;
@@ -30,6 +32,18 @@ pub(crate) struct Access {
     /// `None`: the metadata server's.
     pub(crate) capability: Option<Capability>,
     pub(crate) keys: MessageKeys,
+}
+
+impl Access {
+    /// Whether it is the metadata server's: by the management key, or by a capability that it gave itself.
+    pub(crate) fn is_operator(&self) -> bool {
+        self.client().is_none_or(|client| client == ClientId(0))
+    }
+
+    /// The client that it was given to; `None` for the management key.
+    pub(crate) fn client(&self) -> Option<ClientId> {
+        self.capability.as_ref().map(|capability| capability.client)
+    }
 }
 
 /// Keys of the capabilities that a connection used last.
@@ -55,6 +69,7 @@ pub(crate) struct Guard {
     pub(crate) protection: Protection,
     pub(crate) groups: Groups,
     pub(crate) boot: [u8; 16],
+    pub(crate) clock: Clock,
     filter: Mutex<ReplayFilter>,
     filter_size: FilterSize,
     /// The filter's epoch, to look at without a lock.
@@ -64,11 +79,17 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(key: &DiskKey, protection: Protection, filter: FilterSize) -> Self {
+    pub(crate) fn new(
+        key: &DiskKey,
+        protection: Protection,
+        filter: FilterSize,
+        clock: Clock,
+    ) -> Self {
         Self {
             protection,
             groups: Groups::default(),
             boot: random(),
+            clock,
             filter: Mutex::new(ReplayFilter::new(filter, Instant::now())),
             filter_size: filter,
             epoch: AtomicU64::new(1),
@@ -147,12 +168,24 @@ impl Guard {
             if capability.disk != store.id() {
                 return Err(Reason::WrongDisk);
             }
-            self.groups.allowed(capability.group, capability.id)?;
-            if clock() > capability.expires {
-                return Err(Reason::Expired);
-            }
+            self.is_good(capability)?;
         }
         Ok(())
+    }
+
+    /// Whether a capability is of a valid group, not revoked and not expired.
+    fn is_good(&self, capability: &Capability) -> Result<(), Reason> {
+        self.groups.allowed(capability.group, capability.id)?;
+        if self.clock.now() > capability.expires {
+            return Err(Reason::Expired);
+        }
+        Ok(())
+    }
+
+    /// Whether what a request was allowed with would still be accepted.
+    pub(crate) fn still_holds(&self, access: &Access) -> bool {
+        let capability = access.capability.as_ref();
+        capability.is_none_or(|capability| self.is_good(capability).is_ok())
     }
 
     /// What is left when the payload is there. The request runs until the answer is dropped.
@@ -224,11 +257,4 @@ fn on_disk(head: &RequestHead, store: &Store) -> Result<(), Reason> {
         return Err(Reason::OutsideDisk);
     }
     Ok(())
-}
-
-/// Seconds since 1970.
-pub(crate) fn clock() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
 }

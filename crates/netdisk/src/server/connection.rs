@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use streams::{Buffers, Crew, Permit, Receiver, Seat, Sender, Served, Socket};
 
 use super::Shared;
-use super::check::{Access, KeyCache, clock};
+use super::check::{Access, KeyCache};
 use super::metrics::add;
+use super::proof::Proof;
 use crate::capability::{CAPABILITY_MAX, u32_at, u64_at};
 use crate::frame::{Op, REQUEST_LEN, ReplyHead, RequestHead};
 use crate::wire::{AHEAD, Wire};
@@ -25,10 +26,10 @@ const WORDS_MAX: usize = 256;
 struct Connection {
     shared: Arc<Shared>,
     peer: String,
-    since: Instant,
+    proof: Proof,
     wire: Wire,
     sender: Sender,
-    /// Last: when its seat is free nothing of the connection is left.
+    /// Last: when its permit is free nothing of the connection is left.
     crew: Crew<Receiving>,
 }
 
@@ -36,8 +37,6 @@ struct Receiving {
     receiver: Receiver,
     cache: KeyCache,
     capability: Vec<u8>,
-    /// Something authentic came.
-    known: bool,
 }
 
 /// A request that is there as a whole.
@@ -72,13 +71,12 @@ pub(super) fn serve(shared: Arc<Shared>, socket: Socket, peer: String, seat: Sea
         receiver: Receiver::new(AHEAD),
         cache: KeyCache::new(),
         capability: vec![0; CAPABILITY_MAX],
-        known: false,
     };
     let connection = Arc::new(Connection {
+        proof: Proof::new(seat.prover()),
         crew: Crew::new(seat, config.workers_max, receiving),
         shared,
         peer,
-        since: Instant::now(),
         wire,
         sender: Sender::default(),
     });
@@ -104,7 +102,6 @@ impl Served for Connection {
     ) -> io::Result<Option<Request<'c>>> {
         let shared = &self.shared;
         let config = &shared.config;
-        let known = receiving.known;
         let mut begun: Option<Instant> = None;
         let mut waited = |partial: bool, inside: bool| {
             let late = || Err(io::ErrorKind::TimedOut.into());
@@ -116,7 +113,8 @@ impl Served for Connection {
             } else if shared.seats.is_stopping() {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
-            if !known && self.since.elapsed() >= config.first_request_max {
+            let unproved = self.proof.missing_for(&shared.guard);
+            if unproved.is_some_and(|time| time >= config.first_request_max) {
                 return late();
             }
             Ok(())
@@ -143,13 +141,12 @@ impl Served for Connection {
             shared
                 .guard
                 .check_head(&head, &raw, capability, &mut receiving.cache, &shared.store);
-        receiving.known |= verdict.access.is_some() || shared.guard.is_open();
         let mut refused = verdict.refused;
         let payload = head.payload_len as usize;
         let mut permit = None;
         if refused.is_none() {
             let most = payload.max(head.answer_len());
-            permit = shared.budget.take(most, config.transfer_max);
+            permit = shared.payload(most, self.proof.is_operator());
             if permit.is_none() {
                 refused = Some(Reason::Busy);
             }
@@ -185,7 +182,7 @@ impl Served for Connection {
         let mut storage = StorageTime::default();
         let done = match request.refused {
             Some(reason) => Err((reason, None)),
-            None => act(shared, request, buffer, &mut storage),
+            None => act(self, request, buffer, &mut storage),
         };
         let (refused, len) = match done {
             Ok(len) => {
@@ -249,7 +246,7 @@ impl StorageTime {
 
 /// Does a request whose header's checks held; how much of `buffer` answers it.
 fn act(
-    shared: &Shared,
+    connection: &Connection,
     request: &Request<'_>,
     buffer: &mut Vec<u8>,
     storage: &mut StorageTime,
@@ -259,11 +256,15 @@ fn act(
     } = request;
     let refused = |reason| (reason, None);
     let failed = |e: io::Error| (store::reason(&e), Some(e));
+    let shared = &connection.shared;
     let payload = head.payload_len as usize;
     let _running = shared
         .guard
         .check_rest(head, raw, access.as_deref(), &buffer[..payload])
         .map_err(refused)?;
+    if !connection.proof.give(access.as_ref()) {
+        return Err(refused(Reason::Busy));
+    }
     let patience = shared.config.drain_max;
     match head.op {
         Op::Read => {
@@ -330,7 +331,7 @@ fn status(shared: &Shared) -> Vec<u8> {
     let mut out = Vec::with_capacity(32 + groups.len() * 8);
     out.extend_from_slice(&shared.store.id().0);
     out.extend_from_slice(&shared.store.blocks().to_le_bytes());
-    out.extend_from_slice(&clock().to_le_bytes());
+    out.extend_from_slice(&shared.guard.clock.now().to_le_bytes());
     for group in groups {
         out.extend_from_slice(&group.0.to_le_bytes());
     }

@@ -2,12 +2,16 @@
 //!
 //! 1. Memory is bounded: by the number of connections, the workers of each, the bytes of payload over all, the replay
 //!    filter, and the groups.
-//! 2. Who says nothing, or half of something, is cut off; who was authentic once may be silent.
-//! 3. It stops in order: takes nothing new, answers what runs, flushes.
+//! 2. A connection on which nothing was accepted for a while, or whose capability is not good any more, is cut off, and gives
+//!    way to others before that. One whose capability is good may be idle.
+//! 3. Clients cannot keep the metadata server out: its connections and payloads are not counted among theirs.
+//! 4. It stops in order: takes nothing new, answers what runs, flushes.
 
 mod check;
+mod clock;
 mod connection;
 mod metrics;
+mod proof;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -16,18 +20,24 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustls::ServerConfig;
-use streams::{Acceptor, Budget, Buffers, Listener, Seat, Seats, Serve, Socket};
+use streams::{Acceptor, Budget, Buffers, Limits, Listener, Permit, Seat, Seats, Serve, Socket};
 
 pub use crate::replay::FilterSize;
+pub use clock::{MachineTime, TimeSource};
 pub use metrics::Metrics;
 
 use crate::wire::Side;
 use crate::{Boot, DiskKey, KeyFile, Protection, Store, tls};
 use check::Guard;
+use clock::Clock;
 use metrics::{Counters, add, get};
 
 /// Bytes of the stack of a connection's threads.
 const STACK: usize = 256 << 10;
+/// Bytes of payload that only the metadata server's connections use.
+const RESERVED: usize = 4 * crate::frame::PAYLOAD_MAX;
+/// Payloads up to this many bytes are not counted: the workers have buffers of that size anyway.
+const UNCOUNTED: usize = 4096;
 
 /// How a disk is served.
 #[derive(Debug, Clone)]
@@ -38,13 +48,20 @@ pub struct Config {
     pub protection: Protection,
     /// Listens also on what is not loopback in [`Protection::Open`], where anybody who reaches it may read and write.
     pub open_to_all: bool,
-    /// Most connections; more are closed at once.
+    /// Most connections of clients; requests on more are refused as [`crate::Reason::Busy`].
     pub connections_max: usize,
+    /// Of these, most from one address; an IPv6 network of 64 bits counts as one.
+    pub connections_per_address: usize,
+    /// Of these, most of one client.
+    pub connections_per_client: usize,
+    /// Most connections on which nothing was accepted yet, or whose capability is not good any more; a further one takes the
+    /// place of the oldest. A quarter of them may be from one address.
+    pub waiting_max: usize,
     /// Most threads for each connection: requests of one that run at the same time.
     pub workers_max: usize,
     /// Most bytes of payload in memory, over all connections; at least 1 MiB.
     pub payload_bytes_max: usize,
-    /// A connection on which nothing authentic came within this time is cut off.
+    /// A connection on which nothing was accepted within this time, or since its capability is not good any more, is cut off.
     pub first_request_max: Duration,
     /// A request must be there, and a reply be taken, within this time.
     pub transfer_max: Duration,
@@ -52,6 +69,8 @@ pub struct Config {
     pub drain_max: Duration,
     /// The replay filter.
     pub filter: FilterSize,
+    /// What the disk's clock has its time from.
+    pub time: Arc<dyn TimeSource>,
 }
 
 impl Default for Config {
@@ -61,12 +80,16 @@ impl Default for Config {
             protection: Protection::Secure,
             open_to_all: false,
             connections_max: 256,
+            connections_per_address: 128,
+            connections_per_client: 16,
+            waiting_max: 256,
             workers_max: 8,
             payload_bytes_max: 64 << 20,
             first_request_max: Duration::from_secs(10),
             transfer_max: Duration::from_secs(30),
             drain_max: Duration::from_secs(60),
             filter: FilterSize::default(),
+            time: Arc::new(MachineTime),
         }
     }
 }
@@ -118,6 +141,8 @@ pub(crate) struct Shared {
     guard: Guard,
     side: Side,
     budget: Budget,
+    /// For the metadata server alone.
+    reserved: Budget,
     counters: Counters,
     buffers: Buffers,
     seats: Arc<Seats>,
@@ -168,11 +193,24 @@ impl Server {
         }
         let listener = TcpListener::bind(&addresses[..]).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let seats = Seats::new("disk", STACK, config.connections_max);
+        let limits = Limits {
+            clients: config.connections_max,
+            per_address: config.connections_per_address,
+            per_client: config.connections_per_client,
+            waiting: config.waiting_max,
+            waiting_per_address: config.waiting_max.div_ceil(4),
+        };
+        let seats = Seats::authenticating("disk", STACK, limits);
         let shared = Arc::new(Shared {
-            guard: Guard::new(key, config.protection, config.filter),
+            guard: Guard::new(
+                key,
+                config.protection,
+                config.filter,
+                Clock::new(config.time.clone()),
+            ),
             side: tls.map_or(Side::Plain, Side::Server),
             budget: Budget::new(config.payload_bytes_max),
+            reserved: Budget::new(RESERVED),
             counters: Counters::new(),
             buffers: Buffers::default(),
             seats: seats.clone(),
@@ -243,6 +281,17 @@ impl Serve for Shared {
 }
 
 impl Shared {
+    /// Memory for a payload; `None` where none became free in time.
+    fn payload(&self, bytes: usize, operator: bool) -> Option<Permit<'_>> {
+        let budget = if operator {
+            &self.reserved
+        } else {
+            &self.budget
+        };
+        let counted = if bytes > UNCOUNTED { bytes } else { 0 };
+        budget.take(counted, self.config.transfer_max)
+    }
+
     fn in_flight(&self) -> InFlight<'_> {
         add(&self.counters.in_flight, 1);
         InFlight(self)
