@@ -5,7 +5,7 @@
 #
 #   scripts/demo-network.sh [BINARY]        default: target/release/strongroom
 #   DEMO_DIR=DIR scripts/demo-network.sh    work in DIR (default: the target directory)
-#   PROTECTION=private                      secure or private
+#   PROTECTION=secure                       private (usual) or secure
 #
 # Leaves nothing behind. Ends with 0 only if everything compared the same and every refusal came.
 set -euo pipefail
@@ -13,7 +13,7 @@ set -euo pipefail
 
 BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom}")
 [ -x "$BIN" ] || die "there is no $BIN: run make build"
-PROTECTION=${PROTECTION:-secure}
+PROTECTION=${PROTECTION:-private}
 FILES=400
 BIG_MIB=24
 

@@ -1,5 +1,6 @@
 //! `strongroom disk add`: gives a room a disk.
 
+use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -26,9 +27,9 @@ pub(crate) struct Args {
     /// The file for this purpose that `disk init` wrote
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
-    /// What protects the messages, as said to `disk serve`
-    #[arg(long, value_enum, default_value = "secure")]
-    protection: Level,
+    /// What protects the messages, as said to `disk serve` [default: private; secure where the address is loopback]
+    #[arg(long, value_enum)]
+    protection: Option<Level>,
     #[command(flatten)]
     open: OpenArgs,
 }
@@ -45,6 +46,20 @@ pub(crate) enum Level {
 }
 
 impl Level {
+    /// What protects the messages of a disk at this address where nobody says: between machines nobody else shall see which
+    /// blocks are used.
+    pub(crate) fn usual(address: &str) -> Self {
+        let loopback = address.to_socket_addrs().is_ok_and(|addresses| {
+            let mut addresses = addresses.peekable();
+            addresses.peek().is_some() && addresses.all(|address| address.ip().is_loopback())
+        });
+        if loopback {
+            Level::Secure
+        } else {
+            Level::Private
+        }
+    }
+
     pub(crate) fn protection(self) -> Protection {
         match self {
             Level::Open => Protection::Open,
@@ -80,12 +95,12 @@ impl FromStr for NamedDisk {
 }
 
 impl NamedDisk {
-    pub(crate) fn read(&self, level: Level) -> Result<Disk> {
+    pub(crate) fn read(&self, level: Option<Level>) -> Result<Disk> {
         read(&self.name, &self.address, &self.key, level)
     }
 }
 
-fn read(name: &str, address: &str, key: &Path, level: Level) -> Result<Disk> {
+fn read(name: &str, address: &str, key: &Path, level: Option<Level>) -> Result<Disk> {
     let port = address
         .rsplit_once(':')
         .map(|(_, port)| port.parse::<u16>());
@@ -100,7 +115,7 @@ fn read(name: &str, address: &str, key: &Path, level: Level) -> Result<Disk> {
         address: DiskAddress {
             id: keys.id,
             address: address.to_owned(),
-            protection: level.protection(),
+            protection: level.unwrap_or_else(|| Level::usual(address)).protection(),
             certificate: Some(keys.certificate_hash),
         },
         key: keys.key,
@@ -123,5 +138,27 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             Ok(())
         }
         _ => Err(admin::unexpected()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn between_machines_messages_are_private_where_nobody_says() {
+        for (address, level) in [
+            ("127.0.0.1:7200", Level::Secure),
+            ("127.9.0.1:7200", Level::Secure),
+            ("[::1]:7200", Level::Secure),
+            ("10.0.0.11:7200", Level::Private),
+            ("0.0.0.0:7200", Level::Private),
+            ("[::]:7200", Level::Private),
+            ("[2001:db8::1]:7200", Level::Private),
+            ("disk.strongroom.invalid:7200", Level::Private),
+            ("no address", Level::Private),
+        ] {
+            assert_eq!(Level::usual(address), level, "{address}");
+        }
     }
 }

@@ -35,14 +35,21 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", visible_alias = "identity")]
     key: PathBuf,
     /// What protects the messages: nothing (for measuring), capabilities and replay detection, or these and encryption
-    #[arg(long, value_enum, default_value = "secure")]
-    protection: Level,
+    /// [default: private; secure where --listen is loopback]
+    #[arg(long, value_enum)]
+    protection: Option<Level>,
     /// Listen without protection also where other machines reach it
     #[arg(long)]
     force: bool,
-    /// Most connections at once
+    /// Most connections of clients at once
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
     connections: u32,
+    /// Of these, most from one address
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    connections_per_address: u32,
+    /// Of these, most of one client
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    connections_per_client: u32,
     /// Most requests of one connection that run at once
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     workers: u32,
@@ -69,6 +76,11 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    fn level(&self) -> Level {
+        self.protection
+            .unwrap_or_else(|| Level::usual(&self.listen))
+    }
+
     pub(super) fn service(&self) -> &service::Common {
         &self.service
     }
@@ -83,7 +95,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let server = Arc::new(RwLock::new(server));
     let service = service::Service::start(&args.service, Arc::new(Watched(server.clone())))
         .map_err(|e| Error::failed(e.to_string()))?;
-    tracing::info!(disk = %id, %address, protection = ?args.protection, store = %args.store.display(), "serving");
+    tracing::info!(disk = %id, %address, protection = ?args.level(), store = %args.store.display(), "serving");
     if global.json {
         output::json_line(&json!({"disk": id.to_string(), "listening": address.to_string()}));
     } else {
@@ -116,9 +128,11 @@ fn start(args: &Args) -> Result<Server> {
     let opened = Store::open(Arc::new(device), surroundings).map_err(|e| store(&args.store, e))?;
     let config = Config {
         listen: args.listen.clone(),
-        protection: args.protection.protection(),
+        protection: args.level().protection(),
         open_to_all: args.force,
         connections_max: args.connections as usize,
+        connections_per_address: args.connections_per_address as usize,
+        connections_per_client: args.connections_per_client as usize,
         workers_max: args.workers as usize,
         payload_bytes_max: usize::try_from(args.memory).unwrap_or(usize::MAX),
         first_request_max: args.first_request_timeout,

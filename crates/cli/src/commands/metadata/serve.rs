@@ -43,9 +43,15 @@ pub(crate) struct Args {
     /// Try to flush a disk that cannot be reached for this long, before data that clients did not see durable is discarded
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     flush_patience: Duration,
-    /// Most connections at once
+    /// Most connections of users at once
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65536))]
     connections: u32,
+    /// Of these, most from one address
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    connections_per_address: u32,
+    /// Of these, most of one user
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    connections_per_user: u32,
     /// When asked to stop, end after this time in any case
     #[arg(long, value_name = "TIME", default_value = "90s", value_parser = duration)]
     grace: Duration,
@@ -216,11 +222,11 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     config.capability_lifetime = args.capability_lifetime;
     config.flush_patience = args.flush_patience;
     config.connections_max = args.connections as usize;
+    config.connections_per_address = args.connections_per_address as usize;
+    config.connections_per_user = args.connections_per_user as usize;
     config.protection = args.protection.map(Level::protection);
     for disk in &args.disk {
-        config
-            .disks
-            .push(disk.read(args.protection.unwrap_or(Level::Secure))?);
+        config.disks.push(disk.read(args.protection)?);
     }
     let given = args
         .open
