@@ -280,6 +280,32 @@ pub(crate) fn device(rdev: u64) -> String {
     format!("{}, {}", rustix::fs::major(rdev), rustix::fs::minor(rdev))
 }
 
+/// When a key or certificate ends, in words.
+pub(crate) fn end(end: Option<u64>) -> String {
+    let Some(end) = end else {
+        return "has no lifetime: made by an older version".into();
+    };
+    let date = i64::try_from(end)
+        .ok()
+        .and_then(|end| jiff::Timestamp::from_second(end).ok())
+        .map_or_else(
+            || end.to_string(),
+            |end| end.strftime("%Y-%m-%d").to_string(),
+        );
+    if end < now() {
+        format!("ended {date}")
+    } else {
+        format!("ends {date}")
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,7 @@
 //! Identity files: what a user's client shows to the metadata server, and what it knows the server by.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use rustls::pki_types::pem::PemObject;
@@ -10,6 +11,8 @@ use zeroize::Zeroizing;
 
 /// Largest identity file, bytes.
 const IDENTITY_MAX: usize = 64 << 10;
+/// A key that ends within this time is to be renewed.
+pub const RENEW_BEFORE: Duration = Duration::from_secs(60 * 86_400);
 
 /// Why an identity cannot be read or used.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +26,12 @@ fn failed(error: impl std::fmt::Display) -> IdentityError {
 /// The implementation of TLS that both sides use.
 pub fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+/// The serial number of a certificate made here; `None` for any other.
+pub fn serial_of(certificate: &[u8]) -> Option<[u8; 16]> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    certificate.raw_serial().try_into().ok()
 }
 
 /// What a client shows that it is a user's, and knows its server by. Secret.
@@ -111,6 +120,16 @@ impl Identity {
         text.push_str(&block("PRIVATE KEY", self.key.secret_pkcs8_der()));
         text.push_str(&block("CERTIFICATE", &self.authority));
         text
+    }
+
+    /// The serial number of its certificate, where that was made here.
+    pub fn serial(&self) -> Option<[u8; 16]> {
+        serial_of(&self.certificate)
+    }
+
+    /// When it ends, seconds since 1970; `None` where it has no lifetime.
+    pub fn end(&self) -> Option<u64> {
+        netdisk::certificate_end(&self.certificate).ok().flatten()
     }
 
     /// The name the server's certificate must have.

@@ -4,13 +4,16 @@
 //!    private key is in the identity file made for it and nowhere else.
 //! 2. A certificate is worth something only while its serial number stands with a user: who is removed is refused for good,
 //!    with every key ever made for that user.
+//! 3. Certificates have lifetimes. A key that is renewed is accepted for a while beside the new one, so that a client can change at its
+//!    time; then its serial number is worth nothing.
 //!
 //! It deliberately does not know sessions, or what a user may do.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-pub use metadata_proto::identity::Identity;
 use metadata_proto::identity::provider;
+pub use metadata_proto::identity::{Identity, RENEW_BEFORE, serial_of};
 use netdisk::{DiskAddress, DiskKey};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -23,8 +26,26 @@ use rustls::{RootCertStore, ServerConfig};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// A certificate, its key in PKCS #8, and its serial number.
-type Issued = (CertificateDer<'static>, Zeroizing<Vec<u8>>, [u8; 16]);
+/// A certificate, with what belongs to it.
+struct Issued {
+    certificate: CertificateDer<'static>,
+    /// In PKCS #8.
+    key: Zeroizing<Vec<u8>>,
+    serial: [u8; 16],
+    /// Seconds since 1970.
+    end: u64,
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+/// For how long certificates are valid: the authority's, the server's (which has a new one at each start, and in time while it runs),
+/// and those of users.
+const AUTHORITY_LIFETIME: Duration = DAY.saturating_mul(3652);
+const SERVER_LIFETIME: Duration = DAY.saturating_mul(90);
+const USER_LIFETIME: Duration = DAY.saturating_mul(730);
+/// They are valid from so long ago: clocks differ.
+const BACKDATED: Duration = DAY;
+/// A server has a new certificate made after this time.
+pub(crate) const SERVER_RENEWAL: Duration = DAY.saturating_mul(30);
 
 const AUTHORITY: &str = "metadata.authority";
 const USERS: &str = "metadata.users";
@@ -71,6 +92,28 @@ pub struct User {
     pub gids: Vec<u32>,
     /// Serial numbers of the certificates, 16 bytes each.
     pub serials: Vec<[u8; 16]>,
+    /// When certificates end, seconds since 1970. Those that are not named were made before there were lifetimes, and have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<([u8; 16], u64)>,
+}
+
+impl User {
+    /// When a certificate ends; `None` where it has no lifetime.
+    pub fn end_of(&self, serial: &[u8; 16]) -> Option<u64> {
+        let end = self.ends.iter().find(|(of, _)| of == serial);
+        end.map(|(_, end)| *end)
+    }
+
+    /// Forgets certificates that have ended.
+    fn forget_ended(&mut self, now: u64) {
+        self.ends.retain(|(serial, end)| {
+            let ended = *end < now;
+            if ended {
+                self.serials.retain(|other| other != serial);
+            }
+            !ended
+        });
+    }
 }
 
 /// A disk of the room.
@@ -139,6 +182,27 @@ fn check_name(name: &str) -> Result<(), EnrolError> {
     )))
 }
 
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    since_epoch().as_secs()
+}
+
+fn since_epoch() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+/// Sets from when a certificate is valid, and until when: `lifetime` from now on, or until `last`.
+fn limit(params: &mut CertificateParams, lifetime: Duration, last: Option<u64>) -> u64 {
+    let (epoch, now) = (rcgen::date_time_ymd(1970, 1, 1), since_epoch());
+    let end = (now + lifetime).as_secs();
+    let end = last.map_or(end, |last| end.min(last));
+    params.not_before = epoch + now.saturating_sub(BACKDATED);
+    params.not_after = epoch + Duration::from_secs(end);
+    end
+}
+
 fn random<const N: usize>() -> Result<[u8; N], EnrolError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(failed)?;
@@ -175,6 +239,7 @@ impl Authority {
         params
             .distinguished_name
             .push(DnType::CommonName, format!("authority of {server_name}"));
+        limit(&mut params, AUTHORITY_LIFETIME, None);
         let certificate = params.self_signed(&key).map_err(failed)?;
         Ok(Stored {
             certificate: certificate.der().to_vec(),
@@ -188,6 +253,7 @@ impl Authority {
         name: &str,
         alternative: Vec<String>,
         purpose: ExtendedKeyUsagePurpose,
+        lifetime: Duration,
     ) -> Result<Issued, EnrolError> {
         let mut serial: [u8; 16] = random()?;
         // Positive and without leading zeros, so that its encoding is these 16 bytes.
@@ -198,20 +264,30 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, name);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![purpose];
+        let end = limit(&mut params, lifetime, self.end());
         let certificate = params.signed_by(&key, &self.issuer).map_err(failed)?;
-        Ok((
-            certificate.der().clone(),
-            Zeroizing::new(key.serialize_der()),
+        Ok(Issued {
+            certificate: certificate.der().clone(),
+            key: Zeroizing::new(key.serialize_der()),
             serial,
-        ))
+            end,
+        })
+    }
+
+    /// When the authority's own certificate ends, seconds since 1970; `None` where it has no lifetime.
+    pub fn end(&self) -> Option<u64> {
+        end_of(&self.certificate)
     }
 
     /// The TLS of a server of this room, with a fresh key: version 1.3, and clients must have certificates of this room.
     pub fn server_config(&self) -> Result<ServerConfig, EnrolError> {
-        let (certificate, key, _) = self.issue(
+        let Issued {
+            certificate, key, ..
+        } = self.issue(
             &self.server_name,
             vec![self.server_name.clone()],
             ExtendedKeyUsagePurpose::ServerAuth,
+            SERVER_LIFETIME,
         )?;
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.clone()).map_err(failed)?;
@@ -233,10 +309,9 @@ impl Authority {
     }
 }
 
-/// The serial number of a certificate made here; `None` for any other.
-pub fn serial_of(certificate: &[u8]) -> Option<[u8; 16]> {
-    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
-    certificate.raw_serial().try_into().ok()
+/// When a certificate ends, seconds since 1970; `None` where it has no lifetime.
+fn end_of(certificate: &[u8]) -> Option<u64> {
+    netdisk::certificate_end(certificate).ok().flatten()
 }
 
 /// The users of a room, by name.
@@ -267,11 +342,6 @@ pub fn add_user(
                 users[at].uid, users[at].gids
             )));
         }
-        Ok(at) if users[at].serials.len() >= KEYS_MAX => {
-            return Err(EnrolError::Invalid(format!(
-                "user {name} has {KEYS_MAX} keys already: remove the user and add it again"
-            )));
-        }
         Ok(at) => at,
         Err(_) if users.len() >= USERS_MAX => {
             return Err(EnrolError::Invalid(format!(
@@ -284,23 +354,104 @@ pub fn add_user(
                 uid,
                 gids: gids.to_vec(),
                 serials: Vec::new(),
+                ends: Vec::new(),
             };
             users.insert(at, user);
             at
         }
     };
+    give_key(room, users, at)
+}
+
+/// Makes one more key for a known user. The key with the serial number `replaces` ends after `overlap`. Durable when this returns.
+pub fn renew_user(
+    room: &Room,
+    name: &str,
+    replaces: Option<[u8; 16]>,
+    overlap: Duration,
+) -> Result<(User, Identity), EnrolError> {
+    let mut users = users(room)?;
+    let at = users
+        .binary_search_by(|u| u.name.as_str().cmp(name))
+        .map_err(|_| EnrolError::Unknown(format!("user {name}")))?;
+    if let Some(old) = replaces {
+        let user = &mut users[at];
+        if !user.serials.contains(&old) {
+            return Err(EnrolError::Invalid(format!(
+                "the identity to replace is none of {name}, or has ended"
+            )));
+        }
+        let end = now().saturating_add(overlap.as_secs());
+        match user.ends.iter_mut().find(|(serial, _)| *serial == old) {
+            Some((_, known)) => *known = end.min(*known),
+            None => user.ends.push((old, end)),
+        }
+    }
+    give_key(room, users, at)
+}
+
+/// Makes a key for the user at this place of the list, and stores that.
+fn give_key(room: &Room, mut users: Vec<User>, at: usize) -> Result<(User, Identity), EnrolError> {
+    let user = &mut users[at];
+    user.forget_ended(now());
+    if user.serials.len() >= KEYS_MAX {
+        return Err(EnrolError::Invalid(format!(
+            "user {} has {KEYS_MAX} keys already: remove the user and add it again",
+            user.name
+        )));
+    }
     let authority = Authority::of(room)?;
-    let (certificate, key, serial) =
-        authority.issue(name, Vec::new(), ExtendedKeyUsagePurpose::ClientAuth)?;
-    users[at].serials.push(serial);
+    let issued = authority.issue(
+        &user.name,
+        Vec::new(),
+        ExtendedKeyUsagePurpose::ClientAuth,
+        USER_LIFETIME,
+    )?;
+    user.serials.push(issued.serial);
+    user.ends.push((issued.serial, issued.end));
     set_note(room, USERS, &users)?;
     let identity = Identity::new(
-        certificate,
-        PrivatePkcs8KeyDer::from(key.to_vec()),
+        issued.certificate,
+        PrivatePkcs8KeyDer::from(issued.key.to_vec()),
         authority.certificate,
         authority.server_name,
     );
     Ok((users.swap_remove(at), identity))
+}
+
+/// What is to be renewed soon, or never ends, in sentences for the operator.
+pub fn lifetimes(room: &Room) -> Result<Vec<Lifetime>, EnrolError> {
+    let authority = Authority::of(room)?;
+    let mut all = vec![Lifetime {
+        of: "the room's authority".into(),
+        end: authority.end(),
+    }];
+    for user in users(room)? {
+        for serial in &user.serials {
+            all.push(Lifetime {
+                of: format!("a key of {}", user.name),
+                end: user.end_of(serial),
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// How long something is valid.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lifetime {
+    /// What.
+    pub of: String,
+    /// When it ends, seconds since 1970; `None`: it was made before there were lifetimes.
+    pub end: Option<u64>,
+}
+
+impl Lifetime {
+    /// Whether it is to be renewed, or is over.
+    pub fn is_due(&self) -> bool {
+        let soon = now().saturating_add(RENEW_BEFORE.as_secs());
+        self.end.is_some_and(|end| end < soon)
+    }
 }
 
 /// Removes a user with all keys. Durable when this returns.
@@ -376,6 +527,29 @@ mod tests {
     }
 
     #[test]
+    fn what_was_made_before_there_were_lifetimes_has_none() {
+        let stored = r#"{"name": "a", "uid": 1, "gids": [1], "serials": [[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]]}"#;
+        let mut user: User = serde_json::from_str(stored).unwrap();
+        assert_eq!(user.end_of(&[1; 16]), None);
+        user.ends.push(([2; 16], 100));
+        user.serials.push([2; 16]);
+        user.forget_ended(100);
+        assert_eq!(user.serials.len(), 2);
+        user.forget_ended(101);
+        assert_eq!((user.serials, user.ends), (vec![[1; 16]], Vec::new()));
+        let key = KeyPair::generate().unwrap();
+        let endless = CertificateParams::default().self_signed(&key).unwrap();
+        assert_eq!(end_of(endless.der()), None);
+        let lifetime = |end| Lifetime {
+            of: "it".into(),
+            end,
+        };
+        assert!(!lifetime(None).is_due());
+        assert!(!lifetime(Some(now() + 90 * DAY.as_secs())).is_due());
+        assert!(lifetime(Some(now() + 10 * DAY.as_secs())).is_due());
+    }
+
+    #[test]
     fn an_identity_reads_back_as_written_and_its_certificate_is_told_by_its_serial() {
         let stored = Authority::make("here").unwrap();
         let certificate = CertificateDer::from(stored.certificate.clone());
@@ -385,9 +559,27 @@ mod tests {
             certificate,
             server_name: "here".into(),
         };
-        let (certificate, key, serial) = authority
-            .issue("alice", Vec::new(), ExtendedKeyUsagePurpose::ClientAuth)
-            .unwrap();
+        let issue = |lifetime| {
+            authority
+                .issue(
+                    "alice",
+                    Vec::new(),
+                    ExtendedKeyUsagePurpose::ClientAuth,
+                    lifetime,
+                )
+                .unwrap()
+        };
+        let Issued {
+            certificate,
+            key,
+            serial,
+            end,
+        } = issue(USER_LIFETIME);
+        assert_eq!(end_of(&certificate), Some(end));
+        assert!(end.abs_diff(now() + USER_LIFETIME.as_secs()) < 600);
+        // Nothing outlives what vouches for it.
+        let last = authority.end().unwrap();
+        assert_eq!(issue(2 * AUTHORITY_LIFETIME).end, last);
         assert_eq!(serial_of(&certificate), Some(serial));
         assert_eq!(serial_of(&authority.certificate), None);
         let identity = Identity::new(

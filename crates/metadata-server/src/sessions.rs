@@ -295,6 +295,7 @@ mod tests {
             uid: 1,
             gids: vec![1],
             serials: Vec::new(),
+            ends: Vec::new(),
         })
     }
 

@@ -1,9 +1,10 @@
-//! Who is let in: connections that would keep others out are bounded for each address and user.
+//! Who is let in: connections that would keep others out are bounded for each address and user, and keys end.
 
 mod common;
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{LONG, Raw, World};
 use rustix::net::{AddressFamily, SocketType};
@@ -37,11 +38,63 @@ fn a_user_has_a_share_of_the_connections() {
     world.change = |config| (config.connections_max, config.connections_per_user) = (4, 2);
     world.start();
     let alice = Arc::new(world.identity("alice", 1001, &[1001]));
-    let connect =
-        |identity: &Arc<metadata::enrol::Identity>| Raw::connect(&world, identity.clone(), None);
+    let connect = |identity: &Arc<metadata_proto::identity::Identity>| {
+        Raw::connect(&world, identity.clone(), None)
+    };
     let kept = [connect(&alice).unwrap(), connect(&alice).unwrap()];
     assert!(connect(&alice).is_err());
     let bob = Arc::new(world.identity("bob", 1002, &[1002]));
     connect(&bob).unwrap();
     drop(kept);
+}
+
+#[test]
+fn a_key_that_was_renewed_is_accepted_for_its_overlap_and_then_no_more() {
+    let world = World::with_lease(1, LONG);
+    let old = Arc::new(world.identity("alice", 1001, &[1001]));
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
+    let end = old.end().unwrap();
+    assert!((now + 700 * 86_400..now + 740 * 86_400).contains(&end));
+    let connect = |identity: &Arc<metadata_proto::identity::Identity>| {
+        Raw::connect(&world, identity.clone(), None)
+    };
+    let renew = |replaces, overlap| world.server().renew_user("alice", replaces, overlap);
+    // Beside the new one while it is replaced.
+    let (_, second) = renew(old.serial(), Duration::from_secs(3600)).unwrap();
+    let second = Arc::new(second);
+    connect(&old).unwrap();
+    let session = connect(&second).unwrap();
+    session.chmod(room::InodeNo::ROOT, 0o700).unwrap_err();
+    // And at once without an overlap: also sessions that it began.
+    let (user, third) = renew(second.serial(), Duration::ZERO).unwrap();
+    assert_eq!(user.serials.len(), 3);
+    common::until("its session ends", || {
+        let asked =
+            session.ask(|c, x, s| async move { c.read_dir(x, s, room::InodeNo::ROOT, 0, 1).await });
+        !matches!(asked, Ok(Ok(_)))
+    });
+    assert!(connect(&second).is_err());
+    connect(&old).unwrap();
+    connect(&Arc::new(third)).unwrap();
+    // A key of somebody else is not replaced.
+    let bob = world.identity("bob", 1002, &[1002]);
+    assert!(renew(bob.serial(), Duration::ZERO).is_err());
+    assert!(renew(Some([1; 16]), Duration::ZERO).is_err());
+    assert!(
+        world
+            .server()
+            .renew_user("eve", None, Duration::ZERO)
+            .is_err()
+    );
+    assert!(
+        world
+            .server()
+            .lifetimes()
+            .unwrap()
+            .iter()
+            .all(|l| l.end.is_some())
+    );
 }

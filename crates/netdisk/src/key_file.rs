@@ -3,11 +3,14 @@
 //!
 //! 1. Both are secret: who has the disk's key can make any capability.
 //! 2. Only the disk's own file has the private key of its certificate.
+//! 3. A certificate has a lifetime. Renewed keys go to new files; the disk's own one keeps the keys before for a while, so that disk
+//!    and metadata server need not change at the same moment.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use storage::write_new_private;
@@ -18,6 +21,10 @@ use crate::tls;
 use crate::{DiskId, DiskKey};
 
 const TITLE: &str = "strongroom-disk 1";
+/// For how long a certificate is valid.
+const LIFETIME: Duration = Duration::from_secs(730 * 86_400);
+/// It is valid from so long ago: clocks differ.
+const BACKDATED: Duration = Duration::from_secs(86_400);
 /// No key file is longer; in bytes.
 const LEN_MAX: u64 = 64 << 10;
 
@@ -33,6 +40,9 @@ pub enum KeyFileError {
     /// It is not such a file.
     #[error("it is not a disk's key file: {0}")]
     Form(&'static str),
+    /// Only the disk's own file can be renewed.
+    #[error("it is the metadata server's part: renew the disk's own key file")]
+    Part,
     /// A certificate could not be made.
     #[error("a certificate could not be made: {0}")]
     Certificate(String),
@@ -49,6 +59,19 @@ pub struct KeyFile {
     pub certificate_hash: [u8; 32],
     /// The certificate and its private key; only in the disk's own file.
     pub certificate: Option<DiskCertificate>,
+    /// The keys before these, where they were renewed; only in the disk's own file.
+    pub previous: Option<PreviousKeys>,
+}
+
+/// Keys that were renewed, and are accepted for a while.
+#[derive(Debug)]
+pub struct PreviousKeys {
+    /// The disk's key.
+    pub key: DiskKey,
+    /// The certificate and its private key.
+    pub certificate: DiskCertificate,
+    /// The end, seconds since 1970.
+    pub until: u64,
 }
 
 /// A self-signed certificate, with its private key.
@@ -64,6 +87,33 @@ impl std::fmt::Debug for DiskCertificate {
 }
 
 impl DiskCertificate {
+    fn generate() -> Result<Self, KeyFileError> {
+        let words = |e: rcgen::Error| KeyFileError::Certificate(e.to_string());
+        let pair = rcgen::KeyPair::generate().map_err(words)?;
+        // Nobody checks the name: the certificate is known by its hash.
+        let mut params =
+            rcgen::CertificateParams::new(vec![tls::SERVER_NAME.to_owned()]).map_err(words)?;
+        let (epoch, now) = (rcgen::date_time_ymd(1970, 1, 1), since_epoch());
+        params.not_before = epoch + now.saturating_sub(BACKDATED);
+        params.not_after = epoch + now + LIFETIME;
+        let certificate = params.self_signed(&pair).map_err(words)?;
+        Ok(Self {
+            certificate: certificate.der().to_vec(),
+            private_key: Zeroizing::new(pair.serialize_der()),
+        })
+    }
+
+    /// SHA-256 of the certificate, in DER.
+    fn hash(&self) -> [u8; 32] {
+        tls::certificate_hash(&self.certificate)
+    }
+
+    /// When it ends, seconds since 1970; `None` where it has no lifetime.
+    pub fn end(&self) -> Option<u64> {
+        // One that is none was refused when the file was read.
+        tls::certificate_end(&self.certificate).ok().flatten()
+    }
+
     pub(crate) fn for_rustls(&self) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
         (
             CertificateDer::from(self.certificate.clone()),
@@ -75,23 +125,29 @@ impl DiskCertificate {
 impl KeyFile {
     /// A new disk's: random identity and key, and a certificate of its own.
     pub fn generate() -> Result<Self, KeyFileError> {
-        let id = DiskId(random());
-        let words = |e: rcgen::Error| KeyFileError::Certificate(e.to_string());
-        let pair = rcgen::KeyPair::generate().map_err(words)?;
-        // Nobody checks the name: the certificate is known by its hash.
-        let certificate = rcgen::CertificateParams::new(vec![tls::SERVER_NAME.to_owned()])
-            .and_then(|params| params.self_signed(&pair))
-            .map_err(words)?;
-        let certificate = certificate.der().to_vec();
+        Self::with(DiskId(random()), None)
+    }
+
+    fn with(id: DiskId, previous: Option<PreviousKeys>) -> Result<Self, KeyFileError> {
+        let certificate = DiskCertificate::generate()?;
         Ok(Self {
             id,
             key: DiskKey::new(random()),
-            certificate_hash: tls::certificate_hash(&certificate),
-            certificate: Some(DiskCertificate {
-                certificate,
-                private_key: Zeroizing::new(pair.serialize_der()),
-            }),
+            certificate_hash: certificate.hash(),
+            certificate: Some(certificate),
+            previous,
         })
+    }
+
+    /// The same disk with a new key and a new certificate. A disk that is served with them accepts the present ones for `overlap`
+    /// more. Refused as [`KeyFileError::Part`] for the metadata server's part.
+    pub fn renewed(self, overlap: Duration) -> Result<Self, KeyFileError> {
+        let previous = PreviousKeys {
+            key: self.key,
+            certificate: self.certificate.ok_or(KeyFileError::Part)?,
+            until: (since_epoch() + overlap).as_secs(),
+        };
+        Self::with(self.id, Some(previous))
     }
 
     /// Reads either file. Refused where others than the owner may read it.
@@ -129,6 +185,8 @@ impl KeyFile {
         }
         let (mut id, mut key, mut hash) = (None, None, None);
         let (mut certificate, mut private_key) = (None, None);
+        let (mut previous_key, mut previous_until) = (None, None);
+        let (mut previous_certificate, mut previous_private_key) = (None, None);
         for line in lines {
             let (name, value) = line
                 .split_once(' ')
@@ -140,6 +198,10 @@ impl KeyFile {
                 "certificate-sha256" => hash.replace(fixed(&bytes)?).is_some(),
                 "certificate" => certificate.replace(bytes.to_vec()).is_some(),
                 "private-key" => private_key.replace(bytes).is_some(),
+                "previous-key" => previous_key.replace(DiskKey::new(fixed(&bytes)?)).is_some(),
+                "previous-until" => previous_until.replace(fixed(&bytes)?).is_some(),
+                "previous-certificate" => previous_certificate.replace(bytes.to_vec()).is_some(),
+                "previous-private-key" => previous_private_key.replace(bytes).is_some(),
                 _ => return Err(KeyFileError::Form("a line has an unknown name")),
             };
             if again {
@@ -154,18 +216,39 @@ impl KeyFile {
             (None, None) => None,
             _ => return Err(KeyFileError::Form("half of the certificate is missing")),
         };
+        let previous = match (
+            previous_key,
+            previous_until,
+            previous_certificate,
+            previous_private_key,
+        ) {
+            (Some(key), Some(until), Some(certificate), Some(private_key)) => Some(PreviousKeys {
+                key,
+                certificate: DiskCertificate {
+                    certificate,
+                    private_key,
+                },
+                until: u64::from_be_bytes(until),
+            }),
+            (None, None, None, None) => None,
+            _ => return Err(KeyFileError::Form("a part of the previous keys is missing")),
+        };
         let file = Self {
             id: DiskId(id.ok_or(KeyFileError::Form("it names no disk"))?),
             key: key.ok_or(KeyFileError::Form("it has no key"))?,
             certificate_hash: hash.ok_or(KeyFileError::Form("it has no certificate-sha256"))?,
             certificate,
+            previous,
         };
-        if let Some(certificate) = &file.certificate
-            && tls::certificate_hash(&certificate.certificate) != file.certificate_hash
-        {
-            return Err(KeyFileError::Form(
-                "its certificate is not the one it names",
-            ));
+        if let Some(certificate) = &file.certificate {
+            if certificate.hash() != file.certificate_hash {
+                return Err(KeyFileError::Form(
+                    "its certificate is not the one it names",
+                ));
+            }
+            if tls::certificate_end(&certificate.certificate).is_err() {
+                return Err(KeyFileError::Form("its certificate is none"));
+            }
         }
         Ok(file)
     }
@@ -191,8 +274,21 @@ impl KeyFile {
             line("certificate", &certificate.certificate);
             line("private-key", &certificate.private_key);
         }
+        if let (true, Some(previous)) = (whole, &self.previous) {
+            line("previous-key", previous.key.bytes());
+            line("previous-until", &previous.until.to_be_bytes());
+            line("previous-certificate", &previous.certificate.certificate);
+            line("previous-private-key", &previous.certificate.private_key);
+        }
         text
     }
+}
+
+/// Since 1970.
+fn since_epoch() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], KeyFileError> {
@@ -263,6 +359,34 @@ mod tests {
         assert!(made.write(&whole).is_err(), "a key is never written over");
         let id: DiskId = made.id.to_string().parse().unwrap();
         assert_eq!(id, made.id);
+    }
+
+    #[test]
+    fn renewed_keys_end_and_bring_the_ones_before_along() {
+        let made = KeyFile::generate().unwrap();
+        let (id, hash) = (made.id, made.certificate_hash);
+        let now = since_epoch().as_secs();
+        let end = made.certificate.as_ref().unwrap().end().unwrap();
+        assert!((now + 720 * 86_400..now + 740 * 86_400).contains(&end));
+        let key = made.key.clone();
+        let renewed = made.renewed(Duration::from_secs(100)).unwrap();
+        assert_ne!(renewed.certificate_hash, hash);
+        assert!(!renewed.key.same(&key));
+        let read = KeyFile::parse(&renewed.text(true)).unwrap();
+        let previous = read.previous.as_ref().unwrap();
+        assert!(previous.key.same(&key) && previous.certificate.hash() == hash);
+        assert!((now + 100..now + 200).contains(&previous.until));
+        assert_eq!(read.id, id);
+        assert_eq!(*read.text(true), *renewed.text(true));
+        // The metadata server's part has neither certificate, and cannot be renewed.
+        let part = KeyFile::parse(&renewed.text(false)).unwrap();
+        assert!(part.certificate.is_none() && part.previous.is_none());
+        assert!(matches!(
+            part.renewed(Duration::ZERO),
+            Err(KeyFileError::Part)
+        ));
+        let half = renewed.text(true).replace("previous-until", "#");
+        assert!(KeyFile::parse(&half).is_err());
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub use capability::{
 };
 pub use client::{Admin, DiskAddress, DiskClient, DiskError, DiskStatus, Protection};
 pub use frame::{CAPABILITIES_PER_GROUP, GROUPS_MAX, Op};
-pub use key_file::{DiskCertificate, KeyFile, KeyFileError};
+pub use key_file::{DiskCertificate, KeyFile, KeyFileError, PreviousKeys};
 pub use reason::Reason;
 pub use store::{Store, StoreError, Surroundings};
-pub use tls::certificate_hash;
+pub use tls::{certificate_end, certificate_hash};

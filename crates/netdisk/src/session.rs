@@ -148,11 +148,10 @@ impl std::fmt::Debug for Session {
 
 #[cfg(test)]
 mod tests {
-    use rustls::pki_types::ServerName;
     use rustls::{ClientConnection, ServerConnection};
 
     use super::*;
-    use crate::tls::{self, SERVER_NAME};
+    use crate::tls;
     use crate::{DiskCertificate, KeyFile};
 
     /// Most bytes of data in a record.
@@ -162,11 +161,9 @@ mod tests {
 
     /// Two ends after a handshake in memory.
     fn pair(certificate: &DiskCertificate, hash: [u8; 32]) -> (Session, Session) {
-        let name = ServerName::try_from(SERVER_NAME).unwrap();
-        let mut client: Connection = ClientConnection::new(tls::client(hash).unwrap(), name)
-            .unwrap()
-            .into();
-        let mut server: Connection = ServerConnection::new(tls::server(certificate).unwrap())
+        let tls::ClientTls { config, name } = tls::client(hash).unwrap();
+        let mut client: Connection = ClientConnection::new(config, name).unwrap().into();
+        let mut server: Connection = ServerConnection::new(tls::server(certificate, None).unwrap())
             .unwrap()
             .into();
         let pass = |from: &mut Connection, to: &mut Connection| {

@@ -10,12 +10,11 @@ use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
 use streams::{Ahead, Socket, Stream, is_tick};
 
 use crate::session::Session;
-use crate::tls::SERVER_NAME;
+use crate::tls::ClientTls;
 
 /// Some small messages, and little of a large payload, which is better received where it belongs.
 pub(crate) const AHEAD: Ahead = Ahead {
@@ -39,7 +38,7 @@ pub(crate) struct Wire {
 pub(crate) enum Side {
     Plain,
     Server(Arc<ServerConfig>),
-    Client(Arc<ClientConfig>),
+    Client(ClientTls),
 }
 
 impl Wire {
@@ -60,14 +59,11 @@ impl Wire {
                     .map_err(io::Error::other)?
                     .into(),
             ),
-            Side::Client(config) => {
-                let name = ServerName::try_from(SERVER_NAME).map_err(io::Error::other)?;
-                Some(
-                    ClientConnection::new(config, name)
-                        .map_err(io::Error::other)?
-                        .into(),
-                )
-            }
+            Side::Client(tls) => Some(
+                ClientConnection::new(tls.config, tls.name)
+                    .map_err(io::Error::other)?
+                    .into(),
+            ),
         };
         let tls = state
             .map(|state| shake_hands(state, &socket, handshake_max))
@@ -219,15 +215,14 @@ mod tests {
     fn both_ends_speak_tls_with_others() {
         let keys = KeyFile::generate().unwrap();
         let certificate = keys.certificate.as_ref().unwrap();
-        let server = tls::server(certificate).unwrap();
+        let server = tls::server(certificate, None).unwrap();
         let client = tls::client(keys.certificate_hash).unwrap();
-        let name = ServerName::try_from(SERVER_NAME).unwrap();
 
         let (near, far) = pair();
         let mut other = thread::scope(|scope| {
             let server = Side::Server(server.clone());
             let wire = scope.spawn(|| wire(far, server).unwrap());
-            let state = ClientConnection::new(client.clone(), name).unwrap();
+            let state = ClientConnection::new(client.config.clone(), client.name.clone()).unwrap();
             let mut other = StreamOwned::new(state, near);
             // Together with the end of the handshake.
             other.write_all(b"early").unwrap();

@@ -136,11 +136,12 @@ impl Options {
 
 /// A time such as `90`, `90s`, `10m` or `2h`.
 pub(crate) fn duration(text: &str) -> std::result::Result<Duration, String> {
-    let refusal = || format!("`{text}` is not a time: write seconds, or 90s, 10m, 2h");
+    let refusal = || format!("`{text}` is not a time: write seconds, or 90s, 10m, 2h, 30d");
     let (digits, unit) = match text.char_indices().last() {
         Some((at, 's')) => (&text[..at], 1),
         Some((at, 'm')) => (&text[..at], 60),
         Some((at, 'h')) => (&text[..at], 3600),
+        Some((at, 'd')) => (&text[..at], 86_400),
         _ => (text, 1),
     };
     let number: u64 = digits.parse().map_err(|_| refusal())?;
@@ -222,7 +223,17 @@ mod tests {
     fn times_are_read_with_and_without_a_unit() {
         assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
         assert_eq!(duration("2h"), Ok(Duration::from_secs(7200)));
-        for bad in ["", "0", "-1", "h", "1d", "99999999999999999999h", "é"] {
+        assert_eq!(duration("30d"), Ok(Duration::from_secs(30 * 86_400)));
+        for bad in [
+            "",
+            "0",
+            "-1",
+            "h",
+            "1w",
+            "400d",
+            "99999999999999999999h",
+            "é",
+        ] {
             assert!(duration(bad).is_err(), "{bad}");
         }
     }

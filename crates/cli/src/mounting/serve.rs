@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use metadata_client::{ClientOptions, SharedRoom};
-use metadata_proto::identity::Identity;
+use metadata_proto::identity::{Identity, RENEW_BEFORE};
 use room::{FileSystem, OpenOptions, Room};
 use rustix::fs::Mode;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -132,6 +132,17 @@ fn serve_shared(plan: &Plan, address: &str, signals: Signals, start: &mut dyn St
     let name = plan.room()?;
     let failed = |e: &dyn std::fmt::Display| Error::failed(format!("{}: {e}", name.display()));
     let identity = Identity::parse(plan.credential.bytes()).map_err(|e| failed(&e))?;
+    let renew = "ask for another: strongroom user renew";
+    match identity.end() {
+        Some(end) if end < output::now() => {
+            let why = format!("the identity {}; {renew}", output::end(Some(end)));
+            return Err(failed(&why));
+        }
+        Some(end) if end < output::now() + RENEW_BEFORE.as_secs() => {
+            tracing::warn!("the identity {}; {renew}", output::end(Some(end)));
+        }
+        _ => {}
+    }
     let mut options = ClientOptions::new(address);
     if let Some(seconds) = plan.patience_s {
         options.patience = Duration::from_secs(seconds);

@@ -20,6 +20,7 @@ mod names;
 mod net;
 mod pages;
 mod removal;
+mod renewal;
 mod sharing;
 mod story;
 mod writer;

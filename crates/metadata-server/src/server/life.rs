@@ -230,24 +230,31 @@ pub(super) fn tend(life: &Arc<Life>, shared: &Arc<Shared>) -> Result<(), ServerE
             .map(drop)
             .map_err(io("threads of the server"))
     };
-    let tended = life.clone();
+    let (tended, with) = (life.clone(), shared.clone());
     start(
         "sessions",
         Box::new(move || {
             while tended.pause(SESSIONS_LOOK) {
                 let now = Instant::now();
-                for session in tended.sessions.end_where(|_, deadline| deadline <= now) {
-                    tracing::info!(user = %session.user.name, session = session.id.0, "a lease is over");
+                with.users.cut_ended();
+                let over = |session: &Session, deadline| {
+                    deadline <= now || with.users.has_ended(&session.serial)
+                };
+                for session in tended.sessions.end_where(over) {
+                    tracing::info!(user = %session.user.name, session = session.id.0, "a lease is over, or the key has ended");
                     end_session_in_time(&tended, session);
                 }
             }
         }),
     )?;
-    let tended = life.clone();
+    let (tended, with) = (life.clone(), shared.clone());
     start(
         "replies",
         Box::new(move || {
             while tended.pause(REPLIES_LOOK) {
+                if let Err(e) = with.tls.tend(&tended.room) {
+                    tracing::error!("the server's certificate: {e}");
+                }
                 let alive = tended.sessions.alive();
                 let connected = alive.iter().filter_map(|s| s.client()).collect();
                 tended.replies.tend(&tended.room, &connected);

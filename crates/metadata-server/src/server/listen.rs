@@ -9,11 +9,12 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use metadata_proto::rpc::{FRAME_MAX, LET_IN, Metadata, NOT_LET_IN};
 use parking_lot::{Mutex, RwLock};
+use room::Room;
 use rustls::ServerConfig;
 use streams::{Admission, Limits, Standing};
 use tarpc::server::{BaseChannel, Channel};
@@ -25,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::calls::Caller;
 use super::{Config, Shared};
-use crate::enrol::{self, User};
+use crate::enrol::{self, EnrolError, User};
 
 /// For the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -33,6 +34,26 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(120);
 /// Calls of a connection that wait or run; more are refused, which ends the connection on the client's side.
 const WAITING_MAX: usize = 1024;
+
+/// The server's TLS, whose certificate is made again before it ends.
+#[derive(Debug, Default)]
+pub(super) struct Tls(RwLock<Option<(Arc<ServerConfig>, Instant)>>);
+
+impl Tls {
+    fn get(&self) -> Option<Arc<ServerConfig>> {
+        self.0.read().as_ref().map(|(config, _)| config.clone())
+    }
+
+    /// Makes it, or makes it again where it is old.
+    pub(super) fn tend(&self, room: &Room) -> Result<(), EnrolError> {
+        let made = self.0.read().as_ref().map(|(_, made)| *made);
+        if made.is_none_or(|made| made.elapsed() > enrol::SERVER_RENEWAL) {
+            let config = Arc::new(enrol::Authority::of(room)?.server_config()?);
+            *self.0.write() = Some((config, Instant::now()));
+        }
+        Ok(())
+    }
+}
 
 /// The users, by the serial numbers of their keys, and their connections.
 #[derive(Debug, Default)]
@@ -54,8 +75,26 @@ impl Users {
         *self.by_serial.write() = by_serial;
     }
 
+    /// The user with this key, unless the key has ended.
     pub(super) fn get(&self, serial: &[u8; 16]) -> Option<Arc<User>> {
-        self.by_serial.read().get(serial).cloned()
+        let user = self.by_serial.read().get(serial).cloned();
+        user.filter(|user| !user.end_of(serial).is_some_and(|end| end < enrol::now()))
+    }
+
+    /// Whether a key is a user's, and has ended.
+    pub(super) fn has_ended(&self, serial: &[u8; 16]) -> bool {
+        let user = self.by_serial.read().get(serial).cloned();
+        user.and_then(|user| user.end_of(serial))
+            .is_some_and(|end| end < enrol::now())
+    }
+
+    /// Closes the connections of keys that have ended.
+    pub(super) fn cut_ended(&self) {
+        for (serial, cut) in self.connections.lock().values() {
+            if self.has_ended(serial) {
+                cut.cancel();
+            }
+        }
     }
 
     /// Closes the connections of these keys.
@@ -150,13 +189,7 @@ impl Drop for Listed<'_> {
     }
 }
 
-pub(super) async fn accept(
-    listener: TcpListener,
-    tls: Arc<ServerConfig>,
-    shared: Arc<Shared>,
-    closing: CancellationToken,
-) {
-    let acceptor = TlsAcceptor::from(tls);
+pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, closing: CancellationToken) {
     let permits = Permits::new(&shared.config);
     loop {
         let accepted = tokio::select! {
@@ -176,7 +209,11 @@ pub(super) async fn accept(
         if gave_way {
             shared.counters.turned_away();
         }
-        let (acceptor, shared, closing) = (acceptor.clone(), shared.clone(), closing.clone());
+        let Some(tls) = shared.tls.get() else {
+            continue;
+        };
+        let acceptor = TlsAcceptor::from(tls);
+        let (shared, closing) = (shared.clone(), closing.clone());
         tokio::spawn(async move {
             tokio::select! {
                 () = closing.cancelled() => {}

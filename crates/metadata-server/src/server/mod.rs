@@ -200,6 +200,7 @@ pub(crate) struct Shared {
     /// `None`: between two lives, or stopped.
     life: RwLock<Option<Arc<Life>>>,
     users: Users,
+    tls: listen::Tls,
     counters: Counters,
     stopping: AtomicBool,
     /// Whether the present life has failed, and whoever waits for that.
@@ -235,6 +236,12 @@ impl Shared {
         let life = Life::begin(&self.config, &self.credential, &self.fault)?;
         let users = enrol::users(&life.room)?;
         self.users.set(&users);
+        self.tls.tend(&life.room)?;
+        for lifetime in enrol::lifetimes(&life.room)? {
+            if lifetime.is_due() {
+                tracing::warn!(end = lifetime.end, "{} is to be renewed", lifetime.of);
+            }
+        }
         let life = Arc::new(life);
         life::tend(&life, self)?;
         *self.life.write() = Some(life);
@@ -320,6 +327,7 @@ impl MetadataServer {
             credential,
             life: RwLock::new(None),
             users: Users::default(),
+            tls: listen::Tls::default(),
             counters: Counters::default(),
             stopping: AtomicBool::new(false),
             failed: Mutex::new(false),
@@ -340,17 +348,8 @@ impl MetadataServer {
             .map_err(io(format!("{listen} cannot be listened on")))?;
         let address = listener.local_addr().map_err(io("the server's address"))?;
         shared.begin()?;
-        let tls = {
-            let life = shared.life().ok_or(ServerError::NotNow)?;
-            enrol::Authority::of(&life.room)?.server_config()?
-        };
         let closing = CancellationToken::new();
-        runtime.spawn(listen::accept(
-            listener,
-            Arc::new(tls),
-            shared.clone(),
-            closing.clone(),
-        ));
+        runtime.spawn(listen::accept(listener, shared.clone(), closing.clone()));
         let supervised = shared.clone();
         let supervisor = std::thread::Builder::new()
             .name("supervisor".into())
@@ -426,11 +425,34 @@ impl MetadataServer {
         uid: u32,
         gids: &[u32],
     ) -> Result<(User, Identity), ServerError> {
+        self.enrol(|room| enrol::add_user(room, name, uid, gids))
+    }
+
+    /// [`enrol::renew_user`], at once in effect.
+    pub fn renew_user(
+        &self,
+        name: &str,
+        replaces: Option<[u8; 16]>,
+        overlap: Duration,
+    ) -> Result<(User, Identity), ServerError> {
+        self.enrol(|room| enrol::renew_user(room, name, replaces, overlap))
+    }
+
+    /// Changes users, at once in effect.
+    fn enrol<T>(
+        &self,
+        change: impl FnOnce(&room::Room) -> Result<T, EnrolError>,
+    ) -> Result<T, ServerError> {
         let _one = self.shared.enrolling.lock();
-        let life = self.life()?;
-        let added = enrol::add_user(&life.room, name, uid, gids)?;
-        self.shared.users.set(&enrol::users(&life.room)?);
-        Ok(added)
+        let serving = self.life()?;
+        let changed = change(&serving.room)?;
+        self.shared.users.set(&enrol::users(&serving.room)?);
+        Ok(changed)
+    }
+
+    /// [`enrol::lifetimes`].
+    pub fn lifetimes(&self) -> Result<Vec<enrol::Lifetime>, ServerError> {
+        Ok(enrol::lifetimes(&self.life()?.room)?)
     }
 
     /// [`enrol::remove_user`], at once in effect: connections are cut, sessions ended, and capabilities revoked before this

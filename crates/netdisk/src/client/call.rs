@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustls::ClientConfig;
 use storage::spans;
 use tracing::Level;
 
@@ -39,7 +38,7 @@ const WORDS_MAX: usize = 256;
 pub(super) struct Line {
     address: DiskAddress,
     patience: Duration,
-    tls: Result<Option<Arc<ClientConfig>>, String>,
+    tls: Result<Option<tls::ClientTls>, String>,
     slots: Vec<Slot>,
     turn: AtomicUsize,
     known: Mutex<Known>,
@@ -272,7 +271,7 @@ impl Line {
     fn connection(&self, deadline: Instant) -> Result<Arc<Connection>, Miss> {
         let side = match &self.tls {
             Ok(None) => Side::Plain,
-            Ok(Some(config)) => Side::Client(config.clone()),
+            Ok(Some(tls)) => Side::Client(tls.clone()),
             Err(words) => {
                 return Err(Miss::Final(DiskError::Unreachable(io::Error::other(
                     words.clone(),

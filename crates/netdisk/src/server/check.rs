@@ -20,7 +20,7 @@ use crate::frame::{Op, REQUEST_LEN, RequestHead};
 use crate::groups::{Groups, Running};
 use crate::keys::{CapabilityKey, MessageKeys, random};
 use crate::replay::{FilterSize, ReplayFilter};
-use crate::{Capability, ClientId, DiskKey, Protection, Reason, Store, sign};
+use crate::{Capability, ClientId, DiskKey, KeyFile, Protection, Reason, Store, sign};
 
 use super::clock::Clock;
 
@@ -32,6 +32,8 @@ pub(crate) struct Access {
     /// `None`: the metadata server's.
     pub(crate) capability: Option<Capability>,
     pub(crate) keys: MessageKeys,
+    /// Derived from a key that was renewed: accepted until then, by the disk's clock.
+    until: Option<u64>,
 }
 
 impl Access {
@@ -74,17 +76,41 @@ pub(crate) struct Guard {
     filter_size: FilterSize,
     /// The filter's epoch, to look at without a lock.
     epoch: AtomicU64,
+    /// The present one first.
+    keys: Vec<Derived>,
+}
+
+/// What is derived from a key of the disk.
+struct Derived {
     capability_key: CapabilityKey,
     management: Arc<Access>,
+    until: Option<u64>,
+}
+
+impl Derived {
+    fn of(key: &DiskKey, until: Option<u64>) -> Self {
+        Self {
+            capability_key: CapabilityKey::of(key),
+            management: Arc::new(Access {
+                capability: None,
+                keys: MessageKeys::management(key),
+                until,
+            }),
+            until,
+        }
+    }
 }
 
 impl Guard {
     pub(crate) fn new(
-        key: &DiskKey,
+        keys: &KeyFile,
         protection: Protection,
         filter: FilterSize,
         clock: Clock,
     ) -> Self {
+        let previous = keys.previous.as_ref();
+        let mut derived = vec![Derived::of(&keys.key, None)];
+        derived.extend(previous.map(|it| Derived::of(&it.key, Some(it.until))));
         Self {
             protection,
             groups: Groups::default(),
@@ -93,11 +119,7 @@ impl Guard {
             filter: Mutex::new(ReplayFilter::new(filter, Instant::now())),
             filter_size: filter,
             epoch: AtomicU64::new(1),
-            capability_key: CapabilityKey::of(key),
-            management: Arc::new(Access {
-                capability: None,
-                keys: MessageKeys::management(key),
-            }),
+            keys: derived,
         }
     }
 
@@ -123,8 +145,10 @@ impl Guard {
         }
         let mut fresh = false;
         let access = if head.op.manages() {
-            self.management.clone()
-        } else if let Some(access) = cache.0.get(capability) {
+            self.derive(raw, |derived| derived.management.clone())
+        } else if let Some(access) = cache.0.get(capability)
+            && self.in_time(access.until)
+        {
             access.clone()
         } else {
             let Some(parsed) = Capability::parse(capability) else {
@@ -134,9 +158,12 @@ impl Guard {
                 };
             };
             fresh = true;
-            Arc::new(Access {
-                capability: Some(parsed),
-                keys: MessageKeys::of(&self.capability_key.secret(capability)),
+            self.derive(raw, |derived| {
+                Arc::new(Access {
+                    capability: Some(parsed.clone()),
+                    keys: MessageKeys::of(&derived.capability_key.secret(capability)),
+                    until: derived.until,
+                })
             })
         };
         let early = self.before_mac(head, &access, store).err();
@@ -154,6 +181,30 @@ impl Guard {
             access: Some(access),
             refused,
         }
+    }
+
+    /// What is derived from the key that this request was signed with; from the present one where from none.
+    fn derive(
+        &self,
+        raw: &[u8; REQUEST_LEN],
+        derive: impl Fn(&Derived) -> Arc<Access>,
+    ) -> Arc<Access> {
+        let present = derive(&self.keys[0]);
+        let previous = self.keys.get(1).filter(|it| self.in_time(it.until));
+        match previous {
+            Some(previous) if !sign::request_holds(raw, &present.keys) => {
+                let access = derive(previous);
+                if sign::request_holds(raw, &access.keys) {
+                    return access;
+                }
+                present
+            }
+            _ => present,
+        }
+    }
+
+    fn in_time(&self, until: Option<u64>) -> bool {
+        until.is_none_or(|until| self.clock.now() <= until)
     }
 
     fn before_mac(&self, head: &RequestHead, access: &Access, store: &Store) -> Result<(), Reason> {
@@ -185,7 +236,8 @@ impl Guard {
     /// Whether what a request was allowed with would still be accepted.
     pub(crate) fn still_holds(&self, access: &Access) -> bool {
         let capability = access.capability.as_ref();
-        capability.is_none_or(|capability| self.is_good(capability).is_ok())
+        self.in_time(access.until)
+            && capability.is_none_or(|capability| self.is_good(capability).is_ok())
     }
 
     /// What is left when the payload is there. The request runs until the answer is dropped.

@@ -27,7 +27,7 @@ pub use clock::{MachineTime, TimeSource};
 pub use metrics::Metrics;
 
 use crate::wire::Side;
-use crate::{Boot, DiskKey, KeyFile, Protection, Store, tls};
+use crate::{Boot, KeyFile, Protection, Store, tls};
 use check::Guard;
 use clock::Clock;
 use metrics::{Counters, add, get};
@@ -168,17 +168,18 @@ impl Server {
         let tls = match config.protection {
             Protection::Private => {
                 let certificate = keys.certificate.as_ref().ok_or(ServeError::NoCertificate)?;
-                Some(tls::server(certificate)?)
+                let previous = keys.previous.as_ref().map(|it| &it.certificate);
+                Some(tls::server(certificate, previous)?)
             }
             Protection::Open | Protection::Secure => None,
         };
-        Self::start_with(config, store, &keys.key, tls)
+        Self::start_with(config, store, keys, tls)
     }
 
     fn start_with(
         mut config: Config,
         store: Store,
-        key: &DiskKey,
+        keys: &KeyFile,
         tls: Option<Arc<ServerConfig>>,
     ) -> Result<Self, ServeError> {
         config.payload_bytes_max = config.payload_bytes_max.max(crate::frame::PAYLOAD_MAX);
@@ -203,7 +204,7 @@ impl Server {
         let seats = Seats::authenticating("disk", STACK, limits);
         let shared = Arc::new(Shared {
             guard: Guard::new(
-                key,
+                keys,
                 config.protection,
                 config.filter,
                 Clock::new(config.time.clone()),

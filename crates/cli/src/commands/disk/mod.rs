@@ -2,6 +2,7 @@
 
 pub(crate) mod add;
 mod init;
+mod key;
 mod list;
 mod observed;
 mod remove;
@@ -21,6 +22,7 @@ pub(crate) struct Args {
 enum Command {
     Init(init::Args),
     Serve(Box<serve::Args>),
+    Key(key::Args),
     Add(add::Args),
     Remove(remove::Args),
     List(list::Args),
@@ -40,6 +42,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     match args.command {
         Command::Init(args) => init::run(&args, global),
         Command::Serve(args) => serve::run(&args, global),
+        Command::Key(args) => key::run(&args, global),
         Command::Add(args) => add::run(&args, global),
         Command::Remove(args) => remove::run(&args, global),
         Command::List(args) => list::run(&args, global),

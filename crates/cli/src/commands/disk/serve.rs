@@ -124,6 +124,14 @@ fn start(args: &Args) -> Result<Server> {
         }
         Error::host(&args.store, e)
     })?;
+    if let Some(Some(end)) = keys.certificate.as_ref().map(|it| it.end())
+        && end < output::now() + metadata_proto::identity::RENEW_BEFORE.as_secs()
+    {
+        tracing::warn!(
+            "the disk's certificate {}; renew it: strongroom disk key rotate",
+            output::end(Some(end))
+        );
+    }
     let surroundings = Surroundings::of(&device, &args.key);
     let opened = Store::open(Arc::new(device), surroundings).map_err(|e| store(&args.store, e))?;
     let config = Config {

@@ -48,6 +48,12 @@ pub(crate) enum Request {
         uid: u32,
         gids: Vec<u32>,
     },
+    RenewUser {
+        name: String,
+        /// Serial number of the key that ends after the overlap.
+        replaces: Option<[u8; 16]>,
+        overlap_s: u64,
+    },
     RemoveUser {
         name: String,
     },
@@ -81,6 +87,8 @@ pub(crate) struct Status {
     pub(crate) capabilities_revoked: u64,
     pub(crate) reopened: u64,
     pub(crate) disks: Vec<DiskRow>,
+    /// How long keys of users, and the authority, are valid.
+    pub(crate) lifetimes: Vec<enrol::Lifetime>,
 }
 
 /// A disk, without its key.
@@ -292,6 +300,15 @@ fn carry_out_beside(opened: &Beside, request: Request) -> std::result::Result<Re
             let (user, identity) = enrol::add_user(room, &name, uid, &gids)?;
             Reply::Identity(identity_text(&identity, &user))
         }
+        Request::RenewUser {
+            name,
+            replaces,
+            overlap_s,
+        } => {
+            let overlap = Duration::from_secs(overlap_s);
+            let (user, identity) = enrol::renew_user(room, &name, replaces, overlap)?;
+            Reply::Identity(identity_text(&identity, &user))
+        }
         Request::RemoveUser { name } => {
             enrol::remove_user(room, &name)?;
             Reply::Removed(true)
@@ -320,6 +337,15 @@ fn carry_out(server: &MetadataServer, request: Request) -> std::result::Result<R
         Request::Status {} => Reply::Status(Box::new(status(server))),
         Request::AddUser { name, uid, gids } => {
             let (user, identity) = server.add_user(&name, uid, &gids)?;
+            Reply::Identity(identity_text(&identity, &user))
+        }
+        Request::RenewUser {
+            name,
+            replaces,
+            overlap_s,
+        } => {
+            let overlap = Duration::from_secs(overlap_s);
+            let (user, identity) = server.renew_user(&name, replaces, overlap)?;
             Reply::Identity(identity_text(&identity, &user))
         }
         Request::RemoveUser { name } => Reply::Removed(server.remove_user(&name)?),
@@ -354,6 +380,7 @@ fn status(server: &MetadataServer) -> Status {
         capabilities_revoked: metrics.capabilities.revoked,
         reopened: metrics.reopened,
         disks: metrics.disks.iter().map(DiskRow::running).collect(),
+        lifetimes: server.lifetimes().unwrap_or_default(),
     }
 }
 

@@ -79,5 +79,10 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             disk.removal()
         ));
     }
+    for lifetime in &status.lifetimes {
+        if lifetime.is_due() || lifetime.end.is_none() {
+            output::line(format!("{}: {}", lifetime.of, output::end(lifetime.end)));
+        }
+    }
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! `strongroom user`: who may use a room on network disks.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use metadata_proto::identity::Identity;
 use serde_json::json;
 use storage::NewPrivateFile;
 
@@ -9,9 +11,10 @@ use crate::access::OpenArgs;
 use crate::args::Global;
 use crate::commands::metadata::admin::{self, Reply, Request};
 use crate::error::{Error, Result};
+use crate::mounting::options::duration;
 use crate::output;
 
-/// Add and remove the users of a room on network disks
+/// Add, renew and remove the users of a room on network disks
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -22,6 +25,8 @@ pub(crate) struct Args {
 enum Command {
     /// Make a key for a user: new, or a known one with the same numbers, who then has one more
     Add(Add),
+    /// Make a key for a known user in place of one that ends
+    Renew(Renew),
     /// Take a user out, at once and with every key
     Remove(Remove),
     /// List the users
@@ -51,6 +56,28 @@ struct Add {
 }
 
 #[derive(Debug, clap::Args)]
+struct Renew {
+    /// The room's directory
+    room: PathBuf,
+    /// The user's name
+    name: String,
+    /// Where the new identity goes: a new file, for `mount --identity`. Anyone with this file is the user
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// The identity that it replaces, which ends after the overlap. Without it the user's other keys end at their own time
+    #[arg(long, value_name = "FILE")]
+    replaces: Option<PathBuf>,
+    /// Accept the replaced identity for this long: 12h, 30d
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = duration, requires = "replaces")]
+    overlap: Duration,
+    /// End the replaced identity at once
+    #[arg(long, requires = "replaces", conflicts_with = "overlap")]
+    now: bool,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+#[derive(Debug, clap::Args)]
 struct Remove {
     /// The room's directory
     room: PathBuf,
@@ -71,18 +98,72 @@ struct List {
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     match args.command {
         Command::Add(args) => add(&args, global),
+        Command::Renew(args) => renew(&args, global),
         Command::Remove(args) => remove(&args, global),
         Command::List(args) => list(&args, global),
     }
 }
 
-fn add(args: &Add, global: &Global) -> Result<()> {
-    if args.out.symlink_metadata().is_ok() {
+/// Asks for an identity, and keeps it in a new file.
+fn keep_identity(room: &Path, open: &OpenArgs, request: Request, out: &Path) -> Result<()> {
+    if out.symlink_metadata().is_ok() {
         return Err(Error::usage(format!(
             "{}: exists; an identity is never written over: choose another name",
-            args.out.display()
+            out.display()
         )));
     }
+    // The file first: a key that cannot be kept is not made.
+    let of_file = |e| Error::host(out, e);
+    let file = NewPrivateFile::create(out).map_err(of_file)?;
+    let Reply::Identity(text) = admin::ask(room, open, request)? else {
+        return Err(admin::unexpected());
+    };
+    file.keep(text.0.expose()).map_err(of_file)
+}
+
+fn renew(args: &Renew, global: &Global) -> Result<()> {
+    let replaces = args.replaces.as_deref().map(serial).transpose()?;
+    let overlap = if args.now {
+        Duration::ZERO
+    } else {
+        args.overlap
+    };
+    let request = Request::RenewUser {
+        name: args.name.clone(),
+        replaces,
+        overlap_s: overlap.as_secs(),
+    };
+    keep_identity(&args.room, &args.open, request, &args.out)?;
+    if global.json {
+        output::json_line(
+            &json!({"user": args.name, "identity": args.out.to_string_lossy(), "overlap": overlap.as_secs()}),
+        );
+    } else {
+        output::note(
+            global,
+            format!(
+                "A new key of {} is in {}: anyone with it is {}.",
+                args.name,
+                args.out.display(),
+                args.name
+            ),
+        );
+    }
+    Ok(())
+}
+
+/// The serial number of an identity file.
+fn serial(path: &Path) -> Result<[u8; 16]> {
+    let failed = |why: String| Error::failed(format!("{}: {why}", path.display()));
+    let text = std::fs::read(path).map_err(|e| Error::host(path, e))?;
+    let text = zeroize::Zeroizing::new(text);
+    let identity = Identity::parse(&text).map_err(|e| failed(e.to_string()))?;
+    identity
+        .serial()
+        .ok_or_else(|| failed("not an identity of a room".into()))
+}
+
+fn add(args: &Add, global: &Global) -> Result<()> {
     let uid = args
         .uid
         .unwrap_or_else(|| rustix::process::getuid().as_raw());
@@ -100,13 +181,7 @@ fn add(args: &Add, global: &Global) -> Result<()> {
         uid,
         gids: gids.clone(),
     };
-    // The file first: a key that cannot be kept is not made.
-    let of_file = |e| Error::host(&args.out, e);
-    let file = NewPrivateFile::create(&args.out).map_err(of_file)?;
-    let Reply::Identity(text) = admin::ask(&args.room, &args.open, request)? else {
-        return Err(admin::unexpected());
-    };
-    file.keep(text.0.expose()).map_err(of_file)?;
+    keep_identity(&args.room, &args.open, request, &args.out)?;
     if global.json {
         output::json_line(
             &json!({"user": args.name, "uid": uid, "gids": gids, "identity": args.out.to_string_lossy()}),
@@ -157,19 +232,25 @@ fn list(args: &List, global: &Global) -> Result<()> {
     if global.json {
         let users: Vec<_> = users
             .iter()
-            .map(|u| json!({"user": u.name, "uid": u.uid, "gids": u.gids, "keys": u.serials.len()}))
+            .map(|u| {
+                let ends: Vec<_> = u.serials.iter().map(|serial| u.end_of(serial)).collect();
+                json!({"user": u.name, "uid": u.uid, "gids": u.gids, "keys": u.serials.len(), "ends": ends})
+            })
             .collect();
         output::json_line(&users);
         return Ok(());
     }
     for user in users {
         let gids: Vec<String> = user.gids.iter().map(u32::to_string).collect();
+        let ends = user.serials.iter().map(|serial| user.end_of(serial));
+        let ends: Vec<String> = ends.map(output::end).collect();
         output::line(format!(
-            "{}  uid {}  groups {}  {}",
+            "{}  uid {}  groups {}  {}: {}",
             user.name,
             user.uid,
             gids.join(","),
-            output::count(user.serials.len() as u64, "key")
+            output::count(user.serials.len() as u64, "key"),
+            ends.join(", ")
         ));
     }
     Ok(())
