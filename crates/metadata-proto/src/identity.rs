@@ -38,7 +38,8 @@ pub fn serial_of(certificate: &[u8]) -> Option<[u8; 16]> {
 pub struct Identity {
     certificate: CertificateDer<'static>,
     key: PrivatePkcs8KeyDer<'static>,
-    authority: CertificateDer<'static>,
+    /// One; two while the room's authority is rotated.
+    authorities: Vec<CertificateDer<'static>>,
     server_name: String,
 }
 
@@ -51,17 +52,17 @@ impl std::fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// The identity of the user to whom the room's `authority` gave a certificate.
+    /// The identity of the user to whom the first of the room's `authorities` gave a certificate.
     pub fn new(
         certificate: CertificateDer<'static>,
         key: PrivatePkcs8KeyDer<'static>,
-        authority: CertificateDer<'static>,
+        authorities: Vec<CertificateDer<'static>>,
         server_name: String,
     ) -> Self {
         Self {
             certificate,
             key,
-            authority,
+            authorities,
             server_name,
         }
     }
@@ -86,20 +87,24 @@ impl Identity {
             .ok_or_else(|| bad("it has no line `server-name:`"))?
             .trim()
             .to_owned();
-        let mut certificates = CertificateDer::pem_slice_iter(text);
-        let mut certificate = |what| match certificates.next() {
-            Some(Ok(found)) => Ok(found),
-            _ => Err(bad(what)),
-        };
+        let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
+        let mut certificates = certificates
+            .map_err(|_| bad("a certificate is damaged"))?
+            .into_iter();
+        let certificate = certificates.next();
+        let authorities: Vec<_> = certificates.collect();
+        if authorities.is_empty() {
+            return Err(bad("it has no certificate of the room"));
+        }
         Ok(Self {
-            certificate: certificate("it has no certificate")?,
-            authority: certificate("it has no certificate of the room")?,
+            certificate: certificate.ok_or_else(|| bad("it has no certificate"))?,
+            authorities,
             key: PrivatePkcs8KeyDer::from_pem_slice(text).map_err(|_| bad("it has no key"))?,
             server_name,
         })
     }
 
-    /// The file: two certificates, the user's and the authority's, the key between them, and the server's name.
+    /// The file: certificates, the user's and those of the room's authorities, the key between them, and the server's name.
     pub fn to_text(&self, user: &str) -> Zeroizing<String> {
         let block = |label: &str, bytes: &[u8]| {
             let mut text = Zeroizing::new(format!("-----BEGIN {label}-----\n"));
@@ -118,7 +123,9 @@ impl Identity {
         ));
         text.push_str(&block("CERTIFICATE", &self.certificate));
         text.push_str(&block("PRIVATE KEY", self.key.secret_pkcs8_der()));
-        text.push_str(&block("CERTIFICATE", &self.authority));
+        for authority in &self.authorities {
+            text.push_str(&block("CERTIFICATE", authority));
+        }
         text
     }
 
@@ -140,7 +147,9 @@ impl Identity {
     /// The TLS of a client: version 1.3, only this room's server, as this user.
     pub fn client_config(&self) -> Result<ClientConfig, IdentityError> {
         let mut roots = RootCertStore::empty();
-        roots.add(self.authority.clone()).map_err(failed)?;
+        for authority in &self.authorities {
+            roots.add(authority.clone()).map_err(failed)?;
+        }
         ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(failed)?

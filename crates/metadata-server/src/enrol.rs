@@ -132,13 +132,70 @@ pub struct Disk {
 struct Stored {
     certificate: Vec<u8>,
     key: Vec<u8>,
+    /// The authority before, while it is rotated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    previous: Option<Previous>,
+}
+
+/// An authority that is being replaced.
+#[derive(Clone, Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
+struct Previous {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+    /// The users' keys that it vouches for.
+    serials: Vec<[u8; 16]>,
 }
 
 /// The room's certificate authority.
 pub struct Authority {
+    signer: Signer,
+    /// The one before, while it is replaced: it vouches for the server, because every client knows it.
+    previous: Option<Signer>,
+    server_name: String,
+}
+
+/// A certificate with the key that signs others.
+struct Signer {
     certificate: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
-    server_name: String,
+}
+
+impl Signer {
+    fn of(certificate: &[u8], key: &[u8]) -> Result<Self, EnrolError> {
+        let certificate = CertificateDer::from(certificate.to_vec());
+        let key = KeyPair::try_from(&PrivatePkcs8KeyDer::from(key)).map_err(failed)?;
+        Ok(Self {
+            issuer: Issuer::from_ca_cert_der(&certificate, key).map_err(failed)?,
+            certificate,
+        })
+    }
+
+    /// A key and a certificate, signed by this one.
+    fn issue(
+        &self,
+        name: &str,
+        alternative: Vec<String>,
+        purpose: ExtendedKeyUsagePurpose,
+        lifetime: Duration,
+    ) -> Result<Issued, EnrolError> {
+        let mut serial: [u8; 16] = random()?;
+        // Positive and without leading zeros, so that its encoding is these 16 bytes.
+        serial[0] = serial[0] & 0x3f | 0x40;
+        let key = KeyPair::generate().map_err(failed)?;
+        let mut params = CertificateParams::new(alternative).map_err(failed)?;
+        params.serial_number = Some(SerialNumber::from_slice(&serial));
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![purpose];
+        let end = limit(&mut params, lifetime, end_of(&self.certificate));
+        let certificate = params.signed_by(&key, &self.issuer).map_err(failed)?;
+        Ok(Issued {
+            certificate: certificate.der().clone(),
+            key: Zeroizing::new(key.serialize_der()),
+            serial,
+            end,
+        })
+    }
 }
 
 impl std::fmt::Debug for Authority {
@@ -221,14 +278,21 @@ impl Authority {
                 made
             }
         };
-        let certificate = CertificateDer::from(stored.certificate.clone());
-        let key =
-            KeyPair::try_from(&PrivatePkcs8KeyDer::from(stored.key.as_slice())).map_err(failed)?;
+        let previous = stored.previous.as_ref();
         Ok(Self {
-            issuer: Issuer::from_ca_cert_der(&certificate, key).map_err(failed)?,
-            certificate,
+            signer: Signer::of(&stored.certificate, &stored.key)?,
+            previous: previous
+                .map(|it| Signer::of(&it.certificate, &it.key))
+                .transpose()?,
             server_name,
         })
+    }
+
+    /// Every authority whose certificates are accepted, the present one first.
+    fn certificates(&self) -> Vec<CertificateDer<'static>> {
+        let all = [Some(&self.signer), self.previous.as_ref()];
+        let all = all.into_iter().flatten();
+        all.map(|signer| signer.certificate.clone()).collect()
     }
 
     fn make(server_name: &str) -> Result<Stored, EnrolError> {
@@ -244,53 +308,29 @@ impl Authority {
         Ok(Stored {
             certificate: certificate.der().to_vec(),
             key: key.serialize_der(),
-        })
-    }
-
-    /// A key and a certificate, signed by this authority.
-    fn issue(
-        &self,
-        name: &str,
-        alternative: Vec<String>,
-        purpose: ExtendedKeyUsagePurpose,
-        lifetime: Duration,
-    ) -> Result<Issued, EnrolError> {
-        let mut serial: [u8; 16] = random()?;
-        // Positive and without leading zeros, so that its encoding is these 16 bytes.
-        serial[0] = serial[0] & 0x3f | 0x40;
-        let key = KeyPair::generate().map_err(failed)?;
-        let mut params = CertificateParams::new(alternative).map_err(failed)?;
-        params.serial_number = Some(SerialNumber::from_slice(&serial));
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![purpose];
-        let end = limit(&mut params, lifetime, self.end());
-        let certificate = params.signed_by(&key, &self.issuer).map_err(failed)?;
-        Ok(Issued {
-            certificate: certificate.der().clone(),
-            key: Zeroizing::new(key.serialize_der()),
-            serial,
-            end,
+            previous: None,
         })
     }
 
     /// When the authority's own certificate ends, seconds since 1970; `None` where it has no lifetime.
     pub fn end(&self) -> Option<u64> {
-        end_of(&self.certificate)
+        end_of(&self.signer.certificate)
     }
 
     /// The TLS of a server of this room, with a fresh key: version 1.3, and clients must have certificates of this room.
     pub fn server_config(&self) -> Result<ServerConfig, EnrolError> {
         let Issued {
             certificate, key, ..
-        } = self.issue(
+        } = self.previous.as_ref().unwrap_or(&self.signer).issue(
             &self.server_name,
             vec![self.server_name.clone()],
             ExtendedKeyUsagePurpose::ServerAuth,
             SERVER_LIFETIME,
         )?;
         let mut roots = RootCertStore::empty();
-        roots.add(self.certificate.clone()).map_err(failed)?;
+        for certificate in self.certificates() {
+            roots.add(certificate).map_err(failed)?;
+        }
         let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
             .build()
             .map_err(failed)?;
@@ -401,7 +441,7 @@ fn give_key(room: &Room, mut users: Vec<User>, at: usize) -> Result<(User, Ident
         )));
     }
     let authority = Authority::of(room)?;
-    let issued = authority.issue(
+    let issued = authority.signer.issue(
         &user.name,
         Vec::new(),
         ExtendedKeyUsagePurpose::ClientAuth,
@@ -413,24 +453,98 @@ fn give_key(room: &Room, mut users: Vec<User>, at: usize) -> Result<(User, Ident
     let identity = Identity::new(
         issued.certificate,
         PrivatePkcs8KeyDer::from(issued.key.to_vec()),
-        authority.certificate,
+        authority.certificates(),
         authority.server_name,
     );
     Ok((users.swap_remove(at), identity))
 }
 
+fn stored_authority(room: &Room) -> Result<Stored, EnrolError> {
+    // One that is not there yet is made.
+    Authority::of(room)?;
+    note(room, AUTHORITY)?.ok_or_else(|| EnrolError::Unknown("authority".into()))
+}
+
+/// Begins to replace the room's authority: from now on the new one vouches for users, both are accepted, and the one before vouches for
+/// the server. Durable when this returns.
+pub fn rotate_authority(room: &Room) -> Result<(), EnrolError> {
+    let old = stored_authority(room)?;
+    if old.previous.is_some() {
+        return Err(EnrolError::Exists("a rotation that is not finished".into()));
+    }
+    let server_name = Authority::of(room)?.server_name;
+    let mut new = Authority::make(&server_name)?;
+    new.previous = Some(Previous {
+        certificate: old.certificate.clone(),
+        key: old.key.clone(),
+        serials: users(room)?.into_iter().flat_map(|u| u.serials).collect(),
+    });
+    set_note(room, AUTHORITY, &new)
+}
+
+/// Ends a rotation: the authority before is not accepted any more. Refused while users have keys of it, unless forced; these keys, which
+/// are returned, end. Durable when this returns.
+pub fn finish_rotation(room: &Room, force: bool) -> Result<Vec<[u8; 16]>, EnrolError> {
+    let mut stored = stored_authority(room)?;
+    let Some(previous) = stored.previous.take() else {
+        return Err(EnrolError::Unknown("rotation to finish".into()));
+    };
+    let mut users = users(room)?;
+    let old = |serial: &[u8; 16]| previous.serials.contains(serial);
+    let waiting: Vec<&str> = users
+        .iter_mut()
+        .filter_map(|user| {
+            user.forget_ended(now());
+            user.serials.iter().any(old).then_some(user.name.as_str())
+        })
+        .collect();
+    if !force && !waiting.is_empty() {
+        return Err(EnrolError::Invalid(format!(
+            "keys from before the rotation, which would end, are of {}: renew them with `user renew --replaces`, remove the users, or force it",
+            waiting.join(", ")
+        )));
+    }
+    let mut ended = Vec::new();
+    for user in &mut users {
+        user.ends.retain(|(serial, _)| !old(serial));
+        let (gone, kept) = user.serials.iter().partition(|serial| old(serial));
+        user.serials = kept;
+        let gone: Vec<[u8; 16]> = gone;
+        ended.extend(gone);
+    }
+    set_note(room, USERS, &users)?;
+    set_note(room, AUTHORITY, &stored)?;
+    Ok(ended)
+}
+
 /// What is to be renewed soon, or never ends, in sentences for the operator.
 pub fn lifetimes(room: &Room) -> Result<Vec<Lifetime>, EnrolError> {
     let authority = Authority::of(room)?;
+    let previous = stored_authority(room)?.previous.clone();
     let mut all = vec![Lifetime {
         of: "the room's authority".into(),
         end: authority.end(),
+        replaced: false,
     }];
+    all.extend(previous.as_ref().map(|it| Lifetime {
+        of: "the room's authority before, until the rotation is finished".into(),
+        end: end_of(&it.certificate),
+        replaced: true,
+    }));
     for user in users(room)? {
         for serial in &user.serials {
+            let replaced = previous
+                .as_ref()
+                .is_some_and(|it| it.serials.contains(serial));
+            let since = if replaced {
+                ", from before the authority's rotation"
+            } else {
+                ""
+            };
             all.push(Lifetime {
-                of: format!("a key of {}", user.name),
+                of: format!("a key of {}{since}", user.name),
                 end: user.end_of(serial),
+                replaced,
             });
         }
     }
@@ -444,6 +558,8 @@ pub struct Lifetime {
     pub of: String,
     /// When it ends, seconds since 1970; `None`: it was made before there were lifetimes.
     pub end: Option<u64>,
+    /// It belongs to an authority that is being replaced.
+    pub replaced: bool,
 }
 
 impl Lifetime {
@@ -543,6 +659,7 @@ mod tests {
         let lifetime = |end| Lifetime {
             of: "it".into(),
             end,
+            replaced: false,
         };
         assert!(!lifetime(None).is_due());
         assert!(!lifetime(Some(now() + 90 * DAY.as_secs())).is_due());
@@ -552,15 +669,14 @@ mod tests {
     #[test]
     fn an_identity_reads_back_as_written_and_its_certificate_is_told_by_its_serial() {
         let stored = Authority::make("here").unwrap();
-        let certificate = CertificateDer::from(stored.certificate.clone());
-        let key = KeyPair::try_from(&PrivatePkcs8KeyDer::from(stored.key.as_slice())).unwrap();
         let authority = Authority {
-            issuer: Issuer::from_ca_cert_der(&certificate, key).unwrap(),
-            certificate,
+            signer: Signer::of(&stored.certificate, &stored.key).unwrap(),
+            previous: None,
             server_name: "here".into(),
         };
         let issue = |lifetime| {
             authority
+                .signer
                 .issue(
                     "alice",
                     Vec::new(),
@@ -581,11 +697,11 @@ mod tests {
         let last = authority.end().unwrap();
         assert_eq!(issue(2 * AUTHORITY_LIFETIME).end, last);
         assert_eq!(serial_of(&certificate), Some(serial));
-        assert_eq!(serial_of(&authority.certificate), None);
+        assert_eq!(serial_of(&authority.signer.certificate), None);
         let identity = Identity::new(
             certificate,
             PrivatePkcs8KeyDer::from(key.to_vec()),
-            authority.certificate.clone(),
+            authority.certificates(),
             "here".into(),
         );
         let text = identity.to_text("alice");

@@ -98,3 +98,37 @@ fn a_key_that_was_renewed_is_accepted_for_its_overlap_and_then_no_more() {
             .all(|l| l.end.is_some())
     );
 }
+
+#[test]
+fn the_authority_is_replaced_while_both_are_accepted() {
+    let world = World::with_lease(1, LONG);
+    let old = Arc::new(world.identity("alice", 1001, &[1001]));
+    let connect = |identity: &Arc<metadata_proto::identity::Identity>| {
+        Raw::connect(&world, identity.clone(), None)
+    };
+    let server = world.server();
+    assert!(server.finish_rotation(false).is_err());
+    server.rotate_authority().unwrap();
+    assert!(server.rotate_authority().is_err(), "one at a time");
+    // A key from before and one from now.
+    let session = connect(&old).unwrap();
+    let (_, new) = server
+        .renew_user("alice", old.serial(), Duration::from_secs(3600))
+        .unwrap();
+    let text = new.to_text("alice");
+    let new = Arc::new(metadata_proto::identity::Identity::parse(text.as_bytes()).unwrap());
+    connect(&new).unwrap();
+    connect(&old).unwrap();
+    assert!(server.lifetimes().unwrap().iter().any(|l| l.replaced));
+    let refused = server.finish_rotation(false).unwrap_err().to_string();
+    assert!(refused.contains("alice"), "{refused}");
+    server.finish_rotation(true).unwrap();
+    let asked =
+        session.ask(|c, x, s| async move { c.read_dir(x, s, room::InodeNo::ROOT, 0, 1).await });
+    assert!(!matches!(asked, Ok(Ok(_))));
+    assert!(connect(&old).is_err());
+    connect(&new).unwrap();
+    // Those who come later know the new authority alone.
+    connect(&Arc::new(world.identity("bob", 1002, &[1002]))).unwrap();
+    assert!(server.lifetimes().unwrap().iter().all(|l| !l.replaced));
+}

@@ -48,9 +48,15 @@ impl Tls {
     pub(super) fn tend(&self, room: &Room) -> Result<(), EnrolError> {
         let made = self.0.read().as_ref().map(|(_, made)| *made);
         if made.is_none_or(|made| made.elapsed() > enrol::SERVER_RENEWAL) {
-            let config = Arc::new(enrol::Authority::of(room)?.server_config()?);
-            *self.0.write() = Some((config, Instant::now()));
+            self.renew(room)?;
         }
+        Ok(())
+    }
+
+    /// Makes it again, with the authorities of now.
+    pub(super) fn renew(&self, room: &Room) -> Result<(), EnrolError> {
+        let config = Arc::new(enrol::Authority::of(room)?.server_config()?);
+        *self.0.write() = Some((config, Instant::now()));
         Ok(())
     }
 }

@@ -462,19 +462,44 @@ impl MetadataServer {
         let life = self.life()?;
         let gone = enrol::remove_user(&life.room, name)?;
         self.shared.users.set(&enrol::users(&life.room)?);
-        self.shared.users.cut(&gone.serials);
-        let ended = life
+        Ok(self.end_keys(&life, &gone.serials))
+    }
+
+    /// Ends what clients with these keys have: connections, sessions, capabilities. False where a revocation goes on.
+    fn end_keys(&self, serving: &Arc<Life>, serials: &[[u8; 16]]) -> bool {
+        self.shared.users.cut(serials);
+        let ended = serving
             .sessions
-            .end_where(|session, _| gone.serials.contains(&session.serial));
-        life.replies.forget_keys(&life.room, &gone.serials);
+            .end_where(|session, _| serials.contains(&session.serial));
+        serving.replies.forget_keys(&serving.room, serials);
         let mut revoked = true;
         for session in ended {
-            if !life::end_session(&life, &session, Instant::now() + REVOCATION_WAIT) {
+            if !life::end_session(serving, &session, Instant::now() + REVOCATION_WAIT) {
                 revoked = false;
-                life::end_session_in_time(&life, session);
+                life::end_session_in_time(serving, session);
             }
         }
-        Ok(revoked)
+        revoked
+    }
+
+    /// [`enrol::rotate_authority`], at once in effect.
+    pub fn rotate_authority(&self) -> Result<(), ServerError> {
+        self.enrol(|room| {
+            enrol::rotate_authority(room)?;
+            self.shared.tls.renew(room)
+        })
+    }
+
+    /// [`enrol::finish_rotation`], at once in effect: what clients with the keys that end have is ended as for a removed user.
+    pub fn finish_rotation(&self, force: bool) -> Result<(), ServerError> {
+        let ended = self.enrol(|room| {
+            let ended = enrol::finish_rotation(room, force)?;
+            self.shared.tls.renew(room)?;
+            Ok(ended)
+        })?;
+        let serving = self.life()?;
+        self.end_keys(&serving, &ended);
+        Ok(())
     }
 
     /// [`enrol::add_disk`], at once in effect. One that is being emptied is kept.

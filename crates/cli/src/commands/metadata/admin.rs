@@ -54,6 +54,10 @@ pub(crate) enum Request {
         replaces: Option<[u8; 16]>,
         overlap_s: u64,
     },
+    RotateAuthority {},
+    FinishRotation {
+        force: bool,
+    },
     RemoveUser {
         name: String,
     },
@@ -309,6 +313,14 @@ fn carry_out_beside(opened: &Beside, request: Request) -> std::result::Result<Re
             let (user, identity) = enrol::renew_user(room, &name, replaces, overlap)?;
             Reply::Identity(identity_text(&identity, &user))
         }
+        Request::RotateAuthority {} => {
+            enrol::rotate_authority(room)?;
+            Reply::Done
+        }
+        Request::FinishRotation { force } => {
+            enrol::finish_rotation(room, force)?;
+            Reply::Done
+        }
         Request::RemoveUser { name } => {
             enrol::remove_user(room, &name)?;
             Reply::Removed(true)
@@ -347,6 +359,14 @@ fn carry_out(server: &MetadataServer, request: Request) -> std::result::Result<R
             let overlap = Duration::from_secs(overlap_s);
             let (user, identity) = server.renew_user(&name, replaces, overlap)?;
             Reply::Identity(identity_text(&identity, &user))
+        }
+        Request::RotateAuthority {} => {
+            server.rotate_authority()?;
+            Reply::Done
+        }
+        Request::FinishRotation { force } => {
+            server.finish_rotation(force)?;
+            Reply::Done
         }
         Request::RemoveUser { name } => Reply::Removed(server.remove_user(&name)?),
         Request::Users {} => Reply::Users(server.users()?),

@@ -1,6 +1,7 @@
 //! `strongroom metadata`: the server of a room on network disks, and what is said to it from beside.
 
 pub(crate) mod admin;
+mod rotate;
 mod serve;
 mod status;
 
@@ -18,6 +19,7 @@ pub(crate) struct Args {
 enum Command {
     Serve(Box<serve::Args>),
     Status(status::Args),
+    Rotate(rotate::Args),
 }
 
 impl Args {
@@ -34,5 +36,6 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     match args.command {
         Command::Serve(args) => serve::run(&args, global),
         Command::Status(args) => status::run(&args, global),
+        Command::Rotate(args) => rotate::run(&args, global),
     }
 }

@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         ));
     }
     for lifetime in &status.lifetimes {
-        if lifetime.is_due() || lifetime.end.is_none() {
+        if lifetime.is_due() || lifetime.end.is_none() || lifetime.replaced {
             output::line(format!("{}: {}", lifetime.of, output::end(lifetime.end)));
         }
     }
