@@ -29,7 +29,7 @@ fn a_mount_takes_bounded_memory_whatever_is_done_in_it() {
     make_names(&s);
     assert!(s.mount());
     let pid = s.pid();
-    let works: [(&str, fn(&Path)); 7] = [
+    let works: [(&str, Work); 7] = [
         ("a listing of 100,000 names with their attributes", list),
         ("10,000 small files", small_files),
         ("a large sequential write", write_large),
@@ -48,6 +48,9 @@ fn a_mount_takes_bounded_memory_whatever_is_done_in_it() {
     assert_eq!(s.pid(), pid, "one process served all of it");
     s.umount();
 }
+
+/// Something done in a mounted directory.
+type Work = fn(&Path);
 
 /// The most memory that a process had at once, bytes.
 fn peak_memory(pid: u32) -> u64 {
