@@ -79,13 +79,22 @@ impl Access {
         intent: Intent,
     ) -> Result<(Access, Given)> {
         must_be_room(dir)?;
-        let mounted = ending::mounted(dir)?;
         let given = open.credential.read(&dir.display().to_string())?;
-        let access = match mounted {
-            Some(client) => Access::Mounted(client),
-            None => Access::open(dir, &given, open.options(intent))?,
-        };
+        let access = Access::reach_given(dir, open, &given, intent)?;
         Ok((access, given))
+    }
+
+    /// The same with a credential that was read before.
+    pub(crate) fn reach_given(
+        dir: &Path,
+        open: &OpenArgs,
+        given: &Given,
+        intent: Intent,
+    ) -> Result<Access> {
+        match ending::mounted(dir)? {
+            Some(client) => Ok(Access::Mounted(client)),
+            None => Access::open(dir, given, open.options(intent)),
+        }
     }
 
     /// The same for what opens the room again later: returns the credential where one was needed.

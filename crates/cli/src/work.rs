@@ -84,14 +84,18 @@ pub(crate) fn carry_out(
         Request::Rekey { with } => {
             let (credential, _) = must_open(dir, room, with)?;
             let report = room.rekey(&credential, progress).map_err(failed)?;
-            Reply::Rekeyed(RekeyReply {
-                dropped_slots: report.dropped_slots.iter().map(slot).collect(),
-                segments_resealed: report.segments_resealed,
-                finished: report.finished,
-                unreadable: report.unreadable,
-            })
+            Reply::Rekeyed(rekey_reply(report))
         }
     })
+}
+
+pub(crate) fn rekey_reply(report: room::RekeyReport) -> RekeyReply {
+    RekeyReply {
+        dropped_slots: report.dropped_slots.iter().map(slot).collect(),
+        segments_resealed: report.segments_resealed,
+        finished: report.finished,
+        unreadable: report.unreadable,
+    }
 }
 
 pub(crate) fn backup_reply(report: room::BackupReport) -> BackupReply {

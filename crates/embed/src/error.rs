@@ -151,7 +151,11 @@ fn of_room(error: &RoomError) -> Kind {
         | E::NoMoreData
         | E::TooManySymlinks
         | E::Seal(_) => Kind::InvalidArgument,
-        E::NotSupported(_) | E::Unsupported(_) | E::Placed | E::NotPlaced => Kind::NotSupported,
+        E::NotSupported(_)
+        | E::Unsupported(_)
+        | E::OnNetworkDisks
+        | E::NotPlaced
+        | E::NoPositionKeys => Kind::NotSupported,
         E::NoSpace => Kind::NoSpace,
         E::Corrupt { .. } | E::Catalog(_) | E::HeaderDamaged(_) | E::Damaged(_) => Kind::Corrupt,
         E::Poisoned | E::Io(_) | E::Stale | E::Interrupted | E::Unreachable(_) => Kind::Io,

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use metadata_proto::rpc::{Lent, MetadataClient};
+use metadata_proto::rpc::{Lent, MetadataClient, SegmentPlace};
 use model::{Error, LoanId, Result, SegmentNo};
 use netdisk::{DiskId, Ticket};
 use parking_lot::Mutex;
-use seal::SegmentKey;
+use seal::PositionKeys;
 
 use super::Core;
 use super::link::{Attempt, Connected};
@@ -36,7 +36,7 @@ pub(super) struct Borrowed {
     /// The session's.
     pub(super) generation: u64,
     pub(super) segment: SegmentNo,
-    pub(super) key: SegmentKey,
+    pub(super) keys: PositionKeys,
     pub(super) disk: DiskId,
     /// The disk's block that is the segment's block 0.
     pub(super) start: u64,
@@ -201,7 +201,6 @@ impl Core {
     }
 
     fn borrowed(&self, lent: Lent, generation: u64) -> Result<()> {
-        let access = &lent.place.access;
         if lent.blocks == 0
             || lent.position == 0
             || lent.position.checked_add(lent.blocks).is_none()
@@ -210,14 +209,20 @@ impl Core {
                 "the metadata server lent what cannot be",
             )));
         }
+        let SegmentPlace {
+            segment,
+            keys,
+            disk,
+            start,
+        } = lent.place;
         // In a session that began since, it is refused when it is placed; so it is taken for the older one's.
         let loan = Borrowed {
             id: lent.loan,
             generation,
-            segment: access.segment,
-            key: SegmentKey::from_bytes(access.suite, &access.key),
-            disk: lent.place.disk,
-            start: lent.place.start,
+            segment,
+            keys,
+            disk,
+            start,
             ticket: lent.ticket,
             busy: AtomicU32::new(0),
         };

@@ -12,7 +12,7 @@ use metadata_proto::rpc::Map;
 use model::{Chunk, Error, Inode, InodeNo, Result, SegmentNo};
 use netdisk::{DiskId, Ticket};
 use parking_lot::Mutex;
-use seal::SegmentKey;
+use seal::PositionKeys;
 
 use super::Core;
 use super::files::{State, Version};
@@ -20,10 +20,10 @@ use super::files::{State, Version};
 /// Maps of chunks kept: 16 GiB of file data, about 10 MiB.
 const KEPT: NonZeroUsize = NonZeroUsize::new(16384).unwrap();
 
-/// Where a segment lies, and what opens it.
+/// Where a segment is, and what opens the units of it that the maps name.
 #[derive(Debug)]
 pub(super) struct Segment {
-    pub(super) key: SegmentKey,
+    pub(super) keys: PositionKeys,
     pub(super) disk: DiskId,
     pub(super) start: u64,
 }
@@ -95,14 +95,13 @@ impl Core {
 /// The chunks of an answer, holes included; `None` where it is not well formed.
 fn take(map: Map, index: u64, count: u32) -> Option<Vec<Arc<ChunkMap>>> {
     let mut segments = HashMap::new();
-    for place in &map.segments {
-        let access = &place.access;
+    for place in map.segments {
         let segment = Segment {
-            key: SegmentKey::from_bytes(access.suite, &access.key),
+            keys: place.keys,
             disk: place.disk,
             start: place.start,
         };
-        segments.insert(access.segment, segment);
+        segments.insert(place.segment, segment);
     }
     let mut chunks: Vec<Chunk> = (0..count).map(|_| Chunk::default()).collect();
     for (at, extents) in &map.chunks {

@@ -311,6 +311,12 @@ impl Core {
         let total: u32 = job.parts.iter().map(|p| p.blocks).sum();
         let mut data = Vec::with_capacity(total as usize * BLOCK_LEN);
         let mut sealed = Vec::with_capacity(job.parts.len());
+        let mut cipher = loan.keys.cipher();
+        let no_key = || {
+            Next::Never(Error::Io(std::io::Error::other(
+                "the metadata server granted blocks without their keys",
+            )))
+        };
         for part in &job.parts {
             let position = job.place.position + (data.len() / BLOCK_LEN) as u32;
             let from = data.len();
@@ -322,13 +328,13 @@ impl Core {
                 part.blocks as usize * BLOCK_LEN,
                 "a part is made of blocks that are there"
             );
-            let units = data[from..].chunks_mut(UNIT_LEN).zip(0..);
-            let tags = units
-                .map(|(unit, at)| {
-                    let position = u64::from(position) + at * (UNIT_LEN / BLOCK_LEN) as u64;
-                    loan.key.seal(position, unit)
-                })
+            let positions = (position..).step_by(UNIT_LEN / BLOCK_LEN);
+            let tags: Option<Vec<_>> = data[from..]
+                .chunks_mut(UNIT_LEN)
+                .zip(positions)
+                .map(|(unit, position)| cipher.seal(position, unit))
                 .collect();
+            let tags = tags.ok_or_else(no_key)?;
             sealed.push(Sealed {
                 segment: loan.segment,
                 position,

@@ -177,9 +177,10 @@ impl Core {
         let segment = segment.ok_or(Failed::Old)?;
         self.read_units(map, segment, range.position, out)?;
         let _span = tracing::trace_span!(target: spans::TARGET, spans::OPENING).entered();
+        let mut cipher = segment.keys.cipher();
         for ((unit, tag), at) in out.chunks_mut(UNIT_LEN).zip(stored.tags).zip(0_u32..) {
             let position = range.position + at * UNIT_BLOCKS;
-            if segment.key.open(position.into(), tag, unit).is_err() {
+            if cipher.open(position, tag, unit).is_err() {
                 return Err(Failed::For(Error::Corrupt {
                     inode: no,
                     offset: index * CHUNK_LEN + stored.hidden_by(position).0,

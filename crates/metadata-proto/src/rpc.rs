@@ -12,14 +12,14 @@
 
 use model::{
     Access, DirEntry, Extent, Fallocate, Inode, InodeNo, LoanId, Lock, LockOwner, LockTable,
-    NewFile, Placed, RenameMode, RoomSpace, SetAttr, XattrMode,
+    NewFile, Placed, RenameMode, RoomSpace, SegmentNo, SetAttr, XattrMode,
 };
 use netdisk::{Boot, DiskAddress, DiskId, Ticket};
-use seal::SegmentAccess;
+use seal::PositionKeys;
 use serde::{Deserialize, Serialize};
 
 /// Version of this protocol: both sides must have the same.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Slots of a client: changes it may have under way at the same time.
 pub const SLOTS_MAX: u32 = 64;
 /// The first byte a server sends after the handshake: the client's key stands with a user.
@@ -217,11 +217,13 @@ pub enum Recalled {
     NotDone,
 }
 
-/// Where a segment lies.
+/// Where a segment is, and the keys of some of its units. No message has a key of a segment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SegmentPlace {
-    /// Its units' key.
-    pub access: SegmentAccess,
+    /// The segment.
+    pub segment: SegmentNo,
+    /// The keys of exactly the units that the client may read or write.
+    pub keys: PositionKeys,
     /// The disk.
     pub disk: DiskId,
     /// The disk's block that is the segment's block 0.

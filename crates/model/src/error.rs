@@ -117,12 +117,17 @@ pub enum Error {
     },
     /// The room's segments are not in its directory.
     #[error("its segments are on network disks: start its metadata server")]
-    Placed,
+    OnNetworkDisks,
     /// Network disks take a room in only while it is empty.
     #[error(
         "the room holds data in its directory: a metadata server takes an empty room; make one, and copy the data in through a mount"
     )]
     NotPlaced,
+    /// A room on network disks whose clients would get the keys of whole segments.
+    #[error(
+        "this shared room was created before the feature `position-keys`: stop its metadata server, run `strongroom rekey` on the room while its disks run, and start the server again"
+    )]
+    NoPositionKeys,
     /// Wrong passphrase, key or identity.
     #[error("this {} does not open this room", credential_words(.0))]
     WrongCredential(&'static str),

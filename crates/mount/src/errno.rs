@@ -67,8 +67,9 @@ impl Errno {
             Error::NotARoom(_)
             | Error::NotEmptyTarget(_)
             | Error::InUse { .. }
-            | Error::Placed
+            | Error::OnNetworkDisks
             | Error::NotPlaced
+            | Error::NoPositionKeys
             | Error::WrongCredential(_)
             | Error::HeaderDamaged(_)
             | Error::Unsupported(_)

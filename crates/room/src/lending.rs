@@ -7,18 +7,20 @@
 //!    borrower may write there.
 //! 3. A borrower's word is checked for all that could harm others: where it wrote, that it was lent to it, and that nothing is
 //!    placed twice. That the bytes are what it says is for the tags to show, to whoever reads that file.
-//! 4. What is [placed](crate::Room::place) becomes durable like an append: the next commit flushes its segment before the
+//! 4. A client gets the keys of the units that it may read or write, and no key of a segment.
+//! 5. What is [placed](crate::Room::place) becomes durable like an append: the next commit flushes its segment before the
 //!    catalog refers to it.
 //!
 //! It deliberately does not know how the other machine reaches the segments, or whether it may.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use catalog::{BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, InodeNo};
 use model::{LoanId, Placed};
-use seal::SegmentAccess;
+use seal::PositionKeys;
 use segments::{LEND_BLOCKS_MAX, SegmentNo, UNIT_BLOCKS};
 
 use crate::core::{BLOCK, Core};
@@ -175,14 +177,14 @@ impl Room {
         self.core.settle_loan(loan);
     }
 
-    /// What it takes to read or write a segment's units; `None` where the catalog knows no such segment.
-    pub fn segment_access(&self, segment: SegmentNo) -> Result<Option<SegmentAccess>> {
-        let access = self.core.segments.access(segment)?;
-        Ok(access.map(|(suite, key)| SegmentAccess {
-            segment,
-            suite,
-            key: *key,
-        }))
+    /// The keys of the units at these positions of a segment, and of no others; `None` where the catalog knows no such segment.
+    /// None at all of a segment sealed before the room had such keys: a rekey seals its data again.
+    pub fn position_keys(
+        &self,
+        segment: SegmentNo,
+        positions: &[Range<u32>],
+    ) -> Result<Option<PositionKeys>> {
+        Ok(self.core.segments.position_keys(segment, positions)?)
     }
 
     /// Takes what was written under a loan into a file, all of it or, where it fails, none as a rule. `InvalidArgument` where it
@@ -238,8 +240,13 @@ fn note_key(name: &str) -> Result<String> {
 }
 
 impl Core {
+    /// Whether the segments are on network disks, where clients reach them.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.options.placed
+    }
+
     fn lend(&self, lane: usize, blocks: u32) -> Result<Loan> {
-        if !self.options.placed {
+        if !self.is_shared() {
             return Err(Error::NotSupported(
                 "lending places of a room that is not on network disks",
             ));

@@ -70,7 +70,7 @@ pub use path::RoomFile;
 pub use rollback::default_state_dir;
 pub use room::Room;
 pub use seal::{
-    Argon2Cost, Credential, NewCredential, RoomId, Secret, SegmentAccess, SegmentKey, SlotInfo,
+    Argon2Cost, Credential, NewCredential, PositionCipher, PositionKeys, RoomId, Secret, SlotInfo,
     SlotKind, Suite,
 };
 pub use unsaved::Unsaved;

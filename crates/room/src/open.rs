@@ -322,7 +322,12 @@ fn assemble(
             "the catalog names another room than the header".into(),
         ));
     }
-    check_placed(&*storage, &*catalog, &options)?;
+    let mut header = header;
+    if options.placed {
+        check_shared(&*storage, &*catalog, &mut header, &options)?;
+    } else {
+        check_not_placed(&*catalog)?;
+    }
     let lineage = catalog
         .meta(LINEAGE)?
         .map(|v| String::from_utf8_lossy(&v).into_owned());
@@ -412,6 +417,10 @@ pub(crate) fn keyring(header: &HeaderState, previous: Option<&(u32, MasterKey)>)
         master.data_key(&room),
         master.segment_header_key(&room),
     );
+    let ring = match h.position_keys_from() {
+        Some(from) => ring.with_position_keys(from),
+        None => ring,
+    };
     match previous {
         Some((epoch, old)) => {
             ring.with_epoch(*epoch, old.data_key(&room), old.segment_header_key(&room))
@@ -444,28 +453,47 @@ fn check_header_revision(
     Ok(())
 }
 
-/// Refuses a room whose segments are elsewhere than the storage has them: it would be taken for one that lost them all.
-pub(crate) fn check_placed(
+fn is_placed(catalog: &dyn Catalog) -> Result<bool> {
+    // Empty in a backup of such a room, whose directory has them.
+    Ok(catalog.meta(PLACED)?.is_some_and(|value| !value.is_empty()))
+}
+
+/// Refuses a room whose segments are on network disks: it would be taken for one that lost them all.
+pub(crate) fn check_not_placed(catalog: &dyn Catalog) -> Result<()> {
+    match is_placed(catalog)? {
+        true => Err(Error::OnNetworkDisks),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a room that clients cannot share. One that is empty becomes one of network disks.
+fn check_shared(
     storage: &dyn Storage,
     catalog: &dyn Catalog,
+    header: &mut HeaderState,
     options: &OpenOptions,
 ) -> Result<()> {
-    // Empty in a backup of such a room, whose directory has them.
-    let is_placed = catalog.meta(PLACED)?.is_some_and(|value| !value.is_empty());
-    match (is_placed, options.placed) {
-        (true, false) => Err(Error::Placed),
-        (false, true) => {
-            if !catalog.segments()?.is_empty() || !storage.list(SEGMENTS)?.is_empty() {
-                return Err(Error::NotPlaced);
-            }
-            if !options.read_only {
-                catalog.set_meta(PLACED, b"1")?;
-                catalog.commit()?;
-            }
-            Ok(())
-        }
-        (true, true) | (false, false) => Ok(()),
+    let has_position_keys = header.header.position_keys_from().is_some();
+    if is_placed(catalog)? {
+        return match has_position_keys || options.without_position_keys {
+            true => Ok(()),
+            false => Err(Error::NoPositionKeys),
+        };
     }
+    if !catalog.segments()?.is_empty() || !storage.list(SEGMENTS)?.is_empty() {
+        return Err(Error::NotPlaced);
+    }
+    if options.read_only {
+        return Ok(());
+    }
+    // First: a crash in between leaves an empty room that has the feature and is not on network disks yet.
+    if !has_position_keys {
+        header.header.require_position_keys();
+        header.store(storage)?;
+    }
+    catalog.set_meta(PLACED, b"1")?;
+    catalog.commit()?;
+    Ok(())
 }
 
 /// Refuses a room on network disks whose storage does not know where all of it lies: what is written next would come to lie over

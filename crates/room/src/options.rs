@@ -62,6 +62,9 @@ pub struct OpenOptions {
     /// Whether the storage has the segments on network disks. A room that holds none yet is marked so by its first opening for
     /// writing; one that holds some is refused, and a room that is marked is refused without this.
     pub placed: bool,
+    /// Whether a room on network disks that lacks the feature `position-keys` is opened all the same, for
+    /// [`Room::rekey`](crate::Room::rekey): nothing of it is given to clients before that.
+    pub without_position_keys: bool,
     /// Whether files that the last opening left without a name are held once, as if they were open still, and not deleted:
     /// [`Room::held_without_name`](crate::Room::held_without_name).
     pub keep_unnamed: bool,
@@ -76,6 +79,7 @@ impl Default for OpenOptions {
             commit_interval_ms: 5000,
             background: true,
             placed: false,
+            without_position_keys: false,
             keep_unnamed: false,
         }
     }

@@ -7,6 +7,8 @@
 //! 4. data sealed under the old key is moved, as compaction does, until no segment of it is left;
 //! 5. the header forgets the old key.
 //!
+//! A room on network disks has keys for each position from the new epoch on.
+//!
 //! What was sealed with the old key and copied away before stays readable with the old key: a rekey shuts nobody out of
 //! what he has.
 
@@ -90,6 +92,9 @@ impl Core {
             .begin_rekey(&old.1, &next.master, &[(slot.slot, credential)])
             .map_err(Error::from)?;
         drop(slot);
+        if self.is_shared() {
+            next.header.require_position_keys();
+        }
         let key = next.header.catalog_key(&next.master);
         let revision = next.header.revision();
         self.commit_and(|| {

@@ -85,23 +85,31 @@ impl Shared {
         let end = offset + plain.len() as u64;
         let mut blocks = plain.to_vec();
         blocks.resize(plain.len().next_multiple_of(BLOCK), 0);
-        let access = self.room.segment_access(loan.segment).unwrap().unwrap();
-        let key = access.segment_key();
-        let position = loan.position + skip;
-        let mut at = u64::from(position);
+        let Loan {
+            segment,
+            position,
+            blocks: granted,
+            ..
+        } = *loan;
+        let positions = position..position + granted;
+        let keys = self.room.position_keys(segment, &[positions]);
+        let keys = keys.unwrap().unwrap();
+        let mut cipher = keys.cipher();
+        let position = position + skip;
+        let mut at = position;
         let mut tags = Vec::new();
         for unit in blocks.chunks_mut(UNIT_BLOCKS as usize * BLOCK) {
-            tags.push(key.seal(at, unit));
-            at += u64::from(UNIT_BLOCKS);
+            tags.push(cipher.seal(at, unit).unwrap());
+            at += UNIT_BLOCKS;
         }
-        let name = format!("segments/{:020}", loan.segment.0);
+        let name = format!("segments/{:020}", segment.0);
         let file = self.memory.open(&name, OpenMode::ReadWrite).unwrap();
         file.write_at(&blocks, u64::from(position) * BLOCK as u64)
             .unwrap();
         Placed {
             offset,
             sealed: Sealed {
-                segment: loan.segment,
+                segment,
                 position,
                 blocks: (blocks.len() / BLOCK) as u32,
                 tags,
@@ -123,17 +131,21 @@ impl Shared {
             for piece in chunk.pieces(0, end - start) {
                 if let Piece::Stored(stored) = piece {
                     let segment = stored.range.segment;
-                    let access = self.room.segment_access(segment).unwrap().unwrap();
-                    let key = access.segment_key();
+                    let range = stored.range;
+                    let positions = range.position..range.position + range.blocks;
+                    let keys = self.room.position_keys(segment, &[positions]);
+                    let keys = keys.unwrap().unwrap();
+                    let mut cipher = keys.cipher();
                     let name = format!("segments/{:020}", segment.0);
                     let file = self.memory.open(&name, OpenMode::Read).unwrap();
                     let mut units = vec![0; stored.range.blocks as usize * BLOCK];
-                    let mut position = u64::from(stored.range.position);
-                    file.read_at(&mut units, position * BLOCK as u64).unwrap();
+                    let mut position = range.position;
+                    file.read_at(&mut units, u64::from(position) * BLOCK as u64)
+                        .unwrap();
                     let unit = UNIT_BLOCKS as usize * BLOCK;
                     for (unit, tag) in units.chunks_mut(unit).zip(stored.tags) {
-                        key.open(position, tag, unit).unwrap();
-                        position += u64::from(UNIT_BLOCKS);
+                        cipher.open(position, tag, unit).unwrap();
+                        position += UNIT_BLOCKS;
                     }
                     data[at..at + stored.len].copy_from_slice(&units[stored.skip..][..stored.len]);
                 }
@@ -479,7 +491,8 @@ fn maps_are_the_newest_and_leave_holes_out() {
         shared.room.maps(InodeNo::ROOT, 0, 1),
         Err(Error::IsDirectory)
     ));
-    assert!(shared.room.segment_access(SegmentNo(77)).unwrap().is_none());
+    let unknown = shared.room.position_keys(SegmentNo(77), &[]);
+    assert!(unknown.unwrap().is_none());
 }
 
 #[test]
@@ -498,7 +511,8 @@ fn a_rekey_is_finished_only_when_nothing_under_the_old_key_is_lent() {
     assert_ne!(fresh.segment, loan.segment);
     shared.room.settle_loan(loan.id);
     assert!(rekey());
-    assert!(shared.room.segment_access(loan.segment).unwrap().is_none());
+    let unknown = shared.room.position_keys(loan.segment, &[]);
+    assert!(unknown.unwrap().is_none());
     assert!(shared.room.read_file("/f").unwrap() == plain(BLOCK, 1));
     shared.assert_whole();
 }
@@ -560,12 +574,12 @@ fn a_room_on_network_disks_is_not_opened_without_them() {
     for read_only in [false, true] {
         assert!(matches!(
             Room::open_on(storage.clone(), &key, alone(read_only)),
-            Err(Error::Placed)
+            Err(Error::OnNetworkDisks)
         ));
     }
     assert!(matches!(
         Room::examine_on(storage.clone(), &key),
-        Err(Error::Placed)
+        Err(Error::OnNetworkDisks)
     ));
     let shared = Shared::open(shared.memory);
     shared.assert_whole();

@@ -24,13 +24,17 @@ use crate::{
 pub const FORMAT: u32 = 1;
 
 /// The features a room may require that this version has.
-pub(crate) const KNOWN_FEATURES: &[&str] = &[CATALOG_PAGES, RESERVATIONS];
+pub(crate) const KNOWN_FEATURES: &[&str] = &[CATALOG_PAGES, RESERVATIONS, POSITION_KEYS];
 
 /// The feature of a room beside whose catalog there is a table of its pages. Every new room has it.
 const CATALOG_PAGES: &str = "catalog-pages";
 
 /// The feature of a room in which space can be reserved for holes of files. Every new room has it.
 const RESERVATIONS: &str = "reservations";
+
+/// The feature of a room in which, from some epoch on, each position of a segment has its own key. Every room on network disks
+/// has it.
+pub(crate) const POSITION_KEYS: &str = "position-keys";
 
 /// A room's header.
 #[derive(Clone, Debug)]
@@ -41,6 +45,8 @@ pub struct Header {
     pub(crate) revision: u64,
     pub(crate) epoch: u32,
     pub(crate) features: Vec<String>,
+    /// With the feature [`POSITION_KEYS`]: the first epoch in which each position has its own key.
+    pub(crate) positions_from: Option<u32>,
     pub(crate) slots: Vec<KeySlot>,
     pub(crate) previous: Option<Previous>,
     pub(crate) limits: CostLimits,
@@ -101,6 +107,7 @@ impl Header {
             revision: 1,
             epoch: 1,
             features: vec![CATALOG_PAGES.to_owned(), RESERVATIONS.to_owned()],
+            positions_from: None,
             slots: vec![slot],
             previous: None,
             limits,
@@ -283,6 +290,20 @@ impl Header {
     pub fn require_reservations(&mut self) {
         if !self.has_reservations() {
             self.require(RESERVATIONS);
+            self.revision += 1;
+        }
+    }
+
+    /// The first epoch in which each position of a segment has its own key; `None`: all units of a segment have one key.
+    pub fn position_keys_from(&self) -> Option<u32> {
+        self.positions_from
+    }
+
+    /// From the present epoch on, each position of a segment has its own key. For a room that has no segment of this epoch yet.
+    pub fn require_position_keys(&mut self) {
+        if self.positions_from.is_none() {
+            self.require(POSITION_KEYS);
+            self.positions_from = Some(self.epoch);
             self.revision += 1;
         }
     }

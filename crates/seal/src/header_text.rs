@@ -12,13 +12,14 @@
 //! | field | value |
 //! |---|---|
 //! | `format` | 1. A reader that does not know the number says so and reads no further |
-//! | `features` | names of what a reader must have: `catalog-pages` and `reservations`, fewer in older rooms. An unknown one is refused by name |
+//! | `features` | names of what a reader must have: `catalog-pages` and `reservations`, fewer in older rooms; `position-keys` in rooms on network disks. An unknown one is refused by name |
 //! | `room` | the room's id, 16 bytes |
 //! | `suite` | `aes-256-gcm` or `chacha20-poly1305` |
 //! | `unit_len` | 16384: the bytes sealed at once |
 //! | `created_unix_s` | when the room was made, seconds since 1970 |
 //! | `revision` | 1 for a new room, one more with each change of the header |
 //! | `epoch` | 1 for a new room, one more with each rekey |
+//! | `position_keys_from` | only with the feature `position-keys`: the first epoch in which each position of a segment has its own key, 1 to `epoch` |
 //! | `slots` | 1 to 32 key slots |
 //! | `previous` | only while a rekey is unfinished: `epoch`, `nonce`, `wrapped` of the master key of before |
 //!
@@ -44,7 +45,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::header::{FORMAT, Header, KNOWN_FEATURES, Previous, ReadFrom};
+use crate::header::{FORMAT, Header, KNOWN_FEATURES, POSITION_KEYS, Previous, ReadFrom};
 use crate::secret::{array_from_hex, from_hex, to_hex};
 use crate::slot::{AGE_FILE_LEN_MAX, KeySlot, RECIPIENTS_MAX, SlotMethod, may_stand};
 use crate::wrap::WrappedKey;
@@ -89,6 +90,8 @@ struct Body {
     created_unix_s: u64,
     revision: u64,
     epoch: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    position_keys_from: Option<u32>,
     slots: Vec<SlotText>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     previous: Option<PreviousText>,
@@ -131,6 +134,7 @@ pub(crate) fn write(header: &Header, master: &MasterKey) -> Vec<u8> {
         created_unix_s: header.created_unix_s,
         revision: header.revision,
         epoch: header.epoch,
+        position_keys_from: header.positions_from,
         slots: header.slots.iter().map(write_slot).collect(),
         previous: header.previous.as_ref().map(|previous| PreviousText {
             epoch: previous.epoch,
@@ -235,6 +239,16 @@ pub(crate) fn read(bytes: &[u8], limits: &CostLimits) -> Result<Header, HeaderEr
             return Err(bad(field, "is 0"));
         }
     }
+    let positions_from = body.position_keys_from;
+    let has_position_keys = body.features.iter().any(|name| name == POSITION_KEYS);
+    if positions_from.is_some() != has_position_keys
+        || positions_from.is_some_and(|from| !(1..=body.epoch).contains(&from))
+    {
+        return Err(bad(
+            "position_keys_from",
+            "does not go with the features and the epoch",
+        ));
+    }
     let slots = read_slots(body.slots, limits)?;
     let previous = body.previous.map(read_previous).transpose()?;
     if previous
@@ -250,6 +264,7 @@ pub(crate) fn read(bytes: &[u8], limits: &CostLimits) -> Result<Header, HeaderEr
         revision: body.revision,
         epoch: body.epoch,
         features: body.features,
+        positions_from,
         slots,
         previous,
         limits: *limits,

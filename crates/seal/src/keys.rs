@@ -19,6 +19,7 @@
 //! | segment header | master key | none | `segment header` | |
 //! | previous master | master key | none | `previous master` | |
 //! | segment | data key | the segment's 32-byte salt | `segment` | suite number, 1 byte |
+//! | root of a segment's positions | data key | the segment's 32-byte salt | `segment positions` | suite number, 1 byte |
 //! | slot, by kind | see `slot` | the slot's 32-byte salt | `slot passphrase`, `slot key file`, `slot raw key`, `slot recipients` | |
 
 use std::fmt;
@@ -31,7 +32,7 @@ use zeroize::Zeroizing;
 use crate::memory::KeyPage;
 use crate::record::LogKey;
 use crate::secret::{array_from_hex, fill_random, to_hex};
-use crate::{KEY_LEN, MAC_LEN, SealError, SegmentKey, Suite};
+use crate::{KEY_LEN, MAC_LEN, PositionTree, SealError, SegmentKey, Suite};
 
 /// The length in bytes of a segment's salt and of a key slot's salt.
 pub const SALT_LEN: usize = 32;
@@ -312,12 +313,17 @@ pub struct DataKey {
 impl DataKey {
     /// The key of the segment with this salt. The salt is fresh and random for each segment, so the key is too.
     pub fn segment_key(&self, suite: Suite, salt: &[u8; SALT_LEN]) -> SegmentKey {
-        SegmentKey::from_bytes(suite, &self.segment_key_bytes(suite, salt))
+        SegmentKey::from_bytes(suite, &self.of_segment("segment", suite, salt))
     }
 
-    /// The bytes of that key, for another machine that shall read or write the segment itself.
-    pub fn segment_key_bytes(
+    /// The keys of that segment's units, where each position has its own.
+    pub fn position_tree(&self, suite: Suite, salt: &[u8; SALT_LEN]) -> PositionTree {
+        PositionTree::new(suite, *self.of_segment("segment positions", suite, salt))
+    }
+
+    fn of_segment(
         &self,
+        purpose: &str,
         suite: Suite,
         salt: &[u8; SALT_LEN],
     ) -> Zeroizing<[u8; KEY_LEN]> {
@@ -325,7 +331,7 @@ impl DataKey {
         derive(
             self.key.bytes(),
             salt,
-            "segment",
+            purpose,
             &self.room,
             &[suite.id()],
             &mut key,

@@ -4,8 +4,8 @@
 //!
 //! Invariants:
 //! 1. A key has a type for its purpose, is wiped when dropped, and is never printed.
-//! 2. A nonce is used once with a key: by structure for data ([`SegmentKey`]), at random from 192 bits for
-//!    key slots.
+//! 2. A nonce is used once with a key: by structure for data ([`SegmentKey`], [`PositionTree`]), at random from 192 bits
+//!    for key slots.
 //! 3. Nothing that does not verify is handed out.
 //!
 //! It deliberately does not know files, directories or time limits: it reads no file and asks nobody
@@ -14,7 +14,6 @@
 
 #![deny(unsafe_code)]
 
-mod access;
 mod cost;
 mod credential;
 mod error;
@@ -29,6 +28,7 @@ mod keys;
     reason = "locked pages for keys; every use is argued there"
 )]
 mod memory;
+mod positions;
 mod recipients;
 mod record;
 mod rekey;
@@ -38,7 +38,6 @@ mod slot;
 mod suite;
 mod wrap;
 
-pub use access::SegmentAccess;
 pub use cost::{Argon2Cost, CostLimits};
 pub use credential::{Credential, NewCredential, SlotKind};
 pub use error::{HeaderError, SealError};
@@ -48,6 +47,7 @@ pub use keys::{
 };
 pub use memory::protect_process;
 pub use model::{BLOCK_LEN, TAG_LEN, Tag, UNIT_LEN};
+pub use positions::{POSITIONS, PositionCipher, PositionKeys, PositionTree};
 pub use recipients::{NamedRecipient, parse_identities};
 pub use record::LogKey;
 pub use secret::Secret;

@@ -10,15 +10,14 @@ use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
 use crate::{BLOCK_LEN, KEY_LEN, SealError, Suite, Tag, UNIT_LEN};
 
-/// The key of one segment. Sharing it between threads needs no lock.
+/// The key of one segment, or of one of its units. Sharing it between threads needs no lock.
 pub struct SegmentKey {
     suite: Suite,
     key: LessSafeKey,
 }
 
 impl SegmentKey {
-    /// The key whose bytes [`DataKey::segment_key_bytes`](crate::DataKey::segment_key_bytes) told.
-    pub fn from_bytes(suite: Suite, key: &[u8; KEY_LEN]) -> SegmentKey {
+    pub(crate) fn from_bytes(suite: Suite, key: &[u8; KEY_LEN]) -> SegmentKey {
         // Both suites have 32-byte keys, the only thing that could be refused.
         let key = UnboundKey::new(suite.algorithm(), key).expect("both suites take 32-byte keys");
         SegmentKey {

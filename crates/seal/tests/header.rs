@@ -1,8 +1,8 @@
 //! Each way a header can be wrong, by name, and that a forged one never opens.
 
 use seal::{
-    Argon2Cost, CostLimits, Credential, Header, HeaderError, NewCredential, SealError, Secret,
-    SlotKind, Suite,
+    Argon2Cost, CostLimits, Credential, Header, HeaderError, MasterKey, NewCredential, SealError,
+    Secret, SlotKind, Suite,
 };
 use serde_json::{Value, json};
 use strongroom_seal as seal;
@@ -120,6 +120,41 @@ fn format_zero_is_refused() {
 fn an_unknown_feature_is_refused_by_name() {
     let error = refusal(|body| body["features"] = json!(["time travel"]));
     assert_eq!(error, HeaderError::UnknownFeature("time travel".into()));
+}
+
+#[test]
+fn keys_of_positions_are_a_feature_with_the_epoch_from_which_they_are_used() {
+    let mut header = Header::parse(&header_bytes()).unwrap();
+    let master = header.unlock(&raw_key()).unwrap().master;
+    assert_eq!(header.position_keys_from(), None);
+    let new = MasterKey::random();
+    let credential = raw_key();
+    header
+        .begin_rekey(&master, &new, &[(1, &credential)])
+        .unwrap();
+    let revision = header.revision();
+    header.require_position_keys();
+    header.require_position_keys();
+    assert_eq!(header.revision(), revision + 1);
+    let read = Header::parse(&header.encode(&new)).unwrap();
+    read.unlock(&raw_key()).unwrap();
+    assert_eq!(read.position_keys_from(), Some(2));
+    assert!(read.features().iter().any(|name| name == "position-keys"));
+
+    let field = "position_keys_from";
+    let feature = json!(["position-keys"]);
+    assert_eq!(refused_field(|body| body[field] = 1.into()), field);
+    assert_eq!(
+        refused_field(|body| body["features"] = feature.clone()),
+        field
+    );
+    for epoch in [0, 2] {
+        let refused = refused_field(|body| {
+            body["features"] = feature.clone();
+            body[field] = epoch.into();
+        });
+        assert_eq!(refused, field);
+    }
 }
 
 #[test]

@@ -86,6 +86,24 @@ fn a_sealed_unit_is_that_of_the_format_in_each_suite() {
 }
 
 #[test]
+fn keys_of_positions_are_those_of_the_format() {
+    let v = vectors();
+    let data = master(&v).data_key(&room(&v));
+    for vector in v["positions"].as_array().unwrap() {
+        let suite: Suite = text(vector, "suite").parse().unwrap();
+        let number = |field: &str| u32::try_from(vector[field].as_u64().unwrap()).unwrap();
+        let (first, height) = (number("first"), number("height"));
+        let tree = data.position_tree(suite, &bytes(&v, "salt"));
+        let keys = serde_json::to_value(tree.keys_of(&[first..first + (1 << height)])).unwrap();
+        let [subtree] = keys["subtrees"].as_array().unwrap().as_slice() else {
+            panic!("{keys}");
+        };
+        let key: [u8; 32] = serde_json::from_value(subtree["key"].clone()).unwrap();
+        assert_eq!(hex(&key), text(vector, "key"), "{suite}, {first}");
+    }
+}
+
+#[test]
 fn a_header_written_by_another_program_opens_with_each_of_its_credentials() {
     let v = vectors();
     let room = room(&v);

@@ -2,13 +2,14 @@
 //!
 //! 1. The current epoch always has its keys: a keyring cannot be built without them.
 //! 2. New segments are sealed under the current epoch only; older epochs are for reading what a rekey has not reached.
+//! 3. Whether a segment's units have keys of their own is said by its epoch alone.
 
 use std::collections::BTreeMap;
 
-use seal::{DataKey, KEY_LEN, RoomId, SegmentHeaderKey, SegmentKey, Suite};
-use zeroize::Zeroizing;
+use seal::{DataKey, RoomId, SegmentHeaderKey, Suite};
 
 use crate::SegmentId;
+use crate::unit_keys::UnitKeys;
 
 /// The data keys of a room, by key epoch, and which of them is current.
 #[derive(Debug, Clone)]
@@ -17,6 +18,8 @@ pub struct Keyring {
     room: RoomId,
     current: u32,
     epochs: BTreeMap<u32, (DataKey, SegmentHeaderKey)>,
+    /// The first epoch in which each position of a segment has its own key.
+    positions_from: Option<u32>,
 }
 
 impl Keyring {
@@ -33,6 +36,7 @@ impl Keyring {
             room,
             current,
             epochs: BTreeMap::from([(current, (data, header))]),
+            positions_from: None,
         }
     }
 
@@ -44,6 +48,13 @@ impl Keyring {
     pub fn with_epoch(mut self, epoch: u32, data: DataKey, header: SegmentHeaderKey) -> Self {
         let twice = self.epochs.insert(epoch, (data, header)).is_some();
         assert!(!twice, "key epoch {epoch} is in the keyring already");
+        self
+    }
+
+    /// The same for a room in which, from this epoch on, each position of a segment has its own key.
+    #[must_use]
+    pub fn with_position_keys(mut self, from_epoch: u32) -> Self {
+        self.positions_from = Some(from_epoch);
         self
     }
 
@@ -66,15 +77,18 @@ impl Keyring {
         self.epochs.get(&epoch)
     }
 
-    /// The bytes of a segment's key; `None` when its epoch is not known.
-    pub(crate) fn segment_key_bytes(&self, id: &SegmentId) -> Option<Zeroizing<[u8; KEY_LEN]>> {
-        self.keys(id.key_epoch)
-            .map(|(data, _)| data.segment_key_bytes(self.suite, &id.salt))
+    /// Whether each position of a segment has its own key.
+    pub(crate) fn has_position_keys(&self, id: &SegmentId) -> bool {
+        self.positions_from.is_some_and(|from| id.key_epoch >= from)
     }
 
-    /// The key of a segment; `None` when its epoch is not known.
-    pub(crate) fn segment_key(&self, id: &SegmentId) -> Option<SegmentKey> {
-        self.keys(id.key_epoch)
-            .map(|(data, _)| data.segment_key(self.suite, &id.salt))
+    /// The keys of a segment's units; `None` when its epoch is not known.
+    pub(crate) fn unit_keys(&self, id: &SegmentId) -> Option<UnitKeys> {
+        let (data, _) = self.keys(id.key_epoch)?;
+        Some(if self.has_position_keys(id) {
+            UnitKeys::Positions(data.position_tree(self.suite, &id.salt))
+        } else {
+            UnitKeys::Segment(data.segment_key(self.suite, &id.salt))
+        })
     }
 }

@@ -8,13 +8,14 @@
 //! It deliberately does not know who borrows, for how long, or which positions were written.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
-use seal::{KEY_LEN, Suite};
-use zeroize::Zeroizing;
+use seal::PositionKeys;
 
 use crate::extent::offset;
 use crate::tail::Closed;
+use crate::unit_keys::UnitKeys;
 use crate::writing::Writing;
 use crate::{
     APPEND_BLOCKS_MAX, BlockRange, DirStore, SEGMENT_BLOCKS, SegmentError, SegmentNo, SegmentStore,
@@ -24,9 +25,6 @@ use crate::{
 pub const LANES: usize = 64;
 /// Most blocks lent at once: 4 MiB.
 pub const LEND_BLOCKS_MAX: u32 = 1024;
-
-/// The bytes of a segment's key.
-pub type KeyBytes = Zeroizing<[u8; KEY_LEN]>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
@@ -200,14 +198,20 @@ impl DirStore {
         SegmentNo(self.tail.lock().last_number())
     }
 
-    /// What it takes to seal and open a segment's units; `None` where the segment is not known.
-    pub fn access(&self, segment: SegmentNo) -> Result<Option<(Suite, KeyBytes)>, SegmentError> {
+    /// The keys of the units at these positions of a segment, and no others; `None` where the segment is not known. None at all
+    /// of a segment whose units share one key: that is given to nobody.
+    pub fn position_keys(
+        &self,
+        segment: SegmentNo,
+        positions: &[Range<u32>],
+    ) -> Result<Option<PositionKeys>, SegmentError> {
         let Some(id) = self.known.read().get(&segment).copied() else {
             return Ok(None);
         };
         let keyring = self.keyring.read().clone();
-        match keyring.segment_key_bytes(&id) {
-            Some(key) => Ok(Some((keyring.suite(), key))),
+        match keyring.unit_keys(&id) {
+            Some(UnitKeys::Positions(tree)) => Ok(Some(tree.keys_of(positions))),
+            Some(UnitKeys::Segment(_)) => Ok(Some(PositionKeys::none(keyring.suite()))),
             None => Err(SegmentError::UnknownEpoch {
                 segment,
                 key_epoch: id.key_epoch,

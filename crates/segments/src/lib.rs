@@ -4,8 +4,9 @@
 //!
 //! 1. A position is written once in a segment's life. A segment open when the store was opened is never appended to
 //!    again: its key and positions may have been used by writes that no catalog remembers.
-//! 2. Every segment has a fresh random salt and its own key by HKDF from the data key and that salt; the nonce of a
-//!    unit is its position (the index of its first 4 KiB block in the file).
+//! 2. Every segment has a fresh random salt and its own key by HKDF from the data key and that salt, or, in a room that
+//!    gives keys to clients, a tree of keys for its positions; the nonce of a unit is its position (the index of its first
+//!    4 KiB block in the file).
 //! 3. The tags are not here: they are returned by [`SegmentStore::append`] and belong into the catalog.
 //! 4. Nothing appended is durable before [`SegmentStore::flush`] returns. After a failed flush the store refuses
 //!    further appends and flushes until it is opened anew.
@@ -30,6 +31,7 @@ mod tail;
 mod testkeys;
 #[cfg(test)]
 mod tests;
+mod unit_keys;
 mod writing;
 
 use std::collections::BTreeMap;
@@ -39,7 +41,7 @@ use std::io;
 
 pub use header::HeaderProblem;
 pub use keyring::Keyring;
-pub use lending::{KeyBytes, LANES, LEND_BLOCKS_MAX};
+pub use lending::{LANES, LEND_BLOCKS_MAX};
 pub use model::{BLOCK_LEN, BlockRange, Sealed, SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS, UNIT_LEN};
 use storage::{OpenMode, Storage};
 pub use store::DirStore;

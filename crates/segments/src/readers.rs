@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use lru::LruCache;
 use parking_lot::Mutex;
-use seal::SegmentKey;
 use storage::StorageFile;
 
 use crate::SegmentNo;
+use crate::unit_keys::UnitKeys;
 
 /// Files kept open for reading.
 const READERS_MAX: NonZeroUsize = NonZeroUsize::new(128).unwrap();
@@ -21,7 +21,7 @@ const READERS_MAX: NonZeroUsize = NonZeroUsize::new(128).unwrap();
 #[derive(Debug)]
 pub(crate) struct Reader {
     pub(crate) file: Arc<dyn StorageFile>,
-    pub(crate) key: Arc<SegmentKey>,
+    pub(crate) keys: Arc<UnitKeys>,
 }
 
 #[derive(Debug)]

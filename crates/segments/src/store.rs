@@ -177,10 +177,10 @@ impl DirStore {
             salt: fresh_salt()?,
         };
         // The keyring has the keys of its current epoch by construction.
-        let key = keyring
-            .segment_key(&id)
+        let keys = keyring
+            .unit_keys(&id)
             .expect("a keyring holds its current epoch");
-        Ok(Arc::new(Writing::new(id, Arc::new(key), keyring)))
+        Ok(Arc::new(Writing::new(id, Arc::new(keys), keyring)))
     }
 
     /// The file of the segment reserved in, made by whoever comes first.
@@ -196,7 +196,7 @@ impl DirStore {
                 id.no,
                 Arc::new(Reader {
                     file: file.clone(),
-                    key: writing.key.clone(),
+                    keys: writing.keys.clone(),
                 }),
             );
             self.begun.lock().push(id);
@@ -225,8 +225,8 @@ impl DirStore {
         let Some(id) = self.known.read().get(&no).copied() else {
             return Err(missing);
         };
-        let key = self.keyring.read().segment_key(&id);
-        let key = key.ok_or(SegmentError::UnknownEpoch {
+        let keys = self.keyring.read().unit_keys(&id);
+        let keys = keys.ok_or(SegmentError::UnknownEpoch {
             segment: no,
             key_epoch: id.key_epoch,
         })?;
@@ -236,7 +236,7 @@ impl DirStore {
         };
         let reader = Arc::new(Reader {
             file,
-            key: Arc::new(key),
+            keys: Arc::new(keys),
         });
         self.readers.put(no, reader.clone());
         Ok(reader)
@@ -269,8 +269,9 @@ impl DirStore {
         };
         let mut block = range.position;
         let _span = tracing::trace_span!(target: spans::TARGET, spans::OPENING).entered();
+        let mut cipher = reader.keys.cipher();
         for (index, (unit, tag)) in out[..there].chunks_mut(UNIT_LEN).zip(tags).enumerate() {
-            if reader.key.open(u64::from(block), tag, unit).is_err() {
+            if cipher.open(block, tag, unit).is_err() {
                 let corrupt = SegmentError::Corrupt {
                     segment: range.segment,
                     position: block,
@@ -336,10 +337,11 @@ impl SegmentStore for DirStore {
         let mut tags = Vec::with_capacity(plain.len().div_ceil(UNIT_LEN));
         self.buffers.with(plain.len(), |sealed| {
             let mut block = position;
+            let mut cipher = writing.keys.cipher();
             let sealing = tracing::trace_span!(target: spans::TARGET, spans::SEALING).entered();
             for (unit, plain) in sealed.chunks_mut(UNIT_LEN).zip(plain.chunks(UNIT_LEN)) {
                 unit.copy_from_slice(plain);
-                tags.push(writing.key.seal(u64::from(block), unit));
+                tags.push(cipher.seal(block, unit));
                 block += UNIT_BLOCKS;
             }
             drop(sealing);

@@ -176,10 +176,11 @@ fn what_was_appended_is_read_back() {
 fn stored_bytes_are_the_sealed_ones_at_their_position() {
     let mut bench = Bench::new();
     let w = bench.append(5, 9);
-    let key = keyring().segment_key(&bench.known[0]).unwrap();
+    let keys = keyring().unit_keys(&bench.known[0]).unwrap();
+    let mut cipher = keys.cipher();
     let mut units = w.plain.clone();
     for (index, unit) in units.chunks_mut(UNIT_LEN).enumerate() {
-        let tag = key.seal(u64::from(w.sealed.position) + 4 * index as u64, unit);
+        let tag = cipher.seal(w.sealed.position + 4 * index as u32, unit);
         assert_eq!(tag, w.sealed.tags[index]);
     }
     assert_eq!(

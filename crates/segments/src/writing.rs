@@ -1,4 +1,4 @@
-//! The segment being appended to: its number, its key, and the file that the first append makes.
+//! The segment being appended to: its number, its keys, and the file that the first append makes.
 //!
 //! 1. A reservation does no input or output, so appends that find a segment just begun reserve and seal while the
 //!    first of them makes the file.
@@ -8,15 +8,15 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use seal::SegmentKey;
 use storage::{OpenMode, Storage, StorageFile};
 
+use crate::unit_keys::UnitKeys;
 use crate::{BLOCK_LEN, Keyring, SEGMENT_BLOCKS, SEGMENTS_DIR, SegmentId, file_name, header};
 
 #[derive(Debug)]
 pub(crate) struct Writing {
     pub(crate) id: SegmentId,
-    pub(crate) key: Arc<SegmentKey>,
+    pub(crate) keys: Arc<UnitKeys>,
     keyring: Arc<Keyring>,
     /// The file, and how many blocks fit in it.
     file: OnceLock<(Arc<dyn StorageFile>, u32)>,
@@ -25,10 +25,10 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    pub(crate) fn new(id: SegmentId, key: Arc<SegmentKey>, keyring: Arc<Keyring>) -> Self {
+    pub(crate) fn new(id: SegmentId, keys: Arc<UnitKeys>, keyring: Arc<Keyring>) -> Self {
         Self {
             id,
-            key,
+            keys,
             keyring,
             file: OnceLock::new(),
             failed: Mutex::new(None),

@@ -4,20 +4,24 @@ use std::path::PathBuf;
 
 use crate::access::{Access, Intent, OpenArgs};
 use crate::args::Global;
+use crate::commands::metadata::admin::refused;
 use crate::control::client::unexpected;
-use crate::control::{Reply, Request};
+use crate::control::{RekeyReply, Reply, Request};
+use crate::credentials::Given;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output;
-use crate::place::room_argument;
+use crate::place::{must_be_room, room_argument};
 use crate::progress::Bar;
+use crate::work::{self, Progress};
 
 /// Re-encrypt a room under a new master key; resumes a stopped run
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The credential you give keeps its slot, and so do age and SSH recipients. Other passphrases and key \
 files cannot be carried over, because the room does not know them: their slots are dropped and listed, to be added \
-again with `strongroom key add`."
+again with `strongroom key add`.\n\n\
+A shared room is re-encrypted on its network disks: stop its metadata server first, and let all disks run."
 )]
 pub(crate) struct Args {
     /// The room's directory, or where it is mounted
@@ -28,16 +32,34 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let (access, with) = Access::reach_with_key(&args.room, &args.open, Intent::Change)?;
+    must_be_room(&args.room)?;
+    let with = args
+        .open
+        .credential
+        .read(&args.room.display().to_string())?;
+    let reached = Access::reach_given(&args.room, &args.open, &with, Intent::Change);
     let bar = Bar::start("re-encrypting", global);
-    let reply = access.run(&Request::Rekey { with }, &|done, total| {
-        bar.tell(done, total)
-    });
-    bar.end();
-    let Reply::Rekeyed(report) = reply? else {
-        return Err(unexpected());
+    let progress = |done, total| bar.tell(done, total);
+    let is_shared = matches!(
+        &reached,
+        Err(Error::Room {
+            source: room::Error::OnNetworkDisks,
+            ..
+        })
+    );
+    let report = match reached {
+        Err(_) if is_shared => on_disks(&args, &with, &progress),
+        Err(e) => Err(e),
+        Ok(access) => {
+            let reply = access.run(&Request::Rekey { with }, &progress);
+            reply.and_then(|reply| match reply {
+                Reply::Rekeyed(report) => access.close().map(|()| report),
+                _ => Err(unexpected()),
+            })
+        }
     };
-    access.close()?;
+    bar.end();
+    let report = report?;
     if global.json {
         output::json_line(&report);
     } else {
@@ -62,13 +84,26 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     } else if report.unreadable.is_empty() {
         Err(crate::progress::interrupted())
     } else {
+        let way = if is_shared {
+            "delete or overwrite them through a mount"
+        } else {
+            "`strongroom check --read-data --repair` gives them up"
+        };
         Err(Error::said(
             Exit::Damaged,
             format!(
-                "{}: the old key is kept, because damaged ranges are sealed under it; `strongroom check --read-data \
-                 --repair` gives them up, and another `strongroom rekey` then ends the work",
+                "{}: the old key is kept, because damaged ranges are sealed under it; {way}, and another \
+                 `strongroom rekey` then ends the work",
                 args.room.display()
             ),
         ))
     }
+}
+
+/// Rekeys a shared room that no server serves.
+fn on_disks(args: &Args, with: &Given, progress: Progress<'_>) -> Result<RekeyReply> {
+    let options = args.open.options(Intent::Change);
+    let done = metadata_server::server::rekey(&args.room, &with.credential()?, options, progress);
+    let report = done.map_err(|e| refused(&args.room, e))?;
+    Ok(work::rekey_reply(report))
 }

@@ -105,14 +105,16 @@ fn write(
         return Err(room::Error::InvalidArgument("nothing is left of the loan"));
     }
     let position = loan.position + *used;
-    let access = room.segment_access(loan.segment)?;
-    let key = access.ok_or(room::Error::NotFound)?.segment_key();
-    let mut tags = Vec::new();
-    let mut at = u64::from(position);
-    for unit in data.chunks_mut(UNIT_BLOCKS as usize * BLOCK) {
-        tags.push(key.seal(at, unit));
-        at += u64::from(UNIT_BLOCKS);
-    }
+    let keys = room.position_keys(loan.segment, &[position..position + blocks])?;
+    let keys = keys.ok_or(room::Error::NotFound)?;
+    let mut cipher = keys.cipher();
+    let positions = (position..).step_by(UNIT_BLOCKS as usize);
+    let units = data.chunks_mut(UNIT_BLOCKS as usize * BLOCK);
+    let tags: Option<Vec<_>> = positions
+        .zip(units)
+        .map(|(at, unit)| cipher.seal(at, unit))
+        .collect();
+    let tags = tags.ok_or(room::Error::NotFound)?;
     // Whatever becomes of the write: a position is sealed for once.
     *used += blocks;
     let name = format!("segments/{:020}", loan.segment.0);

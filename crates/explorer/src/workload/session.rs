@@ -52,7 +52,7 @@ pub fn open_with(
         ..options.clone()
     };
     match Room::open_on(storage.clone(), key, options) {
-        Err(room::Error::Placed) => Room::open_on(storage.clone(), key, lending),
+        Err(room::Error::OnNetworkDisks) => Room::open_on(storage.clone(), key, lending),
         other => other,
     }
 }

@@ -1,10 +1,12 @@
 //! Maps, loans, and data that clients wrote.
 //!
 //! 1. A map and the capabilities for it are of one moment: nothing it names is given to another before they are known of.
-//! 2. What a client placed is believed only as far as the loan goes: its disk, its segment, its blocks.
+//! 2. A client gets the keys of the units that the map names, or of the positions granted to it, and no others.
+//! 3. What a client placed is believed only as far as the loan goes: its disk, its segment, its blocks.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -27,17 +29,18 @@ const PLACED_MAX: usize = 4096;
 const PRIVILEGES: u16 = 0o6000;
 const CAPABILITY: &[u8] = b"security.capability";
 
-fn segment_place(life: &Life, segment: SegmentNo) -> Reply<SegmentPlace> {
-    let access = life.room.segment_access(segment).map_err(refusal)?;
-    let place = life.storage.locate(segment);
-    match (access, place) {
-        (Some(access), Some((disk, start))) => Ok(SegmentPlace {
-            access,
+/// Where a segment is, with the keys of these positions.
+fn segment_place(life: &Life, segment: SegmentNo, positions: &[Range<u32>]) -> Reply<SegmentPlace> {
+    let keys = life.room.position_keys(segment, positions);
+    match (keys.map_err(refusal)?, life.storage.locate(segment)) {
+        (Some(keys), Some((disk, start))) => Ok(SegmentPlace {
+            segment,
+            keys,
             disk,
             start,
         }),
         _ => Err(Refusal::Failed(format!(
-            "segment {} lies nowhere: run `strongroom check`",
+            "segment {} is nowhere: run `strongroom check`",
             segment.0
         ))),
     }
@@ -54,28 +57,31 @@ pub(super) fn map((life, session): &Here, no: InodeNo, first: u64, count: u32) -
     let maps = life.room.maps(no, first, count as usize).map_err(refusal)?;
     // What the maps say may be newer than what was found above.
     let inode = life.room.attributes(no).map_err(refusal)?;
-    let mut segments: BTreeMap<SegmentNo, SegmentPlace> = BTreeMap::new();
-    let mut blocks: BTreeMap<DiskId, Vec<BlockExtent>> = BTreeMap::new();
+    let mut named: BTreeMap<SegmentNo, Vec<Range<u32>>> = BTreeMap::new();
     let mut chunks = Vec::with_capacity(maps.len());
     for (index, chunk) in maps {
-        for extent in chunk.extents() {
-            let range = extent.range();
-            let place = match segments.entry(range.segment) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => new.insert(segment_place(life, range.segment)?),
-            };
-            blocks.entry(place.disk).or_default().push(BlockExtent {
-                start: place.start + u64::from(range.position),
-                blocks: u64::from(range.blocks),
-            });
+        for range in chunk.extents().iter().map(|extent| extent.range()) {
+            let positions = range.position..range.position + range.blocks;
+            named.entry(range.segment).or_default().push(positions);
         }
         chunks.push((index, chunk.extents().to_vec()));
+    }
+    let mut segments = Vec::with_capacity(named.len());
+    let mut blocks: BTreeMap<DiskId, Vec<BlockExtent>> = BTreeMap::new();
+    for (segment, positions) in named {
+        let place = segment_place(life, segment, &positions)?;
+        let on_disk = positions.iter().map(|range| BlockExtent {
+            start: place.start + u64::from(range.start),
+            blocks: range.len() as u64,
+        });
+        blocks.entry(place.disk).or_default().extend(on_disk);
+        segments.push(place);
     }
     let tickets = life.authority.read_tickets(session, no, &blocks)?;
     Ok(Map {
         inode,
         chunks,
-        segments: segments.into_values().collect(),
+        segments,
         tickets,
     })
 }
@@ -99,17 +105,24 @@ pub(super) fn lend((life, session): &Here, blocks: u32) -> Reply<Lent> {
         life.room.settle_loan(loan.id);
         e
     };
-    let place = segment_place(life, loan.segment).map_err(settle)?;
+    let room::Loan {
+        id,
+        segment,
+        position,
+        blocks,
+    } = loan;
+    let granted = position..position + blocks;
+    let place = segment_place(life, segment, &[granted]).map_err(settle)?;
     let extent = BlockExtent {
-        start: place.start + u64::from(loan.position),
-        blocks: u64::from(loan.blocks),
+        start: place.start + u64::from(position),
+        blocks: u64::from(blocks),
     };
     let ticket = life
         .authority
-        .write_ticket(session, loan.id, place.disk, extent)
+        .write_ticket(session, id, place.disk, extent)
         .map_err(settle)?;
     let borrowed = Borrowed {
-        segment: loan.segment,
+        segment,
         disk: place.disk,
         extent,
         files: BTreeSet::new(),
@@ -126,10 +139,10 @@ pub(super) fn lend((life, session): &Here, blocks: u32) -> Reply<Lent> {
         return Err(e);
     }
     Ok(Lent {
-        loan: loan.id,
+        loan: id,
         place,
-        position: loan.position,
-        blocks: loan.blocks,
+        position,
+        blocks,
         ticket,
     })
 }

@@ -15,6 +15,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use room::{OpenOptions, Room};
 use storage::HostStorage;
 
+use super::attach::attach;
 use super::drain::{self, Obstacles};
 use super::handles::Handles;
 use super::replies::Replies;
@@ -76,15 +77,10 @@ impl Life {
         }
         let handles = Handles::of(&room)?;
         let replies = Replies::of(&room)?;
-        let authority = Authority::new(&room, config.capability_lifetime)?;
-        std::thread::scope(|scope| -> Result<(), ServerError> {
-            for disk in enrol::disks(&room)? {
-                let disk = config.as_served(disk);
-                let (authority, storage) = (&authority, &storage);
-                scope.spawn(move || authority.add(disk, storage));
-            }
-            Ok(())
-        })?;
+        let disks = enrol::disks(&room)?.into_iter();
+        let disks = disks.map(|disk| config.as_served(disk)).collect();
+        let authority = attach(&room, &storage, disks, config.capability_lifetime)?;
+        super::rekey::finish(&room, credential)?;
         let mut boot = [0; 8];
         getrandom::fill(&mut boot)
             .map_err(|e| io("random numbers")(std::io::Error::other(e.to_string())))?;

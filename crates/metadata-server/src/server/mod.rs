@@ -8,6 +8,7 @@
 //!
 //! It deliberately does not know command lines, log formats or how metrics are published.
 
+mod attach;
 mod calls;
 mod changes;
 mod data;
@@ -17,6 +18,7 @@ mod handles;
 mod life;
 mod listen;
 mod metrics;
+mod rekey;
 mod replies;
 mod testing;
 
@@ -32,10 +34,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::authority::{DiskState, REVOCATION_WAIT};
 use crate::enrol::{self, EnrolError, Identity, User};
-use life::Life;
+use life::{Life, open as open_room};
 use listen::Users;
 use metrics::Counters;
 pub use metrics::{CallCount, Metrics};
+pub use rekey::rekey;
 #[doc(hidden)]
 pub use testing::Point;
 
@@ -124,6 +127,9 @@ pub enum ServerError {
     /// It is being opened anew after a failure of its storage, or stops.
     #[error("the room is not open just now: try again")]
     NotNow,
+    /// A disk does not answer, and all are needed.
+    #[error("disk {0} does not answer: a rekey needs all disks of the room")]
+    DiskAway(String),
     /// What lies on a disk that is to go has no place on the others.
     #[error(
         "disk {disk} holds {needed} bytes of data, and the other disks have space for {available}: add a disk, or delete files, and remove it then"
@@ -161,7 +167,7 @@ impl Beside {
         credential: &room::Credential,
         options: room::OpenOptions,
     ) -> Result<Self, ServerError> {
-        let (room, storage) = life::open(dir, credential, options, Duration::ZERO)?;
+        let (room, storage) = open_room(dir, credential, options, Duration::ZERO)?;
         Ok(Self { room, storage })
     }
 

@@ -91,6 +91,19 @@ impl Disk {
     pub fn client(&self) -> DiskClient {
         DiskClient::new(self.address(), Duration::from_secs(5))
     }
+
+    /// What a thief of the disk gets: everything stored on it, from the first block of its clients on.
+    pub fn stolen(&self) -> Vec<u8> {
+        let mut bytes = vec![0; DISK_LEN - BLOCK_LEN];
+        self.device.read_at(&mut bytes, BLOCK_LEN as u64).unwrap();
+        bytes
+    }
+
+    /// Puts other bytes on the disk, from a block of its clients on.
+    pub fn put(&self, block: u64, bytes: &[u8]) {
+        let offset = (block + 1) * BLOCK_LEN as u64;
+        self.device.write_at(bytes, offset).unwrap();
+    }
 }
 
 pub struct World {
@@ -389,9 +402,9 @@ impl Raw {
         byte: u8,
     ) -> Result<Written, DiskError> {
         let mut block = vec![byte; BLOCK_LEN];
-        let key = lent.place.access.segment_key();
         let position = lent.position + at;
-        let tag = key.seal(u64::from(position), &mut block);
+        let mut cipher = lent.place.keys.cipher();
+        let tag = cipher.seal(position, &mut block).unwrap();
         let disk = world.disk(&lent.ticket).client();
         let boot = disk.write(&lent.ticket, lent.place.start + u64::from(position), &block)?;
         Ok(Written {
@@ -400,7 +413,7 @@ impl Raw {
             placed: Placed {
                 offset,
                 sealed: room::Sealed {
-                    segment: lent.place.access.segment,
+                    segment: lent.place.segment,
                     position,
                     blocks: 1,
                     tags: vec![tag],
@@ -426,7 +439,7 @@ impl Raw {
         let place = map
             .segments
             .iter()
-            .find(|s| s.access.segment == range.segment)
+            .find(|s| s.segment == range.segment)
             .unwrap();
         let ticket = map
             .tickets
@@ -439,9 +452,8 @@ impl Raw {
             place.start + u64::from(range.position),
             &mut block,
         )?;
-        let key = place.access.segment_key();
-        key.open(u64::from(range.position), &tag, &mut block)
-            .unwrap();
+        let mut cipher = place.keys.cipher();
+        cipher.open(range.position, &tag, &mut block).unwrap();
         Ok(block[0])
     }
 }

@@ -100,6 +100,42 @@ def unit(name, suite_id, cipher):
     }
 
 
+def blake3_keyed(key, text):
+    """BLAKE3's keyed hash of at most 64 bytes: one compression (BLAKE3, section 2.2 and 2.3)."""
+    initial = [0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A]
+    flags = 1 | 2 | 8 | 16  # the chunk's start and end, the root, keyed
+    words = list(struct.unpack("<16I", text.ljust(64, b"\0")))
+    chaining = list(struct.unpack("<8I", key))
+    state = chaining + initial + [0, 0, len(text), flags]
+
+    def rotate(x, n):
+        return (x >> n | x << 32 - n) & 0xFFFFFFFF
+
+    def mix(a, b, c, d, x, y):
+        for word, (one, two) in ((x, (16, 12)), (y, (8, 7))):
+            state[a] = (state[a] + state[b] + word) & 0xFFFFFFFF
+            state[d] = rotate(state[d] ^ state[a], one)
+            state[c] = (state[c] + state[d]) & 0xFFFFFFFF
+            state[b] = rotate(state[b] ^ state[c], two)
+
+    for _ in range(7):
+        columns = [(0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15)]
+        diagonals = [(0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14)]
+        for at, places in enumerate(columns + diagonals):
+            mix(*places, words[2 * at], words[2 * at + 1])
+        words = [words[i] for i in (2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8)]
+    return struct.pack("<8I", *(state[i] ^ state[i + 8] for i in range(8)))
+
+
+def position_key(suite_id, first, height):
+    key = derive(derive(MASTER, b"", "data"), SALT, "segment positions", bytes([suite_id]))
+    for bit in range(13, height - 1, -1):
+        key = blake3_keyed(key, b"strongroom v1 position\x00" + bytes([first >> bit & 1]))
+    return {"suite": {1: "aes-256-gcm", 2: "chacha20-poly1305"}[suite_id], "first": first, "height": height, "key": key.hex()}
+
+
+POSITIONS = [position_key(suite, *node) for suite in (1, 2) for node in ((8192, 13), (1024, 10), (10843, 0))]
+
 header_key = derive(MASTER, b"", "header")
 segment_header_key = derive(MASTER, b"", "segment header")
 page_digest_key = derive(MASTER, b"", "page digest")
@@ -162,6 +198,7 @@ print(
             "data_key": derive(MASTER, b"", "data").hex(),
             "block": BLOCK,
             "units": [unit("aes-256-gcm", 1, AESGCM), unit("chacha20-poly1305", 2, ChaCha20Poly1305)],
+            "positions": POSITIONS,
             "slots": slots,
             "previous_epoch": 7,
             "header": '{"mac": "%s", "body": %s}' % (mac, body_text),

@@ -1,22 +1,32 @@
 //! Positions lent to others.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Mutex;
 
 use storage::testing::{Fault, Op, Times};
 
 use super::*;
 
-/// Seals and writes a loan's blocks as a borrower does.
+/// A store that grants positions: its units have keys of their own.
+fn granting() -> Bench {
+    let bench = Bench::new();
+    bench.store.set_keyring(keyring().with_position_keys(1));
+    bench
+}
+
+/// Seals and writes the blocks of a grant as a client does.
 fn borrow(bench: &Bench, range: BlockRange, seed: u8) -> Written {
-    let (suite, key) = bench.store.access(range.segment).unwrap().unwrap();
-    let key = seal::SegmentKey::from_bytes(suite, &key);
+    let positions = range.position..range.position + range.blocks;
+    let keys = bench.store.position_keys(range.segment, &[positions]);
+    let keys = keys.unwrap().unwrap();
+    let mut cipher = keys.cipher();
     let plain = plain(range.blocks as usize, seed);
     let mut units = plain.clone();
-    let tags = (u64::from(range.position)..)
+    let tags = (range.position..)
         .step_by(UNIT_BLOCKS as usize)
         .zip(units.chunks_mut(UNIT_LEN))
-        .map(|(at, unit)| key.seal(at, unit))
+        .map(|(at, unit)| cipher.seal(at, unit).unwrap())
         .collect();
     bench.patch(
         range.segment,
@@ -37,7 +47,7 @@ fn borrow(bench: &Bench, range: BlockRange, seed: u8) -> Written {
 #[test]
 fn what_a_borrower_wrote_is_read_and_is_durable_after_the_next_flush() {
     for told in [true, false] {
-        let mut bench = Bench::new();
+        let mut bench = granting();
         let range = bench.store.lend(0, 9).unwrap();
         bench.store.flush().unwrap();
         let written = borrow(&bench, range, 1);
@@ -50,6 +60,7 @@ fn what_a_borrower_wrote_is_read_and_is_durable_after_the_next_flush() {
         bench.store.flush().unwrap();
         bench.memory.power_cut();
         bench.reopen();
+        bench.store.set_keyring(keyring().with_position_keys(1));
         assert_eq!(written.read(&bench.store).0.is_ok(), told);
     }
 }
@@ -173,9 +184,9 @@ fn after_a_failed_flush_nothing_is_lent_and_nothing_taken() {
 
 #[test]
 fn another_keyring_closes_the_lanes_and_keeps_the_loans() {
-    let mut bench = Bench::new();
+    let mut bench = granting();
     let range = bench.store.lend(0, 8).unwrap();
-    bench.store.set_keyring(rekeyed());
+    bench.store.set_keyring(rekeyed().with_position_keys(1));
     let written = borrow(&bench, range, 1);
     bench.store.written(range).unwrap();
     written.assert_readable(&bench.store);
@@ -189,5 +200,46 @@ fn another_keyring_closes_the_lanes_and_keeps_the_loans() {
             .collect::<Vec<_>>(),
         [1, 2]
     );
-    assert!(bench.store.access(SegmentNo(9)).unwrap().is_none());
+    let unknown = bench.store.position_keys(SegmentNo(9), &[]);
+    assert!(unknown.unwrap().is_none());
+}
+
+#[test]
+fn keys_are_given_for_positions_and_never_of_a_segment_with_one_key() {
+    let mut bench = granting();
+    let (first, second) = (bench.append(5, 1), bench.append(3, 2));
+    let given = |written: &Written, positions: &[Range<u32>]| {
+        let keys = bench.store.position_keys(written.sealed.segment, positions);
+        keys.unwrap().unwrap()
+    };
+    let of = |written: &Written| {
+        let position = written.sealed.position;
+        position..position + written.sealed.blocks
+    };
+    let opens = |keys: &seal::PositionKeys, written: &Written| {
+        let mut unit = bench.bytes(
+            written.sealed.segment,
+            u64::from(written.sealed.position) * BLOCK_LEN as u64,
+            written.plain.len().min(UNIT_LEN),
+        );
+        let (position, tag) = (written.sealed.position, &written.sealed.tags[0]);
+        let opened = keys.cipher().open(position, tag, &mut unit).is_ok();
+        assert_eq!(opened, unit == written.plain[..unit.len()]);
+        opened
+    };
+    let keys = given(&first, &[of(&first)]);
+    assert!(opens(&keys, &first) && !opens(&keys, &second));
+    let both = given(&first, &[of(&first), of(&second)]);
+    assert!(opens(&both, &first) && opens(&both, &second));
+
+    // Sealed before the room had keys of positions, and read with the keys of its epoch.
+    let mut bench = Bench::new();
+    let old = bench.append(5, 1);
+    bench.store.set_keyring(rekeyed().with_position_keys(2));
+    old.assert_readable(&bench.store);
+    let keys = bench.store.position_keys(old.sealed.segment, &[1..6]);
+    assert_eq!(keys.unwrap().unwrap().positions().count(), 0);
+    let new = bench.append(5, 1);
+    let keys = bench.store.position_keys(new.sealed.segment, &[1..6]);
+    assert_eq!(keys.unwrap().unwrap().positions().count(), 3);
 }

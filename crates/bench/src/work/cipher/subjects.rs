@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use room::{Argon2Cost, Credential, NewCredential, RoomId, Suite};
-use seal::{BLOCK_LEN, Header, MasterKey, SegmentKey, Tag, UNIT_LEN};
+use seal::{BLOCK_LEN, Header, MasterKey, POSITIONS, PositionTree, SegmentKey, Tag, UNIT_LEN};
 
 use crate::clock::Clock;
 use crate::{Error, Result};
@@ -56,6 +56,16 @@ pub(super) fn bulk() -> Vec<Bulk> {
         all.push(Bulk {
             name: opens.to_owned(),
             make: Box::new(move |size, pieces| opening(suite, size, pieces)),
+        });
+    }
+    for suite in Suite::ALL {
+        let name = match suite {
+            Suite::Aes256Gcm => "AES-256-GCM, sealing, a key for each unit",
+            Suite::ChaCha20Poly1305 => "ChaCha20-Poly1305, sealing, a key for each unit",
+        };
+        all.push(Bulk {
+            name: name.to_owned(),
+            make: Box::new(move |size, pieces| sealing_by_position(suite, size, pieces)),
         });
     }
     all.push(Bulk {
@@ -111,6 +121,22 @@ fn sealing(suite: Suite, size: usize, pieces: usize) -> Batch {
         for unit in piece.chunks_mut(UNIT_LEN) {
             black_box(key.seal(block, unit));
             block += blocks(unit);
+        }
+    })
+}
+
+/// As a room on network disks does it: one way through the tree of keys for each piece.
+fn sealing_by_position(suite: Suite, size: usize, pieces: usize) -> Batch {
+    let tree: PositionTree = MasterKey::random()
+        .data_key(&RoomId::random())
+        .position_tree(suite, &[0x5a; 32]);
+    let mut piece = vec![0x5a; size];
+    let mut block = 1;
+    timed(pieces, move || {
+        let mut cipher = tree.cipher();
+        for unit in piece.chunks_mut(UNIT_LEN) {
+            black_box(cipher.seal(block, unit));
+            block = (block + blocks(unit) as u32) % POSITIONS;
         }
     })
 }

@@ -179,18 +179,27 @@ impl Network {
 
     /// Seals blocks and writes them to the disk, as client 7 with a capability for the loan.
     fn borrow(&self, room: &room::Room, loan: &Loan, plain: &[u8]) -> (Boot, Placed) {
-        let access = room.segment_access(loan.segment).unwrap().unwrap();
+        let Loan {
+            segment,
+            position,
+            blocks,
+            ..
+        } = *loan;
+        let granted = position..position + blocks;
+        let keys = room.position_keys(segment, &[granted]).unwrap();
+        let keys = keys.unwrap();
+        let mut cipher = keys.cipher();
         let mut sealed = plain.to_vec();
         sealed.resize(plain.len().next_multiple_of(BLOCK_LEN), 0);
-        let tags = (u64::from(loan.position)..)
+        let tags = (position..)
             .step_by(UNIT_BLOCKS as usize)
             .zip(sealed.chunks_mut(UNIT_BLOCKS as usize * BLOCK_LEN))
-            .map(|(at, unit)| access.segment_key().seal(at, unit))
+            .map(|(at, unit)| cipher.seal(at, unit).unwrap())
             .collect();
-        let (disk, start) = self.storage.locate(loan.segment).unwrap();
+        let (disk, start) = self.storage.locate(segment).unwrap();
         let extent = BlockExtent {
-            start: start + u64::from(loan.position),
-            blocks: u64::from(loan.blocks),
+            start: start + u64::from(position),
+            blocks: u64::from(blocks),
         };
         let ticket = self.keeper.mint(7, disk, Mode::Write, vec![extent]);
         let client = self.keeper.disk(disk).client();
@@ -198,8 +207,8 @@ impl Network {
         let placed = Placed {
             offset: 0,
             sealed: Sealed {
-                segment: loan.segment,
-                position: loan.position,
+                segment,
+                position,
                 blocks: (sealed.len() / BLOCK_LEN) as u32,
                 tags,
             },
@@ -218,7 +227,11 @@ impl Network {
         for piece in chunk.pieces(0, size) {
             if let Piece::Stored(stored) = piece {
                 let segment = stored.range.segment;
-                let access = room.segment_access(segment).unwrap().unwrap();
+                let range = stored.range;
+                let positions = range.position..range.position + range.blocks;
+                let keys = room.position_keys(segment, &[positions]).unwrap();
+                let keys = keys.unwrap();
+                let mut cipher = keys.cipher();
                 let (disk, start) = self.storage.locate(segment).unwrap();
                 let extent = BlockExtent {
                     start: start + u64::from(stored.range.position),
@@ -229,9 +242,9 @@ impl Network {
                 let mut units = vec![0; extent.blocks as usize * BLOCK_LEN];
                 client.read(&ticket, extent.start, &mut units).unwrap();
                 let unit = UNIT_BLOCKS as usize * BLOCK_LEN;
-                let positions = (u64::from(stored.range.position)..).step_by(UNIT_BLOCKS as usize);
+                let positions = (range.position..).step_by(UNIT_BLOCKS as usize);
                 for ((unit, tag), at) in units.chunks_mut(unit).zip(stored.tags).zip(positions) {
-                    access.segment_key().open(at, tag, unit).unwrap();
+                    cipher.open(at, tag, unit).unwrap();
                 }
                 data[at..at + stored.len].copy_from_slice(&units[stored.skip..][..stored.len]);
             }

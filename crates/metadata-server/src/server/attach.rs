@@ -1,0 +1,28 @@
+//! The disks of an open room, as one program reaches them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use room::Room;
+
+use super::ServerError;
+use crate::authority::Authority;
+use crate::enrol;
+use crate::placement::NetStorage;
+
+/// Begins to look after the disks of a room. Those that answer are attached to its storage when this returns.
+pub(super) fn attach(
+    room: &Room,
+    storage: &NetStorage,
+    disks: Vec<enrol::Disk>,
+    capability_lifetime: Duration,
+) -> Result<Arc<Authority>, ServerError> {
+    let authority = Authority::new(room, capability_lifetime)?;
+    std::thread::scope(|scope| {
+        for disk in disks {
+            let authority = &authority;
+            scope.spawn(move || authority.add(disk, storage));
+        }
+    });
+    Ok(authority)
+}

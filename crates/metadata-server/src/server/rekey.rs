@@ -1,0 +1,79 @@
+//! A new master key for a room that no server serves: its data is sealed again on its disks.
+//!
+//! 1. Every disk must answer before anything is changed.
+//! 2. A rekey that was cut off goes on with the next one, or with the next start of the server.
+//!
+//! It deliberately does not know what a rekey does: the room does it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use room::{Credential, OpenOptions, Progress, RekeyReport, Room};
+
+use super::attach::attach;
+use super::{ServerError, open_room};
+use crate::authority::Authority;
+use crate::enrol;
+use crate::placement::NetStorage;
+
+/// How long a flush of a disk that cannot be reached is tried.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(60);
+/// For how long capabilities are valid: only this program has any.
+const CAPABILITIES_VALID: Duration = Duration::from_secs(600);
+
+/// Gives a shared room another master key. Its server must not run; its disks must. From then on clients get the keys of the
+/// units that they may use, also in a room of before.
+///
+/// # Errors
+/// `DiskAway`, and no change, where a disk does not answer; as for [`MetadataServer::start`](super::MetadataServer::start);
+/// as for [`Room::rekey`].
+pub fn rekey(
+    dir: &Path,
+    credential: &Credential,
+    options: OpenOptions,
+    progress: Progress<'_>,
+) -> Result<RekeyReport, ServerError> {
+    let options = OpenOptions {
+        without_position_keys: true,
+        ..options
+    };
+    let (room, storage) = open_room(dir, credential, options, FLUSH_TIMEOUT)?;
+    let authority = attach(&room, &storage, enrol::disks(&room)?, CAPABILITIES_VALID)?;
+    let outcome = resealed(&room, &storage, &authority, credential, progress);
+    authority.stop();
+    let closed = room.close();
+    authority.withdraw();
+    let report = outcome?;
+    closed?;
+    Ok(report)
+}
+
+fn resealed(
+    room: &Room,
+    storage: &NetStorage,
+    authority: &Arc<Authority>,
+    credential: &Credential,
+    progress: Progress<'_>,
+) -> Result<RekeyReport, ServerError> {
+    if let Some(away) = authority.disks().into_iter().find(|disk| !disk.reachable) {
+        return Err(ServerError::DiskAway(away.name));
+    }
+    let report = room.rekey(credential, progress)?;
+    // What the old segments had is free. A disk that fails now frees it under the next server.
+    storage.release();
+    Ok(report)
+}
+
+/// Goes on with a rekey that was cut off, before clients come.
+pub(super) fn finish(room: &Room, credential: &Credential) -> Result<(), ServerError> {
+    if !room.info()?.rekeying {
+        return Ok(());
+    }
+    tracing::info!("a rekey was cut off, and goes on");
+    let report = room.rekey(credential, &|_, _| true)?;
+    for range in &report.unreadable {
+        tracing::warn!("not sealed again, because it fails authentication: {range}");
+    }
+    Ok(())
+}
