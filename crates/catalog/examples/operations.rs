@@ -234,6 +234,7 @@ fn block_extent(first: u16, position: u32) -> Extent {
         stored: 1,
         shared: false,
         tags: vec![[7; 16]],
+        digests: Vec::new(),
     }
 }
 

@@ -33,8 +33,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use model::{
-    BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, DirEntry, Extent, FileFlags, FileKind, Inode,
-    InodeNo, Piece, Pieces, Released, SegmentNo, Stored, Tag, Timestamp,
+    BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, Digest, DirEntry, Extent, FileFlags, FileKind,
+    Inode, InodeNo, Piece, Pieces, Proofs, Released, SegmentNo, Stored, Tag, Timestamp,
 };
 pub use segments::{SealedUnits, SegmentId};
 pub use sql::{OpenOptions, SqlCatalog};

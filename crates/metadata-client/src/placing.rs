@@ -335,11 +335,13 @@ impl Core {
                 .map(|(unit, position)| cipher.seal(position, unit))
                 .collect();
             let tags = tags.ok_or_else(no_key)?;
+            let digests = data[from..].chunks(UNIT_LEN).map(seal::unit_digest);
             sealed.push(Sealed {
                 segment: loan.segment,
                 position,
                 blocks: part.blocks,
                 tags,
+                digests: digests.collect(),
             });
         }
         drop(sealing);

@@ -1,6 +1,6 @@
 //! Reading file data: what is on its way from here over what the disks hold.
 //!
-//! 1. A unit that does not open under its tag is never handed out. It is asked for once more with a fresh map before it is
+//! 1. A unit that has not its digest, or does not open under its tag, is never handed out. It is asked for once more with a fresh map before it is
 //!    called damaged: the map may have been old.
 //! 2. What was read counts only if the server lost nothing meanwhile: it may have told a map without what was placed and not yet
 //!    durable.
@@ -178,9 +178,12 @@ impl Core {
         self.read_units(map, segment, range.position, out)?;
         let _span = tracing::trace_span!(target: spans::TARGET, spans::OPENING).entered();
         let mut cipher = segment.keys.cipher();
-        for ((unit, tag), at) in out.chunks_mut(UNIT_LEN).zip(stored.tags).zip(0_u32..) {
-            let position = range.position + at * UNIT_BLOCKS;
-            if cipher.open(position, tag, unit).is_err() {
+        let proofs = stored.proofs;
+        for ((at, unit), tag) in out.chunks_mut(UNIT_LEN).enumerate().zip(proofs.tags) {
+            let position = range.position + at as u32 * UNIT_BLOCKS;
+            let opened = seal::check_digest(proofs, at, unit, true)
+                .and_then(|()| cipher.open(position, tag, unit));
+            if opened.is_err() {
                 return Err(Failed::For(Error::Corrupt {
                     inode: no,
                     offset: index * CHUNK_LEN + stored.hidden_by(position).0,

@@ -273,9 +273,14 @@ impl Sessions {
         self.all.lock().get(&id).cloned()
     }
 
+    /// All that are alive, and ended ones whose rights may not be revoked yet.
+    pub fn all(&self) -> Vec<Arc<Session>> {
+        self.all.lock().values().cloned().collect()
+    }
+
     /// All that are alive.
     pub fn alive(&self) -> Vec<Arc<Session>> {
-        let all: Vec<_> = self.all.lock().values().cloned().collect();
+        let all = self.all();
         all.into_iter().filter(|s| !s.is_over()).collect()
     }
 

@@ -179,3 +179,12 @@ fn a_shared_room_from_before_position_keys_is_refused_by_name_until_it_is_rekeye
     let beside = Beside::open(&golden.room(), &credential(), golden.options()).unwrap();
     assert_eq!(enrol::disks(&beside.room).unwrap().len(), 1);
 }
+
+#[test]
+fn a_shared_room_with_position_keys_is_served() {
+    let mut golden = Golden::of("position-keys");
+    let disk = golden.serve_disk();
+    let server = golden.serve(&disk).unwrap();
+    assert_whole(&server);
+    server.stop().unwrap();
+}

@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use common::{LONG, Raw, World, people};
+use metadata_client::{ClientOptions, SharedRoom};
 use metadata_proto::rpc::*;
-use netdisk::{BLOCK_LEN, DiskId};
-use room::{FileKind, InodeNo, PositionKeys, SegmentNo};
+use netdisk::{BLOCK_LEN, DiskError, DiskId};
+use room::{Error, FileKind, FileSystem, InodeNo, PositionKeys, SegmentNo};
 
 /// A sealed unit, as its catalog knows it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -184,4 +185,134 @@ fn data_that_the_server_moved_needs_keys_that_were_not_given() {
     }
     root.open(no, true, false).unwrap();
     assert_eq!(root.read_by(&world, &map).unwrap(), b'm');
+}
+
+/// The product in the field of GHASH (NIST SP 800-38D, section 6.3).
+fn times(x: [u8; 16], y: [u8; 16]) -> [u8; 16] {
+    let (x, mut v) = (u128::from_be_bytes(x), u128::from_be_bytes(y));
+    let mut z = 0;
+    for bit in (0..128).rev() {
+        if x >> bit & 1 == 1 {
+            z ^= v;
+        }
+        let carry = v & 1;
+        v >>= 1;
+        if carry == 1 {
+            v ^= 0xe1 << 120;
+        }
+    }
+    z.to_be_bytes()
+}
+
+/// Other sealed bytes with the same tag, made with the unit's key: a change of the first block of the cipher, and of the second
+/// so that the changes cancel out in GHASH.
+fn forged(keys: &PositionKeys, unit: &Unit, sealed: &[u8]) -> Vec<u8> {
+    use aes::cipher::{BlockCipherEncrypt, KeyInit};
+    let text = serde_json::to_value(keys).unwrap();
+    let subtrees = text["subtrees"].as_array().unwrap();
+    let of_unit = |s: &&serde_json::Value| s["first"] == unit.position && s["height"] == 0;
+    let key = subtrees.iter().find(of_unit).unwrap()["key"].clone();
+    let key: [u8; 32] = serde_json::from_value(key).unwrap();
+    let mut hash_key = [0; 16].into();
+    aes::Aes256::new(&key.into()).encrypt_block(&mut hash_key);
+    let change: [u8; 16] = *b"a forged amount!";
+    let cancelling = times(change, hash_key.into());
+    let mut other = sealed.to_vec();
+    for (at, byte) in change.iter().chain(&cancelling).enumerate() {
+        other[at] ^= byte;
+    }
+    other
+}
+
+#[test]
+fn a_second_unit_with_the_same_tag_is_refused_by_client_and_server() {
+    let (mut world, root, alice, _, d) = people(LONG);
+    let no = alice.make(d, "f", FileKind::Regular, 0o644).unwrap().no;
+    alice.write(&world, no, b'x');
+    let map = root.map(no).unwrap();
+    let unit = units(&map).into_iter().next().unwrap();
+    let keys = &map.segments[0].keys;
+    let from = unit.start as usize * BLOCK_LEN;
+    let sealed = world.disks[0].stolen()[from..from + BLOCK_LEN].to_vec();
+    let other = forged(keys, &unit, &sealed);
+    // It is a real one: the cipher takes it.
+    let mut opened = other.clone();
+    let mut cipher = keys.cipher();
+    cipher
+        .open(unit.position, &unit.tag, &mut opened)
+        .expect("a forgery that the cipher refuses proves nothing");
+    assert!(opened != vec![b'x'; BLOCK_LEN]);
+
+    let client = |world: &World| {
+        let address = world.server().local_addr().to_string();
+        SharedRoom::connect(ClientOptions::new(address), &root.identity).unwrap()
+    };
+    let read = |client: &SharedRoom| {
+        let directory = client.lookup(InodeNo::ROOT, b"d").unwrap().no;
+        let file = client.lookup(directory, b"f").unwrap().no;
+        let mut block = vec![0; BLOCK_LEN];
+        client.read(file, 0, &mut block).map(|_| block)
+    };
+    let reader = client(&world);
+    assert!(read(&reader).unwrap() == vec![b'x'; BLOCK_LEN]);
+    world.disks[0].put(unit.start, &other);
+    let refused = read(&reader);
+    assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
+    reader.end().unwrap();
+
+    // The server's own reads, as a compaction or a rekey does them.
+    world.stop();
+    let options = room::OpenOptions {
+        state_dir: Some(world.path().join("state")),
+        ..room::OpenOptions::default()
+    };
+    let rekey = || {
+        metadata_server::server::rekey(
+            &world.room_dir(),
+            &common::credential(),
+            options.clone(),
+            &|_, _| true,
+        )
+        .unwrap()
+    };
+    let report = rekey();
+    assert_eq!(report.unreadable.len(), 1, "{report:?}");
+    assert!(!report.finished);
+    world.disks[0].put(unit.start, &sealed);
+    assert!(rekey().finished);
+    world.start();
+    let reader = client(&world);
+    assert!(read(&reader).unwrap() == vec![b'x'; BLOCK_LEN]);
+    reader.end().unwrap();
+}
+
+#[test]
+fn a_grant_is_over_when_another_user_copied_what_was_written_under_it() {
+    let (world, _, alice, bob, d) = people(LONG);
+    alice.chmod(d, 0o777).unwrap();
+    let (from, to) = (
+        alice.make(d, "from", FileKind::Regular, 0o644).unwrap().no,
+        bob.make(d, "to", FileKind::Regular, 0o600).unwrap().no,
+    );
+    let grant = alice.write(&world, from, b'x');
+    // It is good for the blocks that are in the file.
+    let again = alice.write_block(&world, &grant, 0, 0, b'x');
+    again.expect("the grant is not over yet");
+    let copied = bob.change(Change::CopyRange {
+        from,
+        from_offset: 0,
+        to,
+        to_offset: 0,
+        len: BLOCK_LEN as u64,
+    });
+    assert_eq!(copied, Ok(Changed::Copied(BLOCK_LEN as u64)));
+    for at in [0, 5] {
+        let refused = alice.write_block(&world, &grant, at, 0, b'z');
+        assert!(matches!(refused, Err(DiskError::Revoked)), "{refused:?}");
+    }
+    // She goes on elsewhere, and the copy stays.
+    alice.write(&world, from, b'n');
+    let shared = bob.map(to).unwrap();
+    assert_eq!(units(&shared).len(), 1);
+    assert!(units(&shared).is_disjoint(&units(&alice.map(from).unwrap())));
 }

@@ -12,6 +12,7 @@ fn append(segment: u64, position: u32, blocks: u32) -> Sealed {
         blocks,
         // One tag for each unit of four blocks.
         tags: vec![[0; 16]; blocks.div_ceil(4) as usize],
+        digests: Vec::new(),
     }
 }
 

@@ -23,7 +23,7 @@ pub use pieces::{Piece, Pieces, Stored};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BlockRange, Sealed, SegmentNo, Tag, UNIT_BLOCKS};
+use crate::{BlockRange, Digest, Proofs, Sealed, SegmentNo, Tag, UNIT_BLOCKS};
 use reserved::BlockSet;
 
 /// Blocks of 4 KiB in one chunk.
@@ -53,6 +53,8 @@ pub struct Extent {
     pub shared: bool,
     /// One tag for each unit kept.
     pub tags: Vec<Tag>,
+    /// One digest for each unit kept, in rooms whose clients write to segments; otherwise none.
+    pub digests: Vec<Digest>,
 }
 
 /// Units that a chunk does not refer to any more.
@@ -90,6 +92,15 @@ impl Extent {
             stored: blocks,
             shared: false,
             tags: sealed.tags.clone(),
+            digests: sealed.digests.clone(),
+        }
+    }
+
+    /// What its units are checked against.
+    pub fn proofs(&self) -> Proofs<'_> {
+        Proofs {
+            tags: &self.tags,
+            digests: &self.digests,
         }
     }
 
@@ -119,6 +130,7 @@ impl Extent {
         let from = u16::from(self.skip) + first - self.first;
         let unit = from / UNIT;
         let unit_end = (from + end - first).div_ceil(UNIT);
+        let kept = self.proofs().slice(unit.into(), unit_end.into());
         Self {
             first,
             blocks: end - first,
@@ -127,7 +139,8 @@ impl Extent {
             skip: (from % UNIT) as u8,
             stored: self.stored.min(unit_end * UNIT) - unit * UNIT,
             shared: self.shared,
-            tags: self.tags[usize::from(unit)..usize::from(unit_end)].to_vec(),
+            tags: kept.tags.to_vec(),
+            digests: kept.digests.to_vec(),
         }
     }
 
@@ -188,12 +201,14 @@ impl Extent {
             && self.stored == u16::from(self.skip) + self.blocks
             && next.skip == 0
             && self.shared == next.shared
+            && self.digests.is_empty() == next.digests.is_empty()
     }
 
     fn extend_with(&mut self, next: &Extent) {
         self.blocks += next.blocks;
         self.stored += next.stored;
         self.tags.extend_from_slice(&next.tags);
+        self.digests.extend_from_slice(&next.digests);
     }
 
     /// What is wrong with the extent, if anything.
@@ -205,7 +220,7 @@ impl Extent {
         } else if u32::from(self.skip) >= UNIT_BLOCKS
             || stored < needed
             || stored.div_ceil(UNIT_BLOCKS) != needed.div_ceil(UNIT_BLOCKS)
-            || self.tags.len() != stored.div_ceil(UNIT_BLOCKS) as usize
+            || !self.proofs().fit(stored.div_ceil(UNIT_BLOCKS) as usize)
         {
             Some("an extent's units do not fit its blocks")
         } else if self.segment.0 == 0 || self.segment.0 > i64::MAX as u64 {

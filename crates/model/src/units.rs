@@ -8,11 +8,51 @@ pub const BLOCK_LEN: usize = 4096;
 pub const UNIT_LEN: usize = 16384;
 /// Bytes in a [`Tag`].
 pub const TAG_LEN: usize = 16;
+/// Bytes in a [`Digest`].
+pub const DIGEST_LEN: usize = 32;
 /// Blocks of 4 KiB in one sealed unit (the last unit of an append may be shorter).
 pub const UNIT_BLOCKS: u32 = (UNIT_LEN / BLOCK_LEN) as u32;
 
 /// What proves a sealed unit genuine. It lives in the catalog, beside the extent it belongs to.
 pub type Tag = [u8; TAG_LEN];
+
+/// What binds a sealed unit to one content, also for a holder of its key. It is in the catalog, beside the tag.
+pub type Digest = [u8; DIGEST_LEN];
+
+/// What the units of a range are checked against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proofs<'a> {
+    /// One for each unit.
+    pub tags: &'a [Tag],
+    /// One for each unit of a segment that clients write to; none otherwise.
+    pub digests: &'a [Digest],
+}
+
+impl<'a> From<&'a [Tag]> for Proofs<'a> {
+    fn from(tags: &'a [Tag]) -> Self {
+        Self { tags, digests: &[] }
+    }
+}
+
+impl Proofs<'_> {
+    /// Those of the units from index `from` to before index `to`.
+    #[must_use]
+    pub fn slice(self, from: usize, to: usize) -> Self {
+        let digests = match self.digests {
+            [] => &[],
+            all => &all[from..to],
+        };
+        Self {
+            tags: &self.tags[from..to],
+            digests,
+        }
+    }
+
+    /// Whether there is one of each kind for so many units.
+    pub fn fit(&self, units: usize) -> bool {
+        self.tags.len() == units && (self.digests.is_empty() || self.digests.len() == units)
+    }
+}
 
 /// Number of a segment, from 1, never used again. Its file name is the number in 20 decimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -29,9 +69,19 @@ pub struct Sealed {
     pub blocks: u32,
     /// One tag for each unit of [`UNIT_BLOCKS`] blocks, the last unit possibly shorter.
     pub tags: Vec<Tag>,
+    /// One digest for each unit where clients write to segments; otherwise none.
+    pub digests: Vec<Digest>,
 }
 
 impl Sealed {
+    /// What its units are checked against.
+    pub fn proofs(&self) -> Proofs<'_> {
+        Proofs {
+            tags: &self.tags,
+            digests: &self.digests,
+        }
+    }
+
     /// The blocks written.
     pub fn range(&self) -> BlockRange {
         BlockRange {

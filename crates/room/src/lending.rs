@@ -61,8 +61,11 @@ fn check_form(p: &Placed) -> Result<()> {
             "what is placed are whole blocks of one chunk",
         ));
     }
-    if p.sealed.tags.len() != p.sealed.blocks.div_ceil(UNIT_BLOCKS) as usize {
-        return Err(Error::InvalidArgument("what is placed has a tag a unit"));
+    let units = p.sealed.blocks.div_ceil(UNIT_BLOCKS) as usize;
+    if p.sealed.tags.len() != units || p.sealed.digests.len() != units {
+        return Err(Error::InvalidArgument(
+            "what is placed has a tag and a digest a unit",
+        ));
     }
     if p.end <= p.offset + (blocks - 1) * BLOCK {
         return Err(Error::InvalidArgument(

@@ -71,6 +71,6 @@ pub use rollback::default_state_dir;
 pub use room::Room;
 pub use seal::{
     Argon2Cost, Credential, NewCredential, PositionCipher, PositionKeys, RoomId, Secret, SlotInfo,
-    SlotKind, Suite,
+    SlotKind, Suite, check_digest, unit_digest,
 };
 pub use unsaved::Unsaved;

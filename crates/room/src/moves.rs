@@ -5,29 +5,36 @@
 
 use std::collections::HashMap;
 
-use catalog::{SegmentNo, Tag};
+use catalog::{Digest, SegmentNo, Tag};
 
 type Unit = (SegmentNo, u32);
+
+/// A unit at its new place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Moved {
+    pub(crate) segment: SegmentNo,
+    pub(crate) position: u32,
+    pub(crate) tag: Tag,
+    pub(crate) digest: Option<Digest>,
+}
 
 /// Moves of shared units, as far as they can still matter.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
-    to: HashMap<Unit, (Unit, Tag)>,
+    to: HashMap<Unit, Moved>,
     from: HashMap<Unit, Unit>,
 }
 
 impl Moves {
-    /// Notes that the unit at `old` has its copy at `new`.
-    pub(crate) fn note(&mut self, old: Unit, new: Unit, tag: Tag) {
-        self.to.insert(old, (new, tag));
-        self.from.insert(new, old);
+    /// Notes where the copy of the unit at `old` is.
+    pub(crate) fn note(&mut self, old: Unit, new: Moved) {
+        self.to.insert(old, new);
+        self.from.insert((new.segment, new.position), old);
     }
 
-    /// Where the copy of a unit is, with its tag.
-    pub(crate) fn get(&self, segment: SegmentNo, position: u32) -> Option<(SegmentNo, u32, Tag)> {
-        self.to
-            .get(&(segment, position))
-            .map(|((segment, position), tag)| (*segment, *position, *tag))
+    /// Where the copy of a unit is.
+    pub(crate) fn get(&self, segment: SegmentNo, position: u32) -> Option<Moved> {
+        self.to.get(&(segment, position)).copied()
     }
 
     /// Nothing refers to this unit any more.
@@ -36,8 +43,8 @@ impl Moves {
         if let Some(old) = self.from.remove(&unit) {
             self.to.remove(&old);
         }
-        if let Some((new, _)) = self.to.remove(&unit) {
-            self.from.remove(&new);
+        if let Some(new) = self.to.remove(&unit) {
+            self.from.remove(&(new.segment, new.position));
         }
     }
 
@@ -54,11 +61,17 @@ mod tests {
     #[test]
     fn a_copy_that_died_is_no_longer_offered() {
         let mut moves = Moves::default();
-        moves.note((SegmentNo(1), 5), (SegmentNo(2), 9), [7; 16]);
-        assert_eq!(moves.get(SegmentNo(1), 5), Some((SegmentNo(2), 9, [7; 16])));
+        let at = |position| Moved {
+            segment: SegmentNo(2),
+            position,
+            tag: [7; 16],
+            digest: Some([8; 32]),
+        };
+        moves.note((SegmentNo(1), 5), at(9));
+        assert_eq!(moves.get(SegmentNo(1), 5), Some(at(9)));
         moves.forget(SegmentNo(2), 9);
         assert_eq!(moves.get(SegmentNo(1), 5), None);
-        moves.note((SegmentNo(1), 5), (SegmentNo(2), 13), [7; 16]);
+        moves.note((SegmentNo(1), 5), at(13));
         moves.forget(SegmentNo(1), 5);
         assert_eq!(moves.get(SegmentNo(1), 5), None);
         assert!(moves.from.is_empty() && moves.to.is_empty());

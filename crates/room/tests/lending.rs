@@ -102,6 +102,8 @@ impl Shared {
             tags.push(cipher.seal(at, unit).unwrap());
             at += UNIT_BLOCKS;
         }
+        let unit = UNIT_BLOCKS as usize * BLOCK;
+        let digests = blocks.chunks(unit).map(room::unit_digest).collect();
         let name = format!("segments/{:020}", segment.0);
         let file = self.memory.open(&name, OpenMode::ReadWrite).unwrap();
         file.write_at(&blocks, u64::from(position) * BLOCK as u64)
@@ -113,6 +115,7 @@ impl Shared {
                 position,
                 blocks: (blocks.len() / BLOCK) as u32,
                 tags,
+                digests,
             },
             end,
         }
@@ -143,7 +146,9 @@ impl Shared {
                     file.read_at(&mut units, u64::from(position) * BLOCK as u64)
                         .unwrap();
                     let unit = UNIT_BLOCKS as usize * BLOCK;
-                    for (unit, tag) in units.chunks_mut(unit).zip(stored.tags) {
+                    for (at, unit) in units.chunks_mut(unit).enumerate() {
+                        room::check_digest(stored.proofs, at, unit, true).unwrap();
+                        let tag = &stored.proofs.tags[at];
                         cipher.open(position, tag, unit).unwrap();
                         position += UNIT_BLOCKS;
                     }
@@ -276,6 +281,8 @@ fn what_does_not_lie_in_its_loan_or_was_placed_is_refused_and_changes_nothing() 
         change(&|p| p.sealed.blocks = 257),
         change(&|p| p.sealed.tags.clear()),
         change(&|p| p.sealed.tags.push([0; 16])),
+        change(&|p| p.sealed.digests.clear()),
+        change(&|p| p.sealed.digests.push([0; 32])),
         change(&|p| p.sealed.position = 0),
         change(&|p| p.sealed.position = u32::MAX),
         change(&|p| p.sealed.position = other.position),

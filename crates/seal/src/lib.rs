@@ -46,12 +46,12 @@ pub use keys::{
     CatalogKey, DataKey, HeaderKey, MasterKey, PageDigestKey, RoomId, SALT_LEN, SegmentHeaderKey,
 };
 pub use memory::protect_process;
-pub use model::{BLOCK_LEN, TAG_LEN, Tag, UNIT_LEN};
+pub use model::{BLOCK_LEN, DIGEST_LEN, Digest, Proofs, TAG_LEN, Tag, UNIT_LEN};
 pub use positions::{POSITIONS, PositionCipher, PositionKeys, PositionTree};
 pub use recipients::{NamedRecipient, parse_identities};
 pub use record::LogKey;
 pub use secret::Secret;
-pub use segment::SegmentKey;
+pub use segment::{SegmentKey, check_digest, unit_digest};
 pub use slot::SlotInfo;
 pub use suite::Suite;
 pub use wrap::WrappedKey;

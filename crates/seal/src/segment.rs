@@ -8,7 +8,32 @@ use std::fmt;
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
-use crate::{BLOCK_LEN, KEY_LEN, SealError, Suite, Tag, UNIT_LEN};
+use crate::{BLOCK_LEN, Digest, KEY_LEN, Proofs, SealError, Suite, Tag, UNIT_LEN};
+
+/// BLAKE3 of a unit's sealed bytes. It is collision resistant, which the tags of both suites are not for a holder of the key.
+pub fn unit_digest(sealed: &[u8]) -> Digest {
+    *blake3::hash(sealed).as_bytes()
+}
+
+/// Checks that the sealed bytes of the unit at this index are those that were committed, and no others under the same tag.
+///
+/// # Errors
+/// [`SealError::MacMismatch`] where they are not; where there is no digest but one is `needed`.
+pub fn check_digest(
+    proofs: Proofs<'_>,
+    unit: usize,
+    sealed: &[u8],
+    needed: bool,
+) -> Result<(), SealError> {
+    let holds = match proofs.digests.get(unit) {
+        Some(digest) => unit_digest(sealed) == *digest,
+        None => !needed,
+    };
+    match holds {
+        true => Ok(()),
+        false => Err(SealError::MacMismatch),
+    }
+}
 
 /// The key of one segment, or of one of its units. Sharing it between threads needs no lock.
 pub struct SegmentKey {

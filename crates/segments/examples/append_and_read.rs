@@ -39,14 +39,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         blocks: sealed.blocks,
     };
     let mut back = vec![0; text.len()];
-    store.read(range, &sealed.tags, &mut back)?;
+    store.read(range, sealed.proofs(), &mut back)?;
     println!("{} bytes read back: {}", back.len(), back == text);
 
-    let mut tags = sealed.tags;
-    tags[0] = Default::default();
+    let mut other = sealed;
+    other.tags[0] = Default::default();
     println!(
         "with another tag: {}",
-        store.read(range, &tags, &mut back).unwrap_err()
+        store.read(range, other.proofs(), &mut back).unwrap_err()
     );
     Ok(())
 }

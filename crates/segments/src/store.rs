@@ -5,7 +5,7 @@
 //! 3. Locks nest in one order: the lanes, the tail, a segment's making, then the ledger, the known segments, the readers. None is
 //!    held while data is sealed, written, read or synced; the tail is while zeros are written ahead of it.
 //!
-//! It deliberately does not know which ranges are alive, and keeps no tags.
+//! It deliberately does not know which ranges are alive, and keeps no tags or digests.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,8 +23,8 @@ use crate::readers::{Reader, Readers};
 use crate::tail::{Closed, Tail};
 use crate::writing::Writing;
 use crate::{
-    APPEND_BLOCKS_MAX, BLOCK_LEN, BlockRange, Keyring, SEGMENTS_DIR, Sealed, SealedUnits,
-    SegmentError, SegmentFile, SegmentId, SegmentNo, SegmentStore, Tag, UNIT_BLOCKS, UNIT_LEN,
+    APPEND_BLOCKS_MAX, BLOCK_LEN, BlockRange, Keyring, Proofs, SEGMENTS_DIR, Sealed, SealedUnits,
+    SegmentError, SegmentFile, SegmentId, SegmentNo, SegmentStore, UNIT_BLOCKS, UNIT_LEN,
     file_name, header, parse_file_name,
 };
 
@@ -246,7 +246,7 @@ impl DirStore {
     fn read_units(
         &self,
         range: BlockRange,
-        tags: &[Tag],
+        proofs: Proofs<'_>,
         out: &mut [u8],
     ) -> (Result<(), SegmentError>, usize) {
         let reader = match self.reader(range.segment, range.position) {
@@ -270,8 +270,12 @@ impl DirStore {
         let mut block = range.position;
         let _span = tracing::trace_span!(target: spans::TARGET, spans::OPENING).entered();
         let mut cipher = reader.keys.cipher();
-        for (index, (unit, tag)) in out[..there].chunks_mut(UNIT_LEN).zip(tags).enumerate() {
-            if cipher.open(block, tag, unit).is_err() {
+        let are_given = reader.keys.are_given();
+        let units = out[..there].chunks_mut(UNIT_LEN).zip(proofs.tags);
+        for (index, (unit, tag)) in units.enumerate() {
+            let opened = seal::check_digest(proofs, index, unit, are_given)
+                .and_then(|()| cipher.open(block, tag, unit));
+            if opened.is_err() {
                 let corrupt = SegmentError::Corrupt {
                     segment: range.segment,
                     position: block,
@@ -334,7 +338,12 @@ impl SegmentStore for DirStore {
         );
         self.usable()?;
         let (writing, position) = self.reserve_made(blocks)?;
-        let mut tags = Vec::with_capacity(plain.len().div_ceil(UNIT_LEN));
+        let units = plain.len().div_ceil(UNIT_LEN);
+        let mut tags = Vec::with_capacity(units);
+        let mut digests = Vec::new();
+        if writing.keys.are_given() {
+            digests.reserve_exact(units);
+        }
         self.buffers.with(plain.len(), |sealed| {
             let mut block = position;
             let mut cipher = writing.keys.cipher();
@@ -342,6 +351,9 @@ impl SegmentStore for DirStore {
             for (unit, plain) in sealed.chunks_mut(UNIT_LEN).zip(plain.chunks(UNIT_LEN)) {
                 unit.copy_from_slice(plain);
                 tags.push(cipher.seal(block, unit));
+                if writing.keys.are_given() {
+                    digests.push(seal::unit_digest(unit));
+                }
                 block += UNIT_BLOCKS;
             }
             drop(sealing);
@@ -353,22 +365,27 @@ impl SegmentStore for DirStore {
                 position,
                 blocks,
                 tags,
+                digests,
             })
         })
     }
 
-    fn read(&self, range: BlockRange, tags: &[Tag], out: &mut [u8]) -> Result<(), SegmentError> {
+    fn read(
+        &self,
+        range: BlockRange,
+        proofs: Proofs<'_>,
+        out: &mut [u8],
+    ) -> Result<(), SegmentError> {
         assert_eq!(
             out.len(),
             range.blocks as usize * BLOCK_LEN,
             "a buffer has the length of its range"
         );
-        assert_eq!(
-            tags.len(),
-            out.len().div_ceil(UNIT_LEN),
-            "each unit has a tag"
+        assert!(
+            proofs.fit(out.len().div_ceil(UNIT_LEN)),
+            "each unit has a tag, and a digest where any has"
         );
-        let (result, good) = self.read_units(range, tags, out);
+        let (result, good) = self.read_units(range, proofs, out);
         if result.is_err() {
             out[good..].fill(0);
         }

@@ -88,7 +88,7 @@ impl Written {
 
     fn read(&self, store: &DirStore) -> (Result<(), SegmentError>, Vec<u8>) {
         let mut out = vec![0xaa; self.plain.len()];
-        let result = store.read(self.range(), &self.sealed.tags, &mut out);
+        let result = store.read(self.range(), self.sealed.proofs(), &mut out);
         (result, out)
     }
 
@@ -101,20 +101,17 @@ impl Written {
 
     /// Reads each unit by itself; which of them open.
     fn units_that_open(&self, store: &DirStore) -> Vec<bool> {
-        let units = self
-            .plain
-            .chunks(UNIT_LEN)
-            .zip(&self.sealed.tags)
-            .enumerate();
+        let units = self.plain.chunks(UNIT_LEN).enumerate();
         units
-            .map(|(index, (plain, tag))| {
+            .map(|(index, plain)| {
                 let range = BlockRange {
                     position: self.sealed.position + index as u32 * UNIT_BLOCKS,
                     blocks: (plain.len() / BLOCK_LEN) as u32,
                     ..self.range()
                 };
                 let mut out = vec![0xaa; plain.len()];
-                match store.read(range, &[*tag], &mut out) {
+                let proofs = self.sealed.proofs().slice(index, index + 1);
+                match store.read(range, proofs, &mut out) {
                     Ok(()) => {
                         assert!(out == plain);
                         true
@@ -316,7 +313,7 @@ proptest! {
             ..w.range()
         };
         let mut out = vec![0; bytes.len()];
-        bench.store.read(range, &w.sealed.tags[from..to], &mut out).unwrap();
+        bench.store.read(range, w.sealed.proofs().slice(from, to), &mut out).unwrap();
         prop_assert!(out == w.plain[bytes]);
     }
 }

@@ -11,6 +11,11 @@ pub(crate) enum UnitKeys {
 }
 
 impl UnitKeys {
+    /// Whether clients get such keys, and so could seal other bytes under the same tag: then units have digests.
+    pub(crate) fn are_given(&self) -> bool {
+        matches!(self, Self::Positions(_))
+    }
+
     /// What seals and opens units, fastest in the order of their positions.
     pub(crate) fn cipher(&self) -> UnitCipher<'_> {
         match self {

@@ -115,6 +115,8 @@ fn write(
         .map(|(at, unit)| cipher.seal(at, unit))
         .collect();
     let tags = tags.ok_or(room::Error::NotFound)?;
+    let units = data.chunks(UNIT_BLOCKS as usize * BLOCK);
+    let digests = units.map(room::unit_digest).collect();
     // Whatever becomes of the write: a position is sealed for once.
     *used += blocks;
     let name = format!("segments/{:020}", loan.segment.0);
@@ -125,6 +127,7 @@ fn write(
         position,
         blocks,
         tags,
+        digests,
     };
     Ok((sealed, plain.len() as u64))
 }

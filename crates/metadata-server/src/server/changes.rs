@@ -282,8 +282,24 @@ fn apply(
             let target = life.find(to)?;
             subject.write(target.object())?;
             drop_privileges(life, subject, &target)?;
+            // Units that were written under a grant are about to be shared: nobody may write there any more.
+            let _source = life.sources.begin(from);
             // Too long for one commit. A copy that a crash cut off is made once more.
-            let copied = room.copy_range(from, from_offset, to, to_offset, len.min(COPY_MAX))?;
+            let len = match from_offset < room.attributes(from)?.size {
+                true => len.min(COPY_MAX),
+                false => 0,
+            };
+            if len > 0 {
+                let all = life.sessions.all();
+                let grants = all.iter().flat_map(|session| {
+                    let of_file = session.loans_of(from).into_iter();
+                    of_file.map(|grant| (session.id, grant))
+                });
+                let grants: Vec<_> = grants.collect();
+                end_grants(life, &grants, Instant::now() + REVOCATION_WAIT)
+                    .map_err(|_| Error::Io(std::io::ErrorKind::NotConnected.into()))?;
+            }
+            let copied = room.copy_range(from, from_offset, to, to_offset, len)?;
             let changed = Changed::Copied(copied);
             room.keep_answer(id, replies::encode(&changed))?;
             Ok(changed)
@@ -326,28 +342,28 @@ fn set_attributes(
 
 impl Losses {
     /// A name of this inode is gone. Where it was the last one, those who have the file open keep what they have.
-    fn name_gone(&mut self, life: &Life, inode: &Inode) {
-        let left = match life.room.attributes(inode.no) {
+    fn name_gone(&mut self, server: &Life, inode: &Inode) {
+        let left = match server.room.attributes(inode.no) {
             Ok(after) => after.nlink > 0,
             Err(_) => false,
         };
         if inode.kind != FileKind::Regular || left {
             return;
         }
-        let alive = life.sessions.alive();
+        let alive = server.sessions.alive();
         let lost = alive.iter().filter(|s| !s.has_open(inode.no));
         let lost = lost.map(|s| s.id).collect();
         self.readers.push((inode.no, lost));
     }
 
     /// Who may read or write has changed to what `found` says.
-    fn rights_changed(&mut self, life: &Life, found: &Found) {
+    fn rights_changed(&mut self, server: &Life, found: &Found) {
         if found.inode.kind != FileKind::Regular {
             return;
         }
         let no = found.inode.no;
         let denied = |subject: &Subject| subject.read(found.object()).is_err();
-        let alive = life.sessions.alive();
+        let alive = server.sessions.alive();
         let readers: BTreeSet<SessionId> = alive
             .iter()
             .filter(|s| denied(&s.subject))
@@ -376,19 +392,22 @@ impl Losses {
             let loses = |session| sessions.contains(&session);
             outcome = outcome.and(life.authority.revoke_file(*no, loses, deadline));
         }
-        if self.loans.is_empty() {
-            return outcome;
-        }
-        let loans: Vec<LoanId> = self.loans.iter().map(|(_, loan)| *loan).collect();
-        let revoked = life.authority.revoke_loans(&loans, deadline);
-        if revoked.is_ok() {
-            for (session, loan) in &self.loans {
-                let session = life.sessions.get(*session);
-                if session.is_some_and(|s: Arc<Session>| s.give_back(*loan).is_some()) {
-                    life.room.settle_loan(*loan);
-                }
-            }
-        }
-        outcome.and(revoked)
+        outcome.and(end_grants(life, &self.loans, deadline))
     }
+}
+
+/// Revokes grants of sessions on the disks; then nothing of them is taken any more.
+fn end_grants(server: &Life, grants: &[(SessionId, LoanId)], deadline: Instant) -> Reply<()> {
+    if grants.is_empty() {
+        return Ok(());
+    }
+    let all: Vec<LoanId> = grants.iter().map(|(_, grant)| *grant).collect();
+    server.authority.revoke_loans(&all, deadline)?;
+    for (session, grant) in grants {
+        let session = server.sessions.get(*session);
+        if session.is_some_and(|s: Arc<Session>| s.give_back(*grant).is_some()) {
+            server.room.settle_loan(*grant);
+        }
+    }
+    Ok(())
 }

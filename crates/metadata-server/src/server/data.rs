@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use metadata_proto::rpc::{Lent, Map, Posix, Refusal, Reply, SegmentPlace, Written};
+use metadata_proto::rpc::{Delay, Lent, Map, Posix, Refusal, Reply, SegmentPlace, Written};
 use netdisk::{BlockExtent, Boot, DiskId};
 use room::{Error, FileKind, InodeNo, LoanId, Placed, SeekTo, SegmentNo, SetAttr};
 
@@ -30,9 +30,13 @@ const PRIVILEGES: u16 = 0o6000;
 const CAPABILITY: &[u8] = b"security.capability";
 
 /// Where a segment is, with the keys of these positions.
-fn segment_place(life: &Life, segment: SegmentNo, positions: &[Range<u32>]) -> Reply<SegmentPlace> {
-    let keys = life.room.position_keys(segment, positions);
-    match (keys.map_err(refusal)?, life.storage.locate(segment)) {
+fn segment_place(
+    server: &Life,
+    segment: SegmentNo,
+    positions: &[Range<u32>],
+) -> Reply<SegmentPlace> {
+    let keys = server.room.position_keys(segment, positions);
+    match (keys.map_err(refusal)?, server.storage.locate(segment)) {
         (Some(keys), Some((disk, start))) => Ok(SegmentPlace {
             segment,
             keys,
@@ -181,7 +185,11 @@ pub(super) fn place((life, session): &Here, no: InodeNo, written: Vec<Written>) 
     for Written { loan, boot, placed } in written {
         let (_, boots, all) = match by_loan.entry(loan) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert((session.place(loan, no)?, Vec::new(), Vec::new())),
+            Entry::Vacant(new) => {
+                let noted = life.sources.unless_copied(no, || session.place(loan, no));
+                let noted = noted.ok_or(Refusal::NotNow(Delay::UnderWay))?;
+                new.insert((noted?, Vec::new(), Vec::new()))
+            }
         };
         if !boots.contains(&boot) {
             boots.push(boot);
@@ -202,7 +210,12 @@ pub(super) fn place((life, session): &Here, no: InodeNo, written: Vec<Written>) 
     }
     drop_privileges(life, &session.subject, &found).map_err(refusal)?;
     for (loan, (_, _, placed)) in by_loan {
-        life.room.place(loan, no, &placed).map_err(refusal)?;
+        let taken = life.room.place(loan, no, &placed);
+        taken.map_err(|e| match e {
+            // It ended meanwhile: the client writes to another place.
+            Error::NotFound if !session.has_loan(loan) => Refusal::LoanOver(loan),
+            other => refusal(other),
+        })?;
     }
     Ok(life.room.stamp())
 }

@@ -19,6 +19,7 @@ use super::attach::attach;
 use super::drain::{self, Obstacles};
 use super::handles::Handles;
 use super::replies::Replies;
+use super::sources::Sources;
 use super::testing::{Fault, Point};
 use super::{Config, ServerError, Shared, io};
 use crate::authority::Authority;
@@ -55,6 +56,7 @@ pub(crate) struct Life {
     /// Held while it is decided whether a disk goes or stays.
     pub(super) emptying: Mutex<()>,
     pub(super) replies: Replies,
+    pub(super) sources: Sources,
     fault: Arc<Fault>,
     failed: AtomicBool,
     stopping: Mutex<bool>,
@@ -97,6 +99,7 @@ impl Life {
             obstacles: Obstacles::default(),
             emptying: Mutex::new(()),
             replies,
+            sources: Sources::default(),
             fault: fault.clone(),
             failed: AtomicBool::new(false),
             stopping: Mutex::new(false),

@@ -20,6 +20,7 @@ mod listen;
 mod metrics;
 mod rekey;
 mod replies;
+mod sources;
 mod testing;
 
 use std::net::SocketAddr;

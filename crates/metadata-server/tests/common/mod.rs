@@ -131,6 +131,7 @@ impl World {
         let mut new = NewRoom::with_credential(NewCredential::RawKey(Secret::from(vec![7; 32])));
         new.open.state_dir = Some(dir.path().join("state"));
         (new.uid, new.gid) = (0, 0);
+        new.suite = Some(room::Suite::Aes256Gcm);
         Room::create(&dir.path().join("room"), new)
             .unwrap()
             .close()
@@ -417,6 +418,7 @@ impl Raw {
                     position,
                     blocks: 1,
                     tags: vec![tag],
+                    digests: vec![room::unit_digest(&block)],
                 },
                 end: offset + BLOCK_LEN as u64,
             },

@@ -6,10 +6,10 @@
 //! |---|---|
 //! | 1 | first block |
 //! | 1 | number of blocks, less one |
-//! | 1 | bits 0-1: blocks to skip in the first unit; bits 2-3: blocks of the last unit behind the range; bit 4: shared; the others 0 |
+//! | 1 | bits 0-1: blocks to skip in the first unit; bits 2-3: blocks of the last unit behind the range; bit 4: shared; bit 7: each tag is followed by its digest; the others 0 |
 //! | 4 | position of the first unit in the segment |
 //! | 8 | segment |
-//! | 16 each | tags, one a unit |
+//! | 16 each | tags, one a unit; with bit 7, each followed by the 32 bytes of its unit's digest |
 //!
 //! Behind them one record of three bytes for each run of reserved holes, in order: first block, number of blocks less one,
 //! and 32 (bit 5).
@@ -17,10 +17,12 @@
 //! Invariant: one map has one writing, and what does not keep the invariants of [`Extent`] and [`Chunk`] is refused.
 
 use super::{CHUNK_BLOCKS, Chunk, Extent};
-use crate::{SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS};
+use crate::{DIGEST_LEN, SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS};
 
 const FIXED: usize = 15;
 const SHARED: u8 = 1 << 4;
+/// Each tag is followed by the digest of its unit.
+const DIGESTS: u8 = 1 << 7;
 /// The third byte of a record that is no extent, but a run of reserved holes.
 const RESERVED: u8 = 1 << 5;
 
@@ -30,20 +32,31 @@ const _: () = assert!(UNIT_BLOCKS == 4);
 impl Chunk {
     /// The stored form; empty for an empty chunk.
     pub fn encode(&self) -> Vec<u8> {
-        let tags: usize = self.extents.iter().map(|extent| extent.tags.len()).sum();
-        let mut out = Vec::with_capacity(self.extents.len() * FIXED + tags * TAG_LEN);
+        let proofs =
+            |extent: &Extent| extent.tags.len() * TAG_LEN + extent.digests.len() * DIGEST_LEN;
+        let proofs: usize = self.extents.iter().map(proofs).sum();
+        let mut out = Vec::with_capacity(self.extents.len() * FIXED + proofs);
         for extent in &self.extents {
             let behind = extent.stored - u16::from(extent.skip) - extent.blocks;
             let shared = if extent.shared { SHARED } else { 0 };
+            let digests = if extent.digests.is_empty() {
+                0
+            } else {
+                DIGESTS
+            };
             out.extend_from_slice(&[
                 extent.first as u8,
                 (extent.blocks - 1) as u8,
-                extent.skip | (behind as u8) << 2 | shared,
+                extent.skip | (behind as u8) << 2 | shared | digests,
             ]);
             out.extend_from_slice(&extent.position.to_le_bytes());
             out.extend_from_slice(&extent.segment.0.to_le_bytes());
+            let mut digests = extent.digests.iter();
             for tag in &extent.tags {
                 out.extend_from_slice(tag_bytes(tag));
+                digests
+                    .next()
+                    .inspect(|digest| out.extend_from_slice(&digest[..]));
             }
         }
         for (first, end) in self.reserved.runs() {
@@ -100,13 +113,25 @@ fn take_extent(bytes: &mut &[u8]) -> Option<Result<Extent, String>> {
     let [first, less_one, bits] = *bytes.split_off(..3)?.first_chunk()?;
     let position = u32::from_le_bytes(*bytes.split_off(..4)?.first_chunk()?);
     let segment = u64::from_le_bytes(*bytes.split_off(..8)?.first_chunk()?);
-    if bits & 0b1110_0000 != 0 {
+    if bits & 0b0110_0000 != 0 {
         return Some(Err("an extent has unknown bits".into()));
     }
     let (skip, behind) = (bits & 3, bits >> 2 & 3);
     let blocks = u16::from(less_one) + 1;
     let stored = u16::from(skip) + blocks + u16::from(behind);
-    let tags = bytes.split_off(..usize::from(stored).div_ceil(UNIT_BLOCKS as usize) * TAG_LEN)?;
+    let units = usize::from(stored).div_ceil(UNIT_BLOCKS as usize);
+    let (mut tags, mut digests) = (Vec::new(), Vec::new());
+    if bits & DIGESTS == 0 {
+        let all = bytes.split_off(..units * TAG_LEN)?.as_chunks::<TAG_LEN>().0;
+        tags.extend(all.iter().map(|tag| to_tag(*tag)));
+    } else {
+        let all = bytes.split_off(..units * (TAG_LEN + DIGEST_LEN))?;
+        for proof in all.as_chunks::<{ TAG_LEN + DIGEST_LEN }>().0 {
+            let (tag, digest) = proof.split_first_chunk()?;
+            tags.push(to_tag(*tag));
+            digests.push(*digest.first_chunk()?);
+        }
+    }
     let extent = Extent {
         first: u16::from(first),
         blocks,
@@ -115,12 +140,8 @@ fn take_extent(bytes: &mut &[u8]) -> Option<Result<Extent, String>> {
         skip,
         stored,
         shared: bits & SHARED != 0,
-        tags: tags
-            .as_chunks::<TAG_LEN>()
-            .0
-            .iter()
-            .map(|tag| to_tag(*tag))
-            .collect(),
+        tags,
+        digests,
     };
     Some(match extent.fault() {
         Some(fault) => Err(format!("{fault} (block {first})")),

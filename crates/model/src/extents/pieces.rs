@@ -4,7 +4,7 @@
 //!
 //! It deliberately does not know who reads, or from where.
 
-use crate::{BlockRange, Tag, UNIT_BLOCKS};
+use crate::{BlockRange, Proofs, UNIT_BLOCKS};
 
 use super::{Chunk, Extent};
 
@@ -42,8 +42,8 @@ impl Piece<'_> {
 pub struct Stored<'a> {
     /// The units that hold them.
     pub range: BlockRange,
-    /// One tag for each.
-    pub tags: &'a [Tag],
+    /// What each is checked against.
+    pub proofs: Proofs<'a>,
     /// Bytes of the opened units that come before them.
     pub skip: usize,
     /// Bytes.
@@ -135,7 +135,10 @@ fn stored(extent: &Extent, start: u64, end: u64) -> Stored<'_> {
             position: extent.position + first,
             blocks: last - first,
         },
-        tags: &extent.tags[(first / UNIT_BLOCKS) as usize..last.div_ceil(UNIT_BLOCKS) as usize],
+        proofs: extent.proofs().slice(
+            (first / UNIT_BLOCKS) as usize,
+            last.div_ceil(UNIT_BLOCKS) as usize,
+        ),
         skip: (from - u64::from(first) * BLOCK) as usize,
         len: (end - start) as usize,
         extent,

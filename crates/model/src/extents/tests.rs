@@ -30,6 +30,9 @@ impl Model {
             for i in 0..extent.blocks {
                 let at = u32::from(extent.skip) + u32::from(i);
                 let (range, tag) = units[(at / UNIT_BLOCKS) as usize];
+                // Digests stay with their tags, and with the segments that have them.
+                let digest = extent.digests.get((at / UNIT_BLOCKS) as usize);
+                assert_eq!(digest.copied(), digest_of(&tag));
                 let unit = (range.segment.0, range.position, range.blocks);
                 cells[usize::from(extent.first + i)] = Some(Cell {
                     unit,
@@ -56,12 +59,22 @@ fn sealed(segment: u64, position: u32, blocks: u32) -> Sealed {
             tag
         })
         .collect();
-    Sealed {
+    let mut sealed = Sealed {
         segment: SegmentNo(segment),
         position,
         blocks,
         tags,
-    }
+        digests: Vec::new(),
+    };
+    sealed.digests = sealed.tags.iter().filter_map(digest_of).collect();
+    sealed
+}
+
+/// The digest of the unit with this tag: units of every other segment have one.
+fn digest_of(tag: &Tag) -> Option<crate::Digest> {
+    let mut digest = [0x5a; 32];
+    digest[..16].copy_from_slice(tag);
+    (tag[0] % 2 == 1).then_some(digest)
 }
 
 #[derive(Debug, Clone)]
@@ -324,9 +337,12 @@ fn a_unit_lives_until_its_last_piece_goes() {
 
 #[test]
 fn each_kind_of_malformed_map_is_refused() {
-    let mut chunk = Chunk::default();
-    chunk.replace(0, 6, &[Extent::from_sealed(0, &sealed(1, 1, 6))]);
-    let good = chunk.encode();
+    let of_segment = |segment| {
+        let mut chunk = Chunk::default();
+        chunk.replace(0, 6, &[Extent::from_sealed(0, &sealed(segment, 1, 6))]);
+        chunk.encode()
+    };
+    let good = of_segment(2);
     assert_eq!(good.len(), 15 + 32);
     let with = |at: usize, byte: u8| {
         let mut bytes = good.clone();
@@ -341,6 +357,19 @@ fn each_kind_of_malformed_map_is_refused() {
     refused(&good[..7], "ends within");
     refused(&with(0, 251), "within its chunk");
     refused(&with(2, 0x40), "unknown bits");
+    // With digests, each tag is followed by one.
+    let bound = of_segment(1);
+    assert_eq!((bound.len(), bound[2] & 0xe0), (15 + 96, 0x80));
+    assert_eq!(
+        bound[15 + 16..15 + 48],
+        digest_of(&[1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]).unwrap()
+    );
+    refused(&bound[..bound.len() - 1], "ends within");
+    refused(&with(2, with(2, 0)[2] | 0x80), "ends within");
+    refused(
+        &[&bound[..2], &[0xc0], &bound[3..]].concat(),
+        "unknown bits",
+    );
     // Three blocks behind six: a third unit that holds nothing of the range.
     let mut surplus = with(2, 3 << 2);
     surplus.extend_from_slice(&[0; 16]);
@@ -388,12 +417,12 @@ proptest! {
                         prop_assert_eq!(cell.unit, (stored.range.segment.0, position, of_unit));
                         prop_assert_eq!(cell.block, block % UNIT_BLOCKS);
                         prop_assert_eq!(in_units % 4096, byte % 4096);
-                        prop_assert_eq!(stored.tags[unit as usize], cell.tag);
+                        prop_assert_eq!(stored.proofs.tags[unit as usize], cell.tag);
                     }
                 }
             }
             if let Piece::Stored(stored) = piece {
-                prop_assert_eq!(stored.tags.len() as u32, stored.range.blocks.div_ceil(UNIT_BLOCKS));
+                prop_assert!(stored.proofs.fit(stored.range.blocks.div_ceil(UNIT_BLOCKS) as usize));
                 let (from, hidden) = stored.hidden_by(stored.range.position);
                 prop_assert!(from <= at && at < from + hidden);
             }

@@ -116,7 +116,7 @@ impl Core {
             let mut out = vec![0; usize::from(extent.stored) * BLOCK as usize];
             if self
                 .segments
-                .read(extent.range(), &extent.tags, &mut out)
+                .read(extent.range(), extent.proofs(), &mut out)
                 .is_ok()
             {
                 bytes += u64::from(extent.blocks) * BLOCK;
@@ -153,9 +153,10 @@ impl Core {
     /// The units of an extent that do not open: blocks of the chunk that lie in each, and why.
     fn bad_units(&self, extent: &Extent) -> Vec<(u16, u16, SegmentError)> {
         let mut bad = Vec::new();
-        for (number, (unit, tag)) in extent.units().enumerate() {
+        for (number, (unit, _)) in extent.units().enumerate() {
             let mut out = vec![0; unit.blocks as usize * BLOCK as usize];
-            let Err(error) = self.segments.read(unit, &[tag], &mut out) else {
+            let proofs = extent.proofs().slice(number, number + 1);
+            let Err(error) = self.segments.read(unit, proofs, &mut out) else {
                 continue;
             };
             let begin = number as u16 * UNIT_BLOCKS as u16;

@@ -6,12 +6,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use catalog::{BlockRange, Change, Extent, InodeNo, SegmentNo, Tag};
+use catalog::{BlockRange, Change, Digest, Extent, InodeNo, Proofs, SegmentNo, Tag};
 use segments::{APPEND_BLOCKS_MAX, SegmentError, SegmentStore, UNIT_BLOCKS};
 
 use super::{NAMED, Tally};
 use crate::core::{BLOCK, Core};
 use crate::inodes::{Cell, State};
+use crate::moves::Moved;
 use crate::{Error, Result};
 
 /// A run of bytes of a chunk on its way to a new place.
@@ -113,7 +114,7 @@ impl Mover<'_> {
 
     /// The bytes of an extent's blocks; `None` where a unit does not open.
     fn read(&self, extent: &Extent) -> Result<Option<Vec<u8>>> {
-        let Some(units) = self.read_units(extent.range(), &extent.tags)? else {
+        let Some(units) = self.read_units(extent.range(), extent.proofs())? else {
             return Ok(None);
         };
         let skip = usize::from(extent.skip) * BLOCK as usize;
@@ -122,9 +123,9 @@ impl Mover<'_> {
         ))
     }
 
-    fn read_units(&self, range: BlockRange, tags: &[Tag]) -> Result<Option<Vec<u8>>> {
+    fn read_units(&self, range: BlockRange, proofs: Proofs<'_>) -> Result<Option<Vec<u8>>> {
         let mut units = vec![0; range.blocks as usize * BLOCK as usize];
-        match self.core.segments.read(range, tags, &mut units) {
+        match self.core.segments.read(range, proofs, &mut units) {
             Ok(()) => Ok(Some(units)),
             Err(
                 e @ (SegmentError::Corrupt { .. }
@@ -203,9 +204,10 @@ impl Mover<'_> {
     fn join(&mut self, state: &mut State, piece: &Extent) -> Result<bool> {
         let target = {
             let shares = self.core.shares.lock();
-            let Some((segment, position, tag)) = shares.get(piece.segment, piece.position) else {
+            let Some(moved) = shares.get(piece.segment, piece.position) else {
                 return Ok(false);
             };
+            let (segment, position) = (moved.segment, moved.position);
             let chunk = self.core.changed_chunk(self.cell, state, self.index)?;
             if !chunk.refers_to(segment, position) {
                 // While the lock is held its last reference cannot go.
@@ -218,7 +220,8 @@ impl Mover<'_> {
             Extent {
                 segment,
                 position,
-                tags: vec![tag],
+                tags: vec![moved.tag],
+                digests: moved.digest.into_iter().collect(),
                 shared: true,
                 ..piece.clone()
             }
@@ -244,7 +247,15 @@ impl Mover<'_> {
             position: head.position,
             blocks,
         };
-        let Some(data) = self.read_units(range, &tags)? else {
+        let digests: Vec<Digest> = pieces
+            .iter()
+            .flat_map(|p| p.digests.iter().copied())
+            .collect();
+        let proofs = Proofs {
+            tags: &tags,
+            digests: &digests,
+        };
+        let Some(data) = self.read_units(range, proofs)? else {
             if let [only] = pieces {
                 self.name(only);
             } else {
@@ -258,13 +269,17 @@ impl Mover<'_> {
         self.tally.moved += data.len() as u64;
         let moved: Vec<Extent> = pieces
             .iter()
-            .zip(&sealed.tags)
-            .map(|(piece, tag)| Extent {
-                segment: sealed.segment,
-                position: sealed.position + (piece.position - head.position),
-                tags: vec![*tag],
-                shared: true,
-                ..piece.clone()
+            .enumerate()
+            .map(|(unit, piece)| {
+                let proofs = sealed.proofs().slice(unit, unit + 1);
+                Extent {
+                    segment: sealed.segment,
+                    position: sealed.position + (piece.position - head.position),
+                    tags: proofs.tags.to_vec(),
+                    digests: proofs.digests.to_vec(),
+                    shared: true,
+                    ..piece.clone()
+                }
             })
             .collect();
         let span = pieces.iter().map(|p| p.blocks).sum();
@@ -272,11 +287,13 @@ impl Mover<'_> {
             .replace(self.cell, state, self.index, head.first, span, &moved)?;
         let mut shares = self.core.shares.lock();
         for (old, new) in pieces.iter().zip(&moved) {
-            shares.note(
-                (old.segment, old.position),
-                (new.segment, new.position),
-                new.tags[0],
-            );
+            let moved = Moved {
+                segment: new.segment,
+                position: new.position,
+                tag: new.tags[0],
+                digest: new.digests.first().copied(),
+            };
+            shares.note((old.segment, old.position), moved);
         }
         Ok(())
     }

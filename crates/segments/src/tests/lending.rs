@@ -28,6 +28,7 @@ fn borrow(bench: &Bench, range: BlockRange, seed: u8) -> Written {
         .zip(units.chunks_mut(UNIT_LEN))
         .map(|(at, unit)| cipher.seal(at, unit).unwrap())
         .collect();
+    let digests = units.chunks(UNIT_LEN).map(seal::unit_digest).collect();
     bench.patch(
         range.segment,
         u64::from(range.position) * BLOCK_LEN as u64,
@@ -39,6 +40,7 @@ fn borrow(bench: &Bench, range: BlockRange, seed: u8) -> Written {
             position: range.position,
             blocks: range.blocks,
             tags,
+            digests,
         },
         plain,
     }
@@ -242,4 +244,29 @@ fn keys_are_given_for_positions_and_never_of_a_segment_with_one_key() {
     let new = bench.append(5, 1);
     let keys = bench.store.position_keys(new.sealed.segment, &[1..6]);
     assert_eq!(keys.unwrap().unwrap().positions().count(), 3);
+}
+
+#[test]
+fn a_unit_that_clients_could_seal_is_read_only_with_its_digest() {
+    let mut bench = granting();
+    let written = bench.append(5, 1);
+    assert_eq!(written.sealed.digests.len(), 2);
+    written.assert_readable(&bench.store);
+    let refused = |change: &dyn Fn(&mut Sealed)| {
+        let mut other = written.clone();
+        change(&mut other.sealed);
+        let (result, out) = other.read(&bench.store);
+        assert!(matches!(
+            result,
+            Err(SegmentError::Corrupt { position: 1, .. })
+        ));
+        assert!(out.iter().all(|byte| *byte == 0));
+    };
+    refused(&|sealed| sealed.digests[0][31] ^= 1);
+    refused(&|sealed| sealed.digests.swap(0, 1));
+    refused(&|sealed| sealed.digests.clear());
+
+    // Other rooms have none.
+    let mut bench = Bench::new();
+    assert!(bench.append(5, 1).sealed.digests.is_empty());
 }

@@ -69,6 +69,17 @@ pub(super) fn bulk() -> Vec<Bulk> {
         });
     }
     all.push(Bulk {
+        name: "BLAKE3 (digests of units)".to_owned(),
+        make: Box::new(|size, pieces| {
+            let bytes = vec![0x5a; size];
+            timed(pieces, move || {
+                for unit in black_box(&bytes).chunks(UNIT_LEN) {
+                    black_box(seal::unit_digest(unit));
+                }
+            })
+        }),
+    });
+    all.push(Bulk {
         name: "HMAC-SHA-256 (page digest)".to_owned(),
         make: Box::new(|size, pieces| {
             let key = MasterKey::random().page_digest_key(&RoomId::random());

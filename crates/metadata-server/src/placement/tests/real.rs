@@ -196,6 +196,8 @@ impl Network {
             .zip(sealed.chunks_mut(UNIT_BLOCKS as usize * BLOCK_LEN))
             .map(|(at, unit)| cipher.seal(at, unit).unwrap())
             .collect();
+        let units = sealed.chunks(UNIT_BLOCKS as usize * BLOCK_LEN);
+        let digests = units.map(room::unit_digest).collect();
         let (disk, start) = self.storage.locate(segment).unwrap();
         let extent = BlockExtent {
             start: start + u64::from(position),
@@ -211,6 +213,7 @@ impl Network {
                 position,
                 blocks: (sealed.len() / BLOCK_LEN) as u32,
                 tags,
+                digests,
             },
             end: plain.len() as u64,
         };
@@ -243,7 +246,10 @@ impl Network {
                 client.read(&ticket, extent.start, &mut units).unwrap();
                 let unit = UNIT_BLOCKS as usize * BLOCK_LEN;
                 let positions = (range.position..).step_by(UNIT_BLOCKS as usize);
-                for ((unit, tag), at) in units.chunks_mut(unit).zip(stored.tags).zip(positions) {
+                let proofs = stored.proofs;
+                let units_of = units.chunks_mut(unit).zip(proofs.tags).zip(positions);
+                for (index, ((unit, tag), at)) in units_of.enumerate() {
+                    room::check_digest(proofs, index, unit, true).unwrap();
                     cipher.open(at, tag, unit).unwrap();
                 }
                 data[at..at + stored.len].copy_from_slice(&units[stored.skip..][..stored.len]);
