@@ -67,6 +67,7 @@ impl Errno {
             Error::NotARoom(_)
             | Error::NotEmptyTarget(_)
             | Error::InUse { .. }
+            | Error::Forked { .. }
             | Error::Placed
             | Error::NotPlaced
             | Error::WrongCredential(_)

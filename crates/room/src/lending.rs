@@ -167,17 +167,19 @@ impl Room {
     /// `lane` chooses among several open segments (64; a higher number stands for one of them), so that borrowers write side
     /// by side. Only a room whose segments are [on network disks](crate::OpenOptions::placed) lends.
     pub fn lend(&self, lane: usize, blocks: u32) -> Result<Loan> {
-        self.core.lend(lane, blocks)
+        self.core()?.lend(lane, blocks)
     }
 
     /// A loan is over: nobody will write there, or place what was written, any more.
     pub fn settle_loan(&self, loan: LoanId) {
-        self.core.settle_loan(loan);
+        if let Ok(core) = self.core() {
+            core.settle_loan(loan);
+        }
     }
 
     /// What it takes to read or write a segment's units; `None` where the catalog knows no such segment.
     pub fn segment_access(&self, segment: SegmentNo) -> Result<Option<SegmentAccess>> {
-        let access = self.core.segments.access(segment)?;
+        let access = self.core()?.segments.access(segment)?;
         Ok(access.map(|(suite, key)| SegmentAccess {
             segment,
             suite,
@@ -189,13 +191,13 @@ impl Room {
     /// does not lie within the loan, was placed before, or does not fit into a chunk; `NotFound` where the loan is over or the
     /// file is gone. Returns the [stamp](Self::stamp) that covers it.
     pub fn place(&self, loan: LoanId, no: InodeNo, placed: &[Placed]) -> Result<u64> {
-        self.core.take_placed(loan, no, placed)?;
+        self.core()?.take_placed(loan, no, placed)?;
         Ok(self.stamp())
     }
 
     /// The newest maps of those of the `count` chunks (at most 1024) from index `first` on that are not holes.
     pub fn maps(&self, no: InodeNo, first: u64, count: usize) -> Result<Vec<(u64, Chunk)>> {
-        self.core.maps(no, first, count)
+        self.core()?.maps(no, first, count)
     }
 
     /// Counts changes; what is at or below [`settled`](Self::settled) is durable.
@@ -211,7 +213,7 @@ impl Room {
     /// A value that a program keeps in the room beside the files, sealed and authenticated with the catalog. The name has 1 to
     /// 64 bytes.
     pub fn note(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        Ok(self.core.catalog().meta(&note_key(name)?)?)
+        Ok(self.core()?.catalog().meta(&note_key(name)?)?)
     }
 
     /// Sets it, at most 1 MiB; durable when this returns.
@@ -222,10 +224,11 @@ impl Room {
         }
         // No space of the segments' is asked for: notes tell where their disks are, also while no disk is attached.
         {
-            let _change = self.core.change()?;
-            self.core.catalog().set_meta(&key, value)?;
+            let core = self.core()?;
+            let _change = core.change()?;
+            core.catalog().set_meta(&key, value)?;
         }
-        self.core.sync()
+        self.core()?.sync()
     }
 }
 

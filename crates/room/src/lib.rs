@@ -11,6 +11,9 @@
 //! 4. After a failed flush or commit the room refuses further changes until it is opened again. Where changes were lost
 //!    with it, reading what would show an older state is refused too.
 //!
+//! 5. A process that was forked from the one that opened a room has no room: its calls are [`Error::Forked`], and its end does
+//!    nothing to its parent's.
+//!
 //! Whoever holds the key holds the room: permission bits are kept and inherited here, but checked by who mounts it (the
 //! kernel, with `default_permissions`). It deliberately does not know FUSE, errno or the command line.
 
@@ -39,6 +42,7 @@ mod moves;
 mod name_cache;
 mod names;
 mod open;
+mod opener;
 mod options;
 mod path;
 mod pins;
@@ -65,6 +69,7 @@ pub use model::{
     LockTable, NewFile, PartError, Piece, Pieces, Placed, RenameMode, Result, RoomSpace, Sealed,
     SeekTo, SegmentNo, SetAttr, SetTime, Stored, Timestamp, UNIT_BLOCKS, XattrMode, now, spans,
 };
+pub use opener::Opener;
 pub use options::*;
 pub use path::RoomFile;
 pub use rollback::default_state_dir;
