@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 pub use model::{
     BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, DirEntry, Extent, FileFlags, FileKind, Inode,
-    InodeNo, Piece, Pieces, Released, SegmentNo, Stored, Tag, Timestamp,
+    InodeNo, NoncePart, Piece, Pieces, Released, SegmentNo, Stored, Tag, Timestamp,
 };
 pub use segments::{SealedUnits, SegmentId};
 pub use sql::{OpenOptions, SqlCatalog};

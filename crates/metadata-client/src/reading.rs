@@ -179,7 +179,11 @@ impl Core {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::OPENING).entered();
         for ((unit, tag), at) in out.chunks_mut(UNIT_LEN).zip(stored.tags).zip(0_u32..) {
             let position = range.position + at * UNIT_BLOCKS;
-            if segment.key.open(position.into(), tag, unit).is_err() {
+            if segment
+                .key
+                .open(stored.nonce, position.into(), tag, unit)
+                .is_err()
+            {
                 return Err(Failed::For(Error::Corrupt {
                     inode: no,
                     offset: index * CHUNK_LEN + stored.hidden_by(position).0,

@@ -19,7 +19,7 @@ use seal::SegmentAccess;
 use serde::{Deserialize, Serialize};
 
 /// Version of this protocol: both sides must have the same.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Slots of a client: changes it may have under way at the same time.
 pub const SLOTS_MAX: u32 = 64;
 /// The first byte a server sends after the handshake: the client's key stands with a user.
@@ -252,6 +252,8 @@ pub struct Lent {
     pub position: u32,
     /// How many.
     pub blocks: u32,
+    /// Whether the client draws a part of the nonces for each append.
+    pub append_nonces: bool,
     /// What lets the client write them.
     pub ticket: Ticket,
 }

@@ -37,4 +37,7 @@ pub use extents::{CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, Piece, Pieces, Release
 pub use file_system::{Access, FileSystem, Lock, LockKind, LockOwner, LockTable};
 pub use grants::*;
 pub use inode::{DirEntry, FileFlags, FileKind, Inode, InodeNo, Timestamp, now};
-pub use units::{BLOCK_LEN, BlockRange, Sealed, SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS, UNIT_LEN};
+pub use units::{
+    BLOCK_LEN, BlockRange, NONCE_PART_LEN, NoncePart, Sealed, SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS,
+    UNIT_LEN,
+};

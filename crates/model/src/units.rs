@@ -14,6 +14,19 @@ pub const UNIT_BLOCKS: u32 = (UNIT_LEN / BLOCK_LEN) as u32;
 /// What proves a sealed unit genuine. It lives in the catalog, beside the extent it belongs to.
 pub type Tag = [u8; TAG_LEN];
 
+/// Bytes of a [`NoncePart`].
+pub const NONCE_PART_LEN: usize = 4;
+
+/// The part of a unit's nonce that is not its position: random for each append, zeros in rooms without the feature
+/// `append-nonces`. It is no secret. It is in the catalog, beside the extent it belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NoncePart(pub [u8; NONCE_PART_LEN]);
+
+impl NoncePart {
+    /// What rooms without the feature `append-nonces` have.
+    pub const NONE: NoncePart = NoncePart([0; NONCE_PART_LEN]);
+}
+
 /// Number of a segment, from 1, never used again. Its file name is the number in 20 decimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SegmentNo(pub u64);
@@ -27,6 +40,8 @@ pub struct Sealed {
     pub position: u32,
     /// Blocks written.
     pub blocks: u32,
+    /// The random part of the nonces of all its units.
+    pub nonce: NoncePart,
     /// One tag for each unit of [`UNIT_BLOCKS`] blocks, the last unit possibly shorter.
     pub tags: Vec<Tag>,
 }

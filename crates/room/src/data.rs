@@ -142,12 +142,14 @@ impl Core {
             }
         };
         if stored.is_whole() {
-            let read = self.segments.read(stored.range, stored.tags, buf);
+            let read = self
+                .segments
+                .read(stored.range, stored.nonce, stored.tags, buf);
             return read.map_err(offset_of);
         }
         let mut units = vec![0; stored.range.blocks as usize * BLOCK as usize];
         self.segments
-            .read(stored.range, stored.tags, &mut units)
+            .read(stored.range, stored.nonce, stored.tags, &mut units)
             .map_err(offset_of)?;
         buf.copy_from_slice(&units[stored.skip..][..buf.len()]);
         Ok(())

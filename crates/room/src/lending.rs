@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use catalog::{BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, InodeNo};
 use model::{LoanId, Placed};
 use seal::SegmentAccess;
-use segments::{LEND_BLOCKS_MAX, SegmentNo, UNIT_BLOCKS};
+use segments::{LEND_BLOCKS_MAX, NoncePart, SegmentNo, UNIT_BLOCKS};
 
 use crate::core::{BLOCK, Core};
 use crate::data::{SIZE_MAX, regular};
@@ -43,10 +43,19 @@ pub struct Loan {
     pub position: u32,
     /// How many.
     pub blocks: u32,
+    /// Whether the borrower draws a part of the nonces for each append: see [`nonce_part`](Self::nonce_part).
+    pub append_nonces: bool,
+}
+
+impl Loan {
+    /// The random part of the nonces of one append by the borrower.
+    pub fn nonce_part(&self) -> std::io::Result<NoncePart> {
+        seal::nonce_part(self.append_nonces)
+    }
 }
 
 /// Refuses what no file can hold.
-fn check_form(p: &Placed) -> Result<()> {
+fn check_form(p: &Placed, append_nonces: bool) -> Result<()> {
     let (blocks, in_chunk) = (u64::from(p.sealed.blocks), p.offset % CHUNK_LEN);
     if p.end > SIZE_MAX || p.offset > SIZE_MAX {
         return Err(Error::FileTooLarge);
@@ -62,6 +71,12 @@ fn check_form(p: &Placed) -> Result<()> {
     if p.sealed.tags.len() != p.sealed.blocks.div_ceil(UNIT_BLOCKS) as usize {
         return Err(Error::InvalidArgument("what is placed has a tag a unit"));
     }
+    // A room without the feature is read by programs that do not know it.
+    if !append_nonces && p.sealed.nonce != NoncePart::NONE {
+        return Err(Error::InvalidArgument(
+            "a part of a nonce in a room without the feature append-nonces",
+        ));
+    }
     if p.end <= p.offset + (blocks - 1) * BLOCK {
         return Err(Error::InvalidArgument(
             "what is placed ends in its last block or behind it",
@@ -70,7 +85,7 @@ fn check_form(p: &Placed) -> Result<()> {
     Ok(())
 }
 
-/// The loans of a room.
+/// The grants of a room.
 #[derive(Debug, Default)]
 pub(crate) struct Loans {
     last: u64,
@@ -264,6 +279,7 @@ impl Core {
                 segment: range.segment,
                 position: range.position,
                 blocks: range.blocks,
+                append_nonces: self.segments.append_nonces(),
             })
         })
     }
@@ -284,7 +300,10 @@ impl Core {
     }
 
     fn take_placed(&self, loan: LoanId, no: InodeNo, placed: &[Placed]) -> Result<()> {
-        placed.iter().try_for_each(check_form)?;
+        let append_nonces = self.segments.append_nonces();
+        placed
+            .iter()
+            .try_for_each(|p| check_form(p, append_nonces))?;
         // What was done, for the second try that may follow one without space.
         let (entered, done) = (Cell::new(false), Cell::new(0));
         self.with_space(2 * BLOCK, || {

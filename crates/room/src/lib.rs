@@ -66,8 +66,9 @@ pub use maintenance::{BackupReport, CheckReport, CompactReport, LostRange, Progr
 pub use model::{
     Access, Available, BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, DirEntry, Error, Extent,
     Fallocate, FileFlags, FileKind, FileSystem, Inode, InodeNo, LoanId, Lock, LockKind, LockOwner,
-    LockTable, NewFile, PartError, Piece, Pieces, Placed, RenameMode, Result, RoomSpace, Sealed,
-    SeekTo, SegmentNo, SetAttr, SetTime, Stored, Timestamp, UNIT_BLOCKS, XattrMode, now, spans,
+    LockTable, NewFile, NoncePart, PartError, Piece, Pieces, Placed, RenameMode, Result, RoomSpace,
+    Sealed, SeekTo, SegmentNo, SetAttr, SetTime, Stored, Timestamp, UNIT_BLOCKS, XattrMode, now,
+    spans,
 };
 pub use opener::Opener;
 pub use options::*;
@@ -76,6 +77,6 @@ pub use rollback::default_state_dir;
 pub use room::Room;
 pub use seal::{
     Argon2Cost, Credential, NewCredential, RoomId, Secret, SegmentAccess, SegmentKey, SlotInfo,
-    SlotKind, Suite,
+    SlotKind, Suite, nonce_part,
 };
 pub use unsaved::Unsaved;

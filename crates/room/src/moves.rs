@@ -5,29 +5,29 @@
 
 use std::collections::HashMap;
 
-use catalog::{SegmentNo, Tag};
+use catalog::{NoncePart, SegmentNo, Tag};
 
 type Unit = (SegmentNo, u32);
+/// What it takes to open a unit.
+type Proof = (NoncePart, Tag);
 
 /// Moves of shared units, as far as they can still matter.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
-    to: HashMap<Unit, (Unit, Tag)>,
+    to: HashMap<Unit, (Unit, Proof)>,
     from: HashMap<Unit, Unit>,
 }
 
 impl Moves {
     /// Notes that the unit at `old` has its copy at `new`.
-    pub(crate) fn note(&mut self, old: Unit, new: Unit, tag: Tag) {
-        self.to.insert(old, (new, tag));
+    pub(crate) fn note(&mut self, old: Unit, new: Unit, proof: Proof) {
+        self.to.insert(old, (new, proof));
         self.from.insert(new, old);
     }
 
-    /// Where the copy of a unit is, with its tag.
-    pub(crate) fn get(&self, segment: SegmentNo, position: u32) -> Option<(SegmentNo, u32, Tag)> {
-        self.to
-            .get(&(segment, position))
-            .map(|((segment, position), tag)| (*segment, *position, *tag))
+    /// Where the copy of a unit is, with what opens it.
+    pub(crate) fn get(&self, segment: SegmentNo, position: u32) -> Option<(Unit, Proof)> {
+        self.to.get(&(segment, position)).copied()
     }
 
     /// Nothing refers to this unit any more.
@@ -54,11 +54,12 @@ mod tests {
     #[test]
     fn a_copy_that_died_is_no_longer_offered() {
         let mut moves = Moves::default();
-        moves.note((SegmentNo(1), 5), (SegmentNo(2), 9), [7; 16]);
-        assert_eq!(moves.get(SegmentNo(1), 5), Some((SegmentNo(2), 9, [7; 16])));
+        let proof = (NoncePart([5; 4]), [7; 16]);
+        moves.note((SegmentNo(1), 5), (SegmentNo(2), 9), proof);
+        assert_eq!(moves.get(SegmentNo(1), 5), Some(((SegmentNo(2), 9), proof)));
         moves.forget(SegmentNo(2), 9);
         assert_eq!(moves.get(SegmentNo(1), 5), None);
-        moves.note((SegmentNo(1), 5), (SegmentNo(2), 13), [7; 16]);
+        moves.note((SegmentNo(1), 5), (SegmentNo(2), 13), proof);
         moves.forget(SegmentNo(1), 5);
         assert_eq!(moves.get(SegmentNo(1), 5), None);
         assert!(moves.from.is_empty() && moves.to.is_empty());

@@ -411,7 +411,8 @@ pub(crate) fn keyring(header: &HeaderState, previous: Option<&(u32, MasterKey)>)
         h.epoch(),
         master.data_key(&room),
         master.segment_header_key(&room),
-    );
+    )
+    .with_append_nonces(h.has_append_nonces());
     match previous {
         Some((epoch, old)) => {
             ring.with_epoch(*epoch, old.data_key(&room), old.segment_header_key(&room))

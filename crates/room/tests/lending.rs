@@ -1,4 +1,4 @@
-//! Lending and placing: what another machine writes itself becomes file data like a write, and harms nobody else.
+//! Granting and placing: what another machine writes itself becomes file data like a write, and harms nobody else.
 
 #![allow(missing_docs)]
 
@@ -89,9 +89,10 @@ impl Shared {
         let key = access.segment_key();
         let position = loan.position + skip;
         let mut at = u64::from(position);
+        let nonce = loan.nonce_part().unwrap();
         let mut tags = Vec::new();
         for unit in blocks.chunks_mut(UNIT_BLOCKS as usize * BLOCK) {
-            tags.push(key.seal(at, unit));
+            tags.push(key.seal(nonce, at, unit));
             at += u64::from(UNIT_BLOCKS);
         }
         let name = format!("segments/{:020}", loan.segment.0);
@@ -104,6 +105,7 @@ impl Shared {
                 segment: loan.segment,
                 position,
                 blocks: (blocks.len() / BLOCK) as u32,
+                nonce,
                 tags,
             },
             end,
@@ -132,7 +134,7 @@ impl Shared {
                     file.read_at(&mut units, position * BLOCK as u64).unwrap();
                     let unit = UNIT_BLOCKS as usize * BLOCK;
                     for (unit, tag) in units.chunks_mut(unit).zip(stored.tags) {
-                        key.open(position, tag, unit).unwrap();
+                        key.open(stored.nonce, position, tag, unit).unwrap();
                         position += u64::from(UNIT_BLOCKS);
                     }
                     data[at..at + stored.len].copy_from_slice(&units[stored.skip..][..stored.len]);

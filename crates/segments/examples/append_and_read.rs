@@ -39,14 +39,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         blocks: sealed.blocks,
     };
     let mut back = vec![0; text.len()];
-    store.read(range, &sealed.tags, &mut back)?;
+    store.read(range, sealed.nonce, &sealed.tags, &mut back)?;
     println!("{} bytes read back: {}", back.len(), back == text);
 
     let mut tags = sealed.tags;
     tags[0] = Default::default();
     println!(
         "with another tag: {}",
-        store.read(range, &tags, &mut back).unwrap_err()
+        store
+            .read(range, sealed.nonce, &tags, &mut back)
+            .unwrap_err()
     );
     Ok(())
 }

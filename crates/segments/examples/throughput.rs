@@ -119,7 +119,7 @@ impl Subject for Store {
             position: piece.position,
             blocks: piece.blocks,
         };
-        Ok(self.store.read(range, &piece.tags, out)?)
+        Ok(self.store.read(range, piece.nonce, &piece.tags, out)?)
     }
 
     fn files(&self) -> Result<Vec<PathBuf>, Failure> {

@@ -1,7 +1,8 @@
 //! The keys a segment store seals and opens with.
 //!
 //! 1. The current epoch always has its keys: a keyring cannot be built without them.
-//! 2. New segments are sealed under the current epoch only; older epochs are for reading what a rekey has not reached.
+//! 2. The current epoch decides whether appends draw a [part of their nonces](seal::NoncePart).
+//! 3. New segments are sealed under the current epoch only; older epochs are for reading what a rekey has not reached.
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,7 @@ pub struct Keyring {
     suite: Suite,
     room: RoomId,
     current: u32,
+    append_nonces: bool,
     epochs: BTreeMap<u32, (DataKey, SegmentHeaderKey)>,
 }
 
@@ -32,6 +34,7 @@ impl Keyring {
             suite,
             room,
             current,
+            append_nonces: false,
             epochs: BTreeMap::from([(current, (data, header))]),
         }
     }
@@ -45,6 +48,20 @@ impl Keyring {
         let twice = self.epochs.insert(epoch, (data, header)).is_some();
         assert!(!twice, "key epoch {epoch} is in the keyring already");
         self
+    }
+
+    /// The same for a room with the feature `append-nonces`, or for one without it.
+    #[must_use]
+    pub fn with_append_nonces(self, append_nonces: bool) -> Self {
+        Self {
+            append_nonces,
+            ..self
+        }
+    }
+
+    /// Whether each append draws a part of its nonces.
+    pub fn append_nonces(&self) -> bool {
+        self.append_nonces
     }
 
     /// The suite of the room.

@@ -200,6 +200,11 @@ impl DirStore {
         SegmentNo(self.tail.lock().last_number())
     }
 
+    /// Whether a writer draws a part of the nonces for each append.
+    pub fn append_nonces(&self) -> bool {
+        self.keyring.read().append_nonces()
+    }
+
     /// What it takes to seal and open a segment's units; `None` where the segment is not known.
     pub fn access(&self, segment: SegmentNo) -> Result<Option<(Suite, KeyBytes)>, SegmentError> {
         let Some(id) = self.known.read().get(&segment).copied() else {

@@ -5,8 +5,9 @@
 //! 1. A position is written once in a segment's life. A segment open when the store was opened is never appended to
 //!    again: its key and positions may have been used by writes that no catalog remembers.
 //! 2. Every segment has a fresh random salt and its own key by HKDF from the data key and that salt; the nonce of a
-//!    unit is its position (the index of its first 4 KiB block in the file).
-//! 3. The tags are not here: they are returned by [`SegmentStore::append`] and belong into the catalog.
+//!    unit is its position (the index of its first 4 KiB block in the file) and, where the [`Keyring`] says so, a random part
+//!    that each append draws: a copy of this memory in another process or virtual machine would use the same positions.
+//! 3. Tags and random parts are not here: they are returned by [`SegmentStore::append`] and belong into the catalog.
 //! 4. Nothing appended is durable before [`SegmentStore::flush`] returns. After a failed flush the store refuses
 //!    further appends and flushes until it is opened anew.
 //!
@@ -40,7 +41,9 @@ use std::io;
 pub use header::HeaderProblem;
 pub use keyring::Keyring;
 pub use lending::{KeyBytes, LANES, LEND_BLOCKS_MAX};
-pub use model::{BLOCK_LEN, BlockRange, Sealed, SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS, UNIT_LEN};
+pub use model::{
+    BLOCK_LEN, BlockRange, NoncePart, Sealed, SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS, UNIT_LEN,
+};
 use storage::{OpenMode, Storage};
 pub use store::DirStore;
 
@@ -205,10 +208,16 @@ pub trait SegmentStore: Send + Sync + Debug {
     /// place. Not durable before [`flush`](Self::flush). `NoSpace` leaves nothing behind that matters.
     fn append(&self, plain: &[u8]) -> Result<Sealed, SegmentError>;
 
-    /// Reads whole units: `out` has the length of `range`, whose first block is the first of a unit; `tags` has one tag
-    /// for each unit of [`UNIT_BLOCKS`] blocks, the last possibly shorter. On `Corrupt` and `Missing` the contents of
+    /// Reads whole units of one append: `out` has the length of `range`, whose first block is the first of a unit; `nonce` is
+    /// the append's; `tags` has one tag for each unit of [`UNIT_BLOCKS`] blocks, the last possibly shorter. On `Corrupt` and `Missing` the contents of
     /// `out` from that unit on are zeros; `position` names the first unit that failed.
-    fn read(&self, range: BlockRange, tags: &[Tag], out: &mut [u8]) -> Result<(), SegmentError>;
+    fn read(
+        &self,
+        range: BlockRange,
+        nonce: NoncePart,
+        tags: &[Tag],
+        out: &mut [u8],
+    ) -> Result<(), SegmentError>;
 
     /// Says that a range will be read soon.
     fn prefetch(&self, range: BlockRange);

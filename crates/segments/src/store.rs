@@ -23,9 +23,9 @@ use crate::readers::{Reader, Readers};
 use crate::tail::{Closed, Tail};
 use crate::writing::Writing;
 use crate::{
-    APPEND_BLOCKS_MAX, BLOCK_LEN, BlockRange, Keyring, SEGMENTS_DIR, Sealed, SealedUnits,
-    SegmentError, SegmentFile, SegmentId, SegmentNo, SegmentStore, Tag, UNIT_BLOCKS, UNIT_LEN,
-    file_name, header, parse_file_name,
+    APPEND_BLOCKS_MAX, BLOCK_LEN, BlockRange, Keyring, NoncePart, SEGMENTS_DIR, Sealed,
+    SealedUnits, SegmentError, SegmentFile, SegmentId, SegmentNo, SegmentStore, Tag, UNIT_BLOCKS,
+    UNIT_LEN, file_name, header, parse_file_name,
 };
 
 /// The segments of one room in a directory.
@@ -246,6 +246,7 @@ impl DirStore {
     fn read_units(
         &self,
         range: BlockRange,
+        nonce: NoncePart,
         tags: &[Tag],
         out: &mut [u8],
     ) -> (Result<(), SegmentError>, usize) {
@@ -270,7 +271,7 @@ impl DirStore {
         let mut block = range.position;
         let _span = tracing::trace_span!(target: spans::TARGET, spans::OPENING).entered();
         for (index, (unit, tag)) in out[..there].chunks_mut(UNIT_LEN).zip(tags).enumerate() {
-            if reader.key.open(u64::from(block), tag, unit).is_err() {
+            if reader.key.open(nonce, u64::from(block), tag, unit).is_err() {
                 let corrupt = SegmentError::Corrupt {
                     segment: range.segment,
                     position: block,
@@ -333,13 +334,15 @@ impl SegmentStore for DirStore {
         );
         self.usable()?;
         let (writing, position) = self.reserve_made(blocks)?;
+        // As late as can be: a copy of this memory that was taken before draws another one.
+        let nonce = seal::nonce_part(self.append_nonces())?;
         let mut tags = Vec::with_capacity(plain.len().div_ceil(UNIT_LEN));
         self.buffers.with(plain.len(), |sealed| {
             let mut block = position;
             let sealing = tracing::trace_span!(target: spans::TARGET, spans::SEALING).entered();
             for (unit, plain) in sealed.chunks_mut(UNIT_LEN).zip(plain.chunks(UNIT_LEN)) {
                 unit.copy_from_slice(plain);
-                tags.push(writing.key.seal(u64::from(block), unit));
+                tags.push(writing.key.seal(nonce, u64::from(block), unit));
                 block += UNIT_BLOCKS;
             }
             drop(sealing);
@@ -350,12 +353,19 @@ impl SegmentStore for DirStore {
                 segment: writing.id.no,
                 position,
                 blocks,
+                nonce,
                 tags,
             })
         })
     }
 
-    fn read(&self, range: BlockRange, tags: &[Tag], out: &mut [u8]) -> Result<(), SegmentError> {
+    fn read(
+        &self,
+        range: BlockRange,
+        nonce: NoncePart,
+        tags: &[Tag],
+        out: &mut [u8],
+    ) -> Result<(), SegmentError> {
         assert_eq!(
             out.len(),
             range.blocks as usize * BLOCK_LEN,
@@ -366,7 +376,7 @@ impl SegmentStore for DirStore {
             out.len().div_ceil(UNIT_LEN),
             "each unit has a tag"
         );
-        let (result, good) = self.read_units(range, tags, out);
+        let (result, good) = self.read_units(range, nonce, tags, out);
         if result.is_err() {
             out[good..].fill(0);
         }

@@ -88,7 +88,7 @@ impl Written {
 
     fn read(&self, store: &DirStore) -> (Result<(), SegmentError>, Vec<u8>) {
         let mut out = vec![0xaa; self.plain.len()];
-        let result = store.read(self.range(), &self.sealed.tags, &mut out);
+        let result = store.read(self.range(), self.sealed.nonce, &self.sealed.tags, &mut out);
         (result, out)
     }
 
@@ -114,7 +114,7 @@ impl Written {
                     ..self.range()
                 };
                 let mut out = vec![0xaa; plain.len()];
-                match store.read(range, &[*tag], &mut out) {
+                match store.read(range, self.sealed.nonce, &[*tag], &mut out) {
                     Ok(()) => {
                         assert!(out == plain);
                         true
@@ -179,7 +179,11 @@ fn stored_bytes_are_the_sealed_ones_at_their_position() {
     let key = keyring().segment_key(&bench.known[0]).unwrap();
     let mut units = w.plain.clone();
     for (index, unit) in units.chunks_mut(UNIT_LEN).enumerate() {
-        let tag = key.seal(u64::from(w.sealed.position) + 4 * index as u64, unit);
+        let tag = key.seal(
+            w.sealed.nonce,
+            u64::from(w.sealed.position) + 4 * index as u64,
+            unit,
+        );
         assert_eq!(tag, w.sealed.tags[index]);
     }
     assert_eq!(
@@ -315,7 +319,7 @@ proptest! {
             ..w.range()
         };
         let mut out = vec![0; bytes.len()];
-        bench.store.read(range, &w.sealed.tags[from..to], &mut out).unwrap();
+        bench.store.read(range, w.sealed.nonce, &w.sealed.tags[from..to], &mut out).unwrap();
         prop_assert!(out == w.plain[bytes]);
     }
 }

@@ -48,7 +48,7 @@ pub fn lent() -> Vec<Workload> {
     all
 }
 
-/// Loans, and how many blocks of each were written.
+/// Write grants, and how many blocks of each were written.
 #[derive(Debug, Default)]
 pub(super) struct Borrowed(Vec<(Loan, u32)>);
 
@@ -107,10 +107,11 @@ fn write(
     let position = loan.position + *used;
     let access = room.segment_access(loan.segment)?;
     let key = access.ok_or(room::Error::NotFound)?.segment_key();
+    let nonce = loan.nonce_part()?;
     let mut tags = Vec::new();
     let mut at = u64::from(position);
     for unit in data.chunks_mut(UNIT_BLOCKS as usize * BLOCK) {
-        tags.push(key.seal(at, unit));
+        tags.push(key.seal(nonce, at, unit));
         at += u64::from(UNIT_BLOCKS);
     }
     // Whatever becomes of the write: a position is sealed for once.
@@ -122,6 +123,7 @@ fn write(
         segment: loan.segment,
         position,
         blocks,
+        nonce,
         tags,
     };
     Ok((sealed, plain.len() as u64))

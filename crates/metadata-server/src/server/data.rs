@@ -1,4 +1,4 @@
-//! Maps, loans, and data that clients wrote.
+//! Maps, write grants, and data that clients wrote.
 //!
 //! 1. A map and the capabilities for it are of one moment: nothing it names is given to another before they are known of.
 //! 2. What a client placed is believed only as far as the loan goes: its disk, its segment, its blocks.
@@ -130,6 +130,7 @@ pub(super) fn lend((life, session): &Here, blocks: u32) -> Reply<Lent> {
         place,
         position: loan.position,
         blocks: loan.blocks,
+        append_nonces: loan.append_nonces,
         ticket,
     })
 }

@@ -379,7 +379,7 @@ impl Raw {
             .unwrap()
     }
 
-    /// Seals and writes one block of `byte` to the `at`th block of a loan; what to place.
+    /// Seals and writes one block of `byte` to the `at`th block of a grant; what to place.
     pub fn write_block(
         &self,
         world: &World,
@@ -391,7 +391,8 @@ impl Raw {
         let mut block = vec![byte; BLOCK_LEN];
         let key = lent.place.access.segment_key();
         let position = lent.position + at;
-        let tag = key.seal(u64::from(position), &mut block);
+        let nonce = room::nonce_part(lent.append_nonces).unwrap();
+        let tag = key.seal(nonce, u64::from(position), &mut block);
         let disk = world.disk(&lent.ticket).client();
         let boot = disk.write(&lent.ticket, lent.place.start + u64::from(position), &block)?;
         Ok(Written {
@@ -403,6 +404,7 @@ impl Raw {
                     segment: lent.place.access.segment,
                     position,
                     blocks: 1,
+                    nonce,
                     tags: vec![tag],
                 },
                 end: offset + BLOCK_LEN as u64,
@@ -423,6 +425,7 @@ impl Raw {
     pub fn read_by(&self, world: &World, map: &Map) -> Result<u8, DiskError> {
         let (_, extents) = &map.chunks[0];
         let (range, tag) = extents[0].units().next().unwrap();
+        let nonce = extents[0].nonce;
         let place = map
             .segments
             .iter()
@@ -440,7 +443,7 @@ impl Raw {
             &mut block,
         )?;
         let key = place.access.segment_key();
-        key.open(u64::from(range.position), &tag, &mut block)
+        key.open(nonce, u64::from(range.position), &tag, &mut block)
             .unwrap();
         Ok(block[0])
     }

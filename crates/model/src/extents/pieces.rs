@@ -4,7 +4,7 @@
 //!
 //! It deliberately does not know who reads, or from where.
 
-use crate::{BlockRange, Tag, UNIT_BLOCKS};
+use crate::{BlockRange, NoncePart, Tag, UNIT_BLOCKS};
 
 use super::{Chunk, Extent};
 
@@ -42,6 +42,8 @@ impl Piece<'_> {
 pub struct Stored<'a> {
     /// The units that hold them.
     pub range: BlockRange,
+    /// The random part of their nonces.
+    pub nonce: NoncePart,
     /// One tag for each.
     pub tags: &'a [Tag],
     /// Bytes of the opened units that come before them.
@@ -135,6 +137,7 @@ fn stored(extent: &Extent, start: u64, end: u64) -> Stored<'_> {
             position: extent.position + first,
             blocks: last - first,
         },
+        nonce: extent.nonce,
         tags: &extent.tags[(first / UNIT_BLOCKS) as usize..last.div_ceil(UNIT_BLOCKS) as usize],
         skip: (from - u64::from(first) * BLOCK) as usize,
         len: (end - start) as usize,

@@ -116,7 +116,7 @@ impl Core {
             let mut out = vec![0; usize::from(extent.stored) * BLOCK as usize];
             if self
                 .segments
-                .read(extent.range(), &extent.tags, &mut out)
+                .read(extent.range(), extent.nonce, &extent.tags, &mut out)
                 .is_ok()
             {
                 bytes += u64::from(extent.blocks) * BLOCK;
@@ -155,7 +155,8 @@ impl Core {
         let mut bad = Vec::new();
         for (number, (unit, tag)) in extent.units().enumerate() {
             let mut out = vec![0; unit.blocks as usize * BLOCK as usize];
-            let Err(error) = self.segments.read(unit, &[tag], &mut out) else {
+            let read = self.segments.read(unit, extent.nonce, &[tag], &mut out);
+            let Err(error) = read else {
                 continue;
             };
             let begin = number as u16 * UNIT_BLOCKS as u16;

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use catalog::{BlockRange, Change, Extent, InodeNo, SegmentNo, Tag};
+use catalog::{BlockRange, Change, Extent, InodeNo, NoncePart, SegmentNo, Tag};
 use segments::{APPEND_BLOCKS_MAX, SegmentError, SegmentStore, UNIT_BLOCKS};
 
 use super::{NAMED, Tally};
@@ -113,7 +113,7 @@ impl Mover<'_> {
 
     /// The bytes of an extent's blocks; `None` where a unit does not open.
     fn read(&self, extent: &Extent) -> Result<Option<Vec<u8>>> {
-        let Some(units) = self.read_units(extent.range(), &extent.tags)? else {
+        let Some(units) = self.read_units(extent.range(), extent.nonce, &extent.tags)? else {
             return Ok(None);
         };
         let skip = usize::from(extent.skip) * BLOCK as usize;
@@ -122,9 +122,14 @@ impl Mover<'_> {
         ))
     }
 
-    fn read_units(&self, range: BlockRange, tags: &[Tag]) -> Result<Option<Vec<u8>>> {
+    fn read_units(
+        &self,
+        range: BlockRange,
+        nonce: NoncePart,
+        tags: &[Tag],
+    ) -> Result<Option<Vec<u8>>> {
         let mut units = vec![0; range.blocks as usize * BLOCK as usize];
-        match self.core.segments.read(range, tags, &mut units) {
+        match self.core.segments.read(range, nonce, tags, &mut units) {
             Ok(()) => Ok(Some(units)),
             Err(
                 e @ (SegmentError::Corrupt { .. }
@@ -203,7 +208,9 @@ impl Mover<'_> {
     fn join(&mut self, state: &mut State, piece: &Extent) -> Result<bool> {
         let target = {
             let shares = self.core.shares.lock();
-            let Some((segment, position, tag)) = shares.get(piece.segment, piece.position) else {
+            let Some(((segment, position), (nonce, tag))) =
+                shares.get(piece.segment, piece.position)
+            else {
                 return Ok(false);
             };
             let chunk = self.core.changed_chunk(self.cell, state, self.index)?;
@@ -218,6 +225,7 @@ impl Mover<'_> {
             Extent {
                 segment,
                 position,
+                nonce,
                 tags: vec![tag],
                 shared: true,
                 ..piece.clone()
@@ -234,7 +242,7 @@ impl Mover<'_> {
         Ok(true)
     }
 
-    /// Moves consecutive units to a fresh place, for others to follow.
+    /// Moves consecutive units of one extent to a fresh place, for others to follow.
     fn fresh(&mut self, state: &mut State, pieces: &[Extent]) -> Result<()> {
         let [head, ..] = pieces else { return Ok(()) };
         let tags: Vec<Tag> = pieces.iter().flat_map(|p| p.tags.iter().copied()).collect();
@@ -244,7 +252,7 @@ impl Mover<'_> {
             position: head.position,
             blocks,
         };
-        let Some(data) = self.read_units(range, &tags)? else {
+        let Some(data) = self.read_units(range, head.nonce, &tags)? else {
             if let [only] = pieces {
                 self.name(only);
             } else {
@@ -262,6 +270,7 @@ impl Mover<'_> {
             .map(|(piece, tag)| Extent {
                 segment: sealed.segment,
                 position: sealed.position + (piece.position - head.position),
+                nonce: sealed.nonce,
                 tags: vec![*tag],
                 shared: true,
                 ..piece.clone()
@@ -275,7 +284,7 @@ impl Mover<'_> {
             shares.note(
                 (old.segment, old.position),
                 (new.segment, new.position),
-                new.tags[0],
+                (new.nonce, new.tags[0]),
             );
         }
         Ok(())

@@ -151,7 +151,9 @@ fn an_unknown_segment_is_missing() {
         blocks: 1,
     };
     let mut out = [1; BLOCK_LEN];
-    let result = bench.store.read(range, &[[0; TAG_LEN]], &mut out);
+    let result = bench
+        .store
+        .read(range, NoncePart::NONE, &[[0; TAG_LEN]], &mut out);
     assert!(matches!(
         result,
         Err(SegmentError::Missing {

@@ -12,11 +12,12 @@ fn borrow(bench: &Bench, range: BlockRange, seed: u8) -> Written {
     let (suite, key) = bench.store.access(range.segment).unwrap().unwrap();
     let key = seal::SegmentKey::from_bytes(suite, &key);
     let plain = plain(range.blocks as usize, seed);
+    let nonce = seal::nonce_part(bench.store.append_nonces()).unwrap();
     let mut units = plain.clone();
     let tags = (u64::from(range.position)..)
         .step_by(UNIT_BLOCKS as usize)
         .zip(units.chunks_mut(UNIT_LEN))
-        .map(|(at, unit)| key.seal(at, unit))
+        .map(|(at, unit)| key.seal(nonce, at, unit))
         .collect();
     bench.patch(
         range.segment,
@@ -28,6 +29,7 @@ fn borrow(bench: &Bench, range: BlockRange, seed: u8) -> Written {
             segment: range.segment,
             position: range.position,
             blocks: range.blocks,
+            nonce,
             tags,
         },
         plain,

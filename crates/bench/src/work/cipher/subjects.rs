@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use room::{Argon2Cost, Credential, NewCredential, RoomId, Suite};
-use seal::{BLOCK_LEN, Header, MasterKey, SegmentKey, Tag, UNIT_LEN};
+use seal::{BLOCK_LEN, Header, MasterKey, NoncePart, SegmentKey, Tag, UNIT_LEN};
 
 use crate::clock::Clock;
 use crate::{Error, Result};
@@ -109,7 +109,7 @@ fn sealing(suite: Suite, size: usize, pieces: usize) -> Batch {
     let mut block = 0;
     timed(pieces, move || {
         for unit in piece.chunks_mut(UNIT_LEN) {
-            black_box(key.seal(block, unit));
+            black_box(key.seal(NoncePart::NONE, block, unit));
             block += blocks(unit);
         }
     })
@@ -122,7 +122,7 @@ fn opening(suite: Suite, size: usize, pieces: usize) -> Batch {
     let mut tags: Vec<Tag> = Vec::new();
     for piece in sealed.chunks_mut(size) {
         for unit in piece.chunks_mut(UNIT_LEN) {
-            tags.push(key.seal(block, unit));
+            tags.push(key.seal(NoncePart::NONE, block, unit));
             block += blocks(unit);
         }
     }
@@ -134,7 +134,7 @@ fn opening(suite: Suite, size: usize, pieces: usize) -> Batch {
         let began = clock.raw_ns();
         for piece in work.chunks_mut(size) {
             for (unit, tag) in piece.chunks_mut(UNIT_LEN).zip(&mut tags) {
-                let opened = key.open(block, tag, unit);
+                let opened = key.open(NoncePart::NONE, block, tag, unit);
                 assert!(opened.is_ok(), "what was sealed here opens here");
                 block += blocks(unit);
             }

@@ -177,15 +177,16 @@ impl Network {
         self.attach();
     }
 
-    /// Seals blocks and writes them to the disk, as client 7 with a capability for the loan.
+    /// Seals blocks and writes them to the disk, as client 7 with a capability for the grant.
     fn borrow(&self, room: &room::Room, loan: &Loan, plain: &[u8]) -> (Boot, Placed) {
         let access = room.segment_access(loan.segment).unwrap().unwrap();
         let mut sealed = plain.to_vec();
         sealed.resize(plain.len().next_multiple_of(BLOCK_LEN), 0);
+        let nonce = loan.nonce_part().unwrap();
         let tags = (u64::from(loan.position)..)
             .step_by(UNIT_BLOCKS as usize)
             .zip(sealed.chunks_mut(UNIT_BLOCKS as usize * BLOCK_LEN))
-            .map(|(at, unit)| access.segment_key().seal(at, unit))
+            .map(|(at, unit)| access.segment_key().seal(nonce, at, unit))
             .collect();
         let (disk, start) = self.storage.locate(loan.segment).unwrap();
         let extent = BlockExtent {
@@ -201,6 +202,7 @@ impl Network {
                 segment: loan.segment,
                 position: loan.position,
                 blocks: (sealed.len() / BLOCK_LEN) as u32,
+                nonce,
                 tags,
             },
             end: plain.len() as u64,
@@ -231,7 +233,8 @@ impl Network {
                 let unit = UNIT_BLOCKS as usize * BLOCK_LEN;
                 let positions = (u64::from(stored.range.position)..).step_by(UNIT_BLOCKS as usize);
                 for ((unit, tag), at) in units.chunks_mut(unit).zip(stored.tags).zip(positions) {
-                    access.segment_key().open(at, tag, unit).unwrap();
+                    let key = access.segment_key();
+                    key.open(stored.nonce, at, tag, unit).unwrap();
                 }
                 data[at..at + stored.len].copy_from_slice(&units[stored.skip..][..stored.len]);
             }
