@@ -122,6 +122,13 @@ fn inode(inode: Inode) -> Changed {
     Changed::Inode(Box::new(inode))
 }
 
+/// Notes where a file has a name.
+fn see(server: &Life, changed: &Changed, directory: InodeNo) {
+    if let Changed::Inode(inode) = changed {
+        server.paths.seen(inode, directory);
+    }
+}
+
 /// Does a short change and keeps its answer.
 fn answering(
     life: &Life,
@@ -137,8 +144,8 @@ fn apply(
     change: Change,
     losses: &mut Losses,
 ) -> room::Result<Changed> {
-    let (life, session) = here;
-    let (room, subject) = (&life.room, &session.subject);
+    let (server, session) = here;
+    let (room, subject) = (&server.room, &session.subject);
     let done = |()| Changed::Done;
     match change {
         Change::Make {
@@ -147,14 +154,16 @@ fn apply(
             mut new,
         } => {
             check_new(&new)?;
-            let _rights = life.rights.write();
-            subject.make(life.find(parent)?.object(), &mut new)?;
-            answering(life, id, || room.make(parent, &name, &new).map(inode))
+            let _rights = server.rights.write();
+            subject.make(server.reach(session, parent)?.object(), &mut new)?;
+            let changed = answering(server, id, || room.make(parent, &name, &new).map(inode))?;
+            see(server, &changed, parent);
+            Ok(changed)
         }
         Change::MakeUnnamed { parent, mut new } => {
             check_new(&new)?;
-            let _rights = life.rights.write();
-            subject.make(life.find(parent)?.object(), &mut new)?;
+            let _rights = server.rights.write();
+            subject.make(server.reach(session, parent)?.object(), &mut new)?;
             // Its answer is not kept: it goes with the session that holds it, and nobody can find it.
             let made = room.make_unnamed(parent, &new)?;
             if session.open(made.no, || {}).is_err() {
@@ -164,27 +173,31 @@ fn apply(
             Ok(inode(made))
         }
         Change::Link { no, parent, name } => {
-            let _rights = life.rights.write();
-            subject.link(life.find(no)?.object(), life.find(parent)?.object())?;
-            answering(life, id, || room.link(no, parent, &name).map(inode))
+            let _rights = server.rights.write();
+            let (file, directory) = (server.reach(session, no)?, server.reach(session, parent)?);
+            subject.link(file.object(), directory.object())?;
+            let changed = answering(server, id, || room.link(no, parent, &name).map(inode))?;
+            see(server, &changed, parent);
+            Ok(changed)
         }
         Change::Unlink { parent, name } => {
-            let _rights = life.rights.write();
-            let directory = life.find(parent)?;
+            let _rights = server.rights.write();
+            let directory = server.reach(session, parent)?;
             subject.search(directory.object())?;
             let gone = room.lookup(parent, &name)?;
             subject.remove(directory.object(), &gone)?;
-            let changed = answering(life, id, || room.unlink(parent, &name).map(done))?;
-            losses.name_gone(life, &gone);
+            let changed = answering(server, id, || room.unlink(parent, &name).map(done))?;
+            server.paths.name_gone(&gone, parent);
+            losses.name_gone(server, &gone);
             Ok(changed)
         }
         Change::Rmdir { parent, name } => {
-            let _rights = life.rights.write();
-            let directory = life.find(parent)?;
+            let _rights = server.rights.write();
+            let directory = server.reach(session, parent)?;
             subject.search(directory.object())?;
             let gone = room.lookup(parent, &name)?;
             subject.remove(directory.object(), &gone)?;
-            answering(life, id, || room.rmdir(parent, &name).map(done))
+            answering(server, id, || room.rmdir(parent, &name).map(done))
         }
         Change::Rename {
             parent,
@@ -193,13 +206,16 @@ fn apply(
             new_name,
             mode,
         } => {
-            let _rights = life.rights.write();
-            let (from, to) = (life.find(parent)?, life.find(new_parent)?);
+            let _rights = server.rights.write();
+            let (from, to) = (
+                server.reach(session, parent)?,
+                server.reach(session, new_parent)?,
+            );
             subject.search(from.object())?;
             subject.search(to.object())?;
-            let moved = life.with_list(room.lookup(parent, &name)?)?;
+            let moved = server.with_list(room.lookup(parent, &name)?)?;
             let target = match room.lookup(new_parent, &new_name) {
-                Ok(target) => Some(life.with_list(target)?),
+                Ok(target) => Some(server.with_list(target)?),
                 Err(Error::NotFound) => None,
                 Err(e) => return Err(e),
             };
@@ -218,11 +234,19 @@ fn apply(
                 }
             }
             let rename = || room.rename(parent, &name, new_parent, &new_name, mode);
-            let changed = answering(life, id, || rename().map(done))?;
+            let changed = answering(server, id, || rename().map(done))?;
+            server.paths.name_gone(&moved.inode, parent);
+            server.paths.seen(&moved.inode, new_parent);
+            if let Some(target) = &target {
+                server.paths.name_gone(&target.inode, new_parent);
+                if mode == RenameMode::Exchange {
+                    server.paths.seen(&target.inode, parent);
+                }
+            }
             if let Some(target) = target
                 && mode == RenameMode::Replace
             {
-                losses.name_gone(life, &target.inode);
+                losses.name_gone(server, &target.inode);
             }
             Ok(changed)
         }
@@ -234,23 +258,23 @@ fn apply(
             mode,
             drop_setgid,
         } => {
-            let _rights = life.rights.write();
-            let found = life.find(no)?;
+            let _rights = server.rights.write();
+            let found = server.reach(session, no)?;
             let drop_setgid = subject.write_xattr(found.object(), &name)? || drop_setgid;
             let set = || room.set_xattr(no, &name, &value, mode, drop_setgid);
-            let changed = answering(life, id, || set().map(done))?;
+            let changed = answering(server, id, || set().map(done))?;
             if name == acl::ACCESS {
-                losses.rights_changed(life, &life.find(no)?);
+                losses.rights_changed(server, &server.find(no)?);
             }
             Ok(changed)
         }
         Change::RemoveXattr { no, name } => {
-            let _rights = life.rights.write();
-            let found = life.find(no)?;
+            let _rights = server.rights.write();
+            let found = server.reach(session, no)?;
             subject.write_xattr(found.object(), &name)?;
-            let changed = answering(life, id, || room.remove_xattr(no, &name).map(done))?;
+            let changed = answering(server, id, || room.remove_xattr(no, &name).map(done))?;
             if name == acl::ACCESS {
-                losses.rights_changed(life, &life.find(no)?);
+                losses.rights_changed(server, &server.find(no)?);
             }
             Ok(changed)
         }
@@ -260,11 +284,13 @@ fn apply(
             offset,
             len,
         } => {
-            let _rights = life.rights.read();
-            let found = life.find(no)?;
+            let _rights = server.rights.read();
+            let found = server.reach(session, no)?;
             subject.write(found.object())?;
-            drop_privileges(life, subject, &found)?;
-            let changed = answering(life, id, || room.fallocate(no, what, offset, len).map(done))?;
+            drop_privileges(server, subject, &found)?;
+            let changed = answering(server, id, || {
+                room.fallocate(no, what, offset, len).map(done)
+            })?;
             if !matches!(what, room::Fallocate::Allocate { .. }) {
                 losses.everybody.push(no);
             }
@@ -277,11 +303,11 @@ fn apply(
             to_offset,
             len,
         } => {
-            let _rights = life.rights.read();
-            subject.read(life.find(from)?.object())?;
-            let target = life.find(to)?;
+            let _rights = server.rights.read();
+            subject.read(server.reach(session, from)?.object())?;
+            let target = server.reach(session, to)?;
             subject.write(target.object())?;
-            drop_privileges(life, subject, &target)?;
+            drop_privileges(server, subject, &target)?;
             // Too long for one commit. A copy that a crash cut off is made once more.
             let copied = room.copy_range(from, from_offset, to, to_offset, len.min(COPY_MAX))?;
             let changed = Changed::Copied(copied);
@@ -292,7 +318,7 @@ fn apply(
 }
 
 fn set_attributes(
-    (life, session): &Here,
+    (server, session): &Here,
     id: &OperationId,
     no: InodeNo,
     mut set: SetAttr,
@@ -301,25 +327,27 @@ fn set_attributes(
     check_set(&set)?;
     let changes_rights = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
     let mut done = |losses: &mut Losses| -> room::Result<Changed> {
-        let found = life.find(no)?;
+        let found = server.reach(session, no)?;
         session.subject.set_attributes(found.object(), &mut set)?;
-        let changed = answering(life, id, || life.room.set_attributes(no, &set).map(inode))?;
+        let changed = answering(server, id, || {
+            server.room.set_attributes(no, &set).map(inode)
+        })?;
         if let Changed::Inode(after) = &changed
             && after.size < found.inode.size
         {
             losses.everybody.push(no);
         }
         if changes_rights {
-            losses.rights_changed(life, &life.find(no)?);
+            losses.rights_changed(server, &server.find(no)?);
         }
         Ok(changed)
     };
     // Cutting a file may read from its disk: nobody else's names wait for that.
     if changes_rights {
-        let _rights = life.rights.write();
+        let _rights = server.rights.write();
         done(losses)
     } else {
-        let _rights = life.rights.read();
+        let _rights = server.rights.read();
         done(losses)
     }
 }
@@ -342,6 +370,7 @@ impl Losses {
 
     /// Who may read or write has changed to what `found` says.
     fn rights_changed(&mut self, life: &Life, found: &Found) {
+        life.paths.rights_changed(&found.inode);
         if found.inode.kind != FileKind::Regular {
             return;
         }

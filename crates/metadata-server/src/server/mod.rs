@@ -17,6 +17,7 @@ mod handles;
 mod life;
 mod listen;
 mod metrics;
+mod paths;
 mod replies;
 mod testing;
 
