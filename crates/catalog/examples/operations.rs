@@ -8,7 +8,7 @@ use std::time::Instant;
 use seal::{MasterKey, RoomId};
 use storage::{HostStorage, Storage};
 use strongroom_catalog::{
-    BlockRange, CHUNK_BLOCKS, Catalog, Change, Chunk, Extent, FileKind, Inode, InodeNo,
+    BlockRange, CHUNK_BLOCKS, Catalog, Change, Chunk, Extent, FileKind, Inode, InodeNo, NoncePart,
     OpenOptions, SegmentNo, SqlCatalog, Timestamp,
 };
 
@@ -233,6 +233,7 @@ fn block_extent(first: u16, position: u32) -> Extent {
         skip: 0,
         stored: 1,
         shared: false,
+        nonce: NoncePart::NONE,
         tags: vec![[7; 16]],
         digests: Vec::new(),
     }

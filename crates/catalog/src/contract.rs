@@ -7,7 +7,7 @@ use crate::{
     CHUNK_BLOCKS, Catalog, Change, Chunk, Extent, FileKind, Inode, InodeNo, SegmentAccount,
     SegmentId, SegmentNo, Timestamp,
 };
-use segments::Sealed;
+use segments::{NoncePart, Sealed};
 
 mod whole;
 
@@ -95,6 +95,7 @@ pub fn map(position: u32, blocks: u32) -> Chunk {
         segment: SegmentNo(3),
         position,
         blocks,
+        nonce: NoncePart::NONE,
         tags,
         digests,
     };

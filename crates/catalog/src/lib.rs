@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 pub use model::{
     BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, Digest, DirEntry, Extent, FileFlags, FileKind,
-    Inode, InodeNo, Piece, Pieces, Proofs, Released, SegmentNo, Stored, Tag, Timestamp,
+    Inode, InodeNo, NoncePart, Piece, Pieces, Proofs, Released, SegmentNo, Stored, Tag, Timestamp,
 };
 pub use segments::{SealedUnits, SegmentId};
 pub use sql::{OpenOptions, SqlCatalog};

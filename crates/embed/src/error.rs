@@ -20,14 +20,6 @@ pub enum Error {
     /// The file was not opened for this.
     #[error("the file was not opened for {0}")]
     NotOpenedFor(&'static str),
-    /// The room was opened by another process.
-    #[error(
-        "the room was opened by process {opener}, of which this one is a fork: open it here, after that one closed it"
-    )]
-    Forked {
-        /// Who opened it.
-        opener: u32,
-    },
     /// An argument that no room is asked about.
     #[error("invalid argument: {0}")]
     Argument(String),
@@ -82,7 +74,7 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Room(e) => of_room(e),
-            Self::Closed(_) | Self::Forked { .. } => Kind::Closed,
+            Self::Closed(_) => Kind::Closed,
             Self::NotOpenedFor(_) => Kind::ReadOnly,
             Self::Argument(_) => Kind::InvalidArgument,
             Self::Internal(_) => Kind::Internal,
@@ -163,6 +155,7 @@ fn of_room(error: &RoomError) -> Kind {
         E::NotARoom(_) => Kind::NotARoom,
         E::InUse { .. } | E::InTransaction | E::WouldBlock | E::Deadlock => Kind::Busy,
         E::RolledBack { .. } | E::OldHeader { .. } | E::UnusableMemory { .. } => Kind::RolledBack,
+        E::Forked { .. } => Kind::Closed,
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! 1. A [`Session`] may be used, cloned and closed from any thread at any time: closing waits for the calls under way, commits,
 //!    and from then on every call, also of files still open, is [`Error::Closed`].
-//! 2. A process that was forked from the one that opened a room has no room: its calls are [`Error::Forked`], and its end does
+//! 2. A process that was forked from the one that opened a room has no room: its calls are [`room::Error::Forked`], and its end does
 //!    nothing to the room.
 //! 3. No panic leaves [`guard`].
 //! 4. Permission bits are kept, and not checked: who has the key has the room.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use room::{
     Argon2Cost, Error as RoomError, FileKind, Info, Inode, InodeNo, NewFile, NewRoom, OpenOptions,
-    RenameMode, Room, RoomSpace, SetAttr, SlotInfo, Suite, XattrMode,
+    Opener, RenameMode, Room, RoomSpace, SetAttr, SlotInfo, Suite, XattrMode,
 };
 
 use crate::{Error, File, Key, OpenMode, Result};
@@ -24,7 +24,7 @@ pub struct Session(pub(crate) Arc<Shared>);
 #[derive(Debug)]
 pub(crate) struct Shared {
     room: RwLock<Option<Room>>,
-    opener: u32,
+    opener: Opener,
     /// One is held between looking where a file ends and writing there.
     pub(crate) appending: [Mutex<()>; LANES],
 }
@@ -41,11 +41,8 @@ pub struct Entry {
 impl Shared {
     /// The room, which is not closed as long as this is held.
     pub(crate) fn room(&self) -> Result<OpenRoom<'_>> {
-        if std::process::id() != self.opener {
-            return Err(Error::Forked {
-                opener: self.opener,
-            });
-        }
+        // Before the lock: a thread that the parent alone has may hold it.
+        self.opener.check()?;
         let room = self.room.read();
         match *room {
             Some(_) => Ok(OpenRoom(room)),
@@ -78,20 +75,11 @@ impl OpenRoom<'_> {
     }
 }
 
-impl Drop for Shared {
-    fn drop(&mut self) {
-        if std::process::id() != self.opener {
-            // The room's thread and its lock are another process's.
-            std::mem::forget(self.room.get_mut().take());
-        }
-    }
-}
-
 impl Session {
     fn of(room: Room) -> Self {
         Self(Arc::new(Shared {
             room: RwLock::new(Some(room)),
-            opener: std::process::id(),
+            opener: Opener::this_process(),
             appending: Default::default(),
         }))
     }

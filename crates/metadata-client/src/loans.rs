@@ -1,4 +1,4 @@
-//! Places lent to this client.
+//! Places granted to this client.
 //!
 //! 1. A position is handed out once. Whatever becomes of the write to it, it is never handed out again.
 //! 2. A loan is given back when all of it was handed out and nothing that was written there is on its way to a file; also
@@ -37,6 +37,7 @@ pub(super) struct Borrowed {
     pub(super) generation: u64,
     pub(super) segment: SegmentNo,
     pub(super) keys: PositionKeys,
+    pub(super) append_nonces: bool,
     pub(super) disk: DiskId,
     /// The disk's block that is the segment's block 0.
     pub(super) start: u64,
@@ -221,6 +222,7 @@ impl Core {
             generation,
             segment,
             keys,
+            append_nonces: lent.append_nonces,
             disk,
             start,
             ticket: lent.ticket,

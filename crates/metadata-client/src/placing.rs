@@ -1,4 +1,4 @@
-//! From written blocks to a file: sealed, written to lent places on the disks, placed.
+//! From written blocks to a file: sealed, written to granted places on the disks, placed.
 //!
 //! 1. A block is sealed once for each place it is written to; a place whose write failed is not written again.
 //! 2. The server is told of a place only after its disk acknowledged the write.
@@ -308,6 +308,8 @@ impl Core {
     ) -> std::result::Result<Vec<Written>, Next> {
         let loan = &job.place.loan;
         let sealing = tracing::trace_span!(target: spans::TARGET, spans::SEALING).entered();
+        // A copy of this memory that was taken before draws another one.
+        let nonce = seal::nonce_part(loan.append_nonces).map_err(|e| Next::Never(Error::Io(e)))?;
         let total: u32 = job.parts.iter().map(|p| p.blocks).sum();
         let mut data = Vec::with_capacity(total as usize * BLOCK_LEN);
         let mut sealed = Vec::with_capacity(job.parts.len());
@@ -332,7 +334,7 @@ impl Core {
             let tags: Option<Vec<_>> = data[from..]
                 .chunks_mut(UNIT_LEN)
                 .zip(positions)
-                .map(|(unit, position)| cipher.seal(position, unit))
+                .map(|(unit, position)| cipher.seal(nonce, position, unit))
                 .collect();
             let tags = tags.ok_or_else(no_key)?;
             let digests = data[from..].chunks(UNIT_LEN).map(seal::unit_digest);
@@ -340,6 +342,7 @@ impl Core {
                 segment: loan.segment,
                 position,
                 blocks: part.blocks,
+                nonce,
                 tags,
                 digests: digests.collect(),
             });

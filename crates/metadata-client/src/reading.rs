@@ -182,7 +182,7 @@ impl Core {
         for ((at, unit), tag) in out.chunks_mut(UNIT_LEN).enumerate().zip(proofs.tags) {
             let position = range.position + at as u32 * UNIT_BLOCKS;
             let opened = seal::check_digest(proofs, at, unit, true)
-                .and_then(|()| cipher.open(position, tag, unit));
+                .and_then(|()| cipher.open(proofs.nonce, position, tag, unit));
             if opened.is_err() {
                 return Err(Failed::For(Error::Corrupt {
                     inode: no,

@@ -254,6 +254,8 @@ pub struct Lent {
     pub position: u32,
     /// How many.
     pub blocks: u32,
+    /// Whether the client draws a part of the nonces for each append.
+    pub append_nonces: bool,
     /// What lets the client write them.
     pub ticket: Ticket,
 }

@@ -5,7 +5,7 @@
 //!
 //! It deliberately does not know what must be given back when a session ends, or in which order.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,19 @@ pub struct Session {
     deadline: Mutex<Instant>,
     held: Mutex<Held>,
     client: OnceLock<ClientKey>,
+    searched: Mutex<Searched>,
 }
+
+/// Directories of which the user was found to be allowed to search every one on the path from the root.
+#[derive(Debug, Default)]
+struct Searched {
+    /// Of how many changes of directories this is true.
+    changes: u64,
+    directories: HashSet<InodeNo>,
+}
+
+/// Most directories that a session remembers to be searchable.
+const SEARCHED_MAX: usize = 4096;
 
 impl Session {
     fn alive(&self) -> Reply<MutexGuard<'_, Held>> {
@@ -105,6 +117,22 @@ impl Session {
     /// Whether the file is open.
     pub fn has_open(&self, no: InodeNo) -> bool {
         self.held.lock().opens.contains_key(&no)
+    }
+
+    /// Whether the path to a directory was [found searchable](Self::searched) after `changes` changes of directories.
+    pub fn has_searched(&self, changes: u64, no: InodeNo) -> bool {
+        let searched = self.searched.lock();
+        searched.changes == changes && searched.directories.contains(&no)
+    }
+
+    /// Notes that.
+    pub fn searched(&self, changes: u64, directories: &[InodeNo]) {
+        let mut searched = self.searched.lock();
+        if searched.changes != changes || searched.directories.len() >= SEARCHED_MAX {
+            searched.directories.clear();
+            searched.changes = changes;
+        }
+        searched.directories.extend(directories);
     }
 
     /// How many files are open, and how many places lent.
@@ -225,6 +253,7 @@ impl Sessions {
             deadline: Mutex::new(Instant::now() + self.lease),
             held: Mutex::default(),
             client: OnceLock::new(),
+            searched: Mutex::default(),
         });
         let mut all = self.all.lock();
         if all.len() >= SESSIONS_MAX {

@@ -17,6 +17,7 @@ struct Unit {
     segment: SegmentNo,
     position: u32,
     blocks: u32,
+    nonce: room::NoncePart,
     tag: [u8; 16],
     disk: DiskId,
     /// The disk's block at which it begins.
@@ -25,15 +26,16 @@ struct Unit {
 
 fn units(map: &Map) -> BTreeSet<Unit> {
     let extents = map.chunks.iter().flat_map(|(_, extents)| extents);
-    let units = extents.flat_map(|extent| extent.units());
+    let units = extents.flat_map(|extent| extent.units().map(|unit| (extent.nonce, unit)));
     units
-        .map(|(range, tag)| {
+        .map(|(nonce, (range, tag))| {
             let of = |place: &&SegmentPlace| place.segment == range.segment;
             let place = map.segments.iter().find(of).unwrap();
             Unit {
                 segment: range.segment,
                 position: range.position,
                 blocks: range.blocks,
+                nonce,
                 tag,
                 disk: place.disk,
                 start: place.start + u64::from(range.position),
@@ -62,7 +64,9 @@ impl Keeper {
         self.0.iter().any(|(_, keys)| {
             let mut bytes = sealed.to_vec();
             let mut cipher = keys.cipher();
-            cipher.open(unit.position, &unit.tag, &mut bytes).is_ok()
+            cipher
+                .open(unit.nonce, unit.position, &unit.tag, &mut bytes)
+                .is_ok()
         })
     }
 
@@ -239,7 +243,7 @@ fn a_second_unit_with_the_same_tag_is_refused_by_client_and_server() {
     let mut opened = other.clone();
     let mut cipher = keys.cipher();
     cipher
-        .open(unit.position, &unit.tag, &mut opened)
+        .open(unit.nonce, unit.position, &unit.tag, &mut opened)
         .expect("a forgery that the cipher refuses proves nothing");
     assert!(opened != vec![b'x'; BLOCK_LEN]);
 

@@ -101,6 +101,130 @@ fn what_is_not_allowed_is_refused() {
     drop(world);
 }
 
+/// A number outlived the right to the path: clients reached files by number in directories that had been made private.
+#[test]
+fn a_number_in_a_directory_that_became_private_is_refused_but_for_what_is_open() {
+    let (world, root, alice, bob, d) = people(LONG);
+    let directory = |parent, name| {
+        alice
+            .make(parent, name, FileKind::Directory, 0o755)
+            .unwrap()
+            .no
+    };
+    let outer = directory(d, "outer");
+    let inner = directory(outer, "inner");
+    let file = |name| {
+        alice
+            .make(inner, name, FileKind::Regular, 0o644)
+            .unwrap()
+            .no
+    };
+    let (opened, other) = (file("opened"), file("other"));
+    alice.write(&world, opened, b'x');
+    let mut no = d;
+    for name in ["outer", "inner", "opened"] {
+        no = bob.lookup(no, name).unwrap().no;
+    }
+    assert_eq!(
+        (no, bob.lookup(inner, "other").unwrap().no),
+        (opened, other)
+    );
+    bob.attributes(other).unwrap();
+    bob.open(opened, true, false).unwrap();
+
+    alice.chmod(outer, 0o700).unwrap();
+    // As on every POSIX file system, what is open stays open.
+    bob.attributes(opened).unwrap();
+    let map = bob.map(opened).unwrap();
+    assert_eq!(bob.read_by(&world, &map).unwrap(), b'x');
+    let denied = |what: &str| {
+        let all = [
+            posix(bob.attributes(other)),
+            posix(bob.open(other, true, false)),
+            posix(bob.map(other)),
+            posix(bob.set(other, SetAttr::default())),
+            posix(bob.attributes(inner)),
+            posix(bob.lookup(inner, "other")),
+            posix(bob.lookup(outer, "inner")),
+            posix(bob.make(inner, "new", FileKind::Regular, 0o644)),
+        ];
+        assert_eq!(all, [Posix::AccessDenied; 8], "{what}");
+    };
+    denied("chmod");
+    bob.close(opened).unwrap();
+    assert_eq!(posix(bob.open(opened, true, false)), Posix::AccessDenied);
+    assert_eq!(posix(bob.map(opened)), Posix::AccessDenied);
+    for other_user in [&alice, &root] {
+        other_user.attributes(other).unwrap();
+        other_user.lookup(inner, "other").unwrap();
+    }
+    // With the right, the number is good again.
+    alice.chmod(outer, 0o755).unwrap();
+    bob.open(other, true, false).unwrap();
+    bob.close(other).unwrap();
+    bob.lookup(inner, "other").unwrap();
+
+    // A move of the directory below one that is private does the same.
+    let private = alice
+        .make(d, "private", FileKind::Directory, 0o700)
+        .unwrap()
+        .no;
+    alice
+        .change(Change::Rename {
+            parent: d,
+            name: b"outer".to_vec(),
+            new_parent: private,
+            new_name: b"outer".to_vec(),
+            mode: RenameMode::Replace,
+        })
+        .unwrap();
+    denied("the directory moved");
+}
+
+#[test]
+fn a_number_of_a_moved_file_is_reached_through_the_names_it_has_now() {
+    let (world, _, alice, bob, d) = people(LONG);
+    let private = alice
+        .make(d, "private", FileKind::Directory, 0o700)
+        .unwrap()
+        .no;
+    let file = alice.make(d, "f", FileKind::Regular, 0o644).unwrap().no;
+    let linked = alice.make(d, "g", FileKind::Regular, 0o644).unwrap().no;
+    for name in ["f", "g"] {
+        bob.lookup(d, name).unwrap();
+    }
+    let link = Change::Link {
+        no: linked,
+        parent: d,
+        name: b"another".to_vec(),
+    };
+    alice.change(link).unwrap();
+    let hide = |name: &[u8]| {
+        let rename = Change::Rename {
+            parent: d,
+            name: name.to_vec(),
+            new_parent: private,
+            new_name: name.to_vec(),
+            mode: RenameMode::Replace,
+        };
+        alice.change(rename).unwrap();
+    };
+    hide(b"f");
+    hide(b"g");
+    assert_eq!(posix(bob.attributes(file)), Posix::AccessDenied);
+    assert_eq!(posix(bob.open(file, true, false)), Posix::AccessDenied);
+    alice.open(file, true, false).unwrap();
+    // It has a name where bob may look; he finds it by that.
+    assert_eq!(bob.lookup(d, "another").unwrap().no, linked);
+    bob.open(linked, true, false).unwrap();
+    bob.close(linked).unwrap();
+    hide(b"another");
+    // Two names, in one directory: there could be one elsewhere. Looking it up gives the verdict.
+    assert_eq!(posix(bob.open(linked, true, false)), Posix::Stale);
+    assert_eq!(posix(bob.lookup(private, "another")), Posix::AccessDenied);
+    drop(world);
+}
+
 #[test]
 fn chmod_takes_the_right_away_at_the_disk_before_it_returns() {
     let (world, _, alice, bob, d) = people(LONG);

@@ -115,6 +115,14 @@ pub enum Error {
         /// The process.
         pid: u32,
     },
+    /// EBADF: the room is its parent process's.
+    #[error(
+        "the room was opened by process {opener}, of which this one is a fork: open it here, after that one closed it"
+    )]
+    Forked {
+        /// Who opened it.
+        opener: u32,
+    },
     /// The room's segments are not in its directory.
     #[error("its segments are on network disks: start its metadata server")]
     OnNetworkDisks,

@@ -23,7 +23,7 @@ pub use pieces::{Piece, Pieces, Stored};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BlockRange, Digest, Proofs, Sealed, SegmentNo, Tag, UNIT_BLOCKS};
+use crate::{BlockRange, Digest, NoncePart, Proofs, Sealed, SegmentNo, Tag, UNIT_BLOCKS};
 use reserved::BlockSet;
 
 /// Blocks of 4 KiB in one chunk.
@@ -51,6 +51,8 @@ pub struct Extent {
     pub stored: u16,
     /// Whether other chunks may refer to these units too: the count of shared units knows.
     pub shared: bool,
+    /// The random part of the nonces of all units kept.
+    pub nonce: NoncePart,
     /// One tag for each unit kept.
     pub tags: Vec<Tag>,
     /// One digest for each unit kept, in rooms whose clients write to segments; otherwise none.
@@ -91,6 +93,7 @@ impl Extent {
             skip: 0,
             stored: blocks,
             shared: false,
+            nonce: sealed.nonce,
             tags: sealed.tags.clone(),
             digests: sealed.digests.clone(),
         }
@@ -99,6 +102,7 @@ impl Extent {
     /// What its units are checked against.
     pub fn proofs(&self) -> Proofs<'_> {
         Proofs {
+            nonce: self.nonce,
             tags: &self.tags,
             digests: &self.digests,
         }
@@ -139,6 +143,7 @@ impl Extent {
             skip: (from % UNIT) as u8,
             stored: self.stored.min(unit_end * UNIT) - unit * UNIT,
             shared: self.shared,
+            nonce: self.nonce,
             tags: kept.tags.to_vec(),
             digests: kept.digests.to_vec(),
         }
@@ -192,7 +197,7 @@ impl Extent {
     }
 
     /// Whether `next` can become part of this extent: it goes on in the file and in the segment, with whole units
-    /// before the seam.
+    /// before the seam and the same nonce part (mostly: it is of the same append).
     fn continues_with(&self, next: &Extent) -> bool {
         self.end() == next.first
             && self.segment == next.segment
@@ -200,6 +205,7 @@ impl Extent {
             && self.position + u32::from(self.stored) == next.position
             && self.stored == u16::from(self.skip) + self.blocks
             && next.skip == 0
+            && self.nonce == next.nonce
             && self.shared == next.shared
             && self.digests.is_empty() == next.digests.is_empty()
     }

@@ -38,6 +38,6 @@ pub use file_system::{Access, FileSystem, Lock, LockKind, LockOwner, LockTable};
 pub use grants::*;
 pub use inode::{DirEntry, FileFlags, FileKind, Inode, InodeNo, Timestamp, now};
 pub use units::{
-    BLOCK_LEN, BlockRange, DIGEST_LEN, Digest, Proofs, Sealed, SegmentNo, TAG_LEN, Tag,
-    UNIT_BLOCKS, UNIT_LEN,
+    BLOCK_LEN, BlockRange, DIGEST_LEN, Digest, NONCE_PART_LEN, NoncePart, Proofs, Sealed,
+    SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS, UNIT_LEN,
 };

@@ -16,12 +16,29 @@ pub const UNIT_BLOCKS: u32 = (UNIT_LEN / BLOCK_LEN) as u32;
 /// What proves a sealed unit genuine. It lives in the catalog, beside the extent it belongs to.
 pub type Tag = [u8; TAG_LEN];
 
+/// Bytes of a [`NoncePart`].
+pub const NONCE_PART_LEN: usize = 4;
+
+/// The part of a unit's nonce that is not its position: random for each append, zeros in rooms without the feature
+/// `append-nonces`. It is no secret. It is in the catalog, beside the extent it belongs to.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct NoncePart(pub [u8; NONCE_PART_LEN]);
+
+impl NoncePart {
+    /// What rooms without the feature `append-nonces` have.
+    pub const NONE: NoncePart = NoncePart([0; NONCE_PART_LEN]);
+}
+
 /// What binds a sealed unit to one content, also for a holder of its key. It is in the catalog, beside the tag.
 pub type Digest = [u8; DIGEST_LEN];
 
-/// What the units of a range are checked against.
+/// What it takes to open the units of a range of one append, and what they are checked against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proofs<'a> {
+    /// The random part of their nonces.
+    pub nonce: NoncePart,
     /// One for each unit.
     pub tags: &'a [Tag],
     /// One for each unit of a segment that clients write to; none otherwise.
@@ -30,7 +47,11 @@ pub struct Proofs<'a> {
 
 impl<'a> From<&'a [Tag]> for Proofs<'a> {
     fn from(tags: &'a [Tag]) -> Self {
-        Self { tags, digests: &[] }
+        Self {
+            nonce: NoncePart::NONE,
+            tags,
+            digests: &[],
+        }
     }
 }
 
@@ -43,6 +64,7 @@ impl Proofs<'_> {
             all => &all[from..to],
         };
         Self {
+            nonce: self.nonce,
             tags: &self.tags[from..to],
             digests,
         }
@@ -67,6 +89,8 @@ pub struct Sealed {
     pub position: u32,
     /// Blocks written.
     pub blocks: u32,
+    /// The random part of the nonces of all its units.
+    pub nonce: NoncePart,
     /// One tag for each unit of [`UNIT_BLOCKS`] blocks, the last unit possibly shorter.
     pub tags: Vec<Tag>,
     /// One digest for each unit where clients write to segments; otherwise none.
@@ -77,6 +101,7 @@ impl Sealed {
     /// What its units are checked against.
     pub fn proofs(&self) -> Proofs<'_> {
         Proofs {
+            nonce: self.nonce,
             tags: &self.tags,
             digests: &self.digests,
         }

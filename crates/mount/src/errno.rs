@@ -67,6 +67,7 @@ impl Errno {
             Error::NotARoom(_)
             | Error::NotEmptyTarget(_)
             | Error::InUse { .. }
+            | Error::Forked { .. }
             | Error::OnNetworkDisks
             | Error::NotPlaced
             | Error::NoPositionKeys

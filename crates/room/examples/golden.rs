@@ -3,6 +3,7 @@
 //! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/v1`
 //! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/v1-reservations reservations`
 //! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/catalog2-flags flags`
+//! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/v1-append-nonces`
 
 use room::{
     Argon2Cost, Fallocate, FileFlags, FileKind, InodeNo, NewCredential, NewFile, NewRoom,

@@ -46,7 +46,7 @@ impl Room {
         operation: impl Fn() -> Result<T>,
         answer: impl Fn(&T) -> Vec<u8>,
     ) -> Result<T> {
-        let core = &self.core;
+        let core = self.core()?;
         // What is done is not done again, whatever becomes of its answer.
         let left = RefCell::new(None);
         let done = core.with_space(ANSWER_COST, || {
@@ -78,26 +78,28 @@ impl Room {
     }
 
     fn keep(&self, client: ClientKey, reply: &CachedReply) -> Result<()> {
-        self.core.with_space(ANSWER_COST, || {
-            let _change = self.core.change()?;
-            self.core.put_reply(client, reply)
+        let core = self.core()?;
+        core.with_space(ANSWER_COST, || {
+            let _change = core.change()?;
+            core.put_reply(client, reply)
         })
     }
 
     /// The answers kept for a client.
     pub fn answers(&self, client: ClientKey) -> Result<Vec<CachedReply>> {
-        Ok(self.core.catalog().replies(client)?)
+        Ok(self.core()?.catalog().replies(client)?)
     }
 
     /// The clients for which answers are kept.
     pub fn answered_clients(&self) -> Result<Vec<ClientKey>> {
-        Ok(self.core.catalog().reply_clients()?)
+        Ok(self.core()?.catalog().reply_clients()?)
     }
 
     /// Forgets the answers to a client, with the next commit.
     pub fn forget_answers(&self, client: ClientKey) -> Result<()> {
-        let _change = self.core.change()?;
-        Ok(self.core.catalog().apply(&[Change::DropReplies(client)])?)
+        let core = self.core()?;
+        let _change = core.change()?;
+        Ok(core.catalog().apply(&[Change::DropReplies(client)])?)
     }
 }
 

@@ -33,6 +33,7 @@ use crate::lending::Loans;
 use crate::lock::RoomLock;
 use crate::moves::Moves;
 use crate::name_cache::NameCache;
+use crate::opener::Opener;
 use crate::pins::Pins;
 use crate::rollback::Memory;
 use crate::space::SpaceState;
@@ -115,6 +116,8 @@ pub(crate) struct Core {
     pub(crate) swap: RwLock<()>,
     /// The highest segment number as the catalog has it.
     pub(crate) noted_segment: AtomicU64,
+    /// Who may use it.
+    pub(crate) opener: Opener,
     _lock: RoomLock,
 }
 
@@ -203,8 +206,15 @@ impl Core {
             moving: Mutex::default(),
             swap: RwLock::default(),
             noted_segment: AtomicU64::new(0),
+            opener: Opener::this_process(),
             _lock: parts.lock,
         }
+    }
+
+    /// In a fork of the process that opened the room: leaves everything as it is. Files, locks and threads are the parent's, and
+    /// nothing of them may be closed in order.
+    pub(crate) fn leave(self: &Arc<Self>) {
+        std::mem::forget(self.clone());
     }
 
     /// The catalog of this moment.

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 use catalog::{BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, InodeNo};
 use model::{LoanId, Placed};
 use seal::PositionKeys;
-use segments::{LEND_BLOCKS_MAX, SegmentNo, UNIT_BLOCKS};
+use segments::{LEND_BLOCKS_MAX, NoncePart, SegmentNo, UNIT_BLOCKS};
 
 use crate::core::{BLOCK, Core};
 use crate::data::{SIZE_MAX, regular};
@@ -45,10 +45,19 @@ pub struct Loan {
     pub position: u32,
     /// How many.
     pub blocks: u32,
+    /// Whether the borrower draws a part of the nonces for each append: see [`nonce_part`](Self::nonce_part).
+    pub append_nonces: bool,
+}
+
+impl Loan {
+    /// The random part of the nonces of one append by the borrower.
+    pub fn nonce_part(&self) -> std::io::Result<NoncePart> {
+        seal::nonce_part(self.append_nonces)
+    }
 }
 
 /// Refuses what no file can hold.
-fn check_form(p: &Placed) -> Result<()> {
+fn check_form(p: &Placed, append_nonces: bool) -> Result<()> {
     let (blocks, in_chunk) = (u64::from(p.sealed.blocks), p.offset % CHUNK_LEN);
     if p.end > SIZE_MAX || p.offset > SIZE_MAX {
         return Err(Error::FileTooLarge);
@@ -67,6 +76,12 @@ fn check_form(p: &Placed) -> Result<()> {
             "what is placed has a tag and a digest a unit",
         ));
     }
+    // A room without the feature is read by programs that do not know it.
+    if !append_nonces && p.sealed.nonce != NoncePart::NONE {
+        return Err(Error::InvalidArgument(
+            "a part of a nonce in a room without the feature append-nonces",
+        ));
+    }
     if p.end <= p.offset + (blocks - 1) * BLOCK {
         return Err(Error::InvalidArgument(
             "what is placed ends in its last block or behind it",
@@ -75,7 +90,7 @@ fn check_form(p: &Placed) -> Result<()> {
     Ok(())
 }
 
-/// The loans of a room.
+/// The grants of a room.
 #[derive(Debug, Default)]
 pub(crate) struct Loans {
     last: u64,
@@ -172,12 +187,14 @@ impl Room {
     /// `lane` chooses among several open segments (64; a higher number stands for one of them), so that borrowers write side
     /// by side. Only a room whose segments are [on network disks](crate::OpenOptions::placed) lends.
     pub fn lend(&self, lane: usize, blocks: u32) -> Result<Loan> {
-        self.core.lend(lane, blocks)
+        self.core()?.lend(lane, blocks)
     }
 
     /// A loan is over: nobody will write there, or place what was written, any more.
     pub fn settle_loan(&self, loan: LoanId) {
-        self.core.settle_loan(loan);
+        if let Ok(core) = self.core() {
+            core.settle_loan(loan);
+        }
     }
 
     /// The keys of the units at these positions of a segment, and of no others; `None` where the catalog knows no such segment.
@@ -187,20 +204,20 @@ impl Room {
         segment: SegmentNo,
         positions: &[Range<u32>],
     ) -> Result<Option<PositionKeys>> {
-        Ok(self.core.segments.position_keys(segment, positions)?)
+        Ok(self.core()?.segments.position_keys(segment, positions)?)
     }
 
     /// Takes what was written under a loan into a file, all of it or, where it fails, none as a rule. `InvalidArgument` where it
     /// does not lie within the loan, was placed before, or does not fit into a chunk; `NotFound` where the loan is over or the
     /// file is gone. Returns the [stamp](Self::stamp) that covers it.
     pub fn place(&self, loan: LoanId, no: InodeNo, placed: &[Placed]) -> Result<u64> {
-        self.core.take_placed(loan, no, placed)?;
+        self.core()?.take_placed(loan, no, placed)?;
         Ok(self.stamp())
     }
 
     /// The newest maps of those of the `count` chunks (at most 1024) from index `first` on that are not holes.
     pub fn maps(&self, no: InodeNo, first: u64, count: usize) -> Result<Vec<(u64, Chunk)>> {
-        self.core.maps(no, first, count)
+        self.core()?.maps(no, first, count)
     }
 
     /// Counts changes; what is at or below [`settled`](Self::settled) is durable.
@@ -216,7 +233,7 @@ impl Room {
     /// A value that a program keeps in the room beside the files, sealed and authenticated with the catalog. The name has 1 to
     /// 64 bytes.
     pub fn note(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        Ok(self.core.catalog().meta(&note_key(name)?)?)
+        Ok(self.core()?.catalog().meta(&note_key(name)?)?)
     }
 
     /// Sets it, at most 1 MiB; durable when this returns.
@@ -227,10 +244,11 @@ impl Room {
         }
         // No space of the segments' is asked for: notes tell where their disks are, also while no disk is attached.
         {
-            let _change = self.core.change()?;
-            self.core.catalog().set_meta(&key, value)?;
+            let core = self.core()?;
+            let _change = core.change()?;
+            core.catalog().set_meta(&key, value)?;
         }
-        self.core.sync()
+        self.core()?.sync()
     }
 }
 
@@ -271,6 +289,7 @@ impl Core {
                 segment: range.segment,
                 position: range.position,
                 blocks: range.blocks,
+                append_nonces: self.segments.append_nonces(),
             })
         })
     }
@@ -291,7 +310,10 @@ impl Core {
     }
 
     fn take_placed(&self, loan: LoanId, no: InodeNo, placed: &[Placed]) -> Result<()> {
-        placed.iter().try_for_each(check_form)?;
+        let append_nonces = self.segments.append_nonces();
+        placed
+            .iter()
+            .try_for_each(|p| check_form(p, append_nonces))?;
         // What was done, for the second try that may follow one without space.
         let (entered, done) = (Cell::new(false), Cell::new(0));
         self.with_space(2 * BLOCK, || {

@@ -11,6 +11,9 @@
 //! 4. After a failed flush or commit the room refuses further changes until it is opened again. Where changes were lost
 //!    with it, reading what would show an older state is refused too.
 //!
+//! 5. A process that was forked from the one that opened a room has no room: its calls are [`Error::Forked`], and its end does
+//!    nothing to its parent's.
+//!
 //! Whoever holds the key holds the room: permission bits are kept and inherited here, but checked by who mounts it (the
 //! kernel, with `default_permissions`). It deliberately does not know FUSE, errno or the command line.
 
@@ -39,6 +42,7 @@ mod moves;
 mod name_cache;
 mod names;
 mod open;
+mod opener;
 mod options;
 mod path;
 mod pins;
@@ -62,15 +66,17 @@ pub use maintenance::{BackupReport, CheckReport, CompactReport, LostRange, Progr
 pub use model::{
     Access, Available, BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, DirEntry, Error, Extent,
     Fallocate, FileFlags, FileKind, FileSystem, Inode, InodeNo, LoanId, Lock, LockKind, LockOwner,
-    LockTable, NewFile, PartError, Piece, Pieces, Placed, RenameMode, Result, RoomSpace, Sealed,
-    SeekTo, SegmentNo, SetAttr, SetTime, Stored, Timestamp, UNIT_BLOCKS, XattrMode, now, spans,
+    LockTable, NewFile, NoncePart, PartError, Piece, Pieces, Placed, RenameMode, Result, RoomSpace,
+    Sealed, SeekTo, SegmentNo, SetAttr, SetTime, Stored, Timestamp, UNIT_BLOCKS, XattrMode, now,
+    spans,
 };
+pub use opener::Opener;
 pub use options::*;
 pub use path::RoomFile;
 pub use rollback::default_state_dir;
 pub use room::Room;
 pub use seal::{
     Argon2Cost, Credential, NewCredential, PositionCipher, PositionKeys, RoomId, Secret, SlotInfo,
-    SlotKind, Suite, check_digest, unit_digest,
+    SlotKind, Suite, check_digest, nonce_part, unit_digest,
 };
 pub use unsaved::Unsaved;

@@ -101,7 +101,7 @@ impl Room {
         progress: Progress<'_>,
     ) -> Result<CompactReport> {
         self.writable()?;
-        self.core.compact(thinner_than_percent, progress)
+        self.core()?.compact(thinner_than_percent, progress)
     }
 
     /// Moves everything out of these segments, so that they go: before a disk is taken away. Those of which places are lent
@@ -112,7 +112,7 @@ impl Room {
         progress: Progress<'_>,
     ) -> Result<CompactReport> {
         self.writable()?;
-        self.core.empty(segments, progress)
+        self.core()?.empty(segments, progress)
     }
 
     /// Bytes of file data in these segments.
@@ -135,7 +135,7 @@ impl Room {
         if repair {
             self.writable()?;
         }
-        self.core.check(read_data, repair, progress)
+        self.core()?.check(read_data, repair, progress)
     }
 
     /// Looks at a room that does not open, or at any closed one, and says what is wrong with it. Nothing is changed.
@@ -162,7 +162,7 @@ impl Room {
     /// `NotEmptyTarget` where the target holds anything but a backup of this room, `InUse` where that is open,
     /// `InvalidArgument` where it lies within the room, `Io` with kind `Interrupted` where `progress` stopped it.
     pub fn backup(&self, target: &Path, progress: Progress<'_>) -> Result<BackupReport> {
-        self.core.backup(target, progress)
+        self.core()?.backup(target, progress)
     }
 
     /// The same with a storage as the target.
@@ -171,7 +171,7 @@ impl Room {
         target: Arc<dyn Storage>,
         progress: Progress<'_>,
     ) -> Result<BackupReport> {
-        self.core
+        self.core()?
             .backup_on(target, PathBuf::new(), progress, &|| {})
     }
 
@@ -179,14 +179,15 @@ impl Room {
     /// `credential` keeps its slot. The room can be used meanwhile. Space for about a segment more is needed.
     pub fn rekey(&self, credential: &Credential, progress: Progress<'_>) -> Result<RekeyReport> {
         self.writable()?;
-        self.core.rekey(credential, progress)
+        self.core()?.rekey(credential, progress)
     }
 
     fn writable(&self) -> Result<()> {
-        if self.core.options.read_only {
+        let core = self.core()?;
+        if core.options.read_only {
             Err(Error::ReadOnly)
         } else {
-            self.core.check_poison()
+            core.check_poison()
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use catalog::{Digest, SegmentNo, Tag};
+use catalog::{Digest, NoncePart, SegmentNo, Tag};
 
 type Unit = (SegmentNo, u32);
 
@@ -14,6 +14,7 @@ type Unit = (SegmentNo, u32);
 pub(crate) struct Moved {
     pub(crate) segment: SegmentNo,
     pub(crate) position: u32,
+    pub(crate) nonce: NoncePart,
     pub(crate) tag: Tag,
     pub(crate) digest: Option<Digest>,
 }
@@ -64,6 +65,7 @@ mod tests {
         let at = |position| Moved {
             segment: SegmentNo(2),
             position,
+            nonce: NoncePart([5; 4]),
             tag: [7; 16],
             digest: Some([8; 32]),
         };

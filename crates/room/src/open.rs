@@ -416,7 +416,8 @@ pub(crate) fn keyring(header: &HeaderState, previous: Option<&(u32, MasterKey)>)
         h.epoch(),
         master.data_key(&room),
         master.segment_header_key(&room),
-    );
+    )
+    .with_append_nonces(h.has_append_nonces());
     let ring = match h.position_keys_from() {
         Some(from) => ring.with_position_keys(from),
         None => ring,

@@ -137,6 +137,12 @@ impl RoomFile {
         Ok(file)
     }
 
+    /// See [`Room::core`](crate::Room).
+    fn core(&self) -> Result<&Arc<Core>> {
+        self.core.opener.check()?;
+        Ok(&self.core)
+    }
+
     /// Its inode.
     pub fn inode(&self) -> InodeNo {
         self.no
@@ -144,12 +150,12 @@ impl RoomFile {
 
     /// Its attributes.
     pub fn attributes(&self) -> Result<Inode> {
-        self.core.attributes(self.no)
+        self.core()?.attributes(self.no)
     }
 
     /// Sets its length in bytes.
     pub fn set_len(&self, size: u64) -> Result<()> {
-        self.core
+        self.core()?
             .set_attributes(
                 self.no,
                 &SetAttr {
@@ -162,21 +168,24 @@ impl RoomFile {
 
     /// Makes everything written so far durable.
     pub fn sync(&self) -> Result<()> {
-        self.core.sync_or_defer()
+        self.core()?.sync_or_defer()
     }
 }
 
 impl Drop for RoomFile {
     fn drop(&mut self) {
-        self.core.release(self.no, 1);
+        match self.core() {
+            Ok(core) => core.release(self.no, 1),
+            Err(_) => self.core.leave(),
+        }
     }
 }
 
 impl Read for RoomFile {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self
-            .core
-            .read(self.no, self.position, buf)
+            .core()
+            .and_then(|core| core.read(self.no, self.position, buf))
             .map_err(io::Error::other)?;
         self.position += n as u64;
         Ok(n)
@@ -185,8 +194,8 @@ impl Read for RoomFile {
 
 impl Write for RoomFile {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        self.core
-            .write(self.no, self.position, data)
+        self.core()
+            .and_then(|core| core.write(self.no, self.position, data))
             .map_err(io::Error::other)?;
         self.position += data.len() as u64;
         Ok(data.len())
@@ -202,13 +211,7 @@ impl Seek for RoomFile {
         let (base, by) = match to {
             SeekFrom::Start(at) => (at, 0),
             SeekFrom::Current(by) => (self.position, by),
-            SeekFrom::End(by) => (
-                self.core
-                    .attributes(self.no)
-                    .map_err(io::Error::other)?
-                    .size,
-                by,
-            ),
+            SeekFrom::End(by) => (self.attributes().map_err(io::Error::other)?.size, by),
         };
         self.position = base.checked_add_signed(by).ok_or_else(|| {
             io::Error::new(

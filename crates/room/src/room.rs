@@ -15,10 +15,12 @@ use crate::{
     RoomSpace, SeekTo, SetAttr, XattrMode,
 };
 
-/// An open room. All methods may be called from many threads at once. Dropping it commits and closes; errors of that
+/// An open room. All methods may be called from many threads at once. In a fork of the process that opened it, methods are
+/// refused as [`Error::Forked`] (those without an error do nothing), and dropping it does nothing. Elsewhere, dropping it commits and closes; errors of that
 /// last commit are logged only: [`close`](Self::close) returns them.
 #[derive(Debug)]
 pub struct Room {
+    /// For what only reads memory, and for this process's own: see [`core`](Self::core).
     pub(crate) core: Arc<Core>,
     maintenance: Option<JoinHandle<()>>,
     closed: bool,
@@ -76,12 +78,19 @@ impl Room {
         })
     }
 
+    /// What the calls are made of; refused in a fork of the process that opened the room.
+    pub(crate) fn core(&self) -> Result<&Arc<Core>> {
+        self.core.opener.check()?;
+        Ok(&self.core)
+    }
+
     /// Commits and closes. `InTransaction`: one was open, nothing of which is left.
     pub fn close(mut self) -> Result<()> {
         self.shut()
     }
 
     fn shut(&mut self) -> Result<()> {
+        self.core.opener.check()?;
         if std::mem::replace(&mut self.closed, true) || self.core.options.read_only {
             return Ok(());
         }
@@ -101,12 +110,13 @@ impl Room {
     /// Does now what the room's own thread does in time: deletes what lost its last name, commits, and moves the
     /// catalog's log into its file.
     pub fn tend(&self) -> Result<()> {
-        self.core.reap_all()?;
-        self.core.commit_all()?;
+        let core = self.core()?;
+        core.reap_all()?;
+        core.commit_all()?;
         if self.is_read_only() {
             return Ok(());
         }
-        Ok(self.core.catalog().checkpoint()?)
+        Ok(core.catalog().checkpoint()?)
     }
 
     /// Whether this machine remembers the newest state it sees of this room, so that a later opening notices a rollback.
@@ -116,18 +126,19 @@ impl Room {
 
     /// Facts.
     pub fn info(&self) -> Result<Info> {
-        let header = self.core.header.lock();
-        let (h, space) = (&header.header, self.core.space()?);
+        let core = self.core()?;
+        let header = core.header.lock();
+        let (h, space) = (&header.header, core.space()?);
         Ok(Info {
             id: h.room_id(),
             format: h.format(),
             suite: h.suite(),
-            generation: self.core.catalog().generation(),
+            generation: core.catalog().generation(),
             key_epoch: h.epoch(),
             rekeying: h.rekey_under_way(),
             created: h.created_unix_s(),
             slots: h.slots().len(),
-            segments: self.core.accounts.lock().len() as u64,
+            segments: core.accounts.lock().len() as u64,
             space,
         })
     }
@@ -144,52 +155,52 @@ impl Room {
 
     /// Bytes that can still be written: costs less than [`space`](Self::space).
     pub fn available(&self) -> Result<Available> {
-        self.core.available()
+        self.core()?.available()
     }
 
     /// Space.
     pub fn space(&self) -> Result<RoomSpace> {
-        self.core.space()
+        self.core()?.space()
     }
 
     /// A name in a directory. `NotFound`, `NotDirectory`, `NameTooLong`.
     pub fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Inode> {
-        self.core.lookup(parent, name)
+        self.core()?.lookup(parent, name)
     }
 
     /// Attributes.
     pub fn attributes(&self, no: InodeNo) -> Result<Inode> {
-        self.core.attributes(no)
+        self.core()?.attributes(no)
     }
 
     /// Changes attributes; returns the new ones.
     pub fn set_attributes(&self, no: InodeNo, set: &SetAttr) -> Result<Inode> {
-        self.core.set_attributes(no, set)
+        self.core()?.set_attributes(no, set)
     }
 
     /// Makes a file of any kind under a name.
     pub fn make(&self, parent: InodeNo, name: &[u8], new: &NewFile) -> Result<Inode> {
-        self.core.make(parent, name, new)
+        self.core()?.make(parent, name, new)
     }
 
     /// Makes a regular file without a name (O_TMPFILE), held once for the caller: see [`hold`](Self::hold).
     pub fn make_unnamed(&self, parent: InodeNo, new: &NewFile) -> Result<Inode> {
-        self.core.make_unnamed(parent, new)
+        self.core()?.make_unnamed(parent, new)
     }
 
     /// Gives a file another name.
     pub fn link(&self, no: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Inode> {
-        self.core.link(no, parent, name)
+        self.core()?.link(no, parent, name)
     }
 
     /// Removes a name of anything but a directory. A held inode lives on without a name.
     pub fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
-        self.core.unlink(parent, name)
+        self.core()?.unlink(parent, name)
     }
 
     /// Removes an empty directory.
     pub fn rmdir(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
-        self.core.rmdir(parent, name)
+        self.core()?.rmdir(parent, name)
     }
 
     /// Moves a name. What it costs does not depend on what is in a directory.
@@ -201,12 +212,13 @@ impl Room {
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<()> {
-        self.core.rename(parent, name, new_parent, new_name, mode)
+        self.core()?
+            .rename(parent, name, new_parent, new_name, mode)
     }
 
     /// Target of a symbolic link.
     pub fn read_link(&self, no: InodeNo) -> Result<Vec<u8>> {
-        let inode = self.core.attributes(no)?;
+        let inode = self.core()?.attributes(no)?;
         match inode.kind {
             FileKind::Symlink => Ok(inode.target),
             _ => Err(Error::InvalidArgument("not a symbolic link")),
@@ -222,7 +234,7 @@ impl Room {
         after: u64,
         limit: usize,
     ) -> Result<Vec<(DirEntry, Inode)>> {
-        self.core.read_dir(no, after, limit)
+        self.core()?.read_dir(no, after, limit)
     }
 
     /// As [`read_dir`](Self::read_dir), with the position of the next new name before: every name that existed then has a lower
@@ -233,8 +245,9 @@ impl Room {
         after: u64,
         limit: usize,
     ) -> Result<(Vec<(DirEntry, Inode)>, u64)> {
-        let next = self.core.catalog().next_cookie();
-        Ok((self.core.read_dir(no, after, limit)?, next))
+        let core = self.core()?;
+        let next = core.catalog().next_cookie();
+        Ok((core.read_dir(no, after, limit)?, next))
     }
 
     /// Stamps files by `clock` from now on. For a mount, whose kernel stamps the same files by a clock of its own. A second
@@ -245,64 +258,76 @@ impl Room {
 
     /// Marks a read of a file, directory or link for its access time, where relatime lets it count.
     pub fn accessed(&self, no: InodeNo) {
-        self.core.accessed(no);
+        if let Ok(core) = self.core() {
+            core.accessed(no);
+        }
     }
 
     /// Marks a read for its access time whatever relatime would say.
     pub fn accessed_always(&self, no: InodeNo) {
-        self.core.touch_atime(no, |_, _| true);
+        if let Ok(core) = self.core() {
+            core.touch_atime(no, |_, _| true);
+        }
     }
 
     /// Whether a file of the room has, or once had, [`FileFlags`](crate::FileFlags).
     pub fn has_flags(&self) -> bool {
-        self.core.has_flags()
+        self.core().is_ok_and(|core| core.has_flags())
     }
 
     /// Keeps an inode alive beyond its last name, as an open file does. Counted. One whose last name may have gone before is
     /// held only if [`attributes`](Self::attributes) finds it afterwards.
     pub fn hold(&self, no: InodeNo) {
-        self.core.hold(no);
+        if let Ok(core) = self.core() {
+            core.hold(no);
+        }
     }
 
     /// Undoes `count` holds.
     pub fn release(&self, no: InodeNo, count: u64) {
-        self.core.release(no, count);
+        if let Ok(core) = self.core() {
+            core.release(no, count);
+        }
     }
 
     /// Inodes without a name that are [held](Self::hold). Those that [`OpenOptions::keep_unnamed`] holds are to be
     /// [released](Self::release) when no program can come back for them.
     pub fn held_without_name(&self) -> Vec<InodeNo> {
-        self.core.holds.lock().unlinked.iter().copied().collect()
+        match self.core() {
+            Ok(core) => core.holds.lock().unlinked.iter().copied().collect(),
+            Err(_) => Vec::new(),
+        }
     }
 
     /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file. `Corrupt` where data does not open.
     pub fn read(&self, no: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.core.read(no, offset, buf)
+        self.core()?.read(no, offset, buf)
     }
 
     /// Writes all of `data` at `offset`. Durable after the next [`fsync`](Self::fsync) or commit.
     pub fn write(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<()> {
-        self.core.write(no, offset, data)
+        self.core()?.write(no, offset, data)
     }
 
     /// As [`write`](Self::write), for data that a cache accepted earlier: where there is no space for new data it takes some that is
     /// kept for this (64 MiB, less on small storage), and returns true. The cache should accept no more then.
     pub fn write_cached(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<bool> {
-        let written = self.core.write_for(Claim::Cached, no, offset, data);
+        let core = self.core()?;
+        let written = core.write_for(Claim::Cached, no, offset, data);
         if matches!(written, Err(Error::NoSpace)) {
-            self.core.refused.note(no, offset, data.len() as u64);
+            core.refused.note(no, offset, data.len() as u64);
         }
         written
     }
 
     /// Allocates, punches, zeroes, collapses, inserts.
     pub fn fallocate(&self, no: InodeNo, what: Fallocate, offset: u64, len: u64) -> Result<()> {
-        self.core.fallocate(no, what, offset, len)
+        self.core()?.fallocate(no, what, offset, len)
     }
 
     /// The next data or hole at or after `offset`; `NoMoreData` at or beyond the end, or where no data follows.
     pub fn seek(&self, no: InodeNo, offset: u64, to: SeekTo) -> Result<u64> {
-        self.core.seek(no, offset, to)
+        self.core()?.seek(no, offset, to)
     }
 
     /// Copies a range between files, or within one, sharing whole blocks instead of copying them where both offsets
@@ -315,19 +340,20 @@ impl Room {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
-        self.core.copy_range(from, from_offset, to, to_offset, len)
+        self.core()?
+            .copy_range(from, from_offset, to, to_offset, len)
     }
 
     /// Makes everything done to this file durable; in fact everything done to the room. Within a transaction its
     /// completion does that, and this does nothing.
     pub fn fsync(&self, no: InodeNo) -> Result<()> {
         let _ = no;
-        self.core.sync_or_defer()
+        self.core()?.sync_or_defer()
     }
 
     /// Makes everything done so far durable. Within a transaction its completion does that, and this does nothing.
     pub fn sync(&self) -> Result<()> {
-        self.core.sync_or_defer()
+        self.core()?.sync_or_defer()
     }
 
     /// Begins a transaction: what is done to the room from now on, by any thread, becomes durable as a whole when
@@ -336,12 +362,12 @@ impl Room {
     /// dropped within a transaction is as after a crash, and what changes keys, checks, backs up or compacts is refused as
     /// `InTransaction`.
     pub fn begin(&self) -> Result<()> {
-        self.core.begin()
+        self.core()?.begin()
     }
 
     /// Completes a transaction. After `NoSpace` it is still open: delete something and complete it again.
     pub fn complete(&self) -> Result<()> {
-        self.core.complete()
+        self.core()?.complete()
     }
 
     /// Whether a transaction is open.
@@ -351,7 +377,7 @@ impl Room {
 
     /// The value of an extended attribute, or `NoXattr`.
     pub fn xattr(&self, no: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
-        self.core.xattr(no, name)
+        self.core()?.xattr(no, name)
     }
 
     /// Sets an extended attribute. `system.posix_acl_access` and `system.posix_acl_default` are checked and kept in
@@ -364,55 +390,59 @@ impl Room {
         mode: XattrMode,
         drop_setgid: bool,
     ) -> Result<()> {
-        self.core.set_xattr(no, name, value, mode, drop_setgid)
+        self.core()?.set_xattr(no, name, value, mode, drop_setgid)
     }
 
     /// Removes an extended attribute.
     pub fn remove_xattr(&self, no: InodeNo, name: &[u8]) -> Result<()> {
-        self.core.remove_xattr(no, name)
+        self.core()?.remove_xattr(no, name)
     }
 
     /// The names of all extended attributes.
     pub fn xattr_names(&self, no: InodeNo) -> Result<Vec<Vec<u8>>> {
-        self.core.xattr_names(no)
+        self.core()?.xattr_names(no)
     }
 
     /// The inode at a path; `follow`: through a symbolic link at its end too.
     pub fn resolve(&self, path: &Path, follow: bool) -> Result<InodeNo> {
-        Ok(self.core.resolve(path, follow)?.no)
+        Ok(self.core()?.resolve(path, follow)?.no)
     }
 
     /// The directory that holds a path's last name, and that name.
     pub fn resolve_parent<'a>(&self, path: &'a Path) -> Result<(InodeNo, &'a [u8])> {
-        self.core.resolve_parent(path)
+        self.core()?.resolve_parent(path)
     }
 
     /// Opens a file that exists, for reading and writing.
     pub fn open_file(&self, path: impl AsRef<Path>) -> Result<RoomFile> {
-        let inode = self.core.resolve(path.as_ref(), true)?;
-        RoomFile::new(self.core.clone(), inode.no)
+        let core = self.core()?;
+        let inode = core.resolve(path.as_ref(), true)?;
+        RoomFile::new(core.clone(), inode.no)
     }
 
     /// Opens a file, making an empty one where there is none.
     pub fn open_or_make_file(&self, path: impl AsRef<Path>) -> Result<RoomFile> {
-        let inode = self.core.open_or_make(path.as_ref())?;
-        RoomFile::new(self.core.clone(), inode.no)
+        let core = self.core()?;
+        let inode = core.open_or_make(path.as_ref())?;
+        RoomFile::new(core.clone(), inode.no)
     }
 
     /// The whole contents of a file.
     pub fn read_file(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
-        let inode = self.core.resolve(path.as_ref(), true)?;
+        let core = self.core()?;
+        let inode = core.resolve(path.as_ref(), true)?;
         let mut data = vec![0; inode.size as usize];
-        let n = self.core.read(inode.no, 0, &mut data)?;
+        let n = core.read(inode.no, 0, &mut data)?;
         data.truncate(n);
         Ok(data)
     }
 
     /// Makes a file or replaces its contents.
     pub fn write_file(&self, path: impl AsRef<Path>, data: &[u8]) -> Result<()> {
-        let inode = self.core.open_or_make(path.as_ref())?;
+        let core = self.core()?;
+        let inode = core.open_or_make(path.as_ref())?;
         if inode.size > 0 {
-            self.core.set_attributes(
+            core.set_attributes(
                 inode.no,
                 &SetAttr {
                     size: Some(0),
@@ -420,14 +450,14 @@ impl Room {
                 },
             )?;
         }
-        self.core.write(inode.no, 0, data)
+        core.write(inode.no, 0, data)
     }
 
     /// Makes a directory; with `parents` also those above it that are missing, and one that is there already is no error.
     pub fn make_dir(&self, path: impl AsRef<Path>, parents: bool) -> Result<()> {
         match parents {
-            true => self.core.make_dirs(path.as_ref()),
-            false => self.core.make_dir(path.as_ref()),
+            true => self.core()?.make_dirs(path.as_ref()),
+            false => self.core()?.make_dir(path.as_ref()),
         }
     }
 
@@ -438,17 +468,17 @@ impl Room {
 
     /// Adds a key slot; returns its number.
     pub fn add_slot(&self, new: NewCredential, label: &str) -> Result<u32> {
-        self.core.add_slot(new, label)
+        self.core()?.add_slot(new, label)
     }
 
     /// Removes a key slot; never the last one.
     pub fn remove_slot(&self, id: u32) -> Result<()> {
-        self.core.remove_slot(id)
+        self.core()?.remove_slot(id)
     }
 
     /// Replaces what opens a slot.
     pub fn change_slot(&self, id: u32, new: NewCredential) -> Result<()> {
-        self.core.change_slot(id, new)
+        self.core()?.change_slot(id, new)
     }
 
     /// The header as it stands, for a backup file.
@@ -481,6 +511,10 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
+        if !self.core.opener.is_this_process() {
+            std::mem::forget(self.maintenance.take());
+            return self.core.leave();
+        }
         if let Err(e) = self.shut() {
             tracing::error!("closing the room: {e}");
         }

@@ -40,18 +40,19 @@ impl Room {
     /// Commits, and returns what found no space. Closing the room loses that: to be asked when it is about to be closed.
     /// Other errors than `NoSpace` as they are.
     pub fn commit_or_list(&self) -> Result<Unsaved> {
-        let changes = match self.sync() {
+        let core = self.core()?;
+        let changes = match core.sync_or_defer() {
             Ok(()) => false,
-            Err(Error::NoSpace) => match self.core.catalog().commit() {
+            Err(Error::NoSpace) => match core.catalog().commit() {
                 Ok(_) => false,
                 Err(catalog::CatalogError::NoSpace) => true,
                 Err(e) => return Err(e.into()),
             },
             Err(e) => return Err(e),
         };
-        let ranges = self.core.unsaved();
+        let ranges = core.unsaved();
         Ok(Unsaved {
-            ranges: self.core.named(ranges)?,
+            ranges: core.named(ranges)?,
             changes,
         })
     }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use common::{copy_tree, pattern};
 use room::{
-    Credential, Error, Fallocate, FileFlags, FileKind, InodeNo, OpenOptions, Room, Secret, SetAttr,
-    Timestamp,
+    Credential, Error, Fallocate, FileFlags, FileKind, InodeNo, NoncePart, OpenOptions, Room,
+    Secret, SetAttr, Timestamp,
 };
 
 struct Copy(tempfile::TempDir);
@@ -187,6 +187,75 @@ fn the_golden_room_with_reservations_opens_with_them() {
     room.sync().unwrap();
     room.close().unwrap();
     assert_eq!(golden.open().unwrap().space().unwrap().reserved, 0);
+}
+
+/// The nonce parts of the extents of a file's first chunk.
+fn nonce_parts(room: &Room, path: &str) -> Vec<NoncePart> {
+    let no = room.resolve(path.as_ref(), true).unwrap();
+    let maps = room.maps(no, 0, 1).unwrap();
+    let extents = maps.iter().flat_map(|(_, chunk)| chunk.extents());
+    extents.map(|extent| extent.nonce).collect()
+}
+
+#[test]
+fn the_golden_room_with_nonce_parts_opens_with_them() {
+    let golden = Copy::of("v1-append-nonces");
+    let room = golden.open().unwrap();
+    let numbers: Vec<u8> = (0..40_000_u32).flat_map(u32::to_le_bytes).collect();
+    let mut expected = numbers;
+    expected[16_000..17_000].fill(0xee);
+    assert_eq!(room.read_file("/numbers").unwrap(), expected);
+    let parts = nonce_parts(&room, "/numbers");
+    assert!(
+        parts.len() > 1 && !parts.contains(&NoncePart::NONE),
+        "{parts:?}"
+    );
+    let report = room.check(true, false, &|_, _| true).unwrap();
+    assert!(
+        report.findings.is_empty() && report.lost.is_empty(),
+        "{report:?}"
+    );
+    // Moved units have the part of the append that moved them, those that two files share too.
+    room.compact(100, &|_, _| true).unwrap();
+    assert_eq!(room.read_file("/numbers").unwrap(), expected);
+    let report = room.check(true, false, &|_, _| true).unwrap();
+    assert!(
+        report.findings.is_empty() && report.lost.is_empty(),
+        "{report:?}"
+    );
+}
+
+/// Programs that do not know nonce parts refuse a room by the feature's name: so none is written before the feature is there.
+#[test]
+fn an_older_room_draws_nonce_parts_from_its_next_rekey_on() {
+    let golden = Copy::of("v1-reservations");
+    let room = golden.open().unwrap();
+    room.write_file("/before", &pattern(1, 50_000)).unwrap();
+    assert_eq!(nonce_parts(&room, "/before"), [NoncePart::NONE]);
+    assert!(
+        !fs::read_to_string(golden.file("header.json"))
+            .unwrap()
+            .contains("append-nonces")
+    );
+    let credential = Credential::Passphrase(Secret::from(b"golden passphrase".to_vec()));
+    assert!(room.rekey(&credential, &|_, _| true).unwrap().finished);
+    assert!(
+        fs::read_to_string(golden.file("header.json"))
+            .unwrap()
+            .contains("append-nonces")
+    );
+    room.write_file("/after", &pattern(2, 50_000)).unwrap();
+    room.close().unwrap();
+    let room = golden.open().unwrap();
+    for (path, seed) in [("/before", 1), ("/after", 2)] {
+        assert_eq!(room.read_file(path).unwrap(), pattern(seed, 50_000));
+        assert_ne!(nonce_parts(&room, path), [NoncePart::NONE], "{path}");
+    }
+    let report = room.check(true, false, &|_, _| true).unwrap();
+    assert!(
+        report.findings.is_empty() && report.lost.is_empty(),
+        "{report:?}"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Lending and placing: what another machine writes itself becomes file data like a write, and harms nobody else.
+//! Granting and placing: what another machine writes itself becomes file data like a write, and harms nobody else.
 
 #![allow(missing_docs)]
 
@@ -97,9 +97,10 @@ impl Shared {
         let mut cipher = keys.cipher();
         let position = position + skip;
         let mut at = position;
+        let nonce = loan.nonce_part().unwrap();
         let mut tags = Vec::new();
         for unit in blocks.chunks_mut(UNIT_BLOCKS as usize * BLOCK) {
-            tags.push(cipher.seal(at, unit).unwrap());
+            tags.push(cipher.seal(nonce, at, unit).unwrap());
             at += UNIT_BLOCKS;
         }
         let unit = UNIT_BLOCKS as usize * BLOCK;
@@ -114,6 +115,7 @@ impl Shared {
                 segment,
                 position,
                 blocks: (blocks.len() / BLOCK) as u32,
+                nonce,
                 tags,
                 digests,
             },
@@ -149,7 +151,9 @@ impl Shared {
                     for (at, unit) in units.chunks_mut(unit).enumerate() {
                         room::check_digest(stored.proofs, at, unit, true).unwrap();
                         let tag = &stored.proofs.tags[at];
-                        cipher.open(position, tag, unit).unwrap();
+                        cipher
+                            .open(stored.proofs.nonce, position, tag, unit)
+                            .unwrap();
                         position += UNIT_BLOCKS;
                     }
                     data[at..at + stored.len].copy_from_slice(&units[stored.skip..][..stored.len]);

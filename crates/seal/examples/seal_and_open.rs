@@ -5,7 +5,9 @@
 use std::error::Error;
 use std::time::Duration;
 
-use strongroom_seal::{Argon2Cost, Credential, Header, NewCredential, SealError, Secret, Suite};
+use strongroom_seal::{
+    Argon2Cost, Credential, Header, NewCredential, SealError, Secret, Suite, nonce_part,
+};
 
 fn main() -> Result<(), Box<dyn Error>> {
     // A header holds key slots. Each slot wraps the same random master key, so a passphrase can change without touching the data.
@@ -25,7 +27,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let master = header.unlock(&right)?.master;
 
     // Every segment file has its own key, derived from a random salt. The nonce is the block's position, so a position is sealed
-    // once under one key, never twice: the salt must be fresh for each file.
+    // once under one key, never twice: the salt must be fresh for each file. The rest of the nonce is random for each append: a
+    // copy of this memory (a virtual machine resumed twice) has the same key and positions.
     let salt = [7; 32];
     let key = master
         .data_key(&header.room_id())
@@ -33,17 +36,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut block = [0; 4096];
     block[..5].copy_from_slice(b"hello");
     // Encrypts in place. The tag belongs into a trusted place of its own: a room keeps it in its catalog.
-    let tag = key.seal(1, &mut block);
+    let nonce = nonce_part(header.has_append_nonces())?;
+    let tag = key.seal(nonce, 1, &mut block);
     println!("encrypted: {}", &block[..5] != b"hello");
 
     let mut moved = block;
     // The same bytes at another position are refused, and so is any changed bit.
     let refused = matches!(
-        key.open(2, &tag, &mut moved),
+        key.open(nonce, 2, &tag, &mut moved),
         Err(SealError::Corrupt { .. })
     );
     println!("moved to another position: refused {refused}");
-    key.open(1, &tag, &mut block)?;
+    key.open(nonce, 1, &tag, &mut block)?;
     println!("{}", String::from_utf8_lossy(&block[..5]));
     Ok(())
 }

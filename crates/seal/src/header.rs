@@ -24,13 +24,17 @@ use crate::{
 pub const FORMAT: u32 = 1;
 
 /// The features a room may require that this version has.
-pub(crate) const KNOWN_FEATURES: &[&str] = &[CATALOG_PAGES, RESERVATIONS, POSITION_KEYS];
+pub(crate) const KNOWN_FEATURES: &[&str] =
+    &[CATALOG_PAGES, RESERVATIONS, APPEND_NONCES, POSITION_KEYS];
 
 /// The feature of a room beside whose catalog there is a table of its pages. Every new room has it.
 const CATALOG_PAGES: &str = "catalog-pages";
 
 /// The feature of a room in which space can be reserved for holes of files. Every new room has it.
 const RESERVATIONS: &str = "reservations";
+
+/// The feature of a room whose extents carry a random part of their units' nonces. Every new room has it.
+const APPEND_NONCES: &str = "append-nonces";
 
 /// The feature of a room in which, from some epoch on, each position of a segment has its own key. Every room on network disks
 /// has it.
@@ -106,7 +110,9 @@ impl Header {
             created_unix_s: now,
             revision: 1,
             epoch: 1,
-            features: vec![CATALOG_PAGES.to_owned(), RESERVATIONS.to_owned()],
+            features: [CATALOG_PAGES, RESERVATIONS, APPEND_NONCES]
+                .map(str::to_owned)
+                .to_vec(),
             positions_from: None,
             slots: vec![slot],
             previous: None,
@@ -294,6 +300,11 @@ impl Header {
         }
     }
 
+    /// Whether each append to a segment draws a part of its nonces.
+    pub fn has_append_nonces(&self) -> bool {
+        self.has(APPEND_NONCES)
+    }
+
     /// The first epoch in which each position of a segment has its own key; `None`: all units of a segment have one key.
     pub fn position_keys_from(&self) -> Option<u32> {
         self.positions_from
@@ -308,9 +319,10 @@ impl Header {
         }
     }
 
-    /// The room's catalog is about to be written again, with what it has not yet.
-    pub(crate) fn renew_catalog(&mut self) {
+    /// The room's catalog and segments are about to be written again, with what they have not yet.
+    pub(crate) fn renew(&mut self) {
         self.require(CATALOG_PAGES);
+        self.require(APPEND_NONCES);
     }
 
     /// The slots, for listing, in the order of their numbers.

@@ -12,7 +12,7 @@
 //! | field | value |
 //! |---|---|
 //! | `format` | 1. A reader that does not know the number says so and reads no further |
-//! | `features` | names of what a reader must have: `catalog-pages` and `reservations`, fewer in older rooms; `position-keys` in rooms on network disks. An unknown one is refused by name |
+//! | `features` | names of what a reader must have: `catalog-pages`, `reservations` and `append-nonces`, fewer in older rooms; `position-keys` in rooms on network disks. An unknown one is refused by name |
 //! | `room` | the room's id, 16 bytes |
 //! | `suite` | `aes-256-gcm` or `chacha20-poly1305` |
 //! | `unit_len` | 16384: the bytes sealed at once |

@@ -4,8 +4,8 @@
 //!
 //! Invariants:
 //! 1. A key has a type for its purpose, is wiped when dropped, and is never printed.
-//! 2. A nonce is used once with a key: by structure for data ([`SegmentKey`], [`PositionTree`]), at random from 192 bits
-//!    for key slots.
+//! 2. A nonce is used once with a key: by structure for data ([`SegmentKey`], [`PositionTree`]), where a [`NoncePart`] keeps
+//!    copies of one memory apart, at random from 192 bits for key slots.
 //! 3. Nothing that does not verify is handed out.
 //!
 //! It deliberately does not know files, directories or time limits: it reads no file and asks nobody
@@ -46,12 +46,14 @@ pub use keys::{
     CatalogKey, DataKey, HeaderKey, MasterKey, PageDigestKey, RoomId, SALT_LEN, SegmentHeaderKey,
 };
 pub use memory::protect_process;
-pub use model::{BLOCK_LEN, DIGEST_LEN, Digest, Proofs, TAG_LEN, Tag, UNIT_LEN};
+pub use model::{
+    BLOCK_LEN, DIGEST_LEN, Digest, NONCE_PART_LEN, NoncePart, Proofs, TAG_LEN, Tag, UNIT_LEN,
+};
 pub use positions::{POSITIONS, PositionCipher, PositionKeys, PositionTree};
 pub use recipients::{NamedRecipient, parse_identities};
 pub use record::LogKey;
 pub use secret::Secret;
-pub use segment::{SegmentKey, check_digest, unit_digest};
+pub use segment::{SegmentKey, check_digest, nonce_part, unit_digest};
 pub use slot::SlotInfo;
 pub use suite::Suite;
 pub use wrap::WrappedKey;

@@ -19,7 +19,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use crate::{KEY_LEN, SealError, SegmentKey, Suite, Tag};
+use crate::{KEY_LEN, NoncePart, SealError, SegmentKey, Suite, Tag};
 
 /// Positions of a segment, in blocks.
 pub const POSITIONS: u32 = 1 << DEPTH;
@@ -202,17 +202,23 @@ impl PositionCipher<'_> {
     /// Seals a unit as [`SegmentKey::seal`] does; `None`, and nothing is sealed, without the key of its first block.
     ///
     /// The caller never seals the same block twice with a segment's keys.
-    pub fn seal(&mut self, block: u32, unit: &mut [u8]) -> Option<Tag> {
-        Some(self.unit_key(block)?.seal(block.into(), unit))
+    pub fn seal(&mut self, nonce: NoncePart, block: u32, unit: &mut [u8]) -> Option<Tag> {
+        Some(self.unit_key(block)?.seal(nonce, block.into(), unit))
     }
 
     /// Opens a unit as [`SegmentKey::open`] does.
     ///
     /// # Errors
     /// [`SealError::Corrupt`] as there, also without the key of its first block.
-    pub fn open(&mut self, block: u32, tag: &Tag, unit: &mut [u8]) -> Result<(), SealError> {
+    pub fn open(
+        &mut self,
+        nonce: NoncePart,
+        block: u32,
+        tag: &Tag,
+        unit: &mut [u8],
+    ) -> Result<(), SealError> {
         match self.unit_key(block) {
-            Some(key) => key.open(block.into(), tag, unit),
+            Some(key) => key.open(nonce, block.into(), tag, unit),
             None => {
                 unit.fill(0);
                 Err(SealError::Corrupt {
@@ -353,13 +359,14 @@ mod tests {
 
     #[test]
     fn a_unit_opens_only_under_its_position_suite_and_segment() {
+        let part = NoncePart([0, 0, 0, 9]);
         for suite in Suite::ALL {
             let (tree, other) = (tree(suite, 1), tree(suite, 2));
             let mut unit = vec![0x5a; BLOCK_LEN];
-            let tag = tree.cipher().seal(77, &mut unit).unwrap();
+            let tag = tree.cipher().seal(part, 77, &mut unit).unwrap();
             let open = |keys: &PositionKeys, block: u32| {
                 let mut bytes = unit.clone();
-                let opened = keys.cipher().open(block, &tag, &mut bytes).is_ok();
+                let opened = keys.cipher().open(part, block, &tag, &mut bytes).is_ok();
                 assert_eq!(opened, bytes == vec![0x5a; BLOCK_LEN]);
                 opened
             };
@@ -371,7 +378,7 @@ mod tests {
             assert!(
                 tree.keys_of(&[1..77])
                     .cipher()
-                    .seal(77, &mut unit)
+                    .seal(part, 77, &mut unit)
                     .is_none()
             );
         }

@@ -64,7 +64,7 @@ impl Header {
             wrapped,
         });
         self.epoch += 1;
-        self.renew_catalog();
+        self.renew();
         self.slots = kept;
         self.revision += 1;
         self.verified = OnceLock::from(fingerprint(new, &self.room));

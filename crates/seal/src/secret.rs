@@ -88,9 +88,9 @@ pub(crate) fn array_from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
 
 /// Fills the buffer from the operating system's generator.
 pub(crate) fn fill_random(buffer: &mut [u8]) {
-    // The library gathers from the kernel and fails only on a system without a generator, where no key may
-    // be made.
-    aws_lc_rs::rand::fill(buffer).expect("the operating system has a random number generator");
+    // No generator of this process: a copy of its memory would draw the same. It fails only on a system without one, where
+    // no key may be made.
+    getrandom::fill(buffer).expect("the operating system has a random number generator");
 }
 
 #[cfg(test)]

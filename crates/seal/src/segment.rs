@@ -2,13 +2,30 @@
 //!
 //! Invariants:
 //! 1. A segment's key seals each position once in its life; the caller never writes a position twice.
-//! 2. Nothing that does not verify is handed out: a buffer whose opening failed holds zeros.
+//! 2. Two copies of one memory (a virtual machine resumed twice) know the same key and next position: each draws its own
+//!    [`NoncePart`] for each append.
+//! 3. Nothing that does not verify is handed out: a buffer whose opening failed holds zeros.
 
 use std::fmt;
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
-use crate::{BLOCK_LEN, Digest, KEY_LEN, Proofs, SealError, Suite, Tag, UNIT_LEN};
+use crate::{
+    BLOCK_LEN, Digest, KEY_LEN, NONCE_PART_LEN, NoncePart, Proofs, SealError, Suite, Tag, UNIT_LEN,
+};
+
+/// The part of the nonces of the next append: drawn from the operating system where `append_nonces` says that the room has
+/// them, else [`NoncePart::NONE`]. Drawing some ahead would defeat their purpose: a copy of the memory would have the same.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn nonce_part(append_nonces: bool) -> std::io::Result<NoncePart> {
+    let mut part = NoncePart::NONE;
+    if append_nonces {
+        getrandom::fill(&mut part.0).map_err(std::io::Error::other)?;
+    }
+    Ok(part)
+}
 
 /// BLAKE3 of a unit's sealed bytes. It is collision resistant, which the tags of both suites are not for a holder of the key.
 pub fn unit_digest(sealed: &[u8]) -> Digest {
@@ -56,30 +73,32 @@ impl SegmentKey {
         self.suite
     }
 
-    /// The nonce of a unit, 12 bytes (RFC 5116, section 3.2; NIST SP 800-38D, section 8.2.1): 4 zero bytes,
-    /// then the index of the unit's first 4 KiB block in the segment file, 8 bytes, most significant first.
+    /// The nonce of a unit, 12 bytes (RFC 5116, section 3.2; NIST SP 800-38D, section 8.2.1): the append's part of it, 4
+    /// bytes, then the index of the unit's first 4 KiB block in the segment file, 8 bytes, most significant first.
     ///
-    /// The key is fresh for each segment and a position is written once, so no nonce is used twice. Units
+    /// The key is fresh for each segment and a position is written once, so no nonce is used twice by one writer. A copy of
+    /// the writer's memory writes other data to the same positions: there the part differs. Units
     /// of different lengths need no mark of it: they start at different blocks, and the tag covers the
     /// length. There is no associated data: the room, the suite and the segment are in the key.
-    fn nonce(block: u64) -> Nonce {
+    fn nonce(part: NoncePart, block: u64) -> Nonce {
         let mut nonce = [0; NONCE_LEN];
-        nonce[4..].copy_from_slice(&block.to_be_bytes());
+        nonce[..NONCE_PART_LEN].copy_from_slice(&part.0);
+        nonce[NONCE_PART_LEN..].copy_from_slice(&block.to_be_bytes());
         Nonce::assume_unique_for_key(nonce)
     }
 
     /// Seals a unit in place: `unit` becomes its ciphertext, of the same length.
     ///
-    /// `block` is the index of the unit's first 4 KiB block in the segment file. `unit` has a multiple of
+    /// `part` is the append's. `block` is the index of the unit's first 4 KiB block in the segment file. `unit` has a multiple of
     /// [`BLOCK_LEN`] bytes, from one block to [`UNIT_LEN`]; another length is a bug of the caller and
     /// panics.
     ///
     /// The caller never seals the same block twice with a key.
-    pub fn seal(&self, block: u64, unit: &mut [u8]) -> Tag {
+    pub fn seal(&self, part: NoncePart, block: u64, unit: &mut [u8]) -> Tag {
         assert_unit_len(unit.len());
         let tag = self
             .key
-            .seal_in_place_separate_tag(Self::nonce(block), Aad::empty(), unit);
+            .seal_in_place_separate_tag(Self::nonce(part, block), Aad::empty(), unit);
         // The ciphers refuse only inputs of many gigabytes.
         let tag = tag.expect("a unit is within the cipher's bounds");
         tag.as_ref()
@@ -91,11 +110,17 @@ impl SegmentKey {
     ///
     /// # Errors
     /// [`SealError::Corrupt`] when the bytes are not what was sealed here: restore them from a copy.
-    pub fn open(&self, block: u64, tag: &Tag, unit: &mut [u8]) -> Result<(), SealError> {
+    pub fn open(
+        &self,
+        part: NoncePart,
+        block: u64,
+        tag: &Tag,
+        unit: &mut [u8],
+    ) -> Result<(), SealError> {
         assert_unit_len(unit.len());
         match self
             .key
-            .open_in_place_separate_tag(Self::nonce(block), Aad::empty(), tag, unit)
+            .open_in_place_separate_tag(Self::nonce(part, block), Aad::empty(), tag, unit)
         {
             Ok(_) => Ok(()),
             Err(_) => {
@@ -112,6 +137,7 @@ impl SegmentKey {
     /// [`SealError::Corrupt`] when the bytes are not what was sealed here: restore them from a copy.
     pub fn open_into(
         &self,
+        part: NoncePart,
         block: u64,
         tag: &Tag,
         sealed: &[u8],
@@ -123,10 +149,13 @@ impl SegmentKey {
             out.len(),
             "a unit opens into a buffer of its own length"
         );
-        match self
-            .key
-            .open_separate_gather(Self::nonce(block), Aad::empty(), sealed, tag, out)
-        {
+        match self.key.open_separate_gather(
+            Self::nonce(part, block),
+            Aad::empty(),
+            sealed,
+            tag,
+            out,
+        ) {
             Ok(()) => Ok(()),
             Err(_) => {
                 out.fill(0);

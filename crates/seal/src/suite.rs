@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::aead;
 use serde::{Deserialize, Serialize};
 
-use crate::{DataKey, SealError, UNIT_LEN};
+use crate::{DataKey, NoncePart, SealError, UNIT_LEN};
 
 /// An authenticated cipher for file data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -44,11 +44,11 @@ impl Suite {
         // The key guards nothing: what is sealed here is a buffer of zeros that is thrown away.
         let key = DataKey::for_measuring().segment_key(suite, &[0; 32]);
         let mut unit = vec![0; UNIT_LEN];
-        key.seal(0, &mut unit);
+        key.seal(NoncePart::NONE, 0, &mut unit);
         let start = Instant::now();
         let mut units = 0;
         while start.elapsed() < time {
-            key.seal(0, &mut unit);
+            key.seal(NoncePart::NONE, 0, &mut unit);
             units += 1;
         }
         units

@@ -61,7 +61,10 @@ fn a_header_is_read_as_it_was_written() {
         (Suite::Aes256Gcm, 2, 1)
     );
     assert_eq!((header.format(), header.unit_len()), (1, seal::UNIT_LEN));
-    assert_eq!(header.features(), ["catalog-pages", "reservations"]);
+    assert_eq!(
+        header.features(),
+        ["catalog-pages", "reservations", "append-nonces"]
+    );
     let slots = header.slots();
     let listed: Vec<_> = slots
         .iter()

@@ -1,8 +1,12 @@
 //! What sealing and opening units promises, whatever the bytes.
 
 use proptest::prelude::*;
-use seal::{BLOCK_LEN, MasterKey, RoomId, SealError, SegmentKey, Suite, TAG_LEN, UNIT_LEN};
+use seal::{
+    BLOCK_LEN, MasterKey, NoncePart, RoomId, SealError, SegmentKey, Suite, TAG_LEN, UNIT_LEN,
+};
 use strongroom_seal as seal;
+
+const PART: NoncePart = NoncePart([1, 2, 3, 4]);
 
 fn key(suite: Suite, salt: u8) -> SegmentKey {
     let master = MasterKey::from_bytes(&[7; 32]);
@@ -38,12 +42,12 @@ proptest! {
     fn what_was_sealed_opens_again(suite in suites(), block: u64, plain in units()) {
         let key = key(suite, 1);
         let mut unit = plain.clone();
-        let tag = key.seal(block, &mut unit);
+        let tag = key.seal(PART, block, &mut unit);
         prop_assert!(unit != plain);
         let mut out = vec![1; unit.len()];
-        key.open_into(block, &tag, &unit, &mut out).unwrap();
+        key.open_into(PART, block, &tag, &unit, &mut out).unwrap();
         prop_assert!(out == plain);
-        key.open(block, &tag, &mut unit).unwrap();
+        key.open(PART, block, &tag, &mut unit).unwrap();
         prop_assert!(unit == plain);
     }
 
@@ -53,18 +57,18 @@ proptest! {
     ) {
         let key = key(suite, 1);
         let mut unit = plain;
-        let mut tag = key.seal(block, &mut unit);
+        let mut tag = key.seal(PART, block, &mut unit);
         let at = at.index(unit.len() + TAG_LEN);
         match at.checked_sub(unit.len()) {
             Some(at) => tag[at] ^= 1 << bit,
             None => unit[at] ^= 1 << bit,
         }
         let mut out = vec![1; unit.len()];
-        let refused = key.open_into(block, &tag, &unit, &mut out);
+        let refused = key.open_into(PART, block, &tag, &unit, &mut out);
         let named = matches!(refused, Err(SealError::Corrupt { block: place }) if place == block);
         prop_assert!(named);
         prop_assert!(out.iter().all(|byte| *byte == 0));
-        prop_assert!(key.open(block, &tag, &mut unit).is_err());
+        prop_assert!(key.open(PART, block, &tag, &mut unit).is_err());
         prop_assert!(unit.iter().all(|byte| *byte == 0));
     }
 
@@ -72,19 +76,37 @@ proptest! {
     fn a_unit_opens_nowhere_else(suite in suites(), block: u64, other: u64, plain in units()) {
         prop_assume!(block != other);
         let mut unit = plain;
-        let tag = key(suite, 1).seal(block, &mut unit);
+        let tag = key(suite, 1).seal(PART, block, &mut unit);
         let mut out = vec![0; unit.len()];
-        prop_assert!(key(suite, 1).open_into(other, &tag, &unit, &mut out).is_err());
-        prop_assert!(key(suite, 2).open_into(block, &tag, &unit, &mut out).is_err());
+        prop_assert!(key(suite, 1).open_into(PART, other, &tag, &unit, &mut out).is_err());
+        prop_assert!(key(suite, 2).open_into(PART, block, &tag, &unit, &mut out).is_err());
+    }
+
+    /// Two writers with one key, as a copied memory makes them: with parts of their own, what they store at one position
+    /// does not show how their data differs.
+    #[test]
+    fn one_position_sealed_with_two_parts_has_two_key_streams(
+        suite in suites(), block: u64, part: [u8; 4], other: [u8; 4], plain in units(), flip: u8,
+    ) {
+        prop_assume!(part != other);
+        let (part, other, key) = (NoncePart(part), NoncePart(other), key(suite, 1));
+        let (mut one, mut two) = (plain.clone(), plain.clone());
+        two.iter_mut().for_each(|byte| *byte ^= flip);
+        let tag = key.seal(part, block, &mut one);
+        key.seal(other, block, &mut two);
+        prop_assert!(one.iter().zip(&two).any(|(a, b)| a ^ b != flip));
+        prop_assert!(key.open(other, block, &tag, &mut one.clone()).is_err());
+        key.open(part, block, &tag, &mut one).unwrap();
+        prop_assert!(one == plain);
     }
 
     #[test]
     fn two_units_that_changed_places_are_refused(suite in suites(), one in units(), two in units()) {
         let key = key(suite, 1);
         let (mut one, mut two) = (one, two);
-        let (first, second) = (key.seal(0, &mut one), key.seal(4, &mut two));
-        prop_assert!(key.open(0, &second, &mut two).is_err());
-        prop_assert!(key.open(4, &first, &mut one).is_err());
+        let (first, second) = (key.seal(PART, 0, &mut one), key.seal(PART, 4, &mut two));
+        prop_assert!(key.open(PART, 0, &second, &mut two).is_err());
+        prop_assert!(key.open(PART, 4, &first, &mut one).is_err());
     }
 }
 
@@ -92,18 +114,22 @@ proptest! {
 fn a_shortened_unit_is_refused() {
     for suite in Suite::ALL {
         let mut unit = vec![3; UNIT_LEN];
-        let tag = key(suite, 1).seal(0, &mut unit);
-        assert!(key(suite, 1).open(0, &tag, &mut unit[..BLOCK_LEN]).is_err());
+        let tag = key(suite, 1).seal(PART, 0, &mut unit);
+        assert!(
+            key(suite, 1)
+                .open(PART, 0, &tag, &mut unit[..BLOCK_LEN])
+                .is_err()
+        );
     }
 }
 
 #[test]
 fn a_unit_sealed_in_one_suite_does_not_open_in_the_other() {
     let mut unit = vec![3; UNIT_LEN];
-    let tag = key(Suite::Aes256Gcm, 1).seal(0, &mut unit);
+    let tag = key(Suite::Aes256Gcm, 1).seal(PART, 0, &mut unit);
     assert!(
         key(Suite::ChaCha20Poly1305, 1)
-            .open(0, &tag, &mut unit)
+            .open(PART, 0, &tag, &mut unit)
             .is_err()
     );
 }
@@ -111,7 +137,7 @@ fn a_unit_sealed_in_one_suite_does_not_open_in_the_other() {
 #[test]
 #[should_panic(expected = "whole blocks")]
 fn a_unit_of_part_of_a_block_is_a_bug() {
-    key(Suite::Aes256Gcm, 1).seal(0, &mut [0; 100]);
+    key(Suite::Aes256Gcm, 1).seal(PART, 0, &mut [0; 100]);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //! language, by `vectors/make_vectors.py`.
 
 use seal::{
-    Credential, Header, HeaderError, MasterKey, RoomId, Secret, SegmentKey, Suite, UNIT_LEN,
+    Credential, Header, HeaderError, MasterKey, NoncePart, RoomId, Secret, SegmentKey, Suite,
+    UNIT_LEN,
 };
 use serde_json::Value;
 use strongroom_seal as seal;
@@ -69,8 +70,9 @@ fn a_sealed_unit_is_that_of_the_format_in_each_suite() {
     for vector in v["units"].as_array().unwrap() {
         let suite: Suite = text(vector, "suite").parse().unwrap();
         let key = segment_key(&v, suite);
+        let part = NoncePart(bytes(vector, "nonce_part"));
         let mut unit = plain.clone();
-        let tag = key.seal(block, &mut unit);
+        let tag = key.seal(part, block, &mut unit);
         assert_eq!(hex(&tag), text(vector, "tag"), "{suite}");
         assert_eq!(hex(&unit[..64]), text(vector, "sealed_start"), "{suite}");
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &unit);
@@ -80,7 +82,8 @@ fn a_sealed_unit_is_that_of_the_format_in_each_suite() {
             "{suite}"
         );
         let mut opened = vec![0; UNIT_LEN];
-        key.open_into(block, &tag, &unit, &mut opened).unwrap();
+        key.open_into(part, block, &tag, &unit, &mut opened)
+            .unwrap();
         assert!(opened == plain);
     }
 }
@@ -148,15 +151,19 @@ fn each_room_and_each_segment_has_its_own_keys() {
         text(&v, "catalog_key")
     );
     let mut unit = vec![0; UNIT_LEN];
-    let tag = segment_key(&v, Suite::Aes256Gcm).seal(0, &mut unit);
+    let tag = segment_key(&v, Suite::Aes256Gcm).seal(NoncePart::NONE, 0, &mut unit);
     let salts = master
         .data_key(&room(&v))
         .segment_key(Suite::Aes256Gcm, &[9; 32]);
-    assert!(salts.open(0, &tag, &mut unit.clone()).is_err());
+    assert!(
+        salts
+            .open(NoncePart::NONE, 0, &tag, &mut unit.clone())
+            .is_err()
+    );
     let rooms = master
         .data_key(&other)
         .segment_key(Suite::Aes256Gcm, &bytes(&v, "salt"));
-    assert!(rooms.open(0, &tag, &mut unit).is_err());
+    assert!(rooms.open(NoncePart::NONE, 0, &tag, &mut unit).is_err());
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The keys a segment store seals and opens with.
 //!
 //! 1. The current epoch always has its keys: a keyring cannot be built without them.
-//! 2. New segments are sealed under the current epoch only; older epochs are for reading what a rekey has not reached.
-//! 3. Whether a segment's units have keys of their own is said by its epoch alone.
+//! 2. The current epoch decides whether appends draw a [part of their nonces](seal::NoncePart).
+//! 3. New segments are sealed under the current epoch only; older epochs are for reading what a rekey has not reached.
+//! 4. Whether a segment's units have keys of their own is said by its epoch alone.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,7 @@ pub struct Keyring {
     suite: Suite,
     room: RoomId,
     current: u32,
+    append_nonces: bool,
     epochs: BTreeMap<u32, (DataKey, SegmentHeaderKey)>,
     /// The first epoch in which each position of a segment has its own key.
     positions_from: Option<u32>,
@@ -35,6 +37,7 @@ impl Keyring {
             suite,
             room,
             current,
+            append_nonces: false,
             epochs: BTreeMap::from([(current, (data, header))]),
             positions_from: None,
         }
@@ -56,6 +59,20 @@ impl Keyring {
     pub fn with_position_keys(mut self, from_epoch: u32) -> Self {
         self.positions_from = Some(from_epoch);
         self
+    }
+
+    /// The same for a room with the feature `append-nonces`, or for one without it.
+    #[must_use]
+    pub fn with_append_nonces(self, append_nonces: bool) -> Self {
+        Self {
+            append_nonces,
+            ..self
+        }
+    }
+
+    /// Whether each append draws a part of its nonces.
+    pub fn append_nonces(&self) -> bool {
+        self.append_nonces
     }
 
     /// The suite of the room.

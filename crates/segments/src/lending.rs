@@ -198,6 +198,11 @@ impl DirStore {
         SegmentNo(self.tail.lock().last_number())
     }
 
+    /// Whether a writer draws a part of the nonces for each append.
+    pub fn append_nonces(&self) -> bool {
+        self.keyring.read().append_nonces()
+    }
+
     /// The keys of the units at these positions of a segment, and no others; `None` where the segment is not known. None at all
     /// of a segment whose units share one key: that is given to nobody.
     pub fn position_keys(

@@ -6,8 +6,9 @@
 //!    again: its key and positions may have been used by writes that no catalog remembers.
 //! 2. Every segment has a fresh random salt and its own key by HKDF from the data key and that salt, or, in a room that
 //!    gives keys to clients, a tree of keys for its positions; the nonce of a unit is its position (the index of its first
-//!    4 KiB block in the file).
-//! 3. The tags are not here, nor the digests: they are returned by [`SegmentStore::append`] and belong into the catalog.
+//!    4 KiB block in the file) and, where the [`Keyring`] says so, a random part that each append draws: a copy of this
+//!    memory in another process or virtual machine would use the same positions.
+//! 3. Tags, digests and random parts are not here: they are returned by [`SegmentStore::append`] and belong into the catalog.
 //! 4. Nothing appended is durable before [`SegmentStore::flush`] returns. After a failed flush the store refuses
 //!    further appends and flushes until it is opened anew.
 //!
@@ -43,7 +44,7 @@ pub use header::HeaderProblem;
 pub use keyring::Keyring;
 pub use lending::{LANES, LEND_BLOCKS_MAX};
 pub use model::{
-    BLOCK_LEN, BlockRange, DIGEST_LEN, Digest, Proofs, Sealed, SegmentNo, TAG_LEN, Tag,
+    BLOCK_LEN, BlockRange, DIGEST_LEN, Digest, NoncePart, Proofs, Sealed, SegmentNo, TAG_LEN, Tag,
     UNIT_BLOCKS, UNIT_LEN,
 };
 use storage::{OpenMode, Storage};
@@ -210,8 +211,8 @@ pub trait SegmentStore: Send + Sync + Debug {
     /// place. Not durable before [`flush`](Self::flush). `NoSpace` leaves nothing behind that matters.
     fn append(&self, plain: &[u8]) -> Result<Sealed, SegmentError>;
 
-    /// Reads whole units: `out` has the length of `range`, whose first block is the first of a unit; `proofs` has a tag, and
-    /// in rooms whose clients write a digest, for each unit of [`UNIT_BLOCKS`] blocks, the last possibly shorter. On `Corrupt` and `Missing` the contents of
+    /// Reads whole units of one append: `out` has the length of `range`, whose first block is the first of a unit; `proofs` has the
+    /// append's nonce part, and a tag, and in rooms whose clients write a digest, for each unit of [`UNIT_BLOCKS`] blocks, the last possibly shorter. On `Corrupt` and `Missing` the contents of
     /// `out` from that unit on are zeros; `position` names the first unit that failed.
     fn read(
         &self,

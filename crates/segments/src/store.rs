@@ -274,7 +274,7 @@ impl DirStore {
         let units = out[..there].chunks_mut(UNIT_LEN).zip(proofs.tags);
         for (index, (unit, tag)) in units.enumerate() {
             let opened = seal::check_digest(proofs, index, unit, are_given)
-                .and_then(|()| cipher.open(block, tag, unit));
+                .and_then(|()| cipher.open(proofs.nonce, block, tag, unit));
             if opened.is_err() {
                 let corrupt = SegmentError::Corrupt {
                     segment: range.segment,
@@ -338,6 +338,8 @@ impl SegmentStore for DirStore {
         );
         self.usable()?;
         let (writing, position) = self.reserve_made(blocks)?;
+        // As late as can be: a copy of this memory that was taken before draws another one.
+        let nonce = seal::nonce_part(self.append_nonces())?;
         let units = plain.len().div_ceil(UNIT_LEN);
         let mut tags = Vec::with_capacity(units);
         let mut digests = Vec::new();
@@ -350,7 +352,7 @@ impl SegmentStore for DirStore {
             let sealing = tracing::trace_span!(target: spans::TARGET, spans::SEALING).entered();
             for (unit, plain) in sealed.chunks_mut(UNIT_LEN).zip(plain.chunks(UNIT_LEN)) {
                 unit.copy_from_slice(plain);
-                tags.push(cipher.seal(block, unit));
+                tags.push(cipher.seal(nonce, block, unit));
                 if writing.keys.are_given() {
                     digests.push(seal::unit_digest(unit));
                 }
@@ -364,6 +366,7 @@ impl SegmentStore for DirStore {
                 segment: writing.id.no,
                 position,
                 blocks,
+                nonce,
                 tags,
                 digests,
             })

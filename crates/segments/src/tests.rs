@@ -177,7 +177,8 @@ fn stored_bytes_are_the_sealed_ones_at_their_position() {
     let mut cipher = keys.cipher();
     let mut units = w.plain.clone();
     for (index, unit) in units.chunks_mut(UNIT_LEN).enumerate() {
-        let tag = cipher.seal(w.sealed.position + 4 * index as u32, unit);
+        let position = w.sealed.position + 4 * index as u32;
+        let tag = cipher.seal(w.sealed.nonce, position, unit);
         assert_eq!(tag, w.sealed.tags[index]);
     }
     assert_eq!(

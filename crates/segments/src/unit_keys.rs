@@ -1,6 +1,6 @@
 //! The keys of a segment's units: one for all, or one for each position.
 
-use seal::{PositionCipher, PositionTree, SealError, SegmentKey, Tag};
+use seal::{NoncePart, PositionCipher, PositionTree, SealError, SegmentKey, Tag};
 
 #[derive(Debug)]
 pub(crate) enum UnitKeys {
@@ -32,19 +32,25 @@ pub(crate) enum UnitCipher<'a> {
 }
 
 impl UnitCipher<'_> {
-    pub(crate) fn seal(&mut self, block: u32, unit: &mut [u8]) -> Tag {
+    pub(crate) fn seal(&mut self, nonce: NoncePart, block: u32, unit: &mut [u8]) -> Tag {
         match self {
-            Self::Segment(key) => key.seal(block.into(), unit),
+            Self::Segment(key) => key.seal(nonce, block.into(), unit),
             Self::Positions(cipher) => cipher
-                .seal(block, unit)
+                .seal(nonce, block, unit)
                 .expect("a tree has the keys of all positions"),
         }
     }
 
-    pub(crate) fn open(&mut self, block: u32, tag: &Tag, unit: &mut [u8]) -> Result<(), SealError> {
+    pub(crate) fn open(
+        &mut self,
+        nonce: NoncePart,
+        block: u32,
+        tag: &Tag,
+        unit: &mut [u8],
+    ) -> Result<(), SealError> {
         match self {
-            Self::Segment(key) => key.open(block.into(), tag, unit),
-            Self::Positions(cipher) => cipher.open(block, tag, unit),
+            Self::Segment(key) => key.open(nonce, block.into(), tag, unit),
+            Self::Positions(cipher) => cipher.open(nonce, block, tag, unit),
         }
     }
 }

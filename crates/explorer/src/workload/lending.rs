@@ -48,7 +48,7 @@ pub fn lent() -> Vec<Workload> {
     all
 }
 
-/// Loans, and how many blocks of each were written.
+/// Write grants, and how many blocks of each were written.
 #[derive(Debug, Default)]
 pub(super) struct Borrowed(Vec<(Loan, u32)>);
 
@@ -105,6 +105,7 @@ fn write(
         return Err(room::Error::InvalidArgument("nothing is left of the loan"));
     }
     let position = loan.position + *used;
+    let nonce = loan.nonce_part()?;
     let keys = room.position_keys(loan.segment, &[position..position + blocks])?;
     let keys = keys.ok_or(room::Error::NotFound)?;
     let mut cipher = keys.cipher();
@@ -112,7 +113,7 @@ fn write(
     let units = data.chunks_mut(UNIT_BLOCKS as usize * BLOCK);
     let tags: Option<Vec<_>> = positions
         .zip(units)
-        .map(|(at, unit)| cipher.seal(at, unit))
+        .map(|(at, unit)| cipher.seal(nonce, at, unit))
         .collect();
     let tags = tags.ok_or(room::Error::NotFound)?;
     let units = data.chunks(UNIT_BLOCKS as usize * BLOCK);
@@ -126,6 +127,7 @@ fn write(
         segment: loan.segment,
         position,
         blocks,
+        nonce,
         tags,
         digests,
     };

@@ -289,10 +289,11 @@ impl Metadata for Caller {
     }
 
     async fn attributes(self, _: Context, session: SessionId, no: InodeNo) -> Reply<Inode> {
-        self.within("attributes", session, move |(life, _)| {
-            let no = life.handles.room_number(no);
-            let inode = life.room.attributes(no).map_err(refusal)?;
-            Ok(life.handles.inode(inode))
+        self.within("attributes", session, move |(server, session)| {
+            let _rights = server.rights.read();
+            let no = server.handles.room_number(no);
+            let found = server.reach(session, no).map_err(refusal)?;
+            Ok(server.handles.inode(found.inode))
         })
         .await
     }
@@ -325,9 +326,11 @@ impl Metadata for Caller {
     }
 
     async fn xattr_names(self, _: Context, session: SessionId, no: InodeNo) -> Reply<Vec<Vec<u8>>> {
-        self.within("xattr_names", session, move |(life, session)| {
-            let no = life.handles.room_number(no);
-            let mut names = life.room.xattr_names(no).map_err(refusal)?;
+        self.within("xattr_names", session, move |(server, session)| {
+            let _rights = server.rights.read();
+            let no = server.handles.room_number(no);
+            server.reach(session, no).map_err(refusal)?;
+            let mut names = server.room.xattr_names(no).map_err(refusal)?;
             names.retain(|name| session.subject.sees_xattr(name));
             Ok(names)
         })

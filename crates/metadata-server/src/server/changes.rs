@@ -122,6 +122,13 @@ fn inode(inode: Inode) -> Changed {
     Changed::Inode(Box::new(inode))
 }
 
+/// Notes where a file has a name.
+fn see(life: &Life, changed: &Changed, directory: InodeNo) {
+    if let Changed::Inode(inode) = changed {
+        life.paths.seen(inode, directory);
+    }
+}
+
 /// Does a short change and keeps its answer.
 fn answering(
     life: &Life,
@@ -148,13 +155,15 @@ fn apply(
         } => {
             check_new(&new)?;
             let _rights = life.rights.write();
-            subject.make(life.find(parent)?.object(), &mut new)?;
-            answering(life, id, || room.make(parent, &name, &new).map(inode))
+            subject.make(life.reach(session, parent)?.object(), &mut new)?;
+            let changed = answering(life, id, || room.make(parent, &name, &new).map(inode))?;
+            see(life, &changed, parent);
+            Ok(changed)
         }
         Change::MakeUnnamed { parent, mut new } => {
             check_new(&new)?;
             let _rights = life.rights.write();
-            subject.make(life.find(parent)?.object(), &mut new)?;
+            subject.make(life.reach(session, parent)?.object(), &mut new)?;
             // Its answer is not kept: it goes with the session that holds it, and nobody can find it.
             let made = room.make_unnamed(parent, &new)?;
             if session.open(made.no, || {}).is_err() {
@@ -165,22 +174,26 @@ fn apply(
         }
         Change::Link { no, parent, name } => {
             let _rights = life.rights.write();
-            subject.link(life.find(no)?.object(), life.find(parent)?.object())?;
-            answering(life, id, || room.link(no, parent, &name).map(inode))
+            let (file, directory) = (life.reach(session, no)?, life.reach(session, parent)?);
+            subject.link(file.object(), directory.object())?;
+            let changed = answering(life, id, || room.link(no, parent, &name).map(inode))?;
+            see(life, &changed, parent);
+            Ok(changed)
         }
         Change::Unlink { parent, name } => {
             let _rights = life.rights.write();
-            let directory = life.find(parent)?;
+            let directory = life.reach(session, parent)?;
             subject.search(directory.object())?;
             let gone = room.lookup(parent, &name)?;
             subject.remove(directory.object(), &gone)?;
             let changed = answering(life, id, || room.unlink(parent, &name).map(done))?;
+            life.paths.name_gone(&gone, parent);
             losses.name_gone(life, &gone);
             Ok(changed)
         }
         Change::Rmdir { parent, name } => {
             let _rights = life.rights.write();
-            let directory = life.find(parent)?;
+            let directory = life.reach(session, parent)?;
             subject.search(directory.object())?;
             let gone = room.lookup(parent, &name)?;
             subject.remove(directory.object(), &gone)?;
@@ -194,7 +207,10 @@ fn apply(
             mode,
         } => {
             let _rights = life.rights.write();
-            let (from, to) = (life.find(parent)?, life.find(new_parent)?);
+            let (from, to) = (
+                life.reach(session, parent)?,
+                life.reach(session, new_parent)?,
+            );
             subject.search(from.object())?;
             subject.search(to.object())?;
             let moved = life.with_list(room.lookup(parent, &name)?)?;
@@ -219,6 +235,14 @@ fn apply(
             }
             let rename = || room.rename(parent, &name, new_parent, &new_name, mode);
             let changed = answering(life, id, || rename().map(done))?;
+            life.paths.name_gone(&moved.inode, parent);
+            life.paths.seen(&moved.inode, new_parent);
+            if let Some(target) = &target {
+                life.paths.name_gone(&target.inode, new_parent);
+                if mode == RenameMode::Exchange {
+                    life.paths.seen(&target.inode, parent);
+                }
+            }
             if let Some(target) = target
                 && mode == RenameMode::Replace
             {
@@ -235,7 +259,7 @@ fn apply(
             drop_setgid,
         } => {
             let _rights = life.rights.write();
-            let found = life.find(no)?;
+            let found = life.reach(session, no)?;
             let drop_setgid = subject.write_xattr(found.object(), &name)? || drop_setgid;
             let set = || room.set_xattr(no, &name, &value, mode, drop_setgid);
             let changed = answering(life, id, || set().map(done))?;
@@ -246,7 +270,7 @@ fn apply(
         }
         Change::RemoveXattr { no, name } => {
             let _rights = life.rights.write();
-            let found = life.find(no)?;
+            let found = life.reach(session, no)?;
             subject.write_xattr(found.object(), &name)?;
             let changed = answering(life, id, || room.remove_xattr(no, &name).map(done))?;
             if name == acl::ACCESS {
@@ -261,7 +285,7 @@ fn apply(
             len,
         } => {
             let _rights = life.rights.read();
-            let found = life.find(no)?;
+            let found = life.reach(session, no)?;
             subject.write(found.object())?;
             drop_privileges(life, subject, &found)?;
             let changed = answering(life, id, || room.fallocate(no, what, offset, len).map(done))?;
@@ -278,8 +302,8 @@ fn apply(
             len,
         } => {
             let _rights = life.rights.read();
-            subject.read(life.find(from)?.object())?;
-            let target = life.find(to)?;
+            subject.read(life.reach(session, from)?.object())?;
+            let target = life.reach(session, to)?;
             subject.write(target.object())?;
             drop_privileges(life, subject, &target)?;
             // Units that were written under a grant are about to be shared: nobody may write there any more.
@@ -317,7 +341,7 @@ fn set_attributes(
     check_set(&set)?;
     let changes_rights = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
     let mut done = |losses: &mut Losses| -> room::Result<Changed> {
-        let found = life.find(no)?;
+        let found = life.reach(session, no)?;
         session.subject.set_attributes(found.object(), &mut set)?;
         let changed = answering(life, id, || life.room.set_attributes(no, &set).map(inode))?;
         if let Changed::Inode(after) = &changed
@@ -342,28 +366,29 @@ fn set_attributes(
 
 impl Losses {
     /// A name of this inode is gone. Where it was the last one, those who have the file open keep what they have.
-    fn name_gone(&mut self, server: &Life, inode: &Inode) {
-        let left = match server.room.attributes(inode.no) {
+    fn name_gone(&mut self, life: &Life, inode: &Inode) {
+        let left = match life.room.attributes(inode.no) {
             Ok(after) => after.nlink > 0,
             Err(_) => false,
         };
         if inode.kind != FileKind::Regular || left {
             return;
         }
-        let alive = server.sessions.alive();
+        let alive = life.sessions.alive();
         let lost = alive.iter().filter(|s| !s.has_open(inode.no));
         let lost = lost.map(|s| s.id).collect();
         self.readers.push((inode.no, lost));
     }
 
     /// Who may read or write has changed to what `found` says.
-    fn rights_changed(&mut self, server: &Life, found: &Found) {
+    fn rights_changed(&mut self, life: &Life, found: &Found) {
+        life.paths.rights_changed(&found.inode);
         if found.inode.kind != FileKind::Regular {
             return;
         }
         let no = found.inode.no;
         let denied = |subject: &Subject| subject.read(found.object()).is_err();
-        let alive = server.sessions.alive();
+        let alive = life.sessions.alive();
         let readers: BTreeSet<SessionId> = alive
             .iter()
             .filter(|s| denied(&s.subject))
@@ -397,16 +422,16 @@ impl Losses {
 }
 
 /// Revokes grants of sessions on the disks; then nothing of them is taken any more.
-fn end_grants(server: &Life, grants: &[(SessionId, LoanId)], deadline: Instant) -> Reply<()> {
+fn end_grants(life: &Life, grants: &[(SessionId, LoanId)], deadline: Instant) -> Reply<()> {
     if grants.is_empty() {
         return Ok(());
     }
     let all: Vec<LoanId> = grants.iter().map(|(_, grant)| *grant).collect();
-    server.authority.revoke_loans(&all, deadline)?;
+    life.authority.revoke_loans(&all, deadline)?;
     for (session, grant) in grants {
-        let session = server.sessions.get(*session);
+        let session = life.sessions.get(*session);
         if session.is_some_and(|s: Arc<Session>| s.give_back(*grant).is_some()) {
-            server.room.settle_loan(*grant);
+            life.room.settle_loan(*grant);
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Maps, loans, and data that clients wrote.
+//! Maps, write grants, and data that clients wrote.
 //!
 //! 1. A map and the capabilities for it are of one moment: nothing it names is given to another before they are known of.
 //! 2. A client gets the keys of the units that the map names, or of the positions granted to it, and no others.
@@ -56,7 +56,7 @@ pub(super) fn map((life, session): &Here, no: InodeNo, first: u64, count: u32) -
     }
     let _rights = life.rights.read();
     let _telling = life.authority.telling();
-    let found = life.find(no).map_err(refusal)?;
+    let found = life.reach(session, no).map_err(refusal)?;
     session.subject.read(found.object()).map_err(refusal)?;
     let maps = life.room.maps(no, first, count as usize).map_err(refusal)?;
     // What the maps say may be newer than what was found above.
@@ -90,14 +90,17 @@ pub(super) fn map((life, session): &Here, no: InodeNo, first: u64, count: u32) -
     })
 }
 
-pub(super) fn seek((life, session): &Here, no: InodeNo, offset: u64, hole: bool) -> Reply<u64> {
-    let found = life.find(no).map_err(refusal)?;
+pub(super) fn seek((server, session): &Here, no: InodeNo, offset: u64, hole: bool) -> Reply<u64> {
+    let found = {
+        let _rights = server.rights.read();
+        server.reach(session, no).map_err(refusal)?
+    };
     session.subject.read(found.object()).map_err(refusal)?;
     if offset >= found.inode.size {
         return Err(Refusal::Posix(Posix::NoMoreData));
     }
     let to = if hole { SeekTo::Hole } else { SeekTo::Data };
-    life.room.seek(no, offset, to).map_err(refusal)
+    server.room.seek(no, offset, to).map_err(refusal)
 }
 
 pub(super) fn lend((life, session): &Here, blocks: u32) -> Reply<Lent> {
@@ -114,6 +117,7 @@ pub(super) fn lend((life, session): &Here, blocks: u32) -> Reply<Lent> {
         segment,
         position,
         blocks,
+        append_nonces,
     } = loan;
     let granted = position..position + blocks;
     let place = segment_place(life, segment, &[granted]).map_err(settle)?;
@@ -147,6 +151,7 @@ pub(super) fn lend((life, session): &Here, blocks: u32) -> Reply<Lent> {
         place,
         position,
         blocks,
+        append_nonces,
         ticket,
     })
 }
@@ -179,7 +184,7 @@ pub(super) fn place((life, session): &Here, no: InodeNo, written: Vec<Written>) 
         return Err(Refusal::Posix(Posix::InvalidArgument));
     }
     let _rights = life.rights.read();
-    let found = life.find(no).map_err(refusal)?;
+    let found = life.reach(session, no).map_err(refusal)?;
     session.subject.write(found.object()).map_err(refusal)?;
     let mut by_loan: BTreeMap<LoanId, (Borrowed, Vec<Boot>, Vec<Placed>)> = BTreeMap::new();
     for Written { loan, boot, placed } in written {

@@ -43,32 +43,42 @@ impl Life {
     }
 }
 
-pub(super) fn lookup((life, session): &Here, parent: InodeNo, name: &[u8]) -> Reply<Inode> {
-    let directory = life.find(parent).map_err(refusal)?;
+pub(super) fn lookup((server, session): &Here, parent: InodeNo, name: &[u8]) -> Reply<Inode> {
+    let _rights = server.rights.read();
+    let directory = server.reach(session, parent).map_err(refusal)?;
     session
         .subject
         .search(directory.object())
         .map_err(refusal)?;
-    life.room.lookup(parent, name).map_err(refusal)
+    let inode = server.room.lookup(parent, name).map_err(refusal)?;
+    server.paths.seen(&inode, parent);
+    Ok(inode)
 }
 
 pub(super) fn read_dir(
-    (life, session): &Here,
+    (server, session): &Here,
     no: InodeNo,
     after: u64,
     limit: u32,
 ) -> Reply<Listing> {
-    let directory = life.find(no).map_err(refusal)?;
+    let _rights = server.rights.read();
+    let directory = server.reach(session, no).map_err(refusal)?;
     session.subject.list(directory.object()).map_err(refusal)?;
     let after = after.min(i64::MAX as u64);
     let limit = usize::try_from(limit).unwrap_or(LIST_MAX).min(LIST_MAX);
-    let read = life.room.begin_read_dir(no, after, limit);
+    let read = server.room.begin_read_dir(no, after, limit);
     let (entries, next) = read.map_err(refusal)?;
     // Who may only list learns the names and kinds.
     let veiling = !session.subject.may(directory.object(), EXECUTE);
     let told = entries.into_iter().map(|(entry, inode)| {
-        let inode = if veiling { veiled(&inode) } else { inode };
-        life.handles.entry((entry, inode), veiling)
+        let inode = match veiling {
+            true => veiled(&inode),
+            false => {
+                server.paths.seen(&inode, no);
+                inode
+            }
+        };
+        server.handles.entry((entry, inode), veiling)
     });
     Ok(Listing {
         next,
@@ -99,18 +109,19 @@ fn veiled(inode: &Inode) -> Inode {
     }
 }
 
-pub(super) fn xattr((life, session): &Here, no: InodeNo, name: &[u8]) -> Reply<Vec<u8>> {
-    let found = life.find(no).map_err(refusal)?;
+pub(super) fn xattr((server, session): &Here, no: InodeNo, name: &[u8]) -> Reply<Vec<u8>> {
+    let _rights = server.rights.read();
+    let found = server.reach(session, no).map_err(refusal)?;
     session
         .subject
         .read_xattr(found.object(), name)
         .map_err(refusal)?;
-    life.room.xattr(no, name).map_err(refusal)
+    server.room.xattr(no, name).map_err(refusal)
 }
 
-pub(super) fn open((life, session): &Here, no: InodeNo, access: Access) -> Reply<Inode> {
-    let _rights = life.rights.read();
-    let found = life.find(no).map_err(refusal)?;
+pub(super) fn open((server, session): &Here, no: InodeNo, access: Access) -> Reply<Inode> {
+    let _rights = server.rights.read();
+    let found = server.reach(session, no).map_err(refusal)?;
     if access.read && found.inode.kind == FileKind::Directory {
         session.subject.list(found.object()).map_err(refusal)?;
     } else if access.read {
@@ -122,13 +133,13 @@ pub(super) fn open((life, session): &Here, no: InodeNo, access: Access) -> Reply
             return Err(Refusal::Posix(Posix::NotPermitted));
         }
     }
-    session.open(no, || life.room.hold(no))?;
+    session.open(no, || server.room.hold(no))?;
     // It may have lost its last name before it was held.
-    match life.room.attributes(no) {
+    match server.room.attributes(no) {
         Ok(inode) => Ok(inode),
         Err(e) => {
             if let Ok((closed, _)) = session.close(no, 1) {
-                life.room.release(no, closed);
+                server.room.release(no, closed);
             }
             Err(match e {
                 Error::NotFound => Refusal::Posix(Posix::NotFound),

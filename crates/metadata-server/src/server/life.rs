@@ -18,6 +18,7 @@ use storage::HostStorage;
 use super::attach::attach;
 use super::drain::{self, Obstacles};
 use super::handles::Handles;
+use super::paths::Paths;
 use super::replies::Replies;
 use super::sources::Sources;
 use super::testing::{Fault, Point};
@@ -47,6 +48,7 @@ pub(crate) struct Life {
     pub(crate) sessions: Sessions,
     pub(crate) locks: Locks,
     pub(crate) handles: Handles,
+    pub(super) paths: Paths,
     /// Held shared by what relies on rights and names, exclusively by what changes them: what was checked is still so when
     /// it is done.
     pub(crate) rights: RwLock<()>,
@@ -94,6 +96,7 @@ impl Life {
             sessions: Sessions::new(config.lease),
             locks: Locks::default(),
             handles,
+            paths: Paths::new(),
             rights: RwLock::new(()),
             next_lane: AtomicUsize::new(0),
             obstacles: Obstacles::default(),

@@ -18,6 +18,7 @@ mod handles;
 mod life;
 mod listen;
 mod metrics;
+mod paths;
 mod rekey;
 mod replies;
 mod sources;

@@ -393,7 +393,7 @@ impl Raw {
             .unwrap()
     }
 
-    /// Seals and writes one block of `byte` to the `at`th block of a loan; what to place.
+    /// Seals and writes one block of `byte` to the `at`th block of a grant; what to place.
     pub fn write_block(
         &self,
         world: &World,
@@ -404,8 +404,9 @@ impl Raw {
     ) -> Result<Written, DiskError> {
         let mut block = vec![byte; BLOCK_LEN];
         let position = lent.position + at;
+        let nonce = room::nonce_part(lent.append_nonces).unwrap();
         let mut cipher = lent.place.keys.cipher();
-        let tag = cipher.seal(position, &mut block).unwrap();
+        let tag = cipher.seal(nonce, position, &mut block).unwrap();
         let disk = world.disk(&lent.ticket).client();
         let boot = disk.write(&lent.ticket, lent.place.start + u64::from(position), &block)?;
         Ok(Written {
@@ -417,6 +418,7 @@ impl Raw {
                     segment: lent.place.segment,
                     position,
                     blocks: 1,
+                    nonce,
                     tags: vec![tag],
                     digests: vec![room::unit_digest(&block)],
                 },
@@ -438,6 +440,7 @@ impl Raw {
     pub fn read_by(&self, world: &World, map: &Map) -> Result<u8, DiskError> {
         let (_, extents) = &map.chunks[0];
         let (range, tag) = extents[0].units().next().unwrap();
+        let nonce = extents[0].nonce;
         let place = map
             .segments
             .iter()
@@ -455,7 +458,9 @@ impl Raw {
             &mut block,
         )?;
         let mut cipher = place.keys.cipher();
-        cipher.open(range.position, &tag, &mut block).unwrap();
+        cipher
+            .open(nonce, range.position, &tag, &mut block)
+            .unwrap();
         Ok(block[0])
     }
 }

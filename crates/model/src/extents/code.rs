@@ -6,9 +6,10 @@
 //! |---|---|
 //! | 1 | first block |
 //! | 1 | number of blocks, less one |
-//! | 1 | bits 0-1: blocks to skip in the first unit; bits 2-3: blocks of the last unit behind the range; bit 4: shared; bit 7: each tag is followed by its digest; the others 0 |
+//! | 1 | bits 0-1: blocks to skip in the first unit; bits 2-3: blocks of the last unit behind the range; bit 4: shared; bit 6: a nonce part follows; bit 7: each tag is followed by its digest; the others 0 |
 //! | 4 | position of the first unit in the segment |
 //! | 8 | segment |
+//! | 4 | with bit 6 only: the nonce part, not all zeros |
 //! | 16 each | tags, one a unit; with bit 7, each followed by the 32 bytes of its unit's digest |
 //!
 //! Behind them one record of three bytes for each run of reserved holes, in order: first block, number of blocks less one,
@@ -17,7 +18,7 @@
 //! Invariant: one map has one writing, and what does not keep the invariants of [`Extent`] and [`Chunk`] is refused.
 
 use super::{CHUNK_BLOCKS, Chunk, Extent};
-use crate::{DIGEST_LEN, SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS};
+use crate::{DIGEST_LEN, NONCE_PART_LEN, NoncePart, SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS};
 
 const FIXED: usize = 15;
 const SHARED: u8 = 1 << 4;
@@ -25,6 +26,9 @@ const SHARED: u8 = 1 << 4;
 const DIGESTS: u8 = 1 << 7;
 /// The third byte of a record that is no extent, but a run of reserved holes.
 const RESERVED: u8 = 1 << 5;
+/// The extent's nonce part follows its segment. Without it there are zeros.
+const NONCE: u8 = 1 << 6;
+const KNOWN: u8 = 0b1111 | SHARED | NONCE | DIGESTS;
 
 // Two bits hold a number of blocks below UNIT_BLOCKS.
 const _: () = assert!(UNIT_BLOCKS == 4);
@@ -35,22 +39,25 @@ impl Chunk {
         let proofs =
             |extent: &Extent| extent.tags.len() * TAG_LEN + extent.digests.len() * DIGEST_LEN;
         let proofs: usize = self.extents.iter().map(proofs).sum();
-        let mut out = Vec::with_capacity(self.extents.len() * FIXED + proofs);
+        let mut out = Vec::with_capacity(self.extents.len() * (FIXED + NONCE_PART_LEN) + proofs);
         for extent in &self.extents {
             let behind = extent.stored - u16::from(extent.skip) - extent.blocks;
-            let shared = if extent.shared { SHARED } else { 0 };
-            let digests = if extent.digests.is_empty() {
-                0
-            } else {
-                DIGESTS
-            };
+            let bit = |is_set, bit| if is_set { bit } else { 0 };
+            let has_nonce = extent.nonce != NoncePart::NONE;
             out.extend_from_slice(&[
                 extent.first as u8,
                 (extent.blocks - 1) as u8,
-                extent.skip | (behind as u8) << 2 | shared | digests,
+                extent.skip
+                    | (behind as u8) << 2
+                    | bit(extent.shared, SHARED)
+                    | bit(has_nonce, NONCE)
+                    | bit(!extent.digests.is_empty(), DIGESTS),
             ]);
             out.extend_from_slice(&extent.position.to_le_bytes());
             out.extend_from_slice(&extent.segment.0.to_le_bytes());
+            if has_nonce {
+                out.extend_from_slice(&extent.nonce.0);
+            }
             let mut digests = extent.digests.iter();
             for tag in &extent.tags {
                 out.extend_from_slice(tag_bytes(tag));
@@ -113,8 +120,16 @@ fn take_extent(bytes: &mut &[u8]) -> Option<Result<Extent, String>> {
     let [first, less_one, bits] = *bytes.split_off(..3)?.first_chunk()?;
     let position = u32::from_le_bytes(*bytes.split_off(..4)?.first_chunk()?);
     let segment = u64::from_le_bytes(*bytes.split_off(..8)?.first_chunk()?);
-    if bits & 0b0110_0000 != 0 {
+    if bits & !KNOWN != 0 {
         return Some(Err("an extent has unknown bits".into()));
+    }
+    let nonce = match bits & NONCE {
+        0 => NoncePart::NONE,
+        _ => NoncePart(*bytes.split_off(..NONCE_PART_LEN)?.first_chunk()?),
+    };
+    // None is written without the bit: a map has one encoding.
+    if bits & NONCE != 0 && nonce == NoncePart::NONE {
+        return Some(Err(format!("an empty nonce part (block {first})")));
     }
     let (skip, behind) = (bits & 3, bits >> 2 & 3);
     let blocks = u16::from(less_one) + 1;
@@ -140,6 +155,7 @@ fn take_extent(bytes: &mut &[u8]) -> Option<Result<Extent, String>> {
         skip,
         stored,
         shared: bits & SHARED != 0,
+        nonce,
         tags,
         digests,
     };

@@ -7,7 +7,7 @@
 //! 3. A unit called released is one that nothing in the map refers to.
 
 use super::{CHUNK, Chunk, Extent, Released, UNIT};
-use crate::{BLOCK_LEN, BlockRange, Sealed, SegmentNo, Tag, UNIT_BLOCKS};
+use crate::{BLOCK_LEN, BlockRange, NoncePart, Sealed, SegmentNo, Tag, UNIT_BLOCKS};
 
 /// Bytes of one change.
 const STEP: usize = 4;
@@ -35,8 +35,8 @@ pub fn extent_map(bytes: &[u8]) {
     }
 }
 
-/// A block of a file: its unit, its place in the unit, and the unit's tag.
-type Cell = Option<(BlockRange, u16, Tag)>;
+/// A block of a file: its unit, its place in the unit, and what opens the unit.
+type Cell = Option<(BlockRange, u16, NoncePart, Tag)>;
 
 fn cells(chunk: &Chunk) -> Vec<Cell> {
     let mut cells = vec![None; usize::from(CHUNK)];
@@ -47,7 +47,7 @@ fn cells(chunk: &Chunk) -> Vec<Cell> {
             let (unit, tag) = units[usize::from(at / UNIT)];
             let cell = &mut cells[usize::from(extent.first + index)];
             assert_eq!(*cell, None, "two extents for one block");
-            *cell = Some((unit, at % UNIT, tag));
+            *cell = Some((unit, at % UNIT, extent.nonce, tag));
         }
     }
     cells
@@ -133,6 +133,8 @@ fn written(first: u16, blocks: u16, position: u8) -> Extent {
         segment: SegmentNo(1 << 40),
         position: u32::from(position) * BLOCK_LEN as u32 + 1,
         blocks,
+        // Some without one, as in older rooms.
+        nonce: NoncePart([0, 0, 0, position & 0xfe]),
         tags: vec![[position; 16]; blocks.div_ceil(UNIT_BLOCKS) as usize],
         // Of every other one, as in a room that was rekeyed.
         digests: match position % 2 {
@@ -202,11 +204,15 @@ mod tests {
             chunk.encode()
         };
         let mut unknown = of(one.clone());
-        unknown[2] |= 1 << 5;
+        unknown[2] |= 1 << 7;
+        let mut empty_nonce = of(one.clone());
+        empty_nonce[2] |= 1 << 6;
+        empty_nonce.splice(15..15, [0; 4]);
         let cut = of(one.clone())[..20].to_vec();
         for (name, map) in [
             ("overlapping", [of(one), of(other)].concat()),
             ("unknown-bit", unknown),
+            ("empty-nonce", empty_nonce),
             ("cut", cut),
         ] {
             seeds.push((name, [vec![0], map].concat()));

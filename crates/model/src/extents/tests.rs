@@ -13,6 +13,7 @@ type Unit = (u64, u32, u32);
 struct Cell {
     unit: Unit,
     block: u32,
+    nonce: NoncePart,
     tag: Tag,
 }
 
@@ -37,6 +38,7 @@ impl Model {
                 cells[usize::from(extent.first + i)] = Some(Cell {
                     unit,
                     block: at % UNIT_BLOCKS,
+                    nonce: extent.nonce,
                     tag,
                 });
             }
@@ -63,6 +65,7 @@ fn sealed(segment: u64, position: u32, blocks: u32) -> Sealed {
         segment: SegmentNo(segment),
         position,
         blocks,
+        nonce: NoncePart::NONE,
         tags,
         digests: Vec::new(),
     };
@@ -75,6 +78,17 @@ fn digest_of(tag: &Tag) -> Option<crate::Digest> {
     let mut digest = [0x5a; 32];
     digest[..16].copy_from_slice(tag);
     (tag[0] % 2 == 1).then_some(digest)
+}
+
+/// The same with a nonce part of its own, but for every third position.
+fn appended(segment: u64, position: u32, blocks: u32) -> Sealed {
+    Sealed {
+        nonce: match position % 3 {
+            0 => NoncePart::NONE,
+            _ => NoncePart(position.to_be_bytes()),
+        },
+        ..sealed(segment, position, blocks)
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -144,7 +158,7 @@ proptest! {
             }
             let released = match step {
                 Step::Write { first, blocks } => {
-                    let extent = Extent::from_sealed(first, &sealed(7, position, u32::from(blocks)));
+                    let extent = Extent::from_sealed(first, &appended(7, position, u32::from(blocks)));
                     position += u32::from(blocks);
                     let fresh = Model::of(&Chunk::from_extents(vec![extent.clone()]).unwrap());
                     for i in usize::from(first)..usize::from(first + blocks) {
@@ -280,7 +294,7 @@ fn built(steps: &[Step]) -> Chunk {
     for step in steps {
         match *step {
             Step::Write { first, blocks } => {
-                let extent = Extent::from_sealed(first, &sealed(7, position, u32::from(blocks)));
+                let extent = Extent::from_sealed(first, &appended(7, position, u32::from(blocks)));
                 position += u32::from(blocks);
                 chunk.replace(first, blocks, &[extent]);
             }
@@ -323,6 +337,41 @@ fn appends_that_continue_each_other_become_one_extent() {
     assert_eq!(chunk.extents().len(), 2);
 }
 
+/// A run of units has one nonce part: joining two appends would leave one of them unreadable.
+#[test]
+fn appends_with_nonce_parts_of_their_own_stay_apart_and_what_was_cut_is_joined_again() {
+    let part = |i: u32| NoncePart((i + 1).to_le_bytes());
+    let mut chunk = Chunk::default();
+    for i in 0..64 {
+        let append = Sealed {
+            nonce: part(i),
+            ..sealed(1, 1 + i * 4, 4)
+        };
+        let first = i as u16 * 4;
+        chunk.replace(first, 4, &[Extent::from_sealed(first, &append)]);
+    }
+    assert_eq!(chunk.extents().len(), 64);
+    for (i, extent) in (0..).zip(chunk.extents()) {
+        assert_eq!((extent.nonce, extent.tags.len()), (part(i), 1));
+    }
+    // The most a map of whole units can grow by.
+    assert_eq!(chunk.encode().len(), 64 * (15 + 4 + 16));
+    assert_eq!(Chunk::decode(&chunk.encode()).unwrap(), chunk);
+
+    let whole = Sealed {
+        nonce: part(0),
+        ..sealed(1, 1, 256)
+    };
+    let mut chunk = Chunk::default();
+    chunk.replace(0, 256, &[Extent::from_sealed(0, &whole)]);
+    let (left, right) = (chunk.slice(0, 128), chunk.slice(128, 128));
+    let mut again = Chunk::default();
+    again.replace(0, 128, &left);
+    again.replace(128, 128, &right);
+    assert_eq!(again, chunk);
+    assert_eq!(chunk.encode().len(), 15 + 4 + 64 * 16);
+}
+
 #[test]
 fn a_unit_lives_until_its_last_piece_goes() {
     let mut chunk = Chunk::default();
@@ -356,7 +405,6 @@ fn each_kind_of_malformed_map_is_refused() {
     refused(&good[..good.len() - 1], "ends within");
     refused(&good[..7], "ends within");
     refused(&with(0, 251), "within its chunk");
-    refused(&with(2, 0x40), "unknown bits");
     // With digests, each tag is followed by one.
     let bound = of_segment(1);
     assert_eq!((bound.len(), bound[2] & 0xe0), (15 + 96, 0x80));
@@ -366,10 +414,26 @@ fn each_kind_of_malformed_map_is_refused() {
     );
     refused(&bound[..bound.len() - 1], "ends within");
     refused(&with(2, with(2, 0)[2] | 0x80), "ends within");
-    refused(
-        &[&bound[..2], &[0xc0], &bound[3..]].concat(),
-        "unknown bits",
-    );
+    // The first four bytes of the first tag are then read as the nonce part.
+    refused(&with(2, 0x40), "ends within");
+    let with_part = |part: [u8; 4]| [&with(2, 0x40)[..15], &part, &good[15..]].concat();
+    let read = Chunk::decode(&with_part([0, 0, 0, 9])).unwrap();
+    assert_eq!(read.extents()[0].nonce, NoncePart([0, 0, 0, 9]));
+    assert_eq!(read.encode(), with_part([0, 0, 0, 9]));
+    refused(&with_part([0; 4]), "empty nonce part");
+    // Both: the nonce part comes before the first tag.
+    let both = [
+        &bound[..2],
+        &[bound[2] | 0x40],
+        &bound[3..15],
+        &[0, 0, 0, 9],
+        &bound[15..],
+    ]
+    .concat();
+    let read = Chunk::decode(&both).unwrap();
+    assert_eq!(read.extents()[0].nonce, NoncePart([0, 0, 0, 9]));
+    assert_eq!(read.extents()[0].digests.len(), 2);
+    assert_eq!(read.encode(), both);
     // Three blocks behind six: a third unit that holds nothing of the range.
     let mut surplus = with(2, 3 << 2);
     surplus.extend_from_slice(&[0; 16]);
@@ -418,6 +482,7 @@ proptest! {
                         prop_assert_eq!(cell.block, block % UNIT_BLOCKS);
                         prop_assert_eq!(in_units % 4096, byte % 4096);
                         prop_assert_eq!(stored.proofs.tags[unit as usize], cell.tag);
+                        prop_assert_eq!(stored.proofs.nonce, cell.nonce);
                     }
                 }
             }

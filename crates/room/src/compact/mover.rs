@@ -220,6 +220,7 @@ impl Mover<'_> {
             Extent {
                 segment,
                 position,
+                nonce: moved.nonce,
                 tags: vec![moved.tag],
                 digests: moved.digest.into_iter().collect(),
                 shared: true,
@@ -237,7 +238,7 @@ impl Mover<'_> {
         Ok(true)
     }
 
-    /// Moves consecutive units to a fresh place, for others to follow.
+    /// Moves consecutive units of one extent to a fresh place, for others to follow.
     fn fresh(&mut self, state: &mut State, pieces: &[Extent]) -> Result<()> {
         let [head, ..] = pieces else { return Ok(()) };
         let tags: Vec<Tag> = pieces.iter().flat_map(|p| p.tags.iter().copied()).collect();
@@ -252,6 +253,7 @@ impl Mover<'_> {
             .flat_map(|p| p.digests.iter().copied())
             .collect();
         let proofs = Proofs {
+            nonce: head.nonce,
             tags: &tags,
             digests: &digests,
         };
@@ -275,6 +277,7 @@ impl Mover<'_> {
                 Extent {
                     segment: sealed.segment,
                     position: sealed.position + (piece.position - head.position),
+                    nonce: proofs.nonce,
                     tags: proofs.tags.to_vec(),
                     digests: proofs.digests.to_vec(),
                     shared: true,
@@ -290,6 +293,7 @@ impl Mover<'_> {
             let moved = Moved {
                 segment: new.segment,
                 position: new.position,
+                nonce: new.nonce,
                 tag: new.tags[0],
                 digest: new.digests.first().copied(),
             };

@@ -23,6 +23,7 @@ OLD_MASTER = bytes(range(0x60, 0x80))
 SALT = bytes(range(0x80, 0xA0))
 NONCE = bytes(range(0xA0, 0xB8))
 BLOCK = 0x0102030405
+NONCE_PART = bytes(range(0xF1, 0xF5))
 UNIT = bytes((7 * i + i // 256) % 256 for i in range(16384))
 COST = {"memory_kib": 8192, "passes": 2, "lanes": 2}
 PASSPHRASE = "correct horse battery staple ✓".encode()
@@ -88,11 +89,12 @@ def slot(number, kind, kind_id, purpose, material, cost):
     }
 
 
-def unit(name, suite_id, cipher):
+def unit(name, suite_id, cipher, nonce_part):
     key = derive(derive(MASTER, b"", "data"), SALT, "segment", bytes([suite_id]))
-    sealed = cipher(key).encrypt(bytes(4) + struct.pack(">Q", BLOCK), UNIT, None)
+    sealed = cipher(key).encrypt(nonce_part + struct.pack(">Q", BLOCK), UNIT, None)
     return {
         "suite": name,
+        "nonce_part": nonce_part.hex(),
         "key": key.hex(),
         "tag": sealed[-16:].hex(),
         "sealed_start": sealed[:64].hex(),
@@ -197,7 +199,14 @@ print(
             "catalog_key": derive(MASTER, b"", "catalog").hex(),
             "data_key": derive(MASTER, b"", "data").hex(),
             "block": BLOCK,
-            "units": [unit("aes-256-gcm", 1, AESGCM), unit("chacha20-poly1305", 2, ChaCha20Poly1305)],
+            "units": [
+                unit(name, number, cipher, part)
+                for part in (bytes(4), NONCE_PART)
+                for name, number, cipher in (
+                    ("aes-256-gcm", 1, AESGCM),
+                    ("chacha20-poly1305", 2, ChaCha20Poly1305),
+                )
+            ],
             "positions": POSITIONS,
             "slots": slots,
             "previous_epoch": 7,

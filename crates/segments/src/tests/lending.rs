@@ -22,11 +22,12 @@ fn borrow(bench: &Bench, range: BlockRange, seed: u8) -> Written {
     let keys = keys.unwrap().unwrap();
     let mut cipher = keys.cipher();
     let plain = plain(range.blocks as usize, seed);
+    let nonce = seal::nonce_part(bench.store.append_nonces()).unwrap();
     let mut units = plain.clone();
     let tags = (range.position..)
         .step_by(UNIT_BLOCKS as usize)
         .zip(units.chunks_mut(UNIT_LEN))
-        .map(|(at, unit)| cipher.seal(at, unit).unwrap())
+        .map(|(at, unit)| cipher.seal(nonce, at, unit).unwrap())
         .collect();
     let digests = units.chunks(UNIT_LEN).map(seal::unit_digest).collect();
     bench.patch(
@@ -39,6 +40,7 @@ fn borrow(bench: &Bench, range: BlockRange, seed: u8) -> Written {
             segment: range.segment,
             position: range.position,
             blocks: range.blocks,
+            nonce,
             tags,
             digests,
         },
@@ -224,8 +226,14 @@ fn keys_are_given_for_positions_and_never_of_a_segment_with_one_key() {
             u64::from(written.sealed.position) * BLOCK_LEN as u64,
             written.plain.len().min(UNIT_LEN),
         );
-        let (position, tag) = (written.sealed.position, &written.sealed.tags[0]);
-        let opened = keys.cipher().open(position, tag, &mut unit).is_ok();
+        let Sealed {
+            nonce,
+            position,
+            ref tags,
+            ..
+        } = written.sealed;
+        let opened = keys.cipher().open(nonce, position, &tags[0], &mut unit);
+        let opened = opened.is_ok();
         assert_eq!(opened, unit == written.plain[..unit.len()]);
         opened
     };

@@ -5,7 +5,9 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use room::{Argon2Cost, Credential, NewCredential, RoomId, Suite};
-use seal::{BLOCK_LEN, Header, MasterKey, POSITIONS, PositionTree, SegmentKey, Tag, UNIT_LEN};
+use seal::{
+    BLOCK_LEN, Header, MasterKey, NoncePart, POSITIONS, PositionTree, SegmentKey, Tag, UNIT_LEN,
+};
 
 use crate::clock::Clock;
 use crate::{Error, Result};
@@ -130,7 +132,7 @@ fn sealing(suite: Suite, size: usize, pieces: usize) -> Batch {
     let mut block = 0;
     timed(pieces, move || {
         for unit in piece.chunks_mut(UNIT_LEN) {
-            black_box(key.seal(block, unit));
+            black_box(key.seal(NoncePart::NONE, block, unit));
             block += blocks(unit);
         }
     })
@@ -146,7 +148,7 @@ fn sealing_by_position(suite: Suite, size: usize, pieces: usize) -> Batch {
     timed(pieces, move || {
         let mut cipher = tree.cipher();
         for unit in piece.chunks_mut(UNIT_LEN) {
-            black_box(cipher.seal(block, unit));
+            black_box(cipher.seal(NoncePart::NONE, block, unit));
             block = (block + blocks(unit) as u32) % POSITIONS;
         }
     })
@@ -159,7 +161,7 @@ fn opening(suite: Suite, size: usize, pieces: usize) -> Batch {
     let mut tags: Vec<Tag> = Vec::new();
     for piece in sealed.chunks_mut(size) {
         for unit in piece.chunks_mut(UNIT_LEN) {
-            tags.push(key.seal(block, unit));
+            tags.push(key.seal(NoncePart::NONE, block, unit));
             block += blocks(unit);
         }
     }
@@ -171,7 +173,7 @@ fn opening(suite: Suite, size: usize, pieces: usize) -> Batch {
         let began = clock.raw_ns();
         for piece in work.chunks_mut(size) {
             for (unit, tag) in piece.chunks_mut(UNIT_LEN).zip(&mut tags) {
-                let opened = key.open(block, tag, unit);
+                let opened = key.open(NoncePart::NONE, block, tag, unit);
                 assert!(opened.is_ok(), "what was sealed here opens here");
                 block += blocks(unit);
             }

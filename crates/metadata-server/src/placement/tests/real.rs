@@ -177,7 +177,7 @@ impl Network {
         self.attach();
     }
 
-    /// Seals blocks and writes them to the disk, as client 7 with a capability for the loan.
+    /// Seals blocks and writes them to the disk, as client 7 with a capability for the grant.
     fn borrow(&self, room: &room::Room, loan: &Loan, plain: &[u8]) -> (Boot, Placed) {
         let Loan {
             segment,
@@ -191,10 +191,11 @@ impl Network {
         let mut cipher = keys.cipher();
         let mut sealed = plain.to_vec();
         sealed.resize(plain.len().next_multiple_of(BLOCK_LEN), 0);
+        let nonce = loan.nonce_part().unwrap();
         let tags = (position..)
             .step_by(UNIT_BLOCKS as usize)
             .zip(sealed.chunks_mut(UNIT_BLOCKS as usize * BLOCK_LEN))
-            .map(|(at, unit)| cipher.seal(at, unit).unwrap())
+            .map(|(at, unit)| cipher.seal(nonce, at, unit).unwrap())
             .collect();
         let units = sealed.chunks(UNIT_BLOCKS as usize * BLOCK_LEN);
         let digests = units.map(room::unit_digest).collect();
@@ -212,6 +213,7 @@ impl Network {
                 segment,
                 position,
                 blocks: (sealed.len() / BLOCK_LEN) as u32,
+                nonce,
                 tags,
                 digests,
             },
@@ -250,7 +252,7 @@ impl Network {
                 let units_of = units.chunks_mut(unit).zip(proofs.tags).zip(positions);
                 for (index, ((unit, tag), at)) in units_of.enumerate() {
                     room::check_digest(proofs, index, unit, true).unwrap();
-                    cipher.open(at, tag, unit).unwrap();
+                    cipher.open(proofs.nonce, at, tag, unit).unwrap();
                 }
                 data[at..at + stored.len].copy_from_slice(&units[stored.skip..][..stored.len]);
             }
