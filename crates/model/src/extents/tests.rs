@@ -345,7 +345,7 @@ fn appends_with_nonce_parts_of_their_own_stay_apart_and_what_was_cut_is_joined_a
     for i in 0..64 {
         let append = Sealed {
             nonce: part(i),
-            ..sealed(1, 1 + i * 4, 4)
+            ..sealed(2, 1 + i * 4, 4)
         };
         let first = i as u16 * 4;
         chunk.replace(first, 4, &[Extent::from_sealed(first, &append)]);
@@ -360,7 +360,7 @@ fn appends_with_nonce_parts_of_their_own_stay_apart_and_what_was_cut_is_joined_a
 
     let whole = Sealed {
         nonce: part(0),
-        ..sealed(1, 1, 256)
+        ..sealed(2, 1, 256)
     };
     let mut chunk = Chunk::default();
     chunk.replace(0, 256, &[Extent::from_sealed(0, &whole)]);
