@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         };
         let start = Cpu::now();
         for _ in 0..rounds {
-            verify(Recorder::silent(&image).storage(), &allowed, how)?;
+            verify(Recorder::unlogged(&image).storage(), &allowed, how)?;
         }
         println!(
             "verify, thorough {thorough}: {:?}",
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let mut parts = [Duration::ZERO; 4];
     for _ in 0..rounds {
-        let storage = Recorder::silent(&image).storage();
+        let storage = Recorder::unlogged(&image).storage();
         let mut lap = Cpu::now();
         let mut next = || std::mem::replace(&mut lap, Cpu::now()).elapsed();
         let room = open(&storage)?;

@@ -20,16 +20,16 @@ pub struct Bounds {
     pub failures_max: usize,
 }
 
-/// How often progress is told.
-const TOLD_EVERY: Duration = Duration::from_secs(10);
+/// How often progress is reported.
+const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
-/// Explores `subject(0)`, `subject(1)`, … until there is none. `tell` hears of the sum now and then and of each failure
-/// at once: the second value is how many are new.
+/// Explores `subject(0)`, `subject(1)`, … until there is none. `report_progress` is called with the sum from time to time, and at
+/// once after a failure; the second value is the number of new failures.
 pub fn run<S: Subject>(
     subject: impl Fn(usize) -> Option<S> + Sync,
     options: &Options,
     bounds: &Bounds,
-    tell: impl Fn(&Report, usize) + Sync,
+    report_progress: impl Fn(&Report, usize) + Sync,
 ) -> Report {
     let next = AtomicUsize::new(0);
     let over = AtomicBool::new(false);
@@ -44,9 +44,9 @@ pub fn run<S: Subject>(
             let new = report.failures.len();
             let mut sum = sum.lock();
             sum.0.add(report);
-            if new > 0 || sum.1.elapsed() >= TOLD_EVERY {
+            if new > 0 || sum.1.elapsed() >= PROGRESS_EVERY {
                 sum.1 = Instant::now();
-                tell(&sum.0, new);
+                report_progress(&sum.0, new);
             }
             let reached = sum.0.cut_short
                 || sum.0.distinct >= bounds.states_max

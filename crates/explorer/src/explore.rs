@@ -30,7 +30,7 @@ pub struct Options {
     pub recovery_states_max: usize,
     /// One state in so many is looked at thoroughly.
     pub thorough_every: u64,
-    /// Stories told of a workload before it is left.
+    /// Failures reported of a workload before the exploration leaves it.
     pub failures_max: usize,
 }
 
@@ -312,7 +312,7 @@ impl<S: Subject> Explorer<'_, S> {
         let image = point.image(choice);
         let before = self.report.distinct;
         if let Some(failure) = self.verify(&image, point.durable, point.begun, id) {
-            self.tell(point, id, choice, None, &failure);
+            self.of_failure(point, id, choice, None, &failure);
             return;
         }
         let every = self.options.recovery_every;
@@ -322,8 +322,8 @@ impl<S: Subject> Explorer<'_, S> {
         }
     }
 
-    /// Keeps a failure with its story.
-    fn tell(
+    /// Records a failure with its story.
+    fn of_failure(
         &mut self,
         point: &Point<'_>,
         id: StateId,
@@ -331,7 +331,7 @@ impl<S: Subject> Explorer<'_, S> {
         again: Option<&story::Second<'_>>,
         failure: &Failure,
     ) {
-        let story = story::tell(
+        let story = story::of_failure(
             self.subject,
             self.recorded,
             self.options,
@@ -368,7 +368,7 @@ impl<S: Subject> Explorer<'_, S> {
                     id: second_id,
                     choice: second_choice,
                 };
-                self.tell(point, id, choice, Some(&again), &failure);
+                self.of_failure(point, id, choice, Some(&again), &failure);
             }
             self.go_on()
         });
@@ -394,7 +394,7 @@ fn verify<S: Subject>(
     thorough: bool,
 ) -> Result<usize, Failure> {
     let allowed = &recorded.seen[durable..=begun.max(durable)];
-    let storage = Recorder::silent(image).storage();
+    let storage = Recorder::unlogged(image).storage();
     let found = guarded(|| subject.verify(storage, allowed, thorough))?;
     Ok(durable + found)
 }
@@ -418,7 +418,7 @@ pub fn replay<S: Subject>(
         let Some(second_id) = second else {
             let looked = verify(subject, &recorded, &image, allowed, true);
             outcome = Ok(looked.err().map(|failure| {
-                story::tell(
+                story::of_failure(
                     subject, &recorded, options, point, id, choice, None, &failure,
                 )
             }));
@@ -444,7 +444,7 @@ pub fn replay<S: Subject>(
                     choice: second_choice,
                 };
                 outcome = Ok(looked.err().map(|failure| {
-                    story::tell(
+                    story::of_failure(
                         subject,
                         &recorded,
                         options,

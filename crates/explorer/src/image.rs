@@ -112,7 +112,7 @@ impl Content {
         self.len == 0
     }
 
-    /// Copies bytes out; what lies beyond the end reads as zeros.
+    /// Copies bytes out; bytes beyond the end read as zeros.
     pub fn read(&self, offset: u64, out: &mut [u8]) {
         let mut done = 0;
         for (index, within, len) in pieces(offset, out.len() as u64) {
@@ -138,8 +138,8 @@ impl Content {
         self.len = self.len.max(offset + bytes.len() as u64);
     }
 
-    /// Puts bytes at an offset without a change of length: what lies beyond the end stays hidden until the content is
-    /// lengthened. Whoever uses this calls [`Content::hide`] at the end.
+    /// Puts bytes at an offset without a change of length: bytes beyond the end stay hidden until the content is
+    /// lengthened. The caller must call [`Content::hide`] at the end.
     pub(crate) fn put(&mut self, offset: u64, bytes: &[u8]) {
         let mut done = 0;
         let chunks = Arc::make_mut(&mut self.chunks);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_tells_names_kinds_and_bytes_apart() {
+    fn the_hash_distinguishes_names_kinds_and_bytes() {
         let images = [
             Image::new(),
             Image::new().with_file("a", b""),

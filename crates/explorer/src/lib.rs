@@ -1,8 +1,8 @@
 //! The crash explorer: cuts the power of a room at every point and looks at what is left.
 //!
 //! A workload ([`explore::Subject`]) runs on a storage in memory that logs every operation ([`record::Recorder`]). From
-//! the log come the trees that a crash may leave ([`states`]); each is opened and compared with what the workload was
-//! told is durable. A failure prints as a story with the command that reproduces it ([`story`]).
+//! the log come the trees that a crash may leave ([`states`]); each is opened and compared with the state that the room
+//! reported as durable. A failure prints as a story with the command that reproduces it ([`story`]).
 
 #![forbid(unsafe_code)]
 

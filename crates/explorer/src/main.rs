@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use explorer::campaign::{self, Bounds};
 use explorer::explore::{Options, Report, record, replay};
 use explorer::states::{Limits, StateId};
-use explorer::workload::{RoomSubject, Workload, keys, lent, ones, random, together, twos};
+use explorer::workload::{RoomSubject, Workload, grants, keys, ones, random, together, twos};
 use explorer::{faults, sites, story};
 
 /// Cuts the power of a room at every point and looks at what is left.
@@ -39,7 +39,7 @@ enum Command {
     /// Workloads of keys, headers, rekeying, compaction, backup and repair.
     Keys,
     /// Workloads of another machine that borrows places, writes there itself, and places it into files.
-    Lent,
+    Grants,
     /// Leaves out each sync of the room in turn, and says by which workload that is noticed.
     Sites {
         /// Only sites whose name has this in it.
@@ -51,7 +51,7 @@ enum Command {
     },
     /// Lets operations of the storage fail, each in turn, and damages what is read.
     Faults {
-        /// Of which workloads: ones, twos, together, keys, lent, or random:STEPS for sixteen of them.
+        /// Of which workloads: ones, twos, together, keys, grants, or random:STEPS for sixteen of them.
         family: String,
         /// One operation in so many.
         #[arg(long, default_value_t = 1)]
@@ -158,7 +158,7 @@ impl How {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    // A panic of the room is a failure that is told with its state.
+    // A panic of the room is a failure and is reported with its state.
     std::panic::set_hook(Box::new(|_| {}));
     let how = &cli.how;
     let family = |all: Vec<Workload>| {
@@ -173,7 +173,7 @@ fn main() -> ExitCode {
         Command::Twos => family(twos()),
         Command::Together => family(together()),
         Command::Keys => family(keys()),
-        Command::Lent => family(lent()),
+        Command::Grants => family(grants()),
         Command::Random { steps } => {
             if how.seconds.is_none() && how.states.is_none() && how.workload.is_none() {
                 eprintln!("random workloads have no end: give --seconds, --states or --workload");
@@ -244,7 +244,7 @@ fn tried_faults(how: &How, family: &str, stride: u64, damage_catalog: bool) -> b
         None if family == "twos" => twos(),
         None if family == "together" => together(),
         None if family == "keys" => keys(),
-        None if family == "lent" => lent(),
+        None if family == "grants" => grants(),
         Some(("random", steps)) => match steps.parse() {
             Ok(steps) => (0..16).map(|n| random(how.seed << 20 | n, steps)).collect(),
             Err(_) => Vec::new(),

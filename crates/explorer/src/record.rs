@@ -1,8 +1,8 @@
 //! A storage in memory that remembers every operation in order.
 //!
 //! 1. A file's identity follows the file, not its path: a rename does not change it, several handles share it.
-//! 2. Operations are logged in the order in which they take effect; marks of the caller stand between them.
-//! 3. A lock is held in memory only. Its file is made durable at once, because nothing depends on what a crash leaves
+//! 2. Operations are logged in the order in which they take effect, with the caller's marks between them.
+//! 3. A lock is held in memory only. Its file is durable at once, because nothing depends on what a crash leaves
 //!    of it.
 //! 4. A sync at an ignored [`Site`] is neither logged nor does it have an effect.
 //!
@@ -29,14 +29,14 @@ pub enum Mark {
     Begun(usize),
     /// A step returned.
     Did(usize),
-    /// The caller was told that everything up to this step is durable.
+    /// Everything up to this step was reported durable to the caller.
     Durable(usize),
 }
 
 /// One operation on the storage, or a mark. Offsets and lengths are bytes.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// A file was made.
+    /// A file was created.
     Create {
         /// The new file.
         file: FileId,
@@ -101,7 +101,7 @@ pub enum Event {
         /// Which.
         file: FileId,
     },
-    /// A lock's file was made: durable at once.
+    /// A lock's file was created, durable at once.
     Locked {
         /// The file.
         file: FileId,
@@ -164,7 +164,7 @@ impl Recorder {
     }
 
     /// As [`Recorder::over`], without a log: for looking at a state.
-    pub fn silent(image: &Image) -> Self {
+    pub fn unlogged(image: &Image) -> Self {
         Self::build(image, None, false)
     }
 
@@ -232,7 +232,7 @@ impl Recorder {
 
     /// Everything logged so far.
     pub fn log_so_far(&self) -> Log {
-        let first = Recorder::silent(&self.0.start);
+        let first = Recorder::unlogged(&self.0.start);
         let names = &first.0.state.lock().names;
         let files = names.iter().filter_map(|(path, node)| match node {
             Node::File(file) => Some((path.clone(), *file)),

@@ -1,7 +1,7 @@
 //! Which place in the code asked for a sync, and what happens without it.
 //!
-//! 1. A site is a kind of file and the innermost function of a room's crates that asked, with its line; before it, where
-//!    SQLite stands between, SQLite's function.
+//! 1. A site is a kind of file and the innermost function of a room's crates in the call stack, with its line; where
+//!    SQLite is in between, SQLite's function precedes it.
 //! 2. Sites are found by walking the stack, so they need a build with line tables, and are no promise: they name places
 //!    of one build.
 

@@ -119,7 +119,7 @@ impl Snapshot {
         timeless
     }
 
-    /// Whether `found` shows the same tree, where a file that is damaged may stand for any contents.
+    /// Whether `found` shows the same tree. A damaged file matches any contents.
     pub fn agrees_with(&self, found: &Snapshot) -> bool {
         let mut expected = self.clone();
         for (path, node) in &mut expected.tree {

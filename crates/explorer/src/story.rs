@@ -33,7 +33,7 @@ pub fn without_a_crash<S: Subject>(subject: &S, failure: &Failure) -> String {
 
 /// Of a state that is not allowed.
 #[expect(clippy::too_many_arguments, reason = "a story has that many parts")]
-pub fn tell<S: Subject>(
+pub fn of_failure<S: Subject>(
     subject: &S,
     recorded: &Recorded<S::State>,
     options: &Options,

@@ -79,7 +79,7 @@ pub fn recover(storage: Arc<dyn Storage>, accept_old_header: bool) -> Result<(),
     let done = catch_unwind(AssertUnwindSafe(|| {
         open(&storage, accept_old_header)
             .and_then(Room::close)
-            .map_err(|e| Failure(format!("the room does not open and close: {e}")))
+            .map_err(|e| Failure(format!("the room fails to open and close: {e}")))
     }));
     done.unwrap_or_else(|_| Err(Failure("the room panicked".into())))
 }
@@ -107,7 +107,7 @@ fn open(storage: &Arc<dyn Storage>, accept_old_header: bool) -> room::Result<Roo
 fn look(storage: &Arc<dyn Storage>, allowed: &[Arc<Snapshot>], how: How) -> Result<usize, Failure> {
     let about = |what: &'static str| move |e: room::Error| Failure(format!("{what}: {e} ({e:?})"));
     both_headers(&**storage, how.accept_old_header)?;
-    let room = open(storage, how.accept_old_header).map_err(about("the room does not open"))?;
+    let room = open(storage, how.accept_old_header).map_err(about("the room fails to open"))?;
     let found = Snapshot::of(&room).map_err(about("the room cannot be read"))?;
     let compared = if how.timeless {
         found.timeless()
@@ -254,7 +254,7 @@ fn use_it(
     })();
     used.map_err(|e| Failure(format!("the room cannot be used: {e} ({e:?})")))?;
     let room = open(storage, how.accept_old_header)
-        .map_err(|e| Failure(format!("the room does not open a second time: {e}")))?;
+        .map_err(|e| Failure(format!("the room fails to open a second time: {e}")))?;
     let again = Snapshot::of(&room)
         .map_err(|e| Failure(format!("the room cannot be read a second time: {e}")))?;
     if again != *found {

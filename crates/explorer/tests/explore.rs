@@ -1,4 +1,4 @@
-//! The explorer itself: it finds what is planted, tells it so that it can be seen again, and finds nothing in a room.
+//! The explorer itself: it finds planted faults, reports them with a command that reproduces them, and finds none in a room.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use explorer::image::Image;
 use explorer::record::Recorder;
 use explorer::sites;
 use explorer::states::Limits;
-use explorer::workload::{RoomSubject, Workload, keys, lent, ones, random, together, twos};
+use explorer::workload::{RoomSubject, Workload, grants, keys, ones, random, together, twos};
 use storage::{OpenMode, Storage, read_limited};
 
 /// A file that is replaced step by step, carefully but for what is left out.
 #[derive(Debug, Clone, Copy)]
 struct Replacing {
     without_sync: bool,
-    /// Opening writes the file anew, in its place.
+    /// Opening rewrites the file in place.
     careless_recovery: bool,
 }
 
@@ -107,7 +107,7 @@ fn a_careful_program_has_no_failure() {
 }
 
 #[test]
-fn a_failure_is_found_told_and_made_again_from_its_numbers() {
+fn a_failure_is_found_reported_and_reproduced_from_its_numbers() {
     let careless = Replacing {
         without_sync: true,
         ..CAREFUL
@@ -115,10 +115,10 @@ fn a_failure_is_found_told_and_made_again_from_its_numbers() {
     let report = explore(&careless, &Options::default(), None, None);
     let found = &report.failures[0];
     let id = found.state.unwrap();
-    let told = |part: &str| assert!(found.story.contains(part), "{part}: {}", found.story);
-    told("rename f.new to f: kept");
-    told("of no version");
-    told(&format!("again: explorer replay replacing --state {id}"));
+    let contains = |part: &str| assert!(found.story.contains(part), "{part}: {}", found.story);
+    contains("rename f.new to f: kept");
+    contains("of no version");
+    contains(&format!("again: explorer replay replacing --state {id}"));
     assert!(found.story.lines().count() <= 40);
     let again = replay(&careless, &Options::default(), id, None, None).unwrap();
     assert_eq!(again.as_ref(), Some(&found.story));
@@ -189,7 +189,7 @@ fn operations_on_keys_survive_every_crash() {
 
 #[test]
 fn borrowed_places_survive_every_crash() {
-    survive(lent().into_iter().step_by(12), 45, 600);
+    survive(grants().into_iter().step_by(12), 45, 600);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 #![allow(missing_docs)]
 
 use explorer::faults::{Kind, Options, Reference, run, trial};
-use explorer::workload::{Workload, keys, lent, ones, random, twos};
+use explorer::workload::{Workload, grants, keys, ones, random, twos};
 use storage::testing::{Fault, Op, Times};
 
 fn survive(workloads: Vec<Workload>, stride: u64, damage_catalog: bool) {
@@ -38,7 +38,7 @@ fn operations_on_keys_survive_faults() {
 
 #[test]
 fn borrowed_places_survive_faults() {
-    survive(lent().into_iter().step_by(29).collect(), 23, false);
+    survive(grants().into_iter().step_by(29).collect(), 23, false);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn damaged_and_stale_reads_of_the_catalog_are_noticed() {
 /// log that wrote nothing; after the power went, the file held half a commit. The log is written again before it is
 /// read.
 #[test]
-fn a_log_whose_sync_failed_is_not_believed_by_the_next_opening() {
+fn a_log_whose_sync_failed_is_ignored_by_the_next_opening() {
     let workload: Workload =
         "start tree\nexchange foo A/foo\nfsync A/bar\nunlink B/link\nunlink B/sym\nrmdir B\nclose"
             .parse()

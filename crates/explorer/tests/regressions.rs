@@ -1,4 +1,4 @@
-//! What the explorer has found and was mended, each as the smallest workload that shows it.
+//! Faults that the explorer found and that are fixed, each as the smallest workload that shows it.
 
 use explorer::explore::{Options, explore};
 use explorer::states::Limits;
@@ -26,7 +26,7 @@ fn holds(workload: &str) {
 
 /// A rekey removed the old catalog's log and put the new catalog in the old one's place, with one sync of the directory
 /// after both. Where a crash kept the second and lost the first, the old log was replayed over the new catalog, and the room
-/// did not open any more. The removal is now durable before the replacement.
+/// failed to open. The removal is now durable before the replacement.
 #[test]
 fn the_log_of_the_old_catalog_is_gone_before_a_rekey_puts_the_new_one_in_place() {
     holds("start tree\nwrite A/foo 0 5000\nrekey 0");

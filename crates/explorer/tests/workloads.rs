@@ -8,7 +8,7 @@ use std::sync::Arc;
 use explorer::image::Image;
 use explorer::record::Recorder;
 use explorer::verify::{How, verify};
-use explorer::workload::{Unwatched, Workload, keys, lent, ones, random, run, twos};
+use explorer::workload::{Unwatched, Workload, grants, keys, ones, random, run, twos};
 
 const THOROUGH: How = How {
     thorough: true,
@@ -20,7 +20,7 @@ const THOROUGH: How = How {
 /// Runs a workload, and verifies what it leaves when it is closed.
 fn runs_whole(workload: &Workload) -> Vec<usize> {
     let recorder = Recorder::over(&workload.start.image().unwrap());
-    let target = Recorder::silent(&Image::new());
+    let target = Recorder::unlogged(&Image::new());
     let ran = run(
         workload,
         recorder.storage(),
@@ -35,7 +35,7 @@ fn runs_whole(workload: &Workload) -> Vec<usize> {
         ..THOROUGH
     };
     verify(
-        Recorder::silent(&recorder.image()).storage(),
+        Recorder::unlogged(&recorder.image()).storage(),
         std::slice::from_ref(&last),
         how,
     )
@@ -50,7 +50,7 @@ fn every_workload_prints_as_lines_that_name_it_again() {
         .into_iter()
         .chain(twos())
         .chain(keys())
-        .chain(lent())
+        .chain(grants())
         .chain([random(1, 50)])
     {
         let again: Workload = workload.to_string().parse().unwrap();
@@ -92,8 +92,8 @@ fn operations_on_keys_and_on_the_whole_room_are_found_again() {
 }
 
 #[test]
-fn what_borrowers_placed_is_found_again() {
-    let (mut refused, all) = (0, lent());
+fn data_committed_from_grants_is_found_again() {
+    let (mut refused, all) = (0, grants());
     for workload in &all {
         refused += runs_whole(workload).len();
     }
@@ -108,14 +108,14 @@ fn random_workloads_are_found_again() {
 }
 
 #[test]
-fn a_snapshot_that_is_not_allowed_is_told_apart() {
+fn a_snapshot_that_is_not_allowed_is_recognized() {
     let workload: Workload = "start tree\nwrite foo 5 1\nchmod A/foo 600\nclose"
         .parse()
         .unwrap();
     let recorder = Recorder::over(&workload.start.image().unwrap());
     let ran = run(&workload, recorder.storage(), None, &mut Unwatched).unwrap();
     let image = recorder.image();
-    let look = |allowed: &[Arc<_>]| verify(Recorder::silent(&image).storage(), allowed, THOROUGH);
+    let look = |allowed: &[Arc<_>]| verify(Recorder::unlogged(&image).storage(), allowed, THOROUGH);
     assert_eq!(look(&ran.snapshots[2..]), Ok(1));
     let failure = look(&ran.snapshots[..2]).unwrap_err().to_string();
     assert!(

@@ -25,7 +25,7 @@ impl Export {
         self.read_only || self.device.is_read_only()
     }
 
-    /// What a client is told that it may do.
+    /// The transmission flags: what a client may do.
     pub(crate) fn flags(&self, structured: bool) -> u16 {
         let mut flags = flag::HAS_FLAGS | flag::FLUSH | flag::FUA | flag::MULTI_CONN | flag::CACHE;
         if self.is_read_only() {

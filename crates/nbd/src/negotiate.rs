@@ -271,7 +271,7 @@ impl Negotiation<'_> {
         if wanted.contains(&info::DESCRIPTION) && !export.description.is_empty() {
             answer(info::DESCRIPTION, &[export.description.as_bytes()])?;
         }
-        // Any length is served; less than a page costs as much as one. Told unasked: it binds nobody.
+        // Any length is served; less than a page costs as much as one. Sent unasked: a client may ignore it.
         let sizes: [u32; 3] = [1, 4096, PAYLOAD_MAX];
         let sizes: Vec<u8> = sizes.iter().flat_map(|size| size.to_be_bytes()).collect();
         answer(info::BLOCK_SIZE, &[&sizes])?;
@@ -376,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_of_options_that_lie_about_their_lengths_are_none() {
+    fn options_with_false_lengths_are_refused() {
         assert_eq!(
             parse_info(&[0, 0, 0, 1, b'a', 0, 1, 0, 3]),
             Some((&b"a"[..], vec![3]))

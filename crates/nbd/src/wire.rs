@@ -43,7 +43,7 @@ pub(crate) struct Wire {
 #[derive(Debug)]
 struct Inside {
     state: Mutex<SslStream<Pipe>>,
-    /// Ciphertext must leave in the order it was made: whoever sends holds this from encrypting to sending.
+    /// Ciphertext must leave in the order of its encryption: a sender holds this lock from encrypting to sending.
     outgoing: Mutex<Vec<u8>>,
     /// Ciphertext on its way in.
     incoming: Mutex<Vec<u8>>,

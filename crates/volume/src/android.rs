@@ -3,7 +3,7 @@
 //! 1. Only footers that software alone can open are opened by a passphrase; where the phone's hardware signs in between, the
 //!    error says so, and the key itself opens it.
 //! 2. Footers before 1.3 hold nothing to check a passphrase by. Then the contents must begin like a file system that phones
-//!    have, or the volume is opened for reading only, as whoever asked was told.
+//!    have, or the volume opens read-only, with a warning.
 //!
 //! Source: `system/vold/cryptfs.h` and `cryptfs.c` of Android 4.4 to 6.0.
 
@@ -27,7 +27,7 @@ use crate::crypt::{CryptDevice, CryptOptions, Extent};
 use crate::open::{Certainty, Credential, OpenOptions, VolumeError, io_error};
 use crate::sector::SectorCipher;
 
-pub use footer::{Footer, Kdf, PasswordKind, Place};
+pub use footer::{Footer, FooterLocation, Kdf, PasswordKind};
 
 /// Bytes of a sector.
 const SECTOR: usize = 512;
@@ -80,11 +80,11 @@ pub(crate) fn open(
                 device.len()
             ))
         })?;
-    if let Place::End(offset) = place
+    if let FooterLocation::End(offset) = place
         && len > offset
     {
         return Err(VolumeError::Damaged(
-            "the footer lies within the contents it speaks of".to_owned(),
+            "the footer is inside the contents that it describes".to_owned(),
         ));
     }
     let cipher = SectorCipher::new(&footer.cipher, &key, SECTOR)
@@ -104,7 +104,7 @@ pub(crate) fn open(
         },
     )
     .map_err(io_error("opening the contents"))?;
-    // Android itself believes a file system that mounts more than the footer's check, which a crash can leave behind.
+    // Android itself relies on a file system that mounts more than on the footer's check, which a crash can make stale.
     let certainty = if says == Says::Right || begins_like_a_file_system(&contents)? {
         Certainty::Checked
     } else {

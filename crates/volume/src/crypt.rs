@@ -1,6 +1,6 @@
 //! A device whose contents are those of another, decrypted.
 //!
-//! 1. What lies below is only ever whole sectors of ciphertext: a write of part of one reads it, changes it and writes it back.
+//! 1. The device below holds only whole sectors of ciphertext: a write of part of one reads it, changes it and writes it back.
 //! 2. Requests that share a sector, one of them a write, come one after the other, in the order they arrived; so no part of a
 //!    sector is lost to its neighbour, and none is read half written.
 //! 3. A hole below is not zeros here, and a discarded range reads as nobody knows what: neither is ever reported as zeros.
@@ -25,7 +25,7 @@ use locks::{RangeLocks, Share};
 /// device below and the cipher.
 const PIECE: usize = 128 << 10;
 
-/// Where the encrypted contents lie in the device below.
+/// Where the encrypted contents are in the device below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// First byte.
@@ -41,7 +41,7 @@ pub struct Extent {
 pub struct CryptOptions {
     /// Refuse every change.
     pub read_only: bool,
-    /// Pass discards down. They show whoever sees the device below which sectors are unused.
+    /// Pass discards down. They reveal the unused sectors to anyone who can read the device below.
     pub allow_discards: bool,
 }
 
@@ -103,7 +103,7 @@ impl CryptDevice {
         self.at.iv_offset.wrapping_add(offset / IV_UNIT as u64)
     }
 
-    /// The sectors that a range touches: first byte and the byte behind them. The range lies within the device.
+    /// The sectors that a range touches: first byte and the byte behind them. The range is within the device.
     fn around(&self, offset: u64, len: u64) -> (u64, u64) {
         let sector = self.sector();
         (

@@ -51,7 +51,7 @@ pub struct Summary {
     pub uuid: Option<String>,
     /// Its length in bytes.
     pub bytes: u64,
-    /// Pieces that it lies in.
+    /// Segments that hold it.
     pub segments: usize,
     /// Users whose passphrases open it, a recovery key included.
     pub users: usize,
@@ -144,13 +144,13 @@ fn unlock(metadata: &Metadata, passphrase: &[u8], any_cost: bool) -> Result<Key,
             passphrase,
             &mut derived[..],
         );
-        // The wrapping itself tells whether it was the right passphrase.
+        // The key wrap authenticates: it shows whether the passphrase was right.
         let Some(encrypting) = unwrap(&derived, &user.wrapped) else {
             continue;
         };
         return unwrap(&encrypting, &metadata.wrapped_key).ok_or_else(|| {
             VolumeError::Damaged(
-                "the passphrase is right, and the volume's key does not open with it".to_owned(),
+                "the passphrase is right, but unwrapping the volume's key fails".to_owned(),
             )
         });
     }

@@ -1,9 +1,9 @@
 //! Sector ciphers, by the names dm-crypt gives them: `aes-xts-plain64`, `aes-cbc-essiv:sha256`, `xchacha12,aes-adiantum-plain64`.
 //!
 //! 1. IVs count units of 512 bytes, whatever the sector size is (dm-crypt without `iv_large_sectors`).
-//! 2. Nothing is authenticated: a changed sector decrypts to something else, and nobody can tell.
+//! 2. Nothing is authenticated: a changed sector decrypts to something else, undetected.
 //!
-//! It deliberately does not know where sectors lie, nor where keys come from.
+//! It deliberately does not know where sectors are stored, nor where keys come from.
 
 mod adiantum;
 mod aes256_xts;

@@ -3,7 +3,7 @@
 //! 1. For each workload every operation on the storage is counted once without faults. Then, for each kind of fault and
 //!    each operation it can befall, the workload runs again with that fault.
 //! 2. What a trial demands is written in `trial`.
-//! 3. A trial that does not come back within `PATIENCE` ends the process: nothing else can be done about it.
+//! 3. A trial that does not return within `TRIAL_TIMEOUT` ends the process: there is no way to stop it alone.
 //!
 //! It deliberately does not know power cuts at any moment; a trial ends with one at its end.
 
@@ -27,7 +27,7 @@ use crate::sites::Watch;
 use crate::workload::Workload;
 
 /// How long one trial may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(120);
 /// Failures that are kept in full.
 const KEPT: usize = 50;
 
@@ -210,7 +210,7 @@ pub fn run(options: &Options) -> Report {
 fn end_if_stuck(slot: &Mutex<Option<(Instant, String)>>) {
     let running = lock(slot);
     if let Some((since, what)) = &*running
-        && since.elapsed() > PATIENCE
+        && since.elapsed() > TRIAL_TIMEOUT
     {
         eprintln!("a trial hangs:\n{what}");
         std::process::exit(3);

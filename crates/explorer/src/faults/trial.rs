@@ -45,7 +45,7 @@ pub enum Outcome {
     Refused,
     /// The room took no more changes.
     Closed,
-    /// The room did not open.
+    /// Opening the room failed.
     NotOpened,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Outcome {
             Self::Absorbed => "no call failed",
             Self::Refused => "a call failed",
             Self::Closed => "closed to changes",
-            Self::NotOpened => "did not open",
+            Self::NotOpened => "failed to open",
         })
     }
 }
@@ -75,7 +75,7 @@ impl Trial {
     pub(super) fn open(faulty: &Faulty, workload: &Workload) -> room::Result<Self> {
         let mut session = Session::open(Arc::new(faulty.clone()))?;
         if workload.steps.contains(&Step::Backup) {
-            session.back_up_to(Recorder::silent(&Image::new()).storage());
+            session.back_up_to(Recorder::unlogged(&Image::new()).storage());
         }
         Ok(Self {
             session,
@@ -310,7 +310,7 @@ impl<'a> Course<'a> {
         let something_new = !last.agrees_with(&seen) || last.keys != seen.keys;
         self.seen.push(Arc::new(seen));
         if done.is_ok() && step.is_durable() {
-            // Where everything is acknowledged already, a sync has nothing to lie about.
+            // Once everything is acknowledged, a sync that does nothing loses nothing.
             if self.poisoned && !self.unknown && something_new {
                 return Err(Failure(format!(
                     "step {number} ({step}) succeeded in a room that takes no more changes"
@@ -436,10 +436,10 @@ impl<'a> Course<'a> {
         if same && ended.hash() == self.reference.start.hash() && self.acknowledged == 0 {
             return Ok(());
         }
-        verify(Recorder::silent(&cut).storage(), allowed, how)
+        verify(Recorder::unlogged(&cut).storage(), allowed, how)
             .map_err(|e| Failure(format!("after the power went: {e}")))?;
         if !same {
-            verify(Recorder::silent(&ended).storage(), allowed, how)
+            verify(Recorder::unlogged(&ended).storage(), allowed, how)
                 .map_err(|e| Failure(format!("after the process ended: {e}")))?;
         }
         if self.kind.fault == Fault::Io && self.kind.times == Times::Always {
@@ -455,7 +455,7 @@ impl<'a> Course<'a> {
             .map_err(|e| Failure(format!("the other process: {e}")))?;
         let cut = remains(&self.recorder.log_so_far());
         verify(
-            Recorder::silent(&cut).storage(),
+            Recorder::unlogged(&cut).storage(),
             &[Arc::new(shown)],
             How {
                 thorough: false,

@@ -1,4 +1,4 @@
-//! Which of the pending changes survive: all possibilities while they are few, telling ones and seeded samples beyond.
+//! Which of the pending changes survive: all subsets while these are few, else the most revealing ones and seeded samples.
 
 use super::disk::SECTOR;
 use super::{Change, Point};
@@ -8,7 +8,7 @@ use super::{Change, Point};
 pub struct Limits {
     /// Up to so many pending changes (a length counts apart from its data) every subset is listed.
     pub bits: u32,
-    /// Beyond: so many random subsets, besides those that tell most.
+    /// Beyond that: the number of random subsets, besides the most revealing ones.
     pub samples: usize,
     /// So many torn variants of a write.
     pub tears: usize,
@@ -88,7 +88,7 @@ pub(super) fn choices(point: &Point<'_>, limits: &Limits) -> Vec<Choice> {
     if chooser.bits() <= limits.bits {
         chooser.every_subset();
     } else {
-        chooser.telling_subsets();
+        chooser.revealing_subsets();
         chooser.samples(limits.samples);
     }
     chooser.tears(limits.tears);
@@ -158,7 +158,7 @@ impl Chooser<'_> {
     }
 
     /// All but one, only one, all before, all after; lengths without data.
-    fn telling_subsets(&mut self) {
+    fn revealing_subsets(&mut self) {
         let news = self.news.clone();
         for unit in self.units.clone() {
             self.push_if(|u| u != unit);

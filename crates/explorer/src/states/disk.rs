@@ -15,7 +15,7 @@ use crate::record::{Event, FileId, Log};
 /// Bytes that reach the disk together.
 pub const SECTOR: u64 = 512;
 
-/// What a name stands for.
+/// What a name refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Node {
     /// A directory.
@@ -58,7 +58,7 @@ pub enum Change {
     Link {
         /// The name.
         path: Arc<str>,
-        /// What it now stands for.
+        /// What it now refers to.
         node: Node,
     },
     /// A name was removed.
@@ -72,7 +72,7 @@ pub enum Change {
         from: Arc<str>,
         /// The new name.
         to: Arc<str>,
-        /// What it stands for.
+        /// What it refers to.
         node: Node,
     },
 }
@@ -168,7 +168,7 @@ impl Disk {
         &self.pending
     }
 
-    /// Files and directories that a name may stand for after a crash.
+    /// Files and directories that a name may refer to after a crash.
     pub(super) fn reachable(&self) -> BTreeSet<FileId> {
         let linked = self.pending.iter().filter_map(|p| match p.change {
             Change::Link { node, .. } | Change::Rename { node, .. } => Some(node),
@@ -368,7 +368,7 @@ fn change_names(names: &mut BTreeMap<Arc<str>, Node>, change: &Change) {
     }
 }
 
-/// Carries out as much of a change as is kept. `visible` is the length; bytes may lie beyond it until the end.
+/// Applies the part of a change that is kept. `visible` is the length; there may be bytes beyond it until the end.
 fn change_content(content: &mut Content, visible: &mut u64, change: &Change, keep: &Keep) {
     match change {
         Change::Bytes {

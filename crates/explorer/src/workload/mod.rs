@@ -1,15 +1,15 @@
 //! Workloads: short programs of file operations, made systematically, and what runs them.
 //!
 //! 1. A name such as `twos:123` or `random:7:200` names the same workload always; so do the lines it prints as.
-//! 2. [`run`] tells a [`Watch`] when a step begins, what a user sees when it returned, and when the room promised that
+//! 2. [`run`] notifies a [`Watch`] when a step begins, what a user sees when it returned, and when the room promised that
 //!    everything so far is durable. Steps are counted from 1; 0 is the prepared room.
 //! 3. The room's promise is one commit point: every fsync, of whatever, is a commit of everything before it. What is done within
 //!    a transaction is seen after its completion only.
 //!
 //! It deliberately does not know crashes and faults.
 
+mod grants;
 mod key_operations;
-mod lending;
 mod names;
 mod pairs;
 mod random;
@@ -24,8 +24,8 @@ use std::sync::Arc;
 
 use storage::Storage;
 
+pub use grants::grants;
 pub use key_operations::keys;
-pub use lending::lent;
 pub use pairs::{ones, together, twos};
 pub use random::random;
 pub use session::{KEYS, Session, credential, open, open_with, options};
@@ -51,7 +51,7 @@ impl Workload {
         Self { name, start, steps }
     }
 
-    /// The workload of a name: `ones:N`, `twos:N`, `together:N`, `keys:N`, `lent:N`, `random:SEED:LENGTH`.
+    /// The workload of a name: `ones:N`, `twos:N`, `together:N`, `keys:N`, `grants:N`, `random:SEED:LENGTH`.
     pub fn named(name: &str) -> Option<Self> {
         let (family, rest) = name.split_once(':')?;
         match family {
@@ -59,7 +59,7 @@ impl Workload {
             "twos" => twos().into_iter().nth(rest.parse().ok()?),
             "together" => together().into_iter().nth(rest.parse().ok()?),
             "keys" => keys().into_iter().nth(rest.parse().ok()?),
-            "lent" => lent().into_iter().nth(rest.parse().ok()?),
+            "grants" => grants().into_iter().nth(rest.parse().ok()?),
             "random" => {
                 let (seed, len) = rest.split_once(':')?;
                 Some(random(seed.parse().ok()?, len.parse().ok()?))
@@ -108,7 +108,7 @@ fn steps_of(text: &str, separator: char) -> Vec<Step> {
         .collect()
 }
 
-/// Told what happens while a workload runs.
+/// Observes a workload while it runs.
 pub trait Watch {
     /// A step begins.
     fn begun(&mut self, step: usize);
@@ -143,7 +143,7 @@ pub struct RunError {
 /// What a run leaves.
 #[derive(Debug)]
 pub struct Ran {
-    /// The room as the last step left it. Whoever does not want its closing recorded stops recording first.
+    /// The room as the last step left it. To leave its closing out of the log, stop recording first.
     pub session: Session,
     /// What a user saw after each step, from step 0.
     pub snapshots: Vec<Arc<Snapshot>>,

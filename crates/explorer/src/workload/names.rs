@@ -59,7 +59,7 @@ impl Names {
     pub(crate) fn needs(&self, step: &Step) -> Option<Vec<Step>> {
         let mut names = self.clone();
         let mut before = Vec::new();
-        // Each turn mends one thing.
+        // Each turn repairs one thing.
         for _ in 0..12 {
             match names.lacks(step) {
                 Lack::Nothing => return Some(before),

@@ -1,6 +1,6 @@
 //! Long random workloads.
 //!
-//! Invariant: seed and length name one workload for ever; whoever changes the choices here gives them other names.
+//! Invariant: seed and length name one workload for ever; a change of the choices here needs a new name.
 
 use super::Workload;
 use super::names::{Kind, Names};

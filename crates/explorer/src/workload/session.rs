@@ -13,7 +13,7 @@ use room::{
 };
 use storage::Storage;
 
-use super::lending::Borrowed;
+use super::grants::Grants;
 use super::step::{Step, bytes};
 use crate::snapshot::Snapshot;
 
@@ -38,7 +38,7 @@ pub fn options() -> OpenOptions {
     }
 }
 
-/// Opens a room as it was made: one that lends may be opened only by who has its segments.
+/// Opens a room as it was created. A room that grants writes opens only where its segments are within reach.
 ///
 /// # Errors
 /// What the room says.
@@ -47,12 +47,12 @@ pub fn open_with(
     key: &Credential,
     options: OpenOptions,
 ) -> room::Result<Room> {
-    let lending = OpenOptions {
+    let granting = OpenOptions {
         placed: true,
         ..options.clone()
     };
     match Room::open_on(storage.clone(), key, options) {
-        Err(room::Error::OnNetworkDisks) => Room::open_on(storage.clone(), key, lending),
+        Err(room::Error::OnNetworkDisks) => Room::open_on(storage.clone(), key, granting),
         other => other,
     }
 }
@@ -74,7 +74,7 @@ pub fn open(storage: &Arc<dyn Storage>) -> room::Result<Room> {
     Err(first.unwrap_or(room::Error::NotFound))
 }
 
-/// A room on a storage, open or not, and what a workload holds of it.
+/// A room on a storage, open or not, and what a workload keeps open in it.
 #[derive(Debug)]
 pub struct Session {
     storage: Arc<dyn Storage>,
@@ -82,12 +82,12 @@ pub struct Session {
     target: Option<Arc<dyn Storage>>,
     room: Option<Room>,
     held: Vec<InodeNo>,
-    borrowed: Borrowed,
+    borrowed: Grants,
     header: Option<Vec<u8>>,
 }
 
 impl Session {
-    /// Makes a room that the first key opens; one that lends, where `placed`.
+    /// Creates a room that the first key opens; with `placed`, one that grants writes.
     ///
     /// # Errors
     /// What the room says.
@@ -127,7 +127,7 @@ impl Session {
             target: None,
             room: Some(room),
             held: Vec::new(),
-            borrowed: Borrowed::default(),
+            borrowed: Grants::default(),
             header: None,
         }
     }
@@ -202,7 +202,7 @@ impl Session {
                 let no = *self.held.last().ok_or(room::Error::NotFound)?;
                 return self.open_room()?.write(no, *offset, &bytes(salt, *len));
             }
-            Step::Lend(_) | Step::Place(..) | Step::Settle => {
+            Step::Grant(_) | Step::Place(..) | Step::Settle => {
                 let room = self.room.as_ref().ok_or(room::Error::NotFound)?;
                 return self.borrowed.step(room, &*self.storage, salt, step);
             }
@@ -217,7 +217,7 @@ impl Session {
 
     fn close(&mut self) -> room::Result<()> {
         self.held.clear();
-        self.borrowed = Borrowed::default();
+        self.borrowed = Grants::default();
         match self.room.take() {
             Some(room) => room.close(),
             None => Ok(()),
@@ -414,7 +414,7 @@ fn whole(room: &Room, target: Option<&Arc<dyn Storage>>, step: &Step) -> room::R
         Step::Check => room.check(true, false, &|_, _| true).map(drop),
         Step::Repair => {
             room.check(true, true, &|_, _| true)?;
-            // What the storage did not let it read is not mended, and no error either.
+            // Data that the storage refused to read is not repaired, and is no error.
             let left = room.check(true, false, &|_, _| true)?;
             if left.findings.is_empty() && left.lost.is_empty() {
                 Ok(())

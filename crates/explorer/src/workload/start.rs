@@ -21,8 +21,8 @@ pub enum Start {
     Tree,
     /// The same, with several short and thin segments.
     Thin,
-    /// The same, in a room that lends.
-    Lending,
+    /// The same, in a room that grants writes.
+    Granting,
     /// The same, with a unit of one of the smaller files damaged.
     Damaged,
 }
@@ -33,7 +33,7 @@ impl fmt::Display for Start {
             Self::Empty => "empty",
             Self::Tree => "tree",
             Self::Thin => "thin",
-            Self::Lending => "lending",
+            Self::Granting => "granting",
             Self::Damaged => "damaged",
         })
     }
@@ -47,7 +47,7 @@ impl FromStr for Start {
             Self::Empty,
             Self::Tree,
             Self::Thin,
-            Self::Lending,
+            Self::Granting,
             Self::Damaged,
         ];
         all.into_iter()
@@ -56,7 +56,7 @@ impl FromStr for Start {
     }
 }
 
-/// What is done to an empty room to make it, one step a line. The last one: so that the room has a log.
+/// The steps that create it in an empty room, one a line. The last one: so that the room has a log.
 const TREE: &str = "
     mkdir A
     mkdir B
@@ -87,7 +87,7 @@ impl Start {
     pub(crate) fn steps(self) -> Vec<Step> {
         let text = match self {
             Self::Empty => String::new(),
-            Self::Tree | Self::Lending => TREE.to_owned(),
+            Self::Tree | Self::Granting => TREE.to_owned(),
             // Each file's data before the next one's: else a commit writes them in any order, and the unit that is
             // spoiled is now of one file, now of another.
             Self::Damaged => TREE.replace("    create A/", "    sync\n    create A/"),
@@ -108,7 +108,7 @@ impl Start {
     /// # Errors
     /// What the room says.
     pub fn prepare(self, storage: &Arc<dyn Storage>) -> room::Result<()> {
-        let mut session = Session::create(storage.clone(), self == Self::Lending)?;
+        let mut session = Session::create(storage.clone(), self == Self::Granting)?;
         // Far from the numbers of the workload's own steps, so that no bytes are alike.
         for (n, step) in self.steps().iter().enumerate() {
             session.step(1_000_000 + n, step)?;

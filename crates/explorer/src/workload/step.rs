@@ -16,7 +16,7 @@ use room::Fallocate;
 pub enum Step {
     /// Makes an empty file.
     Create(String),
-    /// Makes a directory.
+    /// Creates a directory.
     Mkdir(String),
     /// Removes an empty directory.
     Rmdir(String),
@@ -59,14 +59,14 @@ pub enum Step {
     WriteHeld(u64, u64),
     /// Closes every held file.
     Release,
-    /// Borrows so many blocks of a segment.
-    Lend(u32),
-    /// Seals and writes bytes in the blocks borrowed last, as another machine does, and places them: path, offset (a multiple
-    /// of 4096), length.
+    /// Requests a write grant for this many blocks of a segment.
+    Grant(u32),
+    /// Seals bytes and writes them to the latest grant, as another machine does, and commits them to the file: path, offset
+    /// (a multiple of 4096), length.
     Place(String, u64, u64),
-    /// Gives every loan back.
+    /// Releases every grant.
     Settle,
-    /// Makes a file without a name, writes so many bytes to it, and links it to the path.
+    /// Creates a file without a name, writes so many bytes to it, and links it to the path.
     Tmpfile(String, u64),
     /// `fsync` of a file.
     Fsync(String),
@@ -102,7 +102,7 @@ pub enum Step {
     Backup,
     /// Checks with all data.
     Check,
-    /// Checks with all data and mends.
+    /// Checks with all data and repairs.
     Repair,
 }
 
@@ -201,7 +201,7 @@ impl fmt::Display for Step {
             Self::Hold(p) => write!(f, "hold {p}"),
             Self::WriteHeld(at, len) => write!(f, "write-held {at} {len}"),
             Self::Release => f.write_str("release"),
-            Self::Lend(blocks) => write!(f, "lend {blocks}"),
+            Self::Grant(blocks) => write!(f, "grant {blocks}"),
             Self::Place(p, at, len) => write!(f, "place {p} {at} {len}"),
             Self::Settle => f.write_str("settle"),
             Self::Tmpfile(p, len) => write!(f, "tmpfile {p} {len}"),
@@ -290,7 +290,7 @@ fn parse(words: &[&str]) -> Option<Step> {
         ("hold", [p]) => Step::Hold((*p).into()),
         ("write-held", [at, len]) => Step::WriteHeld(at.parse().ok()?, len.parse().ok()?),
         ("release", []) => Step::Release,
-        ("lend", [blocks]) => Step::Lend(blocks.parse().ok()?),
+        ("grant", [blocks]) => Step::Grant(blocks.parse().ok()?),
         ("place", [p, at, len]) => Step::Place((*p).into(), at.parse().ok()?, len.parse().ok()?),
         ("settle", []) => Step::Settle,
         ("tmpfile", [p, len]) => Step::Tmpfile((*p).into(), len.parse().ok()?),

@@ -30,7 +30,7 @@ impl Start {
         if let Some(image) = prepared.get(&self) {
             return Ok(image.clone());
         }
-        let recorder = Recorder::silent(&Image::new());
+        let recorder = Recorder::unlogged(&Image::new());
         self.prepare(&recorder.storage())
             .map_err(|e| Failure(format!("the room `{self}` cannot be prepared: {e}")))?;
         let image = recorder.image();
@@ -71,7 +71,7 @@ impl Subject for RoomSubject {
     }
 
     fn run(&self, recorder: &Recorder) -> Result<Vec<Arc<Snapshot>>, Failure> {
-        let target = Recorder::silent(&Image::new()).storage();
+        let target = Recorder::unlogged(&Image::new()).storage();
         let ran = run(
             &self.0,
             recorder.storage(),

@@ -4,7 +4,7 @@
 //!    the export, lengths within the limits.
 //! 2. A flush, and a request with FUA, is answered after the device's own flush returned. Writes are answered after the
 //!    device took them, so a flush covers everything that was answered before it came, on whatever connection.
-//! 3. A hole is only told where the device says that it reads as zeros.
+//! 3. A hole is reported only where the device says that it reads as zeros.
 
 use std::io;
 
@@ -16,14 +16,14 @@ use crate::proto::{Command, Errno, Form, Head, PAYLOAD_MAX, RequestHead, chunk, 
 
 /// In reads of at least this many bytes holes are looked for.
 const SPARSE_READ_MIN: u64 = 64 << 10;
-/// A hole is told of in a read from this many bytes on: less is sent as data.
+/// The smallest hole, in bytes, that a read reports as a hole; less is sent as data.
 const HOLE_MIN: u64 = 32 << 10;
 /// Most ranges in one answer to `BLOCK_STATUS`.
 const RANGES_MAX: usize = 4096;
 /// The longest range that 32 bits hold, in whole pages.
 const RANGE_MAX_32: u64 = u32::MAX as u64 & !4095;
 
-/// Why a request is not done: what the client is told.
+/// Why a request is refused: the error that the client gets.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) errno: Errno,
@@ -160,7 +160,7 @@ pub(crate) fn read(
     Ok(runs)
 }
 
-/// A range as runs of data and of zeros worth telling.
+/// A range as runs of data and of zeros worth reporting.
 fn runs(device: &dyn Device, offset: u64, len: u64) -> io::Result<Vec<Run>> {
     let mut runs: Vec<Run> = Vec::new();
     let mut done = 0;
@@ -203,7 +203,7 @@ pub(crate) fn status(
     };
     let mut ranges: Vec<(u64, u32)> = Vec::new();
     let mut done = 0;
-    // Ranges that continue each other are told as one; the questions are bounded as well as the answers.
+    // Ranges that continue each other are reported as one; queries are bounded as well as replies.
     for _ in 0..4 * RANGES_MAX {
         if done == request.len {
             break;
@@ -237,10 +237,10 @@ pub(crate) fn status(
         return Ok((chunk::BLOCK_STATUS_EXT, out));
     }
     for (len, flags) in ranges {
-        let told = len.min(RANGE_MAX_32);
-        out.extend_from_slice(&(told as u32).to_be_bytes());
+        let reported = len.min(RANGE_MAX_32);
+        out.extend_from_slice(&(reported as u32).to_be_bytes());
         out.extend_from_slice(&flags.to_be_bytes());
-        if told < len {
+        if reported < len {
             break;
         }
     }

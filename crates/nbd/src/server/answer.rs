@@ -142,7 +142,7 @@ pub(super) fn answer(connection: &Connection, request: &Request<'_>, buffer: &mu
     count(shared, head);
 }
 
-/// Sends what was read: at once, or where `runs` tell of holes, run by run.
+/// Sends what was read: at once, or run by run where `runs` has holes.
 fn send_read(
     connection: &Connection,
     head: &RequestHead,

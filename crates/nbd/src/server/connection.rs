@@ -2,7 +2,7 @@
 //!
 //! 1. A payload is received only after its request was found sound, into memory that the budget allows.
 //! 2. What cannot be understood ends the connection: where the next request begins is not known then.
-//! 3. Small requests of a device that is quick are done by whoever receives, many in a row, and answered together: to wake
+//! 3. Small requests of a quick device are done by the receiving thread, many in a row, and answered together: to wake
 //!    another thread would take longer than to do them. What a device does slowly is never done while receiving.
 
 use std::io;
@@ -37,7 +37,7 @@ pub(super) struct Connection {
     pub(super) agreed: Agreed,
     pub(super) sender: Sender,
     pub(super) pace: Pace,
-    /// Last: when its seat is free nothing of the connection is left.
+    /// Last: its permit is released after everything else of the connection.
     crew: Crew<Receiving>,
 }
 
@@ -149,7 +149,7 @@ impl Served for Connection {
         let Receiving { receiver, answers } = receiving;
         let wire = &self.wire;
         loop {
-            let mut patience = Patience {
+            let mut limit = WaitLimit {
                 connection: self,
                 since: Instant::now(),
                 begun: None,
@@ -160,12 +160,12 @@ impl Served for Connection {
             if receiver.ready() < raw.len() {
                 self.send_answers(answers);
             }
-            let there = receiver.fill(wire, raw, &mut |partial| patience.waited(partial))?;
+            let there = receiver.fill(wire, raw, &mut |partial| limit.waited(partial))?;
             if !there || shared.is_stopping() {
                 self.send_answers(answers);
                 return Ok(None);
             }
-            patience.inside = true;
+            limit.inside = true;
             let head = RequestHead::parse(raw, form).ok_or_else(|| {
                 io::Error::new(io::ErrorKind::InvalidData, "what came is no request")
             })?;
@@ -191,7 +191,7 @@ impl Served for Connection {
                 }
                 continue;
             }
-            let waited = &mut |partial| patience.waited(partial);
+            let waited = &mut |partial| limit.waited(partial);
             let answer_len = match head.command {
                 // Checked: at most 32 MiB.
                 Command::Read => head.len as usize,
@@ -268,14 +268,14 @@ impl Connection {
 }
 
 /// Whether the connection may go on waiting.
-struct Patience<'c> {
+struct WaitLimit<'c> {
     connection: &'c Connection,
     since: Instant,
     begun: Option<Instant>,
     inside: bool,
 }
 
-impl Patience<'_> {
+impl WaitLimit<'_> {
     fn waited(&mut self, partial: bool) -> io::Result<()> {
         let shared = &self.connection.shared;
         let late = |limit: Duration, since: Instant| {

@@ -21,7 +21,7 @@ pub struct Metrics {
     pub connections_taken: u64,
     /// Connections closed at once, because there were too many.
     pub connections_refused: u64,
-    /// Connections cut off: silent, slow, or what came was not the protocol.
+    /// Connections cut off: idle, slow, or in violation of the protocol.
     pub connections_cut: u64,
     /// Connections now.
     pub connections: u64,

@@ -1,8 +1,8 @@
 //! The server: takes connections, and answers them. Threads, a few for each connection.
 //!
 //! 1. Memory is bounded: by the number of connections, the workers of each, and the bytes of payload over all.
-//! 2. Who says nothing before the transmission phase, or half of something in it, is cut off; who is in the transmission phase
-//!    may be silent, unless told otherwise.
+//! 2. A client that sends nothing before the transmission phase, or half a request in it, is cut off. In the transmission
+//!    phase a client may be idle, unless the settings say otherwise.
 //! 3. It stops in order: takes nothing new, answers what runs, flushes every export.
 
 mod act;
@@ -216,9 +216,9 @@ impl Server {
         self.shared.counters.snapshot(self.shared.seats.counts())
     }
 
-    /// Takes nothing new, answers what runs, then flushes. After `patience` connections are cut whatever runs.
-    pub fn stop(&mut self, patience: Duration) -> io::Result<()> {
-        if !self.acceptor.stop(patience) {
+    /// Takes nothing new, answers what runs, then flushes. After `timeout` connections are cut whatever runs.
+    pub fn stop(&mut self, timeout: Duration) -> io::Result<()> {
+        if !self.acceptor.stop(timeout) {
             return Ok(());
         }
         let mut flushed = Ok(());

@@ -70,7 +70,7 @@ fn exports_are_listed_and_found_by_name_and_the_first_is_the_default() {
 }
 
 #[test]
-fn a_map_tells_holes_and_only_holes() {
+fn a_map_reports_holes_and_only_holes() {
     if !has("nbdinfo") {
         return;
     }

@@ -149,7 +149,7 @@ fn payloads_in_memory_are_bounded_and_nobody_starves() {
 }
 
 #[test]
-fn a_silent_client_is_cut_off_and_half_a_request_too() {
+fn an_idle_client_is_cut_off_and_half_a_request_too() {
     let config = Config {
         // They are waited for; on a busy machine, an honest handshake still takes less.
         handshake_max: Duration::from_secs(1),
@@ -158,9 +158,9 @@ fn a_silent_client_is_cut_off_and_half_a_request_too() {
         ..Config::default()
     };
     let server = serve(Arc::new(MemoryDevice::new(1 << 20)), config);
-    // In the handshake: silent, and a byte now and then.
-    let mut silent = Client::connect(&server);
-    silent.rest().unwrap();
+    // In the handshake: idle, and a byte from time to time.
+    let mut idle = Client::connect(&server);
+    idle.rest().unwrap();
     let mut slow = Client::connect(&server);
     let begun = Instant::now();
     while slow.stream.write_all(&[0]).is_ok() {

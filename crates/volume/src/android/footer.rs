@@ -23,10 +23,10 @@ const KEY_IN_CLEAR: u32 = 0x1;
 
 /// Where a footer was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum FooterLocation {
     /// On a device of its own.
     Apart,
-    /// At this byte of the partition it speaks of.
+    /// At this byte of the partition that it describes.
     End(u64),
 }
 
@@ -89,17 +89,20 @@ pub struct Footer {
 }
 
 impl Footer {
-    /// Looks for a footer where they lie: at the end of a partition; on a device of its own also at the beginning.
-    pub fn find(device: &dyn Device, apart: bool) -> Result<Option<(Self, Place)>, VolumeError> {
+    /// Looks for a footer at the end of a partition; on a device of its own also at the beginning.
+    pub fn find(
+        device: &dyn Device,
+        apart: bool,
+    ) -> Result<Option<(Self, FooterLocation)>, VolumeError> {
         let mut places = Vec::new();
         if apart {
-            places.push((0, Place::Apart));
+            places.push((0, FooterLocation::Apart));
         }
         if let Some(offset) = (device.len() / 512 * 512).checked_sub(SPACE) {
             let place = if apart {
-                Place::Apart
+                FooterLocation::Apart
             } else {
-                Place::End(offset)
+                FooterLocation::End(offset)
             };
             places.push((offset, place));
         }

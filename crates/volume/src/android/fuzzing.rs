@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "writes the corpus's seeds anew: cargo test -p strongroom-volume -- --ignored seeds"]
+    #[ignore = "rewrites the corpus's seeds: cargo test -p strongroom-volume -- --ignored seeds"]
     fn seeds_are_written() {
         corpus::replace_seeds("android", seeds());
     }

@@ -1,6 +1,6 @@
 //! Buffers that are used again: allocating and faulting in a fresh one costs more than encrypting what it holds.
 //!
-//! Plain text passes through them, so they are wiped when they are given up.
+//! Plain text passes through them, so they are wiped before they are freed.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};

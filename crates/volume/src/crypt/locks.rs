@@ -57,7 +57,7 @@ pub(super) struct RangeLocks {
 
 impl RangeLocks {
     /// Waits for a turn at `first..end`.
-    pub(super) fn take(&self, first: u64, end: u64, share: Share) -> Held<'_> {
+    pub(super) fn take(&self, first: u64, end: u64, share: Share) -> RangeGuard<'_> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         let number = turns.next;
         turns.next += 1;
@@ -75,17 +75,17 @@ impl RangeLocks {
                 .unwrap_or_else(PoisonError::into_inner);
             turns.waiting -= 1;
         }
-        Held { of: self, number }
+        RangeGuard { of: self, number }
     }
 }
 
-/// A turn, until it is dropped.
-pub(super) struct Held<'a> {
+/// Holds a range locked until it is dropped.
+pub(super) struct RangeGuard<'a> {
     of: &'a RangeLocks,
     number: u64,
 }
 
-impl Drop for Held<'_> {
+impl Drop for RangeGuard<'_> {
     fn drop(&mut self) {
         let mut turns = self.of.turns.lock().unwrap_or_else(PoisonError::into_inner);
         turns.all.retain(|turn| turn.number != self.number);

@@ -78,7 +78,7 @@ fn any_writes_and_reads_are_those_of_a_plain_device() {
         device.read_at(&mut all, 0).unwrap();
         assert!(all == model);
 
-        // Below lies what the cipher makes of the whole, at its place and nowhere else.
+        // The device below holds the ciphertext of the whole, at its offset and nowhere else.
         let contents = below.contents();
         cipher(sector).encrypt(&mut model, 11);
         assert!(contents[4096..4096 + len as usize] == model[..]);

@@ -1,5 +1,5 @@
-//! What the fuzz target for CoreStorage tries, and what must hold whatever the bytes are: numbers stay within their bounds, and pieces
-//! that are taken lie within the disk.
+//! What the fuzz target for CoreStorage tries, and what must hold whatever the bytes are: numbers stay within their bounds, and
+//! accepted segments are within the disk.
 //!
 //! A fuzzer cannot guess a checksum: an input of 512 bytes is a header, any other blocks of metadata of up to 8192 bytes each, put
 //! behind right ones.
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "writes the corpus's seeds anew: cargo test -p strongroom-volume -- --ignored seeds"]
+    #[ignore = "rewrites the corpus's seeds: cargo test -p strongroom-volume -- --ignored seeds"]
     fn seeds_are_written() {
         corpus::replace_seeds("filevault", seeds());
     }

@@ -7,7 +7,7 @@ use crate::open::{VolumeError, io_error};
 
 /// Bytes of it.
 pub(crate) const LEN: usize = 512;
-/// Of `LEN` bytes, where "CS" stands.
+/// The offset of "CS" in the `LEN` bytes.
 const SIGNATURE: std::ops::Range<usize> = 88..90;
 
 /// The header, parsed.
@@ -15,7 +15,7 @@ const SIGNATURE: std::ops::Range<usize> = 88..90;
 pub(crate) struct Header {
     /// Bytes of a block, a power of two from 512 to 65536.
     pub(super) block_size: u64,
-    /// Blocks at which copies of the first metadata lie.
+    /// Blocks that hold copies of the first metadata.
     pub(super) metadata_at: [u64; 4],
     /// Both halves of the key of the encrypted metadata.
     pub(super) key: Zeroizing<[u8; 32]>,

@@ -1,4 +1,4 @@
-//! The metadata: a block in the clear says where the encrypted blocks lie; these say who may open the volume and where it is.
+//! The metadata: a block in the clear locates the encrypted blocks; these say which passphrases open the volume and where it is.
 //!
 //! Encrypted blocks have 8192 bytes, each with a header of 64 (checksum, kind, transaction, object). Three kinds are used:
 //! 0x0019 the encryption context, 0x001a the logical volume, 0x0305 its pieces.
@@ -23,7 +23,7 @@ const ENCRYPTED_MAX: u64 = 256 << 20;
 const CLEAR_MAX: u64 = 64 << 20;
 /// Most blocks of the kinds used.
 const BLOCKS_MAX: usize = 1024;
-/// Block numbers have 48 bits; above them stands the physical volume's number.
+/// Block numbers have 48 bits; the bits above hold the physical volume's number.
 const NUMBER: u64 = 0xffff_ffff_ffff;
 
 const CONTEXT: u16 = 0x0019;
@@ -164,7 +164,7 @@ fn locate(device: &dyn Device, header: &Header) -> Result<(u64, u64), VolumeErro
                 Ok((first, len))
             }
             _ => Err(damaged(
-                "the encrypted part lies outside the image; is it cut short?",
+                "the encrypted part is outside the image; is it cut short?",
             )),
         };
     }
@@ -206,7 +206,7 @@ fn only<'a>(newest: &'a Newest, kind: u16, what: &str) -> Result<&'a [u8], Volum
     }
 }
 
-/// The property list of a block, whose place in it stands at these offsets behind the block's header.
+/// The property list of a block, whose position and length are at these offsets behind the block's header.
 fn xml(block: &[u8], at: usize, len_at: usize) -> Result<String, VolumeError> {
     let offset = u32_at(block, HEAD + at) as usize;
     let len = u32_at(block, HEAD + len_at) as usize;
@@ -217,7 +217,8 @@ fn xml(block: &[u8], at: usize, len_at: usize) -> Result<String, VolumeError> {
         .filter(|text| text.contains("<dict"))
         .ok_or_else(|| {
             VolumeError::Unsupported(
-                "a property list of CoreStorage that is compressed, or lies elsewhere than in its block".to_owned(),
+                "a property list of CoreStorage that is compressed or is outside its block"
+                    .to_owned(),
             )
         })
 }
@@ -256,7 +257,7 @@ fn user(value: &[u8]) -> Option<User> {
     })
 }
 
-/// The wrapped key that stands after the words that it is for AES-XTS.
+/// The wrapped key, which follows the words for AES-XTS.
 fn volume_key(context: &str) -> Option<[u8; WRAPPED]> {
     let (_, keys) = context.split_once("<key>WrappedVolumeKeys</key>")?;
     for dict in keys.split("<key>BlockAlgorithm</key>").skip(1) {

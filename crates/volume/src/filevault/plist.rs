@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 /// Bytes of the longest value of interest, as it is written.
 const LONGEST: usize = 4096;
 
-/// What stands behind `<key>name</key>`, each time.
+/// The text behind each `<key>name</key>`.
 fn behind<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     let key = format!("<key>{name}</key>");
     let mut rest = text;

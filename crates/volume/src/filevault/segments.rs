@@ -35,7 +35,7 @@ impl Segments {
             .iter()
             .map(|segment| piece(segment, header.block_size))
             .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| damaged("a piece lies where no disk reaches"))?;
+            .ok_or_else(|| damaged("a piece is beyond the end of any disk"))?;
         let mut len = 0_u64;
         for piece in &pieces {
             if piece.logical != len {
@@ -46,7 +46,7 @@ impl Segments {
                 .checked_add(piece.len)
                 .is_none_or(|end| end > below.len())
             {
-                return Err(damaged("a piece lies outside the image; is it cut short?"));
+                return Err(damaged("a piece is outside the image; is it cut short?"));
             }
             len = len
                 .checked_add(piece.len)

@@ -262,7 +262,7 @@ fn a_flipped_byte_anywhere_in_the_metadata_never_gives_other_contents() {
         if let Ok(device) = try_open(bad, &passphrase("his")) {
             let mut all = vec![0; BYTES.min(device.len() as usize)];
             device.read_at(&mut all, 0).unwrap();
-            // An older description of the volume may stand in for a damaged one, as a shorter volume.
+            // An older description of the volume may replace a damaged one, as a shorter volume.
             assert!(all[..] == plain()[..all.len()], "byte {at}");
             opened += 1;
         }

@@ -6,7 +6,7 @@
 //!    until all material is written, and the one from the backup takes over with a higher sequence number. After a loss
 //!    of power in between, put the backup back again.
 //!
-//! Who has a backup and a passphrase that was in force then has the volume, whatever was changed since.
+//! Anyone with a backup and a passphrase that was valid then can open the volume, whatever changed since.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ pub fn backup_header(device: &Arc<dyn Device>) -> Result<Zeroizing<Vec<u8>>> {
         .read_at(&mut bytes, 0)
         .map_err(io("reading the header"))?;
     if let Header::V1(header) = &luks.header {
-        // What lies around the slots is nobody's.
+        // The bytes around the slots have no meaning.
         let first = header
             .slots
             .iter()

@@ -14,7 +14,7 @@ use super::{Header, Luks};
 pub struct Dump {
     /// 1 or 2.
     pub version: u16,
-    /// As it stands there.
+    /// As recorded in the header.
     pub uuid: String,
     /// LUKS2; empty for none.
     #[serde(skip_serializing_if = "String::is_empty")]

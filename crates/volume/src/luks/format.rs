@@ -1,6 +1,6 @@
 //! A new volume.
 //!
-//! What the device held is given up. First every trace of an older header goes, then the place for key slots is
+//! The contents of the device are discarded. First every trace of an older header goes, then the place for key slots is
 //! overwritten with noise, then the first slot's material is written, and the header last, each durable before the next:
 //! a loss of power leaves no volume, or a whole one.
 
@@ -57,7 +57,7 @@ pub struct FormatOptions {
     pub data_offset: Option<u64>,
     /// Bytes for the key slots' material (LUKS2), a multiple of 4096; `None` for what the default offset of the data leaves.
     pub keyslots_size: Option<u64>,
-    /// A volume's key that was kept; `None` for a random one. For a header made anew before data that is still there.
+    /// A volume key that was kept, to re-create the header of data that is still there; `None` for a random key.
     pub volume_key: Option<Zeroizing<Vec<u8>>>,
 }
 
@@ -190,7 +190,7 @@ fn check_header_room(device: &dyn Device, region: u64, data_offset: Option<u64>)
     Ok(())
 }
 
-/// Takes away what could be read as a header: the first block, and each place of a second copy within `region`.
+/// Erases everything that could be read as a header: the first block, and each place of a second copy within `region`.
 fn erase_older(device: &dyn Device, region: u64) -> Result<()> {
     let zeros = [0; binary::LEN];
     for offset in std::iter::once(0).chain(SIZES) {

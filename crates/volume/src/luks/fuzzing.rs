@@ -59,7 +59,7 @@ pub fn luks2(bytes: &[u8]) {
         assert!(slot.area.offset >= 2 * header.binary.size);
         assert!(slot.area.offset + slot.area.size <= region);
     }
-    // JSON may take more room when it is written anew.
+    // JSON may take more bytes when it is written again.
     let Ok([first, _]) = header.encode() else {
         return;
     };
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "writes the seeds of fuzz/corpus/luks1 and fuzz/corpus/luks2 anew"]
+    #[ignore = "rewrites the seeds of fuzz/corpus/luks1 and fuzz/corpus/luks2"]
     fn make_seeds() {
         let made = |version, cipher: &str, key_len| {
             let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(3 << 20));

@@ -28,7 +28,7 @@ const ARGON2_PASSES_LEAST: u32 = 4;
 /// What a header may ask of this machine to derive one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Most memory for Argon2, in KiB. 2 GiB by default: cryptsetup asks for 1 GiB at most unless it is told otherwise.
+    /// Most memory for Argon2, in KiB. 2 GiB by default: cryptsetup's own default is at most 1 GiB.
     pub memory_kib: u32,
     /// Most work for Argon2, memory times passes, in KiB. 128 GiB by default, about a minute or two.
     pub work_kib: u64,

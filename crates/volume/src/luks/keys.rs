@@ -5,11 +5,11 @@
 //! 1. *Add*: the material, in a place no slot uses; then the header. Before the header: the old state.
 //! 2. *Remove*: the material is wiped; then the header. In between, the slot is listed and opens nothing, the others do,
 //!    and removing it again ends it. The other way round, material that a known passphrase opens could stay on the disk
-//!    with nothing to tell of it. The last slot goes only on request.
+//!    with no sign of it. The last slot goes only on request.
 //! 3. *Change*: add under a free number, then remove the old, then (LUKS2, in the same write) renumber. The new passphrase
 //!    opens from the first header on, the old one up to the wipe.
 //!
-//! Before each, both copies of a LUKS2 header are made whole: an old copy must not refer to a place that is written anew.
+//! Before each, both copies of a LUKS2 header are made whole: an old copy must not refer to an area that is rewritten.
 
 use zeroize::Zeroizing;
 
@@ -32,7 +32,7 @@ impl Luks {
         kdf.check()?;
         self.check_requirements()?;
         self.check_own(key)?;
-        self.mend()?;
+        self.repair_copies()?;
         let device = &*self.device;
         match &mut self.header {
             Header::V2(header) => {
@@ -62,8 +62,8 @@ impl Luks {
         self.remove(slot, false)
     }
 
-    /// Removes a key slot even if no other opens the volume: the data is lost to all who have no copy of the volume's key
-    /// or a backup of the header.
+    /// Removes a key slot even if no other opens the volume. Without a copy of the volume's key or a backup of the header
+    /// the data is then lost.
     pub fn remove_last_key(&mut self, slot: u8) -> Result<()> {
         self.remove(slot, true)
     }
@@ -76,7 +76,7 @@ impl Luks {
             return Err(LuksError::LastSlot(slot));
         }
         self.place_of(slot)?;
-        self.mend()?;
+        self.repair_copies()?;
         self.wipe_slot(slot)?;
         let device = &*self.device;
         match &mut self.header {
@@ -147,11 +147,11 @@ impl Luks {
     }
 
     /// Makes both copies of a LUKS2 header whole and equal, where they are not. Every change does so first.
-    pub fn mend(&mut self) -> Result<()> {
+    pub fn repair_copies(&mut self) -> Result<()> {
         self.check_requirements()?;
         match &mut self.header {
             Header::V1(_) => Ok(()),
-            Header::V2(header) => header.mend(&*self.device),
+            Header::V2(header) => header.repair_copies(&*self.device),
         }
     }
 

@@ -36,7 +36,7 @@ impl Holding<'_> {
     }
 
     fn cipher(&self, passphrase: &[u8]) -> Result<SectorCipher> {
-        // What is not supported is told before the derivation takes its time.
+        // Unsupported settings are refused before the slow key derivation.
         SectorCipher::new(self.encryption, &vec![0; self.area_key_size], SECTOR)?;
         let key = self.kdf.derive(passphrase, self.area_key_size)?;
         Ok(SectorCipher::new(self.encryption, &key, SECTOR)?)

@@ -1,6 +1,6 @@
 //! LUKS volumes, versions 1 and 2 (on-disk format specifications 1.2.3 and 1.1.4): read, unlock, open.
 //!
-//! 1. Nothing in a header is believed before it is checked; costs of key derivation are bounded by [`Limits`].
+//! 1. Every field of a header is checked before use; costs of key derivation are bounded by [`Limits`].
 //! 2. A [`VolumeKey`] exists only after a volume's digest has confirmed it, and serves that volume only.
 //! 3. A header may be on another device than the data ("detached").
 //! 4. Whatever changes a header leaves, when the power is lost between any two writes, the old state or the new one; see
@@ -73,7 +73,7 @@ pub struct VolumeKey {
 }
 
 impl VolumeKey {
-    /// The key itself: whoever has it reads the volume, whatever passphrases are changed.
+    /// The key itself: anyone with it can read the volume, even after the passphrases change.
     pub fn expose(&self) -> &[u8] {
         &self.bytes
     }

@@ -101,7 +101,7 @@ impl Luks {
             ));
         };
         self.check_no_slot_is_lost(&opened, options)?;
-        self.mend()?;
+        self.repair_copies()?;
         let data_len = data.map_or(self.device.len(), Device::len);
         let Header::V2(header) = &mut self.header else {
             return Err(LuksError::Unsupported("reencrypting LUKS1 volumes".into()));
@@ -243,14 +243,14 @@ impl Luks {
             keys: (&old_key, &new_key),
             run,
         };
-        mover.header.mend(mover.device)?;
+        mover.header.repair_copies(mover.device)?;
         loop {
             let done = mover.step()?;
-            let told = progress(Progress { done, total });
+            let flow = progress(Progress { done, total });
             if done == total {
                 return Ok(true);
             }
-            if told.is_break() {
+            if flow.is_break() {
                 return Ok(false);
             }
         }

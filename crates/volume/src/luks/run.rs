@@ -1,4 +1,4 @@
-//! Where a reencryption stands, as a LUKS2 header tells it (specification, chapter 5), and how the header tells it.
+//! The progress of a reencryption, and how a LUKS2 header records it (specification, chapter 5).
 //!
 //! The segments in use are, in order: what is done, under the new key; what is being written ("in-reencryption"), of both;
 //! the rest, under the old key. Behind them are copies of the segment as it was and as it will be ("backup-previous",
@@ -45,7 +45,7 @@ pub(super) struct Run {
     pub(super) safety: Safety,
 }
 
-/// How what is being written can be told or had again after it was cut off.
+/// How an interrupted write can be recognized or repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Safety {
     /// The old ciphertext is in the area.
@@ -81,7 +81,7 @@ impl Safety {
 }
 
 impl Run {
-    /// Where the reencryption stands.
+    /// The progress of the reencryption.
     pub(super) fn of(header: &v2::Header) -> Result<Self> {
         let metadata = &header.metadata;
         let refuse = |what: &str| {
@@ -384,7 +384,7 @@ impl Run {
             Ok(())
         } else {
             Err(LuksError::Malformed(
-                "what it says of its reencryption was not written by who has its keys".into(),
+                "the record of its reencryption was not written by a holder of its keys".into(),
             ))
         }
     }

@@ -62,7 +62,7 @@ impl Luks {
     }
 
     /// Sets the length of the data in bytes, or with `None` lets it be all that `data` (the header's own device if it is
-    /// no other) has. The data itself is neither moved nor looked at; what lies behind a shorter length stays on the device.
+    /// no other) has. The data itself is neither moved nor read; bytes behind a shorter length stay on the device.
     pub fn resize(&mut self, data: Option<&dyn Device>, len: Option<u64>) -> Result<()> {
         let have = data.map_or(self.device.len(), Device::len);
         self.change(|header| {
@@ -102,7 +102,7 @@ impl Luks {
         change: impl FnOnce(&mut super::v2::Header) -> Result<Value>,
     ) -> Result<()> {
         self.check_requirements()?;
-        self.mend()?;
+        self.repair_copies()?;
         match &mut self.header {
             Header::V1(_) => Err(LuksError::Unsupported(
                 "LUKS1 has no label, no flags and no length of its own".into(),

@@ -1,7 +1,7 @@
 //! The LUKS1 header: 592 bytes, big-endian, one copy, eight key slots.
 //!
-//! LUKS On-Disk Format Specification 1.2.3, chapter 2. Who holds a [`Header`] need not look at bounds again: key
-//! material lies behind the header, before the data where both are on one device, and no two slots share any.
+//! LUKS On-Disk Format Specification 1.2.3, chapter 2. A [`Header`] is within its bounds: key material is behind the
+//! header, before the data where both are on one device, and no two slots share any.
 //!
 //! There is one copy only. A change touches one slot's 48 bytes, and never the only slot that opens the volume, so a torn
 //! write loses no way in.
@@ -133,10 +133,10 @@ impl Header {
                 ));
             }
             if start < (LEN as u64).next_multiple_of(SECTOR) {
-                return malformed(format!("key slot {number} lies within the header"));
+                return malformed(format!("key slot {number} is inside the header"));
             }
             if self.payload != 0 && end > self.payload_bytes() {
-                return malformed(format!("key slot {number} lies within the data"));
+                return malformed(format!("key slot {number} is inside the data"));
             }
             if let Some((.., other)) = ranges.iter().find(|(s, e, _)| start < *e && *s < end) {
                 return malformed(format!("key slots {other} and {number} overlap"));

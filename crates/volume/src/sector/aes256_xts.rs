@@ -49,7 +49,7 @@ impl Context {
     fn new(key: &[u8; KEY_LEN], encrypt: bool) -> Option<Self> {
         // SAFETY: no arguments; null is looked for.
         let context = Self(NonNull::new(unsafe { EVP_CIPHER_CTX_new() })?);
-        // SAFETY: the context is fresh, the cipher static, the key as long as this cipher's; null stands for "not now".
+        // SAFETY: the context is fresh, the cipher static, the key as long as this cipher's; null means "not now".
         let done = unsafe {
             EVP_CipherInit_ex(
                 context.0.as_ptr(),

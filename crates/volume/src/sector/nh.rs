@@ -15,7 +15,7 @@ const UNIT: usize = 16;
 /// 32-bit words of a unit.
 const WORDS: usize = UNIT / 4;
 
-/// The key as the words it stands for.
+/// The key as 32-bit words.
 pub(super) type Key = [u32; KEY / 4];
 
 /// Of a message of at most [`MESSAGE`] bytes, a multiple of 16.

@@ -1,4 +1,4 @@
-//! Names of ciphers: what they stand for, and the keys they take.
+//! Names of ciphers: what they mean, and the keys they take.
 //!
 //! The forms are those of dm-crypt's tables (the kernel's `Documentation/admin-guide/device-mapper/dm-crypt.rst`):
 //! `cipher-mode-iv[:options]`.

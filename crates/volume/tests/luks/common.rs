@@ -43,7 +43,7 @@ pub(crate) fn cheap_luks1() -> FormatOptions {
     }
 }
 
-/// Whether a program is there; its absence is told.
+/// Whether a program is installed; prints a message if not.
 pub(crate) fn have(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {

@@ -52,7 +52,7 @@ fn contents_that_cryptsetup_encrypted_read_here_and_what_is_written_here_decrypt
         dir.file("img", &plain);
         let made = dir.try_run("cryptsetup", &format!("{ENCRYPT} {options} img"));
         if !made.status.success() {
-            // Kernels differ in the ciphers they lend to user space, and cryptsetup has none of its own for some.
+            // Kernels differ in the ciphers they offer to user space, and cryptsetup has none of its own for some.
             let why = String::from_utf8_lossy(&made.stderr).into_owned();
             assert!(!options.contains("aes"), "{options}: {why}");
             eprintln!("skipped: cryptsetup here cannot {options}: {}", why.trim());
@@ -297,7 +297,7 @@ fn a_volume_of_cryptsetups_with_many_slots_labels_and_tokens_is_kept_whole_by_ch
 }
 
 /// Before `qemu-img` makes a volume it measures the processor by its thread's time, which the kernel counts in ticks: where none fell
-/// into the measurement it gives up. Then it is asked once more.
+/// into the measurement `qemu-img` fails. Then the test runs it once more.
 fn make_with_qemu(dir: &Dir, arguments: &str) {
     for _ in 0..100 {
         let output = dir.try_run("qemu-img", arguments);

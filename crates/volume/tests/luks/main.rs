@@ -1,4 +1,4 @@
-//! LUKS against the tools of others, against loss of power, and against headers that lie.
+//! LUKS against the tools of others, against loss of power, and against malformed headers.
 
 mod common;
 mod interop;

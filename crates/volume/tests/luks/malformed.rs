@@ -255,7 +255,7 @@ fn images_cut_short_anywhere_are_refused_or_read() {
 }
 
 #[test]
-fn a_damaged_copy_is_tolerated_named_and_mended_by_the_next_change() {
+fn a_damaged_copy_is_tolerated_named_and_repaired_by_the_next_change() {
     for (place, at) in [
         (0, 10),
         (0, 450),
@@ -274,10 +274,10 @@ fn a_damaged_copy_is_tolerated_named_and_mended_by_the_next_change() {
         assert_eq!(luks.copies().unwrap()[1 - place], CopyState::Good);
         assert!(luks.dump().to_string().contains("damaged"));
         assert!(luks.unlock(PASS, &TIGHT).is_ok());
-        luks.set_label("mended", "").unwrap();
+        luks.set_label("repaired", "").unwrap();
         let again = Luks::read(Arc::clone(luks.device())).unwrap();
         assert_eq!(again.copies().unwrap(), &[CopyState::Good, CopyState::Good]);
-        assert_eq!(again.dump().label, "mended");
+        assert_eq!(again.dump().label, "repaired");
     }
     let mut image = image();
     image[5000] ^= 1;
@@ -307,7 +307,7 @@ fn of_two_copies_the_higher_sequence_number_counts_and_the_old_one_is_named() {
     sign(&mut other[..COPY]);
     let error = try_read(&other).unwrap_err().to_string();
     assert!(error.contains("of two volumes"), "{error}");
-    // The last number there is: no change could be told from it.
+    // The last possible number: no later change could be distinguished from it.
     let mut other = image.clone();
     for start in [0, COPY] {
         let copy = &mut other[start..start + COPY];
@@ -374,7 +374,7 @@ fn refused(change: impl FnOnce(&mut Value), expected: &str) {
 }
 
 #[test]
-fn each_lie_of_a_header_is_told_by_name() {
+fn each_false_field_of_a_header_is_reported_by_name() {
     refused(
         |j| j["config"]["requirements"] = json!({"mandatory": ["quantum-tunnel"]}),
         "\"quantum-tunnel\"",

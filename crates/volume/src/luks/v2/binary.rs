@@ -10,7 +10,7 @@ use crate::luks::hash::Hash;
 
 /// Bytes of the binary part.
 pub(in crate::luks) const LEN: usize = 4096;
-/// Where the second copy may lie, which is also how long a copy may be; bytes.
+/// Possible offsets of the second copy, which are also the possible lengths of a copy; bytes.
 pub(in crate::luks) const SIZES: [u64; 9] = [
     0x4000, 0x8000, 0x1_0000, 0x2_0000, 0x4_0000, 0x8_0000, 0x10_0000, 0x20_0000, 0x40_0000,
 ];
@@ -50,10 +50,10 @@ impl Binary {
         if !SIZES.contains(&size) {
             return Err(damaged(format!("its length is {size}")));
         }
-        let stands_at = number(block, 256);
-        if stands_at != offset || (offset != 0 && offset != size) {
+        let recorded_offset = number(block, 256);
+        if recorded_offset != offset || (offset != 0 && offset != size) {
             return Err(damaged(format!(
-                "it says that it stands at {stands_at}, with a length of {size}"
+                "it records its own offset as {recorded_offset} and its length as {size}"
             )));
         }
         let mut salt = [0; 64];

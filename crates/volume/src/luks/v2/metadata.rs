@@ -1,7 +1,7 @@
 //! What a LUKS2 header's JSON means (specification, chapter 3), checked: who holds a [`Metadata`] need not look at
 //! bounds again.
 //!
-//! 1. Areas of key slots lie within the key-slot area and do not overlap; a key fits its area.
+//! 1. Areas of key slots are within the key-slot area and do not overlap; a key fits its area.
 //! 2. Every reference from a digest leads to something.
 //! 3. Segments that are in use follow each other from 0, and do not overlap on the device.
 //! 4. Unknown kinds of things (key slots, tokens, requirements, flags) are kept by name, to be refused or left alone.

@@ -1,7 +1,7 @@
 //! The LUKS2 header: two copies, of which one that is whole suffices.
 //!
 //! 1. Of two copies that are whole the one with the higher sequence number counts; a copy that is damaged or old is
-//!    tolerated, named ([`CopyState`]), and mended by the next change.
+//!    tolerated, named ([`CopyState`]), and repaired by the next change.
 //! 2. A change writes one copy, makes it durable, then the other. The copy that is not relied upon goes first: were the
 //!    only whole one overwritten first, losing the power then would leave none. Where both are whole it is the first
 //!    copy, as cryptsetup does it. Either order leaves the old state or the new one.
@@ -33,7 +33,7 @@ const COPY_MAX: u64 = SIZES[SIZES.len() - 1];
 pub enum CopyState {
     /// Whole, and the newest.
     Good,
-    /// Whole, and older than the other by its sequence number, which stands here.
+    /// Whole, but older than the other; with its sequence number.
     Old(u64),
     /// Not whole, with the reason.
     Damaged(String),
@@ -198,18 +198,18 @@ impl Header {
     }
 
     /// Makes both copies whole and equal, where they are not.
-    pub(super) fn mend(&mut self, device: &dyn Device) -> Result<()> {
+    pub(super) fn repair_copies(&mut self, device: &dyn Device) -> Result<()> {
         if self.copies == [CopyState::Good, CopyState::Good] {
             return Ok(());
         }
         tracing::warn!(
             first = %self.copies[0], second = %self.copies[1],
-            "a copy of the header is not whole: written anew"
+            "a copy of the header is damaged or old: rewriting it"
         );
         self.write(device, self.json.clone())
     }
 
-    /// Both copies, as they stand on the device.
+    /// Both copies, as they are on the device.
     pub(super) fn encode(&self) -> Result<[Vec<u8>; 2]> {
         let json = serde_json::to_vec(&self.json)
             .map_err(|e| LuksError::Malformed(format!("the JSON cannot be written: {e}")))?;
@@ -267,7 +267,7 @@ fn better(a: Result<Copy>, b: Result<Copy>) -> Result<Copy> {
     }
 }
 
-/// What to say when no copy is whole. Contents that are checksummed and impossible tell more than a torn copy.
+/// The error when no copy is whole. Contents with a valid checksum and impossible values are the better explanation than a torn copy.
 fn neither(first: LuksError, second: LuksError) -> LuksError {
     match (first, second) {
         (LuksError::NotLuks, second) => second,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::luks::error::{LuksError, Result};
 
-/// A value and where it stands.
+/// A value and its path in the document.
 #[derive(Clone)]
 pub(super) struct Node<'v> {
     value: &'v Value,

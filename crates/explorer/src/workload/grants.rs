@@ -12,29 +12,29 @@ const BLOCK: usize = 4096;
 
 /// What a borrower does, `;` between the steps of one.
 const OPERATIONS: &[&str] = &[
-    "lend 8; chmod foo 600; sync; place foo 0 5000",
-    "lend 64; place foo 16384 40000; place A/foo 0 9000",
-    "lend 8; place foo 49152 4000; settle",
-    "lend 8; place foo 98304 100; append foo 50; truncate foo 98330",
-    "lend 8; place A/bar 0 60; settle; unlink B/link; unlink A/bar",
-    "lend 16; write A/foo 0 50; sync; place foo 0 20000; place foo 0 20000",
-    "lend 4; lend 4; chmod foo 640; compact 100; place foo 4096 4096; sync; settle",
-    "lend 2; settle",
-    "lend 8; place foo 0 4096; settle; rekey 0; lend 8; place foo 4096 4096",
-    "append foo 10; lend 8; place foo 4096 8192; copy foo 0 A/foo 0 16384; settle",
-    "lend 8; place foo 0 4096; reopen; lend 8; place foo 4096 4096",
+    "grant 8; chmod foo 600; sync; place foo 0 5000",
+    "grant 64; place foo 16384 40000; place A/foo 0 9000",
+    "grant 8; place foo 49152 4000; settle",
+    "grant 8; place foo 98304 100; append foo 50; truncate foo 98330",
+    "grant 8; place A/bar 0 60; settle; unlink B/link; unlink A/bar",
+    "grant 16; write A/foo 0 50; sync; place foo 0 20000; place foo 0 20000",
+    "grant 4; grant 4; chmod foo 640; compact 100; place foo 4096 4096; sync; settle",
+    "grant 2; settle",
+    "grant 8; place foo 0 4096; settle; rekey 0; grant 8; place foo 4096 4096",
+    "append foo 10; grant 8; place foo 4096 8192; copy foo 0 A/foo 0 16384; settle",
+    "grant 8; place foo 0 4096; reopen; grant 8; place foo 4096 4096",
 ];
 
 /// What is done between and behind them.
 const BETWEEN: [&str; 3] = ["write A/foo 100 5000", "sync", "truncate foo 30000; sync"];
 
 /// Every one of the operations with each ending, and every two of them.
-pub fn lent() -> Vec<Workload> {
+pub fn grants() -> Vec<Workload> {
     let mut all = Vec::new();
     let mut push = |text: String| {
         let steps = steps_of(&text, ';');
-        let name = format!("lent:{}", all.len());
-        all.push(Workload::new(name, Start::Lending, steps));
+        let name = format!("grants:{}", all.len());
+        all.push(Workload::new(name, Start::Granting, steps));
     };
     for one in OPERATIONS {
         push(format!("{one}; close"));
@@ -50,9 +50,9 @@ pub fn lent() -> Vec<Workload> {
 
 /// Write grants, and how many blocks of each were written.
 #[derive(Debug, Default)]
-pub(super) struct Borrowed(Vec<(Loan, u32)>);
+pub(super) struct Grants(Vec<(Loan, u32)>);
 
-impl Borrowed {
+impl Grants {
     /// Carries out a step of a borrower, who reaches the segments in `storage`.
     pub(super) fn step(
         &mut self,
@@ -62,51 +62,51 @@ impl Borrowed {
         step: &Step,
     ) -> room::Result<()> {
         match step {
-            Step::Lend(blocks) => {
-                let loan = room.lend(self.0.len(), *blocks)?;
-                self.0.push((loan, 0));
+            Step::Grant(blocks) => {
+                let grant = room.lend(self.0.len(), *blocks)?;
+                self.0.push((grant, 0));
                 Ok(())
             }
             Step::Place(path, offset, len) => {
                 let no = room.resolve(path.as_ref(), false)?;
                 // There is no grant where the storage failed before.
                 let nothing = || std::io::Error::other("there is no grant to write to");
-                let (loan, used) = self.0.last_mut().ok_or_else(nothing)?;
-                let (sealed, end) = write(room, storage, loan, used, &bytes(salt, *len))?;
+                let (grant, used) = self.0.last_mut().ok_or_else(nothing)?;
+                let (sealed, end) = write(room, storage, grant, used, &bytes(salt, *len))?;
                 let placed = Placed {
                     offset: *offset,
                     sealed,
                     end: offset + end,
                 };
-                room.place(loan.id, no, &[placed]).map(drop)
+                room.place(grant.id, no, &[placed]).map(drop)
             }
             _ => {
                 self.0
                     .drain(..)
-                    .for_each(|(loan, _)| room.settle_loan(loan.id));
+                    .for_each(|(grant, _)| room.settle_loan(grant.id));
                 Ok(())
             }
         }
     }
 }
 
-/// Seals and writes where nothing of the loan was written yet. Where it lies, and its length in bytes.
+/// Seals data and writes it to the unused part of the grant. Returns its position and its length in bytes.
 fn write(
     room: &Room,
     storage: &dyn Storage,
-    loan: &Loan,
+    grant: &Loan,
     used: &mut u32,
     plain: &[u8],
 ) -> room::Result<(Sealed, u64)> {
     let mut data = plain.to_vec();
     data.resize(plain.len().next_multiple_of(BLOCK), 0);
     let blocks = (data.len() / BLOCK) as u32;
-    if *used + blocks > loan.blocks {
-        return Err(room::Error::InvalidArgument("nothing is left of the loan"));
+    if *used + blocks > grant.blocks {
+        return Err(room::Error::InvalidArgument("nothing is left of the grant"));
     }
-    let position = loan.position + *used;
-    let nonce = loan.nonce_part()?;
-    let keys = room.position_keys(loan.segment, &[position..position + blocks])?;
+    let position = grant.position + *used;
+    let nonce = grant.nonce_part()?;
+    let keys = room.position_keys(grant.segment, &[position..position + blocks])?;
     let keys = keys.ok_or(room::Error::NotFound)?;
     let mut cipher = keys.cipher();
     let positions = (position..).step_by(UNIT_BLOCKS as usize);
@@ -120,11 +120,11 @@ fn write(
     let digests = units.map(room::unit_digest).collect();
     // Whatever becomes of the write: a position is sealed for once.
     *used += blocks;
-    let name = format!("segments/{:020}", loan.segment.0);
+    let name = format!("segments/{:020}", grant.segment.0);
     let file = storage.open(&name, OpenMode::ReadWrite)?;
     file.write_at(&data, u64::from(position) * BLOCK as u64)?;
     let sealed = Sealed {
-        segment: loan.segment,
+        segment: grant.segment,
         position,
         blocks,
         nonce,
