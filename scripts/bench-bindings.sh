@@ -4,7 +4,8 @@
 #
 #   scripts/bench-bindings.sh [ROUNDS [MIB]]      rounds: 5; MiB copied in: 1024
 #
-# LANGUAGES="rust c" picks some. PROFILE=dev, with few MiB and CALLS, only looks whether all of it runs. BENCH_DIR: where rooms are made (default: a temporary directory below target).
+# LANGUAGES="rust c" picks some. PROFILE=dev, with few MiB and CALLS, only looks whether all of it runs. BENCH_DIR: where rooms are created
+# (default: a temporary directory below target).
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 

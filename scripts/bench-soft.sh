@@ -7,7 +7,7 @@
 #   BUILD_ONLY=1 scripts/bench-soft.sh                      build, and print where the program is
 #   SOFT_BIN=PROGRAM scripts/bench-volumes.sh BINARY        serve a volume by it, beside the others
 #
-# Two libraries have AES here, and both are told: the crate `aes` when it is built, AWS-LC when it runs (x86 only).
+# Two libraries have AES here, and both need the setting: the crate `aes` when it is built, AWS-LC when it runs (x86 only).
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Shows shared storage at work: two network disks, a metadata server and two clients, each on a machine of its own (a network
 # namespace, where this runs as root; else all on this machine, over loopback). Files of one client are seen by the other; a
-# user is refused; a right that is taken away fails at the disk; a disk is killed and comes back; then what a disk's owner sees.
+# user is refused; a revoked right fails at the disk; a disk is killed and comes back; then what a disk's owner sees.
 #
 #   scripts/demo-network.sh [BINARY]        default: target/release/strongroom
 #   DEMO_DIR=DIR scripts/demo-network.sh    work in DIR (default: the target directory)
@@ -96,7 +96,7 @@ on() {
 }
 
 # begin NAME ARGUMENT...: a server in the background, on the machine of this name; waits until it answers. (A disk is not ready
-# before its metadata server has told it which capabilities are valid.)
+# before its metadata server has set which capabilities are valid.)
 begin() {
     local name=$1 tries
     shift
@@ -181,9 +181,9 @@ for disk in disk1 disk2; do
     show disk init --store $disk.store --size 2GiB --key-out $disk.key
     show disk add shared $disk "${ADDRESS[$disk]}" --key $disk.key.add --protection "$PROTECTION" --passphrase-file "$PASS"
 done
-# Two people, and the administrator: whoever mounts as root may do everything.
+# Two people, and the administrator: a mount by root may do everything.
 show user add shared root --uid 0 --gid 0 --out root.identity --passphrase-file "$PASS"
-# The client's kernel compares numbers too: whoever mounts without being root has that number among the users.
+# The client's kernel compares numbers too: a user who mounts without root has that number among the users.
 ADA=1001
 [ "$(id -u)" -eq 0 ] || ADA=$(id -u)
 show user add shared ada --uid "$ADA" --gid "$ADA" --out ada.identity --passphrase-file "$PASS"
@@ -210,7 +210,7 @@ mkdir "$WORK/tree"
 { find "${SOURCES[@]}" -type f -size -512k -print 2>/dev/null || true; } | head -n $FILES | while read -r file; do
     cp "$file" "$WORK/tree/$(printf '%s' "$file" | sha256sum | head -c 8)-${file##*/}"
 done
-echo "meet me under the clock at noon" >"$WORK/tree/a-very-telling-name.txt"
+echo "meet me under the clock at noon" >"$WORK/tree/a-very-revealing-name.txt"
 head -c "${BIG_MIB}M" /dev/urandom >"$WORK/tree/big"
 sums "$WORK/tree" >"$WORK/sums.in"
 cp -r "$WORK/tree" "$A/tree"
@@ -220,7 +220,7 @@ same "ada's files, read by bob" "$WORK/sums.in" "$WORK/sums.out"
 echo "bob was here" >"$B/note"
 [ "$(cat "$A/note")" = "bob was here" ] && say "  the same: bob's note, read by ada" || fail "bob's note"
 
-title "Permissions are obeyed"
+title "Permissions are enforced"
 echo "for nobody else" >"$A/diary"
 chmod 600 "$A/diary"
 refused "bob reads ada's diary" cat "$B/diary"
@@ -229,7 +229,7 @@ refused "bob removes ada's diary" rm -f "$B/diary"
 chmod 644 "$A/diary"
 [ "$(cat "$B/diary")" = "for nobody else" ] && say "  let in: bob reads it after ada's chmod 644" || fail "bob may not read what he may"
 
-title "A right that is taken away fails at the disk"
+title "A revoked right fails at the disk"
 revoked() {
     local disk
     for disk in disk1 disk2; do (ask $disk metrics); done |
@@ -284,7 +284,7 @@ wait "${PID[server]}" 2>/dev/null || true
 say "  kill -9 of the metadata server"
 begin server metadata serve --listen "${ADDRESS[server]}" --room "$WORK/shared" --passphrase-file "$PASS"
 sums "$A/tree" >"$WORK/sums.late"
-same "ada's files, with the metadata server started anew" "$WORK/sums.in" "$WORK/sums.late"
+same "ada's files, with the metadata server restarted" "$WORK/sums.in" "$WORK/sums.late"
 
 title "What the owner of a disk sees"
 for name in client1 client2; do
@@ -298,7 +298,7 @@ for name in server disk1 disk2; do
     unset "PID[$name]"
 done
 say "  all have ended in order"
-for text in a-very-telling-name "meet me under the clock" include; do
+for text in a-very-revealing-name "meet me under the clock" include; do
     inside=$( (find "$WORK/tree" | grep -acF -- "$text" || true; { grep -raoF -- "$text" "$WORK/tree" || true; } | wc -l) | awk '{ n += $1 } END { print n }')
     outside=$({ grep -aoF -- "$text" "$WORK"/disk?.store || true; } | wc -l)
     printf '  %-28s %10s times in the tree, %s on the disks\n' "'$text'" "$inside" "$outside"

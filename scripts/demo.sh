@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shows Strongroom at work: a room is made, mounted, filled with a real source tree, unmounted, mounted again and compared
+# Shows Strongroom at work: a room is created, mounted, filled with a real source tree, unmounted, mounted again and compared
 # with what went in; then what an outsider sees, and sizes and speeds beside the plain disk.
 #
 #   scripts/demo.sh [BINARY]          default: target/release/strongroom
@@ -76,9 +76,9 @@ make_tree() {
     # And what source trees seldom have.
     local odd=$TREE/odd-things
     mkdir "$odd"
-    echo "meet me under the clock at noon" >"$odd/a-very-telling-name.txt"
-    ln "$odd/a-very-telling-name.txt" "$odd/hard-link"
-    ln -s ../odd-things/a-very-telling-name.txt "$odd/symlink"
+    echo "meet me under the clock at noon" >"$odd/a-very-revealing-name.txt"
+    ln "$odd/a-very-revealing-name.txt" "$odd/hard-link"
+    ln -s ../odd-things/a-very-revealing-name.txt "$odd/symlink"
     ln -s nowhere "$odd/dangling symlink"
     mkfifo "$odd/fifo"
     truncate -s 64M "$odd/sparse"
@@ -247,7 +247,7 @@ hidden() { # hidden WHAT TEXT
     [ "$inside" -gt 0 ] || die "'$2' should be in the tree"
     [ "$outside" -eq 0 ] || FAILED=1
 }
-hidden "a name" "a-very-telling-name"
+hidden "a name" "a-very-revealing-name"
 hidden "a sentence" "meet me under the clock"
 hidden "the word 'include'" "include"
 if grep -raqF -- "$(cat "$PASS")" "$ROOM"; then
@@ -256,7 +256,7 @@ if grep -raqF -- "$(cat "$PASS")" "$ROOM"; then
 fi
 squeezed() { # squeezed DIRECTORY: what gzip leaves of its files, in percent
     local all small
-    # The first 64 MiB tell enough. head ends the pipe early, which is no failure here; the sparse file is all zeroes.
+    # The first 64 MiB are enough. head ends the pipe early, which is no failure here; the sparse file is all zeroes.
     start_of() { { find "$1" -type f -readable ! -name sparse -print0 | xargs -0 cat | head -c 64M; } 2>/dev/null || true; }
     all=$(start_of "$1" | wc -c)
     small=$(start_of "$1" | gzip -1 | wc -c)

@@ -17,7 +17,7 @@ FSX_VERSION=0.3.2
 # machines of its own (network namespaces).
 PACKAGES=(fuse3 libssl-dev pkg-config attr acl curl iproute2)
 # Programs that are tried in a room. PostgreSQL, which some runs of `make soak` try too, would set up a server of its own:
-# it is left to whoever wants that.
+# install it yourself for that.
 # fio measures what the benchmark measures; nbdkit serves a disk to it.
 # e2fsprogs, btrfs-progs: disks that do and do not compress, on which the benchmark's checks are made to fire.
 # cryptsetup-bin, libnbd-bin, python3-libnbd, nbd-client, qemu-utils, xz-utils: volumes and their server are tried against them.

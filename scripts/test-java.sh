@@ -2,7 +2,7 @@
 # Tests the Java library: builds its native half, runs its JUnit suites under -Xcheck:jni, and checks its Javadoc.
 # Part of `make test`. The first run downloads Maven's plugins and JUnit; later ones need no network.
 #
-#   scripts/test-java.sh [what mvn is told: -Dtest=FilesTest]
+#   scripts/test-java.sh [arguments of mvn: -Dtest=FilesTest]
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Fuzzes what reads bytes that others may have made: each target of fuzz/ for a while, by libFuzzer, with the address
-# sanitizer. What the targets try, and what must hold, stands in the crates' `fuzzing` modules.
+# sanitizer. What the targets try, and what must hold, is in the crates' `fuzzing` modules.
 #
 #   scripts/soak/fuzz.sh [SECONDS [TARGET...]]     default: 600 seconds each, every target
 #   JOBS=2 scripts/soak/fuzz.sh                    two targets at once; default: one
 #
-# An input that fails is kept in target/fuzz-found/TARGET. Run it again with the command that is printed, mend the
-# cause, and put the input into fuzz/corpus/TARGET as found-NAME: from then on `cargo test` tries it.
-# What a run learnt stays in target/fuzz-corpus/TARGET, and the next one goes on from there.
+# An input that fails is kept in target/fuzz-found/TARGET. Run it again with the command that is printed, fix the cause,
+# and put the input into fuzz/corpus/TARGET as found-NAME: from then on `cargo test` tries it. What a run learnt stays
+# in target/fuzz-corpus/TARGET, and the next one goes on from there.
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
 

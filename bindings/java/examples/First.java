@@ -5,7 +5,7 @@ import java.nio.file.Path;
 import java.util.Map;
 import org.strongroom.nio.RoomFileSystemProvider;
 
-/** Makes a room, writes a file, and reads it again after the room was closed. */
+/** Creates a room, writes a file, and reads it again after the room was closed. */
 public final class First {
     private First() {}
 

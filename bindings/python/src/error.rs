@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
-/// What an error is about. Owned by whoever calls: only an error costs a text.
+/// What an error is about. Owned by the caller: only an error costs a text.
 #[derive(Clone, Copy)]
 pub(crate) enum About<'a> {
     /// Nothing that has a name.

@@ -1,6 +1,6 @@
 //! The native half of the Python package `strongroom`: sessions and files of `embed` as Python objects.
 //!
-//! 1. Python's global lock is given up during every call that may wait or read or write.
+//! 1. Python's global lock is released during every call that may wait or read or write.
 //! 2. A lock of this crate is taken only while Python's is held, and never kept across giving that up: a fork finds none taken.
 //! 3. One interpreter of the process has it: what is kept in statics is that one's.
 //! 4. Every error becomes one exception (`error`); a panic too.

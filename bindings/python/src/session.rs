@@ -75,7 +75,7 @@ impl Session {
         .map(Self)
     }
 
-    /// Make a room in a directory that does not exist or is empty, and open it.
+    /// Create a room in a directory that does not exist or is empty, and open it.
     #[staticmethod]
     #[pyo3(signature = (location, *, passphrase = None, key_file = None, key = None, cost = None, state_dir = None,
         commit_interval_ms = 5000))]

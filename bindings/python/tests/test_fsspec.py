@@ -110,7 +110,7 @@ def test_pandas_writes_and_reads_parquet_in_a_room(room: strongroom.Room, locati
     fs.close()
     with strongroom.open(location, key=KEY) as again:
         assert sorted(path.name for path in again.root.iterdir()) == ["a.csv.gz", "a.parquet"]
-    # Nothing of it lies open beside the segments.
+    # Nothing of it is in plain text beside the segments.
     assert not any(b"PAR1" in path.read_bytes() for path in (location / "segments").iterdir())
 
 
@@ -193,17 +193,17 @@ def test_a_room_that_is_open_is_not_handed_out_for_another_key(location: Path) -
 
 
 class Counting(Callback):  # type: ignore[misc]
-    """Keeps what it is told."""
+    """Keeps the values it gets."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: list[int] = []
+        self.values: list[int] = []
 
     def call(self, hook_name: str | None = None, **kwargs: Any) -> None:
-        self.told.append(self.value)
+        self.values.append(self.value)
 
 
-def test_callbacks_are_told_of_progress(fs: StrongroomFileSystem, tmp_path: Path) -> None:
+def test_callbacks_get_the_progress(fs: StrongroomFileSystem, tmp_path: Path) -> None:
     data = os.urandom(3_500_000)
     (tmp_path / "in").write_bytes(data)
     for move in (
@@ -213,8 +213,8 @@ def test_callbacks_are_told_of_progress(fs: StrongroomFileSystem, tmp_path: Path
         callback = Counting()
         move(callback)
         assert (callback.size, callback.value) == (len(data), len(data))
-        assert len(callback.told) > 3
-        assert callback.told == sorted(callback.told)
+        assert len(callback.values) > 3
+        assert callback.values == sorted(callback.values)
     assert (tmp_path / "out").read_bytes() == data == fs.cat("a")
 
 

@@ -217,21 +217,21 @@ def test_all_kinds_of_buffers_are_read_into_and_written(room: Room) -> None:
 
 
 def test_other_threads_run_while_a_room_works(location: Path) -> None:
-    """Half a second of key derivation holds up nobody, or the loop here would stand still all that time."""
-    beats, over = [0], threading.Event()
+    """Half a second of key derivation blocks no other thread, or the loop here would pause all that time."""
+    ticks, over = [0], threading.Event()
 
-    def beat() -> None:
+    def tick() -> None:
         while not over.wait(0.001):
-            beats[0] += 1
+            ticks[0] += 1
 
-    thread = threading.Thread(target=beat)
+    thread = threading.Thread(target=tick)
     thread.start()
     try:
         strongroom.create(location, passphrase="x", cost=strongroom.Argon2Cost(65536, 8, 1)).close()
     finally:
         over.set()
         thread.join()
-    assert beats[0] > 5
+    assert ticks[0] > 5
 
 
 def test_paths_are_those_of_pathlib(room: Room) -> None:
@@ -381,7 +381,7 @@ def test_exactly_one_key_is_taken(location: Path, tmp_path: Path) -> None:
     assert not location.exists()
 
 
-def test_a_room_is_told_apart_from_an_older_copy_of_itself(room: Room, location: Path, tmp_path: Path) -> None:
+def test_a_room_is_distinguished_from_an_older_copy_of_itself(room: Room, location: Path, tmp_path: Path) -> None:
     (room / "a").write_text("old")
     room.close()
     shutil.copytree(location, tmp_path / "copy")

@@ -1,4 +1,4 @@
-/* How fast a room is from C: the twin of crates/embed/examples/ladder.rs, which says what is measured.
+/* How fast a room is from C: the counterpart of crates/embed/examples/ladder.rs, which says what is measured.
  *
  *     ladder DIRECTORY SOURCE [CALLS]
  */

@@ -314,7 +314,7 @@ const char *strongroom_version(void);
 // `options` is NULL or points to room for them.
 int32_t strongroom_options_init(strongroom_options *options);
 
-// Makes a room in the directory `dir`, which must not exist or be empty, and opens it. `key` will open it. `options`: NULL for what is
+// Creates a room in the directory `dir`, which must not exist or be empty, and opens it. `key` will open it. `options`: NULL for what is
 // usual. `room`: where the handle goes; 0 on failure.
 //
 // `EXISTS`: the directory holds something. `INVALID_ARGUMENT`: an empty passphrase, a raw key that has not 32 bytes.
@@ -343,12 +343,12 @@ int32_t strongroom_open(const char *dir,
 // every call on them but closing is `CLOSED`. `BUSY`: a transaction is open; the room stays open: complete it, or abandon the room.
 // After any other error the handle is closed nevertheless.
 //
-// Thread safety: any thread; of two that close the same room one is told `CLOSED`.
+// Thread safety: any thread; of two that close the same room one gets `CLOSED`.
 int32_t strongroom_close(strongroom_room room);
 
 // Closes as `strongroom_close` does, but for a transaction that is open: of that nothing is left.
 //
-// Thread safety: any thread; of two that close the same room one is told `CLOSED`.
+// Thread safety: any thread; of two that close the same room one gets `CLOSED`.
 int32_t strongroom_abandon(strongroom_room room);
 
 // Makes everything done so far durable. Within a transaction its completion does that, and this does nothing.
@@ -435,7 +435,7 @@ int32_t strongroom_file_open(strongroom_room room,
 
 // Closes a file. Does not make it durable: see `strongroom_file_sync`. Possible also after its room was closed.
 //
-// Thread safety: any thread; calls that others are in end as if it were still open. Of two that close it one is told `CLOSED`.
+// Thread safety: any thread; calls that others are in end as if it were still open. Of two that close it one gets `CLOSED`.
 int32_t strongroom_file_close(strongroom_file file);
 
 // Reads up to `len` bytes at the position and moves it; returns how many: fewer only at the end of the file, 0 there.
@@ -521,7 +521,7 @@ int64_t strongroom_dir_next(strongroom_dir dir, strongroom_entry *entry);
 
 // Closes a listing.
 //
-// Thread safety: any thread; of two that close it one is told `CLOSED`.
+// Thread safety: any thread; of two that close it one gets `CLOSED`.
 int32_t strongroom_dir_close(strongroom_dir dir);
 
 // Attributes of what is at a path, through a symbolic link at its end.
@@ -574,21 +574,21 @@ int32_t strongroom_utimes(strongroom_room room,
 // `path` is NULL or a text that ends with NUL.
 int32_t strongroom_truncate(strongroom_room room, const char *path, uint64_t size);
 
-// Makes a directory with these permission bits, such as 0755, in one that exists.
+// Creates a directory with these permission bits, such as 0755, in one that exists.
 //
 // Thread safety: any thread.
 //
 // `path` is NULL or a text that ends with NUL.
 int32_t strongroom_mkdir(strongroom_room room, const char *path, uint32_t mode);
 
-// Makes a directory, and those above it that are missing; all there already: nothing to do.
+// Creates a directory, and those above it that are missing; all there already: nothing to do.
 //
 // Thread safety: any thread.
 //
 // `path` is NULL or a text that ends with NUL.
 int32_t strongroom_mkdirs(strongroom_room room, const char *path);
 
-// Removes a name that is not a directory's. Who has the file open keeps it until it is closed.
+// Removes a name that is not a directory's. An open file stays usable until it is closed.
 //
 // Thread safety: any thread.
 //

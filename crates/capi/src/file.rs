@@ -74,7 +74,7 @@ pub unsafe extern "C" fn strongroom_file_open(
 
 /// Closes a file. Does not make it durable: see `strongroom_file_sync`. Possible also after its room was closed.
 ///
-/// Thread safety: any thread; calls that others are in end as if it were still open. Of two that close it one is told `CLOSED`.
+/// Thread safety: any thread; calls that others are in end as if it were still open. Of two that close it one gets `CLOSED`.
 #[unsafe(no_mangle)]
 pub extern "C" fn strongroom_file_close(file: strongroom_file) -> i32 {
     call(|| foreign::remove::<File>(file, "file handle").map(drop))

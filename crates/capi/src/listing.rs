@@ -70,7 +70,7 @@ pub unsafe extern "C" fn strongroom_dir_next(
 
 /// Closes a listing.
 ///
-/// Thread safety: any thread; of two that close it one is told `CLOSED`.
+/// Thread safety: any thread; of two that close it one gets `CLOSED`.
 #[unsafe(no_mangle)]
 pub extern "C" fn strongroom_dir_close(dir: strongroom_dir) -> i32 {
     call(|| foreign::remove::<Listing>(dir, "directory handle").map(drop))

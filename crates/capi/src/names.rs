@@ -14,7 +14,7 @@ pub const STRONGROOM_RENAME_NOREPLACE: u32 = 1;
 /// Swap the two, which both exist.
 pub const STRONGROOM_RENAME_EXCHANGE: u32 = 2;
 
-/// Makes a directory with these permission bits, such as 0755, in one that exists.
+/// Creates a directory with these permission bits, such as 0755, in one that exists.
 ///
 /// Thread safety: any thread.
 ///
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn strongroom_mkdir(
     })
 }
 
-/// Makes a directory, and those above it that are missing; all there already: nothing to do.
+/// Creates a directory, and those above it that are missing; all there already: nothing to do.
 ///
 /// Thread safety: any thread.
 ///
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn strongroom_mkdirs(room: strongroom_room, path: *const c
     })
 }
 
-/// Removes a name that is not a directory's. Who has the file open keeps it until it is closed.
+/// Removes a name that is not a directory's. An open file stays usable until it is closed.
 ///
 /// Thread safety: any thread.
 ///

@@ -81,7 +81,7 @@ unsafe fn directory(path: *const c_char, what: &str) -> Result<PathBuf> {
 
 fn close_all() {
     for session in foreign::all::<Session>() {
-        // There is nobody left to tell.
+        // There is no caller left to report to.
         if matches!(session.close(), Err(e) if e.kind() == Kind::Busy) {
             let _ = session.abandon();
         }
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn strongroom_options_init(options: *mut strongroom_option
     })
 }
 
-/// Makes a room in the directory `dir`, which must not exist or be empty, and opens it. `key` will open it. `options`: NULL for what is
+/// Creates a room in the directory `dir`, which must not exist or be empty, and opens it. `key` will open it. `options`: NULL for what is
 /// usual. `room`: where the handle goes; 0 on failure.
 ///
 /// `EXISTS`: the directory holds something. `INVALID_ARGUMENT`: an empty passphrase, a raw key that has not 32 bytes.
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn strongroom_open(
 /// every call on them but closing is `CLOSED`. `BUSY`: a transaction is open; the room stays open: complete it, or abandon the room.
 /// After any other error the handle is closed nevertheless.
 ///
-/// Thread safety: any thread; of two that close the same room one is told `CLOSED`.
+/// Thread safety: any thread; of two that close the same room one gets `CLOSED`.
 #[unsafe(no_mangle)]
 pub extern "C" fn strongroom_close(room: strongroom_room) -> i32 {
     call(|| {
@@ -202,7 +202,7 @@ pub extern "C" fn strongroom_close(room: strongroom_room) -> i32 {
 
 /// Closes as `strongroom_close` does, but for a transaction that is open: of that nothing is left.
 ///
-/// Thread safety: any thread; of two that close the same room one is told `CLOSED`.
+/// Thread safety: any thread; of two that close the same room one gets `CLOSED`.
 #[unsafe(no_mangle)]
 pub extern "C" fn strongroom_abandon(room: strongroom_room) -> i32 {
     call(|| foreign::remove::<Session>(room, "room handle")?.abandon())

@@ -21,8 +21,8 @@ fn the_c_library_keeps_the_contract() {
     let mut run = work.command(program);
     run.arg(root().join("tests/contract/cases.tsv"))
         .arg(work.fresh("cases"));
-    let told = succeeded(&mut run);
-    for line in told.lines().filter(|line| !line.starts_with("ok ")) {
+    let output = succeeded(&mut run);
+    for line in output.lines().filter(|line| !line.starts_with("ok ")) {
         say(line);
     }
 }

@@ -7,7 +7,7 @@ const SOURCES: [&str; 9] = [
     "error", "types", "room", "keys", "file", "listing", "path", "names", "xattrs",
 ];
 
-/// Writes the header anew where `UPDATE_HEADER` is set.
+/// Rewrites the header where `UPDATE_HEADER` is set.
 #[test]
 fn the_header_in_the_repository_is_the_one_made_from_the_source() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -21,7 +21,7 @@ fn the_header_in_the_repository_is_the_one_made_from_the_source() {
         .unwrap();
     let mut text = Vec::new();
     made.write(&mut text);
-    // A heading of Rust's documentation; what stands below it is for C programs too.
+    // A heading of Rust's documentation; the text below it is for C programs too.
     let text = String::from_utf8(text)
         .unwrap()
         .replace("// # Safety\n", "");

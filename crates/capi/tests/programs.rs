@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Work, built, have, root, say, succeeded, told};
+use common::{Work, built, have, output_of, root, say, succeeded};
 
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -65,7 +65,7 @@ fn sees(body: &str, flags: &[&str], runner: &[&str]) {
         .args(words)
         .output()
         .unwrap();
-    assert!(!output.status.success(), "not seen: {}", told(&output));
+    assert!(!output.status.success(), "not seen: {}", output_of(&output));
 }
 
 const LEAK: &str = "char *volatile p = malloc(10); p[0] = 1; p = 0; return 0;";
@@ -135,12 +135,13 @@ fn the_examples_run_under_valgrind() {
 
 /// The names that nm finds defined in a library.
 fn exported(library: &Path) -> BTreeSet<String> {
-    let told = succeeded(
+    let output = succeeded(
         Command::new("nm")
             .args(["-D", "--defined-only"])
             .arg(library),
     );
-    told.lines()
+    output
+        .lines()
         .filter_map(|line| line.split_whitespace().nth(2))
         .map(str::to_owned)
         .collect()

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use crate::known::KnownData;
 use crate::{Device, Extent, Zeroing, range};
 
-/// Ranges given back to a block device are cut to whole units of this many bytes.
+/// Ranges that a block device discards are cut to whole units of this many bytes.
 const DISCARD_UNIT: u64 = 4096;
 
 /// How a [`FileDevice`] is opened.
@@ -119,7 +119,7 @@ impl FileDevice {
                 inode: metadata.ino(),
             }
         };
-        // Past the end there is nothing to lose, so asking there tells whether the file system can do it.
+        // Past the end there is nothing to lose, so asking there shows whether the file system can do it.
         let punches = !block_device && !read_only && punch(&file, len, DISCARD_UNIT).is_ok();
         Ok(Self {
             file,
@@ -171,8 +171,8 @@ impl FileDevice {
 }
 
 impl Drop for FileDevice {
-    /// Closing alone would leave the lock to whoever has a copy of the descriptor: a process that another thread is just starting has
-    /// one until it runs its program.
+    /// Closing alone would leave the lock with any copy of the descriptor: a process that another thread is starting has one until it
+    /// runs its program.
     fn drop(&mut self) {
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
@@ -194,7 +194,7 @@ impl Device for FileDevice {
         let mut flushed = self.flushed.lock().unwrap_or_else(PoisonError::into_inner);
         if flushed.failed {
             return Err(io::Error::other(
-                "an earlier flush failed: what was written before it may be lost; open the store anew",
+                "an earlier flush failed: what was written before it may be lost; open the store again",
             ));
         }
         if flushed.last > before {
@@ -202,7 +202,7 @@ impl Device for FileDevice {
             return Ok(());
         }
         let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
-        // Held by the lock: of two that ran at once only one would be told of a failure.
+        // Held by the lock: of two that ran at once only one would see a failure.
         match self.file.sync_data() {
             Ok(()) => {
                 flushed.last = number;
@@ -210,7 +210,7 @@ impl Device for FileDevice {
             }
             Err(error) => {
                 flushed.failed = true;
-                tracing::error!(%error, "a flush failed; the store takes no more until it is opened anew");
+                tracing::error!(%error, "a flush failed; the store accepts no more writes until it is opened again");
                 Err(error)
             }
         }
@@ -229,7 +229,7 @@ impl Device for FileDevice {
         let punched = punch(&self.file, offset, len);
         self.data.forget();
         match punched {
-            // What cannot be given back is kept: discarding is a hint.
+            // What cannot be discarded is kept: a discard is a hint.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             other => other.map_err(Into::into),
         }

@@ -1,7 +1,7 @@
-//! Ranges of a file that are known to hold data, so that the kernel is not asked again: it answers where a hole begins by going
-//! through all that lies before it.
+//! Ranges of a file that are known to hold data, so that the kernel is not asked again: it finds the beginning of a hole by
+//! going through all data before it.
 //!
-//! 1. That a range is data may be stale, and is then still no lie: data may be zeros. Holes are never remembered.
+//! 1. The record that a range is data may be stale and is then still correct: data may be zeros. Holes are never recorded.
 //! 2. Memory is bounded.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ const RANGES_MAX: usize = 1024;
 pub(crate) struct KnownData(RwLock<BTreeMap<u64, u64>>);
 
 impl KnownData {
-    /// The byte behind the data that `offset` lies in, if it is known to be data.
+    /// The end of the known data that contains `offset`, if any.
     pub(crate) fn end_of(&self, offset: u64) -> Option<u64> {
         let ranges = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let (_, end) = ranges.range(..=offset).next_back()?;

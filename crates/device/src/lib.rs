@@ -2,11 +2,11 @@
 //!
 //! To begin with, copy `examples/file_device.rs`.
 //!
-//! 1. Nothing is durable before [`Device::flush`] returns. A flush that failed once is never believed later: see
+//! 1. Nothing is durable before [`Device::flush`] returns. After a failed flush no later one succeeds: see
 //!    [`Device::flush`].
 //! 2. A discarded range reads as zeros, or as what it held: [`Device::discards_to_zeros`] says which.
 //!
-//! It deliberately does not know what the bytes mean: volumes, network disks and servers stand on it.
+//! It deliberately does not know what the bytes mean: volumes, network disks and servers use it.
 
 #![forbid(unsafe_code)]
 
@@ -61,7 +61,7 @@ pub trait Device: Send + Sync + Debug {
     /// `PermissionDenied` on a read-only device.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
     /// Makes durable what writes and discards that returned before this call did. After a failure every later call fails
-    /// too, until the device is opened anew: the kernel may have dropped what it could not write.
+    /// too, until the device is opened again: the kernel may have dropped what it could not write.
     fn flush(&self) -> io::Result<()>;
     /// Gives a range's space back where the device can; a hint otherwise.
     fn discard(&self, offset: u64, len: u64) -> io::Result<()>;

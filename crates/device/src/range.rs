@@ -1,4 +1,4 @@
-//! Whether a range lies within a device, and the errors when it does not.
+//! Whether a range is within a device, and the errors when it is not.
 
 use std::io;
 
@@ -7,12 +7,12 @@ use crate::Device;
 /// Bytes of zeros written at once.
 const ZEROS: usize = 64 << 10;
 
-/// `UnexpectedEof` unless `offset..offset + len` lies within `0..of`.
+/// `UnexpectedEof` unless `offset..offset + len` is within `0..of`.
 pub fn to_read(of: u64, offset: u64, len: u64) -> io::Result<()> {
     within(of, offset, len).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// `StorageFull` unless `offset..offset + len` lies within `0..of`.
+/// `StorageFull` unless `offset..offset + len` is within `0..of`.
 pub fn to_write(of: u64, offset: u64, len: u64) -> io::Result<()> {
     within(of, offset, len).ok_or_else(|| io::ErrorKind::StorageFull.into())
 }
@@ -48,7 +48,7 @@ pub(crate) fn write_zeros_by_hand<D: Device + ?Sized>(
     Ok(())
 }
 
-/// The whole units of `unit` bytes in a range that lies within a device: offset and length.
+/// The whole units of `unit` bytes in a range within a device: offset and length.
 pub(crate) fn whole_units(offset: u64, len: u64, unit: u64) -> (u64, u64) {
     let end = (offset + len) / unit * unit;
     match offset.checked_next_multiple_of(unit) {

@@ -16,7 +16,7 @@ fn keeps_the_contract(device: &dyn Device) {
     refuses_what_leaves_it(device);
     zeros_and_discards(device);
     zeros_in_each_way(device);
-    tells_no_lie_of_ranges(device);
+    reports_ranges_truthfully(device);
     many_threads_at_once(device);
     device.flush().unwrap();
     device.flush().unwrap();
@@ -96,7 +96,7 @@ fn zeros_in_each_way(device: &dyn Device) {
     }
 }
 
-fn tells_no_lie_of_ranges(device: &dyn Device) {
+fn reports_ranges_truthfully(device: &dyn Device) {
     device.write_zeros(0, LEN).unwrap();
     device.write_at(&[1; 8192], 1 << 20).unwrap();
     device.flush().unwrap();
@@ -189,8 +189,8 @@ fn a_store_in_use_is_not_opened_twice() {
 }
 
 /// A test on a loop device failed once with `ResourceBusy` where it opened again what it had just closed: another test was starting
-/// a program meanwhile, and that process had a copy of the descriptor, and so of the lock, until it ran the program. The lock is now given
-/// back before the descriptor is closed.
+/// a program meanwhile, and that process had a copy of the descriptor, and so of the lock, until it ran the program. The lock is now
+/// released before the descriptor is closed.
 #[test]
 fn a_closed_store_is_free_also_while_other_threads_start_programs() {
     let dir = tempfile::tempdir().unwrap();
@@ -271,9 +271,9 @@ fn a_directory_or_a_pipe_is_refused() {
 }
 
 #[test]
-fn after_a_failed_flush_none_succeeds_until_the_device_is_opened_anew() {
+fn after_a_failed_flush_none_succeeds_until_the_device_is_reopened() {
     let dir = tempfile::tempdir().unwrap();
-    // A block device over a file for which there is no room: writing back fails, and nobody is told before the flush.
+    // A block device over a file for which there is no space: writing back fails, and no call reports it before the flush.
     let Some(small) = SmallFileSystem::at(dir.path()) else {
         return;
     };
@@ -286,7 +286,7 @@ fn after_a_failed_flush_none_succeeds_until_the_device_is_opened_anew() {
     device.flush().unwrap();
     device.write_at(&vec![1; 4 << 20], 0).unwrap();
     device.flush().unwrap_err();
-    // The kernel told its error once and has nothing left to write: a flush of its own would succeed now.
+    // The kernel reported its error once and has nothing left to write: a flush of its own would succeed now.
     for _ in 0..3 {
         device.flush().unwrap_err();
     }

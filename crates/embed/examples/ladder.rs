@@ -2,7 +2,7 @@
 //!
 //!     ladder DIRECTORY SOURCE [CALLS]
 //!
-//! Makes a room in DIRECTORY (which must not exist) and prints one line of JSON:
+//! Creates a room in DIRECTORY (which must not exist) and prints one line of JSON:
 //!
 //! - `write_MiB_s`: 8 files of 2 MiB written by calls of that many bytes, each file synced at its end;
 //! - `call_ns`, `stat_ns`: one of CALLS (200,000) reads of 1 byte of a warm file of 1 MiB at scattered places, after as many to warm

@@ -1,4 +1,4 @@
-//! What can go wrong, in the few kinds that a foreign program tells apart.
+//! What can go wrong, in the few kinds that a foreign program distinguishes.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -246,7 +246,7 @@ fn hold(room: &OpenRoom<'_>, path: &Path, mode: OpenMode) -> Result<InodeNo> {
             Ok(_) => return Ok(no),
             Err(e) => {
                 room.release(no, 1);
-                // Who asked for a file to be made is not told that there is none.
+                // A caller that asked to create the file never gets "not found".
                 if !matches!(e, RoomError::NotFound) || !mode.create {
                     return Err(e.into());
                 }

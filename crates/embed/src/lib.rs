@@ -10,7 +10,7 @@
 //! 2. A process that was forked from the one that opened a room has no room: its calls are [`room::Error::Forked`], and its end does
 //!    nothing to the room.
 //! 3. No panic leaves [`guard`].
-//! 4. Permission bits are kept, and not checked: who has the key has the room.
+//! 4. Permission bits are kept, and not checked: anyone with the key has full access.
 //!
 //! It deliberately does not know any of the languages, nor how their strings are encoded: a path is bytes between slashes.
 

@@ -84,7 +84,7 @@ impl Session {
         }))
     }
 
-    /// Makes a room in `dir`, which must not exist or be empty, and opens it. `cost` as for [`Key::new_credential`].
+    /// Creates a room in `dir`, which must not exist or be empty, and opens it. `cost` as for [`Key::new_credential`].
     pub fn create(
         dir: impl AsRef<Path>,
         key: Key,
@@ -221,12 +221,12 @@ impl Session {
         }
     }
 
-    /// Makes a directory with the given permission bits.
+    /// Creates a directory with the given permission bits.
     pub fn make_dir(&self, path: impl AsRef<Path>, mode: u16) -> Result<()> {
         Ok(make_dir(&*self.0.room()?, path.as_ref(), mode)?)
     }
 
-    /// Makes a directory and those above it that are missing; all there already: nothing to do.
+    /// Creates a directory and those above it that are missing; all there already: nothing to do.
     pub fn make_dirs(&self, path: impl AsRef<Path>) -> Result<()> {
         let (room, path) = (self.0.room()?, path.as_ref());
         // For the answer to a path that leads nowhere.

@@ -81,13 +81,13 @@ fn a_closed_room_refuses_its_files_too_and_can_be_opened_again_while_they_are_he
     );
     let again = place.open();
     assert_eq!(content(&again, "/a"), b"kept");
-    // Only now: it must not give back what the other opening holds.
+    // Only now: it must not release what the other opening holds.
     drop(file);
     assert_eq!(content(&again, "/a"), b"kept");
 }
 
 #[test]
-fn closing_waits_for_writers_and_loses_nothing_that_they_were_told() {
+fn closing_waits_for_writers_and_loses_nothing_acknowledged() {
     let place = Place::new();
     let session = place.create();
     let stop = AtomicBool::new(false);
@@ -243,7 +243,7 @@ fn the_position_moves_with_reads_and_writes_and_not_before_the_start() {
 }
 
 #[test]
-fn a_second_opener_a_wrong_key_and_no_room_are_told_apart() {
+fn a_second_opener_a_wrong_key_and_no_room_are_distinguished() {
     let place = Place::new();
     let session = place.create();
     let dir = place.0.path().join("room");

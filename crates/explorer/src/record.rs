@@ -13,7 +13,7 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use storage::{Held, OpenMode, Space, Storage, StorageFile, parent};
+use storage::{LockGuard, OpenMode, Space, Storage, StorageFile, parent};
 
 use crate::image::{Content, Entry, Image};
 use crate::sites::{Site, Watch};
@@ -402,7 +402,7 @@ impl Storage for Recorder {
         })
     }
 
-    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn Held>> {
+    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>> {
         let mut state = self.0.state.lock();
         if !state.locked.insert(path.to_owned()) {
             return Err(ErrorKind::WouldBlock.into());
@@ -434,7 +434,7 @@ struct HeldPath {
     path: String,
 }
 
-impl Held for HeldPath {}
+impl LockGuard for HeldPath {}
 
 impl Drop for HeldPath {
     fn drop(&mut self) {

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 /// How long the end of the program waits for calls that other threads are in.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 static CLOSERS: Mutex<Vec<fn()>> = Mutex::new(Vec::new());
 
@@ -47,7 +47,7 @@ extern "C" fn run() {
             let _ = done.send(());
         });
     if let Ok(thread) = closing {
-        match waiting.recv_timeout(PATIENCE) {
+        match waiting.recv_timeout(TIMEOUT) {
             Err(mpsc::RecvTimeoutError::Timeout) => {}
             _ => drop(thread.join()),
         }

@@ -40,7 +40,7 @@ pub fn insert<T: Any + Send + Sync>(what: T) -> u64 {
     handle
 }
 
-/// What a number stands for. `what` names it in the error.
+/// The object of a handle. `what` names it in the error.
 pub fn get<T: Any + Send + Sync>(handle: u64, what: &'static str) -> Result<Arc<T>> {
     let thing = present().open.read().get(&handle).cloned();
     thing

@@ -3,7 +3,7 @@
 //! To begin with, copy `examples/c_handles.rs`.
 //!
 //! 1. A handle is a number, never an address: one that was closed, never existed or is of another kind is an error, and no number is
-//!    given twice in the life of a process and its forks.
+//!    used twice in a process and its forks.
 //! 2. A pointer is looked at for NULL, a text and a length for their bounds, before anything is read through it. That it points to what
 //!    the header says cannot be seen from here: it is all that a C caller can do wrong.
 //! 3. A program that ends in order with rooms open closes them before its other libraries come down.

@@ -36,7 +36,7 @@ pub enum Error {
     },
     /// No version of SQLCipher opens it with this key.
     #[error(
-        "{}: this key does not open it: wrong {kind}, or the first page is damaged (tried {tried})", path.display()
+        "{}: decryption failed: wrong {kind}, or the first page is damaged (tried {tried})", path.display()
     )]
     WrongKey {
         /// The file.

@@ -3,8 +3,8 @@
 //! To begin with, copy `examples/read_tar.rs`.
 //!
 //! 1. What is read is never changed: a container's files are opened for reading only, its write-ahead log among them.
-//! 2. What is read is believed nowhere: names, sizes and counts are bounded before they are used, and what cannot be a file is
-//!    left out by name instead of being guessed at.
+//! 2. Input is never trusted: names, sizes and counts are bounded before they are used, and an entry that cannot be a file is
+//!    left out and named, never guessed at.
 //! 3. A name or path is bytes. No path that comes out of here has an empty part, `.`, `..` or a NUL.
 //!
 //! It deliberately does not know rooms, the host's file system beyond the files it reads, or where anything goes.

@@ -146,7 +146,7 @@ fn every_version_block_size_and_kind_of_key_opens_and_nothing_is_changed() {
             ("log and index", &["", "-wal", "-shm"]),
             ("closed", &[""]),
         ];
-        // Deriving a key from a passphrase takes most of the time: how the files lie does not depend on it.
+        // Deriving a key from a passphrase takes most of the time, and the layout of the files does not depend on it.
         let count = if kind.version > 0 && !kind.raw { 1 } else { 3 };
         for (state, keep) in states.into_iter().take(count) {
             let dir = tempfile::tempdir().unwrap();
@@ -258,7 +258,7 @@ fn a_transaction_that_a_crash_cut_short_is_undone_in_a_copy() {
     assert_eq!(everything(dir.path()), before);
 }
 
-/// SQLite, run by root, gives a log to whoever has the database: the importer of somebody's container changed it so.
+/// SQLite, run by root, changes a log's owner to the database's owner: an import of another user's container changed it so.
 #[test]
 fn a_log_of_another_owner_keeps_it() {
     use std::os::unix::fs::{MetadataExt, chown};
@@ -382,7 +382,7 @@ fn hostile_rows_are_left_out_by_name_and_the_others_come_through() {
     w.link("/long target", &"t".repeat(5000));
     w.file(b"//twice", b"second");
     w.file(b"/twice", b"first");
-    // These are no damage: parents that no row tells of, a type of NULL, a mode of nothing, a path not normalised.
+    // These are no damage: parents without a row, a type of NULL, a mode of nothing, a path not normalised.
     w.file(b"/lost/and/found", b"found");
     w.row(b"/typeless", None, 0, 4, 8192);
     w.block(b"/typeless", 0, b"data and more");
@@ -473,7 +473,7 @@ fn blocks_that_cannot_be_are_damage_of_their_file_alone() {
 }
 
 #[test]
-fn a_damaged_page_is_told_and_never_read_as_good() {
+fn a_damaged_page_is_reported_and_never_read_as_good() {
     let dir = tempfile::tempdir().unwrap();
     let kind = Kind {
         version: 4,
@@ -484,7 +484,7 @@ fn a_damaged_page_is_told_and_never_read_as_good() {
     drop(fill(kind, &at));
     let good = std::fs::read(&at).unwrap();
     let pages = good.len() / 8192;
-    let mut told = 0;
+    let mut noticed = 0;
     for page in (1..pages).step_by(3) {
         let mut bad = good.clone();
         bad[page * 8192 + 1000] ^= 1;
@@ -496,11 +496,11 @@ fn a_damaged_page_is_told_and_never_read_as_good() {
             }
             Ok(())
         });
-        told += u32::from(read.is_err());
+        noticed += u32::from(read.is_err());
     }
     assert!(
-        told > 10,
-        "only {told} of {pages} damaged pages were noticed"
+        noticed > 10,
+        "only {noticed} of {pages} damaged pages were noticed"
     );
 }
 

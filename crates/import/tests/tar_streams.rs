@@ -172,7 +172,7 @@ fn a_stream_cut_short_or_changed_never_reads_as_whole() {
     // Its last two blocks are the end, which some programs do not write.
     let near_a_block = |len: &usize| len % 512 < 2 || len % 512 == 511 || len.is_multiple_of(41);
     for len in (0..stream.len() - 1024).filter(near_a_block) {
-        // Ends at a member's border cannot be told from a stream without an end.
+        // An end at a member's border cannot be distinguished from a stream without an end.
         if let Ok(found) = all(&stream[..len]) {
             assert_eq!(found[..], whole[..found.len()], "cut at {len}");
             assert_eq!(len % 512, 0, "cut at {len}");

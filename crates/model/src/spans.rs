@@ -5,7 +5,7 @@
 //! 2. They are `tracing` spans of level TRACE and target [`TARGET`], without fields: with nobody listening each costs
 //!    one comparison, and no name of a file or key can reach a log through them.
 //!
-//! 3. What took place elsewhere, and was timed there, is told by an event of the part's name and the same target, with the
+//! 3. Work that another process did and timed is reported by an event of the part's name and the same target, with the
 //!    field `ns`: it counts as a span of so many nanoseconds within the present one.
 //!
 //! It deliberately does not know who listens. The list is here because every crate that opens a span is above.
@@ -37,8 +37,8 @@ pub const SEALING: &str = "sealing";
 pub const OPENING: &str = "opening";
 /// What only authenticates: tags and codes of the catalog's pages, headers of segments, messages to and from network disks.
 pub const AUTHENTICATION: &str = "authentication";
-/// Reading and changing of the catalog: SQL, with SQLCipher's encryption and authentication of pages, which cannot be told
-/// apart from it.
+/// Reading and changing of the catalog: SQL, with SQLCipher's encryption and authentication of pages, which cannot be
+/// measured apart from it.
 pub const CATALOG: &str = "catalog";
 /// The catalog's log moved into its file: [`CATALOG`] too, but not of the operation that happens to meet it.
 pub const CHECKPOINT: &str = "checkpoint";
@@ -50,7 +50,7 @@ pub const REQUEST: &str = "request";
 pub const NETWORK: &str = "network";
 /// A request to a network disk under a capability that was revoked, there and back.
 pub const REVOKED: &str = "revoked request";
-/// Asking the metadata server where data lies or may be written, with the capabilities for it.
+/// Asking the metadata server where data is stored or may be written, with the capabilities for it.
 pub const CAPABILITY: &str = "capability";
 /// Asking the metadata server for anything else.
 pub const METADATA: &str = "metadata";

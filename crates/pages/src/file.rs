@@ -1,4 +1,4 @@
-//! What stands behind one file that SQLite has open.
+//! The files behind one file that SQLite has open.
 
 use std::io;
 use std::sync::Arc;

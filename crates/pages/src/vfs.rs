@@ -364,7 +364,7 @@ unsafe extern "C" fn access(
     done("look for", path, ffi::SQLITE_IOERR_ACCESS, || {
         let (storage, name) = resolve(path).ok_or(ErrorKind::NotFound)?;
         if matches!(vouched(path), Some(Part::Journal(witness)) if !witness.is_making()) {
-            // Whoever puts one there would have SQLite play it back.
+            // SQLite would play back a planted one.
             // SAFETY: SQLite gives a place for the answer.
             unsafe { *answer = 0 };
             return Ok(ffi::SQLITE_OK);

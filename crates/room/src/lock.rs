@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use storage::{Held, Storage};
+use storage::{LockGuard, Storage};
 
 use crate::{Error, Result};
 
@@ -11,7 +11,7 @@ const LOCK: &str = "lock";
 /// Held for as long as the room is open; it goes when the process ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct RoomLock {
-    _held: Option<Box<dyn Held>>,
+    _held: Option<Box<dyn LockGuard>>,
 }
 
 impl RoomLock {

@@ -1,11 +1,11 @@
 //! Health and metrics over HTTP, and the notices that systemd waits for.
 //!
 //! 1. `/healthz`: the process lives. `/readyz`: it does its work, or says why not (503). `/metrics`: what it measures.
-//! 2. At most [`CONNECTIONS_MAX`] clients at once, one request each, over after [`PATIENCE`]; further ones are closed at once.
-//! 3. A server that is stuck cannot stop the endpoint: what it is asked has the same patience, then the answer is 503.
+//! 2. At most [`CONNECTIONS_MAX`] clients at once, one request each, over after [`REQUEST_TIMEOUT`]; further ones are closed at once.
+//! 3. A server that is stuck cannot stop the endpoint: a query to it has the same timeout, then the answer is 503.
 //!
-//! It deliberately has no TLS and no passwords: it tells nothing secret, and listens on this machine only, unless told
-//! otherwise.
+//! It deliberately has no TLS and no passwords: it reveals nothing secret, and listens on this machine only, unless the
+//! settings say otherwise.
 
 use std::fmt;
 use std::io;
@@ -31,13 +31,13 @@ use crate::settings::Common;
 /// Most clients at once.
 pub const CONNECTIONS_MAX: usize = 32;
 /// Longest time of a client, from its connection to the end of its answer.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most questions to the server under way at once: of those that are stuck there are not more.
 const QUESTIONS_MAX: usize = 4;
 /// Most bytes of a request's head: hyper's least buffer.
 const HEAD_MAX: usize = 8 << 10;
 
-/// What a server tells of itself. Both are asked from a thread of their own, at any time until the [`Service`] is dropped.
+/// What a server reports about itself. Both are called on a thread of their own, at any time until the [`Service`] is dropped.
 pub trait Observed: Send + Sync + 'static {
     /// Whether it does its work; if not, why not, in a line.
     fn ready(&self) -> Result<(), String>;
@@ -78,7 +78,7 @@ struct State {
     questions: Arc<Semaphore>,
 }
 
-/// A server as others see it: its endpoint, and what systemd is told. Dropping it ends the endpoint.
+/// A server as others see it: its endpoint, and its notifications to systemd. Dropping it ends the endpoint.
 pub struct Service {
     state: Arc<State>,
     address: Option<SocketAddr>,
@@ -115,7 +115,7 @@ impl Service {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         if !address.ip().is_loopback() {
-            tracing::warn!(%address, "health and metrics are open to the network, to whoever asks");
+            tracing::warn!(%address, "health and metrics are open to anyone on the network");
         }
         let (end, ended) = oneshot::channel();
         let served = state.clone();
@@ -169,7 +169,7 @@ impl Service {
 /// Where systemd does not wait for notices, nothing is sent.
 fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(%error, "systemd was not told");
+        tracing::warn!(%error, "systemd could not be notified");
     }
 }
 
@@ -201,13 +201,13 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
                 .keep_alive(false)
                 .max_buf_size(HEAD_MAX)
                 .timer(TokioTimer::new())
-                .header_read_timeout(PATIENCE)
+                .header_read_timeout(REQUEST_TIMEOUT)
                 .serve_connection(
                     TokioIo::new(stream),
                     service_fn(move |request| answer(request, state.clone())),
                 );
-            // A client that is slow, silent or speaks no HTTP is closed; it is nobody's concern here.
-            let _ = tokio::time::timeout(PATIENCE, connection).await;
+            // A client that is slow, idle or does not speak HTTP is disconnected, without a report.
+            let _ = tokio::time::timeout(REQUEST_TIMEOUT, connection).await;
             drop(place);
         });
     }
@@ -267,7 +267,7 @@ async fn metrics(state: Arc<State>) -> Result<String, String> {
     .await?
 }
 
-/// Asks the server, with a little less than the client's patience, so that there is time to say that it does not answer.
+/// Queries the server within 4/5 of the request's timeout, which leaves time to report that it does not answer.
 async fn ask<T: Send + 'static>(
     state: &State,
     question: impl FnOnce(&dyn Observed) -> T + Send + 'static,
@@ -283,7 +283,7 @@ async fn ask<T: Send + 'static>(
         })
         .await
     };
-    match tokio::time::timeout(PATIENCE * 4 / 5, answer).await {
+    match tokio::time::timeout(REQUEST_TIMEOUT * 4 / 5, answer).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(_)) => Err("the server failed when it was asked".into()),
         Err(_) => Err("the server does not answer".into()),

@@ -4,9 +4,9 @@
 //!
 //! 1. A setting on the command line counts more than one in the environment, and that more than one in the file. A key that
 //!    nobody knows is refused by its name: a misspelt limit must not go unnoticed.
-//! 2. No secret is a setting: settings name files in which secrets are. So logs, which may tell settings, tell no secret.
+//! 2. No secret is a setting: settings name files that hold secrets. So logs, which may show settings, show no secret.
 //! 3. The endpoint serves a bounded number of clients for a bounded time each, and answers though the server itself is stuck.
-//! 4. A server that was told to stop stops: after its grace it is ended, on a second signal at once.
+//! 4. A server that gets a stop signal stops: when its grace period is over it is ended, on a second signal at once.
 //!
 //! It deliberately does not know what a server serves, nor its protocol.
 

@@ -2,7 +2,7 @@
 //!
 //! 1. Where systemd's journal reads standard error it stamps each line itself: then no time and no colour is written.
 //!
-//! It deliberately does not know files: whoever starts a server says where standard error goes.
+//! It deliberately does not know files: the starter of a server redirects standard error.
 
 use std::io::IsTerminal;
 

@@ -1,4 +1,4 @@
-//! What a server tells of itself, in the text format of Prometheus (version 0.0.4).
+//! What a server reports about itself, in the text format of Prometheus (version 0.0.4).
 //!
 //! Names are the program's own: letters, digits and `_`; a counter's ends in `_total`, a unit is the last word before that
 //! (`_bytes`, `_seconds`).
@@ -19,7 +19,7 @@ impl Measures {
         self.add(name, help, MetricType::COUNTER, vec![counted(value as f64)]);
     }
 
-    /// Such numbers, told apart by the value of one label.
+    /// Such numbers, one for each value of a label.
     pub fn counters<'v>(
         &mut self,
         name: &str,
@@ -42,7 +42,7 @@ impl Measures {
         self.add(name, help, MetricType::GAUGE, vec![metric]);
     }
 
-    /// Such numbers, told apart by the value of one label.
+    /// Such numbers, one for each value of a label.
     pub fn gauges<'v>(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! What the kernel tells of this process: memory, descriptors, threads, processor time.
+//! What the kernel reports about this process: memory, descriptors, threads, processor time.
 
 use std::fs;
 

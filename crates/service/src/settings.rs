@@ -24,7 +24,7 @@ const FILE_MAX: u64 = 1 << 20;
 /// The option that names the file.
 const CONFIG: &str = "config";
 
-/// What every server can be told.
+/// The settings of every server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 pub struct Common {
     /// A file of settings (TOML): each option here, by its long name; options and variables STRONGROOM_… count more

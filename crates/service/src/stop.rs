@@ -1,4 +1,4 @@
-//! Being told to stop: by SIGTERM, SIGINT, SIGHUP, or by the program itself.
+//! Requests to stop: by SIGTERM, SIGINT, SIGHUP, or by the program itself.
 //!
 //! 1. The first signal asks; the second ends the process at once. What must survive that survives a kill anyway.
 //! 2. Who was asked and has not ended after its grace is ended: nothing waits for ever for a stuck server.
@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Whether the process was told to stop. Clones are one.
+/// Whether the process was asked to stop. Clones share the state.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<(Mutex<bool>, Condvar)>);
 
@@ -26,11 +26,11 @@ impl Stop {
             .spawn(move || {
                 for signal in signals.forever() {
                     if asked.is_asked() {
-                        tracing::warn!(signal, "told to stop a second time: ending at once");
+                        tracing::warn!(signal, "second stop signal: ending at once");
                         // What a shell says of who died of a signal.
                         std::process::exit(128 + signal);
                     }
-                    tracing::info!(signal, "told to stop");
+                    tracing::info!(signal, "stop signal");
                     asked.ask();
                     // Where no thread can be made the second signal still ends it.
                     let _ = std::thread::Builder::new()

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use service::endpoint::{CONNECTIONS_MAX, PATIENCE};
+use service::endpoint::{CONNECTIONS_MAX, REQUEST_TIMEOUT};
 use service::{Common, Measures, Observed, Service};
 
 #[derive(Default)]
@@ -92,7 +92,7 @@ fn readiness_follows_the_server_and_liveness_does_not() {
     let began = Instant::now();
     while TcpStream::connect(address).is_ok() {
         assert!(
-            began.elapsed() < PATIENCE,
+            began.elapsed() < REQUEST_TIMEOUT,
             "the endpoint outlives the service"
         );
     }
@@ -169,13 +169,13 @@ fn a_server_that_is_stuck_is_said_to_be_and_liveness_still_answers() {
 }
 
 #[test]
-fn slow_and_silent_clients_are_closed_and_no_more_than_a_bounded_number_is_served() {
+fn slow_and_idle_clients_are_closed_and_no_more_than_a_bounded_number_is_served() {
     let (_server, _service, address) = start();
     let began = Instant::now();
     let mut slow: Vec<_> = (0..CONNECTIONS_MAX)
         .map(|number| {
             let mut stream = TcpStream::connect(address).unwrap();
-            stream.set_read_timeout(Some(PATIENCE * 4)).unwrap();
+            stream.set_read_timeout(Some(REQUEST_TIMEOUT * 4)).unwrap();
             if number % 2 == 0 {
                 stream.write_all(b"GET /healthz HT").unwrap();
             }
@@ -184,7 +184,7 @@ fn slow_and_silent_clients_are_closed_and_no_more_than_a_bounded_number_is_serve
         .collect();
     // Accepted in order, so that this one comes after those: it is closed at once, without an answer.
     let mut further = TcpStream::connect(address).unwrap();
-    further.set_read_timeout(Some(PATIENCE * 4)).unwrap();
+    further.set_read_timeout(Some(REQUEST_TIMEOUT * 4)).unwrap();
     let _ = further.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
     let mut said = Vec::new();
     let _ = further.read_to_end(&mut said);
@@ -197,7 +197,7 @@ fn slow_and_silent_clients_are_closed_and_no_more_than_a_bounded_number_is_serve
         }
     }
     // All at once, not one after another.
-    let all = PATIENCE * (CONNECTIONS_MAX as u32 / 2);
+    let all = REQUEST_TIMEOUT * (CONNECTIONS_MAX as u32 / 2);
     assert!(began.elapsed() < all, "{:?}", began.elapsed());
     assert_eq!(get(address, "/healthz", &[]).0, 200);
 }

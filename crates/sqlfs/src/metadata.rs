@@ -64,7 +64,7 @@ pub unsafe extern "C" fn sqlfs_proc_getattr(
     })
 }
 
-/// 0 where there is something, whatever the mask: who has the key may do everything.
+/// 0 where there is something, whatever the mask: anyone with the key may do everything.
 ///
 /// # Safety
 /// `path` is NULL or a text.

@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq;
 
 use crate::sqlfs_t;
 
-/// The handle that NULL stands for; 0: none.
+/// The handle that NULL refers to; 0: none.
 static PRESENT: AtomicU64 = AtomicU64::new(0);
 
 /// What opens a container.
@@ -124,7 +124,7 @@ impl Mount {
     }
 }
 
-/// In a room that this library made there is one slot of the kind; with more, the one that `old` opens cannot be told.
+/// In a room that this library created there is one slot of the kind; with more, the slot of `old` is unknown.
 pub(crate) fn replace_key(session: &Session, old: Given<'_>, new: Given<'_>) -> Result<()> {
     let kind = match old {
         Given::Passphrase(_) => embed::SlotKind::Passphrase,
@@ -146,7 +146,7 @@ fn same(kept: &Kept, given: Given<'_>) -> bool {
 }
 
 fn wrong_key() -> Error {
-    Error::Argument("this key does not open the room".into())
+    Error::Argument("wrong key".into())
 }
 
 fn close_all() {
@@ -221,7 +221,7 @@ pub(crate) fn handles() -> usize {
     foreign::all::<Handle>().len()
 }
 
-/// What a pointer stands for.
+/// The mount of a pointer.
 pub(crate) fn get(sqlfs: *mut sqlfs_t) -> Result<Arc<Mount>> {
     let handle = match sqlfs.is_null() {
         true => PRESENT.load(Ordering::Acquire),

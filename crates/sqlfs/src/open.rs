@@ -76,7 +76,7 @@ unsafe fn opened(to: *mut *mut sqlfs_t, open: impl FnOnce() -> Result<u64>) -> c
     })
 }
 
-/// Opens a container with 32 bytes of key, or makes it; 1 for success. The handle is what NULL stands for from then on.
+/// Opens a container with 32 bytes of key, or creates it; 1 for success. From then on NULL refers to the handle.
 ///
 /// # Safety
 /// `db_file` is NULL or a text, `key` NULL or `key_len` bytes, `psqlfs` NULL or room for a pointer.
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn sqlfs_open(_db_file: *const c_char, psqlfs: *mut *mut s
     unsafe { opened(psqlfs, || Err(no_key())) }
 }
 
-/// Opens the container that NULL stands for; 0 for success.
+/// Opens the container that NULL refers to; 0 for success.
 ///
 /// # Safety
 /// `db_file` is NULL or a text, `key` NULL or `key_len` bytes.
@@ -168,7 +168,7 @@ pub extern "C" fn sqlfs_close(sqlfs: *mut sqlfs_t) -> c_int {
     })
 }
 
-/// Closes what NULL stands for; 0 for success, also where there is nothing.
+/// Closes the container that NULL refers to; 0 for success, also where there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn sqlfs_destroy() -> c_int {
     zero(|| match mount::get(ptr::null_mut()) {

@@ -250,7 +250,7 @@ pub unsafe extern "C" fn sqlfs_proc_fsync(
     proc(|| mount::get(sqlfs)?.session().sync().map(|()| 0))
 }
 
-/// Makes a directory in one that exists.
+/// Creates a directory in one that exists.
 ///
 /// # Safety
 /// `path` is NULL or a text.

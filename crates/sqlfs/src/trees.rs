@@ -64,7 +64,7 @@ fn everything(session: &Session, top: &Path) -> Result<Vec<(PathBuf, FileKind)>>
     Ok(found)
 }
 
-/// Whether a whole path is of a pattern, in which `*` stands for slashes too, as in SQLite's GLOB.
+/// Whether a whole path is of a pattern, in which `*` matches slashes too, as in SQLite's GLOB.
 fn matches(pattern: &[u8], path: &Path) -> bool {
     let (Ok(pattern), Ok(path)) = (
         CString::new(pattern),

@@ -23,9 +23,12 @@ fn run(flags: &[&str]) -> String {
 
 #[test]
 fn a_program_of_libsqlfs_runs_on_rooms() {
-    let told = run(&[]);
-    let done = told.lines().filter(|line| line.starts_with("ok ")).count();
-    assert_eq!(done, 16, "{told}");
+    let output = run(&[]);
+    let done = output
+        .lines()
+        .filter(|line| line.starts_with("ok "))
+        .count();
+    assert_eq!(done, 16, "{output}");
     say(&format!("libsqlfs's cases: {done} passed"));
 }
 
@@ -60,12 +63,12 @@ fn the_library_has_the_functions_of_the_header_and_nothing_else() {
         .filter_map(|(before, _)| before.rsplit([' ', '*']).next())
         .map(str::to_owned)
         .collect();
-    let told = succeeded(
+    let output = succeeded(
         Command::new("nm")
             .args(["-D", "--defined-only"])
             .arg(built("libsqlfs.so")),
     );
-    let exported: BTreeSet<_> = told
+    let exported: BTreeSet<_> = output
         .lines()
         .filter_map(|line| line.split_whitespace().nth(2))
         .map(str::to_owned)

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rustix::fs::{Advice, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::{Held, OpenMode, Space, Storage, StorageFile, spans};
+use crate::{LockGuard, OpenMode, Space, Storage, StorageFile, spans};
 
 /// Files below one directory of the host.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ impl Storage for HostStorage {
         })
     }
 
-    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn Held>> {
+    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>> {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_NAMES).entered();
         let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CREATE;
         let fd = rustix::fs::openat(&self.root, path, flags, Mode::RUSR | Mode::WUSR)?;
@@ -125,7 +125,7 @@ impl Storage for HostStorage {
 #[derive(Debug)]
 struct HeldFile(File);
 
-impl Held for HeldFile {}
+impl LockGuard for HeldFile {}
 
 impl Drop for HeldFile {
     /// Lets the lock go, not only our descriptor of it: a child process that another thread is just starting has a

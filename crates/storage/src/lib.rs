@@ -7,7 +7,7 @@
 //!
 //! 1. Nothing here is durable until the call that says so: [`StorageFile::sync`] for a file's data and length,
 //!    [`Storage::sync_dir`] for names in a directory.
-//! 2. A failed sync is never believed on a second try: the caller must treat the file as unknown.
+//! 2. A sync that succeeds after a failed one proves nothing: the caller must treat the file as unknown.
 //!
 //! It deliberately does not know keys, formats, or what the bytes mean.
 
@@ -39,7 +39,7 @@ pub enum OpenMode {
     CreateNew,
 }
 
-/// A directory tree in which a room lives. All methods may be called from many threads at once.
+/// A directory tree that holds a room. All methods may be called from many threads at once.
 ///
 /// Errors carry the [`io::ErrorKind`] a caller acts on: `NotFound`, `AlreadyExists`, `StorageFull`, `UnexpectedEof`,
 /// `Unsupported`; every other is a failure of the storage.
@@ -49,7 +49,7 @@ pub trait Storage: Send + Sync + Debug {
     fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>>;
     /// Puts `from` in the place of `to`, replacing it in one step.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Removes a file's name; whoever has the file open keeps it.
+    /// Removes a file's name; open handles stay valid.
     fn remove(&self, path: &str) -> io::Result<()>;
     /// The names in a directory, in no order; `""` is the root.
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;
@@ -59,14 +59,14 @@ pub trait Storage: Send + Sync + Debug {
     fn sync_dir(&self, dir: &str) -> io::Result<()>;
     /// Space of the storage below.
     fn space(&self) -> io::Result<Space>;
-    /// Takes the file at `path` for this holder alone, making it where it is not there; what is returned lets it go
-    /// when it is dropped, and the end of the process does too. `WouldBlock` where another has it. `note` becomes what
-    /// the file says, for whoever finds it taken.
-    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn Held>>;
+    /// Locks the file at `path` exclusively, creating it if it is missing. Dropping the guard releases the lock, as
+    /// does the end of the process. `WouldBlock` where it is locked already. `note` becomes the file's contents, for
+    /// those that find it locked.
+    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>>;
 }
 
 /// A lock that is held until this is dropped.
-pub trait Held: Send + Sync + Debug {}
+pub trait LockGuard: Send + Sync + Debug {}
 
 impl<S: Storage + ?Sized> Storage for Arc<S> {
     fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
@@ -90,7 +90,7 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
     fn space(&self) -> io::Result<Space> {
         (**self).space()
     }
-    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn Held>> {
+    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>> {
         (**self).lock(path, note)
     }
 }
@@ -146,14 +146,14 @@ pub struct Space {
 /// new ones are durable. The temporary name is `path` with `.new` behind it.
 pub fn replace(storage: &dyn Storage, path: &str, bytes: &[u8]) -> io::Result<()> {
     let temporary = format!("{path}.new");
-    write_anew(storage, &temporary, bytes)?;
+    write_new(storage, &temporary, bytes)?;
     storage.rename(&temporary, path)?;
     storage.sync_dir(parent(path))
 }
 
-/// Makes a file that holds `bytes`, in the place of one that was left there. The contents are durable when it returns; the
-/// name is not.
-pub fn write_anew(storage: &dyn Storage, path: &str, bytes: &[u8]) -> io::Result<()> {
+/// Creates a file with `bytes`; a file of that name that a crash left is removed first. The contents are durable when it
+/// returns; the name is not.
+pub fn write_new(storage: &dyn Storage, path: &str, bytes: &[u8]) -> io::Result<()> {
     remove_if_there(storage, path)?;
     let file = storage.open(path, OpenMode::CreateNew)?;
     file.write_at(bytes, 0)?;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::{Held, OpenMode, Space, Storage, StorageFile, parent};
+use crate::{LockGuard, OpenMode, Space, Storage, StorageFile, parent};
 
 const BLOCK: usize = 4096;
 
@@ -159,7 +159,7 @@ impl Storage for Overlay {
         self.below.space()
     }
 
-    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn Held>> {
+    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>> {
         self.below.lock(path, note)
     }
 }

@@ -166,9 +166,9 @@ pub(crate) fn direct<T>(
         return call(&mut []);
     }
     let start = env.get_direct_buffer_address(buffer).map_err(java)?;
-    // SAFETY: the buffer has `whole` bytes from `start`, the part lies in them, and the reference that Java passed keeps them
-    // until this call returns. That nobody else touches them meanwhile is asked of callers in Java as of any `read`; other
-    // threads that do so anyway find mixed bytes there, as with any channel of the JDK.
+    // SAFETY: the buffer has `whole` bytes from `start`, the part is within them, and the reference that Java passed keeps
+    // them until this call returns. That nobody else touches them meanwhile is asked of callers in Java as of any `read`;
+    // other threads that do so anyway find mixed bytes there, as with any channel of the JDK.
     call(unsafe { std::slice::from_raw_parts_mut(start.add(at), len) })
 }
 

@@ -4,7 +4,7 @@
 //!    made up finds nothing, and is an error.
 //! 2. Everything runs inside `embed::guard`; an error becomes an exception of Java, made by Java.
 //! 3. What Java passes is bounded before it is used: offsets and lengths against the array or buffer they are of.
-//! 4. No array of Java is pinned while a room works: bytes are copied in or out before and after, or lie in a direct buffer.
+//! 4. No array of Java is pinned while a room works: bytes are copied in or out before and after, or are in a direct buffer.
 //!
 //! It deliberately does not know Java's names for things: which exception a kind becomes, what a path may look like and who
 //! closes what is decided in Java.

@@ -266,7 +266,7 @@ extern "system" fn Java_org_strongroom_Native_info<'l>(
     })
 }
 
-/// 0; 1 where there is nothing, 2 where what is no directory stands in the way: asked often, and not worth an exception.
+/// 0; 1 where there is nothing, 2 where a parent is not a directory: asked often, and not worth an exception.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_strongroom_Native_stat<'l>(
     env: EnvUnowned<'l>,

@@ -43,7 +43,7 @@ impl<T> Table<T> {
             .ok_or(Error::Closed(self.what))
     }
 
-    /// Whoever is in a call of it still has it until the call ends.
+    /// Calls in progress keep it until they end.
     pub(crate) fn remove(&self, number: i64) -> Option<Arc<T>> {
         self.things.write().remove(&number)
     }

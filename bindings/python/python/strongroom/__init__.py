@@ -113,7 +113,7 @@ def create(
     state_dir: str | os.PathLike[str] | None = None,
     commit_interval_ms: int = 5000,
 ) -> Room:
-    """Make a room in a directory that does not exist or is empty, and open it.
+    """Create a room in a directory that does not exist or is empty, and open it.
 
     cost
         What one try of the passphrase or key file costs; where it is not given, about a second of this machine.

@@ -12,7 +12,7 @@ class CorruptError(Error):
 
 
 class WrongKeyError(Error):
-    """This passphrase or key does not open this room."""
+    """This passphrase or key is wrong for this room."""
 
 
 class NotARoomError(Error):

@@ -298,7 +298,7 @@ class RoomPath:
     # Changing what is there
 
     def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
-        """Make a directory; `parents`: those above it too; `exist_ok`: one that is there already is no error."""
+        """Create a directory; `parents`: those above it too; `exist_ok`: one that is there already is no error."""
         session, text = self._room._session, str(self._pure)
         try:
             session.make_dir(text, mode & ~_umask())
@@ -421,7 +421,7 @@ class RoomPath:
 
 
 def _umask() -> int:
-    """The process's mask for permissions, as Linux tells it without changing it."""
+    """The process's mask for permissions, as Linux reports it without changing it."""
     try:
         with open("/proc/self/status", "rb") as status:
             for line in status:

@@ -8,7 +8,7 @@
 
 1. Passphrases and raw keys are held by nothing here: neither storage_options nor a repr, a pickle, `to_json` or a cache's token has them.
    What is kept to know the same secret again is a hash under a key that this process alone has.
-2. One room is opened once: whoever names the same directory with the same secret gets the same instance.
+2. One room is opened once: the same directory with the same secret returns the same instance.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _location(kwargs: dict[str, Any]) -> Any:
     """The room's directory, absolute; or the open room."""
     target = kwargs.get("target_protocol")
     if target not in (None, "file", "local"):
-        raise ValueError(f"a room lies in a directory of this machine, not in {target}://")
+        raise ValueError(f"a room is stored in a directory of this machine, not in {target}://")
     room = kwargs.get("room") if kwargs.get("room") is not None else kwargs.get("fo")
     if isinstance(room, strongroom.Room):
         return room
@@ -406,7 +406,7 @@ class StrongroomFileSystem(fsspec.spec.AbstractFileSystem, metaclass=_OncePerRoo
     # Directories and names
 
     def mkdir(self, path: Any, create_parents: bool = True, **kwargs: Any) -> None:
-        """Make a directory, and those above it."""
+        """Create a directory, and those above it."""
         self.room.path(self._strip_protocol(path)).mkdir(parents=create_parents)
 
     def makedirs(self, path: Any, exist_ok: bool = False) -> None:
@@ -539,7 +539,7 @@ class StrongroomFileSystem(fsspec.spec.AbstractFileSystem, metaclass=_OncePerRoo
     def put_file(
         self, lpath: Any, rpath: Any, callback: Callback = DEFAULT_CALLBACK, mode: str = "overwrite", **kwargs: Any
     ) -> None:
-        """Copy a file of the host in; the callback is told of the bytes."""
+        """Copy a file of the host in; the callback gets the number of bytes."""
         lpath = stringify_path(lpath)
         if os.path.isdir(lpath):
             self.makedirs(rpath, exist_ok=True)
@@ -553,7 +553,7 @@ class StrongroomFileSystem(fsspec.spec.AbstractFileSystem, metaclass=_OncePerRoo
     def get_file(
         self, rpath: Any, lpath: Any, callback: Callback = DEFAULT_CALLBACK, outfile: Any = None, **kwargs: Any
     ) -> None:
-        """Copy a file out to the host; the callback is told of the bytes. What is written there is not encrypted."""
+        """Copy a file out to the host; the callback gets the number of bytes. What is written there is not encrypted."""
         rpath = self._strip_protocol(rpath)
         if outfile is None and isfilelike(lpath):
             outfile = lpath

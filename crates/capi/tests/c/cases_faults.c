@@ -492,7 +492,7 @@ void case_disk_full(void)
         skip("a small disk cannot be mounted here (it needs root)");
     }
     OK(strongroom_create("disk/room", &key, NULL, &room));
-    /* Taken away when the last user of it is gone, however this case ends. */
+    /* Removed when its last user is gone, however this case ends. */
     CHECK(umount2("disk", MNT_DETACH) == 0 || errno == EBUSY);
     put_text(room, "/before", "synced");
     OK(strongroom_sync(room));

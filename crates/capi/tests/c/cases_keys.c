@@ -155,7 +155,7 @@ void case_room_info(void)
 void case_errors_have_text(void)
 {
     strongroom_room room;
-    strongroom_key key = passphrase("a passphrase not to be told");
+    strongroom_key key = passphrase("a passphrase not to be shown");
     strongroom_stat stat;
     char texts[4][512];
     CHECK(strcmp(strongroom_last_error(), "") == 0 && strongroom_last_errno() == 0);
@@ -167,11 +167,11 @@ void case_errors_have_text(void)
     OK(strongroom_close(room));
     IS(STRONGROOM_CLOSED, strongroom_get_stat(room, "/f", &stat));
     snprintf(texts[2], sizeof *texts, "%s", strongroom_last_error());
-    strongroom_key wrong = passphrase("a passphrase not to be told either");
+    strongroom_key wrong = passphrase("a passphrase not to be shown either");
     IS(STRONGROOM_WRONG_KEY, strongroom_open("room", &wrong, NULL, &room));
     snprintf(texts[3], sizeof *texts, "%s", strongroom_last_error());
     for (int i = 0; i < 4; i++) {
-        CHECK(texts[i][0] != 0 && !strstr(texts[i], "not to be told"));
+        CHECK(texts[i][0] != 0 && !strstr(texts[i], "not to be shown"));
         for (int j = 0; j < i; j++) {
             CHECK(strcmp(texts[i], texts[j]) != 0);
         }

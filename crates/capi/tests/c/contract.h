@@ -81,7 +81,7 @@ bool listed(strongroom_room room, const char *dir, const char *name);
 
 /* Runs `body(argument)` in `count` threads, with arguments 0, 1, … */
 void in_threads(int count, void (*body)(int));
-/* Runs this program anew with `case_child NAME`, and returns how it ended, as waitpid tells it. */
+/* Runs this program again with `case_child NAME`, and returns the status that waitpid reports. */
 int child(const char *name);
 /* Flips bits of one byte in every 4096 of the files in a directory, from the block `first` on, at this place in the block. */
 size_t damage(const char *dir, const char *name_begins, long first, long place);

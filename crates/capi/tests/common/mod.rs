@@ -111,12 +111,16 @@ impl Work {
 /// Runs to success, or fails with all that was said.
 pub(crate) fn succeeded(command: &mut Command) -> String {
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", told(&output));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        output_of(&output)
+    );
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// How a program ended, and what it said.
-pub(crate) fn told(output: &Output) -> String {
+pub(crate) fn output_of(output: &Output) -> String {
     format!(
         "{}\n{}{}",
         output.status,

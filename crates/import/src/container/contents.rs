@@ -68,7 +68,7 @@ fn read_blocks(
             )));
         }
         let starts = no * block;
-        // Of the block, what lies in the range.
+        // The part of the block within the range.
         let from = offset.max(starts);
         let to = end.min(starts + stored.len() as u64);
         if from < to {

@@ -1,7 +1,7 @@
 //! A container of libsqlfs: a file system in two tables of a SQLite database, as IOCipher keeps it under SQLCipher.
 //!
-//! 1. `meta_data.size` and `meta_data.block_size` decide how long a file is and where its blocks lie; a block that is not there
-//!    is zeros, and is told as a hole.
+//! 1. `meta_data.size` and `meta_data.block_size` decide how long a file is and where its blocks are; a missing block is zeros,
+//!    and is reported as a hole.
 //! 2. All rows of `meta_data` are in memory, the contents never: a file is read in pieces.
 //! 3. A row that cannot be a file is in [`Container::left_out`] and nowhere else.
 
@@ -75,7 +75,7 @@ pub struct Entry {
     key: RowKey,
 }
 
-/// A key as it stands in the tables: text and bytes are never equal to SQLite.
+/// A key as stored in the tables: SQLite never compares text and bytes as equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum RowKey {
     Text(Vec<u8>),
@@ -85,7 +85,7 @@ enum RowKey {
 /// A row that is not imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Its key, as it stands there; any bytes.
+    /// Its key, as stored; any bytes.
     pub key: Vec<u8>,
     /// Why.
     pub why: String,
@@ -110,7 +110,7 @@ pub struct Container {
 }
 
 impl Container {
-    /// Opens a container for reading; what belongs to it (`-wal`) must lie beside it. Never changes any of its files.
+    /// Opens a container for reading; its `-wal` file must be beside it. Never changes any of its files.
     pub fn open(path: &Path, key: &Key) -> Result<Container> {
         let database = Database::open(path, key)?;
         rows::read(database, path)

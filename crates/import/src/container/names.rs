@@ -55,7 +55,7 @@ pub(crate) fn is_plain(key: &[u8], parts: &[Vec<u8>]) -> bool {
     plain == key
 }
 
-/// Pairs of surrogates as the letters they stand for; every other byte as it is.
+/// Replaces pairs of surrogates by the letters they encode; every other byte stays as it is.
 pub(crate) fn utf8(text: &[u8]) -> Cow<'_, [u8]> {
     let Some(first) = (0..text.len()).find(|at| pair(&text[*at..]).is_some()) else {
         return Cow::Borrowed(text);
@@ -74,7 +74,7 @@ pub(crate) fn utf8(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(clean)
 }
 
-/// The letter whose two surrogates stand at the beginning.
+/// The letter whose two surrogates are at the beginning.
 fn pair(text: &[u8]) -> Option<char> {
     let &[
         0xED,

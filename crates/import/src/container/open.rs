@@ -79,7 +79,7 @@ pub(super) struct Database {
     _copy: Option<tempfile::TempDir>,
 }
 
-/// What tells that a file was written to.
+/// The properties that change when a file is written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Look {
     len: u64,
@@ -159,7 +159,7 @@ impl Database {
     ///
     /// SQLCipher hands out zeros for a page that does not authenticate, and for every page it reads after that, for as long as the
     /// connection lives. Where SQLite looks for structure it notices; the middle of a block would pass for zeros. `cipher_status`
-    /// tells. Another connection is needed then, so that what is whole can be read still.
+    /// shows it. Another connection is needed then to read the undamaged pages.
     pub(super) fn checked<T>(&self, read: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         let done = read(&self.connection.borrow());
         if self.format == Format::Plain || is_sound(&self.connection.borrow())? {
@@ -293,7 +293,7 @@ fn is_sound(connection: &Connection) -> Result<bool> {
     Ok(status == "1")
 }
 
-/// Reads the first page, which tells whether the key is right.
+/// Reads the first page, which shows whether the key is right.
 fn readable(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))
 }

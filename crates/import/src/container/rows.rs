@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// The longest target of a symbolic link, in bytes.
 const MAX_TARGET: usize = 4095;
 
-/// A row as it stands there.
+/// A row as stored.
 struct Found {
     key: RowKey,
     parts: Vec<Vec<u8>>,
@@ -184,7 +184,7 @@ fn target(connection: &Connection, key: &RowKey) -> std::result::Result<Vec<u8>,
     }
 }
 
-/// A directory that no row tells of.
+/// A directory without a row of its own.
 fn directory(number: &mut u64) -> Entry {
     *number += 1;
     Entry {
@@ -197,7 +197,7 @@ fn directory(number: &mut u64) -> Entry {
     }
 }
 
-/// Puts an entry where its path says, with the directories above it that no row tells of. Returns how many were made.
+/// Puts an entry at its path, and creates the directories above it that have no row. Returns how many it created.
 fn place(
     root: &mut Node,
     mut parts: Vec<Vec<u8>>,

@@ -54,7 +54,7 @@ pub(super) fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// "-1.25" and the like: seconds with a fraction, of which nanoseconds count.
+/// Seconds with a fraction, such as "-1.25"; digits beyond nanoseconds are ignored.
 pub(super) fn moment(text: &[u8]) -> Option<Moment> {
     let (negative, text) = match text.strip_prefix(b"-") {
         Some(text) => (true, text),

@@ -360,9 +360,9 @@ impl<R: Read> Reader<R> {
                 })
                 .sum()
         };
-        let told = header.cksum().map(i64::from).unwrap_or(-1);
+        let recorded = header.cksum().map(i64::from).unwrap_or(-1);
         // Some old programs summed signed bytes.
-        if told != sum(false) && told != sum(true) {
+        if recorded != sum(false) && recorded != sum(true) {
             return Err(bad(format!(
                 "at byte {start} is no header: it is damaged, or no tar stream at all"
             )));

@@ -118,7 +118,7 @@ impl Lines<'_> {
 
 /// Form 1.0 of a map, in whole blocks.
 pub(super) fn written(ranges: &[(u64, u64)], size: u64) -> Vec<u8> {
-    // A file that ends in a hole has an empty range at its end, so that its length is told in the map too, as GNU tar does.
+    // A file that ends in a hole has an empty range at its end, so that the map includes its length too, as GNU tar does.
     let last = ranges.last().is_none_or(|(_, end)| *end < size);
     let mut out = format!("{}\n", ranges.len() + usize::from(last));
     for (start, end) in ranges {

@@ -145,7 +145,7 @@ impl<W: Write> Writer<W> {
         self.due
     }
 
-    /// Ends the stream, and gives back what it was written to.
+    /// Ends the stream, and returns the underlying writer.
     pub fn end(mut self) -> io::Result<W> {
         self.end_data()?;
         self.to.write_all(&[0; 2 * BLOCK])?;

@@ -174,7 +174,7 @@ impl Writer {
     }
 }
 
-/// Bytes that tell where they are.
+/// Bytes that depend on their offset.
 pub fn bytes(len: usize) -> Vec<u8> {
     (0..len as u64)
         .map(|i| (i * 7 + i / 251 + i / 65_521) as u8)

@@ -30,7 +30,7 @@ use std::time::Duration;
 use netdisk::{BlockExtent, Boot, DiskId, EXTENTS_MAX};
 use parking_lot::{Condvar, Mutex, RwLock};
 use segments::{SEGMENTS_DIR, SegmentNo};
-use storage::{Held, OpenMode, Space, Storage, StorageFile};
+use storage::{LockGuard, OpenMode, Space, Storage, StorageFile};
 
 use disk::Attached;
 use file::NetFile;
@@ -504,7 +504,7 @@ impl Storage for NetStorage {
         Ok(self.0.space(None))
     }
 
-    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn Held>> {
+    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>> {
         self.0.host.lock(path, note)
     }
 }

@@ -1,7 +1,7 @@
 //! What the log holds since it last began: the tag of every frame, and the codes that chain its commits.
 //!
-//! 1. A commit's code covers the one before it, and page number, size field and tag of every frame since: it stands for
-//!    the whole history back to the table of pages, and for no other.
+//! 1. A commit's code covers the one before it, and page number, size field and tag of every frame since: it
+//!    authenticates the whole history back to the table of pages, and no other.
 //! 2. A commit that SQLite takes back (it found a torn page in it, or rolled back) leaves the chain with the first
 //!    frame that is written in its place.
 //!
@@ -77,7 +77,7 @@ impl Chain {
         self.frames.get(index).copied()
     }
 
-    /// Whether any commit stands in the log.
+    /// Whether there is any commit in the log.
     pub(super) fn has_commits(&self) -> bool {
         !self.commits.is_empty()
     }
@@ -123,7 +123,7 @@ impl Chain {
         self.frames.truncate(index);
     }
 
-    /// Takes in a frame found in the log. `code` is what stands beside it. Whether the chain holds so far.
+    /// Adds a frame found in the log. `code` is the code stored beside it. Returns whether the chain holds so far.
     pub(super) fn found(&mut self, frame: Frame, code: &[u8], key: &PageDigestKey) -> bool {
         self.frames.push(frame);
         if frame.size == 0 {

@@ -56,7 +56,7 @@ impl LogFile {
             let mut start = [0; HEADER + SLOT];
             let read = file.read(&mut start, 0)?;
             let found: &[u8; HEADER] = start.first_chunk().expect("longer than a header");
-            // A log that stands on another table than the one on disk ended before: see the module's invariant 3.
+            // A log that is based on another table than the one on disk ended before: see the module's invariant 3.
             if read == start.len()
                 && let Ok(base) = locked.base(found)
                 && base == start[HEADER..]
@@ -135,7 +135,7 @@ impl LogFile {
         Ok(part)
     }
 
-    /// The log begins anew: what it held is in the catalog's file.
+    /// The log starts over: its contents are in the catalog's file.
     fn begin(&mut self, header: &[u8; HEADER]) -> io::Result<()> {
         let mut state = self.state.lock();
         state.persist()?;
@@ -336,15 +336,15 @@ fn parts(header: &[u8; FRAME_HEADER]) -> (u32, u32, [u8; 8]) {
     )
 }
 
-/// SQLite's running checksum of a log: <https://sqlite.org/fileformat2.html#checksum_algorithm>. It has no key; it tells
-/// whether a frame arrived whole.
+/// SQLite's running checksum of a log: <https://sqlite.org/fileformat2.html#checksum_algorithm>. It has no key; it shows
+/// whether a frame is complete.
 struct Checksum {
     words: [u32; 2],
     big_endian: bool,
 }
 
 impl Checksum {
-    /// As it stands behind the log's header.
+    /// The checksum stored behind the log's header.
     fn behind(header: &[u8; HEADER]) -> Self {
         let word = |at: usize| {
             let bytes = header[at..at + 4].try_into();

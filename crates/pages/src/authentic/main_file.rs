@@ -1,6 +1,6 @@
 //! The catalog's file: its bytes are SQLCipher's, unchanged; every page is compared with its tag.
 //!
-//! 1. The file is as long as the table says, whatever lies behind on disk; what is missing of it does not read as zeros.
+//! 1. The file is as long as the table says, whatever follows on disk; a missing page does not read as zeros.
 //! 2. Reads within the first 100 bytes are passed on unchecked: SQLite and SQLCipher look there for the salt and for
 //!    hints before they know the page. A wrong salt opens no page, and the hints are ciphertext to begin with.
 

@@ -1,17 +1,17 @@
-//! Pages of one moment: whoever holds the directory cannot put pages of an older catalog among those of a newer one.
+//! Pages of one moment: someone with write access to the directory cannot mix pages of an older catalog with those of a newer one.
 //!
 //! SQLCipher authenticates every page with its number, but not that the pages belong together, and the checksums of
 //! SQLite's log have no key. Here every version of a page is known by its *tag*, the first 16 bytes of the code that
 //! SQLCipher puts at its end (fresh for each write, because the page's nonce is), and all tags are vouched for:
 //!
-//! 1. Beside the catalog's file lies the *table* of its pages' tags, authenticated; its code is the *root*. It holds
+//! 1. Beside the catalog's file is the *table* of its pages' tags, authenticated; its code is the *root*. It holds
 //!    the tags of the moment at which the present log began.
 //! 2. In the log's own file, behind SQLite's header and behind each of its frames, there are 32 bytes of ours. Behind the
-//!    header stands a code over header and root; behind the last frame of a commit one over the commit before (or the
-//!    header) and the tags of the commit's frames. What such a chain does not cover is not shown to SQLite.
+//!    header is a code over header and root; behind the last frame of a commit one over the commit before (or the header)
+//!    and the tags of the commit's frames. What such a chain does not cover is not shown to SQLite.
 //! 3. The table is replaced, durably, before a log ends: when SQLite begins a new one, cuts it to nothing or deletes
-//!    it. Then everything is in the catalog's file, which is synced. A crash in between leaves a log that stands on an
-//!    older table: it is taken for empty, which it is.
+//! it. Then everything is in the catalog's file, which is synced. A crash in between leaves a log that is based on an
+//!    older table: it is treated as empty, which it is.
 //! 4. A page read that does not have the tag expected is an error, never data. A page written to the catalog's file must
 //!    have the tag that the newest commit of the log has for it: a rollback journal put beside the catalog cannot be
 //!    played back into it.

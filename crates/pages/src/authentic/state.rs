@@ -2,9 +2,9 @@
 //!
 //! 1. `tags` are those of the catalog's file as it is now; `root` is that of the table on disk.
 //! 2. The new table is written beside the old one when the file is synced, so that a full disk is found while a
-//!    checkpoint can still fail; only a rename is left for the moment at which the log begins anew.
-//! 3. After a rename that may or may not have happened nothing is written to the log: nobody knows on which table it
-//!    stands.
+//!    checkpoint can still fail; only a rename is left for the moment at which the log starts over.
+//! 3. After a rename that may or may not have happened nothing is written to the log: it is unknown which table it is
+//!    based on.
 
 use std::io;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct State {
     root: Option<Mac>,
     /// The table on disk is not that of `tags`.
     changed: bool,
-    /// The root of the table of `tags` that lies beside the old one, synced.
+    /// The root of the table of `tags` that is beside the old one, synced.
     prepared: Option<Mac>,
     /// A checkpoint that a crash cut short may have left pages of the log in the catalog's file, which `tags` does not
     /// know.
@@ -69,7 +69,7 @@ impl State {
         self.root.is_none()
     }
 
-    /// The code for the header of a log that stands on the table on disk.
+    /// The code for the header of a log that is based on the table on disk.
     pub(super) fn base(&self, header: &[u8; 32]) -> io::Result<Mac> {
         self.usable()?;
         match &self.root {
@@ -102,7 +102,7 @@ impl State {
         }
         let (bytes, root) = authenticating(|| table::encode(&self.tags, &self.key));
         let beside = self.beside();
-        storage::write_anew(&*self.storage, &beside, &bytes)?;
+        storage::write_new(&*self.storage, &beside, &bytes)?;
         self.prepared = Some(root);
         Ok(())
     }

@@ -178,7 +178,7 @@ fn a_log_left_by_a_crash_is_taken_up_to_its_last_whole_commit() {
 /// A torn frame whose code and tag had arrived was in our chain and not in SQLite's log: moving the log then looked like an
 /// older page put over a newer one, and the catalog was called damaged. Found by the crash explorer.
 #[test]
-fn a_commit_torn_where_neither_tag_nor_code_stands_is_no_commit() {
+fn a_commit_torn_outside_tag_and_code_is_no_commit() {
     let memory = MemoryStorage::new();
     let db = create(Arc::new(memory.clone())).unwrap();
     db.put(0..3, 1).unwrap();

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use storage::testing::{Call, Op};
-use storage::{Held, Space, StorageFile};
+use storage::{LockGuard, Space, StorageFile};
 
 use super::*;
 
@@ -153,7 +153,7 @@ impl Storage for Counting {
     fn space(&self) -> std::io::Result<Space> {
         self.inner.space()
     }
-    fn lock(&self, path: &str, note: &str) -> std::io::Result<Box<dyn Held>> {
+    fn lock(&self, path: &str, note: &str) -> std::io::Result<Box<dyn LockGuard>> {
         self.inner.lock(path, note)
     }
 }

@@ -9,7 +9,7 @@ pub struct Sample {
     pub value: f64,
 }
 
-/// What stands under one `# HELP` and `# TYPE`.
+/// The samples under one `# HELP` and `# TYPE`.
 #[derive(Debug)]
 pub struct Family {
     pub name: String,
@@ -36,7 +36,7 @@ pub fn parse(text: &str) -> Result<Vec<Family>, String> {
                 return Err(format!("{name} has a type and no help"));
             }
             if families.iter().any(|family| family.name == name) {
-                return Err(format!("{name} stands here twice"));
+                return Err(format!("{name} is here twice"));
             }
             if !matches!(kind, "counter" | "gauge") {
                 return Err(format!("{name} is of the type {kind}"));

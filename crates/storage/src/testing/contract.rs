@@ -250,7 +250,7 @@ fn a_replaced_file_is_whole_and_alone(storage: &dyn Storage) {
         refused(read_limited(storage, path, 5), ErrorKind::FileTooLarge);
     }
     assert_eq!(storage.list("d").unwrap(), ["f"]);
-    // What an interrupted replacement left does not stand in the way of the next.
+    // The leftover of an interrupted replacement does not block the next one.
     create(storage, "f.new").write_at(b"half", 0).unwrap();
     replace(storage, "f", b"third").unwrap();
     assert_eq!(read_limited(storage, "f", 10).unwrap(), b"third");

@@ -13,12 +13,12 @@ use rustix::io::Errno;
 pub use plan::{Call, Fault, Op, Times};
 use plan::{Plan, lock};
 
-use crate::{Held, OpenMode, Space, Storage, StorageFile};
+use crate::{LockGuard, OpenMode, Space, Storage, StorageFile};
 
 /// In bytes: how finely overwritten contents are remembered.
 const BLOCK: u64 = 4096;
 
-/// A storage that fails when told to. Clones share their orders and counts.
+/// A storage that fails on request. Clones share their orders and counts.
 #[derive(Debug, Clone)]
 pub struct FaultyStorage<S> {
     inner: S,
@@ -88,10 +88,10 @@ impl<S: Storage> FaultyStorage<S> {
         self.plan.observe(Arc::new(observer));
     }
 
-    /// Tells `told` the path of each file whose sync is refused: to lose what was not synced, as Linux does, which marks
-    /// the pages clean.
-    pub fn on_failed_sync(&self, told: impl Fn(&str) + Send + Sync + 'static) {
-        self.plan.on_failed_sync(Arc::new(told));
+    /// Calls `notify` with the path of each file whose sync is refused: to lose what was not synced, as Linux does, which
+    /// marks the pages clean.
+    pub fn on_failed_sync(&self, notify: impl Fn(&str) + Send + Sync + 'static) {
+        self.plan.on_failed_sync(Arc::new(notify));
     }
 
     /// Remembers from now on what was overwritten, for [`Fault::Stale`].
@@ -146,7 +146,7 @@ impl<S: Storage> Storage for FaultyStorage<S> {
         self.inner.space()
     }
 
-    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn Held>> {
+    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>> {
         self.plan.check(&Call::at(Op::Lock, path))?;
         self.inner.lock(path, note)
     }
@@ -369,15 +369,15 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_sync_is_told() {
+    fn a_refused_sync_is_reported() {
         let storage = FaultyStorage::new(MemoryStorage::new());
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let list = told.clone();
+        let reported = Arc::new(Mutex::new(Vec::new()));
+        let list = reported.clone();
         storage.on_failed_sync(move |path| list.lock().unwrap().push(path.to_owned()));
         let file = storage.open("f", OpenMode::CreateNew).unwrap();
         storage.refuse(Op::Sync, 1, Fault::Io, Times::Once);
         file.sync().unwrap_err();
         file.sync().unwrap();
-        assert_eq!(*told.lock().unwrap(), ["f"]);
+        assert_eq!(*reported.lock().unwrap(), ["f"]);
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::{Held, OpenMode, Space, Storage, StorageFile, parent};
+use crate::{LockGuard, OpenMode, Space, Storage, StorageFile, parent};
 
 /// What a power cut keeps or loses as a whole, in bytes.
 const BLOCK: usize = 4096;
@@ -238,7 +238,7 @@ impl Storage for MemoryStorage {
         })
     }
 
-    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn Held>> {
+    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>> {
         let file = match self.open(path, OpenMode::ReadWrite) {
             Err(e) if e.kind() == ErrorKind::NotFound => self.open(path, OpenMode::CreateNew)?,
             other => other?,
@@ -268,7 +268,7 @@ struct HeldPath {
     power: u64,
 }
 
-impl Held for HeldPath {}
+impl LockGuard for HeldPath {}
 
 impl Drop for HeldPath {
     fn drop(&mut self) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use storage::{Held, HostStorage, OpenMode, Space, Storage, StorageFile};
+use storage::{HostStorage, LockGuard, OpenMode, Space, Storage, StorageFile};
 
 /// What the catalog's log is called, as docs/format.md has it.
 const LOG: &str = "catalog.db-log";
@@ -108,7 +108,7 @@ impl Storage for Seam {
             available: free,
         })
     }
-    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn Held>> {
+    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>> {
         self.inner.lock(path, note)
     }
 }

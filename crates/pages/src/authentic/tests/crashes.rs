@@ -42,18 +42,18 @@ fn run_until(
 /// Commits of the values from `first` on, each made durable, with checkpoints in between and at the end.
 fn commits(faulty: &Faulty, acknowledged: &AtomicU64, first: u8) -> Result<(), String> {
     let db = open(Arc::new(faulty.clone()))?;
-    let told = |error: rusqlite::Error| error.to_string();
+    let message = |error: rusqlite::Error| error.to_string();
     let plain: &dyn Storage = faulty;
     for value in first..first + 5 {
-        db.put(0..40, value).map_err(told)?;
+        db.put(0..40, value).map_err(message)?;
         let log = plain.open(LOG, OpenMode::ReadWrite);
         log.and_then(|log| log.sync()).map_err(|e| e.to_string())?;
         acknowledged.store(value.into(), Ordering::Relaxed);
         if value % 2 == 0 {
-            db.checkpoint().map_err(told)?;
+            db.checkpoint().map_err(message)?;
         }
     }
-    db.close().map_err(told)
+    db.close().map_err(message)
 }
 
 fn base() -> MemoryStorage {

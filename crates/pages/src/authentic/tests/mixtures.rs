@@ -10,7 +10,7 @@ struct Moment {
     rows: BTreeMap<i64, u8>,
 }
 
-/// A history with commits in the log, checkpoints, and a log begun anew.
+/// A history with commits in the log, checkpoints, and a log that starts over.
 fn history() -> Vec<Moment> {
     let memory = MemoryStorage::new();
     let db = create(Arc::new(memory.clone())).unwrap();
@@ -127,7 +127,7 @@ fn a_page_of_another_moment_is_never_data() {
 }
 
 #[test]
-fn frames_of_another_moment_are_never_data_even_with_sqlites_checksums_made_anew() {
+fn frames_of_another_moment_are_never_data_even_with_new_sqlite_checksums() {
     let moments = history();
     let mut shortened = 0;
     for (a, from) in moments.iter().enumerate() {

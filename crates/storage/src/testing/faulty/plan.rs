@@ -117,17 +117,17 @@ impl<'a> Call<'a> {
 }
 
 type Observer = dyn Fn(&Call<'_>) + Send + Sync;
-type Told = dyn Fn(&str) + Send + Sync;
+type SyncFailed = dyn Fn(&str) + Send + Sync;
 
 /// What blocks of a file held before, by number.
 type Before = BTreeMap<u64, Vec<u8>>;
 
-/// Orders, counts and who is told.
+/// Orders, counts and the callback for failed syncs.
 #[derive(Default)]
 pub(super) struct Plan {
     orders: Mutex<Orders>,
     observer: Mutex<Option<Arc<Observer>>>,
-    sync_failed: Mutex<Option<Arc<Told>>>,
+    sync_failed: Mutex<Option<Arc<SyncFailed>>>,
     /// What blocks held before they were last overwritten, by path and block number; `None`: not remembered.
     pub(super) overwritten: Mutex<Option<BTreeMap<String, Before>>>,
 }
@@ -191,8 +191,8 @@ impl Plan {
         *lock(&self.observer) = Some(observer);
     }
 
-    pub(super) fn on_failed_sync(&self, told: Arc<Told>) {
-        *lock(&self.sync_failed) = Some(told);
+    pub(super) fn on_failed_sync(&self, on_failed: Arc<SyncFailed>) {
+        *lock(&self.sync_failed) = Some(on_failed);
     }
 
     /// Counts, shows and judges one operation.
@@ -225,9 +225,9 @@ impl Plan {
         }
         drop(orders);
         if call.op == Op::Sync && matches!(fault, Some(Fault::Io | Fault::NoSpace | Fault::Torn)) {
-            let told = lock(&self.sync_failed).clone();
-            if let Some(told) = told {
-                told(call.path);
+            let on_failed = lock(&self.sync_failed).clone();
+            if let Some(on_failed) = on_failed {
+                on_failed(call.path);
             }
         }
         fault

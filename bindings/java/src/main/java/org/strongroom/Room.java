@@ -44,16 +44,16 @@ public final class Room implements Closeable {
 
     private final File directory;
     private final long number;
-    private final Lost lost;
+    private final LeakGuard guard;
 
     private Room(File directory, long number) {
         this.directory = directory;
         this.number = number;
-        this.lost = Lost.watch(this, number, true);
+        this.guard = LeakGuard.watch(this, number, true);
     }
 
     /**
-     * Makes a room and opens it.
+     * Creates a room and opens it.
      *
      * @param directory must not exist, or be empty
      * @param key what will open it
@@ -73,7 +73,7 @@ public final class Room implements Closeable {
      * @param key one that opens it
      * @param options how
      * @return the open room
-     * @throws WrongKeyException if the key does not open it
+     * @throws WrongKeyException if the key is wrong
      * @throws RoomBusyException if it is open already, here or in another process
      * @throws RoomException if it cannot be opened
      */
@@ -100,7 +100,7 @@ public final class Room implements Closeable {
     @Override
     public void close() throws RoomException {
         Native.close(number);
-        lost.forget();
+        guard.forget();
     }
 
     /**
@@ -110,7 +110,7 @@ public final class Room implements Closeable {
      */
     public void abandon() throws RoomException {
         Native.abandon(number);
-        lost.forget();
+        guard.forget();
     }
 
     /**
@@ -257,7 +257,7 @@ public final class Room implements Closeable {
     }
 
     /**
-     * Makes a directory.
+     * Creates a directory.
      *
      * @param path its path; those above it must be there
      * @param mode permission bits
@@ -268,7 +268,7 @@ public final class Room implements Closeable {
     }
 
     /**
-     * Makes a directory and those above it that are missing. All there: nothing to do.
+     * Creates a directory and those above it that are missing. All there: nothing to do.
      *
      * @param path its path
      * @throws RoomException if one cannot be made
@@ -501,7 +501,7 @@ public final class Room implements Closeable {
     }
 
     /**
-     * Puts another key in the place of one. The old one does not open the room from now on.
+     * Replaces a key by another one. From then on the old key is refused.
      *
      * @param slot the number of its slot
      * @param key the new one

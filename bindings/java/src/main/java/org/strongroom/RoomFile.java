@@ -23,14 +23,14 @@ public final class RoomFile implements Closeable {
 
     private final Room room;
     private final int flags;
-    private final Lost lost;
+    private final LeakGuard guard;
     private volatile long number;
 
     RoomFile(Room room, long number, int flags) {
         this.room = room;
         this.number = number;
         this.flags = flags;
-        this.lost = Lost.watch(this, number, false);
+        this.guard = LeakGuard.watch(this, number, false);
     }
 
     /**
@@ -191,12 +191,12 @@ public final class RoomFile implements Closeable {
     @Override
     public void close() {
         long now;
-        synchronized (lost) {
+        synchronized (guard) {
             now = number;
             number = 0;
         }
         if (now != 0) {
-            lost.forget();
+            guard.forget();
             Native.closeFile(now);
         }
     }

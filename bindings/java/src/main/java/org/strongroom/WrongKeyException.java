@@ -1,6 +1,6 @@
 package org.strongroom;
 
-/** A passphrase or key that does not open the room. */
+/** The passphrase or key is wrong for the room. */
 public final class WrongKeyException extends RoomException {
     private static final long serialVersionUID = 1;
 

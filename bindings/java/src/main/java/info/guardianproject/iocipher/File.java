@@ -435,13 +435,13 @@ public class File extends java.io.File {
         return listFiles(filter == null ? null : (FileFilter) filter::accept);
     }
 
-    /** Makes a directory; false where something is there, or the directory above it is missing. */
+    /** Creates a directory; false where something is there, or the directory above it is missing. */
     @Override
     public boolean mkdir() {
         return done(room -> room.makeDirectory(getAbsolutePath(), 0755));
     }
 
-    /** Makes a directory and those above it; false where it was there, or cannot be made. */
+    /** Creates a directory and those above it; false where it was there, or cannot be made. */
     @Override
     public boolean mkdirs() {
         return !exists() && done(room -> room.makeDirectories(getAbsolutePath()));

@@ -9,7 +9,7 @@ import org.strongroom.Room;
 import org.strongroom.RoomException;
 import org.strongroom.RoomOptions;
 
-/** What `newFileSystem` is told. */
+/** The environment of `newFileSystem`. */
 final class Environment {
     private static final String[] KEYS = {"passphrase", "key", "keyFile"};
 

@@ -189,7 +189,7 @@ public final class RoomFileSystem extends FileSystem {
         }
     }
 
-    /** An owner or group: a number. Which name it has is the business of whoever mounts the room. */
+    /** An owner or group: a number. Its name depends on the machine that mounts the room. */
     record Principal(long number) implements GroupPrincipal {
         @Override
         public String getName() {

@@ -12,7 +12,7 @@
  * and {@code keyFile} (the content), which is overwritten with zeros by the call, and may have {@code createRoom}, {@code readOnly} and
  * {@code acceptRollback} (booleans), {@code stateDirectory}, {@code commitInterval} (milliseconds) and {@code argon2}
  * ({@code int[]}: memory in KiB, passes, lanes), as {@link org.strongroom.RoomOptions} explains them. A room has the URI
- * {@code strongroom:/the/directory}, a path in an open one {@code strongroom:/the/directory!/the/path}. A new room is made by its URI,
+ * {@code strongroom:/the/directory}, a path in an open one {@code strongroom:/the/directory!/the/path}. A new room is created by its URI,
  * {@link org.strongroom.nio.RoomFileSystemProvider#uri}: of a {@code Path} that does not exist yet the JDK asks other providers first.
  *
  * <p>Permission bits are kept, and not checked. What was written is durable after {@code FileChannel.force}, after closing the file

@@ -135,7 +135,7 @@ class PosixTest extends DropIn {
     }
 
     @Test
-    void what_stands_beside_them_works() throws Exception {
+    void neighbouring_functions_work() throws Exception {
         FileDescriptor fd = IoBridge.open("/f", RW);
         IoBridge.write(fd, "hello".getBytes(), 0, 5, 0);
         fd.position = 0;

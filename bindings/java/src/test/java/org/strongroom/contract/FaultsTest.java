@@ -323,7 +323,7 @@ class FaultsTest extends Contract {
                 assertEquals("kept", new String(get(room, "/before")));
                 room.removeFile("/big");
                 room.sync();
-                // Space comes back when the deletion was committed and its segments were given back.
+                // Space is free again when the deletion was committed and its segments were released.
                 boolean works = false;
                 for (int i = 0; i < 300 && !works; i++) {
                     try {

@@ -501,7 +501,7 @@ class ProviderTest {
     }
 
     @Test
-    void space_is_told() throws IOException {
+    void space_is_reported() throws IOException {
         var store = Files.getFileStore(at("/"));
         assertTrue(store.getTotalSpace() >= store.getUnallocatedSpace() && store.getUnallocatedSpace() >= store.getUsableSpace());
         assertTrue(store.getUsableSpace() > 0);

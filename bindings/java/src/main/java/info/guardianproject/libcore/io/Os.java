@@ -269,7 +269,7 @@ public interface Os {
     public void mincore(long address, long byteCount, byte[] vector) throws ErrnoException;
 
     /**
-     * Makes a directory.
+     * Creates a directory.
      *
      * @param path the path
      * @param mode permission bits

@@ -1,5 +1,5 @@
-//! A server's life as whoever starts it sees it: its log, what systemd is told, and its end. The server is this very
-//! program, started again.
+//! A server's process as its supervisor sees it: its log, its notifications to systemd, and its end. The server is this
+//! very program, started again.
 #![allow(missing_docs)]
 
 use std::io::Read;
@@ -118,7 +118,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn systemd_is_told_of_the_beginning_and_the_end_and_a_signal_ends_it_in_order() {
+fn systemd_is_notified_of_the_beginning_and_the_end_and_a_signal_ends_it_in_order() {
     for signal in [Signal::TERM, Signal::INT] {
         let server = Server::start("orderly", |_| ());
         let ready = server.notice();

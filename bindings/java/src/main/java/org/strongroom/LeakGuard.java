@@ -6,40 +6,40 @@ import java.util.Collections;
 import java.util.HashSet;
 import java.util.Set;
 
-/** What was opened and dropped without being closed is closed when something else is opened; all rooms at the end of the JVM. */
-final class Lost extends PhantomReference<Object> {
+/** Closes rooms and files that were dropped without being closed, when something else is opened; and all rooms at the end of the JVM. */
+final class LeakGuard extends PhantomReference<Object> {
     private static final ReferenceQueue<Object> QUEUE = new ReferenceQueue<>();
-    private static final Set<Lost> OPEN = Collections.synchronizedSet(new HashSet<>());
+    private static final Set<LeakGuard> OPEN = Collections.synchronizedSet(new HashSet<>());
 
     static {
-        Thread hook = new Thread(Lost::end, "strongroom-end");
+        Thread hook = new Thread(LeakGuard::end, "strongroom-end");
         try {
             Runtime.getRuntime().addShutdownHook(hook);
         } catch (IllegalStateException ending) {
-            // Too late for a hook: whoever opens a room now closes it, or loses at most what was not synced.
+            // Too late for a hook: a room opened now must be closed by its user, or loses at most what was not synced.
         }
     }
 
     private final long number;
     private final boolean room;
 
-    private Lost(Object holder, long number, boolean room) {
+    private LeakGuard(Object holder, long number, boolean room) {
         super(holder, QUEUE);
         this.number = number;
         this.room = room;
     }
 
     /** Remembers what `holder` has open. The answer is for {@link #forget}. */
-    static Lost watch(Object holder, long number, boolean room) {
+    static LeakGuard watch(Object holder, long number, boolean room) {
         for (Object dropped = QUEUE.poll(); dropped != null; dropped = QUEUE.poll()) {
-            ((Lost) dropped).close();
+            ((LeakGuard) dropped).close();
         }
-        Lost lost = new Lost(holder, number, room);
-        OPEN.add(lost);
-        return lost;
+        LeakGuard guard = new LeakGuard(holder, number, room);
+        OPEN.add(guard);
+        return guard;
     }
 
-    /** It was closed by who had it. */
+    /** Its user closed it. */
     void forget() {
         OPEN.remove(this);
         clear();
@@ -56,7 +56,7 @@ final class Lost extends PhantomReference<Object> {
         } catch (RoomBusyException transaction) {
             abandon();
         } catch (RoomException e) {
-            // Nobody is left who could be told.
+            // There is no caller left to report to.
         }
     }
 
