@@ -26,15 +26,15 @@ COLD=()
 [ "$(id -u)" -ne 0 ] || COLD=(--drop-caches)
 
 # CryFS takes minutes for what takes the others seconds: it is in `peers` only.
-PEERS=()
+TOOLS=()
 
 mkdir -p "${BENCH_DIR:-$TARGET_DIR}" "$RESULTS"
 WORK=$(mktemp -d "${BENCH_DIR:-$TARGET_DIR}/bench.XXXXXX")
 MNT=$WORK/mnt
 export LC_ALL=C
-for peer in gocryptfs securefs; do
-    if have "$peer"; then
-        PEERS+=("$peer:$WORK")
+for tool in gocryptfs securefs; do
+    if have "$tool"; then
+        TOOLS+=("$tool:$WORK")
     fi
 done
 
@@ -102,7 +102,7 @@ for name in "${NAMES[@]}"; do
     small-files) measure small-files small-files "$WORK" "${COLD[@]}" ;;
     ladder) measure ladder ladder "$WORK" ;;
     scale) measure scale scale "$WORK" ;;
-    stores) measure stores compare "$WORK" "mounted:$WORK" "${PEERS[@]}" --rounds "$ROUNDS" --size 256MiB "${COLD[@]}" ;;
+    stores) measure stores compare "$WORK" "mounted:$WORK" "${TOOLS[@]}" --rounds "$ROUNDS" --size 256MiB "${COLD[@]}" ;;
     peers) measure peers peers "$WORK" --rounds "$ROUNDS" --files "$FILES" --seconds 60 "${COLD[@]}" ;;
     storage) measure storage storage "$WORK" --rounds "$ROUNDS" ;;
     cipher) measure cipher cipher ;;

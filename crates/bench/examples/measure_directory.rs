@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use bench::clock::SystemClock;
-use bench::progress::Silent;
+use bench::progress::Quiet;
 use bench::report::table;
 use bench::run_file::Run;
 use bench::session::{Ask, Means, run};
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         clock: &SystemClock,
         // Set it from a signal handler: what was measured until then is reported.
         stop: &AtomicBool::new(false),
-        progress: &Silent,
+        progress: &Quiet,
         limits: Limits::default(),
     };
     let done = run(ask, &means)?;

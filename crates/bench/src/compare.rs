@@ -9,7 +9,7 @@ use std::path::Path;
 use hdrhistogram::Histogram;
 
 use crate::engine::distribution;
-use crate::model::{Comparison, Doubt, NoiseFloor, Round, Row};
+use crate::model::{Comparison, Issue, NoiseFloor, Round, Row};
 use crate::observe::{Ceilings, ceilings};
 use crate::progress::Progress;
 use crate::run_file::Run;
@@ -239,7 +239,7 @@ pub fn against_itself(
             low,
             high,
             fired: Vec::new(),
-            silent: Vec::new(),
+            unfired: Vec::new(),
         }))
 }
 
@@ -256,7 +256,7 @@ fn ratio_low(data: &Row, zeros: &Row) -> Option<f64> {
 pub fn judge_zeros(rows: &mut [Row], limits: &Limits) {
     const ZEROS: &str = ", zeros";
     let amplification = |row: &Row| row.summary.and_then(|summary| summary.write_amplification);
-    let found: Vec<(String, String, Doubt)> = rows
+    let found: Vec<(String, String, Issue)> = rows
         .iter()
         .filter_map(|zeros| {
             let work = zeros.work.strip_suffix(ZEROS)?;
@@ -270,16 +270,16 @@ pub fn judge_zeros(rows: &mut [Row], limits: &Limits) {
                 data_amplification: amplification(data),
                 zeros_amplification: amplification(zeros),
             };
-            let doubt = validity::data_matters(&passes, limits)?;
-            Some((zeros.store.clone(), work.to_owned(), doubt))
+            let issue = validity::data_matters(&passes, limits)?;
+            Some((zeros.store.clone(), work.to_owned(), issue))
         })
         .collect();
-    for (store, work, doubt) in found {
+    for (store, work, issue) in found {
         if let Some(row) = rows
             .iter_mut()
             .find(|row| row.store == store && row.work == work)
         {
-            row.verdict.doubts.push(doubt);
+            row.verdict.issues.push(issue);
         }
     }
 }

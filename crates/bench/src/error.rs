@@ -1,5 +1,5 @@
 //! Why a measurement could not be made. What makes a made one unbelievable is no error: that is a
-//! [`Doubt`](crate::model::Doubt).
+//! [`Issue`](crate::model::Issue).
 //!
 //! Invariant: a message names the thing it is about, what happened, and what to do next where that is known.
 

@@ -12,7 +12,7 @@
 use crate::clock::wrong::{DriftingClock, ProcessorClock};
 use crate::clock::{Clock, SystemClock};
 use crate::data::{BLOCK, Content, Data};
-use crate::model::DoubtKind;
+use crate::model::IssueKind;
 use crate::observe::{self, Ceilings, Evidence};
 use crate::store::{Mode, Object};
 use crate::validity::{self, Claim, Direction, Limits};
@@ -25,7 +25,7 @@ pub struct Tried {
     /// Lies that were noticed.
     pub fired: Vec<String>,
     /// Lies that were not: the whole report is in doubt.
-    pub silent: Vec<String>,
+    pub unfired: Vec<String>,
     /// Lies that were not told, and why.
     pub left_out: Vec<String>,
 }
@@ -56,7 +56,7 @@ fn wrong_clock(bed: &mut Bed, context: &Context<'_>, tried: &mut Tried) -> Resul
     let at = bed.store().backing().or_else(|| bed.store().path());
     let writes = bed.powers().write;
     let waits = writes && at.is_some_and(|at| observe::waits(&at));
-    let (clock, lie): (&dyn Clock, _) = if waits {
+    let (clock, fault): (&dyn Clock, _) = if waits {
         (&ProcessorClock { all: false }, "a clock of processor time")
     } else {
         (&DriftingClock::by(2), "a clock two per cent too fast")
@@ -81,13 +81,13 @@ fn wrong_clock(bed: &mut Bed, context: &Context<'_>, tried: &mut Tried) -> Resul
     });
     remove(bed, object)?;
     let (_, evidence) = ended?;
-    let kinds = [DoubtKind::ClocksDisagree, DoubtKind::ClockCountsProcessor];
-    tried.note(lie, &evidence, &Claim::default(), &context.limits, &kinds);
+    let kinds = [IssueKind::ClocksDisagree, IssueKind::ClockCountsProcessor];
+    tried.note(fault, &evidence, &Claim::default(), &context.limits, &kinds);
     Ok(())
 }
 
 fn warm_read(bed: &mut Bed, context: &Context<'_>, tried: &mut Tried) -> Result<()> {
-    const LIE: &str = "a warm read said to be cold";
+    const FAULT: &str = "a warm read said to be cold";
     bed.prepare(context)?;
     let object = bed.open_main(Mode::Read)?;
     let length = object.len().map_err(failed("asking for its length"))?;
@@ -98,7 +98,7 @@ fn warm_read(bed: &mut Bed, context: &Context<'_>, tried: &mut Tried) -> Result<
     let (_, evidence) = bed.watch(context.clock, &files, |_| read(&mut buffer))?;
     if evidence.cached_before.is_none() && evidence.devices.is_empty() {
         tried.left_out.push(format!(
-            "{LIE}: neither pages nor a device can be asked here"
+            "{FAULT}: neither pages nor a device can be asked here"
         ));
         return Ok(());
     }
@@ -110,21 +110,21 @@ fn warm_read(bed: &mut Bed, context: &Context<'_>, tried: &mut Tried) -> Result<
         ..Claim::default()
     };
     tried.note(
-        LIE,
+        FAULT,
         &evidence,
         &claim,
         &context.limits,
-        &[DoubtKind::CacheHit],
+        &[IssueKind::CacheHit],
     );
     Ok(())
 }
 
 fn skipped_sync(bed: &mut Bed, context: &Context<'_>, tried: &mut Tried) -> Result<()> {
-    const LIE: &str = "a skipped fsync";
+    const FAULT: &str = "a skipped fsync";
     if !bed.powers().write {
         tried
             .left_out
-            .push(format!("{LIE}: the store is only read"));
+            .push(format!("{FAULT}: the store is only read"));
         return Ok(());
     }
     let (name, object) = fresh(bed)?;
@@ -140,7 +140,7 @@ fn skipped_sync(bed: &mut Bed, context: &Context<'_>, tried: &mut Tried) -> Resu
     let (_, evidence) = watched?;
     if evidence.devices.is_empty() {
         tried.left_out.push(format!(
-            "{LIE}: no device is known beneath, nothing there is ever durable"
+            "{FAULT}: no device is known beneath, nothing there is ever durable"
         ));
         return Ok(());
     }
@@ -152,11 +152,11 @@ fn skipped_sync(bed: &mut Bed, context: &Context<'_>, tried: &mut Tried) -> Resu
         ..Claim::default()
     };
     tried.note(
-        LIE,
+        FAULT,
         &evidence,
         &claim,
         &context.limits,
-        &[DoubtKind::NotDurable],
+        &[IssueKind::NotDurable],
     );
     Ok(())
 }
@@ -165,18 +165,18 @@ impl Tried {
     /// Judges a lie as a round is judged: noticed if one of `kinds` fires.
     fn note(
         &mut self,
-        lie: &str,
+        fault: &str,
         evidence: &Evidence,
         claim: &Claim,
         limits: &Limits,
-        kinds: &[DoubtKind],
+        kinds: &[IssueKind],
     ) {
-        let doubts = validity::of_round(evidence, claim, &Ceilings::default(), limits);
-        let noticed = doubts.iter().any(|doubt| kinds.contains(&doubt.kind));
+        let issues = validity::of_round(evidence, claim, &Ceilings::default(), limits);
+        let noticed = issues.iter().any(|issue| kinds.contains(&issue.kind));
         if noticed {
-            self.fired.push(lie.to_owned());
+            self.fired.push(fault.to_owned());
         } else {
-            self.silent.push(lie.to_owned());
+            self.unfired.push(fault.to_owned());
         }
     }
 }

@@ -25,9 +25,9 @@ pub trait Progress: Send + Sync {
 
 /// Tells nobody.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Silent;
+pub struct Quiet;
 
-impl Progress for Silent {
+impl Progress for Quiet {
     fn rows(&self, _: u64) {}
     fn row(&self, _: &str) {}
     fn advance(&self, _: f64) {}
@@ -46,7 +46,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// A bar, if standard error is a terminal; otherwise the same as [`Silent`], but for notes, which are printed.
+    /// A bar, if standard error is a terminal; otherwise the same as [`Quiet`], but for notes, which are printed.
     pub fn new() -> Terminal {
         Terminal::on(if std::io::stderr().is_terminal() {
             // Twice a second: drawing takes processor time from what is measured.

@@ -7,15 +7,15 @@
 
 mod dd;
 mod ladder;
-mod peers;
 mod phone;
 mod small_files;
+mod tools;
 
 pub use dd::{DdRow, dd};
 pub use ladder::{LadderStep, ladder};
-pub use peers::{PEER_WORKS, PEERS, PEERS_TITLE, Peer, peers, peers_of};
 pub use phone::{ClockRow, PhoneRows, phone_clock, phone_loss};
 pub use small_files::small_files;
+pub use tools::{TOOL_WORKS, TOOLS, TOOLS_TITLE, Tool, tools, tools_of};
 
 use crate::model::{Row, TableRow};
 use crate::report::words::{NOTHING, significant};

@@ -24,14 +24,14 @@ fn said_by_most(report: &Report) -> Vec<&str> {
     let mut said: Vec<(&str, usize)> = Vec::new();
     for row in &report.rows {
         let mut own: Vec<&str> = Vec::new();
-        for doubt in row
+        for issue in row
             .verdict
-            .doubts
+            .issues
             .iter()
-            .filter(|doubt| !doubt.kind.invalidates())
+            .filter(|issue| !issue.kind.invalidates())
         {
-            if !own.contains(&doubt.said.as_str()) {
-                own.push(&doubt.said);
+            if !own.contains(&issue.said.as_str()) {
+                own.push(&issue.said);
             }
         }
         for text in own {
@@ -49,14 +49,14 @@ fn said_by_most(report: &Report) -> Vec<&str> {
 fn why_invalid<'a>(report: &'a Report, row: &'a Row) -> Vec<&'a str> {
     let by_most = said_by_most(report);
     let mut why: Vec<&str> = Vec::new();
-    let of_rounds = row.rounds.iter().flat_map(|round| &round.doubts);
-    for doubt in row
+    let of_rounds = row.rounds.iter().flat_map(|round| &round.issues);
+    for issue in row
         .verdict
-        .doubts
+        .issues
         .iter()
-        .chain(of_rounds.filter(|_| row.verdict.doubts.is_empty()))
+        .chain(of_rounds.filter(|_| row.verdict.issues.is_empty()))
     {
-        let said = doubt.said.as_str();
+        let said = issue.said.as_str();
         if !why.contains(&said) && !by_most.contains(&said) {
             why.push(said);
         }
@@ -148,9 +148,9 @@ fn noise_words(of: &NoiseFloor) -> Vec<String> {
             of.fired.join("; ")
         ));
     }
-    for silent in &of.silent {
+    for unfired in &of.unfired {
         lines.push(format!(
-            "A CHECK DOES NOT WORK HERE: {silent} was tried at the start and not noticed. Believe no number of this report."
+            "A CHECK DOES NOT WORK HERE: {unfired} was tried at the start and not noticed. Believe no number of this report."
         ));
     }
     lines

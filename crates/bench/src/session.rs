@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::clock::Clock;
 use crate::compare::{self, Outcome};
 use crate::itself;
-use crate::model::{DoubtKind, NoiseFloor, Report, Row, SCHEMA};
+use crate::model::{IssueKind, NoiseFloor, Report, Row, SCHEMA};
 use crate::observe::{self, Observer, Subject, ceilings};
 use crate::progress::Progress;
 use crate::report::words;
@@ -128,7 +128,7 @@ pub fn run(ask: Ask, means: &Means<'_>) -> Result<Done> {
     });
     let floor = floor.and_then(|floor| match noise_rounds {
         0 => Ok(floor),
-        _ => lie(&mut beds[0], floor, &context, means.progress),
+        _ => fault(&mut beds[0], floor, &context, means.progress),
     });
     let mut outcome = match floor {
         Ok(floor) => {
@@ -157,9 +157,9 @@ pub fn run(ask: Ask, means: &Means<'_>) -> Result<Done> {
     let machine = Observer::new(Subject::default());
     report.notes.extend(
         machine
-            .untold()
+            .never_observed()
             .into_iter()
-            .map(|untold| format!("{untold}.")),
+            .map(|never_observed| format!("{never_observed}.")),
     );
     report.interrupted = outcome.interrupted;
     judge_noise(&mut report, &means.limits, (ask.size, ask.rounds));
@@ -215,14 +215,14 @@ fn noise(
     match &first {
         Some(floor) if !(floor.low..=floor.high).contains(&1.0) => {
             progress.note("a store differed from itself: measured once more");
-            compare::against_itself(bed, &**work, rounds, context, &crate::progress::Silent)
+            compare::against_itself(bed, &**work, rounds, context, &crate::progress::Quiet)
         }
         _ => Ok(first),
     }
 }
 
 /// Sees whether the checks work on the store, and puts what came of it beside the noise floor.
-fn lie(
+fn fault(
     bed: &mut Bed,
     floor: Option<NoiseFloor>,
     context: &Context<'_>,
@@ -240,15 +240,15 @@ fn lie(
                 tried.fired.join("; ")
             ));
         }
-        for silent in &tried.silent {
+        for unfired in &tried.unfired {
             bed.note(format!(
-                "a check does not work here: {silent} was tried at the start and not noticed"
+                "a check does not work here: {unfired} was tried at the start and not noticed"
             ));
         }
     }
     Ok(floor.map(|floor| NoiseFloor {
         fired: tried.fired,
-        silent: tried.silent,
+        unfired: tried.unfired,
         ..floor
     }))
 }
@@ -258,23 +258,23 @@ fn judge_noise(report: &mut Report, limits: &Limits, asked: (u64, u32)) {
     let Some(noise) = &report.noise else {
         return;
     };
-    let Some(doubt) = validity::of_noise(noise, limits) else {
+    let Some(issue) = validity::of_noise(noise, limits) else {
         return;
     };
     for comparison in &mut report.comparisons {
         (comparison.ratio, comparison.low, comparison.high) = (None, None, None);
         comparison.differs = false;
-        comparison.invalid.get_or_insert(doubt.said.clone());
+        comparison.invalid.get_or_insert(issue.said.clone());
     }
     let (size, rounds) = enough(noise, limits, asked);
     report.notes.push(format!(
         "{}. Measure when the machine is idle, and more: --size {} --rounds {rounds}.",
-        doubt.said,
+        issue.said,
         words::bytes(size).replace(' ', "")
     ));
     for row in &mut report.rows {
         row.verdict.invalid = true;
-        row.verdict.doubts.insert(0, doubt.clone());
+        row.verdict.issues.insert(0, issue.clone());
     }
 }
 
@@ -298,9 +298,9 @@ fn enough(noise: &NoiseFloor, limits: &Limits, (size, rounds): (u64, u32)) -> (u
 /// What could not be observed in any row is one remark on the whole report, not one on each row. The rounds keep theirs.
 fn say_once(report: &mut Report) {
     let of = |row: &Row| -> Vec<String> {
-        let doubts = row.verdict.doubts.iter();
-        let missing = doubts.filter(|doubt| doubt.kind == DoubtKind::NotObservable);
-        missing.map(|doubt| doubt.said.clone()).collect()
+        let issues = row.verdict.issues.iter();
+        let missing = issues.filter(|issue| issue.kind == IssueKind::NotObservable);
+        missing.map(|issue| issue.said.clone()).collect()
     };
     let Some(first) = report.rows.first() else {
         return;
@@ -310,8 +310,8 @@ fn say_once(report: &mut Report) {
         .filter(|said| report.rows.iter().all(|row| of(row).contains(said)))
         .collect();
     for row in &mut report.rows {
-        row.verdict.doubts.retain(|doubt| {
-            doubt.kind != DoubtKind::NotObservable || !everywhere.contains(&doubt.said)
+        row.verdict.issues.retain(|issue| {
+            issue.kind != IssueKind::NotObservable || !everywhere.contains(&issue.said)
         });
     }
     let notes = everywhere
@@ -332,7 +332,7 @@ mod tests {
             low,
             high,
             fired: Vec::new(),
-            silent: Vec::new(),
+            unfired: Vec::new(),
         }
     }
 

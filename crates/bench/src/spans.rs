@@ -174,7 +174,7 @@ impl Spans {
     }
 
     /// What was timed elsewhere, within the present span.
-    fn told(&self, name: usize, ns: u64) {
+    fn reported(&self, name: usize, ns: u64) {
         STACK.with_borrow_mut(|stack| {
             if let Some(outer) = stack.last_mut() {
                 outer.within += ns;
@@ -206,9 +206,9 @@ fn ours(metadata: &Metadata<'_>) -> bool {
 }
 
 /// The time in an event.
-struct Told(u64);
+struct EventNanoseconds(u64);
 
-impl Visit for Told {
+impl Visit for EventNanoseconds {
     fn record_u64(&mut self, field: &Field, value: u64) {
         if field.name() == "ns" {
             self.0 = value;
@@ -266,10 +266,10 @@ impl Subscriber for Listener {
 
     fn event(&self, event: &Event<'_>) {
         if ours(event.metadata()) {
-            let mut told = Told(0);
-            event.record(&mut told);
+            let mut reported = EventNanoseconds(0);
+            event.record(&mut reported);
             self.spans
-                .told(self.spans.index(event.metadata().name()), told.0);
+                .reported(self.spans.index(event.metadata().name()), reported.0);
         } else {
             self.others.event(event);
         }

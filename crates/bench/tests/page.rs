@@ -132,9 +132,9 @@ fn a_page_that_fetches_or_complains_would_be_noticed() {
 fn overflow(program: &Path, dir: &Path, page: &str, width: u32) -> (i64, i64) {
     let policy = page.find("<meta http-equiv").unwrap();
     let end = policy + page[policy..].find('>').unwrap() + 1;
-    let tells = "<script>addEventListener('load',()=>parent.postMessage(\
+    let reports = "<script>addEventListener('load',()=>parent.postMessage(\
         document.documentElement.scrollWidth+'/'+innerWidth,'*'))</script>";
-    let measured = format!("{}{tells}{}", &page[..policy], &page[end..])
+    let measured = format!("{}{reports}{}", &page[..policy], &page[end..])
         .replace("<details>", "<details open>");
     fs::write(dir.join("inner.html"), measured).unwrap();
     let outer = dir.join("outer.html");
@@ -152,11 +152,11 @@ fn overflow(program: &Path, dir: &Path, page: &str, width: u32) -> (i64, i64) {
         &outer,
         &["--virtual-time-budget=5000", "--dump-dom"],
     );
-    let told = dom
+    let reported = dom
         .split("told ")
         .nth(1)
         .and_then(|text| text.split(" end").next());
-    let (scroll, inner) = told
+    let (scroll, inner) = reported
         .and_then(|text| text.split_once('/'))
         .unwrap_or_else(|| panic!("{dom}\n{said}"));
     (scroll.parse().unwrap(), inner.parse().unwrap())

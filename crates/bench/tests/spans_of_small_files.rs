@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use bench::model::Parts;
-use bench::progress::Silent;
+use bench::progress::Quiet;
 use bench::run_file::Run;
 use bench::spans::Spans;
 use bench::work::small_files::{self, Library, Maker, MountedHere, Options};
@@ -38,7 +38,7 @@ fn the_parts_of_every_operation_are_the_whole_in_the_library_and_mounted() {
         &options,
         subjects,
         Some(&spans),
-        &Silent,
+        &Quiet,
         &AtomicBool::new(false),
     )
     .unwrap();

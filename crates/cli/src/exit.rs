@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_stands_at_its_number() {
+    fn every_code_has_its_number() {
         for (number, exit) in Exit::ALL.into_iter().enumerate() {
             assert_eq!(usize::from(exit.code()), number);
             assert_eq!(Exit::from_code(exit.code()), exit);

@@ -82,21 +82,21 @@ fn with_other_secrets(mut request: Request) -> Request {
 /// All that a process sends to a client that has asked it something: lines of progress, an answer, or anything else.
 pub fn answer(bytes: &[u8]) {
     let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
-    let told = AtomicUsize::new(0);
+    let reported = AtomicUsize::new(0);
     let reply = receive(bytes, &|_, _| {
-        told.fetch_add(1, Ordering::Relaxed);
+        reported.fetch_add(1, Ordering::Relaxed);
         true
     });
-    let told = told.into_inner();
-    assert!(told <= lines);
-    if told > 0 {
+    let reported = reported.into_inner();
+    assert!(reported <= lines);
+    if reported > 0 {
         let stopped = receive(bytes, &|_, _| false).map_err(|error| error.exit());
         assert!(matches!(stopped, Err(crate::Exit::Interrupted)));
     }
     let Ok(reply) = reply else {
         return;
     };
-    assert!(told < lines, "an answer is a line of its own");
+    assert!(reported < lines, "an answer is a line of its own");
     if let Reply::Slots(slots) = &reply {
         for slot in slots {
             assert!(!crate::commands::key::people(slot).is_empty());

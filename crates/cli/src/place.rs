@@ -17,7 +17,7 @@ use crate::tree::Fault;
 
 /// Either side of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     Room(RoomPath),
     Host(PathBuf),
 }
@@ -177,8 +177,8 @@ pub(crate) fn room_paths(arguments: &[OsString]) -> Result<Vec<RoomPath>> {
 /// Reads an argument that must point into a room.
 pub(crate) fn room_path(argument: &OsStr) -> Result<RoomPath> {
     match place(argument)? {
-        Place::Room(path) => Ok(path),
-        Place::Host(path) => {
+        Location::Room(path) => Ok(path),
+        Location::Host(path) => {
             let name = path.display();
             if path.is_absolute() && !path.exists() {
                 return Err(Error::usage(format!(
@@ -203,7 +203,7 @@ fn whole(room: PathBuf) -> RoomPath {
 }
 
 /// Reads an argument that may point into a room or at a host's file.
-pub(crate) fn place(argument: &OsStr) -> Result<Place> {
+pub(crate) fn place(argument: &OsStr) -> Result<Location> {
     let bytes = argument.as_bytes();
     if bytes.is_empty() {
         return Err(Error::usage(
@@ -222,7 +222,7 @@ pub(crate) fn place(argument: &OsStr) -> Result<Place> {
     for at in splits().filter(|at| matches!(after(*at), None | Some(b'/'))) {
         let room = room_of(PathBuf::from(OsStr::from_bytes(&bytes[..at])));
         if at > 0 && is_room(&room) {
-            return Ok(Place::Room(inside(room, &bytes[at + 1..])));
+            return Ok(Location::Room(inside(room, &bytes[at + 1..])));
         }
     }
     if is_url(&argument.to_string_lossy()) {
@@ -230,10 +230,10 @@ pub(crate) fn place(argument: &OsStr) -> Result<Place> {
     }
     let host = PathBuf::from(argument);
     if is_whole_room(&host) {
-        return Ok(Place::Room(whole(host)));
+        return Ok(Location::Room(whole(host)));
     }
     if host.exists() || host.is_symlink() {
-        return Ok(Place::Host(host));
+        return Ok(Location::Host(host));
     }
     for at in splits().filter(|at| *at > 0) {
         let room = PathBuf::from(OsStr::from_bytes(&bytes[..at]));
@@ -252,7 +252,7 @@ pub(crate) fn place(argument: &OsStr) -> Result<Place> {
             Some(_) => {}
         }
     }
-    Ok(Place::Host(host))
+    Ok(Location::Host(host))
 }
 
 fn inside(room: PathBuf, path: &[u8]) -> RoomPath {
@@ -299,7 +299,7 @@ mod tests {
                 path: path.into(),
                 must_be_directory: directory,
             };
-            assert_eq!(place, Place::Room(expected), "{typed}");
+            assert_eq!(place, Location::Room(expected), "{typed}");
         }
     }
 
@@ -315,7 +315,7 @@ mod tests {
         assert!(relative.to_string().contains(":/x ?"), "{relative}");
         assert_eq!(
             place(OsStr::new("/etc")).unwrap(),
-            Place::Host("/etc".into())
+            Location::Host("/etc".into())
         );
         assert!(
             room_path(OsStr::new("/papers"))

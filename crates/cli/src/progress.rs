@@ -89,7 +89,7 @@ impl Bar {
     }
 
     /// Takes note of (done, total) bytes; false once the user wants to stop.
-    pub(crate) fn tell(&self, done: u64, total: u64) -> bool {
+    pub(crate) fn report(&self, done: u64, total: u64) -> bool {
         if total > 0 {
             self.total.store(total, Ordering::Relaxed);
         }

@@ -155,7 +155,7 @@ fn each_mistake_is_answered_with_what_to_type() {
 }
 
 #[test]
-fn a_command_line_that_cannot_be_read_is_told_the_nearest_right_one() {
+fn an_invalid_command_line_gets_the_nearest_valid_one() {
     let s = Sandbox::empty();
     for (args, hint) in [
         (&["moutn", "a", "b"][..], "mount"),

@@ -145,7 +145,7 @@ fn keys_of_a_mounted_room_are_changed_only_by_who_brings_one() {
 }
 
 #[test]
-fn a_second_opening_is_told_the_process() {
+fn a_second_opening_names_the_process() {
     let s = Sandbox::with_room();
     if !s.mount() {
         return;
@@ -323,7 +323,7 @@ fn mount_words(s: &Sandbox) -> Vec<String> {
 }
 
 #[test]
-fn a_busy_mount_is_not_taken_away_but_can_be_lazily() {
+fn a_busy_mount_is_not_unmounted_except_lazily() {
     let s = Sandbox::with_room();
     if !s.mount() {
         return;
@@ -744,10 +744,10 @@ impl Sandbox {
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !is_so() {
         assert!(
-            Instant::now() < patience,
+            Instant::now() < deadline,
             "waited 60 seconds, and still not: {what}"
         );
         std::thread::sleep(Duration::from_millis(20));

@@ -33,7 +33,7 @@ impl Drop for Small<'_> {
 }
 
 #[test]
-fn a_full_disk_is_told_to_the_writer_keeps_what_was_acknowledged_and_gets_space_back() {
+fn a_full_disk_is_reported_to_the_writer_keeps_acknowledged_data_and_gets_space_back() {
     if !is_root() {
         return;
     }
@@ -64,11 +64,11 @@ fn a_full_disk_is_told_to_the_writer_keeps_what_was_acknowledged_and_gets_space_
     drop((file, filler));
     assert_eq!(std::fs::read(s.path("mnt/kept")).unwrap(), kept);
     std::fs::remove_file(s.path("mnt/filler")).unwrap();
-    let patience = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(30);
     let again = loop {
         let again = std::fs::write(s.path("mnt/again"), &piece)
             .and_then(|()| std::fs::File::open(s.path("mnt/again"))?.sync_all());
-        if again.is_ok() || Instant::now() > patience {
+        if again.is_ok() || Instant::now() > deadline {
             break again;
         }
         std::thread::sleep(Duration::from_millis(200));

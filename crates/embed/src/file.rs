@@ -298,7 +298,7 @@ fn prepare(room: &OpenRoom<'_>, no: InodeNo, mode: OpenMode) -> Result<()> {
         room.set_attributes(no, &empty)?;
     }
     if mode.read && !room.is_read_only() {
-        room.accessed(no);
+        room.touch_atime(no);
     }
     Ok(())
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use metadata_proto::rpc::Beat;
+use metadata_proto::rpc::Heartbeat;
 use model::Result;
 
-use super::Core;
+use super::ClientCore;
 use super::errors::words;
 use super::files::File;
 use super::link::Attempt;
@@ -20,23 +20,23 @@ const PLACE_AFTER: Duration = Duration::from_secs(1);
 /// The longest pause between looking for such data.
 const LOOK: Duration = Duration::from_millis(250);
 /// Between beats, at most; a quarter of a lease where that is less.
-const BEAT: Duration = Duration::from_secs(1);
+const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long a beat may take: then the connection is taken for broken.
-const BEAT_ANSWER: Duration = Duration::from_secs(5);
+const HEARTBEAT_ANSWER: Duration = Duration::from_secs(5);
 /// Files placed side by side.
 const FILES: usize = 4;
 /// After placing in the background failed for a reason that may pass.
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// What one thread does until it is told to stop.
-type Duty = fn(&Core);
+type Duty = fn(&ClientCore);
 
 /// Starts the threads.
-pub(super) fn start(core: &Arc<Core>) -> std::io::Result<Vec<JoinHandle<()>>> {
+pub(super) fn start(core: &Arc<ClientCore>) -> std::io::Result<Vec<JoinHandle<()>>> {
     let duties: [(&str, Duty); 3] = [
-        ("strongroom-beat", Core::beats),
-        ("strongroom-place", Core::places),
-        ("strongroom-sync", Core::syncs),
+        ("strongroom-beat", ClientCore::heartbeats),
+        ("strongroom-place", ClientCore::places),
+        ("strongroom-sync", ClientCore::syncs),
     ];
     duties
         .into_iter()
@@ -49,7 +49,7 @@ pub(super) fn start(core: &Arc<Core>) -> std::io::Result<Vec<JoinHandle<()>>> {
         .collect()
 }
 
-impl Core {
+impl ClientCore {
     /// Waits, until woken or told to stop; `false`: to stop.
     fn pause(&self, time: Duration) -> bool {
         let mut stop = self.stop.lock();
@@ -59,8 +59,8 @@ impl Core {
         !*stop
     }
 
-    fn beats(&self) {
-        let mut pause = BEAT;
+    fn heartbeats(&self) {
+        let mut pause = HEARTBEAT;
         let mut next = Instant::now();
         loop {
             let now = Instant::now();
@@ -70,27 +70,27 @@ impl Core {
                 }
                 continue;
             }
-            match self.beat() {
-                Ok(lease) => pause = BEAT.min(lease / 4),
+            match self.heartbeat() {
+                Ok(lease) => pause = HEARTBEAT.min(lease / 4),
                 Err(e) => tracing::debug!("a beat: {e}"),
             }
             next = Instant::now() + pause;
         }
     }
 
-    fn beat(&self) -> Result<Duration> {
-        let connected = self.connected(Instant::now() + BEAT_ANSWER)?;
+    fn heartbeat(&self) -> Result<Duration> {
+        let connected = self.connected(Instant::now() + HEARTBEAT_ANSWER)?;
         let session = &connected.session;
-        let deadline = Instant::now() + BEAT_ANSWER;
+        let deadline = Instant::now() + HEARTBEAT_ANSWER;
         let ask = |client: metadata_proto::rpc::MetadataClient, context, id| async move {
             client.beat(context, id).await
         };
-        if let Attempt::Answer(Ok(Beat { settled, .. })) =
+        if let Attempt::Answer(Ok(Heartbeat { settled, .. })) =
             self.link.attempt(&connected, deadline, ask)
         {
             self.settle(settled, session.generation);
         }
-        self.give_back_finished(&connected);
+        self.release_finished(&connected);
         Ok(session.lease)
     }
 
@@ -99,12 +99,12 @@ impl Core {
         for file in self.files.all() {
             let mut state = file.state.lock();
             // Stamps of another life of the server say nothing.
-            if self.life() > generation {
+            if self.incarnation() > generation {
                 return;
             }
             let blocks = state.settle(settled);
             drop(state);
-            self.budget.give_back(blocks);
+            self.budget.release(blocks);
             let no = file.no;
             drop(file);
             if blocks > 0 {
@@ -128,7 +128,7 @@ impl Core {
                         .collect();
                     threads
                         .into_iter()
-                        .any(|t| t.join().is_ok_and(|placed| !placed))
+                        .any(|t| t.join().is_ok_and(|committed| !committed))
                 });
                 if failed {
                     not_before = Instant::now() + AGAIN;

@@ -1,6 +1,6 @@
 //! Asking the server: again and again until there is an answer or patience ends, and taking up a session that began anew.
 //!
-//! 1. Nothing is asked under a session before [`Core::adopt`] has taken it up.
+//! 1. Nothing is asked under a session before [`ClientCore::adopt`] has taken it up.
 //! 2. A change is asked for by one slot and number until it is answered, in whatever session of whatever incarnation of the
 //!    server: it is done once.
 //! 3. What the server cannot do just now is asked again; only patience that ends makes an error of it.
@@ -14,16 +14,16 @@ use model::{Error, Result, spans};
 use tarpc::client::RpcError;
 use tarpc::context::Context;
 
-use super::Core;
+use super::ClientCore;
 use super::errors::error;
 use super::link::{Attempt, Connected};
 
 /// Pauses before a server that cannot answer just now is asked again, at first and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
-impl Core {
+impl ClientCore {
     pub(super) fn deadline(&self) -> Instant {
-        Instant::now() + self.options.patience
+        Instant::now() + self.options.timeout
     }
 
     /// A connection whose session is taken up.
@@ -44,13 +44,13 @@ impl Core {
 
     /// Does what must begin and end in one life of the server, again until it does or patience ends. `attempt` is given the life and
     /// tells `None` where that is over.
-    pub(super) fn in_one_life<T>(
+    pub(super) fn in_one_incarnation<T>(
         &self,
         mut attempt: impl FnMut(u64) -> Result<Option<T>>,
     ) -> Result<T> {
         let deadline = self.deadline();
         loop {
-            if let Some(done) = attempt(self.life())? {
+            if let Some(done) = attempt(self.incarnation())? {
                 return Ok(done);
             }
             if Instant::now() >= deadline {
@@ -98,7 +98,7 @@ impl Core {
                     rest(&mut pause, deadline);
                 }
                 Attempt::Answer(Err(refusal)) => return Err(error(refusal)),
-                Attempt::Doubt(why) => tracing::debug!("asking the metadata server: {why}"),
+                Attempt::Unknown(why) => tracing::debug!("asking the metadata server: {why}"),
             }
             self.still_time(deadline)?;
         }
@@ -134,18 +134,18 @@ impl Core {
 
     /// Has a change made, once.
     pub(super) fn change(&self, change: Change) -> Result<Changed> {
-        match self.change_in_life(&change, None)? {
+        match self.change_in_incarnation(&change, None)? {
             Some(changed) => Ok(changed),
             None => Err(Error::Stale),
         }
     }
 
     /// Has a change made, once, before the server loses its life: `None` where the one that began with session generation
-    /// `life` is over without it.
-    pub(super) fn change_in_life(
+    /// `incarnation` is over without it.
+    pub(super) fn change_in_incarnation(
         &self,
         change: &Change,
-        life: Option<u64>,
+        incarnation: Option<u64>,
     ) -> Result<Option<Changed>> {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::METADATA).entered();
         let deadline = self.deadline();
@@ -157,7 +157,7 @@ impl Core {
         let mut asked = false;
         loop {
             let connected = self.connected(deadline)?;
-            let over = life.is_some_and(|life| self.life() != life);
+            let over = incarnation.is_some_and(|incarnation| self.incarnation() != incarnation);
             if over && !asked {
                 return Ok(None);
             }
@@ -187,7 +187,7 @@ impl Core {
                     rest(&mut pause, deadline);
                 }
                 Attempt::Answer(Err(refusal)) => return Err(error(refusal)),
-                Attempt::Doubt(why) => {
+                Attempt::Unknown(why) => {
                     tracing::debug!("asking the metadata server for a change: {why}");
                 }
             }

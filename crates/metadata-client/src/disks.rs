@@ -44,25 +44,25 @@ pub(super) fn next(disk: DiskId, e: DiskError) -> Next {
 /// Connections to disks, each made when first needed.
 #[derive(Debug)]
 pub(super) struct Disks {
-    patience: Duration,
+    timeout: Duration,
     known: RwLock<HashMap<DiskId, (DiskAddress, Arc<DiskClient>)>>,
 }
 
 impl Disks {
-    pub(super) fn new(patience: Duration) -> Self {
+    pub(super) fn new(timeout: Duration) -> Self {
         Self {
-            patience,
+            timeout,
             known: RwLock::default(),
         }
     }
 
     /// Takes in where the disks are now.
-    pub(super) fn told(&self, disks: &[DiskAddress]) {
+    pub(super) fn update(&self, disks: &[DiskAddress]) {
         let mut known = self.known.write();
         for address in disks {
             let same = known.get(&address.id).is_some_and(|(a, _)| a == address);
             if !same {
-                let client = Arc::new(DiskClient::new(address.clone(), self.patience));
+                let client = Arc::new(DiskClient::new(address.clone(), self.timeout));
                 known.insert(address.id, (address.clone(), client));
             }
         }

@@ -7,7 +7,7 @@ use model::{Error, InodeNo};
 pub(super) fn error(refusal: Refusal) -> Error {
     match refusal {
         Refusal::Posix(kind) => posix(kind),
-        Refusal::NoSession | Refusal::LoanOver(_) => Error::Stale,
+        Refusal::NoSession | Refusal::GrantOver(_) => Error::Stale,
         Refusal::DiskUnreachable(disk) => Error::Unreachable(format!("the disk {disk}")),
         Refusal::NotNow(Delay::Disk) => Error::Unreachable("a disk of the room".into()),
         Refusal::NotNow(Delay::Reopening | Delay::UnderWay) => {
@@ -50,7 +50,7 @@ fn posix(kind: Posix) -> Error {
 
 /// An error of data that was written and could not be kept: what a later `close` or `fsync` is told of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lost {
+pub(super) enum WriteBackError {
     /// Nobody may write there any more.
     AccessDenied,
     /// No space.
@@ -61,7 +61,7 @@ pub(super) enum Lost {
     Failed,
 }
 
-impl Lost {
+impl WriteBackError {
     /// What is lost for good by an error; `None` where it may end by itself, and the data is kept.
     pub(super) fn of(error: &Error) -> Option<Self> {
         match error {

@@ -11,7 +11,7 @@ use model::{
 use parking_lot::Mutex;
 
 use super::errors::gone;
-use super::{Core, SharedRoom};
+use super::{ClientCore, SharedRoom};
 
 /// Entries of a directory asked for at once, at most.
 const LIST_MAX: usize = 1024;
@@ -30,7 +30,7 @@ fn inode(changed: Changed) -> Result<Inode> {
     }
 }
 
-impl Core {
+impl ClientCore {
     /// Makes a change that answers with an inode.
     fn change_inode(&self, change: Change) -> Result<Inode> {
         let before = self.placings.load(Ordering::Acquire);
@@ -79,11 +79,11 @@ impl FileSystem for SharedRoom {
         })
     }
 
-    fn make_unnamed(&self, parent: InodeNo, new: &NewFile) -> Result<Inode> {
+    fn create_tmpfile(&self, parent: InodeNo, new: &NewFile) -> Result<Inode> {
         let new = new.clone();
         let inode = self
             .core
-            .change_inode(Change::MakeUnnamed { parent, new })?;
+            .change_inode(Change::CreateTmpfile { parent, new })?;
         self.core.unnamed.0.lock().insert(inode.no);
         Ok(inode)
     }
@@ -151,7 +151,7 @@ impl FileSystem for SharedRoom {
     }
 
     /// Access times of shared files do not follow reads.
-    fn accessed(&self, _no: InodeNo) {}
+    fn touch_atime(&self, _no: InodeNo) {}
 
     /// A file is held by its opens.
     fn hold(&self, _no: InodeNo) {}
@@ -284,7 +284,7 @@ impl FileSystem for SharedRoom {
     }
 
     fn flush(&self, no: InodeNo) -> Result<()> {
-        self.core.flush_and_tell(no)
+        self.core.flush_and_report(no)
     }
 
     fn close(&self, no: InodeNo, _access: Access) {
@@ -308,9 +308,9 @@ impl FileSystem for SharedRoom {
         owner: LockOwner,
         lock: Lock,
         wait: bool,
-        given_up: &dyn Fn() -> bool,
+        cancelled: &dyn Fn() -> bool,
     ) -> Result<()> {
         self.core
-            .set_lock_of(no, table, owner, lock, wait, given_up)
+            .set_lock_of(no, table, owner, lock, wait, cancelled)
     }
 }

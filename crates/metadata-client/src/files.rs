@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use model::{Error, Inode, InodeNo, LockOwner, LockTable, Result, Timestamp};
 use parking_lot::{Condvar, Mutex};
 
-use super::errors::Lost;
+use super::errors::WriteBackError;
 
 /// Bytes of a block.
 pub(super) const BLOCK: u64 = 4096;
@@ -76,7 +76,7 @@ pub(super) struct State {
     pub(super) written: Option<Timestamp>,
     pub(super) dirty_since: Option<Instant>,
     /// Data that was refused, to be told at the next close or fsync.
-    pub(super) lost: Option<Lost>,
+    pub(super) lost: Option<WriteBackError>,
     /// Another one whenever maps fetched before may be old.
     pub(super) version: Version,
     /// Rises when data was placed.
@@ -88,7 +88,7 @@ pub(super) struct State {
 impl State {
     /// Keeps an error by which data was lost for good, for a later close or fsync to tell; `false`: nothing is lost yet.
     pub(super) fn note_loss(&mut self, e: &Error) -> bool {
-        let lost = Lost::of(e);
+        let lost = WriteBackError::of(e);
         self.lost = self.lost.or(lost);
         lost.is_some()
     }
@@ -142,7 +142,7 @@ impl State {
     }
 
     /// Takes in what the server says of the file; maps of an older state are forgotten.
-    pub(super) fn told(&mut self, inode: &Inode) {
+    pub(super) fn set_inode(&mut self, inode: &Inode) {
         let key = |i: &Inode| (i.ctime, i.mtime, i.size);
         match &self.inode {
             Some(known) if key(known) == key(inode) => {}
@@ -174,29 +174,29 @@ impl State {
 
     /// What is in flight is to be placed anew. Returns the blocks given up because newer ones are there.
     pub(super) fn land(&mut self) -> usize {
-        let mut given_up = 0;
+        let mut discarded = 0;
         for (at, block) in std::mem::take(&mut self.flight) {
             match self.dirty.entry(at) {
                 std::collections::btree_map::Entry::Vacant(entry) => drop(entry.insert(block)),
-                std::collections::btree_map::Entry::Occupied(_) => given_up += 1,
+                std::collections::btree_map::Entry::Occupied(_) => discarded += 1,
             }
         }
         if !self.dirty.is_empty() {
             self.dirty_since.get_or_insert_with(Instant::now);
         }
-        given_up
+        discarded
     }
 
     /// The server lost what is logged: it is to be placed anew, but for what was written over. Returns the blocks given up.
     pub(super) fn replay(&mut self) -> usize {
-        let mut given_up = 0;
+        let mut discarded = 0;
         // Newest first: what is there already is newer.
         while let Some(logged) = self.log.pop_back() {
             self.returned.end = self.returned.end.max(logged.end);
             for (at, block) in logged.blocks {
                 let layers = [&self.dirty, &self.flight, &self.returned.blocks];
                 if layers.iter().any(|layer| layer.contains_key(&at)) {
-                    given_up += 1;
+                    discarded += 1;
                 } else {
                     self.returned.blocks.insert(at, block);
                 }
@@ -205,7 +205,7 @@ impl State {
         if self.is_dirty() {
             self.dirty_since.get_or_insert_with(Instant::now);
         }
-        given_up
+        discarded
     }
 
     /// Forgets what is durable now. Returns the number of blocks.
@@ -221,7 +221,7 @@ impl State {
     pub(super) fn settle_all(&mut self) -> usize {
         let returned = std::mem::take(&mut self.returned).blocks.len();
         let logged: usize = self.log.drain(..).map(|l| l.blocks.len()).sum();
-        self.placed();
+        self.committed();
         returned + logged
     }
 
@@ -231,12 +231,12 @@ impl State {
         let blocks = returned + self.dirty.len() + self.flight.len();
         self.dirty.clear();
         self.flight.clear();
-        self.placed();
+        self.committed();
         blocks
     }
 
     /// Nothing may be left to place.
-    pub(super) fn placed(&mut self) {
+    pub(super) fn committed(&mut self) {
         if !self.has_unplaced() {
             self.end = 0;
             self.written = None;
@@ -324,8 +324,8 @@ impl Budget {
 
     /// Takes `blocks`, waiting until there is room (one writer is let through in any case when nothing is in use). `false`:
     /// not in time.
-    pub(super) fn take(&self, blocks: usize, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
+    pub(super) fn take(&self, blocks: usize, timeout: Duration) -> bool {
+        let until = Instant::now() + timeout;
         let mut used = self.used.lock();
         while *used != 0 && *used + blocks > self.max {
             if self.freed.wait_until(&mut used, until).timed_out() {
@@ -336,7 +336,7 @@ impl Budget {
         true
     }
 
-    pub(super) fn give_back(&self, blocks: usize) {
+    pub(super) fn release(&self, blocks: usize) {
         if blocks > 0 {
             let mut used = self.used.lock();
             *used = used.saturating_sub(blocks);
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_placed_stays_but_never_over_what_is_newer() {
+    fn uncommitted_data_stays_but_never_over_newer_data() {
         let mut state = State {
             dirty: blocks(&[(1, 9)]),
             flight: blocks(&[(1, 1), (2, 1)]),
@@ -443,7 +443,7 @@ mod tests {
         let budget = Budget::new(10 * BLOCK as usize);
         assert!(budget.take(100, Duration::ZERO), "larger than all of it");
         assert!(!budget.take(1, Duration::ZERO));
-        budget.give_back(95);
+        budget.release(95);
         assert!(budget.take(5, Duration::ZERO));
         assert!(!budget.take(1, Duration::from_millis(1)));
         assert_eq!(budget.percent(), 100);

@@ -7,7 +7,7 @@
 //!    without it. How much is bounded: then a write waits.
 //! 2. Closing a file places its data; opening one sees what was placed before (close-to-open). Names and attributes are asked
 //!    for each time.
-//! 3. No call waits longer than the [patience](ClientOptions::patience), but for a lock that somebody else holds. A cut that
+//! 3. No call waits longer than the [patience](ClientOptions::timeout), but for a lock that somebody else holds. A cut that
 //!    ends before is not noticed.
 //! 4. Two clients that write into the same 4 KiB of a file at the same time write over each other: the unit of sharing is a
 //!    block.
@@ -22,8 +22,8 @@ mod disks;
 mod errors;
 mod file_system;
 mod files;
+mod grants;
 mod link;
-mod loans;
 mod locks;
 mod maps;
 mod opens;
@@ -52,9 +52,9 @@ pub struct ClientOptions {
     /// Host and port of the metadata server.
     pub address: String,
     /// How long a call waits for a server or disk that does not answer.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// How long one request to a disk may take; then it is sent again, or written elsewhere.
-    pub disk_patience: Duration,
+    pub disk_timeout: Duration,
     /// Bytes of written data kept until they are durable.
     pub log_bytes: usize,
 }
@@ -64,8 +64,8 @@ impl ClientOptions {
     pub fn new(address: impl Into<String>) -> Self {
         Self {
             address: address.into(),
-            patience: Duration::from_secs(90),
-            disk_patience: Duration::from_secs(10),
+            timeout: Duration::from_secs(90),
+            disk_timeout: Duration::from_secs(10),
             log_bytes: 64 << 20,
         }
     }
@@ -73,7 +73,7 @@ impl ClientOptions {
 
 /// Everything of a client, shared by its threads.
 #[derive(Debug)]
-struct Core {
+struct ClientCore {
     options: ClientOptions,
     link: link::Link,
     slots: slots::Slots,
@@ -83,7 +83,7 @@ struct Core {
     /// The server's life; held while a session is taken up.
     boot: Mutex<Option<u64>>,
     disks: disks::Disks,
-    loans: loans::Loans,
+    grants: grants::Grants,
     maps: maps::Maps,
     files: files::Files,
     budget: files::Budget,
@@ -97,7 +97,7 @@ struct Core {
 /// A file system shared with others. End it: what is not durable when it is dropped may be lost.
 #[derive(Debug)]
 pub struct SharedRoom {
-    core: Arc<Core>,
+    core: Arc<ClientCore>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -108,14 +108,14 @@ impl SharedRoom {
     /// `Unreachable` where nobody answers in time; `Io` where the server speaks another version, or threads cannot be started.
     pub fn connect(options: ClientOptions, identity: &Identity) -> Result<Self> {
         let tls = transport::Tls::new(identity).map_err(|e| Error::Io(std::io::Error::other(e)))?;
-        let core = Arc::new(Core {
+        let core = Arc::new(ClientCore {
             link: link::Link::new(options.address.clone(), tls)?,
             slots: slots::Slots::new(),
             adopted: AtomicU64::new(0),
             reboot: AtomicU64::new(0),
             boot: Mutex::new(None),
-            disks: disks::Disks::new(options.disk_patience),
-            loans: loans::Loans::default(),
+            disks: disks::Disks::new(options.disk_timeout),
+            grants: grants::Grants::default(),
             maps: maps::Maps::new(),
             files: files::Files::default(),
             budget: files::Budget::new(options.log_bytes),
@@ -126,7 +126,7 @@ impl SharedRoom {
             options,
         });
         // Whoever mounts should not wait as long as a program that is cut off.
-        let deadline = Instant::now() + core.options.patience.min(Duration::from_secs(10));
+        let deadline = Instant::now() + core.options.timeout.min(Duration::from_secs(10));
         core.connected(deadline)?;
         let threads = Mutex::new(background::start(&core)?);
         Ok(Self { core, threads })
@@ -168,9 +168,9 @@ impl Drop for SharedRoom {
     }
 }
 
-impl Core {
+impl ClientCore {
     /// Names the server's life, of which this client knows: another one may have lost what was placed in it.
-    fn life(&self) -> u64 {
+    fn incarnation(&self) -> u64 {
         self.reboot.load(Ordering::Acquire)
     }
 
@@ -188,15 +188,15 @@ impl Core {
             // Before the files' states are looked at: what is placed from here on belongs to the new life.
             self.reboot.store(session.generation, Ordering::Release);
         }
-        self.disks.told(&session.disks);
-        self.loans.forget();
+        self.disks.update(&session.disks);
+        self.grants.forget();
         self.maps.forget();
         for file in self.files.all() {
             if reboot {
                 // Before the server tells of the file what it has left: it must not seem shorter for a moment.
                 let mut state = file.state.lock();
                 state.outdate();
-                self.budget.give_back(state.replay());
+                self.budget.release(state.replay());
             }
             if !self.reopen(connected, &file, deadline)? {
                 // Broken again: the next session is taken up instead.

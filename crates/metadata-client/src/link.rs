@@ -58,7 +58,7 @@ pub(super) enum Attempt<T> {
     /// An answer.
     Answer(Reply<T>),
     /// None: the connection broke, or time ran out. The server may have done it: it is asked again, by the same number.
-    Doubt(String),
+    Unknown(String),
 }
 
 #[derive(Debug, Default)]
@@ -241,7 +241,7 @@ impl Link {
             }
             Err(why) => {
                 self.broken(connected);
-                Attempt::Doubt(why)
+                Attempt::Unknown(why)
             }
         }
     }

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use metadata_proto::rpc::{MetadataClient, Posix, Refusal};
 use model::{Error, InodeNo, Lock, LockKind, LockOwner, LockTable, Result};
 
-use super::Core;
+use super::ClientCore;
 use super::calls::rest;
 use super::errors::error;
 use super::files::File;
 use super::link::Attempt;
 
-impl Core {
+impl ClientCore {
     pub(super) fn set_lock_of(
         &self,
         no: InodeNo,
@@ -23,7 +23,7 @@ impl Core {
         owner: LockOwner,
         lock: Lock,
         wait: bool,
-        given_up: &dyn Fn() -> bool,
+        cancelled: &dyn Fn() -> bool,
     ) -> Result<()> {
         if lock.kind == LockKind::Unlock {
             return self.unlock(no, table, owner, lock);
@@ -33,7 +33,7 @@ impl Core {
         self.flush_file(&file)?;
         // Noted first: if the session ends in between, the lock is known to be lost.
         let new = file.state.lock().locks.insert((table, owner));
-        let taken = self.take_lock(&file, table, owner, lock, wait, given_up);
+        let taken = self.take_lock(&file, table, owner, lock, wait, cancelled);
         if taken.is_err() && new {
             file.state.lock().locks.remove(&(table, owner));
         }
@@ -49,13 +49,13 @@ impl Core {
         owner: LockOwner,
         lock: Lock,
         wait: bool,
-        given_up: &dyn Fn() -> bool,
+        cancelled: &dyn Fn() -> bool,
     ) -> Result<()> {
         let no = file.no;
         let mut until = self.deadline();
         let mut pause = Duration::from_millis(10);
         loop {
-            if given_up() {
+            if cancelled() {
                 return Err(Error::Interrupted);
             }
             file.state.lock().usable()?;
@@ -82,13 +82,13 @@ impl Core {
                     until = self.deadline();
                     continue;
                 }
-                Attempt::Answer(Err(Refusal::NoSession)) | Attempt::Doubt(_)
+                Attempt::Answer(Err(Refusal::NoSession)) | Attempt::Unknown(_)
                     if Instant::now() < until => {}
                 Attempt::Answer(Err(Refusal::NotNow(_))) if Instant::now() < until => {
                     rest(&mut pause, until);
                 }
                 Attempt::Answer(Err(refusal)) => return Err(error(refusal)),
-                Attempt::Doubt(why) => {
+                Attempt::Unknown(why) => {
                     return Err(Error::Unreachable(format!("the metadata server ({why})")));
                 }
             }

@@ -14,7 +14,7 @@ use netdisk::{DiskId, Ticket};
 use parking_lot::Mutex;
 use seal::PositionKeys;
 
-use super::Core;
+use super::ClientCore;
 use super::files::{State, Version};
 
 /// Maps of chunks kept: 16 GiB of file data, about 10 MiB.
@@ -59,7 +59,7 @@ impl Maps {
     }
 }
 
-impl Core {
+impl ClientCore {
     /// The map of a chunk, fetched with `ahead` that follow if it is not known.
     pub(super) fn chunk_map(
         &self,

@@ -10,7 +10,7 @@ use model::{Access, Inode, InodeNo, Result, spans};
 use tarpc::client::RpcError;
 use tarpc::context::Context;
 
-use super::Core;
+use super::ClientCore;
 use super::errors::{error, gone};
 use super::files::File;
 use super::link::{Attempt, Connected};
@@ -18,8 +18,8 @@ use super::link::{Attempt, Connected};
 /// How often attributes are asked for again because data was placed meanwhile.
 const ROUNDS: usize = 5;
 
-impl Core {
-    /// As [`Core::call`]; also the generation of the session that answered.
+impl ClientCore {
+    /// As [`ClientCore::call`]; also the generation of the session that answered.
     fn call_in<T, F, R>(&self, ask: F) -> Result<(T, u64)>
     where
         F: Fn(MetadataClient, Context, SessionId) -> R,
@@ -46,7 +46,7 @@ impl Core {
         let connected = self.connected(deadline)?;
         match self.link.attempt(&connected, deadline, ask) {
             Attempt::Answer(answer) => Ok(answer),
-            Attempt::Doubt(why) => {
+            Attempt::Unknown(why) => {
                 tracing::debug!("asking the metadata server: {why}");
                 Ok(Err(Refusal::NoSession))
             }
@@ -74,7 +74,7 @@ impl Core {
         }
         state.opens += 1;
         state.server_opens += 1;
-        state.told(&inode);
+        state.set_inode(&inode);
         Ok(state.seen(inode))
     }
 
@@ -102,7 +102,7 @@ impl Core {
         match answer {
             Attempt::Answer(Ok(inode)) => {
                 (state.generation, state.server_opens) = (connected.session.generation, 1);
-                state.told(&inode);
+                state.set_inode(&inode);
             }
             Attempt::Answer(Err(Refusal::Posix(Posix::NotFound | Posix::Stale))) => {
                 tracing::warn!(inode = no.0, "an open file is gone");
@@ -112,7 +112,7 @@ impl Core {
             Attempt::Answer(Err(Refusal::Posix(_))) => {
                 (state.generation, state.server_opens) = (connected.session.generation, 0);
             }
-            Attempt::Answer(Err(Refusal::NoSession | Refusal::NotNow(_))) | Attempt::Doubt(_) => {
+            Attempt::Answer(Err(Refusal::NoSession | Refusal::NotNow(_))) | Attempt::Unknown(_) => {
                 return Ok(false);
             }
             Attempt::Answer(Err(refusal)) => return Err(error(refusal)),
@@ -154,14 +154,14 @@ impl Core {
             let close = |client: MetadataClient, context, session| async move {
                 client.close(context, session, no, count).await
             };
-            if let Attempt::Doubt(why) = self.link.attempt(&connected, deadline, close) {
+            if let Attempt::Unknown(why) = self.link.attempt(&connected, deadline, close) {
                 tracing::debug!("closing inode {}: {why}", no.0);
             }
         }
     }
 
     /// What a close or fsync is told: earlier losses first.
-    pub(super) fn flush_and_tell(&self, no: InodeNo) -> Result<()> {
+    pub(super) fn flush_and_report(&self, no: InodeNo) -> Result<()> {
         let Some(file) = self.files.get(no) else {
             return Ok(());
         };
@@ -173,10 +173,10 @@ impl Core {
     }
 
     pub(super) fn fsync_file(&self, no: InodeNo) -> Result<()> {
-        self.in_one_life(|life| {
-            self.flush_and_tell(no)?;
+        self.in_one_incarnation(|incarnation| {
+            self.flush_and_report(no)?;
             self.sync_server()?;
-            Ok((self.life() == life).then_some(()))
+            Ok((self.incarnation() == incarnation).then_some(()))
         })
     }
 
@@ -213,7 +213,7 @@ impl Core {
                 }
                 inode.size = inode.size.max(state.size());
             }
-            state.told(&inode);
+            state.set_inode(&inode);
             return Ok(state.seen(inode));
         }
     }
@@ -226,7 +226,7 @@ impl Core {
         };
         let mut state = file.state.lock();
         if self.placings.load(Ordering::Acquire) == before {
-            state.told(&inode);
+            state.set_inode(&inode);
             return Ok(state.seen(inode));
         }
         drop(state);
@@ -235,12 +235,12 @@ impl Core {
 
     /// Asks for what depends on a file's data that was written here.
     pub(super) fn call_in_order<T>(&self, no: InodeNo, call: impl Fn() -> Result<T>) -> Result<T> {
-        self.in_one_life(|life| {
+        self.in_one_incarnation(|incarnation| {
             if let Some(file) = self.files.get(no) {
                 self.flush_file(&file)?;
             }
             let answer = call();
-            match self.life() == life {
+            match self.incarnation() == incarnation {
                 true => answer.map(Some),
                 false => Ok(None),
             }
@@ -259,7 +259,7 @@ impl Core {
         let Some(file) = self.files.get(no) else {
             return self.change(change);
         };
-        self.in_one_life(|life| {
+        self.in_one_incarnation(|incarnation| {
             if let Some(source) = source.and_then(|no| self.files.get(no)) {
                 self.flush_file(&source)?;
             }
@@ -269,17 +269,17 @@ impl Core {
                 return Err(e);
             }
             // A server started anew in between lost what was placed: that is placed again first.
-            let Some(changed) = self.change_in_life(&change, Some(life))? else {
+            let Some(changed) = self.change_in_incarnation(&change, Some(incarnation))? else {
                 return Ok(None);
             };
             let mut state = file.state.lock();
             if data {
                 // Durable, and with it everything that came before: placed again, that would undo this.
-                self.budget.give_back(state.settle_all());
+                self.budget.release(state.settle_all());
                 state.outdate();
             }
             if let Changed::Inode(inode) = &changed {
-                state.told(inode);
+                state.set_inode(inode);
             }
             Ok(Some(changed))
         })

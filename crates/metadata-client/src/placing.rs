@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use metadata_proto::rpc::{Posix, Refusal, Written};
-use model::{BLOCK_LEN, Error, InodeNo, Placed, Result, Sealed, UNIT_LEN, spans};
+use model::{BLOCK_LEN, Error, InodeNo, Result, Sealed, UNIT_LEN, WrittenExtent, spans};
 use parking_lot::Mutex;
 
 use super::disks::{Next, REQUEST_BLOCKS, next};
-use super::errors::{Lost, words};
+use super::errors::{WriteBackError, words};
 use super::files::{BLOCK, Blocks, File, Logged};
-use super::loans::Place;
-use super::{Core, PAUSE};
+use super::grants::GrantedBlocks;
+use super::{ClientCore, PAUSE};
 
 /// Blocks of a chunk of a file, which no part placed at once may leave.
 const CHUNK_BLOCKS: u64 = model::CHUNK_BLOCKS as u64;
@@ -34,7 +34,7 @@ struct Part {
 
 /// Parts that lie one behind the other in one place.
 struct Job {
-    place: Place,
+    place: GrantedBlocks,
     parts: Vec<Part>,
 }
 
@@ -44,7 +44,7 @@ enum Failed {
     For(Error),
 }
 
-impl Core {
+impl ClientCore {
     /// Places what was written to a file before this call.
     pub(super) fn flush_file(&self, file: &File) -> Result<()> {
         let _alone = file.flushing.lock();
@@ -68,7 +68,7 @@ impl Core {
                 let generation = self.connected(deadline)?.session.generation;
                 let mut state = file.state.lock();
                 if let Err(e) = state.usable() {
-                    self.budget.give_back(state.drop_unplaced());
+                    self.budget.release(state.drop_unplaced());
                     return Err(e);
                 }
                 if !state.is_dirty() {
@@ -80,9 +80,9 @@ impl Core {
             match self.place_blocks(file.no, &blocks, end, deadline) {
                 Ok(stamp) => {
                     let mut state = file.state.lock();
-                    if self.life() > generation {
+                    if self.incarnation() > generation {
                         // The server that said so is gone, and may not have kept it.
-                        self.budget.give_back(state.land());
+                        self.budget.release(state.land());
                         continue;
                     }
                     state.flight.clear();
@@ -92,12 +92,12 @@ impl Core {
                     if let Some(inode) = &mut state.inode {
                         inode.size = inode.size.max(end);
                     }
-                    state.placed();
+                    state.committed();
                     self.placings.fetch_add(1, Ordering::AcqRel);
                     return Ok(());
                 }
                 Err(Failed::Again) if Instant::now() + pause < deadline => {
-                    self.budget.give_back(file.state.lock().land());
+                    self.budget.release(file.state.lock().land());
                     std::thread::sleep(pause);
                     pause = (pause * 2).clamp(PAUSE.0, PAUSE.1);
                 }
@@ -108,7 +108,7 @@ impl Core {
                             Error::Unreachable("the metadata server, which takes nothing,".into())
                         }
                     };
-                    return self.not_placed(file, e);
+                    return self.not_committed(file, e);
                 }
             }
         }
@@ -116,17 +116,17 @@ impl Core {
 
     /// Keeps or gives up what is in flight after an error. A file that was removed, and that nobody here has open, needs its data
     /// no more: that is no error.
-    fn not_placed(&self, file: &File, e: Error) -> Result<()> {
+    fn not_committed(&self, file: &File, e: Error) -> Result<()> {
         let mut state = file.state.lock();
-        let Some(lost) = Lost::of(&e) else {
-            self.budget.give_back(state.land());
+        let Some(lost) = WriteBackError::of(&e) else {
+            self.budget.release(state.land());
             return Err(e);
         };
         let blocks = state.flight.len();
         state.flight.clear();
-        state.placed();
-        self.budget.give_back(blocks);
-        if lost == Lost::Stale && state.opens == 0 {
+        state.committed();
+        self.budget.release(blocks);
+        if lost == WriteBackError::Stale && state.opens == 0 {
             tracing::debug!(inode = file.no.0, "data of a removed file is given up");
             return Ok(());
         }
@@ -167,7 +167,7 @@ impl Core {
             // In the last three cases the server or a disk may be itself again soon.
             Err(
                 Refusal::NoSession
-                | Refusal::LoanOver(_)
+                | Refusal::GrantOver(_)
                 | Refusal::NotNow(_)
                 | Refusal::Posix(Posix::Io)
                 | Refusal::DiskUnreachable(_),
@@ -185,7 +185,7 @@ impl Core {
         blocks: &Blocks,
         end: u64,
         deadline: Instant,
-    ) -> std::result::Result<Vec<(Vec<Written>, Place)>, Failed> {
+    ) -> std::result::Result<Vec<(Vec<Written>, GrantedBlocks)>, Failed> {
         let jobs = self.jobs(parts)?;
         if let [_] = jobs.as_slice() {
             let mut done = Vec::new();
@@ -269,7 +269,7 @@ impl Core {
         blocks: &Blocks,
         end: u64,
         deadline: Instant,
-        done: &mut Vec<(Vec<Written>, Place)>,
+        done: &mut Vec<(Vec<Written>, GrantedBlocks)>,
     ) -> std::result::Result<(), Failed> {
         let mut pause = Duration::ZERO;
         let mut jobs = vec![job];
@@ -281,11 +281,11 @@ impl Core {
                 }
                 Err(Next::Never(e)) => return Err(Failed::For(e)),
                 Err(Next::AskAgain) if Instant::now() < deadline => {
-                    self.loans.abandon(&job.place.loan);
+                    self.grants.abandon(&job.place.grant);
                 }
                 Err(Next::AskAgain) => return Err(Failed::For(Error::AccessDenied)),
                 Err(Next::Later(e)) => {
-                    self.loans.abandon(&job.place.loan);
+                    self.grants.abandon(&job.place.grant);
                     if Instant::now() + pause >= deadline {
                         return Err(Failed::For(e));
                     }
@@ -306,14 +306,14 @@ impl Core {
         blocks: &Blocks,
         end: u64,
     ) -> std::result::Result<Vec<Written>, Next> {
-        let loan = &job.place.loan;
+        let grant = &job.place.grant;
         let sealing = tracing::trace_span!(target: spans::TARGET, spans::SEALING).entered();
         // A copy of this memory that was taken before draws another one.
-        let nonce = seal::nonce_part(loan.append_nonces).map_err(|e| Next::Never(Error::Io(e)))?;
+        let nonce = seal::nonce_part(grant.append_nonces).map_err(|e| Next::Never(Error::Io(e)))?;
         let total: u32 = job.parts.iter().map(|p| p.blocks).sum();
         let mut data = Vec::with_capacity(total as usize * BLOCK_LEN);
         let mut sealed = Vec::with_capacity(job.parts.len());
-        let mut cipher = loan.keys.cipher();
+        let mut cipher = grant.keys.cipher();
         let no_key = || {
             Next::Never(Error::Io(std::io::Error::other(
                 "the metadata server granted blocks without their keys",
@@ -339,7 +339,7 @@ impl Core {
             let tags = tags.ok_or_else(no_key)?;
             let digests = data[from..].chunks(UNIT_LEN).map(seal::unit_digest);
             sealed.push(Sealed {
-                segment: loan.segment,
+                segment: grant.segment,
                 position,
                 blocks: part.blocks,
                 nonce,
@@ -349,19 +349,19 @@ impl Core {
         }
         drop(sealing);
         let unknown = || Next::Later(Error::Unreachable("a disk nobody told of".into()));
-        let disk = self.disks.get(loan.disk).ok_or_else(unknown)?;
+        let disk = self.disks.get(grant.disk).ok_or_else(unknown)?;
         let _span = tracing::trace_span!(target: spans::TARGET, spans::NETWORK).entered();
         let boot = disk
             .write(
-                &loan.ticket,
-                loan.start + u64::from(job.place.position),
+                &grant.ticket,
+                grant.start + u64::from(job.place.position),
                 &data,
             )
-            .map_err(|e| next(loan.disk, e))?;
+            .map_err(|e| next(grant.disk, e))?;
         let written = job.parts.iter().zip(sealed).map(|(part, sealed)| Written {
-            loan: loan.id,
+            grant: grant.id,
             boot,
-            placed: Placed {
+            extent: WrittenExtent {
                 offset: part.first * BLOCK,
                 sealed,
                 end: end.min((part.first + u64::from(part.blocks)) * BLOCK),

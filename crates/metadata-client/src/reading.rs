@@ -13,7 +13,7 @@ use model::{BLOCK_LEN, Error, InodeNo, Piece, Result, Stored, UNIT_BLOCKS, UNIT_
 use super::disks::{Next, REQUEST_BLOCKS, covering, next};
 use super::files::{BLOCK, File, Version};
 use super::maps::{ChunkMap, Segment, ahead};
-use super::{Core, PAUSE};
+use super::{ClientCore, PAUSE};
 
 const CHUNK_LEN: u64 = model::CHUNK_LEN;
 
@@ -32,7 +32,7 @@ impl From<Error> for Failed {
     }
 }
 
-impl Core {
+impl ClientCore {
     pub(super) fn read_file(&self, no: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let file = self.files.get_or_new(no);
         if file.state.lock().inode.is_none() {
@@ -57,7 +57,7 @@ impl Core {
         let mut corrupt_before = false;
         let (first, last) = (offset / BLOCK, (offset + out.len() as u64 - 1) / BLOCK);
         loop {
-            let life = self.life();
+            let incarnation = self.incarnation();
             // A session that began anew brings back what the server lost: before what is on its way is looked at.
             self.connected(deadline)?;
             let (overlay, version, count) = {
@@ -74,7 +74,7 @@ impl Core {
                 false => self.read_stored(file.no, version, offset, count, out),
             };
             match read {
-                Ok(()) if self.life() != life => continue,
+                Ok(()) if self.incarnation() != incarnation => continue,
                 Ok(()) => {
                     for (at, block) in &overlay {
                         let start = at * BLOCK;

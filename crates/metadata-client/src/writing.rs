@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use model::{Error, InodeNo, Result};
 
-use super::Core;
+use super::ClientCore;
 use super::files::{BLOCK, Block, File};
 
 /// Largest size and end of a write: off_t's.
@@ -21,7 +21,7 @@ const WAIT_AT: usize = 2 * PLACE_AT;
 /// A block with what it holds; `None`: it is dirty.
 type Edge = (u64, Option<Arc<Block>>);
 
-impl Core {
+impl ClientCore {
     pub(super) fn write_file(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<()> {
         if data.is_empty() {
             return Ok(());
@@ -44,11 +44,11 @@ impl Core {
         self.take_budget(blocks)?;
         let (mut state, edges) = loop {
             let edges = self.edges(&file, offset, end).inspect_err(|_| {
-                self.budget.give_back(blocks);
+                self.budget.release(blocks);
             })?;
             let state = file.state.lock();
             if let Err(e) = state.usable() {
-                self.budget.give_back(blocks);
+                self.budget.release(blocks);
                 return Err(e);
             }
             // What was dirty a moment ago may be placed by now: then it is to be read.
@@ -87,7 +87,7 @@ impl Core {
         state.dirty_since.get_or_insert_with(Instant::now);
         let dirty = state.dirty.len();
         drop(state);
-        self.budget.give_back(blocks - new);
+        self.budget.release(blocks - new);
         if dirty >= WAIT_AT {
             self.flush_file(&file)?;
         } else if dirty >= PLACE_AT {
@@ -100,7 +100,7 @@ impl Core {
         if self.budget.percent() >= 50 {
             self.wake.notify_all();
         }
-        match self.budget.take(blocks, self.options.patience) {
+        match self.budget.take(blocks, self.options.timeout) {
             true => Ok(()),
             false => Err(Error::Unreachable(
                 "the metadata server, which has not made earlier data durable,".into(),

@@ -11,8 +11,8 @@
 )]
 
 use model::{
-    Access, DirEntry, Extent, Fallocate, Inode, InodeNo, LoanId, Lock, LockOwner, LockTable,
-    NewFile, Placed, RenameMode, RoomSpace, SegmentNo, SetAttr, XattrMode,
+    Access, DirEntry, Extent, Fallocate, Inode, InodeNo, Lock, LockOwner, LockTable, NewFile,
+    RenameMode, RoomSpace, SegmentNo, SetAttr, WriteGrantId, WrittenExtent, XattrMode,
 };
 use netdisk::{Boot, DiskAddress, DiskId, Ticket};
 use seal::PositionKeys;
@@ -68,7 +68,8 @@ pub enum Refusal {
     },
     /// The loan is over, or was never this session's: what was written under it is to be written again elsewhere.
     #[error("loan {} is over", .0.0)]
-    LoanOver(LoanId),
+    #[serde(rename = "LoanOver")]
+    GrantOver(WriteGrantId),
     /// A disk does not answer.
     #[error("disk {0} does not answer")]
     DiskUnreachable(DiskId),
@@ -143,7 +144,8 @@ pub enum Change {
         new: NewFile,
     },
     /// Counts as one open of the new file.
-    MakeUnnamed {
+    #[serde(rename = "MakeUnnamed")]
+    CreateTmpfile {
         parent: InodeNo,
         new: NewFile,
     },
@@ -245,9 +247,9 @@ pub struct Map {
 
 /// A place lent to a client.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Lent {
+pub struct Granted {
     /// Its number.
-    pub loan: LoanId,
+    pub grant: WriteGrantId,
     /// The segment.
     pub place: SegmentPlace,
     /// First block in the segment.
@@ -264,16 +266,16 @@ pub struct Lent {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Written {
     /// The loan.
-    pub loan: LoanId,
+    pub grant: WriteGrantId,
     /// The disk's life when it acknowledged the write.
     pub boot: Boot,
     /// What and where.
-    pub placed: Placed,
+    pub extent: WrittenExtent,
 }
 
 /// What a beat answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Beat {
+pub struct Heartbeat {
     /// Placed data whose stamp is at or below this is durable.
     pub settled: u64,
     /// The server's clock, seconds since 1970 and nanoseconds.
@@ -295,7 +297,7 @@ pub trait Metadata {
     /// Begins a session, or goes on with one after a lost connection.
     async fn hello(version: u32, session: Option<SessionId>) -> Reply<Welcome>;
     /// Keeps the session alive.
-    async fn beat(session: SessionId) -> Reply<Beat>;
+    async fn beat(session: SessionId) -> Reply<Heartbeat>;
     /// Ends the session: what it held is free.
     async fn bye(session: SessionId) -> Reply<()>;
     /// A name in a directory.
@@ -326,11 +328,11 @@ pub trait Metadata {
     /// The next data (or hole) at or after an offset.
     async fn seek(session: SessionId, no: InodeNo, offset: u64, hole: bool) -> Reply<u64>;
     /// Lends `blocks` blocks (1 to 1024) to write to.
-    async fn lend(session: SessionId, blocks: u32) -> Reply<Lent>;
+    async fn lend(session: SessionId, blocks: u32) -> Reply<Granted>;
     /// Takes what was written into a file; the stamp that covers it.
     async fn place(session: SessionId, no: InodeNo, written: Vec<Written>) -> Reply<u64>;
     /// Loans are over.
-    async fn give_back(session: SessionId, loans: Vec<LoanId>) -> Reply<()>;
+    async fn give_back(session: SessionId, grants: Vec<WriteGrantId>) -> Reply<()>;
     /// Makes everything placed and changed so far durable; the stamp covered.
     async fn sync(session: SessionId) -> Reply<u64>;
     /// The lock in the way, if any.

@@ -667,7 +667,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_reads_back_as_written_and_its_certificate_is_told_by_its_serial() {
+    fn an_identity_reads_back_as_written_and_its_certificate_is_known_by_its_serial() {
         let stored = Authority::make("here").unwrap();
         let authority = Authority {
             signer: Signer::of(&stored.certificate, &stored.key).unwrap(),

@@ -45,7 +45,7 @@ pub enum Denied {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Held {
+struct HeldLock {
     holder: Holder,
     exclusive: bool,
     start: u64,
@@ -53,12 +53,12 @@ struct Held {
     pid: u32,
 }
 
-impl Held {
+impl HeldLock {
     fn overlaps(&self, start: u64, end: u64) -> bool {
         self.start <= end && start <= self.end
     }
 
-    fn conflicts(&self, wanted: &Held) -> bool {
+    fn conflicts(&self, wanted: &HeldLock) -> bool {
         self.holder != wanted.holder
             && (self.exclusive || wanted.exclusive)
             && self.overlaps(wanted.start, wanted.end)
@@ -80,7 +80,7 @@ impl Held {
 
 #[derive(Debug, Clone, Copy)]
 struct Waiter {
-    wanted: Held,
+    wanted: HeldLock,
     no: InodeNo,
     table: LockTable,
     since: Instant,
@@ -91,7 +91,7 @@ struct Waiter {
 
 #[derive(Debug, Default)]
 struct State {
-    held: HashMap<(InodeNo, LockTable), Vec<Held>>,
+    held: HashMap<(InodeNo, LockTable), Vec<HeldLock>>,
     waiting: Vec<Waiter>,
     counts: HashMap<SessionId, usize>,
     tickets: u64,
@@ -115,7 +115,7 @@ impl Locks {
             .iter()
             .filter(|held| held.conflicts(&wanted))
             .min_by_key(|held| held.start)
-            .map(Held::lock)
+            .map(HeldLock::lock)
     }
 
     /// Takes or gives back a lock now. `waits`: whether who asks will ask again where it is [`Denied::Held`].
@@ -160,16 +160,16 @@ impl Locks {
         Ok(())
     }
 
-    /// Takes a lock, waiting for at most `patience`.
+    /// Takes a lock, waiting for at most `timeout`.
     pub async fn set_within(
         &self,
         no: InodeNo,
         table: LockTable,
         holder: Holder,
         lock: Lock,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(), Denied> {
-        let until = tokio::time::Instant::now() + patience;
+        let until = tokio::time::Instant::now() + timeout;
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
@@ -229,7 +229,7 @@ impl Locks {
 }
 
 impl State {
-    fn conflicts(&self, no: InodeNo, table: LockTable, wanted: &Held) -> bool {
+    fn conflicts(&self, no: InodeNo, table: LockTable, wanted: &HeldLock) -> bool {
         self.held
             .get(&(no, table))
             .is_some_and(|held| held.iter().any(|h| h.conflicts(wanted)))
@@ -240,7 +240,7 @@ impl State {
         &mut self,
         no: InodeNo,
         table: LockTable,
-        wanted: &Held,
+        wanted: &HeldLock,
         waits: bool,
         now: Instant,
     ) -> bool {
@@ -270,7 +270,7 @@ impl State {
             .find(|w| w.no == no && w.table == table && w.wanted.holder == holder)
     }
 
-    fn wait(&mut self, no: InodeNo, table: LockTable, wanted: Held, now: Instant) {
+    fn wait(&mut self, no: InodeNo, table: LockTable, wanted: HeldLock, now: Instant) {
         if let Some(known) = self
             .waiting
             .iter_mut()
@@ -297,8 +297,8 @@ impl State {
     }
 
     /// Whether those who hold what `wanted` needs wait, over any number of others, for its holder.
-    fn would_deadlock(&self, no: InodeNo, wanted: &Held, now: Instant) -> bool {
-        let holders_of = |no: InodeNo, wanted: &Held| -> Vec<Holder> {
+    fn would_deadlock(&self, no: InodeNo, wanted: &HeldLock, now: Instant) -> bool {
+        let holders_of = |no: InodeNo, wanted: &HeldLock| -> Vec<Holder> {
             self.held
                 .get(&(no, LockTable::Posix))
                 .map(|held| {
@@ -339,10 +339,10 @@ impl State {
         holder: Holder,
         start: u64,
         end: u64,
-        new: Option<Held>,
+        new: Option<HeldLock>,
     ) {
         let held = self.held.entry((no, table)).or_default();
-        let mut own: Vec<Held> = held.extract_if(.., |h| h.holder == holder).collect();
+        let mut own: Vec<HeldLock> = held.extract_if(.., |h| h.holder == holder).collect();
         let before = own.len();
         let mut rest = Vec::with_capacity(own.len() + 2);
         for h in own.drain(..) {
@@ -351,13 +351,13 @@ impl State {
                 continue;
             }
             if h.start < start {
-                rest.push(Held {
+                rest.push(HeldLock {
                     end: start - 1,
                     ..h
                 });
             }
             if h.end > end {
-                rest.push(Held {
+                rest.push(HeldLock {
                     start: end + 1,
                     ..h
                 });
@@ -365,7 +365,7 @@ impl State {
         }
         rest.extend(new);
         rest.sort_unstable_by_key(|h| h.start);
-        let mut merged: Vec<Held> = Vec::with_capacity(rest.len());
+        let mut merged: Vec<HeldLock> = Vec::with_capacity(rest.len());
         for h in rest {
             match merged.last_mut() {
                 Some(last)
@@ -400,14 +400,14 @@ fn range(table: LockTable, lock: Lock) -> (u64, u64) {
 }
 
 /// `None`: the lock is given back.
-fn wanted(table: LockTable, holder: Holder, lock: Lock) -> Option<Held> {
+fn wanted(table: LockTable, holder: Holder, lock: Lock) -> Option<HeldLock> {
     let exclusive = match lock.kind {
         LockKind::Unlock => return None,
         LockKind::Shared => false,
         LockKind::Exclusive => true,
     };
     let (start, end) = range(table, lock);
-    Some(Held {
+    Some(HeldLock {
         holder,
         exclusive,
         start,

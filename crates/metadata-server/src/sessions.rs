@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use metadata_proto::rpc::{Posix, Refusal, Reply, SessionId};
 use netdisk::{BlockExtent, DiskId};
 use parking_lot::{Mutex, MutexGuard};
-use room::{ClientKey, InodeNo, LoanId, SegmentNo};
+use room::{ClientKey, InodeNo, SegmentNo, WriteGrantId};
 
 use crate::enrol::User;
 use crate::policy::Subject;
@@ -24,7 +24,7 @@ pub const SESSIONS_PER_USER: usize = 512;
 /// Most files one session has open.
 pub const OPENS_MAX: usize = 65536;
 /// Most loans of one session: 4 MiB each.
-pub const LOANS_MAX: usize = 256;
+pub const GRANTS_MAX: usize = 256;
 
 /// A place lent to a session.
 #[derive(Debug, Clone)]
@@ -40,10 +40,10 @@ pub struct Borrowed {
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct SessionState {
     over: bool,
     opens: HashMap<InodeNo, u64>,
-    loans: HashMap<LoanId, Borrowed>,
+    grants: HashMap<WriteGrantId, Borrowed>,
 }
 
 /// A session.
@@ -58,7 +58,7 @@ pub struct Session {
     /// The user, as far as permissions go.
     pub subject: Subject,
     deadline: Mutex<Instant>,
-    held: Mutex<Held>,
+    held: Mutex<SessionState>,
     client: OnceLock<ClientKey>,
     searched: Mutex<Searched>,
 }
@@ -75,7 +75,7 @@ struct Searched {
 const SEARCHED_MAX: usize = 4096;
 
 impl Session {
-    fn alive(&self) -> Reply<MutexGuard<'_, Held>> {
+    fn alive(&self) -> Reply<MutexGuard<'_, SessionState>> {
         let held = self.held.lock();
         if held.over {
             return Err(Refusal::NoSession);
@@ -138,58 +138,61 @@ impl Session {
     /// How many files are open, and how many places lent.
     pub fn counts(&self) -> (usize, usize) {
         let held = self.held.lock();
-        (held.opens.len(), held.loans.len())
+        (held.opens.len(), held.grants.len())
     }
 
     /// Whether one more place may be lent.
     pub fn may_borrow(&self) -> Reply<()> {
-        if self.alive()?.loans.len() >= LOANS_MAX {
+        if self.alive()?.grants.len() >= GRANTS_MAX {
             return Err(Refusal::Posix(Posix::NoSpace));
         }
         Ok(())
     }
 
     /// Notes a loan.
-    pub fn borrow(&self, loan: LoanId, borrowed: Borrowed) -> Reply<()> {
-        self.alive()?.loans.insert(loan, borrowed);
+    pub fn borrow(&self, grant: WriteGrantId, borrowed: Borrowed) -> Reply<()> {
+        self.alive()?.grants.insert(grant, borrowed);
         Ok(())
     }
 
     /// The loan, if it is this session's; from now on `no` holds blocks of it.
-    pub fn place(&self, loan: LoanId, no: InodeNo) -> Reply<Borrowed> {
+    pub fn place(&self, grant: WriteGrantId, no: InodeNo) -> Reply<Borrowed> {
         let mut held = self.alive()?;
-        let Some(borrowed) = held.loans.get_mut(&loan) else {
-            return Err(Refusal::LoanOver(loan));
+        let Some(borrowed) = held.grants.get_mut(&grant) else {
+            return Err(Refusal::GrantOver(grant));
         };
         borrowed.files.insert(no);
         Ok(borrowed.clone())
     }
 
     /// Whether the loan is this session's.
-    pub fn has_loan(&self, loan: LoanId) -> bool {
-        self.held.lock().loans.contains_key(&loan)
+    pub fn has_grant(&self, grant: WriteGrantId) -> bool {
+        self.held.lock().grants.contains_key(&grant)
     }
 
     /// A loan is over.
-    pub fn give_back(&self, loan: LoanId) -> Option<Borrowed> {
-        self.held.lock().loans.remove(&loan)
+    pub fn release_grant(&self, grant: WriteGrantId) -> Option<Borrowed> {
+        self.held.lock().grants.remove(&grant)
     }
 
     /// The loans that hold blocks of a file.
-    pub fn loans_of(&self, no: InodeNo) -> Vec<LoanId> {
+    pub fn grants_of(&self, no: InodeNo) -> Vec<WriteGrantId> {
         let held = self.held.lock();
-        held.loans
+        held.grants
             .iter()
             .filter(|(_, borrowed)| borrowed.files.contains(&no))
-            .map(|(loan, _)| *loan)
+            .map(|(grant, _)| *grant)
             .collect()
     }
 
     /// The loans on a disk.
-    pub fn loans_on(&self, disk: DiskId) -> Vec<LoanId> {
+    pub fn grants_on(&self, disk: DiskId) -> Vec<WriteGrantId> {
         let held = self.held.lock();
-        let on_it = held.loans.iter().filter(|(_, lent)| lent.disk == disk);
-        on_it.map(|(loan, _)| *loan).collect()
+        let on_it = held
+            .grants
+            .iter()
+            .filter(|(_, granted)| granted.disk == disk);
+        on_it.map(|(grant, _)| *grant).collect()
     }
 
     /// Which client it is: set once.
@@ -211,11 +214,11 @@ impl Session {
     }
 
     /// Everything an ended session held.
-    pub fn take_held(&self) -> (HashMap<InodeNo, u64>, HashMap<LoanId, Borrowed>) {
+    pub fn take_held(&self) -> (HashMap<InodeNo, u64>, HashMap<WriteGrantId, Borrowed>) {
         let mut held = self.held.lock();
         (
             std::mem::take(&mut held.opens),
-            std::mem::take(&mut held.loans),
+            std::mem::take(&mut held.grants),
         )
     }
 }

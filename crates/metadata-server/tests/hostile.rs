@@ -46,7 +46,7 @@ fn numbers_and_names_that_no_kernel_sends_are_refused_and_harm_nobody() {
     const FAR: u64 = u64::MAX;
     let (mut world, _, alice, bob, d) = people(LONG);
     let file = alice.make(d, "f", FileKind::Regular, 0o666).unwrap().no;
-    let lent = alice.write(&world, file, b'a');
+    let granted = alice.write(&world, file, b'a');
     for no in [0, 2, FAR, FAR - 1, 1 << 63, (1 << 63) - 1].map(InodeNo) {
         assert!(bob.attributes(no).is_err());
         assert!(bob.lookup(no, "f").is_err());
@@ -145,7 +145,7 @@ fn numbers_and_names_that_no_kernel_sends_are_refused_and_harm_nobody() {
         len: FAR,
     };
     assert!(!matches!(alice.change(copy), Ok(Changed::Copied(1..))));
-    let good = alice.write_block(&world, &lent, 1, 4096, b'b').unwrap();
+    let good = alice.write_block(&world, &granted, 1, 4096, b'b').unwrap();
     for (offset, end, position, blocks) in [
         (FAR, FAR, 0, 1),
         (FAR - 4095, FAR, 0, 1),
@@ -156,10 +156,10 @@ fn numbers_and_names_that_no_kernel_sends_are_refused_and_harm_nobody() {
         (4096, 8192, 0, 0),
     ] {
         let mut bad = good.clone();
-        (bad.placed.offset, bad.placed.end) = (offset, end);
-        bad.placed.sealed.blocks = blocks;
+        (bad.extent.offset, bad.extent.end) = (offset, end);
+        bad.extent.sealed.blocks = blocks;
         if position != 0 {
-            bad.placed.sealed.position = position;
+            bad.extent.sealed.position = position;
         }
         assert!(alice.place(file, vec![bad]).is_err(), "{offset} {end}");
     }
@@ -177,24 +177,24 @@ fn numbers_and_names_that_no_kernel_sends_are_refused_and_harm_nobody() {
 }
 
 #[test]
-fn a_loan_of_another_session_is_not_written_to() {
+fn a_grant_of_another_session_is_not_written_to() {
     let (world, _, alice, bob, d) = people(LONG);
     let file = alice.make(d, "f", FileKind::Regular, 0o666).unwrap().no;
-    let lent = alice.lend(4).unwrap();
-    let written = alice.write_block(&world, &lent, 0, 0, 1).unwrap();
+    let granted = alice.grant(4).unwrap();
+    let written = alice.write_block(&world, &granted, 0, 0, 1).unwrap();
     assert_eq!(
         bob.place(file, vec![written.clone()]),
-        Err(Refusal::LoanOver(lent.loan))
+        Err(Refusal::GrantOver(granted.grant))
     );
     // Nor is anything believed that lies outside of it, or is placed twice.
     let mut beyond = written.clone();
-    beyond.placed.sealed.position += 4;
+    beyond.extent.sealed.position += 4;
     assert_eq!(
         posix(alice.place(file, vec![beyond])),
         Posix::InvalidArgument
     );
     let mut elsewhere = written.clone();
-    elsewhere.placed.sealed.segment.0 += 1;
+    elsewhere.extent.sealed.segment.0 += 1;
     assert_eq!(
         posix(alice.place(file, vec![elsewhere])),
         Posix::InvalidArgument
@@ -205,13 +205,13 @@ fn a_loan_of_another_session_is_not_written_to() {
         Posix::InvalidArgument
     );
     // Given back, it is nobody's: not at the disk either.
-    let loans = vec![lent.loan];
+    let grants = vec![granted.grant];
     alice
-        .ask(|c, x, s| async move { c.give_back(x, s, loans).await })
+        .ask(|c, x, s| async move { c.give_back(x, s, grants).await })
         .unwrap()
         .unwrap();
     assert!(matches!(
-        alice.write_block(&world, &lent, 1, 4096, 1),
+        alice.write_block(&world, &granted, 1, 4096, 1),
         Err(DiskError::Revoked)
     ));
 }

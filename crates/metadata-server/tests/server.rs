@@ -231,8 +231,8 @@ fn chmod_takes_the_right_away_at_the_disk_before_it_returns() {
     let file = alice.make(d, "f", FileKind::Regular, 0o666).unwrap().no;
     alice.write(&world, file, b'a');
     bob.open(file, true, true).unwrap();
-    let lent = bob.lend(4).unwrap();
-    let written = bob.write_block(&world, &lent, 0, 4096, b'b').unwrap();
+    let granted = bob.grant(4).unwrap();
+    let written = bob.write_block(&world, &granted, 0, 4096, b'b').unwrap();
     bob.place(file, vec![written]).unwrap();
     let map = bob.map(file).unwrap();
     assert_eq!(bob.read_by(&world, &map).unwrap(), b'a');
@@ -241,7 +241,7 @@ fn chmod_takes_the_right_away_at_the_disk_before_it_returns() {
     alice.chmod(file, 0o644).unwrap();
     assert_eq!(bob.read_by(&world, &map).unwrap(), b'a');
     assert!(matches!(
-        bob.write_block(&world, &lent, 1, 8192, b'b'),
+        bob.write_block(&world, &granted, 1, 8192, b'b'),
         Err(DiskError::Revoked)
     ));
     assert_eq!(posix(bob.place(file, Vec::new())), Posix::AccessDenied);
@@ -255,10 +255,10 @@ fn chmod_takes_the_right_away_at_the_disk_before_it_returns() {
 }
 
 #[test]
-fn the_last_name_gone_takes_the_right_from_who_has_the_file_not_open() {
+fn the_last_name_gone_revokes_the_right_of_clients_without_an_open_file() {
     let (world, root, alice, bob, d) = people(LONG);
     let file = alice.make(d, "f", FileKind::Regular, 0o644).unwrap().no;
-    let lent = alice.write(&world, file, b'a');
+    let granted = alice.write(&world, file, b'a');
     bob.open(file, true, false).unwrap();
     let (bobs, roots) = (bob.map(file).unwrap(), root.map(file).unwrap());
     alice.unlink(d, "f").unwrap();
@@ -269,7 +269,7 @@ fn the_last_name_gone_takes_the_right_from_who_has_the_file_not_open() {
     assert_eq!(bob.read_by(&world, &bobs).unwrap(), b'a');
     // Closed, it is gone, and its space, which no loan holds, is given back only after bob's right was taken.
     alice
-        .ask(|c, x, s| async move { c.give_back(x, s, vec![lent.loan]).await })
+        .ask(|c, x, s| async move { c.give_back(x, s, vec![granted.grant]).await })
         .unwrap()
         .unwrap();
     bob.close(file).unwrap();
@@ -303,7 +303,7 @@ fn a_session_ends_with_its_lease_and_what_it_held_is_free_after_its_rights_are_g
     let (world, _, alice, bob, d) = people(Duration::from_secs(2));
     let file = alice.make(d, "f", FileKind::Regular, 0o666).unwrap().no;
     bob.open(file, true, true).unwrap();
-    let lent = bob.write(&world, file, b'b');
+    let granted = bob.write(&world, file, b'b');
     let map = bob.map(file).unwrap();
     let lock = Lock {
         kind: LockKind::Exclusive,
@@ -323,13 +323,13 @@ fn a_session_ends_with_its_lease_and_what_it_held_is_free_after_its_rights_are_g
     assert_eq!(posix(take(&alice, false)), Posix::WouldBlock);
     // Alice beats, bob is silent.
     until("bob's lock is broken", || {
-        alice.beat().unwrap();
+        alice.heartbeat().unwrap();
         take(&alice, true).is_ok()
     });
     // By then nothing of bob's is good any more.
     assert!(matches!(bob.read_by(&world, &map), Err(DiskError::Revoked)));
     assert!(matches!(
-        bob.write_block(&world, &lent, 5, 0, b'z'),
+        bob.write_block(&world, &granted, 5, 0, b'z'),
         Err(DiskError::Revoked)
     ));
     assert_eq!(bob.sync(), Err(Refusal::NoSession));
@@ -431,7 +431,7 @@ fn a_user_who_is_removed_is_out_at_once_and_for_good() {
 }
 
 #[test]
-fn a_disk_started_anew_gets_a_fresh_group_and_what_was_revoked_stays_so() {
+fn a_restarted_disk_gets_a_fresh_group_and_revoked_capabilities_stay_revoked() {
     let (mut world, _, alice, bob, d) = people(LONG);
     let file = alice.make(d, "f", FileKind::Regular, 0o644).unwrap().no;
     alice.write(&world, file, b'a');
@@ -474,7 +474,7 @@ fn group_numbers_rise_over_all_starts() {
 }
 
 #[test]
-fn a_room_whose_storage_failed_is_opened_anew_by_itself() {
+fn a_room_whose_storage_failed_is_reopened_by_itself() {
     let (world, _, alice, _, d) = people(LONG);
     let file = alice.make(d, "f", FileKind::Regular, 0o644).unwrap().no;
     alice.write(&world, file, b'a');

@@ -66,7 +66,7 @@ pub trait FileSystem: Send + Sync + Debug {
     fn attributes(&self, no: InodeNo) -> Result<Inode>;
     fn set_attributes(&self, no: InodeNo, set: &SetAttr) -> Result<Inode>;
     fn make(&self, parent: InodeNo, name: &[u8], new: &NewFile) -> Result<Inode>;
-    fn make_unnamed(&self, parent: InodeNo, new: &NewFile) -> Result<Inode>;
+    fn create_tmpfile(&self, parent: InodeNo, new: &NewFile) -> Result<Inode>;
     fn link(&self, no: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Inode>;
     fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()>;
     fn rmdir(&self, parent: InodeNo, name: &[u8]) -> Result<()>;
@@ -80,9 +80,9 @@ pub trait FileSystem: Send + Sync + Debug {
     ) -> Result<()>;
     fn read_link(&self, no: InodeNo) -> Result<Vec<u8>>;
     fn read_dir(&self, no: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>>;
-    fn accessed(&self, no: InodeNo);
+    fn touch_atime(&self, no: InodeNo);
     fn accessed_always(&self, no: InodeNo) {
-        self.accessed(no);
+        self.touch_atime(no);
     }
     fn hold(&self, no: InodeNo);
     fn release(&self, no: InodeNo, count: u64);
@@ -180,7 +180,7 @@ pub trait FileSystem: Send + Sync + Debug {
     }
 
     /// Takes or gives back a lock. `WouldBlock` where somebody else has it and `wait` is false; a wait ends with
-    /// `Interrupted` when `given_up` says so.
+    /// `Interrupted` when `cancelled` says so.
     fn set_lock(
         &self,
         no: InodeNo,
@@ -188,9 +188,9 @@ pub trait FileSystem: Send + Sync + Debug {
         owner: LockOwner,
         lock: Lock,
         wait: bool,
-        given_up: &dyn Fn() -> bool,
+        cancelled: &dyn Fn() -> bool,
     ) -> Result<()> {
-        let _ = (no, table, owner, lock, wait, given_up);
+        let _ = (no, table, owner, lock, wait, cancelled);
         Err(Error::NotSupported("locks of an unshared file system"))
     }
 }

@@ -6,11 +6,11 @@ use crate::Sealed;
 
 /// Number of a grant of blocks, never used again while the room is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct LoanId(pub u64);
+pub struct WriteGrantId(pub u64);
 
 /// What a borrower wrote, and where in a file it belongs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Placed {
+pub struct WrittenExtent {
     /// Offset in the file in bytes, a multiple of 4096; what was sealed stays within one MiB-aligned chunk of the file.
     pub offset: u64,
     /// Where it lies, and its tags.

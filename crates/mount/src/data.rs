@@ -12,7 +12,7 @@ impl Server {
     /// Fills `buf` from `offset`; less only at the end of the file.
     pub(crate) fn read(&self, no: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize, Errno> {
         let got = self.room.read(no, offset, buf).or_errno("read", no)?;
-        self.accessed(no);
+        self.touch_atime(no);
         Ok(got)
     }
 

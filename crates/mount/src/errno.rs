@@ -69,7 +69,7 @@ impl Errno {
             | Error::InUse { .. }
             | Error::Forked { .. }
             | Error::OnNetworkDisks
-            | Error::NotPlaced
+            | Error::NotNetworkBacked
             | Error::NoPositionKeys
             | Error::WrongCredential(_)
             | Error::HeaderDamaged(_)

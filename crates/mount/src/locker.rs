@@ -64,7 +64,7 @@ impl Locker {
         asked: Asked,
         answer: impl FnOnce(Result<(), Errno>) + Send + 'static,
     ) {
-        let given_up = Arc::new(AtomicBool::new(false));
+        let cancelled = Arc::new(AtomicBool::new(false));
         {
             let mut waits = self.waits.lock();
             if waits.running.len() >= WAITS_MAX || waits.ended {
@@ -73,9 +73,9 @@ impl Locker {
             }
             if let Some(at) = waits.early.iter().position(|r| *r == asked.request) {
                 waits.early.remove(at);
-                given_up.store(true, Ordering::Relaxed);
+                cancelled.store(true, Ordering::Relaxed);
             }
-            waits.running.insert(asked.request, given_up.clone());
+            waits.running.insert(asked.request, cancelled.clone());
         }
         let (locker, server, kernel) = (self.clone(), server.clone(), kernel.clone());
         // Who is dropped without having been called answers with an I/O error: the library sees to it.
@@ -83,7 +83,7 @@ impl Locker {
             .name("strongroom-lock".to_owned())
             .stack_size(STACK)
             .spawn(move || {
-                let taken = AssertUnwindSafe(|| server.lock(&asked, &given_up));
+                let taken = AssertUnwindSafe(|| server.lock(&asked, &cancelled));
                 let taken = std::panic::catch_unwind(taken).unwrap_or(Err(Errno::EIO));
                 if taken.is_ok() {
                     kernel.drop_cache(asked.no, 0);
@@ -107,7 +107,7 @@ impl Locker {
     pub(crate) fn interrupt(&self, request: u64) {
         let mut waits = self.waits.lock();
         match waits.running.get(&request) {
-            Some(given_up) => given_up.store(true, Ordering::Relaxed),
+            Some(cancelled) => cancelled.store(true, Ordering::Relaxed),
             // Most are of other requests, which nobody here waits for.
             None => {
                 if waits.early.len() == EARLY_MAX {
@@ -122,8 +122,8 @@ impl Locker {
     pub(crate) fn end_all(&self) {
         let mut waits = self.waits.lock();
         waits.ended = true;
-        for given_up in waits.running.values() {
-            given_up.store(true, Ordering::Relaxed);
+        for cancelled in waits.running.values() {
+            cancelled.store(true, Ordering::Relaxed);
         }
         while !waits.running.is_empty() {
             if self.gone.wait_for(&mut waits, FAREWELL).timed_out() {
@@ -134,7 +134,7 @@ impl Locker {
 }
 
 impl Server {
-    fn lock(&self, asked: &Asked, given_up: &AtomicBool) -> Result<(), Errno> {
+    fn lock(&self, asked: &Asked, cancelled: &AtomicBool) -> Result<(), Errno> {
         if asked.table == LockTable::Posix {
             self.opens.note_owner(asked.no, asked.owner);
         }
@@ -145,7 +145,7 @@ impl Server {
                 LockOwner(asked.owner),
                 asked.lock,
                 asked.wait,
-                &|| given_up.load(Ordering::Relaxed),
+                &|| cancelled.load(Ordering::Relaxed),
             )
             .or_errno("lock", asked.no)
     }

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owners_locks_are_given_back_once() {
+    fn an_owners_locks_are_released_once() {
         let opens = Opens::default();
         opens.note_owner(InodeNo(7), 1);
         assert!(!opens.take_owner(InodeNo(7), 2));

@@ -222,9 +222,9 @@ impl Server {
     }
 
     /// A file or symbolic link was read.
-    pub(crate) fn accessed(&self, no: InodeNo) {
+    pub(crate) fn touch_atime(&self, no: InodeNo) {
         match self.access_times {
-            AccessTimes::Relative => self.room.accessed(no),
+            AccessTimes::Relative => self.room.touch_atime(no),
             AccessTimes::Strict => self.room.accessed_always(no),
             AccessTimes::Never => {}
         }
@@ -233,7 +233,7 @@ impl Server {
     /// A directory was read.
     fn directory_accessed(&self, no: InodeNo) {
         if self.directory_access_times {
-            self.accessed(no);
+            self.touch_atime(no);
         }
     }
 
@@ -257,7 +257,7 @@ impl Server {
 
     pub(crate) fn read_link(&self, no: InodeNo) -> Result<Vec<u8>, Errno> {
         let target = self.room.read_link(no).or_errno("read link", no)?;
-        self.accessed(no);
+        self.touch_atime(no);
         Ok(target)
     }
 
@@ -302,7 +302,7 @@ impl Server {
         Ok(self.hand_out(inode))
     }
 
-    pub(crate) fn make_unnamed(
+    pub(crate) fn create_tmpfile(
         &self,
         caller: Caller,
         parent: InodeNo,
@@ -311,7 +311,7 @@ impl Server {
         let new = new_file(caller, wanted)?;
         let inode = self
             .room
-            .make_unnamed(parent, &new)
+            .create_tmpfile(parent, &new)
             .or_errno("make unnamed", parent)?;
         // It came held, so that it does not vanish before this line.
         if !self.lookups.add(inode.no) {

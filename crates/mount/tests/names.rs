@@ -233,7 +233,7 @@ fn times_before_1970_and_in_2400_are_kept_to_the_nanosecond() {
 }
 
 #[test]
-fn the_time_of_birth_is_told_and_stays() {
+fn the_time_of_birth_is_reported_and_stays() {
     let Some(mount) = Mount::new() else { return };
     let path = mount.path("file");
     let before = std::time::SystemTime::now();
@@ -501,7 +501,7 @@ fn attributes_follow_at_once_what_happens_to_a_file() {
 }
 
 #[test]
-fn statfs_tells_the_space_of_the_storage_below() {
+fn statfs_reports_the_space_of_the_storage_below() {
     let Some(mount) = Mount::new() else { return };
     let here = rustix::fs::statvfs(mount.path("")).unwrap();
     let below = rustix::fs::statvfs(mount.room_dir()).unwrap();
@@ -514,7 +514,7 @@ fn statfs_tells_the_space_of_the_storage_below() {
 }
 
 #[test]
-fn files_are_made_exclusively_and_with_the_mode_asked_for() {
+fn files_are_created_exclusively_and_with_the_requested_mode() {
     let Some(mount) = Mount::new() else { return };
     let make = || {
         fs::OpenOptions::new()

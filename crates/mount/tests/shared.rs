@@ -50,7 +50,7 @@ impl FileSystem for Client {
         attributes(no: InodeNo) -> Result<Inode>;
         set_attributes(no: InodeNo, set: &SetAttr) -> Result<Inode>;
         make(parent: InodeNo, name: &[u8], new: &NewFile) -> Result<Inode>;
-        make_unnamed(parent: InodeNo, new: &NewFile) -> Result<Inode>;
+        create_tmpfile(parent: InodeNo, new: &NewFile) -> Result<Inode>;
         link(no: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Inode>;
         unlink(parent: InodeNo, name: &[u8]) -> Result<()>;
         rmdir(parent: InodeNo, name: &[u8]) -> Result<()>;
@@ -58,7 +58,7 @@ impl FileSystem for Client {
         read_link(no: InodeNo) -> Result<Vec<u8>>;
         read_dir(no: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>>;
         begin_read_dir(no: InodeNo, after: u64, limit: usize) -> Result<(Vec<(DirEntry, Inode)>, u64)>;
-        accessed(no: InodeNo);
+        touch_atime(no: InodeNo);
         hold(no: InodeNo);
         release(no: InodeNo, count: u64);
         read(no: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize>;
@@ -121,7 +121,7 @@ impl FileSystem for Client {
         owner: LockOwner,
         lock: Lock,
         wait: bool,
-        given_up: &dyn Fn() -> bool,
+        cancelled: &dyn Fn() -> bool,
     ) -> Result<()> {
         let mut held = self.held.0.lock();
         let me = (self.me, owner);
@@ -136,7 +136,7 @@ impl FileSystem for Client {
             if !wait {
                 return Err(Error::WouldBlock);
             }
-            if given_up() {
+            if cancelled() {
                 return Err(Error::Interrupted);
             }
             self.held.1.wait_for(&mut held, Duration::from_millis(20));
@@ -287,7 +287,7 @@ fn what_a_flush_refuses_close_reports() {
 }
 
 #[test]
-fn a_lock_of_one_mount_keeps_the_other_out_until_it_is_given_back() {
+fn a_lock_of_one_mount_keeps_the_other_out_until_it_is_released() {
     let Some(two) = Two::new() else { return };
     let a = File::create(two.at(0, "f")).unwrap();
     let b = File::open(two.at(1, "f")).unwrap();

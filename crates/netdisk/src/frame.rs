@@ -193,7 +193,7 @@ pub(crate) struct ReplyHead {
     pub(crate) boot: [u8; 16],
     pub(crate) epoch: u64,
     /// Under which life of unflushed writes this was done.
-    pub(crate) life: [u8; 16],
+    pub(crate) incarnation: [u8; 16],
     pub(crate) payload_len: u32,
     /// How long the disk's own storage took, microseconds; what is longer than they can count is their largest number.
     pub(crate) storage_us: u32,
@@ -210,7 +210,7 @@ impl ReplyHead {
         out[8..16].copy_from_slice(&self.number.to_le_bytes());
         out[16..32].copy_from_slice(&self.boot);
         out[32..40].copy_from_slice(&self.epoch.to_le_bytes());
-        out[40..56].copy_from_slice(&self.life);
+        out[40..56].copy_from_slice(&self.incarnation);
         out[56..60].copy_from_slice(&self.payload_len.to_le_bytes());
         out[60..64].copy_from_slice(&self.storage_us.to_le_bytes());
         out
@@ -232,7 +232,7 @@ impl ReplyHead {
             number: u64_at(bytes, 8),
             boot: array_at(bytes, 16),
             epoch: u64_at(bytes, 32),
-            life: array_at(bytes, 40),
+            incarnation: array_at(bytes, 40),
             payload_len: u32_at(bytes, 56),
             storage_us: u32_at(bytes, 60),
         };
@@ -312,7 +312,7 @@ mod tests {
             number: 7,
             boot: [1; 16],
             epoch: 9,
-            life: [2; 16],
+            incarnation: [2; 16],
             payload_len: 4096,
             storage_us: 77,
         };

@@ -77,15 +77,15 @@ impl Groups {
     }
 
     /// From now on exactly these are valid. Waits until nothing of the others is running; `Busy` where that takes longer than
-    /// `patience`: they are invalid all the same.
-    pub(crate) fn set(&self, valid: &[GroupId], patience: Duration) -> Result<(), Reason> {
+    /// `timeout`: they are invalid all the same.
+    pub(crate) fn set(&self, valid: &[GroupId], timeout: Duration) -> Result<(), Reason> {
         let mut state = self.state.lock();
         let mut before = std::mem::take(&mut state.groups);
         state.groups = valid
             .iter()
             .map(|group| (*group, before.remove(group).flatten()))
             .collect();
-        self.drain(state, patience, |state| {
+        self.drain(state, timeout, |state| {
             state
                 .running
                 .keys()
@@ -99,7 +99,7 @@ impl Groups {
         &self,
         group: GroupId,
         ids: &[CapabilityId],
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(), Reason> {
         if ids.iter().any(|id| id.0 >= CAPABILITIES_PER_GROUP) {
             return Err(Reason::Malformed);
@@ -111,7 +111,7 @@ impl Groups {
                 bits[id.0 as usize / 64] |= 1 << (id.0 % 64);
             }
         }
-        self.drain(state, patience, |state| {
+        self.drain(state, timeout, |state| {
             ids.iter()
                 .all(|id| !state.running.contains_key(&(group, *id)))
         })
@@ -121,10 +121,10 @@ impl Groups {
     fn drain(
         &self,
         mut state: parking_lot::MutexGuard<'_, State>,
-        patience: Duration,
+        timeout: Duration,
         drained: impl Fn(&State) -> bool,
     ) -> Result<(), Reason> {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         state.waiting += 1;
         let mut result = Ok(());
         while !drained(&state) {

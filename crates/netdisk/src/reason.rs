@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_stands_at_its_number() {
+    fn every_reason_has_its_number() {
         for (index, reason) in Reason::ALL.into_iter().enumerate() {
             assert_eq!(usize::from(reason.code()), index + 1);
             assert_eq!(Reason::from_code(reason.code()), Some(reason));

@@ -25,7 +25,7 @@ const VERSION: u32 = 1;
 const HASHED: usize = BLOCK_LEN - 32;
 /// Bytes at the start of a device that must be zeros for it to be taken for empty.
 const EMPTY_LEN: u64 = 1 << 20;
-const LIFE_CONTEXT: &str = "strongroom 2026 netdisk v1 life of unflushed writes";
+const INCARNATION_CONTEXT: &str = "strongroom 2026 netdisk v1 life of unflushed writes";
 
 /// Why a store cannot be made or served.
 #[derive(Debug, thiserror::Error)]
@@ -166,8 +166,8 @@ impl Store {
     }
 
     /// The present life of what is written and not flushed.
-    pub fn life(&self) -> Boot {
-        let mut hasher = blake3::Hasher::new_derive_key(LIFE_CONTEXT);
+    pub fn incarnation(&self) -> Boot {
+        let mut hasher = blake3::Hasher::new_derive_key(INCARNATION_CONTEXT);
         hasher.update(&self.id.0);
         hasher.update(&self.failures.load(Ordering::SeqCst).to_le_bytes());
         hasher.update(&self.marks.to_le_bytes());
@@ -341,18 +341,18 @@ mod tests {
     }
 
     #[test]
-    fn a_life_goes_on_while_nothing_can_be_lost_and_ends_for_good_with_a_failed_flush() {
+    fn an_incarnation_goes_on_while_nothing_can_be_lost_and_ends_for_good_with_a_failed_flush() {
         let device = device();
         let store = open(&device, b"one");
-        let first = store.life();
+        let first = store.incarnation();
         store.flush().unwrap();
-        assert_eq!(open(&device, b"one").life(), first);
-        assert_ne!(open(&device, b"two").life(), first);
+        assert_eq!(open(&device, b"one").incarnation(), first);
+        assert_ne!(open(&device, b"two").incarnation(), first);
         device.1.store(true, Ordering::SeqCst);
         store.flush().unwrap_err();
-        assert_ne!(store.life(), first);
+        assert_ne!(store.incarnation(), first);
         device.1.store(false, Ordering::SeqCst);
-        assert_ne!(open(&device, b"one").life(), first);
+        assert_ne!(open(&device, b"one").incarnation(), first);
     }
 
     #[test]
@@ -364,12 +364,12 @@ mod tests {
             failures: Some(dir.path().join("disk.key.failures")),
         };
         let store = Store::open(device.clone(), surroundings.clone()).unwrap();
-        let first = store.life();
+        let first = store.incarnation();
         device.1.store(true, Ordering::SeqCst);
         store.flush().unwrap_err();
         // The store itself forgets it, as a disk that fails may.
         device.write_at(&head(DiskId([3; 16]), 255, 0), 0).unwrap();
         let again = Store::open(device, surroundings).unwrap();
-        assert_ne!(again.life(), first);
+        assert_ne!(again.incarnation(), first);
     }
 }

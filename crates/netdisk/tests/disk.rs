@@ -35,7 +35,7 @@ fn what_was_written_is_read_in_every_set_up() {
         let status = disk.admin().status().unwrap();
         assert_eq!((status.id, status.blocks), (disk.keys.id, BLOCKS));
         assert_eq!(status.groups, [GroupId(1)]);
-        assert_eq!(status.boot, disk.server.life());
+        assert_eq!(status.boot, disk.server.incarnation());
         assert!(status.clock.abs_diff(common::now()) < 60);
     }
 }
@@ -68,7 +68,7 @@ fn many_threads_share_a_client_and_each_has_its_own_blocks() {
 }
 
 #[test]
-fn a_disk_that_was_started_anew_obeys_nobody_until_its_groups_are_known_again() {
+fn a_restarted_disk_refuses_every_request_until_its_groups_are_known_again() {
     for protection in [Protection::Secure, Protection::Private] {
         let mut disk = Disk::new(protection);
         let (client, admin) = (disk.client(), disk.admin());
@@ -90,7 +90,7 @@ fn a_disk_that_was_started_anew_obeys_nobody_until_its_groups_are_known_again() 
 }
 
 #[test]
-fn a_call_waits_for_a_disk_that_comes_back_and_gives_up_when_its_patience_is_over() {
+fn a_call_waits_for_a_disk_that_comes_back_and_fails_after_its_timeout() {
     let mut disk = Disk::new(Protection::Secure);
     disk.admin().set_groups(&[GroupId(1)]).unwrap();
     let ticket = disk.ticket(1, Mode::ReadWrite, &[(0, 4)]);
@@ -136,7 +136,7 @@ fn epochs_that_pass_are_not_noticed_by_who_asks() {
 }
 
 #[test]
-fn space_is_given_back_by_the_metadata_server() {
+fn space_is_freed_by_the_metadata_server() {
     let disk = Disk::new(Protection::Secure);
     let admin = disk.admin();
     admin.set_groups(&[GroupId(1)]).unwrap();
@@ -219,8 +219,8 @@ fn another_implementation_of_tls_and_protocol_is_understood_in_the_private_set_u
         assert!(reply.is_authentic(&request));
         reply
     };
-    let told = ask(Request::read(&capability, ([0; 16], 0), 0, 1));
-    let at = (told.boot, told.epoch);
+    let reported = ask(Request::read(&capability, ([0; 16], 0), 0, 1));
+    let at = (reported.boot, reported.epoch);
     for blocks in [1, 4, 16, 256] {
         let data: Vec<u8> = (0..blocks * 4096).map(|i| (i / 11 + 1) as u8).collect();
         let written = ask(Request::write(&capability, at, 7, data.clone()));

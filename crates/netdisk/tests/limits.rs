@@ -88,7 +88,7 @@ fn a_handshake_that_never_ends_is_cut_off() {
 }
 
 #[test]
-fn who_was_authentic_may_be_silent() {
+fn an_authenticated_client_may_be_idle() {
     let disk = disk(Config {
         first_request_max: SHORT,
         transfer_max: SHORT,

@@ -11,7 +11,7 @@ use common::{BLOCKS, Disk};
 use netdisk::*;
 
 /// How long a client tries; each test that needs it ends sooner where it succeeds.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 struct Between {
     relay: Relay,
@@ -37,7 +37,7 @@ impl Between {
         address.address = relay.address.to_string();
         let between = Self {
             relay,
-            client: DiskClient::new(address, PATIENCE),
+            client: DiskClient::new(address, TIMEOUT),
             ticket,
             _disk: disk,
         };
@@ -117,7 +117,7 @@ fn the_reply_with_the_same_number_of_another_connection_is_not_taken_either() {
     let client = || {
         let mut address = between.client.address().clone();
         address.address = between.relay.address.to_string();
-        DiskClient::new(address, PATIENCE)
+        DiskClient::new(address, TIMEOUT)
     };
     let mut out = [0; 4096];
     let kept: Arc<Mutex<HashMap<u64, Vec<u8>>>> = Arc::default();
@@ -141,7 +141,7 @@ fn the_reply_with_the_same_number_of_another_connection_is_not_taken_either() {
 }
 
 #[test]
-fn an_unsigned_refusal_is_not_believed() {
+fn an_unsigned_refusal_is_rejected() {
     let between = Between::new();
     for reason in Reason::ALL {
         between.is_noticed(move |bytes| {

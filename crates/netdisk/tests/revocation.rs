@@ -134,7 +134,7 @@ fn dropping_a_group_waits_for_its_writes() {
 }
 
 #[test]
-fn a_client_whose_right_was_taken_away_fails_on_its_old_connection_and_on_a_new_one() {
+fn a_client_whose_right_was_revoked_fails_on_its_old_connection_and_on_a_new_one() {
     for protection in [Protection::Secure, Protection::Private] {
         let disk = Disk::new(protection);
         disk.admin().set_groups(&[GroupId(1)]).unwrap();

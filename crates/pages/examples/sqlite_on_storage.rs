@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Here a directory of the host; a room's tests use one in memory that loses power.
     let storage: Arc<dyn Storage> = Arc::new(HostStorage::open(&dir)?);
     // Gives the storage a name that SQLite understands. It must outlive the connections.
-    let place = pages::Place::new(storage)?;
+    let place = pages::Registration::new(storage)?;
 
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     let db = Connection::open_with_flags_and_vfs(place.path("notes.db"), flags, pages::VFS)?;

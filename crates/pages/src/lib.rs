@@ -8,7 +8,7 @@
 //!    connection must be in exclusive locking mode before it uses a log.
 //! 3. A file that was created has its name made durable by its first sync, as SQLite's own layer for Unix does it.
 //!
-//! 4. The files of a catalog that a [`authentic::Witness`] vouches for pass through it ([`Place::vouch`]).
+//! 4. The files of a catalog that a [`authentic::Witness`] vouches for pass through it ([`Registration::vouch`]).
 //!
 //! It deliberately does not know what is in the pages. Unsafe code is in one module, the table of functions that SQLite
 //! calls.
@@ -18,7 +18,7 @@
 mod around;
 pub mod authentic;
 mod file;
-mod place;
+mod registration;
 #[allow(unsafe_code)]
 mod vfs;
 
@@ -26,7 +26,7 @@ mod vfs;
 mod tests;
 
 pub use file::PageFile;
-pub use place::Place;
+pub use registration::Registration;
 
 /// The name by which SQLite knows this layer.
 pub const VFS: &str = "strongroom";

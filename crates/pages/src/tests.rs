@@ -4,9 +4,9 @@ use rusqlite::{Connection, OpenFlags};
 use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
 use storage::{OpenMode, Storage};
 
-use crate::{Place, VFS};
+use crate::{Registration, VFS};
 
-fn connect(place: &Place) -> Connection {
+fn connect(place: &Registration) -> Connection {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     let db = Connection::open_with_flags_and_vfs(place.path("a.db"), flags, VFS).unwrap();
     db.execute_batch(
@@ -30,7 +30,7 @@ fn sum(db: &Connection) -> i64 {
 #[test]
 fn a_database_lives_in_a_storage_and_survives_a_power_cut() {
     let memory = MemoryStorage::new();
-    let place = Place::new(Arc::new(memory.clone())).unwrap();
+    let place = Registration::new(Arc::new(memory.clone())).unwrap();
     let db = connect(&place);
     db.execute_batch("CREATE TABLE t(a); INSERT INTO t VALUES (1), (2)")
         .unwrap();
@@ -56,7 +56,7 @@ fn a_database_lives_in_a_storage_and_survives_a_power_cut() {
 #[test]
 fn a_refused_write_is_an_error_that_says_so_and_the_database_stays_whole() {
     let faulty = FaultyStorage::new(MemoryStorage::new());
-    let place = Place::new(Arc::new(faulty.clone())).unwrap();
+    let place = Registration::new(Arc::new(faulty.clone())).unwrap();
     let db = connect(&place);
     db.execute_batch("CREATE TABLE t(a); INSERT INTO t VALUES (1)")
         .unwrap();
@@ -73,7 +73,7 @@ fn a_refused_write_is_an_error_that_says_so_and_the_database_stays_whole() {
 #[test]
 fn a_long_statement_spills_into_memory_only() {
     let memory = MemoryStorage::new();
-    let place = Place::new(Arc::new(memory.clone())).unwrap();
+    let place = Registration::new(Arc::new(memory.clone())).unwrap();
     let db = connect(&place);
     db.execute_batch(
         "CREATE TABLE t(a, b UNIQUE);
@@ -91,7 +91,7 @@ fn a_long_statement_spills_into_memory_only() {
 
 #[test]
 fn a_place_that_is_gone_has_no_files() {
-    let place = Place::new(Arc::new(MemoryStorage::new())).unwrap();
+    let place = Registration::new(Arc::new(MemoryStorage::new())).unwrap();
     let path = place.path("a.db");
     drop(place);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;

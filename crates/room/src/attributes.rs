@@ -144,8 +144,8 @@ impl Core {
     }
 
     /// Marks a read for the access time, where relatime lets it count.
-    pub(crate) fn accessed(&self, no: InodeNo) {
-        self.touch_atime(no, |i, now| {
+    pub(crate) fn touch_atime(&self, no: InodeNo) {
+        self.touch_atime_if(no, |i, now| {
             i.atime <= i.mtime
                 || i.atime <= i.ctime
                 || now.secs.saturating_sub(i.atime.secs) >= RELATIME_SECS
@@ -153,7 +153,7 @@ impl Core {
     }
 
     /// Sets the access time where `counts` says so. Not a change that a sync waits for.
-    pub(crate) fn touch_atime(&self, no: InodeNo, counts: impl Fn(&Inode, Timestamp) -> bool) {
+    pub(crate) fn touch_atime_if(&self, no: InodeNo, counts: impl Fn(&Inode, Timestamp) -> bool) {
         if self.options.read_only {
             return;
         }

@@ -28,7 +28,7 @@ use crate::header::{self, BACKUP, HEADER, HEADER_MAX};
 use crate::lock::RoomLock;
 use crate::maintenance::{BackupReport, Progress};
 use crate::open::{
-    LINEAGE, NEW_CATALOG, NEW_CATALOG_TABLE, PLACED, SEGMENTS, put_new_catalog_in_place,
+    LINEAGE, NETWORK_BACKED, NEW_CATALOG, NEW_CATALOG_TABLE, SEGMENTS, put_new_catalog_in_place,
 };
 use crate::pins::Pin;
 use crate::rollback;
@@ -86,7 +86,7 @@ impl Core {
             _ => {}
         }
         let (mut moment, pin) = self.moment(&target)?;
-        let lineage = mark_lineage(&target, &mut moment, self.options.placed)?;
+        let lineage = mark_lineage(&target, &mut moment, self.options.network_backed)?;
         let growing = read_growing(&*target)?;
         write_growing(&*target, &growing.union(&moment.in_use).copied().collect())?;
         let mut report = BackupReport {
@@ -124,7 +124,7 @@ impl Core {
             let catalog = self.catalog();
             catalog.copy_to(target, CATALOG_COPY, &key)?;
             let (generation, segments) = (catalog.generation(), catalog.segments()?);
-            let in_use = match self.options.placed {
+            let in_use = match self.options.network_backed {
                 true => self.segments.in_use(),
                 false => BTreeSet::new(),
             };
@@ -162,14 +162,14 @@ impl Core {
                 report.segments_kept += 1;
             } else {
                 let beside = format!("{name}.new");
-                let told = |bytes: u64| progress((done + bytes).min(total), total);
+                let reported = |bytes: u64| progress((done + bytes).min(total), total);
                 // A place on a network disk is longer than what was written there.
-                let most = if self.options.placed {
+                let most = if self.options.network_backed {
                     needed
                 } else {
                     u64::MAX
                 };
-                let copied = match copy(&*self.storage, &name, target, &beside, most, told) {
+                let copied = match copy(&*self.storage, &name, target, &beside, most, reported) {
                     // A segment that is gone cannot be copied; the rest can, and check says what it takes with it.
                     Ok(None) => {
                         report
@@ -226,15 +226,15 @@ fn write_growing(target: &dyn Storage, segments: &BTreeSet<SegmentNo>) -> Result
 fn mark_lineage(
     target: &Arc<dyn Storage>,
     moment: &mut Moment,
-    was_placed: bool,
+    was_network_backed: bool,
 ) -> Result<String> {
     // As unlikely to come twice as the id of a room.
     let lineage = RoomId::random().to_string();
     let options = catalog::OpenOptions::default();
     let copy = SqlCatalog::open(target, CATALOG_COPY, &moment.key, &options)?;
     copy.set_meta(LINEAGE, lineage.as_bytes())?;
-    if was_placed {
-        copy.set_meta(PLACED, b"")?;
+    if was_network_backed {
+        copy.set_meta(NETWORK_BACKED, b"")?;
     }
     moment.generation = copy.commit()?;
     // The copy is renamed without its log.
@@ -351,7 +351,7 @@ fn copy(
     target: &dyn Storage,
     to: &str,
     most: u64,
-    told: impl Fn(u64) -> bool,
+    reported: impl Fn(u64) -> bool,
 ) -> io::Result<Option<u64>> {
     let original = match source.open(from, OpenMode::Read) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
@@ -370,7 +370,7 @@ fn copy(
             copied += (end - start) as u64;
         }
         at += step.len() as u64;
-        if !told(at) {
+        if !reported(at) {
             return Err(stopped());
         }
     }

@@ -110,14 +110,14 @@ impl Cleaner {
                     core.drop_empty(walk.victims());
                 }
                 // On network disks the space of what is gone may be waited for.
-                if core.options.placed
+                if core.options.network_backed
                     && let Err(e) = core.commit_or_defer()
                 {
                     tracing::warn!("rewriting thin segments: {e}");
                 }
                 self.idle = core.accounts.lock().len() >= before;
                 self.rest(core);
-                if core.options.placed && !self.idle {
+                if core.options.network_backed && !self.idle {
                     self.due = Instant::now() + LOOK_NEARLY_FULL;
                 }
             }
@@ -144,7 +144,7 @@ impl Cleaner {
 
 /// The segments to be emptied now.
 fn choose(core: &Core) -> Result<HashSet<SegmentNo>> {
-    if core.options.placed {
+    if core.options.network_backed {
         let space = core.space()?;
         if space.available < space.total / NEARLY_FULL {
             return choose_nearly_full(core);

@@ -16,10 +16,10 @@ use segments::SegmentStore;
 use storage::spans;
 
 use crate::accounts::Settlement;
-use crate::check::Lost;
+use crate::check::LostExtent;
 use crate::cleaner::Cleaner;
 use crate::core::Core;
-use crate::inodes::{Cell, Life};
+use crate::inodes::{Cell, Liveness};
 use crate::maintenance::LostRange;
 use crate::open::RESERVED;
 use crate::{Error, Result};
@@ -108,7 +108,7 @@ impl Core {
         }
         drained?;
         // What network disks are given is durable there, or not at all.
-        let carried = (!self.options.placed).then(|| self.segments.take_unflushed());
+        let carried = (!self.options.network_backed).then(|| self.segments.take_unflushed());
         let units = match carried.flatten() {
             Some(units) => units,
             None => {
@@ -250,7 +250,7 @@ impl Core {
         }
         let outcome = then(drained);
         drop(freeze);
-        self.give_back(settlement);
+        self.free_settled(settlement);
         self.remember(generation);
         outcome
     }
@@ -407,7 +407,7 @@ impl Core {
     }
 
     /// Gives the space of what is dead for good back. Failures cost space, not data.
-    pub(crate) fn give_back(&self, settlement: Settlement) {
+    pub(crate) fn free_settled(&self, settlement: Settlement) {
         let settlement = self.pins.lock().hold_back(settlement);
         for no in &settlement.dead {
             if let Err(e) = self.segments.remove(*no) {
@@ -437,7 +437,7 @@ impl Core {
     pub(crate) fn punch_holes(&self) {
         let _one = self.punching.lock();
         let released = std::mem::take(&mut *self.holes.lock());
-        let released = self.loans.lock().hold_back(released);
+        let released = self.grants.lock().hold_back(released);
         if self.punch_dead(released) {
             self.punched.fetch_add(1, Ordering::SeqCst);
         }
@@ -546,7 +546,7 @@ impl Core {
 impl Core {
     /// Names the files of ranges that did not open. A file's name is looked for in the whole tree: not while somebody
     /// waits for an answer.
-    fn log_damage(&self, damaged: Vec<Lost>) {
+    fn log_damage(&self, damaged: Vec<LostExtent>) {
         match self.named(damaged) {
             Ok(ranges) => {
                 for LostRange {
@@ -600,7 +600,7 @@ impl Core {
             if state.is_deleted() || state.inode.nlink > 0 {
                 return Ok(());
             }
-            if state.life == Life::Live {
+            if state.liveness == Liveness::Live {
                 // Somebody may have found it by its last name and hold it only since that is gone. From here on nobody does:
                 // who holds it later sees, by its attributes, that it is doomed.
                 let mut holds = self.holds.lock();
@@ -608,13 +608,13 @@ impl Core {
                     holds.unlinked.insert(no);
                     return Ok(());
                 }
-                state.life = Life::Doomed;
+                state.liveness = Liveness::Doomed;
             }
             state.buffer = None;
             if self.cut_some_chunks(&cell, &mut state, 0, true)? {
                 continue;
             }
-            state.life = Life::Deleted;
+            state.liveness = Liveness::Deleted;
             drop(state);
             self.inodes.forget(no);
             return Ok(());

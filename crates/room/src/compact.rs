@@ -142,8 +142,9 @@ impl Core {
                 batch.extend(left.next());
             }
             let batch_bytes: u64 = batch.iter().map(|a| u64::from(a.live) * BLOCK).sum();
-            let told = |moved: u64| progress((emptied + moved.min(batch_bytes)).min(total), total);
-            let done = self.move_batch(&batch, tally, &told);
+            let reported =
+                |moved: u64| progress((emptied + moved.min(batch_bytes)).min(total), total);
+            let done = self.move_batch(&batch, tally, &reported);
             self.shares.lock().clear();
             done?;
             emptied += batch_bytes;
@@ -163,7 +164,7 @@ impl Core {
         &self,
         batch: &[SegmentAccount],
         tally: &mut Tally,
-        told: &dyn Fn(u64) -> bool,
+        reported: &dyn Fn(u64) -> bool,
     ) -> Result<()> {
         let start = tally.moved;
         let mut remaining: HashSet<SegmentNo> = batch.iter().map(|a| a.id.no).collect();
@@ -178,7 +179,7 @@ impl Core {
                     self.commit()?;
                     committed = tally.moved;
                 }
-                if !told(tally.moved - start) {
+                if !reported(tally.moved - start) {
                     tally.stopped = true;
                     break;
                 }
@@ -194,7 +195,7 @@ impl Core {
                 break;
             }
         }
-        if !tally.stopped && !told(tally.moved - start) {
+        if !tally.stopped && !reported(tally.moved - start) {
             tally.stopped = true;
         }
         for account in batch.iter().filter(|a| !remaining.contains(&a.id.no)) {

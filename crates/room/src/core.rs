@@ -25,11 +25,11 @@ use segments::{DirStore, Sealed, SegmentStore, UNIT_BLOCKS};
 use storage::{Storage, spans};
 
 use crate::accounts::Accounts;
-use crate::check::Lost;
+use crate::check::LostExtent;
 use crate::flags::Flagged;
+use crate::grants::Grants;
 use crate::header::HeaderState;
 use crate::inodes::{Cell, InodeTable};
-use crate::lending::Loans;
 use crate::lock::RoomLock;
 use crate::moves::Moves;
 use crate::name_cache::NameCache;
@@ -103,7 +103,7 @@ pub(crate) struct Core {
     /// How often holes were punched.
     pub(crate) punched: AtomicU64,
     /// What others may write to.
-    pub(crate) loans: Mutex<Loans>,
+    pub(crate) grants: Mutex<Grants>,
     /// Files with flags.
     pub(crate) flagged: Flagged,
     /// What a backup still reads, and what is given back after it.
@@ -143,9 +143,9 @@ pub(crate) struct Wake {
     /// What is remembered outside the room is to be written down.
     pub(crate) remember: bool,
     /// Ranges that did not open, to be named in the log.
-    pub(crate) damaged: Vec<Lost>,
+    pub(crate) damaged: Vec<LostExtent>,
     /// Those that were seen before.
-    noted: HashSet<Lost>,
+    noted: HashSet<LostExtent>,
 }
 
 /// The parts of a core that its opener puts together.
@@ -199,7 +199,7 @@ impl Core {
             punching: Mutex::default(),
             unpunched: Mutex::new(parts.unpunched),
             punched: AtomicU64::new(0),
-            loans: Mutex::default(),
+            grants: Mutex::default(),
             flagged: Flagged::default(),
             refused: Refused::default(),
             pins: Mutex::default(),
@@ -298,7 +298,7 @@ impl Core {
     }
 
     /// Notes a range that does not open, for the log line that names its file. Once each, and not without end.
-    pub(crate) fn note_damage(&self, lost: Lost) {
+    pub(crate) fn note_damage(&self, lost: LostExtent) {
         const NOTED_MAX: usize = 10_000;
         if self.options.read_only {
             // No thread looks names up there.
@@ -350,10 +350,10 @@ impl Core {
     }
 
     /// Gives up units that a chunk no longer refers to.
-    pub(crate) fn give_up(&self, released: &[Released]) -> Result<()> {
+    pub(crate) fn discard(&self, released: &[Released]) -> Result<()> {
         for r in released {
             if r.shared {
-                self.give_up_shared(r.range)?;
+                self.discard_shared(r.range)?;
             } else {
                 self.accounts.lock().release(r.range);
             }
@@ -361,7 +361,7 @@ impl Core {
         Ok(())
     }
 
-    fn give_up_shared(&self, range: BlockRange) -> Result<()> {
+    fn discard_shared(&self, range: BlockRange) -> Result<()> {
         // Two files that give the same unit up at the same time must not both see the other's reference.
         let mut shares = self.shares.lock();
         let catalog = self.catalog();

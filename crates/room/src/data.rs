@@ -14,7 +14,7 @@ use std::sync::Arc;
 use catalog::{CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, InodeNo, Piece, Stored, Timestamp};
 use segments::{Sealed, SegmentError, SegmentStore, UNIT_BLOCKS};
 
-use crate::check::Lost;
+use crate::check::LostExtent;
 use crate::core::{BLOCK, Core};
 use crate::flags;
 use crate::inodes::{Cell, State, WriteBuffer};
@@ -133,7 +133,7 @@ impl Core {
             let (in_chunk, len) = stored.hidden_by(position);
             let offset = index * CHUNK_LEN + in_chunk;
             tracing::debug!("inode {}, offset {offset}: {e}", no.0);
-            self.note_damage(Lost { no, offset, len });
+            self.note_damage(LostExtent { no, offset, len });
             Error::Corrupt {
                 inode: no,
                 offset,
@@ -460,7 +460,7 @@ impl Core {
             (state.inode.blocks + u64::from(after)).saturating_sub(u64::from(before));
         state.row_dirty = true;
         self.inodes.mark_dirty(cell);
-        self.give_up(&released)
+        self.discard(&released)
     }
 
     /// A chunk's map, to be changed.

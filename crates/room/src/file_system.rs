@@ -23,7 +23,7 @@ delegate! {
     attributes(no: InodeNo) -> Result<Inode>;
     set_attributes(no: InodeNo, set: &SetAttr) -> Result<Inode>;
     make(parent: InodeNo, name: &[u8], new: &NewFile) -> Result<Inode>;
-    make_unnamed(parent: InodeNo, new: &NewFile) -> Result<Inode>;
+    create_tmpfile(parent: InodeNo, new: &NewFile) -> Result<Inode>;
     link(no: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Inode>;
     unlink(parent: InodeNo, name: &[u8]) -> Result<()>;
     rmdir(parent: InodeNo, name: &[u8]) -> Result<()>;
@@ -31,7 +31,7 @@ delegate! {
     read_link(no: InodeNo) -> Result<Vec<u8>>;
     read_dir(no: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>>;
     begin_read_dir(no: InodeNo, after: u64, limit: usize) -> Result<(Vec<(DirEntry, Inode)>, u64)>;
-    accessed(no: InodeNo);
+    touch_atime(no: InodeNo);
     accessed_always(no: InodeNo);
     hold(no: InodeNo);
     release(no: InodeNo, count: u64);

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use crate::core::{BLOCK, Core};
 use crate::inodes::{Cell, State};
-use crate::{Error, Placed, Result, SetAttr, SetTime};
+use crate::{Error, Result, SetAttr, SetTime, WrittenExtent};
 
 /// What is known of files with flags since the room was opened.
 #[derive(Debug, Default)]
@@ -110,13 +110,18 @@ impl Core {
 
     /// Refuses what another machine wrote for an append-only file if it changes what is stored. The same bytes may come again:
     /// a client places once more what may have been lost with the server.
-    pub(crate) fn check_placed(&self, cell: &Cell, state: &State, placed: &[Placed]) -> Result<()> {
+    pub(crate) fn check_extents(
+        &self,
+        cell: &Cell,
+        state: &State,
+        extents: &[WrittenExtent],
+    ) -> Result<()> {
         if !state.inode.flags.append_only() {
             return Ok(());
         }
         let size = state.inode.size;
         let end = *self.flagged.ends.lock().entry(cell.no).or_insert(size);
-        for p in placed {
+        for p in extents {
             let (index, start) = (p.offset / CHUNK_LEN, p.offset % CHUNK_LEN);
             let (first, blocks) = ((start / BLOCK) as u16, p.sealed.blocks as u16);
             let overlap = size.saturating_sub(p.offset);

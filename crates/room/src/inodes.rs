@@ -39,12 +39,12 @@ pub(crate) struct State {
     pub(crate) buffer: Option<WriteBuffer>,
     /// The row differs from the catalog.
     pub(crate) row_dirty: bool,
-    pub(crate) life: Life,
+    pub(crate) liveness: Liveness,
 }
 
 /// How far an inode is on its way out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Life {
+pub(crate) enum Liveness {
     /// It has a name or a holder, or may still get a holder.
     Live,
     /// It has neither, and whoever comes now finds nothing: its data is being deleted, a part at a time.
@@ -72,12 +72,12 @@ impl WriteBuffer {
 impl State {
     /// Whether nobody may find it any more.
     pub(crate) fn is_gone(&self) -> bool {
-        self.life != Life::Live
+        self.liveness != Liveness::Live
     }
 
     /// Whether the catalog has no row of it any more.
     pub(crate) fn is_deleted(&self) -> bool {
-        self.life == Life::Deleted
+        self.liveness == Liveness::Deleted
     }
 
     fn clean(inode: Inode) -> Self {
@@ -86,7 +86,7 @@ impl State {
             chunks: BTreeMap::new(),
             buffer: None,
             row_dirty: false,
-            life: Life::Live,
+            liveness: Liveness::Live,
         }
     }
 }

@@ -32,10 +32,10 @@ mod core;
 mod data;
 mod file_system;
 mod flags;
+mod grants;
 mod header;
 mod inodes;
 mod keys;
-mod lending;
 mod lock;
 mod maintenance;
 mod moves;
@@ -61,14 +61,14 @@ mod unsaved;
 
 pub use answers::OperationId;
 pub use catalog::{ANSWER_MAX, CachedReply, ClientKey};
-pub use lending::Loan;
+pub use grants::WriteGrant;
 pub use maintenance::{BackupReport, CheckReport, CompactReport, LostRange, Progress, RekeyReport};
 pub use model::{
     Access, Available, BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, DirEntry, Error, Extent,
-    Fallocate, FileFlags, FileKind, FileSystem, Inode, InodeNo, LoanId, Lock, LockKind, LockOwner,
-    LockTable, NewFile, NoncePart, PartError, Piece, Pieces, Placed, RenameMode, Result, RoomSpace,
-    Sealed, SeekTo, SegmentNo, SetAttr, SetTime, Stored, Timestamp, UNIT_BLOCKS, XattrMode, now,
-    spans,
+    Fallocate, FileFlags, FileKind, FileSystem, Inode, InodeNo, Lock, LockKind, LockOwner,
+    LockTable, NewFile, NoncePart, PartError, Piece, Pieces, RenameMode, Result, RoomSpace, Sealed,
+    SeekTo, SegmentNo, SetAttr, SetTime, Stored, Timestamp, UNIT_BLOCKS, WriteGrantId,
+    WrittenExtent, XattrMode, now, spans,
 };
 pub use opener::Opener;
 pub use options::*;

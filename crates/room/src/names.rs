@@ -124,7 +124,7 @@ impl Core {
     }
 
     /// Makes a regular file without a name, held once for the caller.
-    pub(crate) fn make_unnamed(&self, parent: InodeNo, new: &NewFile) -> Result<Inode> {
+    pub(crate) fn create_tmpfile(&self, parent: InodeNo, new: &NewFile) -> Result<Inode> {
         if new.kind != FileKind::Regular {
             return Err(Error::InvalidArgument(
                 "only a regular file can be without a name",

@@ -45,7 +45,7 @@ pub(crate) const RESERVED: &str = "reserved";
 /// Catalog value: there in a backup, and different in each; 32 hexadecimal digits.
 pub(crate) const LINEAGE: &str = "lineage";
 /// Catalog value: there, and not empty, where the segments are on network disks.
-pub(crate) const PLACED: &str = "placed";
+pub(crate) const NETWORK_BACKED: &str = "placed";
 
 /// Makes a room and opens it.
 pub(crate) fn create(dir: &Path, new: NewRoom) -> Result<Core> {
@@ -323,10 +323,10 @@ fn assemble(
         ));
     }
     let mut header = header;
-    if options.placed {
+    if options.network_backed {
         check_shared(&*storage, &*catalog, &mut header, &options)?;
     } else {
-        check_not_placed(&*catalog)?;
+        check_not_network_backed(&*catalog)?;
     }
     let lineage = catalog
         .meta(LINEAGE)?
@@ -351,7 +351,7 @@ fn assemble(
         .max(last_used);
     let ids = known.iter().map(|s| s.id).collect();
     let segments = DirStore::open(storage.clone(), keyring, ids, SegmentNo(last_file + 1))?;
-    if options.placed && !options.accept_rollback {
+    if options.network_backed && !options.accept_rollback {
         check_places(&segments, &known)?;
     }
     let mut unpunched = HashMap::new();
@@ -363,7 +363,7 @@ fn assemble(
         }
         unpunched = reclaim::unpunched(&files, &known);
         // No segment of before is appended to again: what the catalog refers to is all it will ever hold.
-        if options.placed {
+        if options.network_backed {
             for account in &known {
                 segments.cut_to(account.id.no, account.length)?;
             }
@@ -454,14 +454,16 @@ fn check_header_revision(
     Ok(())
 }
 
-fn is_placed(catalog: &dyn Catalog) -> Result<bool> {
+fn is_network_backed(catalog: &dyn Catalog) -> Result<bool> {
     // Empty in a backup of such a room, whose directory has them.
-    Ok(catalog.meta(PLACED)?.is_some_and(|value| !value.is_empty()))
+    Ok(catalog
+        .meta(NETWORK_BACKED)?
+        .is_some_and(|value| !value.is_empty()))
 }
 
 /// Refuses a room whose segments are on network disks: it would be taken for one that lost them all.
-pub(crate) fn check_not_placed(catalog: &dyn Catalog) -> Result<()> {
-    match is_placed(catalog)? {
+pub(crate) fn check_not_network_backed(catalog: &dyn Catalog) -> Result<()> {
+    match is_network_backed(catalog)? {
         true => Err(Error::OnNetworkDisks),
         false => Ok(()),
     }
@@ -475,14 +477,14 @@ fn check_shared(
     options: &OpenOptions,
 ) -> Result<()> {
     let has_position_keys = header.header.position_keys_from().is_some();
-    if is_placed(catalog)? {
+    if is_network_backed(catalog)? {
         return match has_position_keys || options.without_position_keys {
             true => Ok(()),
             false => Err(Error::NoPositionKeys),
         };
     }
     if !catalog.segments()?.is_empty() || !storage.list(SEGMENTS)?.is_empty() {
-        return Err(Error::NotPlaced);
+        return Err(Error::NotNetworkBacked);
     }
     if options.read_only {
         return Ok(());
@@ -492,7 +494,7 @@ fn check_shared(
         header.header.require_position_keys();
         header.store(storage)?;
     }
-    catalog.set_meta(PLACED, b"1")?;
+    catalog.set_meta(NETWORK_BACKED, b"1")?;
     catalog.commit()?;
     Ok(())
 }
@@ -500,12 +502,12 @@ fn check_shared(
 /// Refuses a room on network disks whose storage does not know where all of it lies: what is written next would come to lie over
 /// what it has forgotten.
 fn check_places(segments: &DirStore, known: &[catalog::SegmentAccount]) -> Result<()> {
-    let placed: HashSet<SegmentNo> = segments.list()?.iter().map(|file| file.no).collect();
+    let present: HashSet<SegmentNo> = segments.list()?.iter().map(|file| file.no).collect();
     let used = known.iter().filter(|a| a.live > 0);
     let (mut all, mut lost) = (0, 0);
     for account in used {
         all += 1;
-        lost += u64::from(!placed.contains(&account.id.no));
+        lost += u64::from(!present.contains(&account.id.no));
     }
     if lost == 0 {
         return Ok(());

@@ -61,7 +61,7 @@ pub struct OpenOptions {
     pub background: bool,
     /// Whether the storage has the segments on network disks. A room that holds none yet is marked so by its first opening for
     /// writing; one that holds some is refused, and a room that is marked is refused without this.
-    pub placed: bool,
+    pub network_backed: bool,
     /// Whether a room on network disks that lacks the feature `position-keys` is opened all the same, for
     /// [`Room::rekey`](crate::Room::rekey): nothing of it is given to clients before that.
     pub without_position_keys: bool,
@@ -78,7 +78,7 @@ impl Default for OpenOptions {
             state_dir: None,
             commit_interval_ms: 5000,
             background: true,
-            placed: false,
+            network_backed: false,
             without_position_keys: false,
             keep_unnamed: false,
         }

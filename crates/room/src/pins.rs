@@ -62,6 +62,6 @@ impl Drop for Pin<'_> {
         }
         let deferred = std::mem::take(&mut *pins).deferred;
         drop(pins);
-        self.0.give_back(deferred);
+        self.0.free_settled(deferred);
     }
 }

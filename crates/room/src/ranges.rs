@@ -97,22 +97,22 @@ impl Core {
         for (index, chunk) in stored {
             self.inodes.drop_chunk(cell.no, index);
             let newest = state.chunks.remove(&index).unwrap_or(chunk);
-            self.give_up_chunk(state, newest)?;
+            self.discard_chunk(state, newest)?;
         }
         if !more {
             // The rest are in memory only.
             for (_, chunk) in state.chunks.split_off(&first) {
-                self.give_up_chunk(state, chunk)?;
+                self.discard_chunk(state, chunk)?;
             }
         }
         Ok(more)
     }
 
-    fn give_up_chunk(&self, state: &mut State, mut chunk: Chunk) -> Result<()> {
+    fn discard_chunk(&self, state: &mut State, mut chunk: Chunk) -> Result<()> {
         state.inode.blocks = state.inode.blocks.saturating_sub(u64::from(chunk.blocks()));
         state.row_dirty = true;
         self.space.end_reserved(u64::from(chunk.reserved_blocks()));
-        self.give_up(&chunk.replace(0, CHUNK_END, &[]))
+        self.discard(&chunk.replace(0, CHUNK_END, &[]))
     }
 
     /// Allocates, punches, zeroes, collapses, inserts.
@@ -156,7 +156,7 @@ impl Core {
                 Fallocate::PunchHole => self.punch(&cell, &mut state, offset, end)?,
                 Fallocate::ZeroRange { keep_size } => {
                     self.punch(&cell, &mut state, offset, end)?;
-                    if !self.options.placed {
+                    if !self.options.network_backed {
                         // The space of what was stored there stays the file's.
                         self.mark_locked(&cell, &mut state, offset / BLOCK, end.div_ceil(BLOCK))?;
                     }

@@ -28,7 +28,7 @@ use crate::{Error, Result};
 /// Rounds of moving data; each one finds what the one before could not see.
 const ROUNDS: usize = 8;
 /// How long a reader may keep the old catalog.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A moment between two steps, for tests that look at the disk there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,7 +199,7 @@ impl Core {
 fn close(catalog: Arc<dyn Catalog>) -> Result<()> {
     let begun = Instant::now();
     while Arc::strong_count(&catalog) > 1 {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             return Err(Error::Damaged(
                 "the old catalog is still being read after a minute".into(),
             ));

@@ -22,7 +22,7 @@ const CHUNKS_AT_ONCE: u64 = 256;
 impl Core {
     /// Reserves space for what is not stored in the bytes `offset..end`.
     pub(crate) fn allocate(&self, no: InodeNo, offset: u64, end: u64) -> Result<()> {
-        if self.options.placed {
+        if self.options.network_backed {
             // Space comes in segments there, which are granted to clients: it is looked for, and not reserved.
             return match self.fits(Claim::New, end - offset)? {
                 true => Ok(()),

@@ -184,8 +184,8 @@ impl Room {
     }
 
     /// Makes a regular file without a name (O_TMPFILE), held once for the caller: see [`hold`](Self::hold).
-    pub fn make_unnamed(&self, parent: InodeNo, new: &NewFile) -> Result<Inode> {
-        self.core()?.make_unnamed(parent, new)
+    pub fn create_tmpfile(&self, parent: InodeNo, new: &NewFile) -> Result<Inode> {
+        self.core()?.create_tmpfile(parent, new)
     }
 
     /// Gives a file another name.
@@ -257,16 +257,16 @@ impl Room {
     }
 
     /// Marks a read of a file, directory or link for its access time, where relatime lets it count.
-    pub fn accessed(&self, no: InodeNo) {
+    pub fn touch_atime(&self, no: InodeNo) {
         if let Ok(core) = self.core() {
-            core.accessed(no);
+            core.touch_atime(no);
         }
     }
 
     /// Marks a read for its access time whatever relatime would say.
     pub fn accessed_always(&self, no: InodeNo) {
         if let Ok(core) = self.core() {
-            core.touch_atime(no, |_, _| true);
+            core.touch_atime_if(no, |_, _| true);
         }
     }
 

@@ -117,7 +117,7 @@ impl Core {
     /// Bytes of the storage that a claim may still take, its catalog rows included.
     fn left_for(&self, claim: Claim, space: &Space) -> u64 {
         let mut available = space.available;
-        if self.options.placed {
+        if self.options.network_backed {
             // Open segments have their space already.
             available += self.segments.left_open() * BLOCK;
         }
@@ -126,7 +126,7 @@ impl Core {
 
     /// Bytes that a claim must leave free.
     fn kept_from(&self, claim: Claim, space: &Space) -> u64 {
-        if self.options.placed {
+        if self.options.network_backed {
             // The catalog is elsewhere there.
             return FOR_MOVING.min(space.total / SMALL[0]);
         }
@@ -181,7 +181,7 @@ impl Core {
     /// another segment.
     pub(crate) fn room_to_move(&self) -> Result<u64> {
         let space = self.storage.space()?;
-        Ok(match self.options.placed {
+        Ok(match self.options.network_backed {
             true => space.available,
             false => self.left_for(Claim::Replace, &space),
         })
@@ -189,7 +189,7 @@ impl Core {
 
     /// Runs a step that moves data: it may take the space that is kept for it.
     pub(crate) fn with_set_aside<T>(&self, bytes: u64, step: impl Fn() -> Result<T>) -> Result<T> {
-        if !self.options.placed {
+        if !self.options.network_backed {
             return self.replacing(bytes, step);
         }
         match step() {
@@ -238,7 +238,7 @@ impl Core {
             Err(Error::NoSpace) => {
                 self.make_space()?;
                 let again = self.promise(bytes).and_then(|()| change());
-                if self.options.placed && matches!(again, Err(Error::NoSpace)) {
+                if self.options.network_backed && matches!(again, Err(Error::NoSpace)) {
                     // Space comes in segments there: dead blocks among live ones make none until these are moved.
                     self.ask(|wake| wake.clean = true);
                 }
@@ -288,7 +288,7 @@ impl Core {
     /// writer who needs it has it punched.
     pub(crate) fn available(&self) -> Result<Available> {
         let mut space = self.storage.space()?;
-        if !self.options.placed {
+        if !self.options.network_backed {
             let holes: u64 = self.holes.lock().iter().map(|r| u64::from(r.blocks)).sum();
             let deleted = self.accounts.lock().released_blocks() + holes;
             space.available += deleted * BLOCK + self.reclaimable();

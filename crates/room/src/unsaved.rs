@@ -5,7 +5,7 @@
 
 use parking_lot::Mutex;
 
-use crate::check::Lost;
+use crate::check::LostExtent;
 use crate::core::Core;
 use crate::{Error, InodeNo, LostRange, Result, Room};
 
@@ -23,14 +23,14 @@ pub struct Unsaved {
 
 /// Ranges that a cache had accepted and that found no space.
 #[derive(Debug, Default)]
-pub(crate) struct Refused(Mutex<Vec<Lost>>);
+pub(crate) struct Refused(Mutex<Vec<LostExtent>>);
 
 impl Refused {
     pub(crate) fn note(&self, no: InodeNo, offset: u64, len: u64) {
         let mut ranges = self.0.lock();
         match ranges.last_mut() {
             Some(last) if last.no == no && last.offset + last.len == offset => last.len += len,
-            _ => ranges.push(Lost { no, offset, len }),
+            _ => ranges.push(LostExtent { no, offset, len }),
         }
         ranges.truncate(REFUSED_MAX);
     }
@@ -59,7 +59,7 @@ impl Room {
 }
 
 impl Core {
-    fn unsaved(&self) -> Vec<Lost> {
+    fn unsaved(&self) -> Vec<LostExtent> {
         // What a file lost does not matter when its last name is gone.
         let has_name = |no| {
             self.cell(no).is_ok_and(|cell| {
@@ -75,7 +75,7 @@ impl Core {
                 continue;
             }
             if let Some(buffer) = &state.buffer {
-                ranges.push(Lost {
+                ranges.push(LostExtent {
                     no: cell.no,
                     offset: buffer.offset,
                     len: buffer.data.len() as u64,

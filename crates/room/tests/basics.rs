@@ -47,7 +47,7 @@ fn missing_directories_are_made_however_deep_and_never_over_something_else() {
 }
 
 #[test]
-fn a_wrong_passphrase_does_not_open_the_room() {
+fn a_wrong_passphrase_is_refused() {
     let place = Place::new();
     place.create().close().unwrap();
     let wrong = room::Credential::Passphrase(room::Secret::from(b"wrong".to_vec()));
@@ -59,7 +59,7 @@ fn a_wrong_passphrase_does_not_open_the_room() {
 }
 
 #[test]
-fn the_second_to_open_a_room_is_told_who_has_it() {
+fn the_second_to_open_a_room_learns_which_process_has_it() {
     let place = Place::new();
     let _first = place.create();
     match place.try_open() {

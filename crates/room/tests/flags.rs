@@ -83,7 +83,7 @@ fn nothing_of_an_immutable_file_changes() {
     refused(room.rename(root, b"other", d, b"new", RenameMode::Replace));
     let new = NewFile::of_kind(FileKind::Regular);
     refused(room.make(d, b"new", &new));
-    refused(room.make_unnamed(d, &new));
+    refused(room.create_tmpfile(d, &new));
     refused(room.unlink(d, b"g"));
     refused(room.rmdir(root, b"d"));
     for set in [

@@ -133,7 +133,7 @@ fn a_fork_is_refused_by_name_and_its_end_touches_nothing() {
         refused(file.sync());
         room.hold(no);
         room.release(no, 1);
-        room.accessed(no);
+        room.touch_atime(no);
         drop(file);
         refused(room.close());
     });

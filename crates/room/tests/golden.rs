@@ -339,7 +339,7 @@ fn an_older_room_says_that_it_has_reservations_before_the_first_is_made() {
 }
 
 #[test]
-fn one_damaged_header_gives_way_to_the_other_and_is_mended() {
+fn one_damaged_header_gives_way_to_the_other_and_is_repaired() {
     for name in ["header.json", "header.backup.json"] {
         let golden = Copy::new();
         let good = fs::read(golden.file(name)).unwrap();

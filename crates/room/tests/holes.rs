@@ -57,7 +57,7 @@ impl Bench {
 }
 
 #[test]
-fn whoever_makes_a_small_write_durable_does_not_wait_for_holes() {
+fn an_fsync_of_a_small_write_does_not_wait_for_holes() {
     let bench = bench();
     for byte in 0..=20 {
         bench.write_and_sync(byte);
@@ -69,7 +69,7 @@ fn whoever_makes_a_small_write_durable_does_not_wait_for_holes() {
 }
 
 #[test]
-fn a_mebibyte_of_holes_is_given_back_unasked() {
+fn a_mebibyte_of_holes_is_freed_unasked() {
     let bench = bench();
     let mut rounds = 0;
     // When the log is full, a commit frees what its records discarded.
@@ -82,7 +82,7 @@ fn a_mebibyte_of_holes_is_given_back_unasked() {
 }
 
 #[test]
-fn closing_gives_back_what_was_gathered() {
+fn closing_frees_what_was_gathered() {
     let bench = bench();
     for byte in 0..=5 {
         bench.write_and_sync(byte);
@@ -93,7 +93,7 @@ fn closing_gives_back_what_was_gathered() {
 }
 
 #[test]
-fn holes_are_given_back_at_once_when_a_commit_finds_no_space() {
+fn holes_are_freed_at_once_when_a_commit_finds_no_space() {
     let bench = bench();
     for byte in 0..=5 {
         bench.write_and_sync(byte);

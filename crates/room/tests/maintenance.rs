@@ -524,7 +524,7 @@ fn a_backup_goes_neither_into_the_room_nor_over_anything_else() {
 }
 
 #[test]
-fn a_rekey_seals_everything_anew_and_the_old_header_opens_nothing() {
+fn a_rekey_reencrypts_everything_and_the_old_header_opens_nothing() {
     let place = Place::new();
     let room = place.create();
     room.add_slot(

@@ -100,7 +100,7 @@ fn unchanged(room: &Room) {
 
 /// Makes one damage, and expects its findings (each contains one of `expected`, in any order) and nothing else; then
 /// that repair leaves a whole room with the files as they were.
-fn mended(damage: impl FnOnce(&SqlCatalog), expected: &[&str]) -> (Place, Room) {
+fn fully_repaired(damage: impl FnOnce(&SqlCatalog), expected: &[&str]) -> (Place, Room) {
     let (place, room) = repaired(damage, expected);
     unchanged(&room);
     (place, room)
@@ -148,28 +148,28 @@ fn a_whole_room_has_no_findings() {
 }
 
 #[test]
-fn wrong_link_counts_are_found_and_mended() {
-    mended(
+fn wrong_link_counts_are_found_and_repaired() {
+    fully_repaired(
         |c| edit(c, "/a", |i| i.nlink = 2),
         &["1 names, 2 are counted"],
     );
-    mended(
+    fully_repaired(
         |c| edit(c, "/l", |i| i.nlink = 1),
         &["2 names, 1 are counted"],
     );
-    mended(
+    fully_repaired(
         |c| edit(c, "/d", |i| i.nlink = 7),
         &["3 links to the directory, 7 are counted"],
     );
-    mended(
+    fully_repaired(
         |c| edit(c, "", |i| i.nlink = 2),
         &["3 links to the directory, 2 are counted"],
     );
 }
 
 #[test]
-fn a_wrong_parent_is_found_and_mended() {
-    let (_place, room) = mended(
+fn a_wrong_parent_is_found_and_repaired() {
+    let (_place, room) = fully_repaired(
         |c| edit(c, "/d/e", |i| i.parent = InodeNo::ROOT),
         &["lies in inode"],
     );
@@ -177,40 +177,40 @@ fn a_wrong_parent_is_found_and_mended() {
         room.attributes(no(&room, "/d/e")).unwrap().parent,
         no(&room, "/d")
     );
-    mended(
+    fully_repaired(
         |c| edit(c, "/a", |i| i.parent = InodeNo(5)),
         &["says that inode 5 is its directory"],
     );
-    mended(
+    fully_repaired(
         |c| edit(c, "", |i| i.parent = InodeNo(5)),
         &["the root says"],
     );
 }
 
 #[test]
-fn wrong_block_counts_are_found_and_mended() {
-    mended(|c| edit(c, "/a", |i| i.blocks += 3), &["blocks are stored"]);
-    mended(
+fn wrong_block_counts_are_found_and_repaired() {
+    fully_repaired(|c| edit(c, "/a", |i| i.blocks += 3), &["blocks are stored"]);
+    fully_repaired(
         |c| edit(c, "/d/e", |i| i.blocks = 3),
         &["nothing is stored, 3 blocks"],
     );
 }
 
 #[test]
-fn wrong_accounts_are_found_and_mended() {
+fn wrong_accounts_are_found_and_repaired() {
     let account = |c: &SqlCatalog, by: i32| {
         let account = c.segments().unwrap()[0];
         let live = account.live.saturating_add_signed(by);
         c.apply(&[Change::PutSegment(SegmentAccount { live, ..account })])
             .unwrap();
     };
-    mended(|c| account(c, -5), &["blocks are live"]);
+    fully_repaired(|c| account(c, -5), &["blocks are live"]);
     // As if everything in it were dead: the next commit would delete it.
-    mended(|c| account(c, -10_000), &["blocks are live"]);
+    fully_repaired(|c| account(c, -10_000), &["blocks are live"]);
 }
 
 #[test]
-fn wrong_counts_of_shared_units_are_found_and_mended() {
+fn wrong_counts_of_shared_units_are_found_and_repaired() {
     let share = |c: &SqlCatalog, references| {
         let (segment, position, _) = c.all_shared().unwrap()[0];
         c.apply(&[Change::ShareUnit {
@@ -220,9 +220,9 @@ fn wrong_counts_of_shared_units_are_found_and_mended() {
         }])
         .unwrap();
     };
-    mended(|c| share(c, 1), &["1 more references, 2 are counted"]);
-    mended(|c| share(c, -1), &["1 more references, 0 are counted"]);
-    mended(
+    fully_repaired(|c| share(c, 1), &["1 more references, 2 are counted"]);
+    fully_repaired(|c| share(c, -1), &["1 more references, 0 are counted"]);
+    fully_repaired(
         |c| {
             let no = inode(c, "/d/x").no;
             let position = c.chunk(no, 0).unwrap().extents()[0].position;
@@ -239,7 +239,7 @@ fn wrong_counts_of_shared_units_are_found_and_mended() {
 }
 
 #[test]
-fn shared_data_that_is_not_marked_is_found_and_mended() {
+fn shared_data_that_is_not_marked_is_found_and_repaired() {
     let unmark = |c: &SqlCatalog| {
         let no = inode(c, "/b").no;
         let old = c.chunk(no, 0).unwrap();
@@ -256,7 +256,7 @@ fn shared_data_that_is_not_marked_is_found_and_mended() {
         }])
         .unwrap();
     };
-    let (_place, room) = mended(unmark, &["is not marked"]);
+    let (_place, room) = fully_repaired(unmark, &["is not marked"]);
     // Without the mark this would take the data away from the other file.
     room.write_file("/b", b"").unwrap();
     room.sync().unwrap();
@@ -285,8 +285,8 @@ fn a_name_of_an_inode_that_is_gone_is_found_and_removed() {
 }
 
 #[test]
-fn a_name_of_the_wrong_kind_is_found_and_mended() {
-    mended(
+fn a_name_of_the_wrong_kind_is_found_and_repaired() {
+    fully_repaired(
         |c| {
             let no = inode(c, "/a").no;
             let entry = Change::PutEntry {
@@ -388,7 +388,7 @@ fn a_directory_within_itself_is_found_and_taken_out() {
 
 #[test]
 fn a_second_name_of_a_directory_is_found_and_removed() {
-    let (_place, room) = mended(
+    let (_place, room) = fully_repaired(
         |c| {
             let e = inode(c, "/d/e").no;
             let entry = Change::PutEntry {
@@ -669,7 +669,7 @@ fn a_damaged_segment_header_is_found_and_its_data_moved() {
 }
 
 #[test]
-fn a_room_whose_catalog_does_not_open_is_examined() {
+fn a_room_whose_catalog_fails_authentication_is_examined() {
     let place = sample();
     assert_eq!(
         Room::examine(&place.room_dir(), &credential())
@@ -727,7 +727,7 @@ fn a_backup_of_a_room_that_lacks_a_segment_says_so_and_keeps_the_good_copy_it_ha
 }
 
 #[test]
-fn nothing_is_mended_while_pages_of_the_catalog_are_damaged() {
+fn nothing_is_repaired_while_pages_of_the_catalog_are_damaged() {
     let place = sample();
     tamper(&place, |c| edit(c, "/a", |i| i.nlink = 2));
     let room = place.open();

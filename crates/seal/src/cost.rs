@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_work_of_opening_does_not_tell_which_slot_opened_or_whether_one_did() {
+    fn the_work_of_opening_does_not_reveal_which_slot_opened_or_whether_one_did() {
         let new = |text: &str| NewCredential::Passphrase {
             secret: text.into(),
             cost: Argon2Cost::LEAST,

@@ -47,7 +47,7 @@ use serde_json::value::RawValue;
 
 use crate::header::{FORMAT, Header, KNOWN_FEATURES, POSITION_KEYS, Previous, ReadFrom};
 use crate::secret::{array_from_hex, from_hex, to_hex};
-use crate::slot::{AGE_FILE_LEN_MAX, KeySlot, RECIPIENTS_MAX, SlotMethod, may_stand};
+use crate::slot::{AGE_FILE_LEN_MAX, KeySlot, RECIPIENTS_MAX, SlotMethod, is_allowed};
 use crate::wrap::WrappedKey;
 use crate::{
     Argon2Cost, CostLimits, HEADER_LEN_MAX, HeaderError, LABEL_LEN_MAX, MasterKey, SLOTS_MAX,
@@ -336,7 +336,7 @@ fn read_slot(text: SlotText, limits: &CostLimits) -> Result<KeySlot, HeaderError
         (SlotKind::KeyFile, Some(cost), None, None) => SlotMethod::KeyFile(cost),
         (SlotKind::RawKey, None, None, None) => SlotMethod::RawKey,
         (SlotKind::Recipients, None, Some(texts), Some(age)) => {
-            if texts.is_empty() || texts.len() > RECIPIENTS_MAX || !texts.iter().all(may_stand) {
+            if texts.is_empty() || texts.len() > RECIPIENTS_MAX || !texts.iter().all(is_allowed) {
                 return Err(bad(
                     &field("recipients"),
                     "has none, too many, or some that are too long or have control characters",

@@ -255,7 +255,7 @@ fn seal_for(recipients: &[NamedRecipient], secret: &SlotSecret) -> Result<Vec<u8
         let problem = format!("a slot has at most {RECIPIENTS_MAX} recipients");
         return Err(SealError::BadRecipient(problem));
     }
-    if !recipients.iter().all(|named| may_stand(&named.text)) {
+    if !recipients.iter().all(|named| is_allowed(&named.text)) {
         let problem = format!(
             "a recipient's text has at most {RECIPIENT_LEN_MAX} bytes and no control characters"
         );
@@ -280,7 +280,7 @@ fn seal_for(recipients: &[NamedRecipient], secret: &SlotSecret) -> Result<Vec<u8
 }
 
 /// Whether a recipient's text may stand in a header: it is shown to people, by whom it need not have been verified.
-pub(crate) fn may_stand(recipient: &impl AsRef<str>) -> bool {
+pub(crate) fn is_allowed(recipient: &impl AsRef<str>) -> bool {
     let text = recipient.as_ref();
     text.len() <= RECIPIENT_LEN_MAX && !text.chars().any(char::is_control)
 }

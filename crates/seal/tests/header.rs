@@ -371,7 +371,7 @@ fn a_label_too_long_or_with_control_characters_is_refused() {
 }
 
 #[test]
-fn numbers_that_cannot_stand_are_refused() {
+fn impossible_numbers_are_refused() {
     assert_eq!(
         refused_field(|body| body["unit_len"] = 4096.into()),
         "unit_len"
@@ -400,7 +400,7 @@ fn a_message_shows_no_control_characters_of_a_damaged_header() {
 
 /// The age library answers a file it does not know with two lines.
 #[test]
-fn a_damaged_age_file_is_told_on_one_line() {
+fn a_damaged_age_file_is_reported_on_one_line() {
     let bytes = changed(|body| {
         body["slots"][1]["kind"] = "recipients".into();
         body["slots"][1]["recipients"] = json!(["age1"]);
@@ -454,7 +454,7 @@ fn a_changed_code_is_refused() {
 }
 
 #[test]
-fn a_slot_moved_to_another_number_or_room_does_not_open() {
+fn a_slot_moved_to_another_number_or_room_is_refused() {
     let moved = changed(|body| body["slots"][1]["id"] = 2.into());
     let result = Header::parse(&moved).unwrap().unlock(&raw_key());
     assert!(matches!(

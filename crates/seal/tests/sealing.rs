@@ -124,7 +124,7 @@ fn a_shortened_unit_is_refused() {
 }
 
 #[test]
-fn a_unit_sealed_in_one_suite_does_not_open_in_the_other() {
+fn a_unit_sealed_in_one_suite_fails_authentication_in_the_other() {
     let mut unit = vec![3; UNIT_LEN];
     let tag = key(Suite::Aes256Gcm, 1).seal(PART, 0, &mut unit);
     assert!(

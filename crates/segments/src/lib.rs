@@ -21,10 +21,10 @@ mod extent;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod grants;
 mod header;
 mod keyring;
 mod ledger;
-mod lending;
 mod readers;
 mod store;
 mod tail;
@@ -40,9 +40,9 @@ use std::collections::btree_map::Entry;
 use std::fmt::Debug;
 use std::io;
 
+pub use grants::{GRANT_BLOCKS_MAX, LANES};
 pub use header::HeaderProblem;
 pub use keyring::Keyring;
-pub use lending::{LANES, LEND_BLOCKS_MAX};
 pub use model::{
     BLOCK_LEN, BlockRange, DIGEST_LEN, Digest, NoncePart, Proofs, Sealed, SegmentNo, TAG_LEN, Tag,
     UNIT_BLOCKS, UNIT_LEN,

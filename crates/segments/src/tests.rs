@@ -3,7 +3,7 @@
 mod concurrency;
 mod damage;
 mod durability;
-mod lending;
+mod grants;
 mod upkeep;
 
 use std::sync::Arc;
@@ -219,7 +219,7 @@ fn a_full_segment_is_followed_by_the_next() {
 }
 
 #[test]
-fn new_segments_are_told_once() {
+fn new_segments_are_reported_once() {
     let store = Bench::new().store;
     assert!(store.take_new().is_empty());
     store.append(&plain(1, 0)).unwrap();

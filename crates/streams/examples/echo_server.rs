@@ -8,7 +8,10 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use streams::{Acceptor, Ahead, Listener, Receiver, Seat, Seats, Sender, Serve, Socket, Stream};
+use streams::{
+    Acceptor, Ahead, ConnectionLimiter, ConnectionPermit, Listener, Receiver, Sender, Serve,
+    Socket, Stream,
+};
 
 /// No peer holds up the server for longer than this.
 const LONG: Duration = Duration::from_secs(10);
@@ -53,7 +56,7 @@ impl Echo {
 
 impl Serve for Echo {
     // On a thread of its own. The connection's place is free again when `_permit` is dropped.
-    fn serve(self: Arc<Self>, socket: Socket, peer: String, _permit: Seat) {
+    fn serve(self: Arc<Self>, socket: Socket, peer: String, _permit: ConnectionPermit) {
         if let Err(error) = self.answer(socket) {
             eprintln!("{peer}: {error}");
         }
@@ -62,7 +65,7 @@ impl Serve for Echo {
 
 fn main() -> io::Result<()> {
     // At most 16 connections, with 128 KiB of stack each. The next one is closed at once.
-    let permits = Seats::new("echo", 128 << 10, 16);
+    let permits = ConnectionLimiter::new("echo", 128 << 10, 16);
     let listener = Listener::Tcp(TcpListener::bind("127.0.0.1:0")?);
     let mut acceptor = Acceptor::start(listener, permits, Arc::new(Echo))?;
 

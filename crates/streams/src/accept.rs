@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::{Seat, Seats, Socket};
+use crate::{ConnectionLimiter, ConnectionPermit, Socket};
 
 /// A pause after a connection that could not be taken.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -28,14 +28,14 @@ pub enum Listener {
 /// Who serves what is let in.
 pub trait Serve: Send + Sync + 'static {
     /// Serves a connection to its end, on a thread of its own. `peer` says in the log who it is.
-    fn serve(self: Arc<Self>, socket: Socket, peer: String, seat: Seat);
+    fn serve(self: Arc<Self>, socket: Socket, peer: String, permit: ConnectionPermit);
 }
 
 /// A thread that lets connections in.
 #[derive(Debug)]
 pub struct Acceptor {
     listener: Arc<Listener>,
-    seats: Arc<Seats>,
+    limiter: Arc<ConnectionLimiter>,
     accepting: Option<JoinHandle<()>>,
 }
 
@@ -70,19 +70,19 @@ impl Acceptor {
     /// Lets connections in from now on.
     pub fn start(
         listener: Listener,
-        seats: Arc<Seats>,
+        limiter: Arc<ConnectionLimiter>,
         server: Arc<impl Serve>,
     ) -> io::Result<Self> {
         let listener = Arc::new(listener);
         let accepting = std::thread::Builder::new()
-            .name(format!("{}-accept", seats.name()))
+            .name(format!("{}-accept", limiter.name()))
             .spawn({
-                let (listener, seats) = (listener.clone(), seats.clone());
-                move || accept(&listener, &seats, &server)
+                let (listener, limiter) = (listener.clone(), limiter.clone());
+                move || accept(&listener, &limiter, &server)
             })?;
         Ok(Self {
             listener,
-            seats,
+            limiter,
             accepting: Some(accepting),
         })
     }
@@ -95,13 +95,13 @@ impl Acceptor {
         }
     }
 
-    /// Takes nothing new, and waits until what runs is answered. After `patience` connections are cut whatever runs. Returns
+    /// Takes nothing new, and waits until what runs is answered. After `timeout` connections are cut whatever runs. Returns
     /// whether this was the first call; a later one does nothing.
-    pub fn stop(&mut self, patience: Duration) -> bool {
+    pub fn stop(&mut self, timeout: Duration) -> bool {
         let Some(accepting) = self.accepting.take() else {
             return false;
         };
-        self.seats.begin_to_stop();
+        self.limiter.begin_to_stop();
         self.listener.shutdown();
         // It only panics by a bug of ours, which was printed.
         let _ = accepting.join();
@@ -109,22 +109,22 @@ impl Acceptor {
             // Somebody may have taken it away.
             let _ = std::fs::remove_file(path);
         }
-        self.seats.end(patience);
+        self.limiter.end(timeout);
         true
     }
 }
 
-fn accept(listener: &Listener, seats: &Arc<Seats>, server: &Arc<impl Serve>) {
+fn accept(listener: &Listener, limiter: &Arc<ConnectionLimiter>, server: &Arc<impl Serve>) {
     loop {
         let taken = listener.accept();
-        if seats.is_stopping() {
+        if limiter.is_stopping() {
             return;
         }
         match taken {
             Ok((socket, peer, address)) => {
-                if let Some(seat) = seats.take(&socket, address) {
+                if let Some(permit) = limiter.take(&socket, address) {
                     let server = server.clone();
-                    seats.spawn(seat.number(), move || server.serve(socket, peer, seat));
+                    limiter.spawn(permit.number(), move || server.serve(socket, peer, permit));
                 }
             }
             Err(error) => {

@@ -29,12 +29,12 @@ impl Budget {
         }
     }
 
-    /// Takes `bytes`, waiting up to `patience`; `None` where they did not become free in time.
-    pub fn take(&self, bytes: usize, patience: Duration) -> Option<Permit<'_>> {
+    /// Takes `bytes`, waiting up to `timeout`; `None` where they did not become free in time.
+    pub fn take(&self, bytes: usize, timeout: Duration) -> Option<Permit<'_>> {
         if bytes > 0 {
             let mut free = self.free.lock();
             if *free < bytes {
-                let deadline = Instant::now() + patience;
+                let deadline = Instant::now() + timeout;
                 while *free < bytes {
                     if self.freed.wait_until(&mut free, deadline).timed_out() && *free < bytes {
                         return None;

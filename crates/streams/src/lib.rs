@@ -6,8 +6,8 @@
 //!    enciphered.
 //! 2. [`Sender`] and [`Receiver`]: the two halves of a connection that many threads use at once.
 //! 3. [`Budget`] and [`Buffers`]: the memory of payloads, bounded over all connections.
-//! 4. [`Acceptor`], [`Seats`], [`Admission`]: who is let in, how many at once, and the orderly end.
-//! 5. [`Crew`]: the workers of a connection, who take turns at receiving.
+//! 4. [`Acceptor`], [`ConnectionLimiter`], [`Admission`]: who is let in, how many at once, and the orderly end.
+//! 5. [`WorkerPool`]: the workers of a connection, who take turns at receiving.
 //!
 //! It deliberately does not know what the bytes mean, nor any cipher.
 
@@ -17,12 +17,12 @@ mod accept;
 mod admission;
 mod budget;
 mod buffers;
-mod crew;
+mod connections;
 mod private;
 mod receiver;
-mod seats;
 mod sender;
 mod socket;
+mod worker_pool;
 
 use std::io;
 
@@ -30,12 +30,12 @@ pub use accept::{Acceptor, Listener, Serve};
 pub use admission::{Admission, Limits, Standing};
 pub use budget::{Budget, Permit};
 pub use buffers::Buffers;
-pub use crew::{Crew, Served, work};
+pub use connections::{ConnectionLimiter, ConnectionPermit, Counts, Prover};
 pub use private::listen_privately;
 pub use receiver::{Ahead, Receiver};
-pub use seats::{Counts, Prover, Seat, Seats};
 pub use sender::Sender;
 pub use socket::{Socket, is_tick};
+pub use worker_pool::{Served, WorkerPool, work};
 
 /// A connection's bytes, in and out, for many threads at once: one receives and one sends at a time, and neither waits for
 /// the other.

@@ -8,8 +8,8 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use streams::{
-    Acceptor, Ahead, Buffers, Crew, Listener, Receiver, Seat, Seats, Sender, Serve, Served, Socket,
-    Stream,
+    Acceptor, Ahead, Buffers, ConnectionLimiter, ConnectionPermit, Listener, Receiver, Sender,
+    Serve, Served, Socket, Stream, WorkerPool,
 };
 
 const AHEAD: Ahead = Ahead {
@@ -94,7 +94,7 @@ fn what_comes_in_pieces_is_received_whole_and_in_order() {
 }
 
 #[test]
-fn an_end_between_messages_is_told_from_one_within() {
+fn an_end_between_messages_is_distinguished_from_one_within() {
     let (stream, mut peer) = Plain::pair();
     peer.write_all(&[1, 2, 3]).unwrap();
     peer.shutdown(Shutdown::Write).unwrap();
@@ -108,20 +108,20 @@ fn an_end_between_messages_is_told_from_one_within() {
 }
 
 #[test]
-fn whoever_waits_may_stop_and_learns_whether_anything_came() {
+fn a_waiting_thread_may_stop_and_learns_whether_anything_came() {
     let (stream, mut peer) = Plain::pair();
     let mut receiver = Receiver::new(AHEAD);
     let stop_at_third = |receiver: &mut Receiver| {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let stopped = receiver.fill(&stream, &mut [0; 8], &mut |partial| {
-            told.push(partial);
-            if told.len() == 3 {
+            reported.push(partial);
+            if reported.len() == 3 {
                 return Err(io::ErrorKind::Interrupted.into());
             }
             Ok(())
         });
         assert_eq!(stopped.unwrap_err().kind(), io::ErrorKind::Interrupted);
-        told
+        reported
     };
     assert_eq!(stop_at_third(&mut receiver), [false; 3]);
     peer.write_all(&[1]).unwrap();
@@ -183,7 +183,7 @@ impl Stream for Mute {
 }
 
 #[test]
-fn a_failure_to_send_ends_the_connection_for_whoever_receives() {
+fn a_failure_to_send_ends_the_connection_for_the_receiver() {
     for len in [1, 100_000] {
         let (stream, _peer) = Plain::pair();
         let stream = Mute(stream);
@@ -197,7 +197,7 @@ fn a_failure_to_send_ends_the_connection_for_whoever_receives() {
 
 /// Echoes bytes, digits only two at a time.
 struct Echo {
-    seats: Arc<Seats>,
+    limiter: Arc<ConnectionLimiter>,
     buffers: Buffers,
     together: Barrier,
     begun: AtomicUsize,
@@ -205,16 +205,16 @@ struct Echo {
 
 struct Echoing {
     shared: Arc<Echo>,
-    crew: Crew<Receiver>,
+    worker_pool: WorkerPool<Receiver>,
     sender: Sender,
     stream: Plain,
 }
 
 impl Serve for Echo {
-    fn serve(self: Arc<Self>, socket: Socket, _peer: String, seat: Seat) {
+    fn serve(self: Arc<Self>, socket: Socket, _peer: String, permit: ConnectionPermit) {
         streams::work(&Arc::new(Echoing {
             shared: self,
-            crew: Crew::new(seat, 2, Receiver::new(AHEAD)),
+            worker_pool: WorkerPool::new(permit, 2, Receiver::new(AHEAD)),
             sender: Sender::default(),
             stream: Plain::new(socket, Duration::from_millis(1)),
         }));
@@ -225,8 +225,8 @@ impl Served for Echoing {
     type Receiving = Receiver;
     type Request<'c> = u8;
 
-    fn crew(&self) -> &Crew<Receiver> {
-        &self.crew
+    fn worker_pool(&self) -> &WorkerPool<Receiver> {
+        &self.worker_pool
     }
 
     fn buffers(&self) -> &Buffers {
@@ -255,20 +255,20 @@ impl Served for Echoing {
     }
 
     fn failed(&self, _error: &io::Error) {
-        self.shared.seats.count_cut();
+        self.shared.limiter.count_cut();
     }
 }
 
 fn echo(max: usize) -> (Arc<Echo>, Acceptor) {
-    let seats = Seats::new("echo", 128 << 10, max);
+    let limiter = ConnectionLimiter::new("echo", 128 << 10, max);
     let echo = Arc::new(Echo {
-        seats: seats.clone(),
+        limiter: limiter.clone(),
         buffers: Buffers::default(),
         together: Barrier::new(2),
         begun: AtomicUsize::new(0),
     });
     let listener = Listener::Tcp(TcpListener::bind("127.0.0.1:0").unwrap());
-    let acceptor = Acceptor::start(listener, seats, echo.clone()).unwrap();
+    let acceptor = Acceptor::start(listener, limiter, echo.clone()).unwrap();
     (echo, acceptor)
 }
 
@@ -296,14 +296,14 @@ fn requests_of_a_connection_are_done_at_the_same_time() {
     socket.read_exact(&mut answers).unwrap();
     answers.sort_unstable();
     assert_eq!(answers, *b"12");
-    assert_eq!(echo.seats.counts().now, 1);
+    assert_eq!(echo.limiter.counts().now, 1);
     drop(socket);
     assert!(acceptor.stop(LONG));
-    assert_eq!(echo.seats.counts().now, 0);
+    assert_eq!(echo.limiter.counts().now, 0);
 }
 
 #[test]
-fn there_are_no_more_connections_than_seats() {
+fn there_are_no_more_connections_than_permits() {
     let (echo, mut acceptor) = echo(1);
     let first = connect(&acceptor);
     assert_eq!(ask(&first, b'a'), Some(b'a'));
@@ -313,7 +313,7 @@ fn there_are_no_more_connections_than_seats() {
     assert_eq!(ask(&first, b'!'), None);
     while ask(&connect(&acceptor), b'c').is_none() {}
     assert!(acceptor.stop(LONG));
-    let counts = echo.seats.counts();
+    let counts = echo.limiter.counts();
     assert_eq!((counts.now, counts.taken, counts.cut), (0, 2, 1));
     assert!(counts.refused >= 1);
 }
@@ -329,18 +329,18 @@ fn a_stop_waits_for_what_runs_and_then_cuts() {
     while echo.begun.load(Ordering::SeqCst) < 2 {
         std::thread::yield_now();
     }
-    assert!(!echo.seats.is_stopping());
+    assert!(!echo.limiter.is_stopping());
     let begun = Instant::now();
-    let patience = Duration::from_millis(50);
-    assert!(acceptor.stop(patience));
-    assert!(begun.elapsed() >= patience);
-    assert!(echo.seats.is_stopping());
+    let timeout = Duration::from_millis(50);
+    assert!(acceptor.stop(timeout));
+    assert!(begun.elapsed() >= timeout);
+    assert!(echo.limiter.is_stopping());
     assert_eq!(stuck.read(&mut [0]).unwrap(), 0);
     assert!(TcpStream::connect(address).is_err());
     assert!(!acceptor.stop(LONG));
     // The one that was stuck can leave.
     echo.together.wait();
-    while echo.seats.counts().now > 0 {
+    while echo.limiter.counts().now > 0 {
         std::thread::yield_now();
     }
 }

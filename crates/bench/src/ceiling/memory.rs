@@ -242,7 +242,7 @@ impl FileSystem for MemoryFiles {
         Ok(inode)
     }
 
-    fn make_unnamed(&self, parent: InodeNo, new: &NewFile) -> Result<Inode> {
+    fn create_tmpfile(&self, parent: InodeNo, new: &NewFile) -> Result<Inode> {
         let mut next = self.names.lock();
         self.directory(parent)?;
         let inode = self.insert(InodeNo(next.0), parent, new, 0);
@@ -362,7 +362,7 @@ impl FileSystem for MemoryFiles {
         Ok(entries.into_iter().filter_map(with_inode).collect())
     }
 
-    fn accessed(&self, _: InodeNo) {}
+    fn touch_atime(&self, _: InodeNo) {}
 
     fn hold(&self, no: InodeNo) {
         *self.holds.lock().entry(no).or_insert(0) += 1;

@@ -152,16 +152,19 @@ mod tests {
         for ns in 1..=1000 {
             recorder.note(0, ns * 1000, 1);
         }
-        let told = distribution([&recorder.latency]).unwrap();
-        assert_eq!(told.count, 1000);
-        assert!((499_000..=501_000).contains(&told.p50_ns), "{told:?}");
+        let reported = distribution([&recorder.latency]).unwrap();
+        assert_eq!(reported.count, 1000);
+        assert!(
+            (499_000..=501_000).contains(&reported.p50_ns),
+            "{reported:?}"
+        );
         let bytes = base64::engine::general_purpose::STANDARD
-            .decode(&told.histogram)
+            .decode(&reported.histogram)
             .unwrap();
         let read: Histogram<u64> = hdrhistogram::serialization::Deserializer::new()
             .deserialize(&mut &bytes[..])
             .unwrap();
-        assert_eq!(read.value_at_quantile(0.99), told.p99_ns);
+        assert_eq!(read.value_at_quantile(0.99), reported.p99_ns);
         assert!(distribution([]).is_none());
     }
 }

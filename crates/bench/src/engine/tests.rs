@@ -144,7 +144,7 @@ impl Clock for Steps {
 }
 
 #[test]
-fn no_call_begins_after_the_time_is_over_or_when_told_to_stop() {
+fn no_call_begins_after_the_time_is_over_or_after_a_stop() {
     let memory = Memory(Mutex::new(vec![0; BLOCK * BLOCKS as usize]));
     let (offsets, stop) = (offsets(), AtomicBool::new(false));
     let clock = Steps::default();

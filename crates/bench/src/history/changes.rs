@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_became_faster_is_told_and_what_did_not_is_counted() {
+    fn faster_rows_are_listed_and_others_are_counted() {
         let (old, mut new) = (sample::compare(), faster(1.5));
         new.version = "0.2.0".into();
         new.machine.kernel = "6.19.1".into();

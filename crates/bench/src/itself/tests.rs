@@ -43,13 +43,13 @@ fn blind() -> Limits {
 }
 
 #[test]
-fn a_directory_notices_every_lie() {
-    in_a_process_of_its_own("itself::tests::lies_to_a_directory");
+fn every_fault_is_noticed_in_a_directory() {
+    in_a_process_of_its_own("itself::tests::faults_in_a_directory");
 }
 
 #[test]
 #[ignore = "run by the test above"]
-fn lies_to_a_directory() {
+fn faults_in_a_directory() {
     let directory = on_a_device();
     let target = directory.path().to_str().expect("a name").to_owned();
     let found = lied_to(directory.path(), &target, Limits::default());
@@ -59,44 +59,44 @@ fn lies_to_a_directory() {
         "a skipped fsync",
     ];
     assert_eq!(found.fired, all, "{found:?}");
-    assert_eq!(found.silent, [""; 0]);
+    assert_eq!(found.unfired, [""; 0]);
     assert_eq!(found.left_out, [""; 0]);
 }
 
 #[test]
-fn checks_that_do_not_work_are_found_silent() {
+fn checks_that_do_not_work_are_found() {
     let directory = on_a_device();
     let target = directory.path().to_str().expect("a name").to_owned();
     let found = lied_to(directory.path(), &target, blind());
     // The clock's lie may still be caught, by the device's ticks, which no limit switches off; what is dirty in the file is always.
     assert!(
         found
-            .silent
+            .unfired
             .iter()
-            .any(|lie| lie == "a warm read said to be cold"),
+            .any(|fault| fault == "a warm read said to be cold"),
         "{found:?}"
     );
     assert!(
-        found.fired.iter().any(|lie| lie == "a skipped fsync"),
+        found.fired.iter().any(|fault| fault == "a skipped fsync"),
         "{found:?}"
     );
 }
 
 #[test]
-fn a_room_notices_every_lie() {
-    in_a_process_of_its_own("itself::tests::lies_to_a_room");
+fn every_fault_is_noticed_in_a_room() {
+    in_a_process_of_its_own("itself::tests::faults_in_a_room");
 }
 
 #[test]
 #[ignore = "run by the test above"]
-fn lies_to_a_room() {
+fn faults_in_a_room() {
     let Some(disk) = LoopDisk::ext4(256) else {
         return;
     };
     let directory = on_a_device();
     let target = format!("room:{}", disk.path().display());
     let found = lied_to(directory.path(), &target, Limits::default());
-    assert_eq!(found.silent, [""; 0], "{found:?}");
+    assert_eq!(found.unfired, [""; 0], "{found:?}");
     assert_eq!(found.fired.len(), 3, "{found:?}");
 }
 
@@ -105,7 +105,7 @@ fn memory_notices_what_memory_can_show() {
     let directory = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
     let target = directory.path().to_str().expect("a name").to_owned();
     let found = lied_to(directory.path(), &target, Limits::default());
-    assert_eq!(found.silent, [""; 0], "{found:?}");
+    assert_eq!(found.unfired, [""; 0], "{found:?}");
     assert_eq!(found.fired[0], "a clock two per cent too fast");
     assert_eq!(found.left_out.len(), 1, "{found:?}");
 }

@@ -58,13 +58,14 @@ pub struct Round {
     /// Leading slices that were not steady yet and are not in `rate`.
     pub cut_off: u32,
     /// Why it may not be believed; empty if it may.
-    pub doubts: Vec<Doubt>,
+    #[serde(rename = "doubts")]
+    pub issues: Vec<Issue>,
 }
 
 impl Round {
     /// Whether it enters summaries and ratios.
     pub fn is_valid(&self) -> bool {
-        self.doubts.iter().all(|doubt| !doubt.kind.invalidates())
+        self.issues.iter().all(|issue| !issue.kind.invalidates())
     }
 }
 
@@ -110,14 +111,16 @@ pub struct Verdict {
     /// Whether too few valid rounds are left, or a check on the whole row fired.
     pub invalid: bool,
     /// Why, and what else is to be known.
-    pub doubts: Vec<Doubt>,
+    #[serde(rename = "doubts")]
+    pub issues: Vec<Issue>,
 }
 
 /// A reason not to believe, or to believe with care.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Doubt {
+#[serde(rename = "Doubt")]
+pub struct Issue {
     /// Which check.
-    pub kind: DoubtKind,
+    pub kind: IssueKind,
     /// What was seen, with its numbers, in a sentence.
     pub said: String,
 }
@@ -127,7 +130,8 @@ pub struct Doubt {
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum DoubtKind {
+#[schemars(rename = "DoubtKind")]
+pub enum IssueKind {
     /// The clocks disagree by more than 1 %.
     ClocksDisagree,
     /// The clock stood still while work was done.
@@ -172,7 +176,7 @@ pub enum DoubtKind {
     NotObservable,
 }
 
-impl DoubtKind {
+impl IssueKind {
     /// Whether a number with this doubt is INVALID; otherwise it is shown with a remark.
     pub fn invalidates(self) -> bool {
         !matches!(
@@ -224,5 +228,6 @@ pub struct NoiseFloor {
     /// Checks that were made to fire on purpose at the start, by what was tried.
     pub fired: Vec<String>,
     /// Checks that were tried and did not fire: the whole report is in doubt.
-    pub silent: Vec<String>,
+    #[serde(rename = "silent")]
+    pub unfired: Vec<String>,
 }

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_lies_on_its_disk_and_that_on_what_its_image_lies_on() {
+    fn a_partition_is_on_its_disk_and_that_on_the_device_of_its_image() {
         let Some(disk) = crate::observe::loop_disk::LoopDisk::of_a_partition() else {
             return;
         };

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_tell_is_unknown_not_zero() {
+    fn missing_kernel_data_is_unknown_not_zero() {
         let none = HostCounters::default();
         assert_eq!(none.stolen_since(&none), None);
         assert_eq!(none.frequency_change_since(&none), None);

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_can_be_told() {
+    fn this_machine_can_be_described() {
         let here = machine();
         assert!(!here.kernel.is_empty() && here.processors > 0 && here.memory_bytes > 1 << 20);
         let said = fs::read_to_string("/etc/machine-id").unwrap_or_default();

@@ -12,7 +12,7 @@
 //! 1. The clocks are read last before the work and first after it: no counter is read on the round's time.
 //! 2. What could not be had is `None` and named in [`Evidence::unobserved`], never zero.
 //!
-//! It deliberately does not judge: that is `doubt`.
+//! It deliberately does not judge: that is `issue`.
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -268,18 +268,19 @@ fn unobserved(observer: &Observer, evidence: &Evidence) -> Vec<String> {
 
 impl Observer {
     /// What this machine never tells, whatever is measured: a sentence each, to be said once.
-    pub fn untold(&self) -> Vec<String> {
+    pub fn never_observed(&self) -> Vec<String> {
         let now = HostCounters::read(&self.roots);
-        let mut untold = Vec::new();
+        let mut never_observed = Vec::new();
         if now.ticks.is_none() {
-            untold.push("/proc/stat cannot be read: whether the host took time away is not known");
+            never_observed
+                .push("/proc/stat cannot be read: whether the host took time away is not known");
         }
         if now.frequencies_khz.is_empty() {
-            untold.push(
+            never_observed.push(
                 "the kernel does not tell the processors' frequency: whether it changed is not known",
             );
         }
-        untold.into_iter().map(str::to_owned).collect()
+        never_observed.into_iter().map(str::to_owned).collect()
     }
 }
 
@@ -329,7 +330,7 @@ pub struct Evidence {
     pub has_backing: bool,
     /// Room left after the round.
     pub space: Option<Space>,
-    /// What could not be had of this store, a sentence each; what the machine never tells is [`Observer::untold`].
+    /// What could not be had of this store, a sentence each; what the machine never tells is [`Observer::never_observed`].
     pub unobserved: Vec<String>,
 }
 

@@ -22,8 +22,8 @@ pub struct Mount {
 /// The mount that `path` lies in; `None` when the kernel does not tell (before Linux 5.8) or `/proc` is not there.
 pub fn of(path: &Path) -> Option<Mount> {
     let found = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
-    let told = StatxFlags::from_bits_retain(found.stx_mask);
-    if !told.contains(StatxFlags::MNT_ID) {
+    let reported = StatxFlags::from_bits_retain(found.stx_mask);
+    if !reported.contains(StatxFlags::MNT_ID) {
         return None;
     }
     parse(

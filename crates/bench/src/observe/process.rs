@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_file_open_is_found_and_nobody_else() {
+    fn processes_with_a_file_open_are_found_and_no_others() {
         let [held, other] = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
         std::fs::create_dir(held.path().join("below")).expect("a directory");
         let file = held.path().join("below/file");

@@ -151,12 +151,12 @@ fn section(out: &mut Vec<String>, name: &str, what: &str, report: &Report) {
     for published in &report.tables {
         table(out, published);
     }
-    let peers = !report
+    let tools = !report
         .tables
         .iter()
-        .any(|table| table.title == published::PEERS_TITLE);
-    if let Some(peers) = published::peers_of(report).filter(|_| peers) {
-        table(out, &peers);
+        .any(|table| table.title == published::TOOLS_TITLE);
+    if let Some(tools) = published::tools_of(report).filter(|_| tools) {
+        table(out, &tools);
     }
     if report.comparisons.is_empty() {
         if report.tables.is_empty() {
@@ -166,7 +166,7 @@ fn section(out: &mut Vec<String>, name: &str, what: &str, report: &Report) {
         ratios(out, report);
     }
     parts(out, report);
-    doubts(out, report);
+    issues(out, report);
 }
 
 fn table(out: &mut Vec<String>, of: &PublishedTable) {
@@ -284,7 +284,7 @@ fn parts(out: &mut Vec<String>, report: &Report) {
 }
 
 /// What is not to be believed, and why; what else is to be known.
-fn doubts(out: &mut Vec<String>, report: &Report) {
+fn issues(out: &mut Vec<String>, report: &Report) {
     let mut said: Vec<String> = Vec::new();
     for row in report.rows.iter().filter(|row| row.verdict.invalid) {
         let why = why_invalid(report, row);

@@ -64,10 +64,10 @@ pub fn html(report: &Report) -> String {
 
 fn head(report: &Report) -> Markup {
     let invalid = report.rows.iter().filter(|row| row.verdict.invalid).count();
-    let silent = report
+    let unfired = report
         .noise
         .as_ref()
-        .is_some_and(|noise| !noise.silent.is_empty());
+        .is_some_and(|noise| !noise.unfired.is_empty());
     html! {
         header {
             h1 { "strongroom bench " (report.command) }
@@ -84,7 +84,7 @@ fn head(report: &Report) -> Markup {
         }
         @if let Some(noise) = &report.noise {
             @for (at, line) in noise_words(noise).iter().enumerate() {
-                p class=(if silent && at >= noise_words(noise).len() - noise.silent.len() { "warning" } else { "quiet" }) {
+                p class=(if unfired && at >= noise_words(noise).len() - noise.unfired.len() { "warning" } else { "quiet" }) {
                     (line)
                 }
             }
@@ -324,9 +324,9 @@ fn said<'a>(report: &'a Report, row: &'a Row) -> Vec<&'a str> {
     }
     let by_most = said_by_most(report);
     let mut said: Vec<&str> = Vec::new();
-    let of_rounds = row.rounds.iter().flat_map(|round| &round.doubts);
-    for doubt in row.verdict.doubts.iter().chain(of_rounds) {
-        let text = doubt.said.as_str();
+    let of_rounds = row.rounds.iter().flat_map(|round| &round.issues);
+    for issue in row.verdict.issues.iter().chain(of_rounds) {
+        let text = issue.said.as_str();
         if !said.contains(&text) && !by_most.contains(&text) {
             said.push(text);
         }

@@ -103,7 +103,7 @@ fn row(store: &str, work: &str, unit: Unit, rate: f64, draw: &mut fastrand::Rng)
                 }),
                 over_time: (0..24).map(|_| rate * (0.9 + 0.2 * draw.f64())).collect(),
                 cut_off: 2,
-                doubts: Vec::new(),
+                issues: Vec::new(),
             }
         })
         .collect();
@@ -207,32 +207,32 @@ pub(crate) fn compare() -> Report {
         comparisons.push(against(work, "gocryptfs", other / plain, 0.08, true));
     }
     // Every read of this one came from the page cache.
-    let cached = Doubt {
-        kind: DoubtKind::CacheHit,
+    let cached = Issue {
+        kind: IssueKind::CacheHit,
         said: "37 % of what was read was in the page cache before it was read (12,288 of 32,768 pages), and the device read \
                84.1 MB of 134 MB"
             .into(),
     };
     for round in &mut rows[2].rounds {
-        round.doubts.push(cached.clone());
+        round.issues.push(cached.clone());
     }
     (rows[2].summary, rows[2].latency) = (None, None);
     rows[2].verdict = Verdict {
         invalid: true,
-        doubts: vec![cached],
+        issues: vec![cached],
     };
     let refused = &mut comparisons[1];
     (refused.ratio, refused.low, refused.high, refused.differs) = (None, None, None, false);
     refused.invalid = Some("gocryptfs has no valid round".into());
     // Two rounds of this one are left out.
     for round in &mut rows[4].rounds[2..4] {
-        round.doubts.push(Doubt {
-            kind: DoubtKind::DeviceShared,
+        round.issues.push(Issue {
+            kind: IssueKind::DeviceShared,
             said: "another process wrote 41.2 MB to vda meanwhile".into(),
         });
     }
-    rows[10].verdict.doubts.push(Doubt {
-        kind: DoubtKind::DataMatters,
+    rows[10].verdict.issues.push(Issue {
+        kind: IssueKind::DataMatters,
         said: "zeros go 8.3 % faster than data: the store compresses, deduplicates or leaves holes"
             .into(),
     });
@@ -242,15 +242,15 @@ pub(crate) fn compare() -> Report {
         sequential_read: Some(&comparisons[4]),
         sequential_write: Some(&comparisons[6]),
     });
-    let peer = |store: &'static str, at: usize| published::Peer {
+    let peer = |store: &'static str, at: usize| published::Tool {
         store,
         write: Some(&rows[9 + at]),
         read: Some(&rows[6 + at]),
         rm: Some(&rows[12 + at]),
         space: Some((540_000_000, 512_000_000)),
-        ..published::Peer::default()
+        ..published::Tool::default()
     };
-    let peers = published::peers(&[peer("room", 1), peer("gocryptfs", 2)]);
+    let tools = published::tools(&[peer("room", 1), peer("gocryptfs", 2)]);
     let dd = published::dd(&[published::DdRow {
         block: 4096,
         total: 1 << 30,
@@ -310,11 +310,11 @@ pub(crate) fn compare() -> Report {
             ]
             .map(String::from)
             .into(),
-            silent: Vec::new(),
+            unfired: Vec::new(),
         }),
         rows,
         comparisons,
-        tables: vec![loss, clock, dd, ladder, peers],
+        tables: vec![loss, clock, dd, ladder, tools],
         notes: vec![
             "The first 2 slices of each round were not steady and are cut off.".into(),
             "The kernel does not tell the processor's frequency here: it could not be watched."

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::layout::{cut, grid, shown, width, wrap};
 use super::words::{self, NOTHING, duration, significant, time_ns};
-use crate::model::{Comparison, Doubt, DoubtKind, Parts, Report, Row};
+use crate::model::{Comparison, Issue, IssueKind, Parts, Report, Row};
 
 /// The narrowest terminal there is a layout for.
 pub const NARROWEST: usize = 80;
@@ -195,28 +195,28 @@ fn rates(out: &mut Out, report: &Report) {
                     after + 2,
                 );
             }
-            doubts(out, report, &row.verdict.doubts, after);
+            issues(out, report, &row.verdict.issues, after);
         }
     }
 }
 
 /// Why single rounds are left out, one a kind, with how many.
 fn refused(row: &Row) -> Vec<(&str, usize)> {
-    let mut kinds: BTreeMap<DoubtKind, (&str, usize)> = BTreeMap::new();
+    let mut kinds: BTreeMap<IssueKind, (&str, usize)> = BTreeMap::new();
     for round in &row.rounds {
-        for doubt in round.doubts.iter().filter(|doubt| doubt.kind.invalidates()) {
-            kinds.entry(doubt.kind).or_insert((&doubt.said, 0)).1 += 1;
+        for issue in round.issues.iter().filter(|issue| issue.kind.invalidates()) {
+            kinds.entry(issue.kind).or_insert((&issue.said, 0)).1 += 1;
         }
     }
     kinds.into_values().collect()
 }
 
-fn doubts(out: &mut Out, report: &Report, doubts: &[Doubt], indent: usize) {
+fn issues(out: &mut Out, report: &Report, issues: &[Issue], indent: usize) {
     let mut said: Vec<&str> = super::said_by_most(report);
-    for doubt in doubts {
-        if !said.contains(&doubt.said.as_str()) {
-            said.push(&doubt.said);
-            out.wrapped(&doubt.said, indent, indent);
+    for issue in issues {
+        if !said.contains(&issue.said.as_str()) {
+            said.push(&issue.said);
+            out.wrapped(&issue.said, indent, indent);
         }
     }
 }

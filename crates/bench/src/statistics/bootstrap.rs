@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_truth_lies_in_the_interval_as_often_as_it_says() {
+    fn the_truth_is_in_the_interval_as_often_as_it_says() {
         for (name, of) in [
             ("scattered", scattered as fn(&mut _) -> _),
             ("lopsided", lopsided),

@@ -112,18 +112,18 @@ fn rates(row: &Row) -> Vec<f64> {
 
 /// Why a row enters no ratio.
 fn why_invalid(row: &Row) -> Option<String> {
-    let said = |doubts: &[crate::model::Doubt]| {
-        let first = doubts.iter().find(|doubt| doubt.kind.invalidates());
-        first.map(|doubt| doubt.said.clone())
+    let said = |issues: &[crate::model::Issue]| {
+        let first = issues.iter().find(|issue| issue.kind.invalidates());
+        first.map(|issue| issue.said.clone())
     };
     if row.verdict.invalid {
-        let why = said(&row.verdict.doubts);
+        let why = said(&row.verdict.issues);
         return Some(why.unwrap_or_else(|| "INVALID".to_owned()));
     }
     if row.rounds.iter().any(Round::is_valid) {
         return None;
     }
-    let why = row.rounds.iter().find_map(|round| said(&round.doubts));
+    let why = row.rounds.iter().find_map(|round| said(&round.issues));
     Some(why.unwrap_or_else(|| "nothing was measured".to_owned()))
 }
 
@@ -140,7 +140,7 @@ pub fn noise_factor(noise: &NoiseFloor) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Doubt, DoubtKind, Verdict};
+    use crate::model::{Issue, IssueKind, Verdict};
 
     fn row(store: &str, unit: Unit, rates: &[f64]) -> Row {
         let rounds = rates.iter().map(|rate| Round {
@@ -161,8 +161,8 @@ mod tests {
         }
     }
 
-    fn doubted(kind: DoubtKind) -> Doubt {
-        Doubt {
+    fn issue_of(kind: IssueKind) -> Issue {
+        Issue {
             kind,
             said: "on purpose".to_owned(),
         }
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn an_invalid_round_enters_no_summary_and_no_ratio() {
         let mut base = row("a", Unit::MegabytesPerSecond, &[10.0, 11.0, 12.0, 900.0]);
-        base.rounds[3].doubts.push(doubted(DoubtKind::CacheHit));
+        base.rounds[3].issues.push(issue_of(IssueKind::CacheHit));
         let found = summary(&base.rounds, true).expect("a summary");
         assert_eq!((found.median, found.most, found.rounds), (11.0, 12.0, 3));
         assert_eq!(found.cpu_s_per_gb, Some(2.0));
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_side_without_a_valid_round_has_no_ratio_and_the_reason_is_said() {
         let mut base = row("a", Unit::MegabytesPerSecond, &[10.0]);
-        base.rounds[0].doubts.push(doubted(DoubtKind::SyncTooFast));
+        base.rounds[0].issues.push(issue_of(IssueKind::SyncTooFast));
         let other = row("b", Unit::MegabytesPerSecond, &[10.0]);
         let found = compare(&base, &other, None);
         assert_eq!(found.ratio, None);
@@ -224,7 +224,7 @@ mod tests {
             low: 0.94,
             high: 1.05,
             fired: Vec::new(),
-            silent: Vec::new(),
+            unfired: Vec::new(),
         };
         assert!(!compare(&base, &other, Some(&noise)).differs);
     }

@@ -35,7 +35,7 @@ const CMD_DISC: u16 = 2;
 /// The longest answer to an option we care to read, bytes.
 const REPLY_MAX: u32 = 1 << 16;
 /// Longer than any disk takes; a server that says nothing for so long is gone.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An export of a server.
 #[derive(Debug)]
@@ -233,12 +233,12 @@ impl Connection {
             At::Tcp(host) => {
                 let stream = TcpStream::connect(host)?;
                 stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(TIMEOUT))?;
                 Box::new(stream)
             }
             At::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(TIMEOUT))?;
                 Box::new(stream)
             }
         };

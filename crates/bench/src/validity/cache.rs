@@ -1,11 +1,11 @@
 //! Whether cold reads were cold and direct calls direct.
 
-use super::{Claim, Direction, Doubt, DoubtKind, Seen, doubt, size};
+use super::{Claim, Direction, Issue, IssueKind, Seen, issue, size};
 use crate::observe::CachedPages;
 
 /// Pages of the very files, or of the files that keep a served store's bytes, were not cached before a cold read, and the device read as
 /// much as was claimed.
-pub(super) fn hit(seen: &Seen) -> Option<Doubt> {
+pub(super) fn hit(seen: &Seen) -> Option<Issue> {
     let claim = seen.claim;
     if !claim.cold || claim.direction != Direction::Read || claim.bytes == 0 {
         return None;
@@ -23,8 +23,8 @@ pub(super) fn hit(seen: &Seen) -> Option<Doubt> {
     for (what, cached, borne) in before {
         let bytes = cached.map_or(0, |pages| pages.resident_bytes());
         if bytes as f64 > borne {
-            return Some(doubt(
-                DoubtKind::CacheHit,
+            return Some(issue(
+                IssueKind::CacheHit,
                 format!(
                     "{} of {what} were in the page cache before {} were read cold",
                     size(bytes),
@@ -43,8 +43,8 @@ pub(super) fn hit(seen: &Seen) -> Option<Doubt> {
         .devices
         .iter()
         .find(|device| (device.did.read_bytes as f64) < least)?;
-    Some(doubt(
-        DoubtKind::CacheHit,
+    Some(issue(
+        IssueKind::CacheHit,
         format!(
             "{} were read cold, but {} read only {}",
             size(claim.bytes),
@@ -56,14 +56,14 @@ pub(super) fn hit(seen: &Seen) -> Option<Doubt> {
 
 /// Descriptors of direct calls have the flag, and such calls leave nothing behind in the page cache: some file systems take the flag
 /// and go through the cache all the same.
-pub(super) fn not_direct(seen: &Seen) -> Option<Doubt> {
+pub(super) fn not_direct(seen: &Seen) -> Option<Issue> {
     let Claim { direct, bytes, .. } = *seen.claim;
     if !direct {
         return None;
     }
     if seen.claim.direct_flag == Some(false) {
-        return Some(doubt(
-            DoubtKind::NotDirect,
+        return Some(issue(
+            IssueKind::NotDirect,
             "the descriptor was opened without O_DIRECT",
         ));
     }
@@ -72,8 +72,8 @@ pub(super) fn not_direct(seen: &Seen) -> Option<Doubt> {
     let after = resident(seen.evidence.cached_after)?;
     let came = after.saturating_sub(before);
     (came as f64 > bytes as f64 * seen.limits.warm_share).then(|| {
-        doubt(
-            DoubtKind::NotDirect,
+        issue(
+            IssueKind::NotDirect,
             format!(
                 "{} of the file came into the page cache while {} were moved directly",
                 size(came),

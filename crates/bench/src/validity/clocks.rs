@@ -1,6 +1,6 @@
 //! Whether the time is wall time.
 
-use super::{Doubt, DoubtKind, Seen, doubt, time};
+use super::{Issue, IssueKind, Seen, issue, time};
 use crate::clock::Elapsed;
 
 /// Whether two times differ by more than the limits bear.
@@ -11,7 +11,7 @@ fn apart(seen: &Seen, one: i64, other: i64) -> bool {
 }
 
 /// Over the whole round, the clocks of this machine agree.
-pub(super) fn disagree(seen: &Seen) -> Option<Doubt> {
+pub(super) fn disagree(seen: &Seen) -> Option<Issue> {
     let raw = seen.evidence.elapsed.raw_ns;
     let (name, other) = seen
         .evidence
@@ -19,8 +19,8 @@ pub(super) fn disagree(seen: &Seen) -> Option<Doubt> {
         .compared()
         .into_iter()
         .find(|(_, other)| apart(seen, raw, *other))?;
-    Some(doubt(
-        DoubtKind::ClocksDisagree,
+    Some(issue(
+        IssueKind::ClocksDisagree,
         format!(
             "the measuring clock passed {}, {name} {}",
             time(raw),
@@ -30,15 +30,15 @@ pub(super) fn disagree(seen: &Seen) -> Option<Doubt> {
 }
 
 /// And with the clock of a server elsewhere.
-pub(super) fn disagree_elsewhere(seen: &Seen) -> Option<Doubt> {
+pub(super) fn disagree_elsewhere(seen: &Seen) -> Option<Issue> {
     let raw = seen.evidence.elapsed.raw_ns;
     let (name, other) = seen
         .claim
         .elsewhere
         .iter()
         .find(|(_, other)| apart(seen, raw, *other))?;
-    Some(doubt(
-        DoubtKind::ClocksDisagree,
+    Some(issue(
+        IssueKind::ClocksDisagree,
         format!(
             "the measuring clock passed {}, the clock of {name} {}",
             time(raw),
@@ -48,7 +48,7 @@ pub(super) fn disagree_elsewhere(seen: &Seen) -> Option<Doubt> {
 }
 
 /// No clock went back, and in no slice did one leap: the others agree there.
-pub(super) fn jumped(seen: &Seen) -> Option<Doubt> {
+pub(super) fn jumped(seen: &Seen) -> Option<Issue> {
     let said = seen.evidence.between.iter().find_map(|slice| {
         let clocks = named(slice);
         if let Some((name, passed)) = clocks.iter().find(|(_, passed)| *passed < 0) {
@@ -64,11 +64,11 @@ pub(super) fn jumped(seen: &Seen) -> Option<Doubt> {
             leapt.then(|| format!("{name} leapt by {}", time(passed - rest[0])))
         })
     });
-    Some(doubt(DoubtKind::ClockJumped, said?))
+    Some(issue(IssueKind::ClockJumped, said?))
 }
 
 /// In no slice does the measuring clock stand still, or nearly, while the others run.
-pub(super) fn stalled(seen: &Seen) -> Option<Doubt> {
+pub(super) fn stalled(seen: &Seen) -> Option<Issue> {
     let stood = |slice: &&Elapsed| {
         let others = slice.boottime_ns.max(slice.process_cpu_ns);
         others > seen.limits.clock_slack_ns
@@ -77,8 +77,8 @@ pub(super) fn stalled(seen: &Seen) -> Option<Doubt> {
     };
     let whole = &seen.evidence.elapsed;
     if let Some(slice) = seen.evidence.between.iter().find(stood) {
-        return Some(doubt(
-            DoubtKind::ClockStalled,
+        return Some(issue(
+            IssueKind::ClockStalled,
             format!(
                 "the measuring clock passed {} where CLOCK_BOOTTIME passed {} and the processor worked for {}",
                 time(slice.raw_ns),
@@ -88,8 +88,8 @@ pub(super) fn stalled(seen: &Seen) -> Option<Doubt> {
         ));
     }
     (whole.raw_ns == 0 && seen.claim.operations > 0).then(|| {
-        doubt(
-            DoubtKind::ClockStalled,
+        issue(
+            IssueKind::ClockStalled,
             format!("{} operations took no time", seen.claim.operations),
         )
     })
@@ -97,7 +97,7 @@ pub(super) fn stalled(seen: &Seen) -> Option<Doubt> {
 
 /// The time is not the processor's time. Where one thread works and waits by turns, both being equal means that the waiting is missing;
 /// where another clock passed more, equality tells what is wrong with this one.
-pub(super) fn counts_processor(seen: &Seen) -> Option<Doubt> {
+pub(super) fn counts_processor(seen: &Seen) -> Option<Issue> {
     let passed = &seen.evidence.elapsed;
     let (raw, cpu) = (passed.raw_ns, passed.process_cpu_ns);
     let same = raw.abs_diff(cpu) as f64 <= raw.max(0) as f64 * seen.limits.processor_share;
@@ -106,8 +106,8 @@ pub(super) fn counts_processor(seen: &Seen) -> Option<Doubt> {
     }
     let apart = |(_, other): &(&str, i64)| apart(seen, raw, *other);
     if let Some((name, other)) = passed.compared().into_iter().find(apart) {
-        return Some(doubt(
-            DoubtKind::ClockCountsProcessor,
+        return Some(issue(
+            IssueKind::ClockCountsProcessor,
             format!(
                 "the time ({}) is the processor time ({}), and {name} passed {}: waiting is not counted",
                 time(raw),
@@ -122,8 +122,8 @@ pub(super) fn counts_processor(seen: &Seen) -> Option<Doubt> {
     // Writing in the background keeps a device busy without anybody waiting: only direct calls and syncs wait.
     let waits = claim.alone && (claim.direct || claim.syncs >= claim.operations.max(1));
     (waits && busy_ns > raw as f64 * seen.limits.busy_share).then(|| {
-        doubt(
-            DoubtKind::ClockCountsProcessor,
+        issue(
+            IssueKind::ClockCountsProcessor,
             format!(
                 "the time ({}) is the processor time, though {} was busy for {} ms meanwhile: waiting is not counted",
                 time(raw),
@@ -135,7 +135,7 @@ pub(super) fn counts_processor(seen: &Seen) -> Option<Doubt> {
 }
 
 /// The kernel counts a device's busy time by its own ticks: no round is shorter than that.
-pub(super) fn shorter_than_the_device_was_busy(seen: &Seen) -> Option<Doubt> {
+pub(super) fn shorter_than_the_device_was_busy(seen: &Seen) -> Option<Issue> {
     /// Ticks that a request at either end may add.
     const SLACK_MS: f64 = 20.0;
     let raw_ms = seen.evidence.elapsed.raw_ns as f64 / 1e6;
@@ -144,8 +144,8 @@ pub(super) fn shorter_than_the_device_was_busy(seen: &Seen) -> Option<Doubt> {
         .devices
         .iter()
         .find(|device| device.did.busy_ms as f64 > raw_ms * 1.05 + SLACK_MS)?;
-    Some(doubt(
-        DoubtKind::ClocksDisagree,
+    Some(issue(
+        IssueKind::ClocksDisagree,
         format!(
             "the measuring clock passed {}, but {} was busy for {} ms of it",
             time(seen.evidence.elapsed.raw_ns),

@@ -1,12 +1,12 @@
 //! Whether the data was right, and whether its content mattered.
 
-use super::{Doubt, DoubtKind, Limits, Seen, doubt, size};
+use super::{Issue, IssueKind, Limits, Seen, issue, size};
 
 /// Whatever is read is compared with what was written.
-pub(super) fn wrong(seen: &Seen) -> Option<Doubt> {
+pub(super) fn wrong(seen: &Seen) -> Option<Issue> {
     (seen.claim.wrong_bytes > 0).then(|| {
-        doubt(
-            DoubtKind::WrongData,
+        issue(
+            IssueKind::WrongData,
             format!(
                 "{} of {} read were not what had been written",
                 size(seen.claim.wrong_bytes),
@@ -33,7 +33,7 @@ pub struct Zeros {
 
 /// Whether zeros go faster, or reach the device as fewer bytes: compression, deduplication or holes. Rates with this store's
 /// incompressible data are honest; whoever stores other data will see others.
-pub fn data_matters(passes: &Zeros, limits: &Limits) -> Option<Doubt> {
+pub fn data_matters(passes: &Zeros, limits: &Limits) -> Option<Issue> {
     /// Of the bytes of data that zeros must still be at the device; journals and rounding take less than the rest.
     const FEWER: f64 = 0.8;
     let faster = passes.zeros_rate / passes.data_rate - 1.0;
@@ -53,5 +53,5 @@ pub fn data_matters(passes: &Zeros, limits: &Limits) -> Option<Doubt> {
         }
         None => return None,
     };
-    Some(doubt(DoubtKind::DataMatters, said))
+    Some(issue(IssueKind::DataMatters, said))
 }

@@ -1,11 +1,11 @@
 //! Whether the counters of the device and of the process fit what was done, and whether nobody else was there.
 
-use super::{Direction, Doubt, DoubtKind, Seen, doubt, size};
+use super::{Direction, Issue, IssueKind, Seen, issue, size};
 use crate::observe::block::DeviceCounters;
 use crate::observe::process;
 
 /// Direct calls reach the device with all their bytes.
-pub(super) fn bytes_missing(seen: &Seen) -> Option<Doubt> {
+pub(super) fn bytes_missing(seen: &Seen) -> Option<Issue> {
     if !seen.claim.direct {
         return None;
     }
@@ -16,8 +16,8 @@ pub(super) fn bytes_missing(seen: &Seen) -> Option<Doubt> {
         Direction::Neither => return None,
     };
     missing(seen, did).then(|| {
-        doubt(
-            DoubtKind::CountersDisagree,
+        issue(
+            IssueKind::CountersDisagree,
             format!(
                 "{} were {verb} directly, but {} counted only {}",
                 size(seen.claim.bytes),
@@ -29,7 +29,7 @@ pub(super) fn bytes_missing(seen: &Seen) -> Option<Doubt> {
 }
 
 /// Calls of this process are in its own counters.
-pub(super) fn calls_missing(seen: &Seen) -> Option<Doubt> {
+pub(super) fn calls_missing(seen: &Seen) -> Option<Issue> {
     if !seen.claim.by_calls {
         return None;
     }
@@ -40,8 +40,8 @@ pub(super) fn calls_missing(seen: &Seen) -> Option<Doubt> {
         Direction::Neither => return None,
     };
     missing(seen, did).then(|| {
-        doubt(
-            DoubtKind::CountersDisagree,
+        issue(
+            IssueKind::CountersDisagree,
             format!(
                 "{} are said to be {verb}, but the calls of this process moved only {}",
                 size(seen.claim.bytes),
@@ -67,11 +67,11 @@ fn missing(seen: &Seen, did: u64) -> bool {
 }
 
 /// Writes count when they are durable: the work says so, no page of the files is dirty any more, and the device was given the bytes.
-pub(super) fn not_durable(seen: &Seen) -> Option<Doubt> {
+pub(super) fn not_durable(seen: &Seen) -> Option<Issue> {
     if seen.claim.direction != Direction::Write {
         return None;
     }
-    let say = |said: String| Some(doubt(DoubtKind::NotDurable, said));
+    let say = |said: String| Some(issue(IssueKind::NotDurable, said));
     if !seen.claim.durable {
         return say("the clock was read before what was written was durable".to_owned());
     }
@@ -106,8 +106,8 @@ pub(super) fn not_durable(seen: &Seen) -> Option<Doubt> {
     // How many bytes must come is not known: what is overwritten in the cache goes to the device once. But some must.
     let device = evidence.top()?;
     (given == Some(0) && seen.claim.bytes > 0).then(|| {
-        doubt(
-            DoubtKind::NotDurable,
+        issue(
+            IssueKind::NotDurable,
             format!(
                 "{} are said to be durable, but {} was given nothing to write",
                 size(seen.claim.bytes),
@@ -118,15 +118,15 @@ pub(super) fn not_durable(seen: &Seen) -> Option<Doubt> {
 }
 
 /// A device with a cache of its own is told to empty it at every sync that one thread waits for.
-pub(super) fn sync_without_flush(seen: &Seen) -> Option<Doubt> {
+pub(super) fn sync_without_flush(seen: &Seen) -> Option<Issue> {
     let device = seen.evidence.top().filter(|device| device.write_cache)?;
     let flushes = device.did.flushes?;
     let syncs = seen.claim.syncs;
     // Half of them: a sync whose data another one's flush has covered need not flush again.
     (seen.claim.direction == Direction::Write && syncs > 0 && flushes < syncs.div_ceil(2)).then(
         || {
-            doubt(
-                DoubtKind::SyncTooFast,
+            issue(
+                IssueKind::SyncTooFast,
                 format!(
                     "{syncs} syncs returned, but {} was told to empty its cache {flushes} times",
                     device.name
@@ -137,7 +137,7 @@ pub(super) fn sync_without_flush(seen: &Seen) -> Option<Doubt> {
 }
 
 /// Bytes at the device are this round's own.
-pub(super) fn shared(seen: &Seen) -> Option<Doubt> {
+pub(super) fn shared(seen: &Seen) -> Option<Issue> {
     let evidence = seen.evidence;
     let device = evidence.top()?;
     let own = evidence.own_io?.and(&evidence.server_io?);
@@ -157,8 +157,8 @@ pub(super) fn shared(seen: &Seen) -> Option<Doubt> {
             Some(name) => format!(", most by process {pid} ({name})"),
             None => format!(", most by process {pid}"),
         });
-        doubt(
-            DoubtKind::DeviceShared,
+        issue(
+            IssueKind::DeviceShared,
             format!(
                 "others moved {} at {} meanwhile{}",
                 size(foreign),
@@ -170,7 +170,7 @@ pub(super) fn shared(seen: &Seen) -> Option<Doubt> {
 }
 
 /// A store that is nearly full is slower than it need be.
-pub(super) fn nearly_full(seen: &Seen) -> Option<Doubt> {
+pub(super) fn nearly_full(seen: &Seen) -> Option<Issue> {
     let space = seen.evidence.space?;
     let free = space.free_bytes as f64 / space.bytes as f64;
     let said = if free < seen.limits.free_share {
@@ -181,5 +181,5 @@ pub(super) fn nearly_full(seen: &Seen) -> Option<Doubt> {
             .filter(|free| *free < seen.limits.free_share)?;
         format!("{:.0} % of the inodes are free", inodes * 100.0)
     };
-    Some(doubt(DoubtKind::NearlyFull, said))
+    Some(issue(IssueKind::NearlyFull, said))
 }

@@ -1,14 +1,14 @@
 //! Whether a number may be believed.
 //!
 //! A round says what it did ([`Claim`]); the machine says what it saw ([`Evidence`]). Each check compares the two and answers a
-//! [`Doubt`] or nothing. Limits are in [`Limits`], the table of all checks in `docs/benchmark.md`.
+//! [`Issue`] or nothing. Limits are in [`Limits`], the table of all checks in `docs/benchmark.md`.
 //!
-//! 1. A check that lacks its evidence is silent here, and what is lacking is one remark, [`DoubtKind::NotObservable`].
+//! 1. A check that lacks its evidence is silent here, and what is lacking is one remark, [`IssueKind::NotObservable`].
 //! 2. Checks do not know each other: one fault may be seen by several.
 //! 3. When in doubt whether honest work could look like this, a check is silent: a false alarm would teach people not to listen.
 
 use crate::clock::Elapsed;
-use crate::model::{Doubt, DoubtKind, NoiseFloor, Round, Verdict};
+use crate::model::{Issue, IssueKind, NoiseFloor, Round, Verdict};
 use crate::observe::{Ceilings, Evidence};
 use crate::statistics;
 
@@ -76,7 +76,7 @@ pub fn of_round(
     claim: &Claim,
     ceilings: &Ceilings,
     limits: &Limits,
-) -> Vec<Doubt> {
+) -> Vec<Issue> {
     let seen = Seen {
         evidence,
         claim,
@@ -94,7 +94,7 @@ struct Seen<'a> {
     limits: &'a Limits,
 }
 
-type Check = fn(&Seen) -> Option<Doubt>;
+type Check = fn(&Seen) -> Option<Issue>;
 
 const CHECKS: [Check; 22] = [
     clocks::disagree,
@@ -129,12 +129,12 @@ pub fn of_row(rounds: &[Round], limits: &Limits) -> Verdict {
         .filter(|round| round.is_valid())
         .map(|round| round.rate)
         .collect();
-    let mut doubts = repeated(rounds);
+    let mut issues = repeated(rounds);
     let needed = limits.rounds_min.max(1);
     let enough = valid.len() >= needed;
     if !enough {
-        doubts.push(doubt(
-            DoubtKind::TooShort,
+        issues.push(issue(
+            IssueKind::TooShort,
             format!(
                 "{} valid of {} rounds; {needed} are needed",
                 valid.len(),
@@ -143,8 +143,8 @@ pub fn of_row(rounds: &[Round], limits: &Limits) -> Verdict {
         ));
     }
     if let Some(drift) = statistics::drift(&valid) {
-        doubts.push(doubt(
-            DoubtKind::Drift,
+        issues.push(issue(
+            IssueKind::Drift,
             format!(
                 "the rate {} by {:.0} % over {} rounds",
                 if drift.change > 0.0 { "rose" } else { "fell" },
@@ -155,36 +155,36 @@ pub fn of_row(rounds: &[Round], limits: &Limits) -> Verdict {
     }
     Verdict {
         invalid: !enough,
-        doubts,
+        issues,
     }
 }
 
-fn repeated(rounds: &[Round]) -> Vec<Doubt> {
-    let mut kinds: Vec<DoubtKind> = rounds
+fn repeated(rounds: &[Round]) -> Vec<Issue> {
+    let mut kinds: Vec<IssueKind> = rounds
         .iter()
-        .flat_map(|round| round.doubts.iter().map(|doubt| doubt.kind))
+        .flat_map(|round| round.issues.iter().map(|issue| issue.kind))
         .collect();
     kinds.sort_unstable();
     kinds.dedup();
-    let repeat = |kind: DoubtKind| {
-        let of_kind = |round: &&Round| round.doubts.iter().any(|doubt| doubt.kind == kind);
+    let repeat = |kind: IssueKind| {
+        let of_kind = |round: &&Round| round.issues.iter().any(|issue| issue.kind == kind);
         let struck = rounds.iter().filter(of_kind).count();
         let first = rounds
             .iter()
-            .flat_map(|round| &round.doubts)
-            .find(|doubt| doubt.kind == kind)?;
+            .flat_map(|round| &round.issues)
+            .find(|issue| issue.kind == kind)?;
         let said = if rounds.len() > 1 && struck < rounds.len() {
             format!("{} ({struck} of {} rounds)", first.said, rounds.len())
         } else {
             first.said.clone()
         };
-        Some(doubt(kind, said))
+        Some(issue(kind, said))
     };
     kinds.into_iter().filter_map(repeat).collect()
 }
 
 /// Whether a store compared with itself shows so much that nothing can be told: its interval leaves out 1, or is too wide.
-pub fn of_noise(noise: &NoiseFloor, limits: &Limits) -> Option<Doubt> {
+pub fn of_noise(noise: &NoiseFloor, limits: &Limits) -> Option<Issue> {
     let factor = statistics::noise_factor(noise);
     let said = if !(noise.low..=noise.high).contains(&1.0) {
         format!(
@@ -201,11 +201,11 @@ pub fn of_noise(noise: &NoiseFloor, limits: &Limits) -> Option<Doubt> {
     } else {
         return None;
     };
-    Some(doubt(DoubtKind::NoiseTooLarge, said))
+    Some(issue(IssueKind::NoiseTooLarge, said))
 }
 
-fn doubt(kind: DoubtKind, said: impl Into<String>) -> Doubt {
-    Doubt {
+fn issue(kind: IssueKind, said: impl Into<String>) -> Issue {
+    Issue {
         kind,
         said: said.into(),
     }

@@ -3,10 +3,10 @@
 //! What the device can was measured at another moment, perhaps a bad one. Where its counters say that it did all of the work, and nobody
 //! else was at it, it could.
 
-use super::{Direction, Doubt, DoubtKind, Seen, device, doubt, size, time};
+use super::{Direction, Issue, IssueKind, Seen, device, issue, size, time};
 
 /// A sync takes a good part of the shortest time that was measured for one on that device.
-pub(super) fn sync_too_fast(seen: &Seen) -> Option<Doubt> {
+pub(super) fn sync_too_fast(seen: &Seen) -> Option<Issue> {
     let flushes = seen.evidence.top().and_then(|device| device.did.flushes);
     let seen_to_flush = flushes.is_some_and(|flushes| flushes >= seen.claim.syncs.max(1));
     if seen_to_flush && device::shared(seen).is_none() {
@@ -15,8 +15,8 @@ pub(super) fn sync_too_fast(seen: &Seen) -> Option<Doubt> {
     let floor = seen.ceilings.sync_ns?;
     let took = seen.claim.sync_p50_ns?;
     ((took as f64) < floor as f64 * seen.limits.sync_share).then(|| {
-        doubt(
-            DoubtKind::SyncTooFast,
+        issue(
+            IssueKind::SyncTooFast,
             format!(
                 "a sync took {}, a durable write of 4 KiB on this device never less than {}",
                 time(took as i64),
@@ -27,7 +27,7 @@ pub(super) fn sync_too_fast(seen: &Seen) -> Option<Doubt> {
 }
 
 /// No faster than copying memory; and where every byte goes to the device, no faster than that.
-pub(super) fn faster_than_physics(seen: &Seen) -> Option<Doubt> {
+pub(super) fn faster_than_physics(seen: &Seen) -> Option<Issue> {
     let seconds = seen.evidence.seconds();
     if seconds <= 0.0 || seen.claim.bytes == 0 {
         return None;
@@ -51,8 +51,8 @@ pub(super) fn faster_than_physics(seen: &Seen) -> Option<Doubt> {
     let (what, ceiling) = ceilings
         .into_iter()
         .find_map(|(what, ceiling)| Some((what, ceiling.filter(|ceiling| rate > *ceiling)?)))?;
-    Some(doubt(
-        DoubtKind::FasterThanPhysics,
+    Some(issue(
+        IssueKind::FasterThanPhysics,
         format!(
             "{} a second are more than {what}: at most {} a second",
             size(rate as u64),

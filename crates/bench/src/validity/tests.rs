@@ -41,38 +41,38 @@ fn short() -> Limits {
     }
 }
 
-fn judged(evidence: &Evidence, claim: &Claim) -> Vec<Doubt> {
+fn judged(evidence: &Evidence, claim: &Claim) -> Vec<Issue> {
     of_round(evidence, claim, &Ceilings::default(), &short())
 }
 
 /// What was said by the check of this kind, if it fired.
-fn said(doubts: &[Doubt], kind: DoubtKind) -> Option<&str> {
-    let found = doubts.iter().find(|doubt| doubt.kind == kind)?;
+fn said(issues: &[Issue], kind: IssueKind) -> Option<&str> {
+    let found = issues.iter().find(|issue| issue.kind == kind)?;
     Some(found.said.as_str())
 }
 
 #[track_caller]
-fn fires(doubts: &[Doubt], kind: DoubtKind, words: &str) {
-    let found = said(doubts, kind).unwrap_or_else(|| panic!("{kind:?} is silent: {doubts:?}"));
+fn fires(issues: &[Issue], kind: IssueKind, words: &str) {
+    let found = said(issues, kind).unwrap_or_else(|| panic!("{kind:?} is silent: {issues:?}"));
     assert!(found.contains(words), "{found:?} lacks {words:?}");
 }
 
 #[track_caller]
-fn silent(doubts: &[Doubt], kind: DoubtKind) {
-    assert_eq!(said(doubts, kind), None);
+fn no_issue(issues: &[Issue], kind: IssueKind) {
+    assert_eq!(said(issues, kind), None);
 }
 
 /// Other processes use this machine while tests run, its host other machines, and its disk may be full of builds; that is not what an
 /// honest round is about.
-fn of_the_round_itself(doubts: Vec<Doubt>) -> Vec<Doubt> {
+fn of_the_round_itself(issues: Vec<Issue>) -> Vec<Issue> {
     let of_others = [
-        DoubtKind::DeviceShared,
-        DoubtKind::StolenTime,
-        DoubtKind::NearlyFull,
-        DoubtKind::NotObservable,
+        IssueKind::DeviceShared,
+        IssueKind::StolenTime,
+        IssueKind::NearlyFull,
+        IssueKind::NotObservable,
     ];
-    let mut left = doubts;
-    left.retain(|doubt| !of_others.contains(&doubt.kind));
+    let mut left = issues;
+    left.retain(|issue| !of_others.contains(&issue.kind));
     left
 }
 

@@ -17,7 +17,7 @@ use std::thread;
 
 use super::Outcome;
 use crate::clock::{Clock, SystemClock};
-use crate::model::{Doubt, DoubtKind, PublishedTable, Round, Row, TableRow, Unit, Verdict};
+use crate::model::{Issue, IssueKind, PublishedTable, Round, Row, TableRow, Unit, Verdict};
 use crate::progress::Progress;
 use crate::report::words::{NOTHING, bytes, significant, time_ns};
 use crate::{Result, statistics};
@@ -179,8 +179,8 @@ fn bulk_row(
         .map(|done| {
             let mut round = bulk_round(subject, pieces, cores, options.seconds);
             if let Some(copy) = copy.filter(|copy| round.rate > *copy * ABOVE_COPY) {
-                round.doubts.push(Doubt {
-                    kind: DoubtKind::FasterThanPhysics,
+                round.issues.push(Issue {
+                    kind: IssueKind::FasterThanPhysics,
                     said: format!(
                         "{} MB/s is more than copying memory at its fastest, {} MB/s",
                         significant(round.rate),
@@ -205,7 +205,7 @@ fn row(work: String, unit: Unit, rounds: Vec<Round>) -> Row {
         latency: None,
         verdict: Verdict {
             invalid: summary.is_none(),
-            doubts: Vec::new(),
+            issues: Vec::new(),
         },
         rounds,
     }

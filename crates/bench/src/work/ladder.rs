@@ -15,7 +15,7 @@ use room::{Argon2Cost, NewCredential, NewRoom, OpenOptions, Room, RoomFile, Secr
 use super::Outcome;
 use crate::clock::{Clock, SystemClock};
 use crate::data::{BLOCK, Content, Data};
-use crate::model::{Doubt, DoubtKind, Round, Row, StoreFacts, Unit, Verdict};
+use crate::model::{Issue, IssueKind, Round, Row, StoreFacts, Unit, Verdict};
 use crate::progress::Progress;
 use crate::published::{self, LadderStep};
 use crate::report::words::{bytes, significant};
@@ -163,7 +163,7 @@ pub fn run(
             latency: None,
             verdict: Verdict {
                 invalid: summary.is_none(),
-                doubts: Vec::new(),
+                issues: Vec::new(),
             },
             rounds,
         };
@@ -272,8 +272,8 @@ fn climb(
         ..Round::default()
     };
     if written < content.len() {
-        round.doubts.push(Doubt {
-            kind: DoubtKind::TooShort,
+        round.issues.push(Issue {
+            kind: IssueKind::TooShort,
             said: format!(
                 "cut after {} s: {} of {} were written",
                 significant(seconds),
@@ -284,8 +284,8 @@ fn climb(
     }
     let back = room.read_file(&name).map_err(|e| failed(&e))?;
     if back != content[..written] {
-        round.doubts.push(Doubt {
-            kind: DoubtKind::WrongData,
+        round.issues.push(Issue {
+            kind: IssueKind::WrongData,
             said: format!("{name} does not hold what was written to it"),
         });
     }
@@ -319,7 +319,7 @@ fn write_all(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::Silent;
+    use crate::progress::Quiet;
 
     fn tiny() -> Options {
         Options {
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn every_rung_is_climbed_and_what_it_wrote_is_there() {
         let dir = tempfile::tempdir().unwrap();
-        let out = run(&tiny(), dir.path(), None, &Silent, &AtomicBool::new(false)).unwrap();
+        let out = run(&tiny(), dir.path(), None, &Quiet, &AtomicBool::new(false)).unwrap();
         // 256 bytes in four ways; 8 KiB, which fill the buffer, in two.
         assert_eq!(out.rows.len(), 6);
         for row in &out.rows {
@@ -355,18 +355,18 @@ mod tests {
             seconds: 0.0,
             ..tiny()
         };
-        let out = run(&options, dir.path(), None, &Silent, &AtomicBool::new(false)).unwrap();
+        let out = run(&options, dir.path(), None, &Quiet, &AtomicBool::new(false)).unwrap();
         let row = &out.rows[0];
         assert!(row.verdict.invalid && row.summary.is_none());
         assert_eq!(row.rounds.len(), 1);
-        assert_eq!(row.rounds[0].doubts[0].kind, DoubtKind::TooShort);
+        assert_eq!(row.rounds[0].issues[0].kind, IssueKind::TooShort);
         assert_eq!(row.rounds[0].bytes, 256);
     }
 
     #[test]
     fn a_ladder_that_is_stopped_keeps_what_is_done() {
         let dir = tempfile::tempdir().unwrap();
-        let out = run(&tiny(), dir.path(), None, &Silent, &AtomicBool::new(true)).unwrap();
+        let out = run(&tiny(), dir.path(), None, &Quiet, &AtomicBool::new(true)).unwrap();
         assert!(out.interrupted && out.rows.is_empty());
     }
 }

@@ -41,7 +41,7 @@ pub use dd::Dd;
 pub use mailbox::Mailbox;
 pub use metadata::Metadata;
 pub use outcome::{Begun, Outcome, new_seed};
-pub use sets::{cost, durable, full, is_selected, peers, select, usual};
+pub use sets::{cost, durable, full, is_selected, select, tools, usual};
 pub use sync::Syncs;
 pub use transactions::Transactions;
 pub use tree::SourceTree;
@@ -180,7 +180,7 @@ impl Timed {
         round.over_time = over_time;
         self.claim.operations = operations;
         self.claim.bytes = bytes;
-        round.doubts =
+        round.issues =
             validity::of_round(&self.evidence, &self.claim, &bed.ceilings, &context.limits);
         Measured {
             round,

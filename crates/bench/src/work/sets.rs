@@ -75,7 +75,7 @@ pub fn durable() -> Vec<Box<dyn Work>> {
 
 /// In what encrypted file systems are compared with each other: a large file in calls of 128 KiB, a source tree, and small
 /// changes that are durable.
-pub fn peers() -> Vec<Box<dyn Work>> {
+pub fn tools() -> Vec<Box<dyn Work>> {
     let mut works: Vec<Box<dyn Work>> = vec![
         Box::new(Calls::new(Write, Sequential, 128 << 10)),
         Box::new(Calls::new(Read, Sequential, 128 << 10)),
@@ -134,13 +134,13 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_of_the_peers_table_are_measured() {
-        let measured: Vec<String> = peers()
+    fn the_rows_of_the_tools_table_are_measured() {
+        let measured: Vec<String> = tools()
             .iter()
             .flat_map(|work| work.rows())
             .map(|row| row.work)
             .collect();
-        assert!(measured.starts_with(&crate::published::PEER_WORKS.map(String::from)));
+        assert!(measured.starts_with(&crate::published::TOOL_WORKS.map(String::from)));
     }
 
     #[test]

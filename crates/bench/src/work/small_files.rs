@@ -22,7 +22,7 @@ use hdrhistogram::Histogram;
 
 use crate::clock::{Clock, SystemClock};
 use crate::data::{BLOCK, Content, Data};
-use crate::model::{Doubt, DoubtKind, Parts, Round, Row, StoreFacts, Unit, Verdict};
+use crate::model::{Issue, IssueKind, Parts, Round, Row, StoreFacts, Unit, Verdict};
 use crate::observe::{self, Ceilings, Evidence, Observer};
 use crate::progress::Progress;
 use crate::report::words::{bytes, time_ns};
@@ -288,12 +288,12 @@ fn one(
         }
         let work = operation.words(options);
         progress.row(&format!("{work}: {label}"));
-        let mut doubts = Vec::new();
+        let mut issues = Vec::new();
         prepare(subject, operation, options)?;
         if operation.is_cold() {
             subject.sync()?;
             subject.reopen()?;
-            doubts.extend(host::empty_caches(
+            issues.extend(host::empty_caches(
                 subject.backing(),
                 options.drop_caches,
                 &mut out.notes,
@@ -323,7 +323,7 @@ fn one(
             ));
         }
         let claim = operation.claim(options, &pass);
-        doubts.extend(validity::of_round(
+        issues.extend(validity::of_round(
             &evidence,
             &claim,
             &Ceilings::default(),
@@ -343,7 +343,7 @@ fn one(
             ]),
             (None, _) => {}
         }
-        if let Some(why) = doubts.iter().find(|doubt| doubt.kind.invalidates()) {
+        if let Some(why) = issues.iter().find(|issue| issue.kind.invalidates()) {
             out.notes.push(format!(
                 "{label}, {}: INVALID, and so are its parts: {}",
                 operation.name(),
@@ -351,7 +351,7 @@ fn one(
             ));
         }
         out.rows
-            .push(row(&label, work, &pass, &claim, &evidence, doubts));
+            .push(row(&label, work, &pass, &claim, &evidence, issues));
     }
     Ok(())
 }
@@ -370,21 +370,21 @@ fn prepare(subject: &dyn Subject, operation: Operation, options: &Options) -> Re
                 data.fill(0, &mut content, |_| 0);
                 subject.create(&name, &content)?;
             }
-            Operation::UnlinkRevoking => take_away(subject, &name)?,
+            Operation::UnlinkRevoking => remove(subject, &name)?,
             _ => subject.chmod(&name, MODE_TO_READ)?,
         }
         if operation.concerns(number) {
             subject.other_reads(&name, &mut content)?;
         }
         if operation == Operation::ReadRevoked {
-            take_away(subject, &name)?;
+            remove(subject, &name)?;
         }
     }
     Ok(())
 }
 
 /// Takes the right to read from others, and gives it back.
-fn take_away(subject: &dyn Subject, name: &str) -> Result<()> {
+fn remove(subject: &dyn Subject, name: &str) -> Result<()> {
     subject.chmod(name, MODE_TO_NONE)?;
     subject.chmod(name, MODE_TO_READ)
 }
@@ -486,7 +486,7 @@ fn row(
     pass: &Pass,
     claim: &Claim,
     evidence: &Evidence,
-    doubts: Vec<Doubt>,
+    issues: Vec<Issue>,
 ) -> Row {
     let seconds = pass.ns as f64 / 1e9;
     let round = Round {
@@ -497,7 +497,7 @@ fn row(
         cpu_s: evidence.cpu_s,
         device_read_bytes: evidence.bottom().map(|device| device.did.read_bytes),
         device_written_bytes: evidence.bottom().map(|device| device.did.written_bytes),
-        doubts,
+        issues,
         ..Round::default()
     };
     let rounds = vec![round];
@@ -516,8 +516,8 @@ fn row(
 fn verdict(rounds: &[Round]) -> Verdict {
     let mut verdict = validity::of_row(rounds, &limits());
     verdict
-        .doubts
-        .retain(|doubt| doubt.kind != DoubtKind::TooShort);
+        .issues
+        .retain(|issue| issue.kind != IssueKind::TooShort);
     verdict
 }
 

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use super::*;
 use crate::clock::SystemClock;
-use crate::model::{DoubtKind, StoreFacts};
+use crate::model::{IssueKind, StoreFacts};
 use crate::run_file::Run;
 use crate::store::{Cold, Making, Mode, Names, Store, make};
 
 /// How a store lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lie {
+enum Fault {
     None,
     /// A bit of what is read is another one.
     ReadsWrong,
@@ -26,7 +26,7 @@ enum Lie {
 /// A directory, with a lie in between.
 struct Lying {
     honest: Box<dyn Store>,
-    lie: Lie,
+    fault: Fault,
 }
 
 impl Store for Lying {
@@ -43,7 +43,7 @@ impl Store for Lying {
     fn open(&mut self, name: &str, mode: Mode) -> Result<Arc<dyn Object>> {
         Ok(Arc::new(LyingObject {
             honest: self.honest.open(name, mode)?,
-            lie: self.lie,
+            fault: self.fault,
             made: mode.makes(),
         }))
     }
@@ -53,7 +53,7 @@ impl Store for Lying {
     fn names(&mut self) -> Result<Arc<dyn Names>> {
         Ok(Arc::new(LyingNames {
             honest: self.honest.names()?,
-            lie: self.lie,
+            fault: self.fault,
         }))
     }
     fn settle(&mut self) -> Result<()> {
@@ -72,7 +72,7 @@ impl Store for Lying {
 
 struct LyingObject {
     honest: Arc<dyn Object>,
-    lie: Lie,
+    fault: Fault,
     made: bool,
 }
 
@@ -81,17 +81,17 @@ impl Object for LyingObject {
         self.honest.len()
     }
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        if self.lie == Lie::ReadsNothing {
+        if self.fault == Fault::ReadsNothing {
             return Ok(());
         }
         self.honest.read_at(buf, offset)?;
-        if self.lie == Lie::ReadsWrong {
+        if self.fault == Fault::ReadsWrong {
             buf[buf.len() - 1] ^= 1;
         }
         Ok(())
     }
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        if self.lie == Lie::KeepsOld && !self.made {
+        if self.fault == Fault::KeepsOld && !self.made {
             return Ok(());
         }
         self.honest.write_at(data, offset)
@@ -107,7 +107,7 @@ impl Object for LyingObject {
 
 struct LyingNames {
     honest: Arc<dyn Names>,
-    lie: Lie,
+    fault: Fault,
 }
 
 impl Names for LyingNames {
@@ -122,7 +122,7 @@ impl Names for LyingNames {
     }
     fn read(&self, path: &str, buf: &mut [u8]) -> io::Result<usize> {
         let read = self.honest.read(path, buf)?;
-        if self.lie == Lie::ReadsWrong {
+        if self.fault == Fault::ReadsWrong {
             buf[0] ^= 1;
         }
         Ok(read)
@@ -169,11 +169,11 @@ impl Place {
         }
     }
 
-    fn bed(&self, lie: Lie) -> Bed {
+    fn bed(&self, fault: Fault) -> Bed {
         let run = Run::begin(&self.dir.path().join("state")).unwrap();
         let target = format!("directory:{}", self.dir.path().display());
         let honest = make(&target, &Making::new(run, "a")).unwrap();
-        Bed::new(Box::new(Lying { honest, lie }))
+        Bed::new(Box::new(Lying { honest, fault }))
     }
 
     fn context(&self) -> Context<'_> {
@@ -191,17 +191,17 @@ impl Place {
 
 fn finds_wrong_data(measured: &[Measured]) -> bool {
     measured.iter().any(|one| {
-        let doubts = one.round.doubts.iter();
-        doubts
-            .map(|doubt| doubt.kind)
-            .any(|kind| kind == DoubtKind::WrongData)
+        let issues = one.round.issues.iter();
+        issues
+            .map(|issue| issue.kind)
+            .any(|kind| kind == IssueKind::WrongData)
     })
 }
 
 /// Two rounds: what one leaves must not disturb the next.
-fn caught(work: &dyn Work, lie: Lie) -> bool {
+fn caught(work: &dyn Work, fault: Fault) -> bool {
     let place = Place::new();
-    let mut bed = place.bed(lie);
+    let mut bed = place.bed(fault);
     let mut found = false;
     for _ in 0..2 {
         found |= finds_wrong_data(&work.round(&mut bed, &place.context()).unwrap());
@@ -218,8 +218,8 @@ fn whatever_is_read_is_compared_with_what_was_written() {
             // It has its files to itself, and a test of its own.
             continue;
         }
-        assert!(!caught(&*work, Lie::None), "{row}: an honest store");
-        assert!(caught(&*work, Lie::ReadsWrong), "{row}: a wrong bit");
+        assert!(!caught(&*work, Fault::None), "{row}: an honest store");
+        assert!(caught(&*work, Fault::ReadsWrong), "{row}: a wrong bit");
     }
 }
 
@@ -232,16 +232,19 @@ fn a_read_that_does_nothing_and_an_old_version_do_not_pass() {
         Calls::new(Direction::Read, Order::Sequential, 1 << 16),
         random(Direction::Write),
     ] {
-        assert!(caught(&work, Lie::ReadsNothing), "{}", work.name());
+        assert!(caught(&work, Fault::ReadsNothing), "{}", work.name());
     }
-    assert!(caught(&random(Direction::Write), Lie::KeepsOld));
-    assert!(caught(&random(Direction::Write).direct(16), Lie::KeepsOld));
+    assert!(caught(&random(Direction::Write), Fault::KeepsOld));
+    assert!(caught(
+        &random(Direction::Write).direct(16),
+        Fault::KeepsOld
+    ));
 }
 
 #[test]
 fn random_reads_after_random_writes_know_the_versions() {
     let place = Place::new();
-    let mut bed = place.bed(Lie::None);
+    let mut bed = place.bed(Fault::None);
     for direction in [
         Direction::Write,
         Direction::Read,
@@ -260,7 +263,7 @@ fn random_reads_after_random_writes_know_the_versions() {
 fn a_work_that_is_stopped_says_so_and_keeps_nothing_of_the_round() {
     let place = Place::new();
     for work in sets::usual() {
-        let mut bed = place.bed(Lie::None);
+        let mut bed = place.bed(Fault::None);
         bed.prepare(&place.context()).unwrap();
         place.stop.store(true, Ordering::Relaxed);
         let ended = work.round(&mut bed, &place.context());
@@ -275,7 +278,7 @@ fn a_work_that_is_stopped_says_so_and_keeps_nothing_of_the_round() {
 #[test]
 fn zeros_are_written_as_zeros_and_the_rows_say_so() {
     let place = Place::new();
-    let mut bed = place.bed(Lie::None);
+    let mut bed = place.bed(Fault::None);
     let zeros = Calls {
         content: crate::data::Content::Zeros,
         ..Calls::new(Direction::Write, Order::Sequential, 1 << 20)

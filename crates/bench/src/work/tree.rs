@@ -9,7 +9,7 @@ use crate::Result;
 use crate::data::{BLOCK, Content, Data};
 use crate::engine::Recorder;
 use crate::model::Unit;
-use crate::published::PEER_WORKS;
+use crate::published::TOOL_WORKS;
 use crate::store::{Names, Powers};
 use crate::validity::{Claim, Direction};
 
@@ -43,7 +43,7 @@ impl Step {
     const ALL: [Step; 4] = [Step::Unpack, Step::Read, Step::List, Step::Remove];
 
     fn name(self) -> &'static str {
-        let [_, _, unpack, read, list, remove] = PEER_WORKS;
+        let [_, _, unpack, read, list, remove] = TOOL_WORKS;
         match self {
             Step::Unpack => unpack,
             Step::Read => read,
@@ -231,7 +231,7 @@ mod tests {
 
     use super::*;
     use crate::clock::SystemClock;
-    use crate::model::DoubtKind;
+    use crate::model::IssueKind;
     use crate::run_file::Run;
     use crate::store::{Making, make};
     use crate::validity::Limits;
@@ -264,10 +264,10 @@ mod tests {
                 assert_eq!(of.round.operations, 60, "{kind}");
                 let wrong = of
                     .round
-                    .doubts
+                    .issues
                     .iter()
-                    .any(|doubt| doubt.kind == DoubtKind::WrongData);
-                assert!(!wrong, "{kind}: {:?}", of.round.doubts);
+                    .any(|issue| issue.kind == IssueKind::WrongData);
+                assert!(!wrong, "{kind}: {:?}", of.round.issues);
             }
             assert_eq!(measured[0].round.bytes, measured[1].round.bytes, "{kind}");
             bed.close().unwrap();

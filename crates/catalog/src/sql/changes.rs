@@ -104,7 +104,7 @@ impl State {
             let error = self.note(error);
             // The operation may be half done: nothing of this transaction may become durable.
             if self.failed.is_none() {
-                self.give_up(Failure::Commit);
+                self.fail(Failure::Commit);
             }
             error
         })
@@ -128,7 +128,7 @@ impl State {
         if let Err(error) = committed {
             let error = self.note(error);
             if self.failed.is_none() {
-                self.give_up(Failure::Commit);
+                self.fail(Failure::Commit);
             }
             return Err(match error {
                 // The changes are gone: this is not the kind that can be tried again.

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use pages::Place;
+use pages::Registration;
 use pages::authentic::table_path;
 use rusqlite::Connection;
 use storage::{OpenMode, Storage, StorageFile, remove_if_there};
@@ -126,7 +126,12 @@ fn copy_bytes(catalog: &SqlCatalog, to: &dyn StorageFile) -> io::Result<()> {
 }
 
 /// Writes every row into a new database under the other key. Its file is durable then, its name is not.
-fn export(conn: &Connection, place: &Place, name: &str, key: &seal::CatalogKey) -> Result<()> {
+fn export(
+    conn: &Connection,
+    place: &Registration,
+    name: &str,
+    key: &seal::CatalogKey,
+) -> Result<()> {
     let hex = key.to_hex();
     let mut raw = Zeroizing::new(String::with_capacity(hex.len() + 3));
     for part in ["x'", &hex, "'"] {

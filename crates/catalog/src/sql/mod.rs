@@ -34,7 +34,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pages::Place;
+use pages::Registration;
 use pages::authentic::Witness;
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, ErrorCode};
@@ -90,7 +90,7 @@ pub struct SqlCatalog {
     key: seal::CatalogKey,
     witness: Option<Witness>,
     // Behind the connection, which reaches its files through it.
-    _place: Place,
+    _place: Registration,
 }
 
 /// What the lock guards.
@@ -192,16 +192,16 @@ impl State {
             (CatalogError::Damaged(what), _) => CatalogError::Damaged(what),
             (error @ CatalogError::Io(_), _) | (error @ CatalogError::NoSpace, Err(_)) => {
                 // The storage failed, which says nothing about the page.
-                self.give_up(Failure::Lost);
+                self.fail(Failure::Lost);
                 return error;
             }
             (other, Ok(())) => other,
             (other, Err(_)) => CatalogError::Damaged(format!("a page fails its check ({other})")),
         };
         if let (CatalogError::Damaged(what), true) = (&error, self.page_failed()) {
-            self.give_up(Failure::Page(what.clone()));
+            self.fail(Failure::Page(what.clone()));
         } else if self.dirty && self.conn.is_autocommit() {
-            self.give_up(Failure::Commit);
+            self.fail(Failure::Commit);
         }
         error
     }
@@ -213,7 +213,7 @@ impl State {
     }
 
     /// No further changes; and what is in the log stays there for the next opening to judge.
-    fn give_up(&mut self, failure: Failure) {
+    fn fail(&mut self, failure: Failure) {
         let failure = match failure {
             Failure::Commit if self.dirty => Failure::Lost,
             other => other,
@@ -273,7 +273,7 @@ impl SqlCatalog {
             (state.generation, state.anchor, state.wal.file()?)
         };
         if let Err(error) = wal.sync() {
-            self.lock().give_up(Failure::Commit);
+            self.lock().fail(Failure::Commit);
             return Err(CatalogError::Io(format!(
                 "the log could not be made durable: {error}"
             )));

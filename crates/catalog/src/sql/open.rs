@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pages::Place;
+use pages::Registration;
 use pages::authentic::{Witness, table_path};
 use parking_lot::Mutex;
 use rusqlite::config::DbConfig;
@@ -177,7 +177,7 @@ impl SqlCatalog {
     fn new(
         storage: &Arc<dyn Storage>,
         name: &str,
-        place: Place,
+        place: Registration,
         key: &CatalogKey,
         options: &OpenOptions,
         state: State,
@@ -246,7 +246,7 @@ impl State {
 fn open_state(
     storage: &Arc<dyn Storage>,
     name: &str,
-    place: &Place,
+    place: &Registration,
     key: &CatalogKey,
     options: &OpenOptions,
     witness: Option<Witness>,
@@ -278,7 +278,7 @@ fn open_state(
 pub(super) fn making(
     storage: &Arc<dyn Storage>,
     name: &str,
-    place: &Place,
+    place: &Registration,
     key: &CatalogKey,
 ) -> Option<Witness> {
     let witness = Witness::create(storage.clone(), name, key.digest()?.clone());
@@ -287,7 +287,12 @@ pub(super) fn making(
 }
 
 /// What it means that the table of pages cannot be used: another key, or another table.
-fn without_witness(place: &Place, name: &str, key: &CatalogKey, error: &io::Error) -> CatalogError {
+fn without_witness(
+    place: &Registration,
+    name: &str,
+    key: &CatalogKey,
+    error: &io::Error,
+) -> CatalogError {
     match error.kind() {
         io::ErrorKind::InvalidData => {}
         io::ErrorKind::Unsupported => return CatalogError::Io(error.to_string()),
@@ -309,7 +314,7 @@ fn without_witness(place: &Place, name: &str, key: &CatalogKey, error: &io::Erro
 fn open_for_reading(
     storage: &dyn Storage,
     name: &str,
-    place: &Place,
+    place: &Registration,
     key: &CatalogKey,
     options: &OpenOptions,
 ) -> Result<Connection> {
@@ -469,8 +474,8 @@ fn check_version(conn: &Connection) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn place(storage: &Arc<dyn Storage>) -> Result<Place> {
-    Place::new(storage.clone()).map_err(|error| CatalogError::Io(error.to_string()))
+pub(super) fn place(storage: &Arc<dyn Storage>) -> Result<Registration> {
+    Registration::new(storage.clone()).map_err(|error| CatalogError::Io(error.to_string()))
 }
 
 pub(super) fn at(name: &str, error: &io::Error) -> CatalogError {

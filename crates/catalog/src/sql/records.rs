@@ -103,7 +103,7 @@ impl SqlCatalog {
                 return Ok(None);
             }
             Err(error) => {
-                state.give_up(Failure::Commit);
+                state.fail(Failure::Commit);
                 return Err(error);
             }
         }

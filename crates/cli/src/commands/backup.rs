@@ -81,7 +81,7 @@ fn served(room: &Path, target: &Path, global: &Global) -> Result<Option<BackupRe
     let request = admin::Request::Backup {
         target: path_to_hex(target),
     };
-    let reply = admin::ask_with_progress(room, &request, &|done, total| bar.tell(done, total));
+    let reply = admin::ask_with_progress(room, &request, &|done, total| bar.report(done, total));
     bar.end();
     match reply? {
         None => Ok(None),
@@ -101,7 +101,7 @@ pub(super) fn copy_room(
     let request = Request::Backup {
         target: path_to_hex(target),
     };
-    let reply = access.run(&request, &|done, total| bar.tell(done, total));
+    let reply = access.run(&request, &|done, total| bar.report(done, total));
     bar.end();
     match reply? {
         Reply::Backup(report) => Ok(report),

@@ -61,8 +61,8 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     if report.stopped {
         return Err(crate::progress::interrupted());
     }
-    let all_mended = args.repair && report.findings.len() <= report.repaired.len();
-    if report.lost.is_empty() && (report.findings.is_empty() || all_mended) {
+    let all_repaired = args.repair && report.findings.len() <= report.repaired.len();
+    if report.lost.is_empty() && (report.findings.is_empty() || all_repaired) {
         return Ok(());
     }
     let next = if args.repair {
@@ -82,7 +82,7 @@ fn check_open(access: Access, args: &Args, global: &Global) -> Result<CheckReply
         read_data: args.read_data,
         repair: args.repair,
     };
-    let reply = access.run(&request, &|done, total| bar.tell(done, total));
+    let reply = access.run(&request, &|done, total| bar.report(done, total));
     bar.end();
     let Reply::Check(report) = reply? else {
         return Err(unexpected());

@@ -31,7 +31,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         &Request::Compact {
             percent: args.thinner_than,
         },
-        &|done, total| bar.tell(done, total),
+        &|done, total| bar.report(done, total),
     );
     bar.end();
     let Reply::Compacted(report) = reply? else {

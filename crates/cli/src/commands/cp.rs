@@ -14,7 +14,7 @@ use crate::copy::give::Kept;
 use crate::copy::place::Existing;
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
-use crate::place::{Place, place};
+use crate::place::{Location, place};
 use crate::progress::Bar;
 use crate::tree::{HostTree, Meta, Tree};
 
@@ -49,7 +49,7 @@ pub(super) fn sources_and_target(
     paths: &[OsString],
     verb: &str,
     command: &str,
-) -> Result<(Vec<Place>, Place)> {
+) -> Result<(Vec<Location>, Location)> {
     let mut sources = paths
         .iter()
         .map(|path| place(path))
@@ -57,7 +57,7 @@ pub(super) fn sources_and_target(
     let Some(target) = sources.pop() else {
         return Err(Error::usage(format!("{verb} what, and where to?")));
     };
-    let in_room = |place: &Place| matches!(place, Place::Room(_));
+    let in_room = |place: &Location| matches!(place, Location::Room(_));
     if !sources.iter().chain([&target]).any(in_room) {
         return Err(Error::usage(format!(
             "none of these is in a room: write ROOM:/path for the side that is; for ordinary files there is {command}"
@@ -100,23 +100,23 @@ pub(crate) struct Transfer {
     rooms: Rooms,
     /// For each source: its room's place in `rooms`.
     sources: Vec<Option<usize>>,
-    target: Place,
+    target: Location,
     target_room: Option<usize>,
 }
 
 impl Transfer {
     /// Reaches every room once. `moving`: sources change too.
     pub(crate) fn new(
-        sources: &[Place],
-        target: &Place,
+        sources: &[Location],
+        target: &Location,
         open: &OpenArgs,
         moving: bool,
     ) -> Result<Self> {
         let mut rooms = Rooms::default();
         // The target first: it is opened for changes, and a source in the same room then shares it.
-        let mut reach = |place: &Place, intent| match place {
-            Place::Room(path) => rooms.reach(&path.room, open, intent).map(Some),
-            Place::Host(_) => Ok(None),
+        let mut reach = |place: &Location, intent| match place {
+            Location::Room(path) => rooms.reach(&path.room, open, intent).map(Some),
+            Location::Host(_) => Ok(None),
         };
         let target_room = reach(target, Intent::Change)?;
         let intent = if moving { Intent::Change } else { Intent::Read };
@@ -148,7 +148,7 @@ impl Transfer {
     }
 
     /// Where each source goes: into the target if that is a directory, else to the target itself.
-    pub(crate) fn destinations(&self, sources: &[Place]) -> Result<Vec<PathBuf>> {
+    pub(crate) fn destinations(&self, sources: &[Location]) -> Result<Vec<PathBuf>> {
         let to = self.tree(self.target_room)?;
         let (path, must_be_directory) = parts(&self.target);
         let into = match to.stat(path, true) {
@@ -180,7 +180,7 @@ impl Transfer {
     /// Copies every source; `after` is called for each one that was copied whole.
     pub(crate) fn copy_all(
         &mut self,
-        sources: &[Place],
+        sources: &[Location],
         options: &CopyOptions,
         global: &Global,
         bar: &Bar,
@@ -255,7 +255,7 @@ impl Transfer {
     }
 
     /// Says to the bar how much there is to copy.
-    fn expect(&self, sources: &[Place], options: &CopyOptions, bar: &Bar) -> Result<()> {
+    fn expect(&self, sources: &[Location], options: &CopyOptions, bar: &Bar) -> Result<()> {
         let mut total = 0;
         for (at, source) in sources.iter().enumerate() {
             let from = self.source_tree(at)?;
@@ -274,7 +274,7 @@ impl Transfer {
     fn refusal(
         &self,
         at: usize,
-        source: &Place,
+        source: &Location,
         meta: &Meta,
         to: &std::path::Path,
         options: &CopyOptions,
@@ -330,10 +330,10 @@ impl Transfer {
 }
 
 /// A place's path within its tree, and whether it must be a directory.
-pub(crate) fn parts(place: &Place) -> (&std::path::Path, bool) {
+pub(crate) fn parts(place: &Location) -> (&std::path::Path, bool) {
     match place {
-        Place::Room(path) => (&path.path, path.must_be_directory),
-        Place::Host(path) => (path, ends_with_slash(path.as_os_str())),
+        Location::Room(path) => (&path.path, path.must_be_directory),
+        Location::Host(path) => (path, ends_with_slash(path.as_os_str())),
     }
 }
 
@@ -342,17 +342,17 @@ fn ends_with_slash(path: &OsStr) -> bool {
 }
 
 /// A place as it is written.
-pub(crate) fn words(place: &Place) -> String {
+pub(crate) fn words(place: &Location) -> String {
     match place {
-        Place::Room(path) => path.words(),
-        Place::Host(path) => path.display().to_string(),
+        Location::Room(path) => path.words(),
+        Location::Host(path) => path.display().to_string(),
     }
 }
 
 /// What is put before a path of the same tree in messages.
-fn prefix(place: &Place) -> String {
+fn prefix(place: &Location) -> String {
     match place {
-        Place::Room(path) => format!("{}:", path.room.display()),
-        Place::Host(_) => String::new(),
+        Location::Room(path) => format!("{}:", path.room.display()),
+        Location::Host(_) => String::new(),
     }
 }

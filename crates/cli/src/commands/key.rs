@@ -86,14 +86,14 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         } => {
             let request = |with, new| Request::AddSlot { with, new, label };
             let slot = with_new(&room, &open, &new, request)?;
-            told(&room, slot, "added", global);
+            reported(&room, slot, "added", global);
             Ok(())
         }
         Command::Remove { room, slot, open } => {
             let (access, with) = Access::reach_with_key(&room, &open, Intent::Change)?;
             access.run(&Request::RemoveSlot { with, slot }, &|_, _| true)?;
             access.close()?;
-            told(&room, slot, "removed", global);
+            reported(&room, slot, "removed", global);
             Ok(())
         }
         Command::Change {
@@ -104,7 +104,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         } => {
             let request = |with, new| Request::ChangeSlot { with, slot, new };
             let slot = with_new(&room, &open, &new, request)?;
-            told(&room, slot, "changed", global);
+            reported(&room, slot, "changed", global);
             Ok(())
         }
         Command::List { room, open } => list(&room, &open, global),
@@ -128,7 +128,7 @@ fn with_new(
     Ok(slot)
 }
 
-fn told(room: &Path, slot: u32, what: &str, global: &Global) {
+fn reported(room: &Path, slot: u32, what: &str, global: &Global) {
     if global.json {
         output::json_line(&json!({"slot": slot, "done": what}));
     } else {

@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// How long a call waits for a metadata server or disk that does not answer, then fails: 90s unless said
     // words.py: the old name.
     #[arg(long = "timeout", alias = "patience", value_name = "TIME", value_parser = duration)]
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
     /// Where the background process writes what it has to say [default: NAME.log in the user's state directory]
     #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
     log: Option<PathBuf>,
@@ -51,7 +51,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         read_only: args.read_only,
         allow_other: args.allow_other.then_some(true),
         idle_timeout: args.idle_timeout,
-        patience: args.patience,
+        timeout: args.timeout,
         accept_rollback: args.open.accept_rollback,
         state_dir: args.open.state_dir,
         log: args.log,

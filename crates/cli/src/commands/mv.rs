@@ -6,7 +6,7 @@ use crate::access::OpenArgs;
 use crate::args::Global;
 use crate::error::{Error, Result};
 use crate::output::Failures;
-use crate::place::Place;
+use crate::place::Location;
 use crate::progress::Bar;
 
 use super::cp::{CopyOptions, Transfer, parts, sources_and_target, words};
@@ -44,8 +44,8 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
 
 fn rename_all(
     work: &Transfer,
-    sources: &[Place],
-    target: &Place,
+    sources: &[Location],
+    target: &Location,
     keep: bool,
     global: &Global,
 ) -> Result<Failures> {
@@ -71,7 +71,7 @@ fn rename_all(
 
 fn move_all(
     work: &mut Transfer,
-    sources: &[Place],
+    sources: &[Location],
     keep: bool,
     global: &Global,
     bar: &Bar,

@@ -39,7 +39,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         .read(&args.room.display().to_string())?;
     let reached = Access::reach_given(&args.room, &args.open, &with, Intent::Change);
     let bar = Bar::start("re-encrypting", global);
-    let progress = |done, total| bar.tell(done, total);
+    let progress = |done, total| bar.report(done, total);
     let is_shared = matches!(
         &reached,
         Err(Error::Room {

@@ -106,7 +106,7 @@ fn verify(restored: &Access, global: &Global) -> Result<crate::control::CheckRep
         read_data: true,
         repair: false,
     };
-    let reply = restored.run(&request, &|done, total| bar.tell(done, total));
+    let reply = restored.run(&request, &|done, total| bar.report(done, total));
     bar.end();
     match reply? {
         Reply::Check(report) => Ok(report),

@@ -26,12 +26,12 @@ pub(crate) fn run(_args: Args, _global: &Global) -> Result<()> {
     let mut start = InBackground {
         plan: &plan,
         pipe: None,
-        told: false,
+        reported: false,
     };
     let served = serve::serve(&plan, &mut start);
     match served {
-        Err(error) if !start.told => {
-            start.tell(&Answer::from(&error));
+        Err(error) if !start.reported => {
+            start.report(&Answer::from(&error));
             Ok(())
         }
         other => other,
@@ -43,12 +43,12 @@ struct InBackground<'p> {
     plan: &'p Plan,
     /// The pipe that was our standard output.
     pipe: Option<OwnedFd>,
-    told: bool,
+    reported: bool,
 }
 
 impl InBackground<'_> {
-    fn tell(&mut self, answer: &Answer) {
-        self.told = true;
+    fn report(&mut self, answer: &Answer) {
+        self.reported = true;
         let line = encode_line(answer);
         // If whoever started us is gone, what was done is done all the same.
         let _ = match self.pipe.take() {
@@ -68,7 +68,7 @@ impl serve::Start for InBackground<'_> {
     }
 
     fn mounted(&mut self) {
-        self.tell(&Answer::Done(Reply::Nothing));
+        self.report(&Answer::Done(Reply::Nothing));
     }
 
     fn has_terminal(&self) -> bool {

@@ -16,7 +16,7 @@ use crate::output;
 use crate::place::is_room;
 
 /// How long the serving process may take to end after it has closed the room.
-const END_PATIENCE: Duration = Duration::from_secs(30);
+const END_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Unmount a room: commits everything, then waits for the serving process to end
 #[derive(Debug, clap::Args)]
@@ -41,7 +41,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     } else if let Some(client) = client {
         // Asked and heard before, so that the answer to how closing went cannot be missed.
         let mut waiting = client.start(&Request::AwaitClose {})?;
-        waiting.taken_up()?;
+        waiting.accepted()?;
         let ended = pidfd(client.pid);
         unmount::unmount(&mountpoint)?;
         waiting.finish(&|_, _| true)?;
@@ -108,11 +108,11 @@ fn pidfd(pid: u32) -> Option<std::os::fd::OwnedFd> {
 fn wait_for(process: &std::os::fd::OwnedFd) -> Result<()> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut fds = [PollFd::new(process, PollFlags::IN)];
-    let patience = Timespec {
-        tv_sec: END_PATIENCE.as_secs() as i64,
+    let timeout = Timespec {
+        tv_sec: END_TIMEOUT.as_secs() as i64,
         tv_nsec: 0,
     };
-    match poll(&mut fds, Some(&patience)) {
+    match poll(&mut fds, Some(&timeout)) {
         Ok(0) => Err(Error::failed(
             "the room is committed and closed, but the process that served it has not ended yet",
         )),

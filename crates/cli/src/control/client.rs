@@ -116,7 +116,7 @@ pub(crate) struct Pending<'c> {
 impl Pending<'_> {
     /// Waits until the other side has taken the request up, which it says with a first line; one that does not say so is waited for
     /// some seconds.
-    pub(crate) fn taken_up(&mut self) -> Result<()> {
+    pub(crate) fn accepted(&mut self) -> Result<()> {
         let wait = |lines: &BufReader<UnixStream>, time| {
             lines.get_ref().set_read_timeout(time).map_err(broken)
         };
@@ -216,7 +216,7 @@ mod tests {
             heard: Vec::new(),
             lines: BufReader::new(here),
         };
-        pending.taken_up().unwrap();
+        pending.accepted().unwrap();
         pending.finish(&|_, _| true)
     }
 
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_taken_up_before_its_answer_is_there() {
+    fn a_request_is_accepted_before_its_answer_is_there() {
         let (here, mut there) = UnixStream::pair().unwrap();
         let mut pending = Pending {
             room: Path::new("room"),
@@ -245,7 +245,7 @@ mod tests {
         there
             .write_all(&encode_line(&Line::Progress(0, 0)))
             .unwrap();
-        pending.taken_up().unwrap();
+        pending.accepted().unwrap();
         there
             .write_all(&encode_line(&Line::Answer(Answer::Done(Reply::Nothing))))
             .unwrap();

@@ -82,8 +82,8 @@ impl Server {
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = Some(answer);
         self.state.closing.notify_all();
-        let patience = Instant::now() + Duration::from_secs(2);
-        while self.state.clients.load(Ordering::Acquire) > 0 && Instant::now() < patience {
+        let deadline = Instant::now() + Duration::from_secs(2);
+        while self.state.clients.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -194,7 +194,7 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
                     "the room is being unmounted",
                 ));
             };
-            let progress = Telling {
+            let progress = Reporting {
                 stream,
                 state,
                 last: Mutex::new(None),
@@ -203,7 +203,7 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
                 &state.dir,
                 &room,
                 request,
-                &|done, total| progress.tell(done, total),
+                &|done, total| progress.report(done, total),
             ))
         }
     }
@@ -217,14 +217,14 @@ fn outcome(result: Result<Reply>) -> Answer {
 }
 
 /// Sends progress lines, and notices when nobody reads them any more.
-struct Telling<'a> {
+struct Reporting<'a> {
     stream: &'a UnixStream,
     state: &'a State,
     last: Mutex<Option<Instant>>,
 }
 
-impl Telling<'_> {
-    fn tell(&self, done: u64, total: u64) -> bool {
+impl Reporting<'_> {
+    fn report(&self, done: u64, total: u64) -> bool {
         if self.state.stopping.load(Ordering::Relaxed) {
             return false;
         }

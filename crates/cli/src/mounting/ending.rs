@@ -16,7 +16,7 @@ const NOTICING: Duration = Duration::from_secs(10);
 /// How long the closing of a room is waited for.
 const CLOSING: Duration = Duration::from_secs(300);
 /// After how long the wait is reported.
-const SILENT: Duration = Duration::from_secs(2);
+const QUIET: Duration = Duration::from_secs(2);
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_millis(20);
 
@@ -40,7 +40,7 @@ pub(crate) fn mounted(dir: &Path) -> Result<Option<Client>> {
                 _ => return Ok(None),
             },
         };
-        if !reported && begun.elapsed() > SILENT {
+        if !reported && begun.elapsed() > QUIET {
             reported = true;
             tracing::warn!(
                 "{}: waiting for process {pid}, which has unmounted the room and is closing it",

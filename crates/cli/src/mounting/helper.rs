@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_told_the_usage() {
+    fn anything_else_gets_the_usage() {
         for line in [
             "/srv/r",
             "/srv/r /mnt /more",

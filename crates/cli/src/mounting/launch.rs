@@ -39,7 +39,7 @@ pub(crate) struct Plan {
     pub(crate) synchronous: Synchronous,
     pub(crate) idle_timeout_s: Option<u64>,
     /// Of a shared file system.
-    pub(crate) patience_s: Option<u64>,
+    pub(crate) timeout_s: Option<u64>,
     pub(crate) accept_rollback: bool,
     pub(crate) state_dir: Option<String>,
     pub(crate) log: Option<String>,
@@ -115,7 +115,7 @@ pub(crate) fn mount(
             room.to_owned()
         }
         None => {
-            if options.patience.is_some() {
+            if options.timeout.is_some() {
                 return Err(Error::usage(
                     "--timeout is for shared file systems: a room on this machine has no server to wait for",
                 ));
@@ -146,7 +146,7 @@ pub(crate) fn mount(
         lazy_times: options.lazy_times,
         synchronous: options.synchronous,
         idle_timeout_s: options.idle_timeout.map(|time| time.as_secs()),
-        patience_s: options.patience.map(|time| time.as_secs()),
+        timeout_s: options.timeout.map(|time| time.as_secs()),
         accept_rollback: options.accept_rollback,
         state_dir: absolute(&options.state_dir)?,
         log: absolute(&options.log)?,

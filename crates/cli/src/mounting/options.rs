@@ -23,7 +23,7 @@ pub(crate) struct Options {
     pub(crate) synchronous: Synchronous,
     pub(crate) idle_timeout: Option<Duration>,
     /// How long a call waits for a server or disk that does not answer.
-    pub(crate) patience: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
     pub(crate) accept_rollback: bool,
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) log: Option<PathBuf>,
@@ -103,7 +103,7 @@ impl Options {
                 }
                 // words.py: the old name.
                 "timeout" | "patience" => {
-                    self.patience = Some(duration(value.unwrap_or_default()).map_err(Error::usage)?)
+                    self.timeout = Some(duration(value.unwrap_or_default()).map_err(Error::usage)?)
                 }
                 "user" | "uid" | "gid" | "comment" => {}
                 _ if name.starts_with("x-") || name.starts_with("X-") => {}
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(options.allow_other, Some(true));
         assert_eq!(options.suid, Some(false));
         assert_eq!(options.idle_timeout, Some(Duration::from_secs(600)));
-        assert_eq!(options.patience, Some(Duration::from_secs(3)));
+        assert_eq!(options.timeout, Some(Duration::from_secs(3)));
         assert_eq!(options.credential.passphrase_file, Some("/p".into()));
     }
 

@@ -26,7 +26,7 @@ use crate::exit::Exit;
 use crate::output;
 
 /// How long closing waits for a check or compaction to reach a safe point.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// A log larger than this is set aside when a new mount begins, in bytes.
 const LOG_MAX: u64 = 1 << 20;
 
@@ -144,9 +144,9 @@ fn serve_shared(plan: &Plan, address: &str, signals: Signals, start: &mut dyn St
         _ => {}
     }
     let mut options = ClientOptions::new(address);
-    if let Some(seconds) = plan.patience_s {
-        options.patience = Duration::from_secs(seconds);
-        options.disk_patience = options.disk_patience.min(options.patience);
+    if let Some(seconds) = plan.timeout_s {
+        options.timeout = Duration::from_secs(seconds);
+        options.disk_timeout = options.disk_timeout.min(options.timeout);
     }
     let shared = SharedRoom::connect(options, &identity).map_err(|e| failed(&e))?;
     drop(identity);
@@ -280,11 +280,11 @@ fn no_space(dir: &Path, unsaved: &room::Unsaved) -> String {
 
 /// Closes the room once nobody works on it any more; after a while commits it and leaves the rest to the end of the process.
 fn close_now(mut room: Arc<Room>, dir: &Path) -> Result<()> {
-    let patience = Instant::now() + CLOSE_PATIENCE;
+    let deadline = Instant::now() + CLOSE_TIMEOUT;
     loop {
         match Arc::try_unwrap(room) {
             Ok(room) => return room.close().map_err(|e| Error::room(dir, e)),
-            Err(shared) if Instant::now() > patience => {
+            Err(shared) if Instant::now() > deadline => {
                 return shared.sync().map_err(|e| Error::room(dir, e));
             }
             Err(shared) => room = shared,

@@ -11,12 +11,12 @@ use crate::exit::Exit;
 
 /// Unmounts; refuses while something is open there.
 pub(crate) fn unmount(mountpoint: &Path) -> Result<()> {
-    take_away(mountpoint, false)
+    unmount_now(mountpoint, false)
 }
 
 /// Takes the mount out of sight at once; what is open there goes on until it is closed.
 pub(crate) fn unmount_lazily(mountpoint: &Path) -> Result<()> {
-    take_away(mountpoint, true)
+    unmount_now(mountpoint, true)
 }
 
 /// What a signal asks for: unmounted if it can be, out of sight otherwise.
@@ -32,7 +32,7 @@ pub(crate) fn unmount_even_if_busy(mountpoint: &Path) {
     }
 }
 
-fn take_away(mountpoint: &Path, lazily: bool) -> Result<()> {
+fn unmount_now(mountpoint: &Path, lazily: bool) -> Result<()> {
     if rustix::process::geteuid().is_root() {
         as_root(mountpoint, lazily)
     } else {

@@ -40,8 +40,8 @@ fn has_fio() -> bool {
 
 /// Large pages set aside on this machine.
 fn large_pages() -> u64 {
-    let told = std::fs::read_to_string("/proc/sys/vm/nr_hugepages").unwrap_or_default();
-    told.trim().parse().unwrap_or(0)
+    let reported = std::fs::read_to_string("/proc/sys/vm/nr_hugepages").unwrap_or_default();
+    reported.trim().parse().unwrap_or(0)
 }
 
 /// MB/s by fio, from its own file in the sandbox.

@@ -45,7 +45,7 @@ pub fn works<'a>(report: &'a Value, store: &str) -> Vec<&'a str> {
 }
 
 /// Every doubt of every round, as "kind: sentence".
-pub fn doubts(report: &Value) -> Vec<String> {
+pub fn issues(report: &Value) -> Vec<String> {
     let rounds = report["rows"]
         .as_array()
         .unwrap()
@@ -53,7 +53,7 @@ pub fn doubts(report: &Value) -> Vec<String> {
         .flat_map(|row| row["rounds"].as_array().unwrap());
     rounds
         .flat_map(|round| round["doubts"].as_array().unwrap())
-        .map(|doubt| format!("{}: {}", doubt["kind"], doubt["said"]))
+        .map(|issue| format!("{}: {}", issue["kind"], issue["said"]))
         .collect()
 }
 

@@ -3,12 +3,12 @@
 use std::process::{Command, Stdio};
 
 use super::common::{self, Sandbox, noise};
-use super::{LEAST, doubts, left, report, works};
+use super::{LEAST, issues, left, report, works};
 
 fn wrong_data(report: &serde_json::Value) -> Vec<String> {
-    let mut doubts = doubts(report);
-    doubts.retain(|doubt| doubt.starts_with("\"wrong_data\""));
-    doubts
+    let mut issues = issues(report);
+    issues.retain(|issue| issue.starts_with("\"wrong_data\""));
+    issues
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn somebodys_room_is_measured_in_a_directory_of_its_own_and_is_as_it_was() {
 }
 
 #[test]
-fn peers_that_are_installed_read_what_they_wrote() {
+fn installed_tools_read_what_they_wrote() {
     if !common::can_mount() {
         return;
     }

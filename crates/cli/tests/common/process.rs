@@ -1,7 +1,7 @@
 //! A process of the system under test: started on a machine, waited for until it says that it serves, killed by its number.
 //!
 //! 1. Whatever happens to the test, its processes end with it: each is killed when its [`Process`] is dropped.
-//! 2. Nothing here waits longer than [`PATIENCE`].
+//! 2. Nothing here waits longer than [`TIMEOUT`].
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Far longer than anything here takes on a busy machine; what is not done by then hangs.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+pub const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A process, with its log in a file.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Process {
             if let Some(status) = process.child.try_wait().unwrap() {
                 return Err(format!("{name} ended with {status}: {}", process.said()));
             }
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > TIMEOUT {
                 return Err(format!("{name} does not serve: {}", process.said()));
             }
         }
@@ -93,14 +93,14 @@ impl Process {
     /// Kill -9, and waits until it is gone.
     pub fn kill(mut self) {
         let _ = self.child.kill();
-        self.wait(PATIENCE)
+        self.wait(TIMEOUT)
             .unwrap_or_else(|| panic!("{} was killed, and does not end", self.name));
     }
 
     /// Tells it to stop, and waits.
     pub fn stop(mut self) -> ExitStatus {
         self.signal(Signal::TERM);
-        self.wait(PATIENCE)
+        self.wait(TIMEOUT)
             .unwrap_or_else(|| panic!("{} does not stop: {}", self.name, self.said()))
     }
 
@@ -130,10 +130,7 @@ impl Drop for Process {
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(
-            began.elapsed() < PATIENCE,
-            "{what}: not within {PATIENCE:?}"
-        );
+        assert!(began.elapsed() < TIMEOUT, "{what}: not within {TIMEOUT:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

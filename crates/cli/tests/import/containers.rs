@@ -168,7 +168,7 @@ fn a_container_comes_into_a_mounted_room() {
 }
 
 #[test]
-fn keys_that_do_not_open_a_container_are_told_with_what_was_tried() {
+fn keys_that_do_not_open_a_container_are_reported_with_what_was_tried() {
     let s = Sandbox::with_room();
     make(&s);
     let wrong = s.fails(

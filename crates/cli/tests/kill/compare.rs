@@ -87,12 +87,12 @@ impl Tree {
             };
             new.mode == is.mode
                 && new.xattrs == is.xattrs
-                && lies_between(old_bytes, new_bytes, is_bytes)
+                && is_between(old_bytes, new_bytes, is_bytes)
         })
     }
 }
 
-fn lies_between(old: &[u8], new: &[u8], is: &[u8]) -> bool {
+fn is_between(old: &[u8], new: &[u8], is: &[u8]) -> bool {
     if is.len() < old.len().min(new.len()) || is.len() > old.len().max(new.len()) {
         return false;
     }

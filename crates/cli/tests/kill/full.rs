@@ -84,9 +84,9 @@ fn what_was_acknowledged_survives_kills_in_a_room_that_is_full_again_and_again()
         place.until(&story, "the room is full", || filler.filled() > fills);
         std::thread::sleep(moment);
         for (orders, earlier) in orders.iter().zip(earlier) {
-            let told = Story(Story::read(&orders.journal).0.split_off(earlier)).errors();
-            if told.keys().any(|error| *error != NO_SPACE) {
-                place.fail(&format!("{story}: errors before the kill: {told:?}"));
+            let recorded = Story(Story::read(&orders.journal).0.split_off(earlier)).errors();
+            if recorded.keys().any(|error| *error != NO_SPACE) {
+                place.fail(&format!("{story}: errors before the kill: {recorded:?}"));
             }
         }
         place.kill();
@@ -167,9 +167,9 @@ fn orders(place: &Place, seed: u64, round: u64, writer: u64) -> Orders {
 
 /// Everything that succeeded and was not lost by a kill must be there.
 fn judge(place: &Place, orders: &Orders, story: &str) {
-    let told = Story::read(&orders.journal);
+    let recorded = Story::read(&orders.journal);
     for file in 0..FILES {
-        if let Err(why) = told.judge_at(&orders.root, orders.seed, orders.writer, file, true) {
+        if let Err(why) = recorded.judge_at(&orders.root, orders.seed, orders.writer, file, true) {
             place.fail(&format!("{story}: {why}"));
         }
     }

@@ -124,7 +124,7 @@ fn trial(sandbox: Sandbox, rounds: u64) {
         attending.stop();
         let killed = now();
         if end == End::KilledEnding {
-            place.tell_to_end();
+            place.signal_end();
             std::thread::sleep(Duration::from_millis(random.below(30)));
         }
         place.kill();

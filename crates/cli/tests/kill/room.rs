@@ -16,7 +16,7 @@ use super::plan::{Random, places};
 use super::writer::Orders;
 
 /// Far longer than anything here takes; what is not done by then hangs.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 const ORDERS: &str = "STRONGROOM_KILL_WRITER";
 
 pub struct Place {
@@ -54,7 +54,7 @@ impl Place {
         let began = Instant::now();
         while !self.sandbox.is_mounted() {
             let ended = self.server.as_mut().unwrap().try_wait().unwrap();
-            if ended.is_some() || began.elapsed() > PATIENCE {
+            if ended.is_some() || began.elapsed() > TIMEOUT {
                 let log = std::fs::read_to_string(self.sandbox.path("log")).unwrap_or_default();
                 self.fail(&format!("the room does not open: {ended:?}\n{log}"));
             }
@@ -70,7 +70,7 @@ impl Place {
         self.detach();
     }
 
-    pub fn tell_to_end(&self) {
+    pub fn signal_end(&self) {
         let pid = Pid::from_child(self.server.as_ref().unwrap());
         let _ = kill_process(pid, Signal::TERM);
     }
@@ -81,7 +81,7 @@ impl Place {
         let _ = server.kill();
         let began = Instant::now();
         while server.try_wait().unwrap().is_none() {
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > TIMEOUT {
                 let stacks = stacks_of(server.id());
                 // Ends what waits for the mount, and so the process.
                 let _ = Command::new("umount")
@@ -102,7 +102,7 @@ impl Place {
         while self.sandbox.is_mounted() {
             let ran = self.sandbox.run(["umount", "mnt"]);
             assert!(
-                began.elapsed() < PATIENCE,
+                began.elapsed() < TIMEOUT,
                 "the dead mount cannot be cleared: {}",
                 ran.err
             );
@@ -159,8 +159,8 @@ impl Place {
     pub fn until(&self, story: &str, what: &str, holds: impl Fn() -> bool) {
         let began = Instant::now();
         while !holds() {
-            if began.elapsed() > PATIENCE {
-                self.fail(&format!("{story}: {what}: not within {PATIENCE:?}"));
+            if began.elapsed() > TIMEOUT {
+                self.fail(&format!("{story}: {what}: not within {TIMEOUT:?}"));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -171,7 +171,7 @@ impl Place {
         let began = Instant::now();
         for writer in 0..writers {
             while !std::fs::metadata(self.journal(writer)).is_ok_and(|journal| journal.len() > 0) {
-                assert!(began.elapsed() < PATIENCE, "writer {writer} does not begin");
+                assert!(began.elapsed() < TIMEOUT, "writer {writer} does not begin");
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
@@ -181,8 +181,8 @@ impl Place {
     /// does, and is killed.
     pub fn end_writers(&self, writers: &mut [Child], story: &str) {
         let began = Instant::now();
-        let patience = if self.sandbox.is_mounted() {
-            PATIENCE
+        let timeout = if self.sandbox.is_mounted() {
+            TIMEOUT
         } else {
             Duration::ZERO
         };
@@ -191,11 +191,11 @@ impl Place {
                 if let Some(status) = writer.try_wait().unwrap() {
                     break Some(status);
                 }
-                if began.elapsed() > patience {
+                if began.elapsed() > timeout {
                     let _ = writer.kill();
                     writer.wait().unwrap();
                     assert!(
-                        patience.is_zero(),
+                        timeout.is_zero(),
                         "{story}: writer {number} hangs on a dead mount"
                     );
                     break None;

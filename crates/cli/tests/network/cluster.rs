@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::common::Sandbox;
 use super::net::Net;
-use super::process::{PATIENCE, Process, until};
+use super::process::{Process, TIMEOUT, until};
 use super::writer::{FILES, Orders};
 use super::{ORDERS, story::Story};
 
@@ -286,7 +286,7 @@ impl Cluster {
     pub fn stop_client(&mut self, number: usize) {
         let mut process = self.clients[number].take().expect("the client runs");
         self.sandbox.ok(["umount", &format!("mnt{number}")]);
-        let Some(status) = process.wait(PATIENCE) else {
+        let Some(status) = process.wait(TIMEOUT) else {
             panic!("client {number} does not end: {}", process.said());
         };
         assert!(
@@ -432,7 +432,7 @@ impl Writer {
     /// Tells it to end, and waits; what it found wrong fails the test.
     pub fn stop(mut self) -> Story {
         std::fs::write(&self.orders.stop, "").unwrap();
-        let status = self.process.wait(PATIENCE);
+        let status = self.process.wait(TIMEOUT);
         let said = self.process.said();
         let status = status.unwrap_or_else(|| panic!("the writer hangs: {said}"));
         assert!(status.success(), "the writer: {said}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::cluster::{Cluster, SERVER, Shape, client, disk};
 use super::common::{can_mount, is_root};
-use super::process::PATIENCE;
+use super::process::TIMEOUT;
 use super::{number, seed};
 
 /// Seconds of a cut in `make test`: longer than the leases of this test's cluster.
@@ -53,7 +53,7 @@ fn a_cut_between_any_two_loses_nothing_and_hangs_nobody() {
         std::thread::sleep(time);
         cluster.net.join(&one, &other);
         joined.store(true, Ordering::SeqCst);
-        match heard.recv_timeout(PATIENCE * 2) {
+        match heard.recv_timeout(TIMEOUT * 2) {
             Ok(last) => assert!(last.is_ok(), "{story}: afterwards: {last:?}"),
             Err(_) => panic!("{story}: a call hangs"),
         }
@@ -62,12 +62,12 @@ fn a_cut_between_any_two_loses_nothing_and_hangs_nobody() {
             writer.goes_on(10);
         }
         for (number, writer) in writers.into_iter().enumerate() {
-            let told = writer.stop();
+            let recorded = writer.stop();
             eprintln!(
                 "{story}: writer {number}: {} operations, {} durable, errors {:?}",
-                told.0.len(),
-                told.acknowledged(),
-                told.errors()
+                recorded.0.len(),
+                recorded.acknowledged(),
+                recorded.errors()
             );
             for through in 0..2 {
                 if let Err(why) = cluster.judge(seed, number, through, false) {

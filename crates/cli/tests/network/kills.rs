@@ -83,12 +83,12 @@ fn what_was_acknowledged_survives_a_kill_of_anybody_at_any_moment() {
             writer.goes_on(10);
         }
         for (number, writer) in writers.into_iter().enumerate() {
-            let told = writer.unwrap().stop();
+            let recorded = writer.unwrap().stop();
             eprintln!(
                 "{story}: writer {number}: {} operations, {} durable, errors {:?}",
-                told.0.len(),
-                told.acknowledged(),
-                told.errors()
+                recorded.0.len(),
+                recorded.acknowledged(),
+                recorded.errors()
             );
             // Through both clients; whoever wrote lives, so that all that succeeded is there.
             judge(&cluster, seed, number, number, true, &story);

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use super::cluster::{Cluster, Shape};
 use super::common::{can_mount, is_root, noise};
-use super::process::PATIENCE;
+use super::process::TIMEOUT;
 
 /// Connections that are opened and say nothing.
-const SILENT: usize = 400;
+const IDLE: usize = 400;
 /// What they may cost a server, bytes each: its thread's or task's memory, and then some.
 const EACH: u64 = 256 << 10;
 
 #[test]
-fn silent_and_senseless_clients_are_cut_off_and_cost_little_while_others_work_on() {
+fn idle_and_malformed_clients_are_cut_off_and_cost_little_while_others_work_on() {
     if !can_mount() || !is_root() {
         return;
     }
@@ -30,28 +30,28 @@ fn silent_and_senseless_clients_are_cut_off_and_cost_little_while_others_work_on
         (cluster.server_address(), cluster.server()),
     ] {
         let before = server.memory();
-        let mut silent: Vec<TcpStream> = Vec::new();
-        for number in 0..SILENT {
+        let mut idle: Vec<TcpStream> = Vec::new();
+        for number in 0..IDLE {
             let mut stream = cluster.connect(&address);
             if number % 2 == 0 {
                 // Nonsense, and the beginning of a message that never comes.
                 let _ = stream.write_all(&noise(number % 50, number as u64));
             }
-            silent.push(stream);
+            idle.push(stream);
         }
         // Those who were there before go on meanwhile.
         let bytes = noise(1 << 20, 2);
         std::fs::write(root.join("meanwhile"), &bytes).unwrap();
         assert_eq!(std::fs::read(root.join("meanwhile")).unwrap(), bytes);
         let grown = server.memory().saturating_sub(before);
-        eprintln!("{SILENT} silent connections to {address}: {grown} bytes more");
+        eprintln!("{IDLE} silent connections to {address}: {grown} bytes more");
         assert!(
-            grown < SILENT as u64 * EACH,
-            "{grown} bytes for {SILENT} connections"
+            grown < IDLE as u64 * EACH,
+            "{grown} bytes for {IDLE} connections"
         );
         // Each is closed by the server.
         let began = Instant::now();
-        for stream in &mut silent {
+        for stream in &mut idle {
             stream
                 .set_read_timeout(Some(Duration::from_secs(1)))
                 .unwrap();
@@ -61,7 +61,7 @@ fn silent_and_senseless_clients_are_cut_off_and_cost_little_while_others_work_on
                     Ok(0) => break,
                     Ok(_) => {}
                     Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => break,
-                    Err(e) => assert!(began.elapsed() < PATIENCE, "a silent client is kept: {e}"),
+                    Err(e) => assert!(began.elapsed() < TIMEOUT, "a silent client is kept: {e}"),
                 }
             }
         }

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::cluster::{Cluster, Shape};
 use super::common::{can_mount, is_root};
-use super::process::PATIENCE;
+use super::process::TIMEOUT;
 use super::writer::Random;
 use super::{number, seed};
 
@@ -293,7 +293,7 @@ fn each_operation_on_names_gets_its_one_answer_however_often_the_server_is_kille
             let waits = Instant::now();
             while begun.load(Ordering::SeqCst) < at && !failed.load(Ordering::SeqCst) {
                 assert!(
-                    waits.elapsed() < PATIENCE,
+                    waits.elapsed() < TIMEOUT,
                     "nothing goes on before kill {kill}"
                 );
                 std::thread::sleep(Duration::from_millis(1));

@@ -93,7 +93,7 @@ fn each_user_may_do_what_the_files_permissions_say() {
 }
 
 #[test]
-fn a_right_that_is_taken_away_is_gone_though_the_file_is_open() {
+fn a_revoked_right_is_gone_though_the_file_is_open() {
     if !can_mount() || !is_root() {
         return;
     }

@@ -204,7 +204,7 @@ impl Story {
             |entry: &Entry| entry.kind == Kind::Remove && (floor..=latest).contains(&entry.version);
         let may_lack = floor == 0 || self.of(file).any(removed);
         let wrong = |what: String| {
-            let told: Vec<String> = self
+            let recorded: Vec<String> = self
                 .of(file)
                 .rev()
                 .take(12)
@@ -213,7 +213,7 @@ impl Story {
             Err(format!(
                 "writer {writer}, file {file}: {what}; it must be of a version from {floor} to {latest}{}. Its last operations, the newest first: {}",
                 if may_lack { ", or lack" } else { "" },
-                told.join(", ")
+                recorded.join(", ")
             ))
         };
         let Some(bytes) = found else {

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::common::{Sandbox, is_root};
 use super::{moments, room_for, rounds, succeeded};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const CLIENTS: &str = "4";
 
 /// An account and a server in the room. The server refuses to run as root, so it runs as the user that set-up makes.
@@ -117,7 +117,7 @@ impl Cluster {
         {
             let ended = self.server.as_mut().unwrap().try_wait().unwrap();
             assert!(
-                ended.is_none() && began.elapsed() < PATIENCE,
+                ended.is_none() && began.elapsed() < TIMEOUT,
                 "PostgreSQL does not come up: {ended:?}\n{}",
                 std::fs::read_to_string(self.log()).unwrap_or_default()
             );
@@ -152,7 +152,7 @@ impl Cluster {
             .any(|pid| Path::new(&format!("/proc/{}", pid.as_raw_nonzero())).exists())
         {
             assert!(
-                began.elapsed() < PATIENCE,
+                began.elapsed() < TIMEOUT,
                 "a process of PostgreSQL cannot be killed"
             );
             std::thread::sleep(Duration::from_millis(10));

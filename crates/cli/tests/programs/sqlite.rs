@@ -12,7 +12,7 @@ use super::{moments, room_for, rounds, succeeded};
 
 const PROCESSES: u64 = 4;
 /// Far longer than a first commit takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// More than a process commits before it is killed.
 const ROWS: u64 = 20_000;
 
@@ -84,7 +84,7 @@ fn several_processes_and_a_kill(mode: &str) {
         // The moment counts from the first row that is acknowledged, however slow the machine.
         let began = Instant::now();
         while !(0..PROCESSES).any(|process| printed(process).metadata().unwrap().len() > 0) {
-            assert!(began.elapsed() < PATIENCE, "nobody commits anything");
+            assert!(began.elapsed() < TIMEOUT, "nobody commits anything");
             std::thread::sleep(Duration::from_millis(5));
         }
         s.kill_after(moment).join().unwrap();

@@ -411,7 +411,7 @@ fn lengths_and_derivations_are_changed() {
 }
 
 #[test]
-fn the_volumes_own_key_opens_it_and_makes_its_header_anew() {
+fn the_volumes_own_key_opens_it_and_recreates_its_header() {
     let sandbox = Sandbox::empty();
     fs::write(sandbox.path("key"), "correct horse battery staple").unwrap();
     let digits = "0f".repeat(32) + &"a5".repeat(32) + "\n";

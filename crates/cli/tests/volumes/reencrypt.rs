@@ -38,7 +38,7 @@ fn a_volume_gets_a_new_key_and_cipher_and_keeps_its_contents() {
 const CONTENTS: usize = 24 << 20;
 /// Headers that are written before each kill: the first ones, where the reencryption begins; then some parts of the data.
 const KILLS: [u64; 8] = [1, 1, 2, 3, 5, 2, 7, 4];
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How often the header was written: both copies' numbers, the larger one. A torn one says anything, so it is bounded by its magic.
 fn sequence(image: &Path) -> u64 {
@@ -73,7 +73,7 @@ fn killed(sandbox: &Sandbox, args: &[&str], headers: u64) -> bool {
             child.kill().unwrap();
             return child.wait().unwrap().success();
         }
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             let _ = child.kill();
             let _ = child.wait();
             panic!("no header is written any more");

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the order of what is made never depends on anything but this file.
 
-use room::{Loan, Placed, Room, Sealed, UNIT_BLOCKS};
+use room::{Room, Sealed, UNIT_BLOCKS, WriteGrant, WrittenExtent};
 use storage::{OpenMode, Storage};
 
 use super::step::{Step, bytes};
@@ -50,7 +50,7 @@ pub fn grants() -> Vec<Workload> {
 
 /// Write grants, and how many blocks of each were written.
 #[derive(Debug, Default)]
-pub(super) struct Grants(Vec<(Loan, u32)>);
+pub(super) struct Grants(Vec<(WriteGrant, u32)>);
 
 impl Grants {
     /// Carries out a step of a borrower, who reaches the segments in `storage`.
@@ -63,7 +63,7 @@ impl Grants {
     ) -> room::Result<()> {
         match step {
             Step::Grant(blocks) => {
-                let grant = room.lend(self.0.len(), *blocks)?;
+                let grant = room.grant(self.0.len(), *blocks)?;
                 self.0.push((grant, 0));
                 Ok(())
             }
@@ -73,7 +73,7 @@ impl Grants {
                 let nothing = || std::io::Error::other("there is no grant to write to");
                 let (grant, used) = self.0.last_mut().ok_or_else(nothing)?;
                 let (sealed, end) = write(room, storage, grant, used, &bytes(salt, *len))?;
-                let placed = Placed {
+                let placed = WrittenExtent {
                     offset: *offset,
                     sealed,
                     end: offset + end,
@@ -83,7 +83,7 @@ impl Grants {
             _ => {
                 self.0
                     .drain(..)
-                    .for_each(|(grant, _)| room.settle_loan(grant.id));
+                    .for_each(|(grant, _)| room.settle_grant(grant.id));
                 Ok(())
             }
         }
@@ -94,7 +94,7 @@ impl Grants {
 fn write(
     room: &Room,
     storage: &dyn Storage,
-    grant: &Loan,
+    grant: &WriteGrant,
     used: &mut u32,
     plain: &[u8],
 ) -> room::Result<(Sealed, u64)> {

@@ -48,7 +48,7 @@ pub fn open_with(
     options: OpenOptions,
 ) -> room::Result<Room> {
     let granting = OpenOptions {
-        placed: true,
+        network_backed: true,
         ..options.clone()
     };
     match Room::open_on(storage.clone(), key, options) {
@@ -326,7 +326,7 @@ fn data(room: &Room, salt: u64, step: &Step) -> room::Result<bool> {
         }
         Step::Tmpfile(p, len) => {
             let (parent, name) = room.resolve_parent(p.as_ref())?;
-            let inode = room.make_unnamed(parent, &new(FileKind::Regular))?;
+            let inode = room.create_tmpfile(parent, &new(FileKind::Regular))?;
             let done = room
                 .write(inode.no, 0, &bytes(salt, *len))
                 .and_then(|()| room.link(inode.no, parent, name));

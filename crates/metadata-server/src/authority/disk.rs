@@ -20,8 +20,8 @@ use netdisk::{
 use parking_lot::{Condvar, Mutex};
 
 use super::Tally;
-use super::given::{Entry, Given, Purpose};
-use super::numbers::Numbers;
+use super::group_ids::GroupIdAllocator;
+use super::issued::{Entry, IssuedCapabilities, Purpose};
 use super::quota::Quota;
 use crate::sessions::Session;
 
@@ -46,7 +46,7 @@ struct Group {
 #[derive(Debug, Default)]
 struct State {
     group: Option<Group>,
-    given: Given,
+    issued: IssuedCapabilities,
     /// Which of those given are to be revoked.
     pending: BTreeSet<u32>,
     own: Option<Ticket>,
@@ -67,7 +67,7 @@ impl State {
 
     /// Whether one more capability may be made for a session.
     fn admit(&mut self, session: SessionId, now: Instant) -> Result<(), DiskError> {
-        let live = self.given.count_of(session);
+        let live = self.issued.count_of(session);
         if live >= 2 * LIVE_MAX {
             return Err(nowhere(
                 "a session has too many capabilities, which are still to be revoked",
@@ -81,7 +81,7 @@ impl State {
         if live >= LIVE_MAX && live.is_multiple_of(REVOKED_AT_ONCE) {
             let pending = &self.pending;
             let oldest: Vec<u32> = self
-                .given
+                .issued
                 .reads_of(session)
                 .filter(|id| !pending.contains(id))
                 .take(REVOKED_AT_ONCE)
@@ -93,8 +93,8 @@ impl State {
 
     fn expire(&mut self) {
         let clock = self.clock().saturating_sub(EXPIRY_MARGIN);
-        self.given.expire(clock);
-        self.pending.retain(|id| self.given.has(*id));
+        self.issued.expire(clock);
+        self.pending.retain(|id| self.issued.has(*id));
     }
 }
 
@@ -122,12 +122,12 @@ pub(crate) struct Disk {
 impl Disk {
     pub(crate) fn new(
         disk: crate::enrol::Disk,
-        patience: Duration,
+        timeout: Duration,
         lifetime: Duration,
         tally: std::sync::Arc<Tally>,
     ) -> Self {
         Self {
-            admin: Admin::new(disk.address.clone(), disk.key.clone(), patience),
+            admin: Admin::new(disk.address.clone(), disk.key.clone(), timeout),
             name: disk.name,
             address: disk.address,
             key: disk.key,
@@ -152,7 +152,7 @@ impl Disk {
     /// Capabilities given and good, and revocations not done yet.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let state = self.state.lock();
-        (state.given.len(), state.pending.len())
+        (state.issued.len(), state.pending.len())
     }
 
     /// Blocks of the disk; 0 until it was reached.
@@ -161,8 +161,8 @@ impl Disk {
     }
 
     /// Another way to the disk, for the room's own work.
-    pub(crate) fn another_admin(&self, patience: Duration) -> Admin {
-        Admin::new(self.address.clone(), self.key.clone(), patience)
+    pub(crate) fn another_admin(&self, timeout: Duration) -> Admin {
+        Admin::new(self.address.clone(), self.key.clone(), timeout)
     }
 
     fn status(&self) -> Result<DiskStatus, DiskError> {
@@ -185,7 +185,7 @@ impl Disk {
     }
 
     /// Looks after the disk: whether it is there, still has its group, and what is still to be revoked or has expired.
-    pub(crate) fn tend(&self, numbers: &Numbers) -> Result<(), DiskError> {
+    pub(crate) fn tend(&self, group_ids: &GroupIdAllocator) -> Result<(), DiskError> {
         let status = self.status()?;
         let valid = {
             let mut state = self.state.lock();
@@ -195,13 +195,13 @@ impl Disk {
                 .is_some_and(|g| g.valid && status.groups.contains(&g.id))
         };
         if !valid {
-            self.begin_group(numbers)?;
+            self.begin_group(group_ids)?;
         }
         self.revoke_pending()
     }
 
     /// A fresh group, unless somebody else just began one. What was given before is worth nothing afterwards.
-    fn begin_group(&self, numbers: &Numbers) -> Result<(), DiskError> {
+    fn begin_group(&self, group_ids: &GroupIdAllocator) -> Result<(), DiskError> {
         let before = self.state.lock().group.map(|g| g.id);
         let _alone = self.changing.lock();
         let Some(id) = ({
@@ -212,7 +212,7 @@ impl Disk {
             if let Some(group) = &mut state.group {
                 group.valid = false;
             }
-            numbers.take()
+            group_ids.take()
         }) else {
             return Err(nowhere("no group numbers are reserved yet"));
         };
@@ -223,7 +223,7 @@ impl Disk {
             next: 0,
             valid: true,
         });
-        state.given = Given::default();
+        state.issued = IssuedCapabilities::default();
         state.pending.clear();
         state.own = None;
         drop(state);
@@ -265,7 +265,7 @@ impl Disk {
     /// Runs `make` in the present group; where there is no room in it, in a fresh one.
     fn in_group<T>(
         &self,
-        numbers: &Numbers,
+        group_ids: &GroupIdAllocator,
         make: impl Fn(&mut State) -> Option<T>,
     ) -> Result<T, DiskError> {
         for _ in 0..2 {
@@ -278,7 +278,7 @@ impl Disk {
                     return Err(nowhere("the disk was not reached yet"));
                 }
             }
-            self.begin_group(numbers)?;
+            self.begin_group(group_ids)?;
         }
         Err(nowhere("the disk has no valid group"))
     }
@@ -286,7 +286,7 @@ impl Disk {
     /// A ticket for a client; `None` where its session has ended.
     pub(crate) fn give(
         &self,
-        numbers: &Numbers,
+        group_ids: &GroupIdAllocator,
         session: &Session,
         purpose: Purpose,
         extents: &[BlockExtent],
@@ -295,7 +295,7 @@ impl Disk {
             Purpose::Read(_) => Mode::Read,
             Purpose::Write(_) => Mode::Write,
         };
-        self.in_group(numbers, |state| {
+        self.in_group(group_ids, |state| {
             // Asked under the lock under which whoever ends the session looks for what it has.
             if session.is_over() {
                 return Some(Ok(None));
@@ -304,7 +304,7 @@ impl Disk {
                 && state.group.is_some_and(|g| g.valid)
             {
                 let until = state.clock() + self.lifetime.as_secs() / 2;
-                let known = state.given.reusable(session.id, no, extents, until);
+                let known = state.issued.reusable(session.id, no, extents, until);
                 if let Some(ticket) = known
                     && !state.pending.contains(&ticket.capability.id.0)
                 {
@@ -315,23 +315,27 @@ impl Disk {
                 return Some(Err(e));
             }
             let ticket = self.make(state, session.id.0, mode, extents.to_vec())?;
-            state.given.put(Entry {
+            state.issued.put(Entry {
                 session: session.id,
                 purpose,
                 ticket: ticket.clone(),
             });
-            self.tally.given();
+            self.tally.issued();
             Some(Ok(Some(ticket)))
         })?
     }
 
     /// The metadata server's own ticket, for all of the disk.
-    pub(crate) fn own(&self, numbers: &Numbers, refused: bool) -> Result<Ticket, DiskError> {
+    pub(crate) fn own(
+        &self,
+        group_ids: &GroupIdAllocator,
+        refused: bool,
+    ) -> Result<Ticket, DiskError> {
         if refused {
-            self.tend(numbers)?;
+            self.tend(group_ids)?;
             self.state.lock().own = None;
         }
-        self.in_group(numbers, |state| {
+        self.in_group(group_ids, |state| {
             let until = state.clock() + EXPIRY_MARGIN;
             if let Some(own) = &state.own
                 && own.capability.expires > until
@@ -351,7 +355,7 @@ impl Disk {
     /// Notes that what `which` finds is to be revoked, and revokes it, waiting for the disk until `deadline`.
     pub(crate) fn revoke(
         &self,
-        which: impl FnOnce(&Given) -> Vec<u32>,
+        which: impl FnOnce(&IssuedCapabilities) -> Vec<u32>,
         deadline: Instant,
     ) -> Result<(), DiskError> {
         let begun = Instant::now();
@@ -362,7 +366,7 @@ impl Disk {
                 return Ok(());
             };
             // Those that somebody else revokes already are waited for too.
-            let ids = which(&state.given);
+            let ids = which(&state.issued);
             state.pending.extend(&ids);
             (group.id, ids)
         };
@@ -423,7 +427,7 @@ impl Disk {
             if state.group.is_some_and(|g| g.id == group) {
                 for id in some {
                     state.pending.remove(&id.0);
-                    state.given.remove(id.0);
+                    state.issued.remove(id.0);
                 }
             }
         }
@@ -452,7 +456,7 @@ mod tests {
                 blocks: 1,
             }],
         };
-        state.given.put(Entry {
+        state.issued.put(Entry {
             session: SessionId(1),
             purpose: Purpose::Read(InodeNo(u64::from(id))),
             ticket: DiskKey::new([1; 32]).ticket(capability),
@@ -472,12 +476,12 @@ mod tests {
             for id in std::mem::take(&mut state.pending) {
                 assert_eq!(id, revoked, "an older one is still there");
                 revoked += 1;
-                state.given.remove(id);
+                state.issued.remove(id);
             }
-            assert!(state.given.len() <= LIVE_MAX);
+            assert!(state.issued.len() <= LIVE_MAX);
         }
         // One that does not.
-        let given = (20_000..40_000)
+        let issued = (20_000..40_000)
             .filter(|id| {
                 let now = begun + Duration::from_millis(u64::from(*id));
                 let may = state.admit(SessionId(1), now).is_ok();
@@ -487,8 +491,8 @@ mod tests {
                 may
             })
             .count();
-        assert!(given <= LIVE_MAX + REVOKED_AT_ONCE, "{given}");
-        assert_eq!(state.given.len(), 2 * LIVE_MAX);
+        assert!(issued <= LIVE_MAX + REVOKED_AT_ONCE, "{issued}");
+        assert_eq!(state.issued.len(), 2 * LIVE_MAX);
         assert!(state.pending.len() >= LIVE_MAX / 2);
         state
             .admit(SessionId(2), begun + Duration::from_secs(60))

@@ -11,8 +11,8 @@
 //! It deliberately does not know permissions: who may have what is asked before.
 
 mod disk;
-mod given;
-mod numbers;
+mod group_ids;
+mod issued;
 mod quota;
 
 use std::collections::BTreeMap;
@@ -23,26 +23,26 @@ use std::time::{Duration, Instant};
 use metadata_proto::rpc::{Refusal, Reply, SessionId};
 use netdisk::{BlockExtent, DiskAddress, DiskClient, DiskError, DiskId, EXTENTS_MAX, Ticket};
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
-use room::{InodeNo, LoanId, Room};
+use room::{InodeNo, Room, WriteGrantId};
 
 use crate::placement::{Keeper, NetStorage, NetworkDisk};
 use crate::sessions::Session;
 use disk::Disk;
-use given::Purpose;
-use numbers::Numbers;
+use group_ids::GroupIdAllocator;
+use issued::Purpose;
 
 /// How long a call waits for a disk to revoke.
 pub const REVOCATION_WAIT: Duration = Duration::from_secs(30);
 /// Between two looks at a disk.
 const LOOK: Duration = Duration::from_secs(1);
 /// A disk that does not answer within this cannot be reached.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What was done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
     /// Capabilities given.
-    pub given: u64,
+    pub issued: u64,
     /// Capabilities revoked.
     pub revoked: u64,
     /// Revocations: one may be of many capabilities.
@@ -59,8 +59,8 @@ pub struct Totals {
 pub(crate) struct Tally(Mutex<Totals>);
 
 impl Tally {
-    fn given(&self) {
-        self.0.lock().given += 1;
+    fn issued(&self) {
+        self.0.lock().issued += 1;
     }
 
     fn group(&self) {
@@ -111,11 +111,11 @@ pub struct Removal {
 #[derive(Debug)]
 pub struct Authority {
     disks: RwLock<BTreeMap<DiskId, Arc<Disk>>>,
-    numbers: Numbers,
+    group_ids: GroupIdAllocator,
     lifetime: Duration,
     begun: Instant,
     tally: Arc<Tally>,
-    telling: RwLock<()>,
+    reporting: RwLock<()>,
     stopping: Mutex<bool>,
     stopped: Condvar,
     threads: AtomicU64,
@@ -126,29 +126,29 @@ impl Authority {
     pub fn new(room: &Room, lifetime: Duration) -> room::Result<Arc<Self>> {
         let authority = Self {
             disks: RwLock::default(),
-            numbers: Numbers::default(),
+            group_ids: GroupIdAllocator::default(),
             lifetime,
             begun: Instant::now(),
             tally: Arc::default(),
-            telling: RwLock::new(()),
+            reporting: RwLock::new(()),
             stopping: Mutex::new(false),
             stopped: Condvar::new(),
             threads: AtomicU64::new(0),
         };
-        authority.numbers.refill(room)?;
+        authority.group_ids.refill(room)?;
         Ok(Arc::new(authority))
     }
 
     /// Reserves more numbers of groups where few are left.
     pub fn refill(&self, room: &Room) -> room::Result<()> {
-        self.numbers.refill(room)
+        self.group_ids.refill(room)
     }
 
     /// Begins to look after a disk. Where it answers at once it has a fresh group when this returns, and is attached to the
     /// storage; else that happens when it does.
     pub fn add(self: &Arc<Self>, disk: crate::enrol::Disk, storage: &NetStorage) {
         let id = disk.address.id;
-        let disk = Arc::new(Disk::new(disk, PATIENCE, self.lifetime, self.tally.clone()));
+        let disk = Arc::new(Disk::new(disk, TIMEOUT, self.lifetime, self.tally.clone()));
         self.disks.write().insert(id, disk.clone());
         let mut attached = self.look(&disk, storage, false);
         let (authority, storage) = (self.clone(), storage.clone());
@@ -168,15 +168,15 @@ impl Authority {
     }
 
     fn look(self: &Arc<Self>, disk: &Arc<Disk>, storage: &NetStorage, attached: bool) -> bool {
-        if let Err(e) = disk.tend(&self.numbers) {
+        if let Err(e) = disk.tend(&self.group_ids) {
             tracing::debug!(disk = %disk.name, "{e}");
         }
         if attached || !disk.is_ready() {
             return attached;
         }
         let link = NetworkDisk {
-            client: DiskClient::new(disk.address.clone(), PATIENCE),
-            admin: disk.another_admin(PATIENCE),
+            client: DiskClient::new(disk.address.clone(), TIMEOUT),
+            admin: disk.another_admin(TIMEOUT),
         };
         storage.attach(disk.address.id, Arc::new(link), self.clone(), disk.blocks());
         true
@@ -199,8 +199,8 @@ impl Authority {
     pub fn stop(&self) {
         *self.stopping.lock() = true;
         self.stopped.notify_all();
-        let patience = Instant::now() + 2 * PATIENCE;
-        while self.threads.load(Ordering::SeqCst) > 0 && Instant::now() < patience {
+        let deadline = Instant::now() + 2 * TIMEOUT;
+        while self.threads.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -276,7 +276,7 @@ impl Authority {
         extents: &[BlockExtent],
     ) -> Reply<Ticket> {
         self.disk(id)
-            .and_then(|disk| disk.give(&self.numbers, session, purpose, extents))
+            .and_then(|disk| disk.give(&self.group_ids, session, purpose, extents))
             .map_err(|e| {
                 tracing::warn!("a capability could not be given: {e}");
                 Refusal::DiskUnreachable(id)
@@ -304,17 +304,17 @@ impl Authority {
     pub fn write_ticket(
         &self,
         session: &Session,
-        loan: LoanId,
+        grant: WriteGrantId,
         disk: DiskId,
         extent: BlockExtent,
     ) -> Reply<Ticket> {
-        self.give(session, disk, Purpose::Write(loan), &[extent])
+        self.give(session, disk, Purpose::Write(grant), &[extent])
     }
 
     /// Revokes on every disk what `which` finds there. All disks are tried; the first one that could not be reached is told.
     fn revoke_everywhere(
         &self,
-        which: impl Fn(&given::Given) -> Vec<u32>,
+        which: impl Fn(&issued::IssuedCapabilities) -> Vec<u32>,
         deadline: Instant,
     ) -> Reply<()> {
         let mut outcome = Ok(());
@@ -335,8 +335,8 @@ impl Authority {
         deadline: Instant,
     ) -> Reply<()> {
         self.revoke_everywhere(
-            |given| {
-                let of_file = given.of_file(no);
+            |issued| {
+                let of_file = issued.of_file(no);
                 of_file
                     .filter(|(session, _)| loses(*session))
                     .map(|(_, id)| id)
@@ -347,12 +347,12 @@ impl Authority {
     }
 
     /// Takes writing to loans back.
-    pub fn revoke_loans(&self, loans: &[LoanId], deadline: Instant) -> Reply<()> {
+    pub fn revoke_grants(&self, grants: &[WriteGrantId], deadline: Instant) -> Reply<()> {
         self.revoke_everywhere(
-            |given| {
-                loans
+            |issued| {
+                grants
                     .iter()
-                    .filter_map(|loan| given.of_loan(*loan))
+                    .filter_map(|grant| issued.of_grant(*grant))
                     .collect()
             },
             deadline,
@@ -361,8 +361,8 @@ impl Authority {
 
     /// Held from before a map is asked for until the capabilities for it are given: what it names is not given back
     /// meanwhile.
-    pub fn telling(&self) -> RwLockReadGuard<'_, ()> {
-        self.telling.read()
+    pub fn reporting(&self) -> RwLockReadGuard<'_, ()> {
+        self.reporting.read()
     }
 
     /// Takes everything from everybody, where the disks can be reached: the server stops.
@@ -376,7 +376,7 @@ impl Authority {
 
     /// Takes everything from a session.
     pub fn revoke_session(&self, session: SessionId, deadline: Instant) -> Reply<()> {
-        self.revoke_everywhere(|given| given.of_session(session), deadline)
+        self.revoke_everywhere(|issued| issued.of_session(session), deadline)
     }
 }
 
@@ -399,7 +399,7 @@ fn joined(extents: &[BlockExtent]) -> Vec<BlockExtent> {
 
 impl Keeper for Authority {
     fn ticket(&self, disk: DiskId, refused: bool) -> Result<Ticket, DiskError> {
-        self.disk(disk)?.own(&self.numbers, refused)
+        self.disk(disk)?.own(&self.group_ids, refused)
     }
 
     fn revoke(&self, disk: DiskId, extents: &[BlockExtent]) -> Result<(), DiskError> {
@@ -408,10 +408,10 @@ impl Keeper for Authority {
             return Ok(());
         };
         // Maps that were told before these blocks were given up are known of after this.
-        drop(self.telling.write());
+        drop(self.reporting.write());
         disk.revoke(
-            |given| given.covering(extents).into_iter().collect(),
-            Instant::now() + PATIENCE,
+            |issued| issued.covering(extents).into_iter().collect(),
+            Instant::now() + TIMEOUT,
         )
     }
 }

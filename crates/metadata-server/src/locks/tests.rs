@@ -213,7 +213,7 @@ fn closing_a_file_frees_what_that_client_locked_of_it() {
 }
 
 #[tokio::test]
-async fn a_wait_ends_when_the_lock_is_free_or_patience_is_over() {
+async fn a_wait_ends_when_the_lock_is_free_or_after_the_timeout() {
     let locks = std::sync::Arc::new(Locks::default());
     let all = lock(LockKind::Exclusive, 0, 9);
     set(&locks, 1, all, false).unwrap();

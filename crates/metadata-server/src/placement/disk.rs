@@ -13,7 +13,7 @@ use netdisk::{BlockExtent, Boot, DiskError, DiskId, Ticket};
 use parking_lot::{Mutex, RwLock};
 
 use super::link::{Disk, Keeper, failed};
-use super::{Lost, Patience, UNIT_BLOCKS};
+use super::{DurabilityError, FlushLimit, UNIT_BLOCKS};
 
 /// How often a ticket is renewed for one request.
 const RENEWALS: u32 = 3;
@@ -155,16 +155,16 @@ impl Attached {
     }
 
     /// Takes note of what somebody else wrote under this boot.
-    pub(super) fn wrote(&self, boot: Boot) -> Result<(), Lost> {
+    pub(super) fn wrote(&self, boot: Boot) -> Result<(), DurabilityError> {
         let seen = self.unflushed.lock().seen;
         if seen != Some(boot) {
             // A later life of the disk, or an earlier one: it alone knows.
             let now = self
                 .seen(self.link().boot())
-                .map_err(|e| Lost::Disk(failed(self.id, e)))?;
+                .map_err(|e| DurabilityError::Disk(failed(self.id, e)))?;
             if now != boot {
                 self.unflushed.lock().seen = Some(now);
-                return Err(Lost::Lost);
+                return Err(DurabilityError::Lost);
             }
         }
         self.unflushed.lock().written(boot);
@@ -177,12 +177,12 @@ impl Attached {
     }
 
     /// Makes durable what was written before.
-    pub(super) fn flush(&self, patience: &Patience) -> Result<(), Lost> {
+    pub(super) fn flush(&self, timeout: &FlushLimit) -> Result<(), DurabilityError> {
         let _one = self.flushing.lock();
         let written = {
             let mut unflushed = self.unflushed.lock();
             if unflushed.lost {
-                return Err(Lost::Lost);
+                return Err(DurabilityError::Lost);
             }
             match unflushed.boot.take() {
                 Some(boot) => boot,
@@ -193,7 +193,7 @@ impl Attached {
         let flushed = loop {
             match self.with_ticket(|link, ticket| link.flush(ticket)) {
                 Err(DiskError::Unreachable(_) | DiskError::UnknownGroup)
-                    if begun.elapsed() < patience.flush && !patience.is_over() =>
+                    if begun.elapsed() < timeout.flush && !timeout.is_over() =>
                 {
                     std::thread::sleep(PAUSE);
                 }
@@ -206,12 +206,12 @@ impl Attached {
             Ok(boot) => {
                 unflushed.seen = Some(boot);
                 unflushed.lost = true;
-                Err(Lost::Lost)
+                Err(DurabilityError::Lost)
             }
             Err(e) => {
                 // Never believed later: what the disk dropped it may not say twice.
                 unflushed.lost = true;
-                Err(Lost::Disk(failed(self.id, e)))
+                Err(DurabilityError::Disk(failed(self.id, e)))
             }
         }
     }

@@ -35,7 +35,7 @@ use storage::{LockGuard, OpenMode, Space, Storage, StorageFile};
 use disk::Attached;
 use file::NetFile;
 pub use link::{Disk, DiskFailed, Keeper, NetworkDisk};
-use table::{Place, SHORTEST, Table, UNIT};
+use table::{DiskRange, SHORTEST, Table, UNIT};
 
 /// Blocks of one unit of space.
 const UNIT_BLOCKS: u64 = UNIT as u64;
@@ -48,12 +48,12 @@ const PLACE_WAIT: Duration = Duration::from_secs(5);
 
 /// How long a flush is tried.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct FlushLimit {
     flush: Duration,
     over: AtomicBool,
 }
 
-impl Patience {
+impl FlushLimit {
     fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
@@ -61,7 +61,7 @@ impl Patience {
 
 /// Why a write cannot be relied on.
 #[derive(Debug, thiserror::Error)]
-pub enum Lost {
+pub enum DurabilityError {
     /// The disk lost what it had acknowledged: write it again.
     #[error("a disk lost power, and with it what was written and not yet flushed")]
     Lost,
@@ -70,11 +70,11 @@ pub enum Lost {
     Disk(#[source] io::Error),
 }
 
-impl From<Lost> for io::Error {
-    fn from(lost: Lost) -> Self {
+impl From<DurabilityError> for io::Error {
+    fn from(lost: DurabilityError) -> Self {
         match lost {
-            Lost::Lost => io::Error::other(lost),
-            Lost::Disk(e) => e,
+            DurabilityError::Lost => io::Error::other(lost),
+            DurabilityError::Disk(e) => e,
         }
     }
 }
@@ -97,7 +97,7 @@ struct Shared {
     holes: Mutex<HashMap<SegmentNo, Vec<(u64, u64)>>>,
     /// Held while space is given back.
     releasing: Mutex<()>,
-    patience: Patience,
+    timeout: FlushLimit,
 }
 
 impl NetStorage {
@@ -116,7 +116,7 @@ impl NetStorage {
             disks: RwLock::default(),
             holes: Mutex::default(),
             releasing: Mutex::default(),
-            patience: Patience {
+            timeout: FlushLimit {
                 flush,
                 over: AtomicBool::new(false),
             },
@@ -208,15 +208,15 @@ impl NetStorage {
     /// was written.
     ///
     /// # Errors
-    /// [`Lost::Lost`] where that boot is over: it has to be written again. [`Lost::Disk`] where the disk cannot be asked.
-    pub fn wrote(&self, segment: SegmentNo, boot: Boot) -> Result<(), Lost> {
-        let place = self.0.place(segment).map_err(Lost::Disk)?;
+    /// [`DurabilityError::Lost`] where that boot is over: it has to be written again. [`DurabilityError::Disk`] where the disk cannot be asked.
+    pub fn wrote(&self, segment: SegmentNo, boot: Boot) -> Result<(), DurabilityError> {
+        let place = self.0.place(segment).map_err(DurabilityError::Disk)?;
         place.0.wrote(boot)
     }
 
     /// From now on no flush is tried again: the server is stopping.
     pub fn hurry(&self) {
-        self.0.patience.over.store(true, Ordering::Relaxed);
+        self.0.timeout.over.store(true, Ordering::Relaxed);
     }
 
     /// Gives back what the room gave up: revokes the capabilities that cover it, then frees it. What a disk keeps from being
@@ -230,7 +230,7 @@ impl NetStorage {
                 self.0.put_holes(segment, &ranges);
             }
         }
-        let leaving: Vec<Place> = self.table().leaving().collect();
+        let leaving: Vec<DiskRange> = self.table().leaving().collect();
         let disks = self.0.disks.read().clone();
         for of_disk in leaving.chunk_by(|a, b| a.disk == b.disk) {
             let Some(disk) = disks.get(&of_disk[0].disk) else {
@@ -312,11 +312,11 @@ impl Shared {
         std::thread::scope(|scope| {
             let others: Vec<_> = others
                 .iter()
-                .map(|disk| scope.spawn(|| disk.flush(&self.patience)))
+                .map(|disk| scope.spawn(|| disk.flush(&self.timeout)))
                 .collect();
-            let mut flushed = last.flush(&self.patience);
+            let mut flushed = last.flush(&self.timeout);
             for other in others {
-                let other = other.join().unwrap_or(Err(Lost::Lost));
+                let other = other.join().unwrap_or(Err(DurabilityError::Lost));
                 flushed = flushed.and(other);
             }
             Ok(flushed?)
@@ -417,12 +417,12 @@ impl Shared {
     }
 }
 
-fn first_block(place: Place) -> u64 {
+fn first_block(place: DiskRange) -> u64 {
     u64::from(place.start) * UNIT_BLOCKS
 }
 
 /// A place on the disk whose turn it is; on another one where that does not answer, or has only a shorter one.
-fn choose(table: &Table, disks: &[Arc<Attached>], segment: SegmentNo) -> Option<Place> {
+fn choose(table: &Table, disks: &[Arc<Attached>], segment: SegmentNo) -> Option<DiskRange> {
     let turn = (segment.0 % disks.len() as u64) as usize;
     let in_turn = || disks.iter().cycle().skip(turn).take(disks.len());
     [true, false].into_iter().find_map(|up| {

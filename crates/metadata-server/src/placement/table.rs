@@ -35,7 +35,7 @@ const MAGIC_1: &str = "strongroom placement 1 ";
 
 /// A place on a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Place {
+pub(super) struct DiskRange {
     pub(super) disk: DiskId,
     /// The first unit, from 0.
     pub(super) start: u32,
@@ -43,7 +43,7 @@ pub(super) struct Place {
     pub(super) units: u32,
 }
 
-impl Place {
+impl DiskRange {
     fn end(self) -> u32 {
         self.start + self.units
     }
@@ -52,10 +52,10 @@ impl Place {
 /// Where everything lies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Table {
-    segments: BTreeMap<SegmentNo, Place>,
+    segments: BTreeMap<SegmentNo, DiskRange>,
     /// Places with segments and places that are leaving: where each begins, and how long it is.
     taken: BTreeMap<(DiskId, u32), u32>,
-    leaving: BTreeSet<Place>,
+    leaving: BTreeSet<DiskRange>,
     draining: BTreeSet<DiskId>,
     /// Rises each time it is stored.
     revision: u64,
@@ -105,15 +105,15 @@ impl Form1 {
 }
 
 impl Table {
-    pub(super) fn place(&self, segment: SegmentNo) -> Option<Place> {
+    pub(super) fn place(&self, segment: SegmentNo) -> Option<DiskRange> {
         self.segments.get(&segment).copied()
     }
 
-    pub(super) fn segments(&self) -> impl Iterator<Item = (SegmentNo, Place)> + '_ {
+    pub(super) fn segments(&self) -> impl Iterator<Item = (SegmentNo, DiskRange)> + '_ {
         self.segments.iter().map(|(no, place)| (*no, *place))
     }
 
-    pub(super) fn leaving(&self) -> impl Iterator<Item = Place> + '_ {
+    pub(super) fn leaving(&self) -> impl Iterator<Item = DiskRange> + '_ {
         self.leaving.iter().copied()
     }
 
@@ -159,7 +159,7 @@ impl Table {
 
     /// Where the next segment shall lie in the first `units` of a disk: the first gap for a whole one; or else half of the longest,
     /// so that somebody else finds a place too.
-    pub(super) fn free(&self, disk: DiskId, units: u32) -> Option<Place> {
+    pub(super) fn free(&self, disk: DiskId, units: u32) -> Option<DiskRange> {
         let gaps = || self.gaps(disk, units);
         let (start, len) = match gaps().find(|(_, len)| *len >= WHOLE) {
             Some((start, _)) => (start, WHOLE),
@@ -168,14 +168,14 @@ impl Table {
                 (start, (len / 2).max(SHORTEST.min(len)))
             }
         };
-        (len >= SHORTEST).then_some(Place {
+        (len >= SHORTEST).then_some(DiskRange {
             disk,
             start,
             units: len,
         })
     }
 
-    fn take(&mut self, place: Place) -> bool {
+    fn take(&mut self, place: DiskRange) -> bool {
         let before = self
             .taken
             .range((place.disk, 0)..(place.disk, place.end()))
@@ -188,7 +188,7 @@ impl Table {
     }
 
     /// Puts a segment into a free place.
-    pub(super) fn put(&mut self, segment: SegmentNo, place: Place) {
+    pub(super) fn put(&mut self, segment: SegmentNo, place: DiskRange) {
         let known = self.segments.insert(segment, place).is_some();
         assert!(!known, "segment {} is placed already", segment.0);
         assert!(self.take(place), "unit {} is not free", place.start);
@@ -212,7 +212,7 @@ impl Table {
         if place.units <= units {
             return false;
         }
-        let rest = Place {
+        let rest = DiskRange {
             start: place.start + units,
             units: place.units - units,
             ..*place
@@ -225,7 +225,7 @@ impl Table {
     }
 
     /// A place that was leaving is free.
-    pub(super) fn freed(&mut self, place: Place) {
+    pub(super) fn freed(&mut self, place: DiskRange) {
         if self.leaving.remove(&place) {
             self.taken.remove(&(place.disk, place.start));
         }
@@ -315,7 +315,7 @@ impl Table {
         let place = |index: u32, start: u32, units: u32| {
             let disk = *disk(index)?;
             let fits = (1..=WHOLE).contains(&units) && start.checked_add(units).is_some();
-            fits.then_some(Place { disk, start, units })
+            fits.then_some(DiskRange { disk, start, units })
                 .ok_or("a place is out of range")
         };
         let mut table = Self {
@@ -360,8 +360,8 @@ mod tests {
 
     use super::*;
 
-    fn place(disk: u8, start: u32, units: u32) -> Place {
-        Place {
+    fn place(disk: u8, start: u32, units: u32) -> DiskRange {
+        DiskRange {
             disk: DiskId([disk; 16]),
             start,
             units,

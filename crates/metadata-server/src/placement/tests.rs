@@ -156,7 +156,7 @@ fn a_new_segment_waits_for_a_slot_that_is_leaving() {
 }
 
 #[test]
-fn holes_are_given_back_while_their_segment_is_there_and_not_after_it() {
+fn holes_are_freed_while_their_segment_exists_and_not_after_it() {
     let bench = Bench::new(1, 2);
     let (storage, id) = (bench.attached(), bench.disks[0].id);
     for no in [1, 2] {
@@ -234,7 +234,7 @@ fn a_flush_after_a_disk_was_only_restarted_goes_through() {
 }
 
 #[test]
-fn what_a_borrower_wrote_in_an_earlier_life_of_the_disk_is_refused_and_in_a_later_one_taken() {
+fn writes_of_an_earlier_incarnation_of_the_disk_are_refused_and_later_ones_accepted() {
     let bench = Bench::new(1, 4);
     let storage = bench.attached();
     let file = create(&storage, 1).unwrap();
@@ -243,13 +243,13 @@ fn what_a_borrower_wrote_in_an_earlier_life_of_the_disk_is_refused_and_in_a_late
     disk.lose_power();
     assert!(matches!(
         storage.wrote(SegmentNo(1), early),
-        Err(Lost::Lost)
+        Err(DurabilityError::Lost)
     ));
     let late = disk.boot_now();
     storage.wrote(SegmentNo(1), late).unwrap();
     assert!(matches!(
         storage.wrote(SegmentNo(1), early),
-        Err(Lost::Lost)
+        Err(DurabilityError::Lost)
     ));
     file.sync().unwrap();
     // The server has not written to it since its next life began, the borrower has.
@@ -265,11 +265,11 @@ fn what_a_borrower_wrote_in_an_earlier_life_of_the_disk_is_refused_and_in_a_late
     disk.state.lock().away = 1;
     assert!(matches!(
         storage.wrote(SegmentNo(1), early),
-        Err(Lost::Disk(_))
+        Err(DurabilityError::Disk(_))
     ));
     assert!(matches!(
         storage.wrote(SegmentNo(77), early),
-        Err(Lost::Disk(_))
+        Err(DurabilityError::Disk(_))
     ));
 }
 
@@ -309,10 +309,10 @@ fn the_table_is_whole_after_a_crash_at_every_operation() {
             let memory = bench.host.inner().clone();
             let left = AtomicU64::new(nth);
             let cut = Arc::new(AtomicBool::new(false));
-            let told = cut.clone();
+            let reported = cut.clone();
             bench.host.observe(move |_| {
                 if left.fetch_sub(1, Ordering::SeqCst) == 1 {
-                    told.store(true, Ordering::SeqCst);
+                    reported.store(true, Ordering::SeqCst);
                     match seed {
                         0 => memory.power_cut(),
                         _ => memory.power_cut_keeping_some(seed),

@@ -11,17 +11,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use catalog::CatalogError;
 use metadata_proto::rpc::{
-    Beat, Change, Changed, ClientId, Delay, Lent, Listing, Map, Metadata, Posix, Recalled, Refusal,
-    Reply, SessionId, VERSION, Welcome, Written,
+    Change, Changed, ClientId, Delay, Granted, Heartbeat, Listing, Map, Metadata, Posix, Recalled,
+    Refusal, Reply, SessionId, VERSION, Welcome, Written,
 };
-use room::{Access, Inode, InodeNo, LoanId, Lock, LockOwner, LockTable, RoomSpace};
+use room::{Access, Inode, InodeNo, Lock, LockOwner, LockTable, RoomSpace, WriteGrantId};
 use tarpc::context::Context;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::changes::Losses;
-use super::life::{self, Life};
+use super::incarnation::{self, Incarnation};
 use super::replies::{Asked, Client, Outcome, client_key};
 use super::testing::Point;
 use crate::locks::{Denied, Holder};
@@ -46,7 +46,7 @@ pub(super) struct Caller {
 }
 
 /// What a call works with.
-pub(super) type Here = (Arc<Life>, Arc<Session>);
+pub(super) type Here = (Arc<Incarnation>, Arc<Session>);
 
 /// What the room's error is to a client. What only the log may know is told as a failure.
 pub(super) fn refusal(error: room::Error) -> Refusal {
@@ -108,12 +108,12 @@ impl Caller {
         if self.cut.is_cancelled() || self.shared.users.get(&self.serial).is_none() {
             return Err(Refusal::NoSession);
         }
-        let life = self.shared.life().ok_or(Refusal::NoSession)?;
-        if life.has_failed() {
+        let incarnation = self.shared.incarnation().ok_or(Refusal::NoSession)?;
+        if incarnation.has_failed() {
             return Err(Refusal::NoSession);
         }
-        let session = life.sessions.find(session, &self.serial)?;
-        Ok((life, session))
+        let session = incarnation.sessions.find(session, &self.serial)?;
+        Ok((incarnation, session))
     }
 
     /// Runs what may wait, and counts it.
@@ -165,12 +165,15 @@ impl Caller {
         let until = tokio::time::Instant::now() + CHANGE_WAIT;
         let work = Arc::new(work);
         loop {
-            let (life, asked) = self.here(session)?;
+            let (incarnation, asked) = self.here(session)?;
             let key = asked
                 .client()
                 .ok_or(Refusal::Posix(Posix::InvalidArgument))?;
-            let client = life.replies.attach(&life.room, key).map_err(refusal)?;
-            drop((life, asked));
+            let client = incarnation
+                .replies
+                .attach(&incarnation.room, key)
+                .map_err(refusal)?;
+            drop((incarnation, asked));
             let answered = client.answered().notified();
             tokio::pin!(answered);
             answered.as_mut().enable();
@@ -201,20 +204,20 @@ impl Caller {
             .users
             .get(&self.serial)
             .ok_or(Refusal::NoSession)?;
-        let life = self
+        let incarnation = self
             .shared
-            .life()
-            .filter(|life| !life.has_failed())
+            .incarnation()
+            .filter(|incarnation| !incarnation.has_failed())
             .ok_or_else(|| Refusal::Failed("the room is being opened anew".into()))?;
-        let known = session.and_then(|id| life.sessions.find(id, &self.serial).ok());
+        let known = session.and_then(|id| incarnation.sessions.find(id, &self.serial).ok());
         let session = match known {
             Some(session) => session,
             None => {
-                let session = life.sessions.begin(&user, self.serial)?;
+                let session = incarnation.sessions.begin(&user, self.serial)?;
                 // Removed meanwhile: whoever ended the user's sessions may have missed this one.
                 if self.shared.users.get(&self.serial).is_none() {
-                    life.sessions.end_where(|s, _| s.id == session.id);
-                    life::end_session_in_time(&life, session);
+                    incarnation.sessions.end_where(|s, _| s.id == session.id);
+                    incarnation::end_session_in_time(&incarnation, session);
                     return Err(Refusal::NoSession);
                 }
                 tracing::info!(user = %user.name, session = session.id.0, "a session begins");
@@ -223,12 +226,12 @@ impl Caller {
         };
         Ok(Welcome {
             session: session.id,
-            boot: life.boot,
-            lease: u32::try_from(life.sessions.lease().as_secs().max(1)).unwrap_or(u32::MAX),
+            boot: incarnation.boot,
+            lease: u32::try_from(incarnation.sessions.lease().as_secs().max(1)).unwrap_or(u32::MAX),
             user: user.name.clone(),
             uid: user.uid,
             gids: user.gids.clone(),
-            disks: life.authority.addresses(),
+            disks: incarnation.authority.addresses(),
         })
     }
 }
@@ -246,26 +249,30 @@ impl Metadata for Caller {
             .await
     }
 
-    async fn beat(self, _: Context, session: SessionId) -> Reply<Beat> {
+    async fn beat(self, _: Context, session: SessionId) -> Reply<Heartbeat> {
         // Not behind calls that wait for disks: a beat that comes too late ends a session.
-        let (life, _) = self.here(session)?;
+        let (incarnation, _) = self.here(session)?;
         self.shared.counters.call("beat", false, Duration::ZERO);
-        Ok(Beat {
-            settled: life.room.settled(),
+        Ok(Heartbeat {
+            settled: incarnation.room.settled(),
             clock: clock(),
         })
     }
 
     async fn bye(self, _: Context, session: SessionId) -> Reply<()> {
-        self.within("bye", session, |(life, session)| {
-            let ended = life.sessions.end_where(|s, _| s.id == session.id);
+        self.within("bye", session, |(incarnation, session)| {
+            let ended = incarnation.sessions.end_where(|s, _| s.id == session.id);
             for session in ended {
                 tracing::info!(user = %session.user.name, session = session.id.0, "a session ends");
                 if let Some(key) = session.client() {
-                    life.replies.forget(&life.room, &key);
+                    incarnation.replies.forget(&incarnation.room, &key);
                 }
-                if !life::end_session(life, &session, Instant::now() + Duration::from_secs(5)) {
-                    life::end_session_in_time(life, session);
+                if !incarnation::end_session(
+                    incarnation,
+                    &session,
+                    Instant::now() + Duration::from_secs(5),
+                ) {
+                    incarnation::end_session_in_time(incarnation, session);
                 }
             }
             Ok(())
@@ -338,18 +345,19 @@ impl Metadata for Caller {
     }
 
     async fn space(self, _: Context, session: SessionId) -> Reply<RoomSpace> {
-        self.within("space", session, |(life, _)| {
-            life.room.space().map_err(refusal)
+        self.within("space", session, |(incarnation, _)| {
+            incarnation.room.space().map_err(refusal)
         })
         .await
     }
 
     async fn attach(self, _: Context, session: SessionId, client: ClientId) -> Reply<()> {
-        self.within("attach", session, move |(life, session)| {
+        self.within("attach", session, move |(incarnation, session)| {
             let key = client_key(&session.serial, client);
             session.set_client(key)?;
-            life.replies
-                .attach(&life.room, key)
+            incarnation
+                .replies
+                .attach(&incarnation.room, key)
                 .map(drop)
                 .map_err(refusal)
         })
@@ -365,7 +373,7 @@ impl Metadata for Caller {
         change: Change,
     ) -> Reply<Changed> {
         self.once("change", session, move |here, client| {
-            let (life, _) = here;
+            let (incarnation, _) = here;
             let answered = match client.ask(slot, sequence)? {
                 Asked::UnderWay => return Ok(None),
                 Asked::Answered(answer) if is_lost(here, &change, &answer) => {
@@ -374,7 +382,7 @@ impl Metadata for Caller {
                 }
                 Asked::New => {
                     let id = client.operation(slot, sequence);
-                    let change = life.handles.change(change.clone());
+                    let change = incarnation.handles.change(change.clone());
                     let made = AssertUnwindSafe(|| super::changes::make(here, &id, change));
                     let outcome = catch_unwind(made).unwrap_or_else(|_| {
                         let why = Refusal::Failed("a fault of the metadata server".into());
@@ -386,17 +394,17 @@ impl Metadata for Caller {
                         Outcome::Void => Err(Refusal::NotNow(Delay::Reopening)),
                     };
                     client.answer(slot, sequence, outcome);
-                    if life.fails_at(Point::Answered) {
+                    if incarnation.fails_at(Point::Answered) {
                         return Err(Refusal::NotNow(Delay::Reopening));
                     }
                     answer
                 }
                 done => {
-                    let settled = super::changes::is_settled(life, &change);
+                    let settled = super::changes::is_settled(incarnation, &change);
                     first_answer(here, client, (slot, sequence), done, settled)
                 }
             };
-            answered.map(|changed| Some(life.handles.changed(changed)))
+            answered.map(|changed| Some(incarnation.handles.changed(changed)))
         })
         .await
     }
@@ -438,14 +446,14 @@ impl Metadata for Caller {
     }
 
     async fn close(self, _: Context, session: SessionId, no: InodeNo, count: u64) -> Reply<()> {
-        self.within("close", session, move |(life, session)| {
-            let no = life.handles.room_number(no);
+        self.within("close", session, move |(incarnation, session)| {
+            let no = incarnation.handles.room_number(no);
             let (closed, last) = session.close(no, count)?;
             if last {
-                life.locks.closed(session.id, no);
+                incarnation.locks.closed(session.id, no);
             }
             if closed > 0 {
-                life.room.release(no, closed);
+                incarnation.room.release(no, closed);
             }
             Ok(())
         })
@@ -483,9 +491,11 @@ impl Metadata for Caller {
         .await
     }
 
-    async fn lend(self, _: Context, session: SessionId, blocks: u32) -> Reply<Lent> {
-        self.within("lend", session, move |here| super::data::lend(here, blocks))
-            .await
+    async fn lend(self, _: Context, session: SessionId, blocks: u32) -> Reply<Granted> {
+        self.within("lend", session, move |here| {
+            super::data::grant(here, blocks)
+        })
+        .await
     }
 
     async fn place(
@@ -501,9 +511,14 @@ impl Metadata for Caller {
         .await
     }
 
-    async fn give_back(self, _: Context, session: SessionId, loans: Vec<LoanId>) -> Reply<()> {
+    async fn give_back(
+        self,
+        _: Context,
+        session: SessionId,
+        grants: Vec<WriteGrantId>,
+    ) -> Reply<()> {
         self.within("give_back", session, move |here| {
-            super::data::give_back(here, &loans)
+            super::data::release_grants(here, &grants)
         })
         .await
     }
@@ -526,8 +541,8 @@ impl Metadata for Caller {
         owner: LockOwner,
         lock: Lock,
     ) -> Reply<Option<Lock>> {
-        let (life, session) = self.here(session)?;
-        let no = life.handles.room_number(no);
+        let (incarnation, session) = self.here(session)?;
+        let no = incarnation.handles.room_number(no);
         checked(&session, no, lock)?;
         let holder = Holder {
             session: session.id,
@@ -536,7 +551,7 @@ impl Metadata for Caller {
         self.shared
             .counters
             .call("test_lock", false, Duration::ZERO);
-        Ok(life.locks.test(no, table, holder, lock))
+        Ok(incarnation.locks.test(no, table, holder, lock))
     }
 
     async fn set_lock(
@@ -550,19 +565,21 @@ impl Metadata for Caller {
         wait: bool,
     ) -> Reply<()> {
         let begun = Instant::now();
-        let (life, session) = self.here(session)?;
-        let no = life.handles.room_number(no);
+        let (incarnation, session) = self.here(session)?;
+        let no = incarnation.handles.room_number(no);
         checked(&session, no, lock)?;
         let holder = Holder {
             session: session.id,
             owner,
         };
         let locked = if wait {
-            life.locks
+            incarnation
+                .locks
                 .set_within(no, table, holder, lock, LOCK_WAIT)
                 .await
         } else {
-            life.locks
+            incarnation
+                .locks
                 .set(no, table, holder, lock, false, Instant::now())
         };
         let reply = locked.map_err(|denied| {
@@ -574,11 +591,11 @@ impl Metadata for Caller {
         });
         // Ended or closed meanwhile: whoever freed its locks may have missed this one.
         if session.is_over() {
-            life.locks.end(session.id);
+            incarnation.locks.end(session.id);
             return Err(Refusal::NoSession);
         }
         if !session.has_open(no) {
-            life.locks.closed(session.id, no);
+            incarnation.locks.closed(session.id, no);
         }
         self.shared
             .counters
@@ -601,7 +618,7 @@ fn checked(session: &Session, no: InodeNo, lock: Lock) -> Reply<()> {
 /// Whether a change made a file without a name that ended with the session that held it: it is made once more.
 fn is_lost((_, session): &Here, change: &Change, answer: &Reply<Changed>) -> bool {
     match (change, answer) {
-        (Change::MakeUnnamed { .. }, Ok(Changed::Inode(inode))) => !session.has_open(inode.no),
+        (Change::CreateTmpfile { .. }, Ok(Changed::Inode(inode))) => !session.has_open(inode.no),
         _ => false,
     }
 }
@@ -625,14 +642,14 @@ fn first_answer(
 
 /// Goes on revoking what a change takes away that was done before.
 fn revoke(
-    (life, _): &Here,
+    (incarnation, _): &Here,
     client: &Client,
     slot: u32,
     sequence: u64,
     changed: Changed,
     losses: &Arc<Losses>,
 ) -> Reply<Changed> {
-    let revoked = catch_unwind(AssertUnwindSafe(|| losses.revoke(life)));
+    let revoked = catch_unwind(AssertUnwindSafe(|| losses.revoke(incarnation)));
     let done = matches!(revoked, Ok(Ok(())));
     let outcome = match done {
         true => Outcome::Answered(Ok(changed.clone())),
@@ -646,8 +663,8 @@ fn revoke(
 }
 
 /// Makes everything durable, many callers' changes at once.
-pub(super) fn sync(life: &Life) -> Reply<()> {
-    life.room.sync().map_err(|e| match e {
+pub(super) fn sync(incarnation: &Incarnation) -> Reply<()> {
+    incarnation.room.sync().map_err(|e| match e {
         room::Error::NoSpace => Refusal::Posix(Posix::NoSpace),
         other => {
             tracing::error!("a commit failed: {other}");
@@ -658,11 +675,11 @@ pub(super) fn sync(life: &Life) -> Reply<()> {
 
 impl Shared {
     /// A refusal as the client gets it: what fails because the room's storage failed is no answer, and the room is opened again.
-    fn judged(&self, (life, _): &Here, refusal: Refusal) -> Refusal {
+    fn judged(&self, (incarnation, _): &Here, refusal: Refusal) -> Refusal {
         let failed = match &refusal {
             Refusal::NotNow(Delay::Reopening) => true,
             Refusal::Posix(Posix::Io) => {
-                let synced = life.room.sync();
+                let synced = incarnation.room.sync();
                 synced.is_err_and(|e| matches!(e, room::Error::Poisoned))
             }
             _ => false,
@@ -670,7 +687,7 @@ impl Shared {
         if !failed {
             return refusal;
         }
-        self.fail(life);
+        self.fail(incarnation);
         Refusal::NotNow(Delay::Reopening)
     }
 }

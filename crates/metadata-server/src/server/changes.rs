@@ -12,13 +12,14 @@ use std::time::Instant;
 use metadata_proto::rpc::{Change, Changed, Refusal, Reply, SessionId};
 use room::acl;
 use room::{
-    Error, FileKind, Inode, InodeNo, LoanId, NewFile, OperationId, RenameMode, SetAttr, SetTime,
+    Error, FileKind, Inode, InodeNo, NewFile, OperationId, RenameMode, SetAttr, SetTime,
+    WriteGrantId,
 };
 
 use super::calls::{Here, refusal, sync};
 use super::data::drop_privileges;
 use super::files::Found;
-use super::life::Life;
+use super::incarnation::Incarnation;
 use super::replies::{self, Outcome};
 use super::testing::Point;
 use crate::authority::REVOCATION_WAIT;
@@ -33,20 +34,20 @@ pub(super) struct Losses {
     /// Files of which nobody's capability is good any more.
     everybody: Vec<InodeNo>,
     /// Loans to which their sessions may not write any more.
-    loans: Vec<(SessionId, LoanId)>,
+    grants: Vec<(SessionId, WriteGrantId)>,
 }
 
 pub(super) fn make(here: &Here, id: &OperationId, change: Change) -> Outcome {
-    let (life, _) = here;
-    if life.fails_at(Point::Received) {
+    let (incarnation, _) = here;
+    if incarnation.fails_at(Point::Received) {
         return Outcome::Void;
     }
     let mut losses = Losses::default();
     let applied = apply(here, id, change, &mut losses);
-    if life.fails_at(Point::Applied) {
+    if incarnation.fails_at(Point::Applied) {
         return Outcome::Void;
     }
-    match (applied, sync(life)) {
+    match (applied, sync(incarnation)) {
         // What it shows may be gone with the storage that failed.
         (_, Err(Refusal::NotNow(_))) => Outcome::Void,
         (Err(e), _) => match refusal(e) {
@@ -56,10 +57,10 @@ pub(super) fn make(here: &Here, id: &OperationId, change: Change) -> Outcome {
         // It stays pending, and is made durable when there is space.
         (Ok(_), Err(refused)) => Outcome::Answered(Err(refused)),
         (Ok(changed), Ok(())) => {
-            if life.fails_at(Point::Committed) {
+            if incarnation.fails_at(Point::Committed) {
                 return Outcome::Void;
             }
-            match losses.revoke(life) {
+            match losses.revoke(incarnation) {
                 Ok(()) => Outcome::Answered(Ok(changed)),
                 Err(_) => Outcome::Revoking(changed, Arc::new(losses)),
             }
@@ -69,10 +70,10 @@ pub(super) fn make(here: &Here, id: &OperationId, change: Change) -> Outcome {
 
 /// Whether the answer to a change of an earlier incarnation may be given: what it takes away is gone at every disk, which
 /// has a fresh group of capabilities then.
-pub(super) fn is_settled(life: &Life, change: &Change) -> bool {
+pub(super) fn is_settled(incarnation: &Incarnation, change: &Change) -> bool {
     match change {
         Change::Make { .. }
-        | Change::MakeUnnamed { .. }
+        | Change::CreateTmpfile { .. }
         | Change::Link { .. }
         | Change::Rmdir { .. }
         | Change::CopyRange { .. } => true,
@@ -81,7 +82,7 @@ pub(super) fn is_settled(life: &Life, change: &Change) -> bool {
         | Change::SetAttributes { .. }
         | Change::SetXattr { .. }
         | Change::RemoveXattr { .. }
-        | Change::Fallocate { .. } => life.authority.is_ready(),
+        | Change::Fallocate { .. } => incarnation.authority.is_ready(),
     }
 }
 
@@ -123,19 +124,19 @@ fn inode(inode: Inode) -> Changed {
 }
 
 /// Notes where a file has a name.
-fn see(life: &Life, changed: &Changed, directory: InodeNo) {
+fn see(incarnation: &Incarnation, changed: &Changed, directory: InodeNo) {
     if let Changed::Inode(inode) = changed {
-        life.paths.seen(inode, directory);
+        incarnation.paths.seen(inode, directory);
     }
 }
 
 /// Does a short change and keeps its answer.
 fn answering(
-    life: &Life,
+    incarnation: &Incarnation,
     id: &OperationId,
     change: impl Fn() -> room::Result<Changed>,
 ) -> room::Result<Changed> {
-    life.room.answering(id, change, replies::encode)
+    incarnation.room.answering(id, change, replies::encode)
 }
 
 fn apply(
@@ -144,8 +145,8 @@ fn apply(
     change: Change,
     losses: &mut Losses,
 ) -> room::Result<Changed> {
-    let (life, session) = here;
-    let (room, subject) = (&life.room, &session.subject);
+    let (incarnation, session) = here;
+    let (room, subject) = (&incarnation.room, &session.subject);
     let done = |()| Changed::Done;
     match change {
         Change::Make {
@@ -154,18 +155,20 @@ fn apply(
             mut new,
         } => {
             check_new(&new)?;
-            let _rights = life.rights.write();
-            subject.make(life.reach(session, parent)?.object(), &mut new)?;
-            let changed = answering(life, id, || room.make(parent, &name, &new).map(inode))?;
-            see(life, &changed, parent);
+            let _rights = incarnation.rights.write();
+            subject.make(incarnation.reach(session, parent)?.object(), &mut new)?;
+            let changed = answering(incarnation, id, || {
+                room.make(parent, &name, &new).map(inode)
+            })?;
+            see(incarnation, &changed, parent);
             Ok(changed)
         }
-        Change::MakeUnnamed { parent, mut new } => {
+        Change::CreateTmpfile { parent, mut new } => {
             check_new(&new)?;
-            let _rights = life.rights.write();
-            subject.make(life.reach(session, parent)?.object(), &mut new)?;
+            let _rights = incarnation.rights.write();
+            subject.make(incarnation.reach(session, parent)?.object(), &mut new)?;
             // Its answer is not kept: it goes with the session that holds it, and nobody can find it.
-            let made = room.make_unnamed(parent, &new)?;
+            let made = room.create_tmpfile(parent, &new)?;
             if session.open(made.no, || {}).is_err() {
                 room.release(made.no, 1);
                 return Err(Error::Stale);
@@ -173,31 +176,34 @@ fn apply(
             Ok(inode(made))
         }
         Change::Link { no, parent, name } => {
-            let _rights = life.rights.write();
-            let (file, directory) = (life.reach(session, no)?, life.reach(session, parent)?);
+            let _rights = incarnation.rights.write();
+            let (file, directory) = (
+                incarnation.reach(session, no)?,
+                incarnation.reach(session, parent)?,
+            );
             subject.link(file.object(), directory.object())?;
-            let changed = answering(life, id, || room.link(no, parent, &name).map(inode))?;
-            see(life, &changed, parent);
+            let changed = answering(incarnation, id, || room.link(no, parent, &name).map(inode))?;
+            see(incarnation, &changed, parent);
             Ok(changed)
         }
         Change::Unlink { parent, name } => {
-            let _rights = life.rights.write();
-            let directory = life.reach(session, parent)?;
+            let _rights = incarnation.rights.write();
+            let directory = incarnation.reach(session, parent)?;
             subject.search(directory.object())?;
             let gone = room.lookup(parent, &name)?;
             subject.remove(directory.object(), &gone)?;
-            let changed = answering(life, id, || room.unlink(parent, &name).map(done))?;
-            life.paths.name_gone(&gone, parent);
-            losses.name_gone(life, &gone);
+            let changed = answering(incarnation, id, || room.unlink(parent, &name).map(done))?;
+            incarnation.paths.name_gone(&gone, parent);
+            losses.name_gone(incarnation, &gone);
             Ok(changed)
         }
         Change::Rmdir { parent, name } => {
-            let _rights = life.rights.write();
-            let directory = life.reach(session, parent)?;
+            let _rights = incarnation.rights.write();
+            let directory = incarnation.reach(session, parent)?;
             subject.search(directory.object())?;
             let gone = room.lookup(parent, &name)?;
             subject.remove(directory.object(), &gone)?;
-            answering(life, id, || room.rmdir(parent, &name).map(done))
+            answering(incarnation, id, || room.rmdir(parent, &name).map(done))
         }
         Change::Rename {
             parent,
@@ -206,16 +212,16 @@ fn apply(
             new_name,
             mode,
         } => {
-            let _rights = life.rights.write();
+            let _rights = incarnation.rights.write();
             let (from, to) = (
-                life.reach(session, parent)?,
-                life.reach(session, new_parent)?,
+                incarnation.reach(session, parent)?,
+                incarnation.reach(session, new_parent)?,
             );
             subject.search(from.object())?;
             subject.search(to.object())?;
-            let moved = life.with_list(room.lookup(parent, &name)?)?;
+            let moved = incarnation.with_list(room.lookup(parent, &name)?)?;
             let target = match room.lookup(new_parent, &new_name) {
-                Ok(target) => Some(life.with_list(target)?),
+                Ok(target) => Some(incarnation.with_list(target)?),
                 Err(Error::NotFound) => None,
                 Err(e) => return Err(e),
             };
@@ -234,19 +240,19 @@ fn apply(
                 }
             }
             let rename = || room.rename(parent, &name, new_parent, &new_name, mode);
-            let changed = answering(life, id, || rename().map(done))?;
-            life.paths.name_gone(&moved.inode, parent);
-            life.paths.seen(&moved.inode, new_parent);
+            let changed = answering(incarnation, id, || rename().map(done))?;
+            incarnation.paths.name_gone(&moved.inode, parent);
+            incarnation.paths.seen(&moved.inode, new_parent);
             if let Some(target) = &target {
-                life.paths.name_gone(&target.inode, new_parent);
+                incarnation.paths.name_gone(&target.inode, new_parent);
                 if mode == RenameMode::Exchange {
-                    life.paths.seen(&target.inode, parent);
+                    incarnation.paths.seen(&target.inode, parent);
                 }
             }
             if let Some(target) = target
                 && mode == RenameMode::Replace
             {
-                losses.name_gone(life, &target.inode);
+                losses.name_gone(incarnation, &target.inode);
             }
             Ok(changed)
         }
@@ -258,23 +264,23 @@ fn apply(
             mode,
             drop_setgid,
         } => {
-            let _rights = life.rights.write();
-            let found = life.reach(session, no)?;
+            let _rights = incarnation.rights.write();
+            let found = incarnation.reach(session, no)?;
             let drop_setgid = subject.write_xattr(found.object(), &name)? || drop_setgid;
             let set = || room.set_xattr(no, &name, &value, mode, drop_setgid);
-            let changed = answering(life, id, || set().map(done))?;
+            let changed = answering(incarnation, id, || set().map(done))?;
             if name == acl::ACCESS {
-                losses.rights_changed(life, &life.find(no)?);
+                losses.rights_changed(incarnation, &incarnation.find(no)?);
             }
             Ok(changed)
         }
         Change::RemoveXattr { no, name } => {
-            let _rights = life.rights.write();
-            let found = life.reach(session, no)?;
+            let _rights = incarnation.rights.write();
+            let found = incarnation.reach(session, no)?;
             subject.write_xattr(found.object(), &name)?;
-            let changed = answering(life, id, || room.remove_xattr(no, &name).map(done))?;
+            let changed = answering(incarnation, id, || room.remove_xattr(no, &name).map(done))?;
             if name == acl::ACCESS {
-                losses.rights_changed(life, &life.find(no)?);
+                losses.rights_changed(incarnation, &incarnation.find(no)?);
             }
             Ok(changed)
         }
@@ -284,11 +290,13 @@ fn apply(
             offset,
             len,
         } => {
-            let _rights = life.rights.read();
-            let found = life.reach(session, no)?;
+            let _rights = incarnation.rights.read();
+            let found = incarnation.reach(session, no)?;
             subject.write(found.object())?;
-            drop_privileges(life, subject, &found)?;
-            let changed = answering(life, id, || room.fallocate(no, what, offset, len).map(done))?;
+            drop_privileges(incarnation, subject, &found)?;
+            let changed = answering(incarnation, id, || {
+                room.fallocate(no, what, offset, len).map(done)
+            })?;
             if !matches!(what, room::Fallocate::Allocate { .. }) {
                 losses.everybody.push(no);
             }
@@ -301,26 +309,26 @@ fn apply(
             to_offset,
             len,
         } => {
-            let _rights = life.rights.read();
-            subject.read(life.reach(session, from)?.object())?;
-            let target = life.reach(session, to)?;
+            let _rights = incarnation.rights.read();
+            subject.read(incarnation.reach(session, from)?.object())?;
+            let target = incarnation.reach(session, to)?;
             subject.write(target.object())?;
-            drop_privileges(life, subject, &target)?;
+            drop_privileges(incarnation, subject, &target)?;
             // Units that were written under a grant are about to be shared: nobody may write there any more.
-            let _source = life.sources.begin(from);
+            let _source = incarnation.sources.begin(from);
             // Too long for one commit. A copy that a crash cut off is made once more.
             let len = match from_offset < room.attributes(from)?.size {
                 true => len.min(COPY_MAX),
                 false => 0,
             };
             if len > 0 {
-                let all = life.sessions.all();
+                let all = incarnation.sessions.all();
                 let grants = all.iter().flat_map(|session| {
-                    let of_file = session.loans_of(from).into_iter();
+                    let of_file = session.grants_of(from).into_iter();
                     of_file.map(|grant| (session.id, grant))
                 });
                 let grants: Vec<_> = grants.collect();
-                end_grants(life, &grants, Instant::now() + REVOCATION_WAIT)
+                end_grants(incarnation, &grants, Instant::now() + REVOCATION_WAIT)
                     .map_err(|_| Error::Io(std::io::ErrorKind::NotConnected.into()))?;
             }
             let copied = room.copy_range(from, from_offset, to, to_offset, len)?;
@@ -332,7 +340,7 @@ fn apply(
 }
 
 fn set_attributes(
-    (life, session): &Here,
+    (incarnation, session): &Here,
     id: &OperationId,
     no: InodeNo,
     mut set: SetAttr,
@@ -341,54 +349,56 @@ fn set_attributes(
     check_set(&set)?;
     let changes_rights = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
     let mut done = |losses: &mut Losses| -> room::Result<Changed> {
-        let found = life.reach(session, no)?;
+        let found = incarnation.reach(session, no)?;
         session.subject.set_attributes(found.object(), &mut set)?;
-        let changed = answering(life, id, || life.room.set_attributes(no, &set).map(inode))?;
+        let changed = answering(incarnation, id, || {
+            incarnation.room.set_attributes(no, &set).map(inode)
+        })?;
         if let Changed::Inode(after) = &changed
             && after.size < found.inode.size
         {
             losses.everybody.push(no);
         }
         if changes_rights {
-            losses.rights_changed(life, &life.find(no)?);
+            losses.rights_changed(incarnation, &incarnation.find(no)?);
         }
         Ok(changed)
     };
     // Cutting a file may read from its disk: nobody else's names wait for that.
     if changes_rights {
-        let _rights = life.rights.write();
+        let _rights = incarnation.rights.write();
         done(losses)
     } else {
-        let _rights = life.rights.read();
+        let _rights = incarnation.rights.read();
         done(losses)
     }
 }
 
 impl Losses {
     /// A name of this inode is gone. Where it was the last one, those who have the file open keep what they have.
-    fn name_gone(&mut self, life: &Life, inode: &Inode) {
-        let left = match life.room.attributes(inode.no) {
+    fn name_gone(&mut self, incarnation: &Incarnation, inode: &Inode) {
+        let left = match incarnation.room.attributes(inode.no) {
             Ok(after) => after.nlink > 0,
             Err(_) => false,
         };
         if inode.kind != FileKind::Regular || left {
             return;
         }
-        let alive = life.sessions.alive();
+        let alive = incarnation.sessions.alive();
         let lost = alive.iter().filter(|s| !s.has_open(inode.no));
         let lost = lost.map(|s| s.id).collect();
         self.readers.push((inode.no, lost));
     }
 
     /// Who may read or write has changed to what `found` says.
-    fn rights_changed(&mut self, life: &Life, found: &Found) {
-        life.paths.rights_changed(&found.inode);
+    fn rights_changed(&mut self, incarnation: &Incarnation, found: &Found) {
+        incarnation.paths.rights_changed(&found.inode);
         if found.inode.kind != FileKind::Regular {
             return;
         }
         let no = found.inode.no;
         let denied = |subject: &Subject| subject.read(found.object()).is_err();
-        let alive = life.sessions.alive();
+        let alive = incarnation.sessions.alive();
         let readers: BTreeSet<SessionId> = alive
             .iter()
             .filter(|s| denied(&s.subject))
@@ -401,37 +411,41 @@ impl Losses {
             .iter()
             .filter(|s| s.subject.write(found.object()).is_err());
         for session in writers {
-            let loans = session.loans_of(no).into_iter();
-            self.loans.extend(loans.map(|loan| (session.id, loan)));
+            let grants = session.grants_of(no).into_iter();
+            self.grants.extend(grants.map(|grant| (session.id, grant)));
         }
     }
 
     /// Revokes what was lost, waiting for the disks; where one does not answer, to be called again.
-    pub(super) fn revoke(&self, life: &Life) -> Reply<()> {
+    pub(super) fn revoke(&self, incarnation: &Incarnation) -> Reply<()> {
         let deadline = Instant::now() + REVOCATION_WAIT;
         let mut outcome = Ok(());
         for no in &self.everybody {
-            outcome = outcome.and(life.authority.revoke_file(*no, |_| true, deadline));
+            outcome = outcome.and(incarnation.authority.revoke_file(*no, |_| true, deadline));
         }
         for (no, sessions) in &self.readers {
             let loses = |session| sessions.contains(&session);
-            outcome = outcome.and(life.authority.revoke_file(*no, loses, deadline));
+            outcome = outcome.and(incarnation.authority.revoke_file(*no, loses, deadline));
         }
-        outcome.and(end_grants(life, &self.loans, deadline))
+        outcome.and(end_grants(incarnation, &self.grants, deadline))
     }
 }
 
 /// Revokes grants of sessions on the disks; then nothing of them is taken any more.
-fn end_grants(life: &Life, grants: &[(SessionId, LoanId)], deadline: Instant) -> Reply<()> {
+fn end_grants(
+    incarnation: &Incarnation,
+    grants: &[(SessionId, WriteGrantId)],
+    deadline: Instant,
+) -> Reply<()> {
     if grants.is_empty() {
         return Ok(());
     }
-    let all: Vec<LoanId> = grants.iter().map(|(_, grant)| *grant).collect();
-    life.authority.revoke_loans(&all, deadline)?;
+    let all: Vec<WriteGrantId> = grants.iter().map(|(_, grant)| *grant).collect();
+    incarnation.authority.revoke_grants(&all, deadline)?;
     for (session, grant) in grants {
-        let session = life.sessions.get(*session);
-        if session.is_some_and(|s: Arc<Session>| s.give_back(*grant).is_some()) {
-            life.room.settle_loan(*grant);
+        let session = incarnation.sessions.get(*session);
+        if session.is_some_and(|s: Arc<Session>| s.release_grant(*grant).is_some()) {
+            incarnation.room.settle_grant(*grant);
         }
     }
     Ok(())

@@ -10,28 +10,28 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use metadata_proto::rpc::{Delay, Lent, Map, Posix, Refusal, Reply, SegmentPlace, Written};
+use metadata_proto::rpc::{Delay, Granted, Map, Posix, Refusal, Reply, SegmentPlace, Written};
 use netdisk::{BlockExtent, Boot, DiskId};
-use room::{Error, FileKind, InodeNo, LoanId, Placed, SeekTo, SegmentNo, SetAttr};
+use room::{Error, FileKind, InodeNo, SeekTo, SegmentNo, SetAttr, WriteGrantId, WrittenExtent};
 
 use super::calls::{Here, refusal};
 use super::files::Found;
-use super::life::Life;
+use super::incarnation::Incarnation;
 use crate::authority::REVOCATION_WAIT;
-use crate::placement::Lost;
+use crate::placement::DurabilityError;
 use crate::policy::Subject;
 use crate::sessions::Borrowed;
 
 /// Most chunks of one map.
 const CHUNKS_MAX: u32 = 64;
 /// Most pieces of data placed at once.
-const PLACED_MAX: usize = 4096;
+const EXTENTS_MAX: usize = 4096;
 const PRIVILEGES: u16 = 0o6000;
 const CAPABILITY: &[u8] = b"security.capability";
 
 /// Where a segment is, with the keys of these positions.
 fn segment_place(
-    server: &Life,
+    server: &Incarnation,
     segment: SegmentNo,
     positions: &[Range<u32>],
 ) -> Reply<SegmentPlace> {
@@ -50,17 +50,25 @@ fn segment_place(
     }
 }
 
-pub(super) fn map((life, session): &Here, no: InodeNo, first: u64, count: u32) -> Reply<Map> {
+pub(super) fn map(
+    (incarnation, session): &Here,
+    no: InodeNo,
+    first: u64,
+    count: u32,
+) -> Reply<Map> {
     if !(1..=CHUNKS_MAX).contains(&count) {
         return Err(Refusal::Posix(Posix::InvalidArgument));
     }
-    let _rights = life.rights.read();
-    let _telling = life.authority.telling();
-    let found = life.reach(session, no).map_err(refusal)?;
+    let _rights = incarnation.rights.read();
+    let _reporting = incarnation.authority.reporting();
+    let found = incarnation.reach(session, no).map_err(refusal)?;
     session.subject.read(found.object()).map_err(refusal)?;
-    let maps = life.room.maps(no, first, count as usize).map_err(refusal)?;
+    let maps = incarnation
+        .room
+        .maps(no, first, count as usize)
+        .map_err(refusal)?;
     // What the maps say may be newer than what was found above.
-    let inode = life.room.attributes(no).map_err(refusal)?;
+    let inode = incarnation.room.attributes(no).map_err(refusal)?;
     let mut named: BTreeMap<SegmentNo, Vec<Range<u32>>> = BTreeMap::new();
     let mut chunks = Vec::with_capacity(maps.len());
     for (index, chunk) in maps {
@@ -73,7 +81,7 @@ pub(super) fn map((life, session): &Here, no: InodeNo, first: u64, count: u32) -
     let mut segments = Vec::with_capacity(named.len());
     let mut blocks: BTreeMap<DiskId, Vec<BlockExtent>> = BTreeMap::new();
     for (segment, positions) in named {
-        let place = segment_place(life, segment, &positions)?;
+        let place = segment_place(incarnation, segment, &positions)?;
         let on_disk = positions.iter().map(|range| BlockExtent {
             start: place.start + u64::from(range.start),
             blocks: range.len() as u64,
@@ -81,7 +89,7 @@ pub(super) fn map((life, session): &Here, no: InodeNo, first: u64, count: u32) -
         blocks.entry(place.disk).or_default().extend(on_disk);
         segments.push(place);
     }
-    let tickets = life.authority.read_tickets(session, no, &blocks)?;
+    let tickets = incarnation.authority.read_tickets(session, no, &blocks)?;
     Ok(Map {
         inode,
         chunks,
@@ -103,29 +111,30 @@ pub(super) fn seek((server, session): &Here, no: InodeNo, offset: u64, hole: boo
     server.room.seek(no, offset, to).map_err(refusal)
 }
 
-pub(super) fn lend((life, session): &Here, blocks: u32) -> Reply<Lent> {
+pub(super) fn grant((incarnation, session): &Here, blocks: u32) -> Reply<Granted> {
     session.may_borrow()?;
     // An open segment for each disk, by turns: what is written in a row is on all disks.
-    let lane = life.next_lane.fetch_add(1, Ordering::Relaxed) % life.authority.disk_count().max(1);
-    let loan = life.room.lend(lane, blocks).map_err(refusal)?;
+    let lane = incarnation.next_lane.fetch_add(1, Ordering::Relaxed)
+        % incarnation.authority.disk_count().max(1);
+    let grant = incarnation.room.grant(lane, blocks).map_err(refusal)?;
     let settle = |e| {
-        life.room.settle_loan(loan.id);
+        incarnation.room.settle_grant(grant.id);
         e
     };
-    let room::Loan {
+    let room::WriteGrant {
         id,
         segment,
         position,
         blocks,
         append_nonces,
-    } = loan;
+    } = grant;
     let granted = position..position + blocks;
-    let place = segment_place(life, segment, &[granted]).map_err(settle)?;
+    let place = segment_place(incarnation, segment, &[granted]).map_err(settle)?;
     let extent = BlockExtent {
         start: place.start + u64::from(position),
         blocks: u64::from(blocks),
     };
-    let ticket = life
+    let ticket = incarnation
         .authority
         .write_ticket(session, id, place.disk, extent)
         .map_err(settle)?;
@@ -135,19 +144,19 @@ pub(super) fn lend((life, session): &Here, blocks: u32) -> Reply<Lent> {
         extent,
         files: BTreeSet::new(),
     };
-    if let Err(e) = session.borrow(loan.id, borrowed) {
+    if let Err(e) = session.borrow(grant.id, borrowed) {
         // The session has ended: its capabilities are revoked by whoever ends it, and this one here.
-        if life
+        if incarnation
             .authority
-            .revoke_loans(&[loan.id], Instant::now() + REVOCATION_WAIT)
+            .revoke_grants(&[grant.id], Instant::now() + REVOCATION_WAIT)
             .is_ok()
         {
-            life.room.settle_loan(loan.id);
+            incarnation.room.settle_grant(grant.id);
         }
         return Err(e);
     }
-    Ok(Lent {
-        loan: id,
+    Ok(Granted {
+        grant: id,
         place,
         position,
         blocks,
@@ -157,13 +166,17 @@ pub(super) fn lend((life, session): &Here, blocks: u32) -> Reply<Lent> {
 }
 
 /// Takes set-id bits and file capabilities away before another than root changes data.
-pub(super) fn drop_privileges(life: &Life, subject: &Subject, found: &Found) -> room::Result<()> {
+pub(super) fn drop_privileges(
+    incarnation: &Incarnation,
+    subject: &Subject,
+    found: &Found,
+) -> room::Result<()> {
     let inode = &found.inode;
     if subject.is_root() || inode.kind != FileKind::Regular {
         return Ok(());
     }
     let has_capability = inode.has_xattrs
-        && match life.room.xattr(inode.no, CAPABILITY) {
+        && match incarnation.room.xattr(inode.no, CAPABILITY) {
             Ok(_) => true,
             Err(Error::NoXattr) => false,
             Err(e) => return Err(e),
@@ -174,24 +187,36 @@ pub(super) fn drop_privileges(life: &Life, subject: &Subject, found: &Found) -> 
             mode: subject.mode_after_write(inode),
             ..SetAttr::default()
         };
-        life.room.set_attributes(inode.no, &set)?;
+        incarnation.room.set_attributes(inode.no, &set)?;
     }
     Ok(())
 }
 
-pub(super) fn place((life, session): &Here, no: InodeNo, written: Vec<Written>) -> Reply<u64> {
-    if written.len() > PLACED_MAX {
+pub(super) fn place(
+    (incarnation, session): &Here,
+    no: InodeNo,
+    written: Vec<Written>,
+) -> Reply<u64> {
+    if written.len() > EXTENTS_MAX {
         return Err(Refusal::Posix(Posix::InvalidArgument));
     }
-    let _rights = life.rights.read();
-    let found = life.reach(session, no).map_err(refusal)?;
+    let _rights = incarnation.rights.read();
+    let found = incarnation.reach(session, no).map_err(refusal)?;
     session.subject.write(found.object()).map_err(refusal)?;
-    let mut by_loan: BTreeMap<LoanId, (Borrowed, Vec<Boot>, Vec<Placed>)> = BTreeMap::new();
-    for Written { loan, boot, placed } in written {
-        let (_, boots, all) = match by_loan.entry(loan) {
+    let mut by_grant: BTreeMap<WriteGrantId, (Borrowed, Vec<Boot>, Vec<WrittenExtent>)> =
+        BTreeMap::new();
+    for Written {
+        grant,
+        boot,
+        extent,
+    } in written
+    {
+        let (_, boots, all) = match by_grant.entry(grant) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                let noted = life.sources.unless_copied(no, || session.place(loan, no));
+                let noted = incarnation
+                    .sources
+                    .unless_copied(no, || session.place(grant, no));
                 let noted = noted.ok_or(Refusal::NotNow(Delay::UnderWay))?;
                 new.insert((noted?, Vec::new(), Vec::new()))
             }
@@ -199,43 +224,44 @@ pub(super) fn place((life, session): &Here, no: InodeNo, written: Vec<Written>) 
         if !boots.contains(&boot) {
             boots.push(boot);
         }
-        all.push(placed);
+        all.push(extent);
     }
-    for (loan, (borrowed, boots, _)) in &by_loan {
+    for (grant, (borrowed, boots, _)) in &by_grant {
         for boot in boots {
-            match life.storage.wrote(borrowed.segment, *boot) {
+            match incarnation.storage.wrote(borrowed.segment, *boot) {
                 Ok(()) => {}
-                Err(Lost::Lost) => return Err(Refusal::LoanOver(*loan)),
-                Err(Lost::Disk(e)) => {
+                Err(DurabilityError::Lost) => return Err(Refusal::GrantOver(*grant)),
+                Err(DurabilityError::Disk(e)) => {
                     tracing::warn!("what a client wrote cannot be vouched for: {e}");
                     return Err(Refusal::DiskUnreachable(borrowed.disk));
                 }
             }
         }
     }
-    drop_privileges(life, &session.subject, &found).map_err(refusal)?;
-    for (loan, (_, _, placed)) in by_loan {
-        let taken = life.room.place(loan, no, &placed);
+    drop_privileges(incarnation, &session.subject, &found).map_err(refusal)?;
+    for (grant, (_, _, extents)) in by_grant {
+        let taken = incarnation.room.place(grant, no, &extents);
         taken.map_err(|e| match e {
             // It ended meanwhile: the client writes to another place.
-            Error::NotFound if !session.has_loan(loan) => Refusal::LoanOver(loan),
+            Error::NotFound if !session.has_grant(grant) => Refusal::GrantOver(grant),
             other => refusal(other),
         })?;
     }
-    Ok(life.room.stamp())
+    Ok(incarnation.room.stamp())
 }
 
-pub(super) fn give_back((life, session): &Here, loans: &[LoanId]) -> Reply<()> {
-    let own: Vec<LoanId> = loans
+pub(super) fn release_grants((incarnation, session): &Here, grants: &[WriteGrantId]) -> Reply<()> {
+    let own: Vec<WriteGrantId> = grants
         .iter()
         .copied()
-        .filter(|loan| session.has_loan(*loan))
+        .filter(|grant| session.has_grant(*grant))
         .collect();
-    life.authority
-        .revoke_loans(&own, Instant::now() + REVOCATION_WAIT)?;
-    for loan in own {
-        if session.give_back(loan).is_some() {
-            life.room.settle_loan(loan);
+    incarnation
+        .authority
+        .revoke_grants(&own, Instant::now() + REVOCATION_WAIT)?;
+    for grant in own {
+        if session.release_grant(grant).is_some() {
+            incarnation.room.settle_grant(grant);
         }
     }
     Ok(())

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use netdisk::DiskId;
 use parking_lot::Mutex;
-use room::{LoanId, Room};
+use room::{Room, WriteGrantId};
 
-use super::life::Life;
+use super::incarnation::Incarnation;
 use super::{ServerError, io};
 use crate::authority::{DiskState, REVOCATION_WAIT, Removal};
 use crate::enrol::{self, EnrolError};
@@ -86,16 +86,16 @@ fn forget(room: &Room, storage: &NetStorage, disk: &enrol::Disk) -> Result<bool,
 }
 
 /// The disks' states, with what is moved away from them.
-pub(super) fn states(life: &Life) -> Vec<DiskState> {
-    let draining = life.storage.draining();
-    let obstacles = life.obstacles.0.lock().clone();
-    let mut states = life.authority.disks();
+pub(super) fn states(incarnation: &Incarnation) -> Vec<DiskState> {
+    let draining = incarnation.storage.draining();
+    let obstacles = incarnation.obstacles.0.lock().clone();
+    let mut states = incarnation.authority.disks();
     for state in &mut states {
         let id = state.address.id;
-        state.used = life.storage.used(id);
+        state.used = incarnation.storage.used(id);
         if draining.contains(&id) {
             state.removal = Some(Removal {
-                left: live_on(&life.room, &life.storage, id),
+                left: live_on(&incarnation.room, &incarnation.storage, id),
                 obstacle: obstacles.get(&id).cloned(),
             });
         }
@@ -104,66 +104,66 @@ pub(super) fn states(life: &Life) -> Vec<DiskState> {
 }
 
 /// Empties disks for as long as the life goes on.
-pub(super) fn run(life: &Life) {
+pub(super) fn run(incarnation: &Incarnation) {
     let mut pause = LOOK;
-    while life.pause(pause) {
+    while incarnation.pause(pause) {
         pause = LOOK;
-        for id in life.storage.draining() {
-            let done = step(life, id);
+        for id in incarnation.storage.draining() {
+            let done = step(incarnation, id);
             if let Err(e) = &done {
                 pause = LOOK_AGAIN;
-                if life.is_stopping() {
+                if incarnation.is_stopping() {
                     return;
                 }
-                life.obstacles.set(id, Some(e.clone()));
+                incarnation.obstacles.set(id, Some(e.clone()));
             } else {
-                life.obstacles.set(id, None);
+                incarnation.obstacles.set(id, None);
             }
         }
     }
 }
 
 /// Forgets a disk if it is empty. True: there is nothing left to do.
-fn finish(life: &Life, id: DiskId) -> Result<bool, ServerError> {
-    let _one = life.emptying.lock();
-    if !life.storage.draining().contains(&id) {
+fn finish(incarnation: &Incarnation, id: DiskId) -> Result<bool, ServerError> {
+    let _one = incarnation.emptying.lock();
+    if !incarnation.storage.draining().contains(&id) {
         return Ok(true);
     }
-    let known = enrol::disks(&life.room)?;
+    let known = enrol::disks(&incarnation.room)?;
     let Some(disk) = known.into_iter().find(|d| d.address.id == id) else {
         // Forgotten by a life that ended just then.
-        return life
+        return incarnation
             .storage
             .detach(id)
             .map_err(io("the placement of segments"));
     };
-    let gone = forget(&life.room, &life.storage, &disk)?;
+    let gone = forget(&incarnation.room, &incarnation.storage, &disk)?;
     if gone {
-        life.authority.remove(id);
+        incarnation.authority.remove(id);
         tracing::info!(disk = %disk.name, "the disk is empty, and not one of this room any more");
     }
     Ok(gone)
 }
 
 /// Does what can be done now; says what is in the way.
-fn step(life: &Life, id: DiskId) -> Result<(), String> {
-    if finish(life, id).map_err(|e| e.to_string())? {
+fn step(incarnation: &Incarnation, id: DiskId) -> Result<(), String> {
+    if finish(incarnation, id).map_err(|e| e.to_string())? {
         return Ok(());
     }
-    let segments = life.storage.segments_on(id);
+    let segments = incarnation.storage.segments_on(id);
     if segments.is_empty() {
         // What left it is given back within a second.
-        return match life.authority.is_reachable(id) {
+        return match incarnation.authority.is_reachable(id) {
             true => Ok(()),
             false => {
                 Err("it does not answer: what was taken from clients is to be revoked there".into())
             }
         };
     }
-    let report = life
+    let report = incarnation
         .room
         .empty_segments(&segments, &|_, _| {
-            !life.is_stopping() && life.storage.draining().contains(&id)
+            !incarnation.is_stopping() && incarnation.storage.draining().contains(&id)
         })
         .map_err(|e| match e {
             room::Error::NoSpace => {
@@ -174,7 +174,7 @@ fn step(life: &Life, id: DiskId) -> Result<(), String> {
             }
             other => other.to_string(),
         })?;
-    take_back_loans(life, id)?;
+    reclaim_grants(incarnation, id)?;
     match report.unreadable.first() {
         Some(first) => Err(format!(
             "{} ranges do not open, and stay; the first: {first}. `strongroom check --repair` gives them up",
@@ -185,18 +185,19 @@ fn step(life: &Life, id: DiskId) -> Result<(), String> {
 }
 
 /// Ends the loans on a disk.
-fn take_back_loans(life: &Life, id: DiskId) -> Result<(), String> {
-    for session in life.sessions.alive() {
-        let loans: Vec<LoanId> = session.loans_on(id);
-        if loans.is_empty() {
+fn reclaim_grants(incarnation: &Incarnation, id: DiskId) -> Result<(), String> {
+    for session in incarnation.sessions.alive() {
+        let grants: Vec<WriteGrantId> = session.grants_on(id);
+        if grants.is_empty() {
             continue;
         }
-        life.authority
-            .revoke_loans(&loans, Instant::now() + REVOCATION_WAIT)
+        incarnation
+            .authority
+            .revoke_grants(&grants, Instant::now() + REVOCATION_WAIT)
             .map_err(|_| "a disk does not answer, and clients may still write there".to_owned())?;
-        for loan in loans {
-            if session.give_back(loan).is_some() {
-                life.room.settle_loan(loan);
+        for grant in grants {
+            if session.release_grant(grant).is_some() {
+                incarnation.room.settle_grant(grant);
             }
         }
     }

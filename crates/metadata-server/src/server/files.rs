@@ -5,7 +5,7 @@ use room::acl::{self, Acl};
 use room::{Access, Error, FileKind, Inode, InodeNo, Timestamp};
 
 use super::calls::{Here, refusal};
-use super::life::Life;
+use super::incarnation::Incarnation;
 use crate::policy::{EXECUTE, Object};
 
 /// Most names of one listing.
@@ -26,7 +26,7 @@ impl Found {
     }
 }
 
-impl Life {
+impl Incarnation {
     pub(super) fn find(&self, no: InodeNo) -> room::Result<Found> {
         let inode = self.room.attributes(no)?;
         self.with_list(inode)
@@ -70,7 +70,7 @@ pub(super) fn read_dir(
     let (entries, next) = read.map_err(refusal)?;
     // Who may only list learns the names and kinds.
     let veiling = !session.subject.may(directory.object(), EXECUTE);
-    let told = entries.into_iter().map(|(entry, inode)| {
+    let reported = entries.into_iter().map(|(entry, inode)| {
         let inode = match veiling {
             true => veiled(&inode),
             false => {
@@ -82,7 +82,7 @@ pub(super) fn read_dir(
     });
     Ok(Listing {
         next,
-        entries: told.collect(),
+        entries: reported.collect(),
     })
 }
 

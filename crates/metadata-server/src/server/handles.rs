@@ -131,7 +131,7 @@ impl Handles {
         let room = |no: &mut InodeNo| *no = self.room_number(*no);
         match &mut change {
             Change::Make { parent, .. }
-            | Change::MakeUnnamed { parent, .. }
+            | Change::CreateTmpfile { parent, .. }
             | Change::Unlink { parent, .. }
             | Change::Rmdir { parent, .. } => room(parent),
             Change::Link { no, parent, .. } => {

@@ -255,11 +255,11 @@ async fn serve(
         .ok_or("a certificate that was not made here")?;
     let Some(user) = shared.users.get(&serial) else {
         // So that whoever was removed does not take it for a server that is away.
-        let told = async {
+        let reported = async {
             stream.write_all(&[NOT_LET_IN]).await?;
             stream.shutdown().await
         };
-        let _ = tokio::time::timeout(HANDSHAKE, told).await;
+        let _ = tokio::time::timeout(HANDSHAKE, reported).await;
         return Err("a key of nobody who is a user".into());
     };
     if !permit.belongs_to(&user) {

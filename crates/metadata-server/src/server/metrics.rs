@@ -35,7 +35,7 @@ pub struct Metrics {
     /// Files open in them.
     pub opens: u64,
     /// Places lent.
-    pub loans: u64,
+    pub grants: u64,
     /// Ranges locked.
     pub locks: u64,
     /// Capabilities.
@@ -101,17 +101,17 @@ impl Metrics {
                 ..Self::default()
             }
         };
-        if let Some(life) = shared.life() {
-            for session in life.sessions.alive() {
-                let (opens, loans) = session.counts();
+        if let Some(incarnation) = shared.incarnation() {
+            for session in incarnation.sessions.alive() {
+                let (opens, grants) = session.counts();
                 metrics.sessions += 1;
                 metrics.opens += opens as u64;
-                metrics.loans += loans as u64;
+                metrics.grants += grants as u64;
             }
-            metrics.locks = life.locks.len() as u64;
-            metrics.capabilities = life.authority.totals();
-            metrics.disks = super::drain::states(&life);
-            metrics.serving = !life.has_failed();
+            metrics.locks = incarnation.locks.len() as u64;
+            metrics.capabilities = incarnation.authority.totals();
+            metrics.disks = super::drain::states(&incarnation);
+            metrics.serving = !incarnation.has_failed();
         }
         metrics
     }

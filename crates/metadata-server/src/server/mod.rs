@@ -3,7 +3,7 @@
 //! 1. Only who has a key that stands with a user of this room is listened to; everything a call names is checked again.
 //! 2. Connections, calls of one and of all, the length of a message, sessions and what they hold are bounded; who says
 //!    nothing, or takes no answer, is cut off.
-//! 3. One opening of the room is one `Life` of the server. Where the room's storage failed, the life is ended with
+//! 3. One opening of the room is one `Incarnation` of the server. Where the room's storage failed, the life is ended with
 //!    all sessions, and the next one begun, by itself.
 //!
 //! It deliberately does not know command lines, log formats or how metrics are published.
@@ -15,7 +15,7 @@ mod data;
 mod drain;
 mod files;
 mod handles;
-mod life;
+mod incarnation;
 mod listen;
 mod metrics;
 mod paths;
@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::authority::{DiskState, REVOCATION_WAIT};
 use crate::enrol::{self, EnrolError, Identity, User};
-use life::{Life, open as open_room};
+use incarnation::{Incarnation, open as open_room};
 use listen::Users;
 use metrics::Counters;
 pub use metrics::{CallCount, Metrics};
@@ -52,7 +52,7 @@ const DRAIN: Duration = Duration::from_secs(60);
 pub struct Config {
     /// The room's directory.
     pub room: PathBuf,
-    /// How it is opened; `placed` is set here.
+    /// How it is opened; `extent` is set here.
     pub open: room::OpenOptions,
     /// Where to listen; port 0 chooses one.
     pub listen: SocketAddr,
@@ -61,7 +61,7 @@ pub struct Config {
     /// Capabilities are good for so long.
     pub capability_lifetime: Duration,
     /// How long a flush of a disk that cannot be reached is tried before the room is given up and opened anew.
-    pub flush_patience: Duration,
+    pub flush_timeout: Duration,
     /// Most connections of users; more are closed.
     pub connections_max: usize,
     /// Of these, most from one address; an IPv6 network of 64 bits counts as one.
@@ -88,7 +88,7 @@ impl Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             lease: Duration::from_secs(20),
             capability_lifetime: Duration::from_secs(600),
-            flush_patience: Duration::from_secs(60),
+            flush_timeout: Duration::from_secs(60),
             connections_max: 1024,
             connections_per_address: 512,
             connections_per_user: 256,
@@ -206,7 +206,7 @@ pub(crate) struct Shared {
     config: Config,
     credential: room::Credential,
     /// `None`: between two lives, or stopped.
-    life: RwLock<Option<Arc<Life>>>,
+    incarnation: RwLock<Option<Arc<Incarnation>>>,
     users: Users,
     tls: listen::Tls,
     counters: Counters,
@@ -227,13 +227,13 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    fn life(&self) -> Option<Arc<Life>> {
-        self.life.read().clone()
+    fn incarnation(&self) -> Option<Arc<Incarnation>> {
+        self.incarnation.read().clone()
     }
 
     /// The room's storage failed: this life is to be ended.
-    fn fail(&self, life: &Life) {
-        if life.fail() {
+    fn fail(&self, incarnation: &Incarnation) {
+        if incarnation.fail() {
             *self.failed.lock() = true;
             self.failing.notify_all();
         }
@@ -241,39 +241,39 @@ impl Shared {
 
     /// Opens the room, and lets clients in.
     fn begin(self: &Arc<Self>) -> Result<(), ServerError> {
-        let life = Life::begin(&self.config, &self.credential, &self.fault)?;
-        let users = enrol::users(&life.room)?;
+        let incarnation = Incarnation::begin(&self.config, &self.credential, &self.fault)?;
+        let users = enrol::users(&incarnation.room)?;
         self.users.set(&users);
-        self.tls.tend(&life.room)?;
-        for lifetime in enrol::lifetimes(&life.room)? {
+        self.tls.tend(&incarnation.room)?;
+        for lifetime in enrol::lifetimes(&incarnation.room)? {
             if lifetime.is_due() {
                 tracing::warn!(end = lifetime.end, "{} is to be renewed", lifetime.of);
             }
         }
-        let life = Arc::new(life);
-        life::tend(&life, self)?;
-        *self.life.write() = Some(life);
+        let incarnation = Arc::new(incarnation);
+        incarnation::tend(&incarnation, self)?;
+        *self.incarnation.write() = Some(incarnation);
         Ok(())
     }
 
     /// Ends the present life. `Err` where its calls do not come back.
     fn end(&self) -> Result<(), ServerError> {
-        let Some(mut life) = self.life.write().take() else {
+        let Some(mut incarnation) = self.incarnation.write().take() else {
             return Ok(());
         };
-        life.stop();
-        let patience = Instant::now() + DRAIN;
-        let life = loop {
-            match Arc::try_unwrap(life) {
-                Ok(life) => break life,
-                Err(shared) => life = shared,
+        incarnation.stop();
+        let deadline = Instant::now() + DRAIN;
+        let incarnation = loop {
+            match Arc::try_unwrap(incarnation) {
+                Ok(incarnation) => break incarnation,
+                Err(shared) => incarnation = shared,
             }
-            if Instant::now() > patience {
+            if Instant::now() > deadline {
                 return Err(ServerError::Room(room::Error::Poisoned));
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        Ok(life.close()?)
+        Ok(incarnation.close()?)
     }
 
     /// Waits for failures of a life, and begins the next one.
@@ -333,7 +333,7 @@ impl MetadataServer {
         let shared = Arc::new(Shared {
             config,
             credential,
-            life: RwLock::new(None),
+            incarnation: RwLock::new(None),
             users: Users::default(),
             tls: listen::Tls::default(),
             counters: Counters::default(),
@@ -402,13 +402,15 @@ impl MetadataServer {
         ended
     }
 
-    fn life(&self) -> Result<Arc<Life>, ServerError> {
-        self.shared.life().ok_or(ServerError::NotNow)
+    fn incarnation(&self) -> Result<Arc<Incarnation>, ServerError> {
+        self.shared.incarnation().ok_or(ServerError::NotNow)
     }
 
     /// Whether the room is open and clients are served.
     pub fn is_serving(&self) -> bool {
-        self.shared.life().is_some_and(|life| !life.has_failed())
+        self.shared
+            .incarnation()
+            .is_some_and(|incarnation| !incarnation.has_failed())
     }
 
     /// What it counts.
@@ -418,12 +420,12 @@ impl MetadataServer {
 
     /// The disks' states.
     pub fn disks(&self) -> Result<Vec<DiskState>, ServerError> {
-        Ok(drain::states(&*self.life()?))
+        Ok(drain::states(&*self.incarnation()?))
     }
 
     /// The users.
     pub fn users(&self) -> Result<Vec<User>, ServerError> {
-        Ok(enrol::users(&self.life()?.room)?)
+        Ok(enrol::users(&self.incarnation()?.room)?)
     }
 
     /// [`enrol::add_user`], at once in effect.
@@ -452,7 +454,7 @@ impl MetadataServer {
         change: impl FnOnce(&room::Room) -> Result<T, EnrolError>,
     ) -> Result<T, ServerError> {
         let _one = self.shared.enrolling.lock();
-        let serving = self.life()?;
+        let serving = self.incarnation()?;
         let changed = change(&serving.room)?;
         self.shared.users.set(&enrol::users(&serving.room)?);
         Ok(changed)
@@ -460,21 +462,21 @@ impl MetadataServer {
 
     /// [`enrol::lifetimes`].
     pub fn lifetimes(&self) -> Result<Vec<enrol::Lifetime>, ServerError> {
-        Ok(enrol::lifetimes(&self.life()?.room)?)
+        Ok(enrol::lifetimes(&self.incarnation()?.room)?)
     }
 
     /// [`enrol::remove_user`], at once in effect: connections are cut, sessions ended, and capabilities revoked before this
     /// returns. `Ok(false)`: a disk cannot be reached, and the revocation goes on.
     pub fn remove_user(&self, name: &str) -> Result<bool, ServerError> {
         let _one = self.shared.enrolling.lock();
-        let life = self.life()?;
-        let gone = enrol::remove_user(&life.room, name)?;
-        self.shared.users.set(&enrol::users(&life.room)?);
-        Ok(self.end_keys(&life, &gone.serials))
+        let incarnation = self.incarnation()?;
+        let gone = enrol::remove_user(&incarnation.room, name)?;
+        self.shared.users.set(&enrol::users(&incarnation.room)?);
+        Ok(self.end_keys(&incarnation, &gone.serials))
     }
 
     /// Ends what clients with these keys have: connections, sessions, capabilities. False where a revocation goes on.
-    fn end_keys(&self, serving: &Arc<Life>, serials: &[[u8; 16]]) -> bool {
+    fn end_keys(&self, serving: &Arc<Incarnation>, serials: &[[u8; 16]]) -> bool {
         self.shared.users.cut(serials);
         let ended = serving
             .sessions
@@ -482,9 +484,9 @@ impl MetadataServer {
         serving.replies.forget_keys(&serving.room, serials);
         let mut revoked = true;
         for session in ended {
-            if !life::end_session(serving, &session, Instant::now() + REVOCATION_WAIT) {
+            if !incarnation::end_session(serving, &session, Instant::now() + REVOCATION_WAIT) {
                 revoked = false;
-                life::end_session_in_time(serving, session);
+                incarnation::end_session_in_time(serving, session);
             }
         }
         revoked
@@ -505,7 +507,7 @@ impl MetadataServer {
             self.shared.tls.renew(room)?;
             Ok(ended)
         })?;
-        let serving = self.life()?;
+        let serving = self.incarnation()?;
         self.end_keys(&serving, &ended);
         Ok(())
     }
@@ -513,15 +515,17 @@ impl MetadataServer {
     /// [`enrol::add_disk`], at once in effect. One that is being emptied is kept.
     pub fn add_disk(&self, disk: enrol::Disk) -> Result<(), ServerError> {
         let _one = self.shared.enrolling.lock();
-        let life = self.life()?;
-        let _emptying = life.emptying.lock();
+        let incarnation = self.incarnation()?;
+        let _emptying = incarnation.emptying.lock();
         let id = disk.address.id;
-        enrol::add_disk(&life.room, disk.clone())?;
-        life.storage
+        enrol::add_disk(&incarnation.room, disk.clone())?;
+        incarnation
+            .storage
             .set_draining(id, false)
             .map_err(io("the placement of segments"))?;
-        life.authority
-            .add(self.shared.config.as_served(disk), &life.storage);
+        incarnation
+            .authority
+            .add(self.shared.config.as_served(disk), &incarnation.storage);
         Ok(())
     }
 
@@ -533,11 +537,11 @@ impl MetadataServer {
     /// `NoPlaceElsewhere`, and no change, where the others lack space.
     pub fn remove_disk(&self, name: &str) -> Result<Option<u64>, ServerError> {
         let _one = self.shared.enrolling.lock();
-        let life = self.life()?;
-        let disk = drain::find(&life.room, name)?;
+        let incarnation = self.incarnation()?;
+        let disk = drain::find(&incarnation.room, name)?;
         let id = disk.address.id;
-        let needed = drain::live_on(&life.room, &life.storage, id);
-        let available = life.storage.available_elsewhere(id);
+        let needed = drain::live_on(&incarnation.room, &incarnation.storage, id);
+        let available = incarnation.storage.available_elsewhere(id);
         if needed > available {
             return Err(ServerError::NoPlaceElsewhere {
                 disk: name.to_owned(),
@@ -545,10 +549,10 @@ impl MetadataServer {
                 available,
             });
         }
-        let _emptying = life.emptying.lock();
-        let left = drain::begin(&life.room, &life.storage, &disk)?;
+        let _emptying = incarnation.emptying.lock();
+        let left = drain::begin(&incarnation.room, &incarnation.storage, &disk)?;
         if left.is_none() {
-            life.authority.remove(id);
+            incarnation.authority.remove(id);
         }
         Ok(left)
     }
@@ -563,9 +567,9 @@ impl MetadataServer {
         target: &std::path::Path,
         progress: room::Progress<'_>,
     ) -> Result<room::BackupReport, ServerError> {
-        let life = self.life()?;
-        let stopping = || self.shared.stopping.load(Ordering::SeqCst) || life.has_failed();
-        Ok(life
+        let incarnation = self.incarnation()?;
+        let stopping = || self.shared.stopping.load(Ordering::SeqCst) || incarnation.has_failed();
+        Ok(incarnation
             .room
             .backup(target, &|done, total| !stopping() && progress(done, total))?)
     }
@@ -573,7 +577,7 @@ impl MetadataServer {
     /// Sessions that are alive, with their users' names.
     pub fn sessions(&self) -> Result<Vec<(SessionId, String)>, ServerError> {
         Ok(self
-            .life()?
+            .incarnation()?
             .sessions
             .alive()
             .iter()
@@ -596,9 +600,9 @@ impl MetadataServer {
     /// Ends the present life as a failed flush of a disk does, with what was not durable: for tests of what follows.
     #[doc(hidden)]
     pub fn fail_for_test(&self) {
-        if let Some(life) = self.shared.life() {
-            life.room.fail_for_test();
-            self.shared.fail(&life);
+        if let Some(incarnation) = self.shared.incarnation() {
+            incarnation.room.fail_for_test();
+            self.shared.fail(&incarnation);
         }
     }
 }

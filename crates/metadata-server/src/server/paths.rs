@@ -7,7 +7,7 @@
 //!    clients open again what they had open before a restart.
 //! 4. What was found is kept for the session until a directory moves or the rights of one change.
 //!
-//! Names and rights change under [`Life::rights`], exclusively: callers hold it shared, or changes would pass between the check and
+//! Names and rights change under [`Incarnation::rights`], exclusively: callers hold it shared, or changes would pass between the check and
 //! what relies on it.
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use room::{Error, FileKind, Inode, InodeNo};
 
 use super::files::Found;
-use super::life::Life;
+use super::incarnation::Incarnation;
 use crate::sessions::Session;
 
 /// Inodes of which names are remembered; then all are forgotten, and learned again.
@@ -83,7 +83,7 @@ impl Paths {
     }
 }
 
-impl Life {
+impl Incarnation {
     /// An inode that a client names by number. `AccessDenied` where its user may not search the path to it.
     pub(super) fn reach(&self, session: &Session, no: InodeNo) -> room::Result<Found> {
         let found = self.find(no)?;

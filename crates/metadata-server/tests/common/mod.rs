@@ -15,7 +15,7 @@ use netdisk::{
 };
 use room::{
     Access, Credential, FileKind, Inode, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions,
-    Placed, Room, Secret, SetAttr,
+    Room, Secret, SetAttr, WrittenExtent,
 };
 use tarpc::client::RpcError;
 use tarpc::context::Context;
@@ -168,7 +168,7 @@ impl World {
             ..OpenOptions::default()
         };
         config.lease = self.lease;
-        config.flush_patience = Duration::from_secs(5);
+        config.flush_timeout = Duration::from_secs(5);
         config.disks = self.disks.iter().map(Disk::enrolled).collect();
         (self.change)(&mut config);
         self.server = Some(MetadataServer::start(config, credential()).unwrap());
@@ -373,7 +373,7 @@ impl Raw {
             .unwrap()
     }
 
-    pub fn lend(&self, blocks: u32) -> Reply<Lent> {
+    pub fn grant(&self, blocks: u32) -> Reply<Granted> {
         self.ask(|c, x, s| async move { c.lend(x, s, blocks).await })
             .unwrap()
     }
@@ -383,7 +383,7 @@ impl Raw {
             .unwrap()
     }
 
-    pub fn beat(&self) -> Reply<Beat> {
+    pub fn heartbeat(&self) -> Reply<Heartbeat> {
         self.ask(|c, x, s| async move { c.beat(x, s).await })
             .unwrap()
     }
@@ -397,25 +397,29 @@ impl Raw {
     pub fn write_block(
         &self,
         world: &World,
-        lent: &Lent,
+        granted: &Granted,
         at: u32,
         offset: u64,
         byte: u8,
     ) -> Result<Written, DiskError> {
         let mut block = vec![byte; BLOCK_LEN];
-        let position = lent.position + at;
-        let nonce = room::nonce_part(lent.append_nonces).unwrap();
-        let mut cipher = lent.place.keys.cipher();
+        let position = granted.position + at;
+        let nonce = room::nonce_part(granted.append_nonces).unwrap();
+        let mut cipher = granted.place.keys.cipher();
         let tag = cipher.seal(nonce, position, &mut block).unwrap();
-        let disk = world.disk(&lent.ticket).client();
-        let boot = disk.write(&lent.ticket, lent.place.start + u64::from(position), &block)?;
+        let disk = world.disk(&granted.ticket).client();
+        let boot = disk.write(
+            &granted.ticket,
+            granted.place.start + u64::from(position),
+            &block,
+        )?;
         Ok(Written {
-            loan: lent.loan,
+            grant: granted.grant,
             boot,
-            placed: Placed {
+            extent: WrittenExtent {
                 offset,
                 sealed: room::Sealed {
-                    segment: lent.place.segment,
+                    segment: granted.place.segment,
                     position,
                     blocks: 1,
                     nonce,
@@ -428,12 +432,12 @@ impl Raw {
     }
 
     /// Writes one block of `byte` into a file, and waits until it is durable.
-    pub fn write(&self, world: &World, no: InodeNo, byte: u8) -> Lent {
-        let lent = self.lend(16).unwrap();
-        let written = self.write_block(world, &lent, 0, 0, byte).unwrap();
+    pub fn write(&self, world: &World, no: InodeNo, byte: u8) -> Granted {
+        let granted = self.grant(16).unwrap();
+        let written = self.write_block(world, &granted, 0, 0, byte).unwrap();
         self.place(no, vec![written]).unwrap();
         self.sync().unwrap();
-        lent
+        granted
     }
 
     /// Reads the first block of a file with what a map says.

@@ -157,7 +157,7 @@ impl Shared {
             open: Self::open_options(self.dir.path()),
             listen: self.address,
             lease: LEASE,
-            flush_patience: Duration::from_secs(10),
+            flush_timeout: Duration::from_secs(10),
             disks: self
                 .disks
                 .iter()
@@ -189,8 +189,8 @@ impl Shared {
 
     pub(crate) fn options(&self) -> ClientOptions {
         ClientOptions {
-            patience: Duration::from_secs(30),
-            disk_patience: Duration::from_secs(2),
+            timeout: Duration::from_secs(30),
+            disk_timeout: Duration::from_secs(2),
             ..ClientOptions::new(self.address())
         }
     }

@@ -16,7 +16,7 @@ use crate::common::{Shared, assert_same, noise, wait_for};
 use crate::rights::new;
 
 #[test]
-fn writing_goes_on_when_the_metadata_server_is_started_anew() {
+fn writing_goes_on_when_the_metadata_server_is_restarted() {
     let mut shared = Shared::new();
     let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
         return;
@@ -48,7 +48,7 @@ fn writing_goes_on_when_the_metadata_server_is_started_anew() {
 }
 
 #[test]
-fn what_was_closed_but_not_durable_is_placed_again_by_its_client() {
+fn closed_data_that_is_not_durable_is_committed_again_by_its_client() {
     let shared = Shared::new();
     let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
         return;
@@ -316,7 +316,7 @@ fn a_file_that_was_unlinked_while_it_was_open_outlives_a_restart_of_the_server()
 }
 
 #[test]
-fn reading_and_writing_go_on_when_a_disk_is_started_anew() {
+fn reading_and_writing_go_on_when_a_disk_is_restarted() {
     let mut shared = Shared::new();
     let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
         return;
@@ -376,7 +376,7 @@ fn what_a_disk_lost_with_its_power_is_written_again() {
 }
 
 #[test]
-fn who_writes_more_than_there_is_space_for_is_told() {
+fn a_writer_of_more_than_the_free_space_gets_an_error() {
     let shared = Shared::on_disks(200 << 20);
     let Some(a) = shared.mount("a") else { return };
     let kept = noise(1, 1 << 20);

@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::common::{LEASE, Shared};
 
 #[test]
-fn a_lock_keeps_other_clients_out_until_it_is_given_back() {
+fn a_lock_keeps_other_clients_out_until_it_is_released() {
     let shared = Shared::new();
     let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
         return;

@@ -36,7 +36,7 @@ fn made(client: &dyn FileSystem, name: &[u8], mode: u16, bytes: &[u8]) -> Inode 
 }
 
 #[test]
-fn a_right_that_was_taken_away_fails_at_the_disk_and_for_the_program() {
+fn a_revoked_right_fails_at_the_disk_and_for_the_program() {
     let shared = Shared::new();
     let (root, alice) = (shared.client("root", 0), shared.client("alice", 1000));
     let bytes = noise(1, 3 << 20);
@@ -72,7 +72,7 @@ fn a_right_that_was_taken_away_fails_at_the_disk_and_for_the_program() {
 }
 
 #[test]
-fn who_may_not_write_is_told_at_close_at_the_latest() {
+fn a_client_without_write_permission_gets_the_error_at_close_at_the_latest() {
     let shared = Shared::new();
     let (root, alice) = (shared.client("root", 0), shared.client("alice", 1000));
     let inode = made(&*root, b"f", 0o666, b"before");
@@ -131,7 +131,7 @@ fn who_was_removed_gets_nothing_any_more() {
     let root = shared.client("root", 0);
     // Far longer than anything here takes: only an answer ends a call before.
     let options = ClientOptions {
-        patience: LONG,
+        timeout: LONG,
         ..shared.options()
     };
     let alice = shared.client_with(options, "alice", 1000);

@@ -316,7 +316,7 @@ impl Filesystem for Handler {
     ) {
         let wanted = wanted(mode, umask, 0);
         let made = self.serve(req, || {
-            self.server.make_unnamed(caller(req), no(parent), wanted)
+            self.server.create_tmpfile(caller(req), no(parent), wanted)
         });
         match made {
             made if self.server.shared => self.created(req, made, flags, reply),

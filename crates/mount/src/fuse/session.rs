@@ -69,7 +69,7 @@ pub(crate) struct Kernel(OnceLock<Notifier>);
 impl Kernel {
     /// The attributes and ACLs the kernel keeps of an inode are old. Takes no lock and writes nothing back.
     pub(crate) fn attributes_changed(&self, no: InodeNo) {
-        self.tell(|n| n.inval_inode(INodeNo(no.0), -1, 0));
+        self.notify(|n| n.inval_inode(INodeNo(no.0), -1, 0));
     }
 
     /// The data and attributes the kernel keeps of an inode are old. What programs wrote and the kernel has not yet
@@ -81,13 +81,13 @@ impl Kernel {
     /// As [`inode_changed`](Self::inode_changed), for the data from `offset` on.
     pub(crate) fn drop_cache(&self, no: InodeNo, offset: u64) {
         let offset = i64::try_from(offset).unwrap_or(i64::MAX);
-        self.tell(|n| n.inval_inode(INodeNo(no.0), offset, 0));
+        self.notify(|n| n.inval_inode(INodeNo(no.0), offset, 0));
     }
 
     /// A name came, went, or leads elsewhere. Waits for requests on the directory: not to be called from a thread that
     /// serves requests.
     pub(crate) fn entry_changed(&self, parent: InodeNo, name: &[u8]) {
-        self.tell(|n| n.inval_entry(INodeNo(parent.0), OsStr::from_bytes(name)));
+        self.notify(|n| n.inval_entry(INodeNo(parent.0), OsStr::from_bytes(name)));
     }
 
     /// Inodes are to be forgotten by the kernel, as far as nothing uses them: it looks them up again. `false` where it cannot
@@ -95,7 +95,7 @@ impl Kernel {
     pub(crate) fn forget_unused(&self, inodes: &[InodeNo]) -> bool {
         let inodes: Vec<_> = inodes.iter().map(|no| INodeNo(no.0)).collect();
         let mut can = true;
-        self.tell(|n| {
+        self.notify(|n| {
             let answer = n.prune(&inodes);
             can = !matches!(&answer, Err(e) if e.kind() == io::ErrorKind::InvalidInput);
             answer
@@ -103,7 +103,7 @@ impl Kernel {
         can
     }
 
-    fn tell(&self, f: impl FnOnce(&Notifier) -> io::Result<()>) {
+    fn notify(&self, f: impl FnOnce(&Notifier) -> io::Result<()>) {
         if let Some(notifier) = self.0.get()
             && let Err(e) = f(notifier)
         {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use streams::{Buffers, Crew, Permit, Receiver, Seat, Sender, Served, Socket};
+use streams::{Buffers, ConnectionPermit, Permit, Receiver, Sender, Served, Socket, WorkerPool};
 
 use super::Shared;
 use super::act::{self, Refusal};
@@ -38,7 +38,7 @@ pub(super) struct Connection {
     pub(super) sender: Sender,
     pub(super) pace: Pace,
     /// Last: its permit is released after everything else of the connection.
-    crew: Crew<Receiving>,
+    worker_pool: WorkerPool<Receiving>,
 }
 
 pub(super) struct Receiving {
@@ -74,12 +74,12 @@ pub(super) struct Request<'s> {
 }
 
 /// Serves a connection from its handshake on.
-pub(super) fn serve(shared: Arc<Shared>, socket: Socket, peer: String, seat: Seat) {
+pub(super) fn serve(shared: Arc<Shared>, socket: Socket, peer: String, permit: ConnectionPermit) {
     let config = &shared.config;
     let tick = TICK.min(config.handshake_max.max(Duration::from_millis(4)) / 4);
     let cut = |error: &io::Error, what: &str| {
         if !shared.is_stopping() {
-            shared.seats.count_cut();
+            shared.limiter.count_cut();
             tracing::warn!(peer, %error, "{what}");
         }
     };
@@ -108,7 +108,7 @@ pub(super) fn serve(shared: Arc<Shared>, socket: Socket, peer: String, seat: Sea
         answers: Vec::new(),
     };
     let connection = Arc::new(Connection {
-        crew: Crew::new(seat, config.workers_max, receiving),
+        worker_pool: WorkerPool::new(permit, config.workers_max, receiving),
         shared,
         peer,
         wire,
@@ -131,8 +131,8 @@ impl Served for Connection {
     type Receiving = Receiving;
     type Request<'c> = Request<'c>;
 
-    fn crew(&self) -> &Crew<Receiving> {
-        &self.crew
+    fn worker_pool(&self) -> &WorkerPool<Receiving> {
+        &self.worker_pool
     }
 
     fn buffers(&self) -> &Buffers {
@@ -241,7 +241,7 @@ impl Served for Connection {
 
     fn failed(&self, error: &io::Error) {
         if !self.shared.is_stopping() {
-            self.shared.seats.count_cut();
+            self.shared.limiter.count_cut();
             tracing::warn!(peer = self.peer, %error, "a connection was cut");
         }
         self.wire.stop_receiving();
@@ -292,7 +292,7 @@ impl WaitLimit<'_> {
         if shared.is_stopping() {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        if self.connection.crew.running() > 0 {
+        if self.connection.worker_pool.running() > 0 {
             self.since = Instant::now();
         }
         shared

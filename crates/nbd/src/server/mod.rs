@@ -18,7 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use streams::{Acceptor, Budget, Buffers, Listener, Seat, Seats, Serve, Socket};
+use streams::{
+    Acceptor, Budget, Buffers, ConnectionLimiter, ConnectionPermit, Listener, Serve, Socket,
+};
 
 pub use metrics::Metrics;
 
@@ -132,7 +134,7 @@ pub(crate) struct Shared {
     budget: Budget,
     counters: Counters,
     buffers: Buffers,
-    seats: Arc<Seats>,
+    limiter: Arc<ConnectionLimiter>,
 }
 
 /// Listens where it is wanted, and safe.
@@ -192,17 +194,17 @@ impl Server {
         }
         let exports = Exports::new(exports)?;
         let listener = bind(&config)?;
-        let seats = Seats::new("nbd", STACK, config.connections_max);
+        let limiter = ConnectionLimiter::new("nbd", STACK, config.connections_max);
         let shared = Arc::new(Shared {
             exports,
             budget: Budget::new(config.payload_bytes_max),
             counters: Counters::default(),
             buffers: Buffers::default(),
-            seats: seats.clone(),
+            limiter: limiter.clone(),
             config,
         });
         let acceptor =
-            Acceptor::start(listener, seats, shared.clone()).map_err(ServeError::Thread)?;
+            Acceptor::start(listener, limiter, shared.clone()).map_err(ServeError::Thread)?;
         Ok(Self { shared, acceptor })
     }
 
@@ -213,7 +215,7 @@ impl Server {
 
     /// What it counted, and its state now.
     pub fn metrics(&self) -> Metrics {
-        self.shared.counters.snapshot(self.shared.seats.counts())
+        self.shared.counters.snapshot(self.shared.limiter.counts())
     }
 
     /// Takes nothing new, answers what runs, then flushes. After `timeout` connections are cut whatever runs.
@@ -239,8 +241,8 @@ impl Drop for Server {
 }
 
 impl Serve for Shared {
-    fn serve(self: Arc<Self>, socket: Socket, peer: String, seat: Seat) {
-        connection::serve(self, socket, peer, seat);
+    fn serve(self: Arc<Self>, socket: Socket, peer: String, permit: ConnectionPermit) {
+        connection::serve(self, socket, peer, permit);
     }
 }
 
@@ -251,7 +253,7 @@ impl Shared {
     }
 
     fn is_stopping(&self) -> bool {
-        self.seats.is_stopping()
+        self.limiter.is_stopping()
     }
 }
 

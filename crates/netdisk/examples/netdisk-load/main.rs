@@ -257,8 +257,8 @@ fn disk(device: &Arc<dyn Device>, keys: &KeyFile, protection: Protection) -> Tar
         protection,
         certificate: Some(keys.certificate_hash),
     };
-    let patience = Duration::from_secs(10);
-    let admin = Admin::new(address.clone(), keys.key.clone(), patience);
+    let timeout = Duration::from_secs(10);
+    let admin = Admin::new(address.clone(), keys.key.clone(), timeout);
     admin.set_groups(&[GroupId(1)]).unwrap();
     admin.revoke(GroupId(1), &[CapabilityId(2)]).unwrap();
     // Four extents, as most capabilities have at most (section 6.2 of the paper).
@@ -282,7 +282,7 @@ fn disk(device: &Arc<dyn Device>, keys: &KeyFile, protection: Protection) -> Tar
     };
     Target::Disk(
         Box::new(Disk {
-            client: DiskClient::new(address, patience),
+            client: DiskClient::new(address, timeout),
             ticket: ticket(1),
             revoked: (protection != Protection::Open).then(|| ticket(2)),
         }),

@@ -50,11 +50,11 @@ impl std::fmt::Debug for Keys {
 }
 
 impl Admin {
-    /// The way to the disk at `address`, whose key is `key`. A revocation waits for requests that run, so `patience` is best
+    /// The way to the disk at `address`, whose key is `key`. A revocation waits for requests that run, so `timeout` is best
     /// longer than a disk's slowest flush.
-    pub fn new(address: DiskAddress, key: DiskKey, patience: Duration) -> Self {
+    pub fn new(address: DiskAddress, key: DiskKey, timeout: Duration) -> Self {
         Self {
-            line: Line::new(address, patience, 1),
+            line: Line::new(address, timeout, 1),
             keys: Keys(MessageKeys::management(&key)),
         }
     }
@@ -73,7 +73,7 @@ impl Admin {
         }
         let status = DiskStatus {
             id: DiskId(array_at(bytes, 0)),
-            boot: answer.life,
+            boot: answer.incarnation,
             blocks: u64_at(bytes, 16),
             clock: u64_at(bytes, 24),
             groups: bytes[STATUS_HEAD..]

@@ -37,7 +37,7 @@ const WORDS_MAX: usize = 256;
 #[derive(Debug)]
 pub(super) struct Line {
     address: DiskAddress,
-    patience: Duration,
+    timeout: Duration,
     tls: Result<Option<tls::ClientTls>, String>,
     slots: Vec<Slot>,
     turn: AtomicUsize,
@@ -96,7 +96,7 @@ pub(super) struct Call<'c> {
 
 /// What was answered.
 pub(super) struct Answer {
-    pub(super) life: Boot,
+    pub(super) incarnation: Boot,
     pub(super) payload: Vec<u8>,
     pub(super) connection: Arc<Connection>,
 }
@@ -112,7 +112,7 @@ enum Miss {
 }
 
 impl Line {
-    pub(super) fn new(address: DiskAddress, patience: Duration, connections: usize) -> Self {
+    pub(super) fn new(address: DiskAddress, timeout: Duration, connections: usize) -> Self {
         let tls = match address.protection {
             Protection::Private => match address.certificate {
                 Some(hash) => tls::client(hash).map(Some).map_err(|e| e.to_string()),
@@ -122,7 +122,7 @@ impl Line {
         };
         Self {
             address,
-            patience,
+            timeout,
             tls,
             slots: (0..connections).map(|_| Slot::default()).collect(),
             turn: Default::default(),
@@ -137,7 +137,7 @@ impl Line {
 
     /// Asks until there is an answer, a refusal that repeating does not mend, or the time is over.
     pub(super) fn call(&self, call: &Call<'_>, most: usize) -> Result<Answer, DiskError> {
-        let deadline = Instant::now() + self.patience;
+        let deadline = Instant::now() + self.timeout;
         let (mut pause, mut again, mut unsigned) = (PAUSE.0, 0, 0);
         loop {
             match self.attempt(call, most, deadline) {
@@ -238,9 +238,9 @@ impl Line {
         }
         self.learn(known, &reply.head);
         let Some(reason) = reply.head.refused else {
-            tell_storage_time(call.op, reply.head.storage_us);
+            record_storage_time(call.op, reply.head.storage_us);
             return Ok(Answer {
-                life: Boot(reply.head.life),
+                incarnation: Boot(reply.head.incarnation),
                 payload: reply.payload,
                 connection,
             });
@@ -255,15 +255,15 @@ impl Line {
     /// Takes over what an authentic reply says of boot and epoch, to a request that was signed for `known`.
     fn learn(&self, asked: Known, head: &ReplyHead) {
         let mut known = self.known.lock();
-        let told = Known {
+        let reported = Known {
             boot: head.boot,
             epoch: head.epoch,
         };
-        if told.boot == known.boot {
-            known.epoch = known.epoch.max(told.epoch);
+        if reported.boot == known.boot {
+            known.epoch = known.epoch.max(reported.epoch);
         } else if *known == asked && head.refused == Some(Reason::StaleBoot) {
             // Not of an earlier life: it answers a request for the life that was known just now.
-            *known = told;
+            *known = reported;
         }
     }
 
@@ -292,7 +292,7 @@ impl Line {
             return Ok(connection);
         }
         let until = deadline.min(Instant::now() + CONNECT_MAX);
-        let connection = Connection::open(&self.address.address, side, until, self.patience)
+        let connection = Connection::open(&self.address.address, side, until, self.timeout)
             .map_err(Miss::Lost)?;
         *slot.connection.lock() = Some(connection.clone());
         Ok(connection)
@@ -320,7 +320,7 @@ impl Drop for Line {
 }
 
 /// Tells whoever adds up where time goes how much of the present span was the disk's own storage.
-fn tell_storage_time(op: Op, us: u32) {
+fn record_storage_time(op: Op, us: u32) {
     let ns = u64::from(us) * 1000;
     const LEVEL: Level = Level::TRACE;
     match op {

@@ -154,7 +154,7 @@ impl Connection {
     }
 
     /// A reply's buffer is not needed any more.
-    pub(super) fn give_back(&self, buffer: Vec<u8>) {
+    pub(super) fn recycle(&self, buffer: Vec<u8>) {
         if buffer.capacity() > 0 {
             let mut spare = self.spare.lock();
             if spare.len() < SPARE_MAX {
@@ -172,7 +172,7 @@ impl Connection {
             std::mem::take(&mut waiters.of)
         };
         for waiter in waiters.into_values() {
-            waiter.tell(Err(()));
+            waiter.complete(Err(()));
         }
     }
 
@@ -183,7 +183,7 @@ impl Connection {
     fn hand_out(&self) {
         let mut receiver = Receiver::new(AHEAD);
         while let Some((waiter, reply)) = self.receive(&mut receiver) {
-            waiter.tell(Ok(reply));
+            waiter.complete(Ok(reply));
         }
         self.end();
     }
@@ -200,7 +200,7 @@ impl Connection {
         let waiter = self.waiters.lock().of.remove(&head.number)?;
         let len = head.payload_len as usize;
         if len > waiter.most {
-            waiter.tell(Err(()));
+            waiter.complete(Err(()));
             return None;
         }
         let mut payload = if len > 0 {
@@ -212,7 +212,7 @@ impl Connection {
         match receiver.fill_all(&self.wire, &mut payload, go_on) {
             Ok(()) => Some((waiter, Reply { raw, head, payload })),
             Err(_) => {
-                waiter.tell(Err(()));
+                waiter.complete(Err(()));
                 None
             }
         }
@@ -220,7 +220,7 @@ impl Connection {
 }
 
 impl Waiter {
-    fn tell(&self, result: Result<Reply, ()>) {
+    fn complete(&self, result: Result<Reply, ()>) {
         *self.state.lock() = Some(result);
         self.came.notify_one();
     }

@@ -103,10 +103,10 @@ pub struct DiskClient {
 }
 
 impl DiskClient {
-    /// A client of the disk at `address`; a call is given up after `patience` without an answer.
-    pub fn new(address: DiskAddress, patience: Duration) -> Self {
+    /// A client of the disk at `address`; a call is given up after `timeout` without an answer.
+    pub fn new(address: DiskAddress, timeout: Duration) -> Self {
         Self {
-            line: Line::new(address, patience, CONNECTIONS),
+            line: Line::new(address, timeout, CONNECTIONS),
         }
     }
 
@@ -127,7 +127,7 @@ impl DiskClient {
             return Err(DiskError::BadReply("it has another length"));
         }
         out.copy_from_slice(&answer.payload);
-        answer.connection.give_back(answer.payload);
+        answer.connection.recycle(answer.payload);
         Ok(())
     }
 
@@ -138,13 +138,13 @@ impl DiskClient {
             return Err(DiskError::NotAllowed("no block is to be written"));
         }
         let answer = self.ask(ticket, Op::Write, start, blocks, data, 0)?;
-        Ok(answer.life)
+        Ok(answer.incarnation)
     }
 
     /// Makes durable what was acknowledged before; the boot under which it was.
     pub fn flush(&self, ticket: &Ticket) -> Result<Boot, DiskError> {
         let answer = self.ask(ticket, Op::Flush, 0, 0, &[], 0)?;
-        Ok(answer.life)
+        Ok(answer.incarnation)
     }
 
     fn ask(

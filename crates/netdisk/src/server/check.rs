@@ -278,7 +278,7 @@ impl Guard {
     }
 
     /// The epoch as last seen: what a reply tells.
-    pub(crate) fn epoch_told(&self) -> u64 {
+    pub(crate) fn reported_epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use streams::{Buffers, Crew, Permit, Receiver, Seat, Sender, Served, Socket};
+use streams::{Buffers, ConnectionPermit, Permit, Receiver, Sender, Served, Socket, WorkerPool};
 
 use super::Shared;
 use super::check::{Access, KeyCache};
@@ -30,7 +30,7 @@ struct Connection {
     wire: Wire,
     sender: Sender,
     /// Last: when its permit is free nothing of the connection is left.
-    crew: Crew<Receiving>,
+    worker_pool: WorkerPool<Receiving>,
 }
 
 struct Receiving {
@@ -50,7 +50,7 @@ struct Request<'s> {
 }
 
 /// Serves a connection from its handshake on.
-pub(super) fn serve(shared: Arc<Shared>, socket: Socket, peer: String, seat: Seat) {
+pub(super) fn serve(shared: Arc<Shared>, socket: Socket, peer: String, permit: ConnectionPermit) {
     let config = &shared.config;
     let tick = TICK.min(config.first_request_max.max(Duration::from_millis(4)) / 4);
     let wire = match Wire::new(
@@ -62,7 +62,7 @@ pub(super) fn serve(shared: Arc<Shared>, socket: Socket, peer: String, seat: Sea
     ) {
         Ok(wire) => wire,
         Err(error) => {
-            shared.seats.count_cut();
+            shared.limiter.count_cut();
             tracing::debug!(peer, %error, "a connection did not come about");
             return;
         }
@@ -73,8 +73,8 @@ pub(super) fn serve(shared: Arc<Shared>, socket: Socket, peer: String, seat: Sea
         capability: vec![0; CAPABILITY_MAX],
     };
     let connection = Arc::new(Connection {
-        proof: Proof::new(seat.prover()),
-        crew: Crew::new(seat, config.workers_max, receiving),
+        proof: Proof::new(permit.prover()),
+        worker_pool: WorkerPool::new(permit, config.workers_max, receiving),
         shared,
         peer,
         wire,
@@ -87,8 +87,8 @@ impl Served for Connection {
     type Receiving = Receiving;
     type Request<'c> = Request<'c>;
 
-    fn crew(&self) -> &Crew<Receiving> {
-        &self.crew
+    fn worker_pool(&self) -> &WorkerPool<Receiving> {
+        &self.worker_pool
     }
 
     fn buffers(&self) -> &Buffers {
@@ -110,7 +110,7 @@ impl Served for Connection {
                 if begun.elapsed() >= config.transfer_max {
                     return late();
                 }
-            } else if shared.seats.is_stopping() {
+            } else if shared.limiter.is_stopping() {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
             let unproved = self.proof.missing_for(&shared.guard);
@@ -124,7 +124,7 @@ impl Served for Connection {
         let there = receiving
             .receiver
             .fill(wire, &mut raw, &mut |partial| waited(partial, false))?;
-        if !there || shared.seats.is_stopping() {
+        if !there || shared.limiter.is_stopping() {
             return Ok(None);
         }
         let waited = &mut |partial| waited(partial, true);
@@ -178,7 +178,7 @@ impl Served for Connection {
         let in_flight = shared.in_flight();
         let head = &request.head;
         // Of before the write: one that a failed flush overtakes must not look newer than that.
-        let life = shared.store.life();
+        let incarnation = shared.store.incarnation();
         let mut storage = StorageTime::default();
         let done = match request.refused {
             Some(reason) => Err((reason, None)),
@@ -208,9 +208,9 @@ impl Served for Connection {
             boot: shared.guard.boot,
             epoch: match refused {
                 Some(Reason::StaleBoot | Reason::StaleEpoch) => shared.guard.epoch().0,
-                _ => shared.guard.epoch_told(),
+                _ => shared.guard.reported_epoch(),
             },
-            life: life.0,
+            incarnation: incarnation.0,
             // At most 1 MiB.
             payload_len: len as u32,
             storage_us: storage.0.as_micros().try_into().unwrap_or(u32::MAX),
@@ -223,8 +223,8 @@ impl Served for Connection {
     }
 
     fn failed(&self, error: &io::Error) {
-        if !self.shared.seats.is_stopping() {
-            self.shared.seats.count_cut();
+        if !self.shared.limiter.is_stopping() {
+            self.shared.limiter.count_cut();
             tracing::debug!(peer = self.peer, %error, "a connection was cut");
         }
         self.wire.stop_receiving();
@@ -265,7 +265,7 @@ fn act(
     if !connection.proof.give(access.as_ref()) {
         return Err(refused(Reason::Busy));
     }
-    let patience = shared.config.drain_max;
+    let timeout = shared.config.drain_max;
     match head.op {
         Op::Read => {
             let len = head.answer_len();
@@ -291,11 +291,7 @@ fn act(
                 .chunks_exact(8)
                 .map(|bytes| GroupId(u64_at(bytes, 0)))
                 .collect();
-            shared
-                .guard
-                .groups
-                .set(&groups, patience)
-                .map_err(refused)?;
+            shared.guard.groups.set(&groups, timeout).map_err(refused)?;
         }
         Op::Revoke => {
             let group = GroupId(u64_at(buffer, 0));
@@ -306,7 +302,7 @@ fn act(
             shared
                 .guard
                 .groups
-                .revoke(group, &ids, patience)
+                .revoke(group, &ids, timeout)
                 .map_err(refused)?;
         }
         Op::Discard => {
@@ -348,8 +344,8 @@ fn refuse_nonsense(connection: &Connection, raw: &[u8; REQUEST_LEN], reason: Rea
         signed: false,
         number: u64_at(raw, 8),
         boot: shared.guard.boot,
-        epoch: shared.guard.epoch_told(),
-        life: [0; 16],
+        epoch: shared.guard.reported_epoch(),
+        incarnation: [0; 16],
         payload_len: 0,
         storage_us: 0,
     };

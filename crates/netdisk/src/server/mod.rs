@@ -20,7 +20,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustls::ServerConfig;
-use streams::{Acceptor, Budget, Buffers, Limits, Listener, Permit, Seat, Seats, Serve, Socket};
+use streams::{
+    Acceptor, Budget, Buffers, ConnectionLimiter, ConnectionPermit, Limits, Listener, Permit,
+    Serve, Socket,
+};
 
 pub use crate::replay::FilterSize;
 pub use clock::{MachineTime, TimeSource};
@@ -145,7 +148,7 @@ pub(crate) struct Shared {
     reserved: Budget,
     counters: Counters,
     buffers: Buffers,
-    seats: Arc<Seats>,
+    limiter: Arc<ConnectionLimiter>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -201,7 +204,7 @@ impl Server {
             waiting: config.waiting_max,
             waiting_per_address: config.waiting_max.div_ceil(4),
         };
-        let seats = Seats::authenticating("disk", STACK, limits);
+        let limiter = ConnectionLimiter::authenticating("disk", STACK, limits);
         let shared = Arc::new(Shared {
             guard: Guard::new(
                 keys,
@@ -214,11 +217,11 @@ impl Server {
             reserved: Budget::new(RESERVED),
             counters: Counters::new(),
             buffers: Buffers::default(),
-            seats: seats.clone(),
+            limiter: limiter.clone(),
             store,
             config,
         });
-        let acceptor = Acceptor::start(Listener::Tcp(listener), seats, shared.clone())
+        let acceptor = Acceptor::start(Listener::Tcp(listener), limiter, shared.clone())
             .map_err(ServeError::Thread)?;
         Ok(Self {
             shared,
@@ -238,8 +241,8 @@ impl Server {
     }
 
     /// The present life of what is written and not flushed.
-    pub fn life(&self) -> Boot {
-        self.shared.store.life()
+    pub fn incarnation(&self) -> Boot {
+        self.shared.store.incarnation()
     }
 
     /// What it counted, and its state now.
@@ -254,13 +257,13 @@ impl Server {
             filter_bytes: size.memory_bytes(),
             groups: shared.guard.groups.valid().len() as u64,
             blocks: shared.store.blocks(),
-            ..shared.counters.snapshot(shared.seats.counts())
+            ..shared.counters.snapshot(shared.limiter.counts())
         }
     }
 
-    /// Takes nothing new, answers what runs, then flushes. After `patience` connections are cut whatever runs.
-    pub fn stop(&mut self, patience: Duration) -> io::Result<()> {
-        if !self.acceptor.stop(patience) {
+    /// Takes nothing new, answers what runs, then flushes. After `timeout` connections are cut whatever runs.
+    pub fn stop(&mut self, timeout: Duration) -> io::Result<()> {
+        if !self.acceptor.stop(timeout) {
             return Ok(());
         }
         self.shared.store.flush()
@@ -276,8 +279,8 @@ impl Drop for Server {
 }
 
 impl Serve for Shared {
-    fn serve(self: Arc<Self>, socket: Socket, peer: String, seat: Seat) {
-        connection::serve(self, socket, peer, seat);
+    fn serve(self: Arc<Self>, socket: Socket, peer: String, permit: ConnectionPermit) {
+        connection::serve(self, socket, peer, permit);
     }
 }
 

@@ -12,7 +12,7 @@ use storage::{OpenMode, Storage};
 use super::chain::{Chain, Frame};
 use super::log_file::{FRAME, HEADER, SLOT, STRIDE};
 use super::*;
-use crate::{Place, VFS};
+use crate::{Registration, VFS};
 
 mod crashes;
 mod mixtures;
@@ -29,11 +29,11 @@ fn key() -> PageDigestKey {
 struct Db {
     conn: Connection,
     witness: Witness,
-    _place: Place,
+    _place: Registration,
 }
 
 fn connect(storage: Arc<dyn Storage>, witness: Witness) -> rusqlite::Result<Db> {
-    let place = Place::new(storage).unwrap();
+    let place = Registration::new(storage).unwrap();
     place.vouch(DB, witness.clone());
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     let conn = Connection::open_with_flags_and_vfs(place.path(DB), flags, VFS)?;

@@ -24,7 +24,7 @@ const FAILURES_MAX: usize = 1000;
 
 /// A range of a file that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Lost {
+pub(crate) struct LostExtent {
     pub(crate) no: InodeNo,
     pub(crate) offset: u64,
     pub(crate) len: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Lost {
 /// What reading found.
 #[derive(Debug, Default)]
 struct Found {
-    lost: Vec<Lost>,
+    lost: Vec<LostExtent>,
     failures: Vec<String>,
     segments: BTreeMap<u64, u64>,
 }
@@ -46,7 +46,7 @@ impl Core {
         total: u64,
         progress: Progress<'_>,
         report: &mut CheckReport,
-        lost: &mut Vec<Lost>,
+        lost: &mut Vec<LostExtent>,
     ) -> Result<()> {
         let found = Mutex::new(Found::default());
         let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -93,7 +93,7 @@ impl Core {
         let unreadable = joined(found.lost);
         if repair {
             for range in &unreadable {
-                self.give_up_range(range, report)?;
+                self.discard_range(range, report)?;
             }
         }
         lost.extend(unreadable);
@@ -143,7 +143,7 @@ impl Core {
                     }
                 }
                 if len > 0 {
-                    found.lost.push(Lost { no, offset, len });
+                    found.lost.push(LostExtent { no, offset, len });
                 }
             }
         }
@@ -168,7 +168,7 @@ impl Core {
     }
 
     /// Makes holes of what still does not open in a range.
-    fn give_up_range(&self, range: &Lost, report: &mut CheckReport) -> Result<()> {
+    fn discard_range(&self, range: &LostExtent, report: &mut CheckReport) -> Result<()> {
         let end = range.offset + range.len;
         for index in range.offset / CHUNK_LEN..end.div_ceil(CHUNK_LEN) {
             let _change = self.change()?;
@@ -206,9 +206,9 @@ impl Core {
 }
 
 /// The ranges in order, those that touch as one.
-fn joined(mut ranges: Vec<Lost>) -> Vec<Lost> {
+fn joined(mut ranges: Vec<LostExtent>) -> Vec<LostExtent> {
     ranges.sort_unstable();
-    let mut out: Vec<Lost> = Vec::new();
+    let mut out: Vec<LostExtent> = Vec::new();
     for range in ranges {
         match out.last_mut() {
             Some(last) if last.no == range.no && range.offset <= last.offset + last.len => {

@@ -12,7 +12,7 @@ use crate::core::BLOCK;
 use crate::header::{self, BACKUP, HEADER};
 use crate::lock::RoomLock;
 use crate::maintenance::CheckReport;
-use crate::open::{CATALOG, NEW_CATALOG, check_not_placed, keyring};
+use crate::open::{CATALOG, NEW_CATALOG, check_not_network_backed, keyring};
 use crate::{Error, Result};
 
 /// Looks at a closed room and changes nothing.
@@ -57,7 +57,7 @@ pub(crate) fn examine(
             return Ok(report);
         }
     };
-    check_not_placed(&catalog)?;
+    check_not_network_backed(&catalog)?;
     match catalog.verify() {
         Ok(found) => findings.extend(found.into_iter().map(|f| format!("catalog: {f}"))),
         Err(e) => findings.push(format!("catalog: {e}")),

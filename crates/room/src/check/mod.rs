@@ -6,13 +6,13 @@
 //!    may only be hidden.
 //! 3. Nothing readable is given up. What is given up, because it does not open, is listed with its file and range.
 //!
-//! `tree` looks at inodes and names, `space` at extent maps and segments, `mend` mends both, `data` reads, `names` finds
+//! `tree` looks at inodes and names, `space` at extent maps and segments, `repair` mends both, `data` reads, `names` finds
 //! paths, `examine` looks at a room that does not open.
 
 mod data;
 mod examine;
-mod mend;
 mod names;
+mod repair;
 mod space;
 mod tree;
 
@@ -20,14 +20,14 @@ use std::collections::HashSet;
 
 use catalog::{FileKind, InodeNo, SegmentNo};
 
-pub(crate) use data::Lost;
+pub(crate) use data::LostExtent;
 pub(crate) use examine::examine;
 pub(crate) use space::dead_ranges;
 
 use crate::Result;
 use crate::core::Core;
 use crate::maintenance::{CheckReport, Progress};
-use mend::Mend;
+use repair::Repair;
 
 /// Rounds of looking and mending: mending one thing can uncover another.
 const ROUNDS: usize = 4;
@@ -40,9 +40,9 @@ struct Look {
     files: u64,
     directories: u64,
     findings: Vec<String>,
-    mends: Vec<Mend>,
+    repairs: Vec<Repair>,
     /// Ranges whose extents lead nowhere.
-    lost: Vec<Lost>,
+    lost: Vec<LostExtent>,
     /// A row could not be read: what seems to be missing may be there.
     incomplete: bool,
     /// Segments whose own header is wrong: their data is to be moved.
@@ -56,9 +56,9 @@ impl Look {
         }
     }
 
-    fn find_and_mend(&mut self, finding: impl Into<String>, mend: Mend) {
+    fn find_and_repair(&mut self, finding: impl Into<String>, repair: Repair) {
         self.find(finding);
-        self.mends.push(mend);
+        self.repairs.push(repair);
     }
 }
 
@@ -110,19 +110,19 @@ impl Core {
         &self,
         repair: bool,
         report: &mut CheckReport,
-    ) -> Result<(Vec<Lost>, Vec<SegmentNo>)> {
+    ) -> Result<(Vec<LostExtent>, Vec<SegmentNo>)> {
         let mut lost = Vec::new();
         let mut said: HashSet<String> = HashSet::new();
         let mut suspect = Vec::new();
         for _ in 0..ROUNDS {
-            let (look, mended) = self.commit_and(|| {
+            let (look, repaired) = self.commit_and(|| {
                 let look = self.look();
-                let mended = if repair && !look.incomplete {
-                    self.mend(&look.mends)?
+                let repaired = if repair && !look.incomplete {
+                    self.repair(&look.repairs)?
                 } else {
                     Vec::new()
                 };
-                Ok((look, mended))
+                Ok((look, repaired))
             })?;
             (report.files, report.directories) = (look.files, look.directories);
             report
@@ -130,10 +130,10 @@ impl Core {
                 .extend(look.findings.into_iter().filter(|f| said.insert(f.clone())));
             lost.extend(look.lost);
             suspect = look.suspect;
-            if mended.is_empty() {
+            if repaired.is_empty() {
                 break;
             }
-            report.repaired.extend(mended);
+            report.repaired.extend(repaired);
             self.commit()?;
         }
         lost.sort_unstable();

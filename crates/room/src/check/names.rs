@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use catalog::{Catalog, InodeNo};
 
-use super::data::Lost;
+use super::data::LostExtent;
 use super::tree::each_entry;
 use crate::Result;
 use crate::core::Core;
@@ -17,7 +17,7 @@ const PAGE: usize = 1024;
 
 impl Core {
     /// The ranges with the paths of their files. A file with several names has the one found first.
-    pub(crate) fn named(&self, lost: Vec<Lost>) -> Result<Vec<LostRange>> {
+    pub(crate) fn named(&self, lost: Vec<LostExtent>) -> Result<Vec<LostRange>> {
         if lost.is_empty() {
             return Ok(Vec::new());
         }
@@ -36,7 +36,7 @@ impl Core {
         }
         let mut directories = HashMap::new();
         let mut out = Vec::with_capacity(lost.len());
-        for Lost { no, offset, len } in lost {
+        for LostExtent { no, offset, len } in lost {
             let path = names
                 .get(&no)
                 .and_then(|(parent, name)| path(&*catalog, *parent, name, &mut directories));

@@ -11,8 +11,8 @@ use catalog::{
 };
 use segments::{SEGMENT_BLOCKS, SegmentError, SegmentStore};
 
-use super::data::Lost;
-use super::mend::Mend;
+use super::data::LostExtent;
+use super::repair::Repair;
 use super::{Look, inode_text};
 use crate::Result;
 use crate::core::{BLOCK, Core};
@@ -173,14 +173,14 @@ impl Current {
         if let Some(inode) = &self.inode
             && inode.blocks != self.blocks
         {
-            look.find_and_mend(
+            look.find_and_repair(
                 format!(
                     "{}: {} blocks are stored, {} are counted",
                     inode_text(self.no),
                     self.blocks,
                     inode.blocks
                 ),
-                Mend::Blocks {
+                Repair::Blocks {
                     no: self.no,
                     blocks: self.blocks,
                 },
@@ -252,13 +252,13 @@ impl Inodes<'_> {
                 Some(inode) if inode.no == to => return Ok(self.page.next()),
                 Some(inode) => {
                     if inode.blocks != 0 {
-                        look.find_and_mend(
+                        look.find_and_repair(
                             format!(
                                 "{}: nothing is stored, {} blocks are counted",
                                 inode_text(inode.no),
                                 inode.blocks
                             ),
-                            Mend::Blocks {
+                            Repair::Blocks {
                                 no: inode.no,
                                 blocks: 0,
                             },
@@ -276,12 +276,12 @@ impl Inodes<'_> {
 fn one(current: &mut Current, index: u64, chunk: &Chunk, counts: &mut Counts, look: &mut Look) {
     let (no, name) = (current.no, inode_text(current.no));
     let Some(inode) = &current.inode else {
-        look.find_and_mend(
+        look.find_and_repair(
             format!(
                 "{name}: data of an inode that is not there, at byte {}",
                 index * CHUNK_LEN
             ),
-            Mend::DropOrphanChunk { no, index },
+            Repair::DropOrphanChunk { no, index },
         );
         return;
     };
@@ -305,12 +305,12 @@ fn one(current: &mut Current, index: u64, chunk: &Chunk, counts: &mut Counts, lo
                 }
                 current.blocks += u64::from(extent.blocks);
                 if start + u64::from(extent.blocks) > end {
-                    look.find_and_mend(
+                    look.find_and_repair(
                         format!(
                             "{name}: {} blocks at block {start}, beyond the end of the file",
                             extent.blocks
                         ),
-                        Mend::CutEnd {
+                        Repair::CutEnd {
                             no,
                             index,
                             size: inode.size,
@@ -326,12 +326,12 @@ fn one(current: &mut Current, index: u64, chunk: &Chunk, counts: &mut Counts, lo
 fn lost(no: InodeNo, index: u64, extent: &Extent, why: &str, inode: &Inode, look: &mut Look) {
     let offset = index * CHUNK_LEN + u64::from(extent.first) * BLOCK;
     let bytes = u64::from(extent.blocks) * BLOCK;
-    look.find_and_mend(
+    look.find_and_repair(
         format!(
             "{}: {bytes} bytes from byte {offset}: the map {why}",
             inode_text(no)
         ),
-        Mend::DropExtent {
+        Repair::DropExtent {
             no,
             index,
             extent: extent.clone(),
@@ -339,7 +339,7 @@ fn lost(no: InodeNo, index: u64, extent: &Extent, why: &str, inode: &Inode, look
     );
     let len = bytes.min(inode.size.saturating_sub(offset));
     if len > 0 {
-        look.lost.push(Lost { no, offset, len });
+        look.lost.push(LostExtent { no, offset, len });
     }
 }
 
@@ -347,12 +347,12 @@ fn lost(no: InodeNo, index: u64, extent: &Extent, why: &str, inode: &Inode, look
 fn accounts(counts: &Counts, look: &mut Look) {
     for (no, segment) in &counts.segments {
         if segment.live != segment.account.live {
-            look.find_and_mend(
+            look.find_and_repair(
                 format!(
                     "segment {}: {} blocks are live, {} are counted",
                     no.0, segment.live, segment.account.live
                 ),
-                Mend::Live {
+                Repair::Live {
                     segment: *no,
                     live: segment.live,
                 },
@@ -365,9 +365,9 @@ fn accounts(counts: &Counts, look: &mut Look) {
 fn reservations(core: &Core, counts: &Counts, look: &mut Look) {
     let (is, said) = (counts.reserved, core.space.reserved());
     if is != said {
-        look.find_and_mend(
+        look.find_and_repair(
             format!("{is} blocks are reserved for holes, {said} are counted"),
-            Mend::Reserved { blocks: is },
+            Repair::Reserved { blocks: is },
         );
     }
 }
@@ -387,12 +387,12 @@ fn shares(catalog: &dyn Catalog, counts: &Counts, look: &mut Look) -> Result<()>
             counted.get(unit).copied().unwrap_or(0),
         );
         if is != said {
-            look.find_and_mend(
+            look.find_and_repair(
                 format!(
                     "segment {}, block {}: {is} more references, {said} are counted",
                     unit.0.0, unit.1
                 ),
-                Mend::Shared {
+                Repair::Shared {
                     segment: unit.0,
                     position: unit.1,
                     by: is as i64 - said as i64,
@@ -417,13 +417,13 @@ fn shares(catalog: &dyn Catalog, counts: &Counts, look: &mut Look) -> Result<()>
                         .any(|(unit, _)| counts.extra.contains_key(&(unit.segment, unit.position)))
             });
             if let Some(extent) = unmarked {
-                look.find_and_mend(
+                look.find_and_repair(
                     format!(
                         "{}: shared data at block {} of chunk {index} is not marked",
                         inode_text(*no),
                         extent.first
                     ),
-                    Mend::Mark {
+                    Repair::Mark {
                         no: *no,
                         index: *index,
                     },

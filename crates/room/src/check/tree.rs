@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use catalog::{Catalog, DirEntry, FileKind, Inode, InodeNo, Result};
 
-use super::mend::Mend;
+use super::repair::Repair;
 use super::{Look, inode_text, kind_text, text};
 
 /// Inodes whose names are counted in one walk over all names: about 64 MiB.
@@ -125,22 +125,22 @@ fn alone(catalog: &dyn Catalog, inode: &Inode, look: &mut Look) -> Result<()> {
         ));
     }
     if inode.kind != FileKind::Directory && inode.parent != InodeNo(0) {
-        look.find_and_mend(
+        look.find_and_repair(
             format!(
                 "{name}: a {} says that inode {} is its directory",
                 kind_text(inode.kind),
                 inode.parent.0
             ),
-            Mend::Parent {
+            Repair::Parent {
                 no: inode.no,
                 parent: InodeNo(0),
             },
         );
     }
     if !inode.has_xattrs && !catalog.xattr_names(inode.no)?.is_empty() {
-        look.find_and_mend(
+        look.find_and_repair(
             format!("{name}: its extended attributes are hidden"),
-            Mend::ShowXattrs { no: inode.no },
+            Repair::ShowXattrs { no: inode.no },
         );
     }
     Ok(())
@@ -160,13 +160,13 @@ fn names(
         }
         let place = || format!("`{}` in inode {}", text(&entry.name), parent.0);
         let Ok(index) = facts.binary_search_by_key(&entry.inode, |f| f.no) else {
-            look.find_and_mend(
+            look.find_and_repair(
                 format!(
                     "the name {} leads to inode {}, which is not there",
                     place(),
                     entry.inode.0
                 ),
-                Mend::RemoveName {
+                Repair::RemoveName {
                     parent,
                     name: entry.name.clone(),
                 },
@@ -177,9 +177,9 @@ fn names(
         let kind = facts[index].kind;
         if kind != entry.kind {
             let (said, is) = (kind_text(entry.kind), kind_text(kind));
-            look.find_and_mend(
+            look.find_and_repair(
                 format!("the name {} says {said}, but leads to a {is}", place()),
-                Mend::Kind {
+                Repair::Kind {
                     parent,
                     name: entry.name.clone(),
                     inode: entry.inode,
@@ -192,20 +192,20 @@ fn names(
     for f in facts.iter().filter(|f| f.kind != FileKind::Directory) {
         match (f.names, f.nlink) {
             (names, nlink) if names == nlink => {}
-            (0, nlink) => look.find_and_mend(
+            (0, nlink) => look.find_and_repair(
                 format!(
                     "{}: a {} without a name, which should have {nlink}",
                     inode_text(f.no),
                     kind_text(f.kind)
                 ),
-                Mend::Adopt {
+                Repair::Adopt {
                     no: f.no,
                     kind: f.kind,
                 },
             ),
-            (names, nlink) => look.find_and_mend(
+            (names, nlink) => look.find_and_repair(
                 format!("{}: {names} names, {nlink} are counted", inode_text(f.no)),
-                Mend::Links {
+                Repair::Links {
                     no: f.no,
                     nlink: names,
                 },
@@ -224,12 +224,12 @@ fn entries(
     each_entry(catalog, |parent, entry| {
         let name = &entry.name;
         let place = format!("`{}` in inode {}", text(name), parent.0);
-        let gone = || Mend::RemoveName {
+        let gone = || Repair::RemoveName {
             parent,
             name: name.clone(),
         };
         if !directories.contains_key(&parent) {
-            look.find_and_mend(
+            look.find_and_repair(
                 format!("the name {place}: there is no such directory"),
                 gone(),
             );
@@ -237,14 +237,14 @@ fn entries(
         }
         if matches!(&name[..], b"." | b"..") {
             let to = format!("renamed-{}", entry.cookie).into_bytes();
-            let mend = Mend::Rename {
+            let repair = Repair::Rename {
                 parent,
                 name: name.clone(),
                 to,
                 inode: entry.inode,
                 kind: entry.kind,
             };
-            look.find_and_mend(format!("the name {place} is not allowed"), mend);
+            look.find_and_repair(format!("the name {place} is not allowed"), repair);
             return Ok(());
         }
         if directories.contains_key(&entry.inode) {
@@ -255,7 +255,7 @@ fn entries(
                 directory.names += 1;
                 let second = directory.named_in.is_some();
                 if second || entry.inode == InodeNo::ROOT {
-                    look.find_and_mend(
+                    look.find_and_repair(
                         format!(
                             "the name {place} is a second one of directory {}",
                             entry.inode.0
@@ -275,9 +275,9 @@ fn judge(directories: &mut HashMap<InodeNo, Directory>, look: &mut Look) {
     if let Some(root) = directories.get_mut(&InodeNo::ROOT) {
         root.visit = Visit::Done;
         if root.parent != InodeNo::ROOT {
-            look.find_and_mend(
+            look.find_and_repair(
                 "the root says that it lies elsewhere",
-                Mend::Parent {
+                Repair::Parent {
                     no: InodeNo::ROOT,
                     parent: InodeNo::ROOT,
                 },
@@ -297,23 +297,23 @@ fn judge(directories: &mut HashMap<InodeNo, Directory>, look: &mut Look) {
             && directory.parent != in_
             && no != InodeNo::ROOT
         {
-            look.find_and_mend(
+            look.find_and_repair(
                 format!(
                     "{name}: the directory lies in inode {}, but says inode {}",
                     in_.0, directory.parent.0
                 ),
-                Mend::Parent { no, parent: in_ },
+                Repair::Parent { no, parent: in_ },
             );
         }
         let links = 2 + directory.subdirectories;
         let unlinked = directory.names == 0 && directory.nlink == 0;
         if directory.nlink != links && !unlinked {
-            look.find_and_mend(
+            look.find_and_repair(
                 format!(
                     "{name}: {links} links to the directory, {} are counted",
                     directory.nlink
                 ),
-                Mend::Links { no, nlink: links },
+                Repair::Links { no, nlink: links },
             );
         }
     }
@@ -328,9 +328,9 @@ fn follow(directories: &mut HashMap<InodeNo, Directory>, start: InodeNo, look: &
             Visit::Done => break,
             Visit::Here => {
                 // Cut here, and what hangs below is reached again.
-                look.find_and_mend(
+                look.find_and_repair(
                     format!("{}: the directory lies within itself", inode_text(at)),
-                    Mend::CutLoop { no: at },
+                    Repair::CutLoop { no: at },
                 );
                 break;
             }
@@ -340,9 +340,9 @@ fn follow(directories: &mut HashMap<InodeNo, Directory>, start: InodeNo, look: &
         path.push(at);
         let Some(above) = directory.named_in else {
             if directory.nlink > 0 || directory.subdirectories > 0 {
-                look.find_and_mend(
+                look.find_and_repair(
                     format!("{}: a directory without a name", inode_text(at)),
-                    Mend::Adopt {
+                    Repair::Adopt {
                         no: at,
                         kind: FileKind::Directory,
                     },

@@ -70,9 +70,9 @@ fn no_position_is_written_twice_and_each_append_reads_back() {
     let all = all.into_inner().unwrap();
     assert_eq!(all.len(), 320);
     all.iter().for_each(|w| w.assert_readable(&store));
-    let told: HashSet<_> = store.take_new().into_iter().map(|id| id.no).collect();
+    let reported: HashSet<_> = store.take_new().into_iter().map(|id| id.no).collect();
     assert_eq!(
-        told,
+        reported,
         all.iter().map(|w| w.sealed.segment).collect(),
         "each segment used is told, and no other"
     );
@@ -141,8 +141,8 @@ fn a_slow_beginning_of_a_segment_stalls_no_reservation() {
         if call.op == Op::Create
             && let Some(gate) = first()
         {
-            let patience = std::time::Duration::from_secs(30);
-            let opened = gate.recv_timeout(patience);
+            let timeout = std::time::Duration::from_secs(30);
+            let opened = gate.recv_timeout(timeout);
             seen.store(opened.is_err(), Ordering::SeqCst);
         }
     });

@@ -60,7 +60,7 @@ fn swapped_units_do_not_open() {
 }
 
 #[test]
-fn a_unit_of_another_segment_does_not_open() {
+fn a_unit_of_another_segment_fails_authentication() {
     let mut bench = Bench::new();
     let here = bench.append(4, 1);
     bench.store.rotate().unwrap();
@@ -96,7 +96,7 @@ fn a_segment_cut_short_is_readable_up_to_the_cut() {
 }
 
 #[test]
-fn damage_before_a_cut_is_told_first() {
+fn damage_before_a_cut_is_reported_first() {
     let mut bench = Bench::new();
     let w = bench.append(12, 1);
     bench.patch(SEGMENT, at(w.sealed.position), &[0; 8]);
@@ -191,7 +191,7 @@ fn an_older_copy_of_a_segment_lacks_what_came_later_and_nothing_else() {
 }
 
 #[test]
-fn a_damaged_header_is_told_and_loses_no_data() {
+fn a_damaged_header_is_reported_and_loses_no_data() {
     let mut bench = Bench::new();
     let w = bench.append(4, 1);
     bench.patch(SEGMENT, 0, &[0xff; BLOCK_LEN]);

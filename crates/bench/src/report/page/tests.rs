@@ -5,15 +5,15 @@ use crate::model::{PublishedTable, TableRow};
 use crate::report::sample;
 
 #[test]
-fn names_from_outside_are_text_wherever_they_stand() {
+fn names_from_outside_are_text_wherever_they_are() {
     let nasty = "<script>alert(1)</script>\"'&";
     let mut report = sample::compare();
     let mut parts = sample::small_files().parts;
     for row in &mut report.rows {
         row.work = format!("{}{nasty}", row.work);
         row.store = format!("{}{nasty}", row.store);
-        for doubt in &mut row.verdict.doubts {
-            doubt.said = nasty.into();
+        for issue in &mut row.verdict.issues {
+            issue.said = nasty.into();
         }
     }
     for of in &mut report.comparisons {
@@ -51,7 +51,7 @@ fn names_from_outside_are_text_wherever_they_stand() {
 }
 
 #[test]
-fn the_page_stands_alone() {
+fn the_page_needs_no_other_file() {
     for (name, report) in sample::all() {
         let page = html(&report);
         assert!(page.contains("default-src 'none'"), "{name}");
@@ -69,7 +69,7 @@ fn the_page_stands_alone() {
 }
 
 #[test]
-fn every_chart_is_named_coloured_by_the_page_and_told_in_numbers() {
+fn every_chart_is_named_coloured_by_the_page_and_given_in_numbers() {
     let pages = html(&sample::compare()) + &html(&sample::small_files());
     assert!(pages.matches("<svg").count() >= 2 * (1 + 5 + 5 + 2));
     assert_eq!(

@@ -77,8 +77,8 @@ fn what_matters_is_said() {
 fn what_most_rows_say_is_said_once_and_a_base_without_a_number_is_named() {
     let mut report = sample::compare();
     for row in &mut report.rows[1..] {
-        row.verdict.doubts.push(Doubt {
-            kind: DoubtKind::NotObservable,
+        row.verdict.issues.push(Issue {
+            kind: IssueKind::NotObservable,
             said: "the kernel does not tell the frequency".into(),
         });
     }
@@ -103,7 +103,7 @@ fn an_invalid_row_says_why_even_where_nobody_did() {
     let mut report = sample::compare();
     report.rows[0].verdict = crate::model::Verdict {
         invalid: true,
-        doubts: Vec::new(),
+        issues: Vec::new(),
     };
     report.rows[0].rounds.clear();
     assert!(text(&report, 80).contains("no round of it was finished"));
@@ -124,10 +124,10 @@ fn sub_operations_add_up_before_the_reader() {
 }
 
 #[test]
-fn a_silent_check_puts_the_whole_report_in_doubt() {
+fn a_check_that_does_not_fire_is_a_warning_for_the_whole_report() {
     let mut report = sample::compare();
     if let Some(noise) = &mut report.noise {
-        noise.silent.push("a skipped fsync".into());
+        noise.unfired.push("a skipped fsync".into());
     }
     assert!(text(&report, 80).contains("DOES NOT WORK HERE"));
 }

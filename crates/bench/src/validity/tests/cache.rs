@@ -6,7 +6,7 @@ use crate::observe::loop_disk::LoopDisk;
 const BYTES: usize = 4 * MIB;
 
 /// Reads `file`, as a cold read.
-fn read_as_cold(directory: &Path, file: &File) -> Vec<Doubt> {
+fn read_as_cold(directory: &Path, file: &File) -> Vec<Issue> {
     let observer = observer(directory);
     let watch = observer.begin(&SystemClock, &[file.as_fd()]);
     read_all(file, BYTES);
@@ -17,21 +17,21 @@ fn read_as_cold(directory: &Path, file: &File) -> Vec<Doubt> {
 fn a_warm_file_is_caught_before_it_is_read() {
     let directory = on_a_device();
     let file = written(&directory.path().join("file"), BYTES);
-    let doubts = read_as_cold(directory.path(), &file);
+    let issues = read_as_cold(directory.path(), &file);
     fires(
-        &doubts,
-        DoubtKind::CacheHit,
+        &issues,
+        IssueKind::CacheHit,
         "4194 kB of the file were in the page cache before",
     );
 }
 
 #[test]
-fn a_cold_file_raises_no_doubt() {
+fn a_cold_file_raises_no_issue() {
     let directory = on_a_device();
     let file = written(&directory.path().join("file"), BYTES);
     forget(&file);
-    let doubts = read_as_cold(directory.path(), &file);
-    assert_eq!(of_the_round_itself(doubts), []);
+    let issues = read_as_cold(directory.path(), &file);
+    assert_eq!(of_the_round_itself(issues), []);
 }
 
 #[test]
@@ -42,8 +42,8 @@ fn a_read_that_never_reached_the_device_is_caught_by_its_counters() {
     // A hole: nothing of it is in the cache, and nothing of it on the device.
     let file = written(&disk.path().join("file"), 0);
     file.set_len(BYTES as u64).expect("lengthened");
-    let doubts = read_as_cold(&disk.path(), &file);
-    fires(&doubts, DoubtKind::CacheHit, "read only");
+    let issues = read_as_cold(&disk.path(), &file);
+    fires(&issues, IssueKind::CacheHit, "read only");
 }
 
 #[test]
@@ -62,8 +62,8 @@ fn backing_files_that_are_warm_are_caught_beneath_what_serves_them() {
     });
     let watch = observer.begin(&SystemClock, &[file.as_fd()]);
     read_all(&file, BYTES);
-    let doubts = judged(&watch.finish(&[file.as_fd()]), &cold_read(BYTES));
-    fires(&doubts, DoubtKind::CacheHit, "of the backing files");
+    let issues = judged(&watch.finish(&[file.as_fd()]), &cold_read(BYTES));
+    fires(&issues, IssueKind::CacheHit, "of the backing files");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_descriptor_without_the_flag_is_not_direct() {
     };
     fires(
         &judged(&Evidence::default(), &claim),
-        DoubtKind::NotDirect,
+        IssueKind::NotDirect,
         "without O_DIRECT",
     );
 }
@@ -102,5 +102,5 @@ fn calls_through_the_page_cache_are_not_direct_whatever_the_flag_says() {
     };
     let honest = read(libc::O_DIRECT);
     assert_eq!(of_the_round_itself(honest), []);
-    fires(&read(0), DoubtKind::NotDirect, "came into the page cache");
+    fires(&read(0), IssueKind::NotDirect, "came into the page cache");
 }

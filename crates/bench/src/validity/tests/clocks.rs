@@ -11,7 +11,7 @@ const MS: u64 = 1_000_000;
 const SYNCS: u64 = 200;
 
 /// Writes of 4 KiB, each synced: nearly all of the time is waiting. On a device of its own where that can be had.
-fn synced_writes(clock: &dyn Clock) -> Vec<Doubt> {
+fn synced_writes(clock: &dyn Clock) -> Vec<Issue> {
     let disk = LoopDisk::ext4(32);
     let directory = on_a_device();
     let at = disk
@@ -33,7 +33,7 @@ fn synced_writes(clock: &dyn Clock) -> Vec<Doubt> {
 }
 
 /// A round of 120 ms that touches no store, in slices of 20 ms.
-fn slices(clock: &dyn Clock, marked: bool) -> Vec<Doubt> {
+fn slices(clock: &dyn Clock, marked: bool) -> Vec<Issue> {
     let observer = observer(Path::new("/proc"));
     let mut watch = observer.begin(clock, &[]);
     for _ in 0..6 {
@@ -57,13 +57,13 @@ fn a_clock_of_processor_time_is_caught_as_the_phone_benchmarks_was_not() {
 #[test]
 #[ignore = "run by the test above"]
 fn processor_clock() {
-    let doubts = synced_writes(&ProcessorClock { all: false });
+    let issues = synced_writes(&ProcessorClock { all: false });
     fires(
-        &doubts,
-        DoubtKind::ClockCountsProcessor,
+        &issues,
+        IssueKind::ClockCountsProcessor,
         "waiting is not counted",
     );
-    fires(&doubts, DoubtKind::ClocksDisagree, "CLOCK_BOOTTIME");
+    fires(&issues, IssueKind::ClocksDisagree, "CLOCK_BOOTTIME");
 }
 
 #[test]
@@ -74,8 +74,8 @@ fn a_machine_whose_every_clock_counts_the_processor_is_caught_by_its_device() {
 #[test]
 #[ignore = "run by the test above"]
 fn every_clock_processor_clock() {
-    let doubts = synced_writes(&ProcessorClock { all: true });
-    fires(&doubts, DoubtKind::ClockCountsProcessor, "was busy for");
+    let issues = synced_writes(&ProcessorClock { all: true });
+    fires(&issues, IssueKind::ClockCountsProcessor, "was busy for");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_round_shorter_than_its_device_was_busy_is_caught() {
     }
     let mut evidence = watch.finish(&[file.as_fd()]);
     let claim = durable_write(4096, 1, 0);
-    silent(&judged(&evidence, &claim), DoubtKind::ClocksDisagree);
+    no_issue(&judged(&evidence, &claim), IssueKind::ClocksDisagree);
     // Every clock of the machine runs at the same wrong speed: only the device's ticks are left.
     let passed = evidence.devices[0].did.busy_ms as i64 * 1_000_000 / 4;
     evidence.elapsed = crate::clock::Elapsed {
@@ -101,37 +101,37 @@ fn a_round_shorter_than_its_device_was_busy_is_caught() {
         realtime_ns: passed,
         process_cpu_ns: 0,
     };
-    let doubts = judged(&evidence, &claim);
-    fires(&doubts, DoubtKind::ClocksDisagree, "was busy for");
+    let issues = judged(&evidence, &claim);
+    fires(&issues, IssueKind::ClocksDisagree, "was busy for");
 }
 
 #[test]
 fn a_clock_that_stalls_is_caught() {
-    let doubts = slices(&StalledClock::after(30 * MS), true);
-    fires(&doubts, DoubtKind::ClockStalled, "CLOCK_BOOTTIME passed");
-    fires(&doubts, DoubtKind::ClocksDisagree, "");
+    let issues = slices(&StalledClock::after(30 * MS), true);
+    fires(&issues, IssueKind::ClockStalled, "CLOCK_BOOTTIME passed");
+    fires(&issues, IssueKind::ClocksDisagree, "");
     // Without slices only the sum is seen: still no number to believe.
-    let doubts = slices(&StalledClock::after(30 * MS), false);
-    fires(&doubts, DoubtKind::ClocksDisagree, "");
-    let doubts = slices(&StalledClock::after(0), false);
-    fires(&doubts, DoubtKind::ClockStalled, "");
+    let issues = slices(&StalledClock::after(30 * MS), false);
+    fires(&issues, IssueKind::ClocksDisagree, "");
+    let issues = slices(&StalledClock::after(0), false);
+    fires(&issues, IssueKind::ClockStalled, "");
 }
 
 #[test]
 fn a_clock_that_leaps_is_caught_forward_and_back() {
-    let doubts = slices(&JumpingClock::after(30 * MS, 1000 * MS as i64), true);
-    fires(&doubts, DoubtKind::ClockJumped, "leapt by");
-    silent(&doubts, DoubtKind::ClockStalled);
-    let doubts = slices(&JumpingClock::after(30 * MS, -1000 * MS as i64), true);
-    fires(&doubts, DoubtKind::ClockJumped, "went back by");
+    let issues = slices(&JumpingClock::after(30 * MS, 1000 * MS as i64), true);
+    fires(&issues, IssueKind::ClockJumped, "leapt by");
+    no_issue(&issues, IssueKind::ClockStalled);
+    let issues = slices(&JumpingClock::after(30 * MS, -1000 * MS as i64), true);
+    fires(&issues, IssueKind::ClockJumped, "went back by");
 }
 
 #[test]
 fn a_clock_two_per_cent_too_fast_or_too_slow_is_caught() {
     for percent in [2, -2] {
-        let doubts = slices(&DriftingClock::by(percent), true);
-        fires(&doubts, DoubtKind::ClocksDisagree, "CLOCK_BOOTTIME");
-        silent(&doubts, DoubtKind::ClockJumped);
+        let issues = slices(&DriftingClock::by(percent), true);
+        fires(&issues, IssueKind::ClocksDisagree, "CLOCK_BOOTTIME");
+        no_issue(&issues, IssueKind::ClockJumped);
     }
 }
 
@@ -146,20 +146,20 @@ fn a_servers_clock_that_disagrees_is_caught() {
         ..Claim::default()
     };
     let raw = evidence.elapsed.raw_ns;
-    silent(
+    no_issue(
         &judged(&evidence, &claim(raw + raw / 500)),
-        DoubtKind::ClocksDisagree,
+        IssueKind::ClocksDisagree,
     );
-    let doubts = judged(&evidence, &claim(raw * 105 / 100));
+    let issues = judged(&evidence, &claim(raw * 105 / 100));
     fires(
-        &doubts,
-        DoubtKind::ClocksDisagree,
+        &issues,
+        IssueKind::ClocksDisagree,
         "the clock of the block server",
     );
 }
 
 #[test]
-fn honest_clocks_raise_no_doubt() {
+fn honest_clocks_raise_no_issue() {
     in_a_process_of_its_own("validity::tests::clocks::honest_clock");
     assert_eq!(of_the_round_itself(slices(&SystemClock, true)), []);
 }

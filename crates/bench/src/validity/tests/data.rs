@@ -23,14 +23,14 @@ fn data_that_is_not_what_was_written_is_caught() {
     };
     fires(
         &judged(&Evidence::default(), &claim),
-        DoubtKind::WrongData,
+        IssueKind::WrongData,
         "1 bytes of 66 kB",
     );
     let honest = Claim {
         wrong_bytes: 0,
         ..claim
     };
-    silent(&judged(&Evidence::default(), &honest), DoubtKind::WrongData);
+    no_issue(&judged(&Evidence::default(), &honest), IssueKind::WrongData);
 }
 
 /// Bytes the device wrote for each byte, of data and of zeros.
@@ -74,12 +74,12 @@ fn a_store_that_compresses_is_caught_by_what_reaches_its_device() {
     let passes = amplifications(&disk);
     let found =
         data_matters(&passes, &Limits::default()).unwrap_or_else(|| panic!("silent: {passes:?}"));
-    assert_eq!(found.kind, DoubtKind::DataMatters);
+    assert_eq!(found.kind, IssueKind::DataMatters);
     assert!(found.said.starts_with("of zeros 0."), "{found:?}");
 }
 
 #[test]
-fn a_store_that_does_not_compress_raises_no_doubt() {
+fn a_store_that_does_not_compress_raises_no_issue() {
     let Some(disk) = LoopDisk::ext4(64) else {
         return;
     };

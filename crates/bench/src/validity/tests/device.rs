@@ -26,11 +26,11 @@ fn direct_bytes_that_the_device_never_saw_are_caught() {
             by_calls: false,
             ..cold_read(BYTES)
         };
-        let doubts = of_the_round_itself(judged(&watch.finish(&[]), &claim));
+        let issues = of_the_round_itself(judged(&watch.finish(&[]), &claim));
         if caught {
-            fires(&doubts, DoubtKind::CountersDisagree, "counted only");
+            fires(&issues, IssueKind::CountersDisagree, "counted only");
         } else {
-            assert_eq!(doubts, []);
+            assert_eq!(issues, []);
         }
     }
 }
@@ -41,16 +41,16 @@ fn calls_that_were_never_made_are_caught() {
     let observer = observer(directory.path());
     let watch = observer.begin(&SystemClock, &[]);
     // More than what other tests of this process write meanwhile.
-    let doubts = judged(&watch.finish(&[]), &durable_write(1 << 40, 1, 0));
+    let issues = judged(&watch.finish(&[]), &durable_write(1 << 40, 1, 0));
     fires(
-        &doubts,
-        DoubtKind::CountersDisagree,
+        &issues,
+        IssueKind::CountersDisagree,
         "the calls of this process moved only",
     );
 }
 
 /// Writes a file and says it is durable.
-fn write_as_durable(disk: &LoopDisk, sync: bool, look_at_pages: bool) -> Vec<Doubt> {
+fn write_as_durable(disk: &LoopDisk, sync: bool, look_at_pages: bool) -> Vec<Issue> {
     let file = written(&disk.path().join("file"), BYTES);
     let files = [file.as_fd()];
     let files: &[_] = if look_at_pages { &files } else { &[] };
@@ -73,14 +73,14 @@ fn a_skipped_fsync_is_caught_by_the_pages_and_by_the_device() {
     };
     let honest = write_as_durable(&disk, true, true);
     assert_eq!(of_the_round_itself(honest), []);
-    let doubts = write_as_durable(&disk, false, true);
+    let issues = write_as_durable(&disk, false, true);
     fires(
-        &doubts,
-        DoubtKind::NotDurable,
+        &issues,
+        IssueKind::NotDurable,
         "4194 kB of the file were still dirty",
     );
-    let doubts = write_as_durable(&disk, false, false);
-    fires(&doubts, DoubtKind::NotDurable, "was given nothing to write");
+    let issues = write_as_durable(&disk, false, false);
+    fires(&issues, IssueKind::NotDurable, "was given nothing to write");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn work_that_ends_before_it_is_durable_is_caught() {
     };
     fires(
         &judged(&Evidence::default(), &claim),
-        DoubtKind::NotDurable,
+        IssueKind::NotDurable,
         "before what was written was durable",
     );
 }
@@ -132,8 +132,8 @@ fn syncs_that_do_not_reach_the_device_are_too_fast() {
     let skipped = run(&|_| {});
     let said: Vec<&str> = skipped
         .iter()
-        .filter(|doubt| doubt.kind == DoubtKind::SyncTooFast)
-        .map(|doubt| doubt.said.as_str())
+        .filter(|issue| issue.kind == IssueKind::SyncTooFast)
+        .map(|issue| issue.said.as_str())
         .collect();
     assert_eq!(said.len(), 2, "{skipped:?}");
     assert!(
@@ -172,11 +172,11 @@ fn a_second_process_on_the_device_is_caught() {
     read_all(&file, BYTES);
     writeln!(orders, "go").expect("ordered");
     answers.read_line(&mut String::new()).expect("answered");
-    let doubts = judged(&watch.finish(&[file.as_fd()]), &cold_read(BYTES));
+    let issues = judged(&watch.finish(&[file.as_fd()]), &cold_read(BYTES));
     drop(orders);
     other.wait().expect("it ends");
     // Whoever else is at work on this machine may be busier than it: who is named, `observe::process` tests.
-    fires(&doubts, DoubtKind::DeviceShared, "most by process");
+    fires(&issues, IssueKind::DeviceShared, "most by process");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_store_that_is_nearly_full_is_remarked() {
             &Claim::default(),
         )
     };
-    silent(&look(), DoubtKind::NearlyFull);
+    no_issue(&look(), IssueKind::NearlyFull);
     let filler = File::create(disk.path().join("filler")).expect("made");
     let space = observe_space(&disk.path());
     rustix::fs::fallocate(
@@ -201,7 +201,7 @@ fn a_store_that_is_nearly_full_is_remarked() {
         space * 95 / 100,
     )
     .expect("filled");
-    fires(&look(), DoubtKind::NearlyFull, "of the space are free");
+    fires(&look(), IssueKind::NearlyFull, "of the space are free");
 }
 
 fn observe_space(path: &Path) -> u64 {
@@ -219,13 +219,13 @@ fn what_has_no_device_is_remarked_not_judged() {
         file.write_all_at(piece, at).expect("written")
     });
     file.sync_all().expect("synced");
-    let doubts = judged(&watch.finish(&[file.as_fd()]), &durable_write(BYTES, 4, 1));
+    let issues = judged(&watch.finish(&[file.as_fd()]), &durable_write(BYTES, 4, 1));
     fires(
-        &doubts,
-        DoubtKind::NotObservable,
+        &issues,
+        IssueKind::NotObservable,
         "no block device is known",
     );
-    assert_eq!(of_the_round_itself(doubts), []);
+    assert_eq!(of_the_round_itself(issues), []);
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn round(rate: f64, kinds: &[DoubtKind]) -> Round {
+fn round(rate: f64, kinds: &[IssueKind]) -> Round {
     Round {
         rate,
-        doubts: kinds
+        issues: kinds
             .iter()
-            .map(|kind| doubt(*kind, "on purpose"))
+            .map(|kind| issue(*kind, "on purpose"))
             .collect(),
         ..Round::default()
     }
@@ -17,20 +17,20 @@ fn round(rate: f64, kinds: &[DoubtKind]) -> Round {
 fn a_row_with_too_few_valid_rounds_is_invalid_and_says_why() {
     let rounds = [
         round(1.0, &[]),
-        round(1.0, &[DoubtKind::CacheHit]),
-        round(1.0, &[DoubtKind::NearlyFull]),
-        round(1.0, &[DoubtKind::CacheHit]),
+        round(1.0, &[IssueKind::CacheHit]),
+        round(1.0, &[IssueKind::NearlyFull]),
+        round(1.0, &[IssueKind::CacheHit]),
     ];
     let verdict = of_row(&rounds, &Limits::default());
     assert!(verdict.invalid);
     fires(
-        &verdict.doubts,
-        DoubtKind::TooShort,
+        &verdict.issues,
+        IssueKind::TooShort,
         "2 valid of 4 rounds; 3 are needed",
     );
     fires(
-        &verdict.doubts,
-        DoubtKind::CacheHit,
+        &verdict.issues,
+        IssueKind::CacheHit,
         "on purpose (2 of 4 rounds)",
     );
     let enough = Limits {
@@ -56,7 +56,7 @@ fn a_drift_is_remarked_of_the_valid_rounds() {
         .collect();
     let verdict = of_row(&falling, &Limits::default());
     assert!(!verdict.invalid);
-    fires(&verdict.doubts, DoubtKind::Drift, "fell by");
+    fires(&verdict.issues, IssueKind::Drift, "fell by");
 }
 
 #[test]
@@ -68,10 +68,10 @@ fn a_store_that_differs_from_itself_is_caught() {
         low,
         high,
         fired: Vec::new(),
-        silent: Vec::new(),
+        unfired: Vec::new(),
     };
-    let kind = |noise| of_noise(&noise, &Limits::default()).map(|doubt| doubt.kind);
-    assert_eq!(kind(noise(1.02, 1.2)), Some(DoubtKind::NoiseTooLarge));
-    assert_eq!(kind(noise(0.5, 1.2)), Some(DoubtKind::NoiseTooLarge));
+    let kind = |noise| of_noise(&noise, &Limits::default()).map(|issue| issue.kind);
+    assert_eq!(kind(noise(1.02, 1.2)), Some(IssueKind::NoiseTooLarge));
+    assert_eq!(kind(noise(0.5, 1.2)), Some(IssueKind::NoiseTooLarge));
     assert_eq!(kind(noise(0.95, 1.2)), None);
 }

@@ -20,7 +20,7 @@ fn tree(directory: &Path, stat: &str, khz: &str) -> Roots {
 }
 
 /// A round in which the kernel's files went from `before` to `after`.
-fn in_a_machine(before: (&str, &str), after: (&str, &str)) -> Vec<Doubt> {
+fn in_a_machine(before: (&str, &str), after: (&str, &str)) -> Vec<Issue> {
     let directory = tempfile::tempdir().expect("a directory");
     let roots = tree(directory.path(), before.0, before.1);
     let subject = Subject {
@@ -35,60 +35,63 @@ fn in_a_machine(before: (&str, &str), after: (&str, &str)) -> Vec<Doubt> {
 
 #[test]
 fn time_that_the_host_took_is_caught() {
-    let doubts = in_a_machine(
+    let issues = in_a_machine(
         ("cpu 0 0 0 100 0 0 0 0", "1"),
         ("cpu 80 0 0 100 0 0 0 20", "1"),
     );
-    fires(&doubts, DoubtKind::StolenTime, "took away 20 %");
-    let doubts = in_a_machine(
+    fires(&issues, IssueKind::StolenTime, "took away 20 %");
+    let issues = in_a_machine(
         ("cpu 0 0 0 100 0 0 0 0", "1"),
         ("cpu 98 0 0 100 0 0 0 2", "1"),
     );
-    silent(&doubts, DoubtKind::StolenTime);
+    no_issue(&issues, IssueKind::StolenTime);
 }
 
 #[test]
 fn a_frequency_that_changed_is_remarked() {
-    let doubts = in_a_machine(
+    let issues = in_a_machine(
         ("cpu 0 0 0 1 0 0 0 0", "3000000"),
         ("cpu 0 0 0 2 0 0 0 0", "2100000"),
     );
-    fires(&doubts, DoubtKind::FrequencyChanged, "changed by 30 %");
-    let doubts = in_a_machine(
+    fires(&issues, IssueKind::FrequencyChanged, "changed by 30 %");
+    let issues = in_a_machine(
         ("cpu 0 0 0 1 0 0 0 0", "3000000"),
         ("cpu 0 0 0 2 0 0 0 0", "2990000"),
     );
-    silent(&doubts, DoubtKind::FrequencyChanged);
+    no_issue(&issues, IssueKind::FrequencyChanged);
 }
 
 #[test]
-fn what_the_kernel_does_not_tell_is_remarked() {
+fn missing_kernel_data_is_remarked() {
     let directory = tempfile::tempdir().expect("a directory");
     let roots = Roots {
         proc_root: directory.path().join("none"),
         sys_root: directory.path().join("none"),
     };
     let observer = Observer::with_roots(Subject::default(), roots);
-    let untold = observer.untold();
+    let never_observed = observer.never_observed();
     assert!(
-        untold[0].contains("whether the host took time away"),
-        "{untold:?}"
+        never_observed[0].contains("whether the host took time away"),
+        "{never_observed:?}"
     );
-    assert!(untold[1].contains("frequency"), "{untold:?}");
-    let doubts = judged(
+    assert!(
+        never_observed[1].contains("frequency"),
+        "{never_observed:?}"
+    );
+    let issues = judged(
         &observer.begin(&SystemClock, &[]).finish(&[]),
         &Claim::default(),
     );
-    silent(&doubts, DoubtKind::StolenTime);
+    no_issue(&issues, IssueKind::StolenTime);
     fires(
-        &doubts,
-        DoubtKind::NotObservable,
+        &issues,
+        IssueKind::NotObservable,
         "no block device is known",
     );
 
     let here = tree(directory.path(), "cpu 0 0 0 1 0 0 0 0", "1");
     let observer = Observer::with_roots(Subject::default(), here);
-    assert_eq!(observer.untold(), [""; 0]);
+    assert_eq!(observer.never_observed(), [""; 0]);
 }
 
 #[test]
@@ -110,7 +113,7 @@ fn a_round_that_is_too_short_is_caught() {
                 ..short()
             },
         ),
-        DoubtKind::TooShort,
+        IssueKind::TooShort,
         "60 s are needed",
     );
     fires(
@@ -121,10 +124,10 @@ fn a_round_that_is_too_short_is_caught() {
                 ..short()
             },
         ),
-        DoubtKind::TooShort,
+        IssueKind::TooShort,
         "3 operations",
     );
-    silent(
+    no_issue(
         &judge(
             16,
             &Limits {
@@ -132,7 +135,7 @@ fn a_round_that_is_too_short_is_caught() {
                 ..short()
             },
         ),
-        DoubtKind::TooShort,
+        IssueKind::TooShort,
     );
 }
 
@@ -147,12 +150,12 @@ fn a_round_that_is_never_steady_is_remarked() {
     };
     fires(
         &judge(&[100.0, 60.0, 140.0, 70.0, 130.0, 90.0]),
-        DoubtKind::NotSteady,
+        IssueKind::NotSteady,
         "in 6 slices",
     );
-    silent(
+    no_issue(
         &judge(&[100.0, 99.0, 101.0, 98.0, 100.0]),
-        DoubtKind::NotSteady,
+        IssueKind::NotSteady,
     );
 }
 
@@ -178,10 +181,10 @@ fn a_rate_above_copying_memory_is_refused() {
     let judge = |bytes| of_round(&evidence, &claim(bytes), &ceilings, &short());
     fires(
         &judge((MIB as u64) << 20),
-        DoubtKind::FasterThanPhysics,
+        IssueKind::FasterThanPhysics,
         "copies memory",
     );
-    silent(&judge(MIB as u64), DoubtKind::FasterThanPhysics);
+    no_issue(&judge(MIB as u64), IssueKind::FasterThanPhysics);
 }
 
 #[test]
@@ -215,11 +218,11 @@ fn a_rate_above_the_raw_device_is_refused_where_all_goes_there() {
     };
     fires(
         &judge(&evidence, 1.4, true),
-        DoubtKind::FasterThanPhysics,
+        IssueKind::FasterThanPhysics,
         "the raw device",
     );
-    silent(&judge(&evidence, 1.1, true), DoubtKind::FasterThanPhysics);
-    silent(&judge(&evidence, 1.4, false), DoubtKind::FasterThanPhysics);
+    no_issue(&judge(&evidence, 1.1, true), IssueKind::FasterThanPhysics);
+    no_issue(&judge(&evidence, 1.4, false), IssueKind::FasterThanPhysics);
     // The device itself says it did so much: then it was measured at a bad moment.
     let did = DeviceCounters {
         read_bytes: (device_read * 1.4) as u64,
@@ -229,5 +232,5 @@ fn a_rate_above_the_raw_device_is_refused_where_all_goes_there() {
         did,
         ..DeviceEvidence::default()
     }];
-    silent(&judge(&evidence, 1.4, true), DoubtKind::FasterThanPhysics);
+    no_issue(&judge(&evidence, 1.4, true), IssueKind::FasterThanPhysics);
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::progress::Silent;
+use crate::progress::Quiet;
 
 fn tiny() -> Options {
     Options {
@@ -15,7 +15,7 @@ fn tiny() -> Options {
 
 #[test]
 fn every_cipher_has_a_row_for_each_size_and_number_of_cores_and_every_cell_a_number() {
-    let out = run(&tiny(), &Silent, &AtomicBool::new(false)).unwrap();
+    let out = run(&tiny(), &Quiet, &AtomicBool::new(false)).unwrap();
     let bulk = bulk().len();
     let (once, sectors) = (once(false).unwrap().len(), sectors::bulk().len());
     assert_eq!(out.rows.len(), (bulk * 2 + sectors) * 2 + once);
@@ -47,7 +47,7 @@ fn every_cipher_has_a_row_for_each_size_and_number_of_cores_and_every_cell_a_num
 }
 
 #[test]
-fn a_cipher_faster_than_copying_memory_is_not_believed() {
+fn a_cipher_faster_than_copying_memory_is_invalid() {
     let fast = Bulk {
         name: "nothing at all".to_owned(),
         make: Box::new(|_, _| Box::new(|_| 1)),
@@ -58,15 +58,15 @@ fn a_cipher_faster_than_copying_memory_is_not_believed() {
         1,
         &tiny(),
         Some(1e6),
-        &Silent,
+        &Quiet,
     );
     assert!(row.verdict.invalid);
-    assert_eq!(row.rounds[0].doubts[0].kind, DoubtKind::FasterThanPhysics);
+    assert_eq!(row.rounds[0].issues[0].kind, IssueKind::FasterThanPhysics);
 }
 
 #[test]
 fn what_is_done_when_it_is_stopped_is_kept() {
-    let out = run(&tiny(), &Silent, &AtomicBool::new(true)).unwrap();
+    let out = run(&tiny(), &Quiet, &AtomicBool::new(true)).unwrap();
     assert!(out.interrupted && out.rows.is_empty());
     assert!(out.tables[0].rows.iter().all(|row| row.cells[0] == NOTHING));
 }

@@ -414,7 +414,7 @@ impl Place<'_> {
             device_read_bytes: evidence.bottom().map(|device| device.did.read_bytes),
             device_written_bytes: evidence.bottom().map(|device| device.did.written_bytes),
             // words.py: the model's field
-            doubts: validity::of_round(evidence, &claim, &Ceilings::default(), &limits),
+            issues: validity::of_round(evidence, &claim, &Ceilings::default(), &limits),
             ..Round::default()
         }
     }

@@ -3,9 +3,9 @@ use std::sync::atomic::AtomicBool;
 use super::*;
 use crate::clock::{Clock, SystemClock};
 // words.py: the checks' name in the model
-use crate::model::DoubtKind as Check;
+use crate::model::IssueKind as Check;
 // words.py: the name of what shows nothing
-use crate::progress::Silent as NoProgress;
+use crate::progress::Quiet as NoProgress;
 
 /// All that one process can do: not a crash, which ends it.
 fn tiny() -> Options {
@@ -45,7 +45,7 @@ fn kinds(out: &Outcome) -> Vec<Check> {
 /// The checks that a round failed.
 fn failed(round: &Round) -> Vec<Check> {
     // words.py: the model's field
-    let found = round.doubts.iter();
+    let found = round.issues.iter();
     found.map(|found| found.kind).collect()
 }
 

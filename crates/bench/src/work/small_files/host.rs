@@ -11,7 +11,7 @@ use rustix::fs::Advice;
 use tracing::span::EnteredSpan;
 
 use super::Subject;
-use crate::model::{Doubt, DoubtKind, StoreFacts};
+use crate::model::{Issue, IssueKind, StoreFacts};
 use crate::report::words::bytes;
 use crate::{Error, Result, observe};
 
@@ -261,7 +261,7 @@ pub(super) fn empty_caches(
     dir: &Path,
     drop_caches: bool,
     notes: &mut Vec<String>,
-) -> Option<Doubt> {
+) -> Option<Issue> {
     let said = if drop_caches {
         match fs::write("/proc/sys/vm/drop_caches", "3") {
             Ok(()) => "the kernel's names, inodes and pages were dropped".to_owned(),
@@ -276,16 +276,16 @@ pub(super) fn empty_caches(
     }
     match still_cached(dir) {
         Ok(0) => None,
-        Ok(left) => Some(Doubt {
-            kind: DoubtKind::CacheHit,
+        Ok(left) => Some(Issue {
+            kind: IssueKind::CacheHit,
             said: format!(
                 "{} of {} stayed in the page cache",
                 bytes(left),
                 dir.display()
             ),
         }),
-        Err(e) => Some(Doubt {
-            kind: DoubtKind::NotObservable,
+        Err(e) => Some(Issue {
+            kind: IssueKind::NotObservable,
             said: format!("whether the page cache is empty is not known: {e}"),
         }),
     }

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::progress::Silent;
+use crate::progress::Quiet;
 
 fn tiny() -> Options {
     Options {
@@ -17,16 +17,16 @@ fn every_operation_is_done_on_every_file_of_a_directory_and_a_room_and_nothing_i
         Box::new(|| Ok(Box::new(Directory::new(dir.path())?))),
         Box::new(|| Ok(Box::new(Library::new(dir.path())?))),
     ];
-    let out = run(&tiny(), subjects, None, &Silent, &AtomicBool::new(false)).unwrap();
+    let out = run(&tiny(), subjects, None, &Quiet, &AtomicBool::new(false)).unwrap();
     assert_eq!(out.rows.len(), 2 * Operation::ALL.len());
     for row in &out.rows {
         assert_eq!(row.rounds[0].operations, 5, "{row:?}");
         let latency = row.latency.as_ref().unwrap();
         assert!(latency.count == 5 && latency.max_ns > 100, "{latency:?}");
-        let doubts = &row.rounds[0].doubts;
+        let issues = &row.rounds[0].issues;
         assert!(
-            doubts.iter().all(|d| d.kind != DoubtKind::WrongData),
-            "{doubts:?}"
+            issues.iter().all(|d| d.kind != IssueKind::WrongData),
+            "{issues:?}"
         );
     }
     let labels: Vec<_> = out.stores.iter().map(|s| s.label.as_str()).collect();
@@ -84,14 +84,14 @@ impl Subject for Liar {
 fn what_is_read_is_compared_and_a_wrong_byte_makes_the_row_invalid() {
     let dir = tempfile::tempdir().unwrap();
     let liar: Vec<Maker<'_>> = vec![Box::new(|| Ok(Box::new(Liar(dir.path().to_owned()))))];
-    let out = run(&tiny(), liar, None, &Silent, &AtomicBool::new(false)).unwrap();
+    let out = run(&tiny(), liar, None, &Quiet, &AtomicBool::new(false)).unwrap();
     let read = &out.rows[1];
     assert!(read.verdict.invalid && read.summary.is_none());
     let wrong = |row: &Row| {
         row.rounds[0]
-            .doubts
+            .issues
             .iter()
-            .any(|d| d.kind == DoubtKind::WrongData)
+            .any(|d| d.kind == IssueKind::WrongData)
     };
     assert!(
         wrong(read)
@@ -115,14 +115,14 @@ fn reads_whose_files_stay_in_memory_are_not_cold() {
         return;
     };
     let plain: Vec<Maker<'_>> = vec![Box::new(|| Ok(Box::new(Directory::new(dir.path())?)))];
-    let out = run(&tiny(), plain, None, &Silent, &AtomicBool::new(false)).unwrap();
+    let out = run(&tiny(), plain, None, &Quiet, &AtomicBool::new(false)).unwrap();
     let read = &out.rows[1];
     assert!(read.verdict.invalid, "{read:?}");
     let hit = |row: &Row| {
         row.rounds[0]
-            .doubts
+            .issues
             .iter()
-            .any(|d| d.kind == DoubtKind::CacheHit)
+            .any(|d| d.kind == IssueKind::CacheHit)
     };
     // Writing has nothing to do with it.
     assert!(hit(read) && !hit(&out.rows[2]));
@@ -134,6 +134,6 @@ fn files_that_are_no_whole_blocks_are_refused_before_anything_is_made() {
         size: 1000,
         ..tiny()
     };
-    let refused = run(&options, Vec::new(), None, &Silent, &AtomicBool::new(false));
+    let refused = run(&options, Vec::new(), None, &Quiet, &AtomicBool::new(false));
     assert!(matches!(refused, Err(Error::Usage(_))));
 }

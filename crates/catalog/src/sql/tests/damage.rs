@@ -7,7 +7,7 @@ use super::{Files, create, filled, key, log_path, open, open_for_reading, open_u
 use crate::InodeNo;
 
 #[test]
-fn a_wrong_key_is_told_apart() {
+fn a_wrong_key_is_distinguished() {
     let mut files = Files::new();
     filled(&mut files);
     for read_only in [false, true] {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bench::progress::{Progress, Silent, Terminal};
+use bench::progress::{Progress, Quiet, Terminal};
 use bench::run_file::{self, Run, WorkDir};
 
 use strongroom_cli::program::{Error, Global, Result};
@@ -13,7 +13,7 @@ use super::failed;
 /// The bar, unless nothing but the result was asked for.
 pub(super) fn progress(global: &Global) -> Box<dyn Progress> {
     if global.quiet || global.json {
-        Box::new(Silent)
+        Box::new(Quiet)
     } else {
         Box::new(Terminal::new())
     }

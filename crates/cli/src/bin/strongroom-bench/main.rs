@@ -31,11 +31,11 @@ mod dd;
 mod history;
 mod ladder;
 mod man;
-mod peers;
 mod scale;
 mod serve_memory;
 mod small_files;
 mod storage;
+mod tools;
 
 /// Measure what encryption costs here, and mark unreliable measurements as INVALID
 #[derive(Debug, Parser)]
@@ -60,7 +60,7 @@ enum Command {
     Cost(cost::Args),
     Dd(dd::Args),
     #[command(name = "tools", alias = "peers")] // words.py: the old name
-    Peers(peers::Args),
+    Tools(tools::Args),
     SmallFiles(small_files::Args),
     Ladder(ladder::Args),
     Scale(scale::Args),
@@ -103,7 +103,7 @@ fn run(command: Command, global: &Global) -> Result<()> {
         Command::Compare(args) => compare::run(args, global),
         Command::Cost(args) => cost::run(args, global),
         Command::Dd(args) => dd::run(args, global),
-        Command::Peers(args) => peers::run(args, global),
+        Command::Tools(args) => tools::run(args, global),
         Command::SmallFiles(args) => small_files::run(args, global),
         Command::Ladder(args) => ladder::run(args, global),
         Command::Scale(args) => scale::run(args, global),

@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
 /// Waits until the disk is gone; reports when something is in the way. Ctrl-C ends the waiting, not the work.
 fn wait(args: &Args, global: &Global, total: u64) -> Result<()> {
     let bar = Bar::start("moving", global);
-    let mut told: Option<String> = None;
+    let mut reported: Option<String> = None;
     let outcome = loop {
         let disks = match admin::ask_running(&args.room, &Request::Disks {}) {
             Ok(Some(Reply::Disks(disks))) => disks,
@@ -95,13 +95,13 @@ fn wait(args: &Args, global: &Global, total: u64) -> Result<()> {
                 format!("{} was added again meanwhile, and stays", args.name),
             ));
         };
-        if disk.obstacle != told {
+        if disk.obstacle != reported {
             if let Some(what) = &disk.obstacle {
                 output::note(global, format!("{}: {what}", args.name));
             }
-            told.clone_from(&disk.obstacle);
+            reported.clone_from(&disk.obstacle);
         }
-        if !bar.tell(total.saturating_sub(left), total) {
+        if !bar.report(total.saturating_sub(left), total) {
             break Err(crate::progress::interrupted());
         }
         std::thread::sleep(LOOK);

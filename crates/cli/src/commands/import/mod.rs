@@ -27,7 +27,7 @@ use crate::args::Global;
 use crate::credentials;
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
-use crate::place::{Place, RoomPath, is_room, place, room_path};
+use crate::place::{Location, RoomPath, is_room, place, room_path};
 use crate::tree::{ContainerTree, HostTree};
 use tree::from_tree;
 
@@ -91,7 +91,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let Some(source) = args.source.clone() else {
         return Err(Error::usage("what is to be imported?"));
     };
-    if let Ok(Place::Room(_)) = place(source.as_os_str()) {
+    if let Ok(Location::Room(_)) = place(source.as_os_str()) {
         return Err(Error::usage(format!(
             "{}: a room already; copy from it with: strongroom cp -r",
             source.display()

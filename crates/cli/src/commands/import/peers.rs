@@ -28,9 +28,9 @@ use crate::exit::Exit;
 use crate::mounting::table;
 
 /// How long a program may take to mount: deriving a key takes seconds.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// How long it may take to end once it was asked to.
-const END_PATIENCE: Duration = Duration::from_secs(20);
+const END_TIMEOUT: Duration = Duration::from_secs(20);
 /// How this program is called to become another that ends with its parent.
 pub(crate) const CHILD_COMMAND: &str = "end-with-parent";
 
@@ -172,10 +172,10 @@ impl Mounted {
                     ),
                 ));
             }
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > TIMEOUT {
                 return Err(Error::failed(format!(
                     "{what}, which its program did not mount in {} seconds; {by_hand}",
-                    PATIENCE.as_secs()
+                    TIMEOUT.as_secs()
                 )));
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -234,7 +234,7 @@ impl Mounted {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
         let began = Instant::now();
-        while self.ended().is_none() && began.elapsed() < END_PATIENCE {
+        while self.ended().is_none() && began.elapsed() < END_TIMEOUT {
             std::thread::sleep(Duration::from_millis(20));
         }
         if self.mountpoint.is_mounted() {

@@ -85,9 +85,12 @@ pub(crate) struct Status {
     pub(crate) connections: u64,
     pub(crate) sessions: Vec<(u64, String)>,
     pub(crate) opens: u64,
-    pub(crate) loans: u64,
+    // words.py: the JSON has this name
+    #[serde(rename = "loans")]
+    pub(crate) grants: u64,
     pub(crate) locks: u64,
-    pub(crate) capabilities_given: u64,
+    #[serde(rename = "capabilities_given")]
+    pub(crate) capabilities_issued: u64,
     pub(crate) capabilities_revoked: u64,
     pub(crate) reopened: u64,
     pub(crate) disks: Vec<DiskRow>,
@@ -394,9 +397,9 @@ fn status(server: &MetadataServer) -> Status {
             .map(|(id, name)| (id.0, name))
             .collect(),
         opens: metrics.opens,
-        loans: metrics.loans,
+        grants: metrics.grants,
         locks: metrics.locks,
-        capabilities_given: metrics.capabilities.given,
+        capabilities_issued: metrics.capabilities.issued,
         capabilities_revoked: metrics.capabilities.revoked,
         reopened: metrics.reopened,
         disks: metrics.disks.iter().map(DiskRow::running).collect(),

@@ -41,8 +41,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     capability_lifetime: Duration,
     /// Try to flush a disk that cannot be reached for this long, before data that clients did not see durable is discarded
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
-    flush_patience: Duration,
+    // words.py: the old name
+    #[arg(long = "flush-timeout", alias = "flush-patience", value_name = "TIME", default_value = "60s", value_parser = duration)]
+    flush_timeout: Duration,
     /// Most connections of users at once
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65536))]
     connections: u32,
@@ -67,9 +68,9 @@ impl Args {
     }
 }
 
-struct Told(Arc<MetadataServer>);
+struct MetricsSource(Arc<MetadataServer>);
 
-impl Observed for Told {
+impl Observed for MetricsSource {
     fn ready(&self) -> std::result::Result<(), String> {
         if self.0.is_serving() {
             Ok(())
@@ -95,7 +96,7 @@ impl Observed for Told {
             m,
             "grants",
             "Segment ranges granted to clients.",
-            metrics.loans,
+            metrics.grants,
         );
         gauge(m, "locks", "Ranges of files locked.", metrics.locks);
         let counter = |m: &mut Measures, name: &str, help: &str, value: u64| {
@@ -124,7 +125,7 @@ impl Observed for Told {
             m,
             "capabilities_given",
             "Capabilities given to clients.",
-            capabilities.given,
+            capabilities.issued,
         );
         counter(
             m,
@@ -220,7 +221,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     config.open = args.open.options(Intent::Change);
     config.lease = args.lease;
     config.capability_lifetime = args.capability_lifetime;
-    config.flush_patience = args.flush_patience;
+    config.flush_timeout = args.flush_timeout;
     config.connections_max = args.connections as usize;
     config.connections_per_address = args.connections_per_address as usize;
     config.connections_per_user = args.connections_per_user as usize;
@@ -237,7 +238,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let server =
         MetadataServer::start(config, given.credential()?).map_err(|e| refused(&args.room, e))?;
     let server = Arc::new(server);
-    let service = Service::start(&args.common, Arc::new(Told(server.clone()))).map_err(failed)?;
+    let service =
+        Service::start(&args.common, Arc::new(MetricsSource(server.clone()))).map_err(failed)?;
     let socket = Socket::start(&dir, &server).map_err(|e| Error::host(&dir.join("metadata"), e))?;
     let address = server.local_addr();
     tracing::info!(%address, room = %dir.display(), "serving");
@@ -265,13 +267,13 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
 fn end(
     mut server: Arc<MetadataServer>,
 ) -> std::result::Result<(), metadata_server::server::ServerError> {
-    let patience = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         match Arc::try_unwrap(server) {
             Ok(server) => return server.stop(),
             Err(shared) => server = shared,
         }
-        if Instant::now() > patience {
+        if Instant::now() > deadline {
             return Err(metadata_server::server::ServerError::NotNow);
         }
         std::thread::sleep(Duration::from_millis(10));

@@ -49,12 +49,12 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         status.connections,
         status.sessions.len(),
         status.opens,
-        status.loans,
+        status.grants,
         status.locks
     ));
     output::line(format!(
         "{} capabilities given, {} revoked; the room was reopened {} times",
-        status.capabilities_given, status.capabilities_revoked, status.reopened
+        status.capabilities_issued, status.capabilities_revoked, status.reopened
     ));
     for (id, user) in &status.sessions {
         output::line(format!("session {id:016x} of {user}"));

@@ -13,19 +13,19 @@ use room::{Error, Fallocate, FileKind, InodeNo, Room, SeekTo};
 /// A regular file of a room.
 #[derive(Debug)]
 pub(crate) struct RoomDevice {
-    file: Held,
+    file: OpenFile,
     len: u64,
     read_only: bool,
 }
 
 /// An inode that outlives its name.
 #[derive(Debug)]
-struct Held {
+struct OpenFile {
     room: Arc<Room>,
     no: InodeNo,
 }
 
-impl Drop for Held {
+impl Drop for OpenFile {
     fn drop(&mut self) {
         self.room.release(self.no, 1);
     }
@@ -35,7 +35,7 @@ impl RoomDevice {
     /// `IsDirectory` or a similar error where the inode is no regular file.
     pub(crate) fn new(room: Arc<Room>, no: InodeNo, read_only: bool) -> room::Result<Self> {
         room.hold(no);
-        let file = Held { room, no };
+        let file = OpenFile { room, no };
         let inode = file.room.attributes(no)?;
         match inode.kind {
             FileKind::Regular => Ok(Self {
@@ -64,7 +64,7 @@ impl RoomDevice {
         if len == 0 {
             return Ok(());
         }
-        let Held { room, no } = &self.file;
+        let OpenFile { room, no } = &self.file;
         room.fallocate(*no, what, offset, len).map_err(of_room)
     }
 
@@ -93,7 +93,7 @@ impl Device for RoomDevice {
         self.readable(offset, buf.len() as u64)?;
         let mut done = 0;
         while done < buf.len() {
-            let Held { room, no } = &self.file;
+            let OpenFile { room, no } = &self.file;
             let at = offset + done as u64;
             match room.read(*no, at, &mut buf[done..]).map_err(of_room)? {
                 // Nobody else has the room open, and here nobody shortens its files.
@@ -106,7 +106,7 @@ impl Device for RoomDevice {
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         self.writable(offset, buf.len() as u64)?;
-        let Held { room, no } = &self.file;
+        let OpenFile { room, no } = &self.file;
         room.write(*no, offset, buf).map_err(of_room)
     }
 

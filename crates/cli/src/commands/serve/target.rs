@@ -21,7 +21,7 @@ use crate::control::SOCKET;
 use crate::control::client::Client;
 use crate::credentials::GivenKind;
 use crate::error::{Error, Result};
-use crate::place::{Place, RoomPath, must_be_room, place};
+use crate::place::{Location, RoomPath, must_be_room, place};
 use crate::socket;
 use crate::tree::Fault;
 
@@ -74,8 +74,8 @@ impl Target {
     /// Opens what `argument` names.
     pub(crate) fn open(argument: &OsString, args: &TargetArgs) -> Result<Target> {
         match place(argument)? {
-            Place::Room(path) => of_room(&path, args),
-            Place::Host(path) => of_image(&path, args),
+            Location::Room(path) => of_room(&path, args),
+            Location::Host(path) => of_image(&path, args),
         }
     }
 

@@ -207,7 +207,7 @@ fn through(
             let chunk = chunk.map_err(|e| Error::host(path, e))?;
             take(&chunk, at)?;
             at += chunk.len() as u64;
-            if !bar.tell(at, len) {
+            if !bar.report(at, len) {
                 return Err(interrupted());
             }
             let _ = emptied.send(chunk);
@@ -266,7 +266,7 @@ pub(crate) fn import(args: &ImportArgs, global: &Global) -> Result<()> {
             .write_at(&buffer[..got], at)
             .map_err(|e| Error::host(&args.image.image, e))?;
         at += got as u64;
-        if !bar.tell(at, device.len()) {
+        if !bar.report(at, device.len()) {
             return Err(interrupted());
         }
     }

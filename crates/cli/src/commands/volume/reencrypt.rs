@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let ended = luks
         .reencrypt(data, &passphrase, &limits, &mut |progress: Progress| {
             total = progress.total;
-            if bar.tell(progress.done, progress.total) {
+            if bar.report(progress.done, progress.total) {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())

@@ -8,7 +8,7 @@ use netdisk::{
     Admin, Capability, CapabilityId, ClientId, DiskAddress, DiskClient, DiskError, GroupId,
     KeyFile, Mode, Protection, Store, Surroundings, Ticket,
 };
-use room::{Loan, Piece, Placed, Sealed, UNIT_BLOCKS};
+use room::{Piece, Sealed, UNIT_BLOCKS, WriteGrant, WrittenExtent};
 
 use super::rooms::{assert_whole, content, made, opened};
 use super::*;
@@ -178,20 +178,20 @@ impl Network {
     }
 
     /// Seals blocks and writes them to the disk, as client 7 with a capability for the grant.
-    fn borrow(&self, room: &room::Room, loan: &Loan, plain: &[u8]) -> (Boot, Placed) {
-        let Loan {
+    fn borrow(&self, room: &room::Room, grant: &WriteGrant, plain: &[u8]) -> (Boot, WrittenExtent) {
+        let WriteGrant {
             segment,
             position,
             blocks,
             ..
-        } = *loan;
+        } = *grant;
         let granted = position..position + blocks;
         let keys = room.position_keys(segment, &[granted]).unwrap();
         let keys = keys.unwrap();
         let mut cipher = keys.cipher();
         let mut sealed = plain.to_vec();
         sealed.resize(plain.len().next_multiple_of(BLOCK_LEN), 0);
-        let nonce = loan.nonce_part().unwrap();
+        let nonce = grant.nonce_part().unwrap();
         let tags = (position..)
             .step_by(UNIT_BLOCKS as usize)
             .zip(sealed.chunks_mut(UNIT_BLOCKS as usize * BLOCK_LEN))
@@ -207,7 +207,7 @@ impl Network {
         let ticket = self.keeper.mint(7, disk, Mode::Write, vec![extent]);
         let client = self.keeper.disk(disk).client();
         let boot = client.write(&ticket, extent.start, &sealed).unwrap();
-        let placed = Placed {
+        let extent = WrittenExtent {
             offset: 0,
             sealed: Sealed {
                 segment,
@@ -219,7 +219,7 @@ impl Network {
             },
             end: plain.len() as u64,
         };
-        (boot, placed)
+        (boot, extent)
     }
 
     /// Reads a file's first chunk from the disks, as another client.
@@ -274,18 +274,18 @@ fn lives(protection: Protection) {
         disk.restart(b"a machine");
     }
     assert!(room.read_file("/3").unwrap() == content(3));
-    let loan = room.lend(0, 100).unwrap();
+    let grant = room.grant(0, 100).unwrap();
     let bytes = content(99)[..300_001].to_vec();
-    let (boot, placed) = network.borrow(&room, &loan, &bytes);
+    let (boot, extent) = network.borrow(&room, &grant, &bytes);
     room.write_file("/lent", b"").unwrap();
     let no = room.resolve("/lent".as_ref(), true).unwrap();
-    network.storage.wrote(loan.segment, boot).unwrap();
-    let stamp = room.place(loan.id, no, &[placed]).unwrap();
+    network.storage.wrote(grant.segment, boot).unwrap();
+    let stamp = room.place(grant.id, no, &[extent]).unwrap();
     room.sync().unwrap();
     assert!(room.settled() >= stamp);
     assert!(network.read(&room, "/lent") == bytes);
     assert!(room.read_file("/lent").unwrap() == bytes);
-    room.settle_loan(loan.id);
+    room.settle_grant(grant.id);
     for n in 1..20 {
         room.unlink(room::InodeNo::ROOT, n.to_string().as_bytes())
             .unwrap();
@@ -313,19 +313,19 @@ fn a_room_lives_on_private_disks_that_are_served() {
 }
 
 #[test]
-fn what_was_written_before_a_disks_machine_was_started_anew_is_not_placed() {
+fn data_written_before_a_restart_of_the_disks_machine_is_not_committed() {
     let network = Network::new(Protection::Secure);
     let room = made(&network.storage);
     room.write_file("/f", b"old").unwrap();
     room.sync().unwrap();
     // Disks take turns: the third segment is on the disk of the first, to which the room itself writes.
-    let _ = room.lend(0, 8).unwrap();
-    let loan = room.lend(1, 8).unwrap();
+    let _ = room.grant(0, 8).unwrap();
+    let grant = room.grant(1, 8).unwrap();
     // A loan alone is nothing to commit.
     room.write_file("/other", b"other").unwrap();
     room.sync().unwrap();
-    let (boot, _) = network.borrow(&room, &loan, b"new");
-    let (disk, _) = network.storage.locate(loan.segment).unwrap();
+    let (boot, _) = network.borrow(&room, &grant, b"new");
+    let (disk, _) = network.storage.locate(grant.segment).unwrap();
     network
         .keeper
         .disk(disk)
@@ -335,14 +335,14 @@ fn what_was_written_before_a_disks_machine_was_started_anew_is_not_placed() {
     room.write_file("/g", &content(1)).unwrap();
     room.sync().unwrap();
     assert!(matches!(
-        network.storage.wrote(loan.segment, boot),
-        Err(Lost::Lost)
+        network.storage.wrote(grant.segment, boot),
+        Err(DurabilityError::Lost)
     ));
-    let other = room.lend(1, 8).unwrap();
-    let (boot, placed) = network.borrow(&room, &other, b"again");
+    let other = room.grant(1, 8).unwrap();
+    let (boot, extent) = network.borrow(&room, &other, b"again");
     network.storage.wrote(other.segment, boot).unwrap();
     let no = room.resolve("/f".as_ref(), true).unwrap();
-    room.place(other.id, no, &[placed]).unwrap();
+    room.place(other.id, no, &[extent]).unwrap();
     room.sync().unwrap();
     assert!(network.read(&room, "/f") == b"again");
 }

@@ -8,7 +8,7 @@ fn options() -> OpenOptions {
     OpenOptions {
         commit_interval_ms: 0,
         background: false,
-        placed: true,
+        network_backed: true,
         ..OpenOptions::default()
     }
 }
@@ -60,12 +60,12 @@ fn a_room_lives_on_disks() {
             .count(),
         1
     );
-    let loan = room.lend(0, 8).unwrap();
+    let grant = room.grant(0, 8).unwrap();
     assert_ne!(
-        bench.disk_of(&storage, loan.segment.0).id,
+        bench.disk_of(&storage, grant.segment.0).id,
         bench.disk_of(&storage, 1).id
     );
-    room.settle_loan(loan.id);
+    room.settle_grant(grant.id);
     for n in 0..19 {
         room.unlink(room::InodeNo::ROOT, n.to_string().as_bytes())
             .unwrap();
@@ -174,9 +174,9 @@ fn fifty_openings_of_small_disks_leave_space_for_nearly_all_bytes() {
         storage.release();
         room.write_file(format!("/{n}"), &small(n)).unwrap();
         for lane in 0..2 {
-            let loan = room.lend(lane, 64).unwrap();
+            let grant = room.grant(lane, 64).unwrap();
             if n % 3 == 0 {
-                room.settle_loan(loan.id);
+                room.settle_grant(grant.id);
             }
         }
         room.sync().unwrap();

@@ -65,8 +65,11 @@ fn a_file_of_a_room_does_what_an_array_does() {
             5 if len > 0 => {
                 let extent = disk.status(offset, len).unwrap();
                 assert!((1..=len).contains(&extent.len));
-                let told = &model[range][..extent.len as usize];
-                assert!(!extent.zeros || told.iter().all(|b| *b == 0), "{extent:?}");
+                let reported = &model[range][..extent.len as usize];
+                assert!(
+                    !extent.zeros || reported.iter().all(|b| *b == 0),
+                    "{extent:?}"
+                );
             }
             _ => {
                 let mut back = vec![1; len as usize];
@@ -86,7 +89,7 @@ fn a_file_of_a_room_does_what_an_array_does() {
 }
 
 #[test]
-fn holes_are_told_and_nothing_leaves_the_file() {
+fn holes_are_reported_and_nothing_leaves_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let disk = with_disk(dir.path());
     disk.write_at(&[1; 8192], 1 << 20).unwrap();

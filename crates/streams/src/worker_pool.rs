@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::{Buffers, Seat};
+use crate::{Buffers, ConnectionPermit};
 
 /// A connection whose requests are received one after the other and done at the same time.
 pub trait Served: Send + Sync + Sized + 'static {
@@ -19,7 +19,7 @@ pub trait Served: Send + Sync + Sized + 'static {
     type Request<'c>;
 
     /// Its workers.
-    fn crew(&self) -> &Crew<Self::Receiving>;
+    fn worker_pool(&self) -> &WorkerPool<Self::Receiving>;
     /// Where they put large buffers between requests.
     fn buffers(&self) -> &Buffers;
     /// The next request; its payload, if it is not refused, is in `buffer`. `None` at the end.
@@ -38,8 +38,8 @@ pub trait Served: Send + Sync + Sized + 'static {
 
 /// The workers of one connection.
 #[derive(Debug)]
-pub struct Crew<R> {
-    seat: Seat,
+pub struct WorkerPool<R> {
+    permit: ConnectionPermit,
     max: usize,
     receiving: Mutex<R>,
     workers: AtomicUsize,
@@ -50,11 +50,11 @@ pub struct Crew<R> {
     over: AtomicBool,
 }
 
-impl<R> Crew<R> {
-    /// One worker on the connection of `seat`, who may get help until they are `max`.
-    pub fn new(seat: Seat, max: usize, receiving: R) -> Self {
+impl<R> WorkerPool<R> {
+    /// One worker on the connection of `permit`, who may get help until they are `max`.
+    pub fn new(permit: ConnectionPermit, max: usize, receiving: R) -> Self {
         Self {
-            seat,
+            permit,
             max,
             receiving: Mutex::new(receiving),
             workers: AtomicUsize::new(1),
@@ -76,42 +76,42 @@ impl<R> Crew<R> {
 
 /// The first worker of a connection, until that is over.
 pub fn work<C: Served>(connection: &Arc<C>) {
-    let crew = connection.crew();
+    let worker_pool = connection.worker_pool();
     let mut buffer = Vec::new();
     loop {
-        crew.waiting.fetch_add(1, Ordering::SeqCst);
-        let mut receiving = crew.receiving.lock();
-        crew.waiting.fetch_sub(1, Ordering::SeqCst);
-        if crew.over.load(Ordering::SeqCst) {
+        worker_pool.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut receiving = worker_pool.receiving.lock();
+        worker_pool.waiting.fetch_sub(1, Ordering::SeqCst);
+        if worker_pool.over.load(Ordering::SeqCst) {
             return;
         }
         let request = match connection.receive(&mut receiving, &mut buffer) {
             Ok(Some(request)) => request,
-            Ok(None) => return crew.end(),
+            Ok(None) => return worker_pool.end(),
             Err(error) => {
-                crew.end();
+                worker_pool.end();
                 return connection.failed(&error);
             }
         };
-        crew.running.fetch_add(1, Ordering::SeqCst);
-        if !C::is_refused(&request) && crew.waiting.load(Ordering::SeqCst) == 0 {
+        worker_pool.running.fetch_add(1, Ordering::SeqCst);
+        if !C::is_refused(&request) && worker_pool.waiting.load(Ordering::SeqCst) == 0 {
             help(connection);
         }
         drop(receiving);
         connection.answer(&request, &mut buffer);
         drop(request);
-        crew.running.fetch_sub(1, Ordering::SeqCst);
+        worker_pool.running.fetch_sub(1, Ordering::SeqCst);
         connection.buffers().put_away(&mut buffer);
     }
 }
 
 /// One more worker, so that the next request is received while this one is done.
 fn help<C: Served>(connection: &Arc<C>) {
-    let crew = connection.crew();
-    if crew.workers.load(Ordering::SeqCst) >= crew.max {
+    let worker_pool = connection.worker_pool();
+    if worker_pool.workers.load(Ordering::SeqCst) >= worker_pool.max {
         return;
     }
-    crew.workers.fetch_add(1, Ordering::SeqCst);
+    worker_pool.workers.fetch_add(1, Ordering::SeqCst);
     let helper = connection.clone();
-    crew.seat.spawn(move || work(&helper));
+    worker_pool.permit.spawn(move || work(&helper));
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use bench::ceiling;
-use bench::published::peers_of;
+use bench::published::tools_of;
 use bench::store::{ServedKind, labels};
 use bench::work;
 
@@ -56,14 +56,14 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         options: ceiling_option(args.fuse_ceiling),
         labels: labels(&targets),
         targets,
-        works: work::peers(),
+        works: work::tools(),
         noise: true,
         suite: None,
         key: None,
         volume_key: None,
     };
     let mut done = measure(wanted, &args.common, &args.handling, global)?;
-    let table = peers_of(&done.report);
+    let table = tools_of(&done.report);
     done.report.tables.extend(table);
     if args.fuse_ceiling {
         let share = ceiling::share(&done.report, "mounted", CEILING);

@@ -12,7 +12,7 @@ use storage::Storage;
 
 use crate::authentic::Witness;
 
-static PLACES: RwLock<Option<HashMap<u64, Known>>> = RwLock::new(None);
+static REGISTRATIONS: RwLock<Option<HashMap<u64, Known>>> = RwLock::new(None);
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 struct Known {
@@ -30,11 +30,11 @@ pub(crate) enum Part {
 
 /// A storage that SQLite can reach for as long as this exists; files that are open then stay so.
 #[derive(Debug)]
-pub struct Place {
+pub struct Registration {
     number: u64,
 }
 
-impl Place {
+impl Registration {
     /// Gives a storage its number.
     ///
     /// # Errors
@@ -46,13 +46,16 @@ impl Place {
             storage,
             vouched: HashMap::new(),
         };
-        PLACES.write().get_or_insert_default().insert(number, known);
+        REGISTRATIONS
+            .write()
+            .get_or_insert_default()
+            .insert(number, known);
         Ok(Self { number })
     }
 
     /// From here on the database `name` and its log are opened through `witness`, which serves one connection.
     pub fn vouch(&self, name: &str, witness: Witness) {
-        if let Some(known) = PLACES
+        if let Some(known) = REGISTRATIONS
             .write()
             .as_mut()
             .and_then(|places| places.get_mut(&self.number))
@@ -67,18 +70,18 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
-        if let Some(places) = PLACES.write().as_mut() {
+        if let Some(places) = REGISTRATIONS.write().as_mut() {
             places.remove(&self.number);
         }
     }
 }
 
-/// The storage and the name in it that a path of [`Place::path`] leads to.
+/// The storage and the name in it that a path of [`Registration::path`] leads to.
 pub(crate) fn resolve(path: &str) -> Option<(Arc<dyn Storage>, &str)> {
     let (number, name) = path.strip_prefix('/')?.split_once('/')?;
-    let storage = PLACES
+    let storage = REGISTRATIONS
         .read()
         .as_ref()?
         .get(&number.parse().ok()?)?
@@ -87,10 +90,10 @@ pub(crate) fn resolve(path: &str) -> Option<(Arc<dyn Storage>, &str)> {
     Some((storage, name))
 }
 
-/// What vouches for the file that a path of [`Place::path`] leads to, where anything does.
+/// What vouches for the file that a path of [`Registration::path`] leads to, where anything does.
 pub(crate) fn vouched(path: &str) -> Option<Part> {
     let (number, name) = path.strip_prefix('/')?.split_once('/')?;
-    let places = PLACES.read();
+    let places = REGISTRATIONS.read();
     let vouched = &places.as_ref()?.get(&number.parse().ok()?)?.vouched;
     let of = |suffix| vouched.get(name.strip_suffix(suffix)?).cloned();
     vouched

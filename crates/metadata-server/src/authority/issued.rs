@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use metadata_proto::rpc::SessionId;
 use netdisk::{BlockExtent, Ticket};
-use room::{InodeNo, LoanId};
+use room::{InodeNo, WriteGrantId};
 
 /// Blocks of one stretch of a disk, by which capabilities are found.
 const STRETCH: u64 = segments::SEGMENT_BLOCKS as u64;
@@ -18,7 +18,7 @@ pub(crate) enum Purpose {
     /// Reading a file.
     Read(InodeNo),
     /// Writing to a loan.
-    Write(LoanId),
+    Write(WriteGrantId),
 }
 
 /// A capability that a client has.
@@ -30,11 +30,11 @@ pub(crate) struct Entry {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Given {
+pub(crate) struct IssuedCapabilities {
     entries: HashMap<u32, Entry>,
     by_file: BTreeMap<(InodeNo, SessionId), BTreeSet<u32>>,
     by_session: HashMap<SessionId, BTreeSet<u32>>,
-    by_loan: HashMap<LoanId, u32>,
+    by_grant: HashMap<WriteGrantId, u32>,
     by_stretch: HashMap<u64, BTreeSet<u32>>,
     by_expiry: BTreeSet<(u64, u32)>,
 }
@@ -58,7 +58,7 @@ fn take<K: std::hash::Hash + Eq>(map: &mut HashMap<K, BTreeSet<u32>>, key: K, id
     }
 }
 
-impl Given {
+impl IssuedCapabilities {
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -75,8 +75,8 @@ impl Given {
                 let key = (no, entry.session);
                 self.by_file.entry(key).or_default().insert(id);
             }
-            Purpose::Write(loan) => {
-                self.by_loan.insert(loan, id);
+            Purpose::Write(grant) => {
+                self.by_grant.insert(grant, id);
             }
         }
         self.by_session.entry(entry.session).or_default().insert(id);
@@ -99,8 +99,8 @@ impl Given {
                     }
                 }
             }
-            Purpose::Write(loan) => {
-                self.by_loan.remove(&loan);
+            Purpose::Write(grant) => {
+                self.by_grant.remove(&grant);
             }
         }
         take(&mut self.by_session, entry.session, id);
@@ -162,8 +162,8 @@ impl Given {
         })
     }
 
-    pub(crate) fn of_loan(&self, loan: LoanId) -> Option<u32> {
-        self.by_loan.get(&loan).copied()
+    pub(crate) fn of_grant(&self, grant: WriteGrantId) -> Option<u32> {
+        self.by_grant.get(&grant).copied()
     }
 
     /// Those that cover any of these blocks.
@@ -214,40 +214,40 @@ mod tests {
 
     #[test]
     fn a_capability_is_found_by_everything_that_can_take_it_away_and_gone_from_all() {
-        let mut given = Given::default();
-        given.put(entry(
+        let mut issued = IssuedCapabilities::default();
+        issued.put(entry(
             1,
             7,
             Purpose::Read(InodeNo(5)),
             &[(10, 5), (20000, 1)],
         ));
-        given.put(entry(2, 7, Purpose::Write(LoanId(9)), &[(16380, 10)]));
-        given.put(entry(3, 8, Purpose::Read(InodeNo(5)), &[(14, 1)]));
-        let covering = |given: &Given, start, blocks| -> Vec<u32> {
-            given
+        issued.put(entry(2, 7, Purpose::Write(WriteGrantId(9)), &[(16380, 10)]));
+        issued.put(entry(3, 8, Purpose::Read(InodeNo(5)), &[(14, 1)]));
+        let covering = |issued: &IssuedCapabilities, start, blocks| -> Vec<u32> {
+            issued
                 .covering(&[BlockExtent { start, blocks }])
                 .into_iter()
                 .collect()
         };
-        assert_eq!(covering(&given, 14, 1), [1, 3]);
-        assert!(covering(&given, 15, 100).is_empty());
-        assert_eq!(covering(&given, 16384, 1), [2]);
-        assert_eq!(covering(&given, 0, 100_000), [1, 2, 3]);
-        assert_eq!(given.of_file(InodeNo(5)).count(), 2);
-        assert_eq!(given.of_session(SessionId(7)), [1, 2]);
-        assert_eq!(given.of_loan(LoanId(9)), Some(2));
+        assert_eq!(covering(&issued, 14, 1), [1, 3]);
+        assert!(covering(&issued, 15, 100).is_empty());
+        assert_eq!(covering(&issued, 16384, 1), [2]);
+        assert_eq!(covering(&issued, 0, 100_000), [1, 2, 3]);
+        assert_eq!(issued.of_file(InodeNo(5)).count(), 2);
+        assert_eq!(issued.of_session(SessionId(7)), [1, 2]);
+        assert_eq!(issued.of_grant(WriteGrantId(9)), Some(2));
         let same = [BlockExtent {
             start: 14,
             blocks: 1,
         }];
-        let reusable = |until| given.reusable(SessionId(8), InodeNo(5), &same, until);
+        let reusable = |until| issued.reusable(SessionId(8), InodeNo(5), &same, until);
         assert!(reusable(103).is_some() && reusable(104).is_none());
-        given.expire(102);
-        assert_eq!(given.of_file(InodeNo(5)).count(), 1);
-        given.remove(2);
-        given.remove(3);
-        assert!(given.by_stretch.is_empty() && given.by_session.is_empty());
-        assert!(given.by_expiry.is_empty() && given.by_file.is_empty());
-        assert!(given.by_loan.is_empty() && given.len() == 0);
+        issued.expire(102);
+        assert_eq!(issued.of_file(InodeNo(5)).count(), 1);
+        issued.remove(2);
+        issued.remove(3);
+        assert!(issued.by_stretch.is_empty() && issued.by_session.is_empty());
+        assert!(issued.by_expiry.is_empty() && issued.by_file.is_empty());
+        assert!(issued.by_grant.is_empty() && issued.len() == 0);
     }
 }

@@ -15,7 +15,7 @@ use crate::{Admission, Limits, Socket, Standing};
 
 /// The connections of a server.
 #[derive(Debug)]
-pub struct Seats {
+pub struct ConnectionLimiter {
     name: &'static str,
     stack: usize,
     /// What a connection counts as when it comes.
@@ -49,19 +49,19 @@ pub struct Counts {
 
 /// A connection's place among those allowed; free when dropped.
 #[derive(Debug)]
-pub struct Seat {
-    all: Arc<Seats>,
+pub struct ConnectionPermit {
+    all: Arc<ConnectionLimiter>,
     number: u64,
 }
 
 /// Notes what a connection has proved, in the count of all.
 #[derive(Debug)]
 pub struct Prover {
-    all: Arc<Seats>,
+    all: Arc<ConnectionLimiter>,
     number: u64,
 }
 
-impl Seats {
+impl ConnectionLimiter {
     /// `max` connections of anybody. The threads of a connection are named `name-NUMBER`, and have `stack` bytes.
     pub fn new(name: &'static str, stack: usize, max: usize) -> Arc<Self> {
         Self::with(name, stack, Limits::total(max), Standing::Client(None))
@@ -114,7 +114,11 @@ impl Seats {
     }
 
     /// A place for a connection from this address; `None` where there is none left.
-    pub(crate) fn take(self: &Arc<Self>, socket: &Socket, address: Option<IpAddr>) -> Option<Seat> {
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        socket: &Socket,
+        address: Option<IpAddr>,
+    ) -> Option<ConnectionPermit> {
         let refused = || {
             self.refused.fetch_add(1, Ordering::Relaxed);
             None
@@ -137,7 +141,7 @@ impl Seats {
             number
         };
         self.taken.fetch_add(1, Ordering::Relaxed);
-        Some(Seat {
+        Some(ConnectionPermit {
             all: self.clone(),
             number,
         })
@@ -158,13 +162,13 @@ impl Seats {
         self.stopping.store(true, Ordering::SeqCst);
     }
 
-    /// Lets connections answer what they received, and cuts those that are left after `patience`.
-    pub(crate) fn end(&self, patience: Duration) {
+    /// Lets connections answer what they received, and cuts those that are left after `timeout`.
+    pub(crate) fn end(&self, timeout: Duration) {
         let mut places = self.places.lock();
         for socket in places.taken.values() {
             socket.shutdown(Shutdown::Read);
         }
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         while !places.taken.is_empty() {
             if self.left.wait_until(&mut places, deadline).timed_out() {
                 break;
@@ -176,7 +180,7 @@ impl Seats {
     }
 }
 
-impl Seat {
+impl ConnectionPermit {
     /// What notes what the connection has proved.
     pub fn prover(&self) -> Prover {
         Prover {
@@ -211,7 +215,7 @@ impl Prover {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut places = self.all.places.lock();
         places.taken.remove(&self.number);

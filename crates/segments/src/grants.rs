@@ -24,14 +24,14 @@ use crate::{
 /// Open segments to lend from, at most.
 pub const LANES: usize = 64;
 /// Most blocks lent at once: 4 MiB.
-pub const LEND_BLOCKS_MAX: u32 = 1024;
+pub const GRANT_BLOCKS_MAX: u32 = 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     /// The open segment of each lane, and the block after its last lent one.
     open: BTreeMap<usize, (Arc<Writing>, u32)>,
     /// Segments with positions lent, and how many loans each has.
-    lent: HashMap<SegmentNo, (Arc<Writing>, u32)>,
+    granted: HashMap<SegmentNo, (Arc<Writing>, u32)>,
 }
 
 impl Lanes {
@@ -60,7 +60,7 @@ impl Lanes {
             blocks: blocks.min(left),
         };
         *end += range.blocks;
-        self.lent
+        self.granted
             .entry(range.segment)
             .or_insert_with(|| (writing.clone(), 0))
             .1 += 1;
@@ -73,25 +73,25 @@ impl Lanes {
         lanes.into_iter().find_map(|lane| self.take(lane, blocks))
     }
 
-    fn give_back(&mut self, segment: SegmentNo) {
-        if let Some((_, loans)) = self.lent.get_mut(&segment) {
-            *loans -= 1;
-            if *loans == 0 {
-                self.lent.remove(&segment);
+    fn release_grant(&mut self, segment: SegmentNo) {
+        if let Some((_, grants)) = self.granted.get_mut(&segment) {
+            *grants -= 1;
+            if *grants == 0 {
+                self.granted.remove(&segment);
             }
         }
     }
 }
 
 impl DirStore {
-    /// Lends `blocks` fresh positions (1 to [`LEND_BLOCKS_MAX`]) of the open segment of a lane, whose file is there when
+    /// Lends `blocks` fresh positions (1 to [`GRANT_BLOCKS_MAX`]) of the open segment of a lane, whose file is there when
     /// this returns. Fewer where the segment ends, but at least [`APPEND_BLOCKS_MAX`] or what was asked for. There are
     /// [`LANES`] lanes, fewer in a small storage; a higher number stands for one of them. Where there is no space for another
     /// segment any open one will do.
-    pub fn lend(&self, lane: usize, blocks: u32) -> Result<BlockRange, SegmentError> {
+    pub fn grant(&self, lane: usize, blocks: u32) -> Result<BlockRange, SegmentError> {
         assert!(
-            (1..=LEND_BLOCKS_MAX).contains(&blocks),
-            "a loan of {blocks} blocks: it has 1 to {LEND_BLOCKS_MAX}"
+            (1..=GRANT_BLOCKS_MAX).contains(&blocks),
+            "a loan of {blocks} blocks: it has 1 to {GRANT_BLOCKS_MAX}"
         );
         self.usable()?;
         // Once more where a segment just begun turns out to be short: the first loan always fits.
@@ -100,11 +100,11 @@ impl DirStore {
             match self.file_of(&writing) {
                 Ok(_) => {}
                 Err(SegmentError::NoSpace) => {
-                    self.give_back(range.segment);
+                    self.release_grant(range.segment);
                     break;
                 }
                 Err(e) => {
-                    self.give_back(range.segment);
+                    self.release_grant(range.segment);
                     return Err(e);
                 }
             }
@@ -113,14 +113,14 @@ impl DirStore {
                 range.blocks = range.blocks.min(left);
                 return Ok(range);
             }
-            self.give_back(range.segment);
+            self.release_grant(range.segment);
             self.close_if_open(range.segment);
         }
         let taken = self.lanes.lock().take_any(blocks);
         let (writing, range) = taken.ok_or(SegmentError::NoSpace)?;
         self.file_of(&writing)
             .map(|_| range)
-            .inspect_err(|_| self.give_back(range.segment))
+            .inspect_err(|_| self.release_grant(range.segment))
     }
 
     fn take_or_begin(
@@ -167,7 +167,7 @@ impl DirStore {
         self.usable()?;
         let lanes = self.lanes.lock();
         let file = lanes
-            .lent
+            .granted
             .get(&range.segment)
             .and_then(|(writing, _)| writing.made())
             .ok_or(SegmentError::Missing {
@@ -180,15 +180,15 @@ impl DirStore {
     }
 
     /// One loan of a segment is over.
-    pub fn give_back(&self, segment: SegmentNo) {
-        self.lanes.lock().give_back(segment);
+    pub fn release_grant(&self, segment: SegmentNo) {
+        self.lanes.lock().release_grant(segment);
     }
 
     /// Segments that are, or may still be, written to: they are neither dead nor to be compacted, whatever lives in them.
     pub fn in_use(&self) -> BTreeSet<SegmentNo> {
         let lanes = self.lanes.lock();
         let open = lanes.open.values().map(|(writing, _)| writing.id.no);
-        open.chain(lanes.lent.keys().copied())
+        open.chain(lanes.granted.keys().copied())
             .chain(self.open_segment().map(|(no, _)| no))
             .collect()
     }

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use metadata_proto::rpc::{Lent, MetadataClient, SegmentPlace};
-use model::{Error, LoanId, Result, SegmentNo};
+use metadata_proto::rpc::{Granted, MetadataClient, SegmentPlace};
+use model::{Error, Result, SegmentNo, WriteGrantId};
 use netdisk::{DiskId, Ticket};
 use parking_lot::Mutex;
 use seal::PositionKeys;
 
-use super::Core;
+use super::ClientCore;
 use super::link::{Attempt, Connected};
 
 /// Blocks of the first loan: 256 KiB; each next one is twice as large.
@@ -25,14 +25,14 @@ const LARGEST: u32 = 1024;
 /// How long an unused loan is kept.
 const IDLE: Duration = Duration::from_secs(20);
 /// How long giving loans back may take: rights are revoked on the disks.
-const GIVE_BACK: Duration = Duration::from_secs(30);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Disks written to side by side.
 const LANES: usize = 4;
 
 /// A loan in use.
 #[derive(Debug)]
 pub(super) struct Borrowed {
-    pub(super) id: LoanId,
+    pub(super) id: WriteGrantId,
     /// The session's.
     pub(super) generation: u64,
     pub(super) segment: SegmentNo,
@@ -48,22 +48,22 @@ pub(super) struct Borrowed {
 
 /// Blocks of a loan, to be written once.
 #[derive(Debug)]
-pub(super) struct Place {
-    pub(super) loan: Arc<Borrowed>,
+pub(super) struct GrantedBlocks {
+    pub(super) grant: Arc<Borrowed>,
     /// First block in the segment.
     pub(super) position: u32,
     pub(super) blocks: u32,
 }
 
-impl Drop for Place {
+impl Drop for GrantedBlocks {
     fn drop(&mut self) {
-        self.loan.busy.fetch_sub(1, Ordering::AcqRel);
+        self.grant.busy.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 #[derive(Debug)]
 struct Open {
-    loan: Arc<Borrowed>,
+    grant: Arc<Borrowed>,
     next: u32,
     end: u32,
 }
@@ -82,9 +82,9 @@ struct State {
 
 /// All loans.
 #[derive(Debug, Default)]
-pub(super) struct Loans(Mutex<State>);
+pub(super) struct Grants(Mutex<State>);
 
-impl Loans {
+impl Grants {
     /// The session began anew: what was lent is not any more.
     pub(super) fn forget(&self) {
         let mut state = self.0.lock();
@@ -94,19 +94,19 @@ impl Loans {
     }
 
     /// A loan is refused by its disk or by the server: nothing more is taken of it.
-    pub(super) fn abandon(&self, loan: &Arc<Borrowed>) {
+    pub(super) fn abandon(&self, grant: &Arc<Borrowed>) {
         let mut state = self.0.lock();
         let before = state.open.len();
-        state.open.retain(|open| open.loan.id != loan.id);
+        state.open.retain(|open| open.grant.id != grant.id);
         if state.open.len() != before {
-            state.full.push(loan.clone());
+            state.full.push(grant.clone());
         }
     }
 
-    fn take_open(&self, generation: u64, wanted: u32, lanes: usize) -> Option<Place> {
+    fn take_open(&self, generation: u64, wanted: u32, lanes: usize) -> Option<GrantedBlocks> {
         let mut state = self.0.lock();
         let state = &mut *state;
-        state.open.retain(|o| o.loan.generation == generation);
+        state.open.retain(|o| o.grant.generation == generation);
         if state.open.is_empty() || state.open.len() < lanes && state.size >= LARGEST {
             return None;
         }
@@ -114,16 +114,16 @@ impl Loans {
         state.turn = (state.turn + 1) % state.open.len();
         let open = &mut state.open[state.turn];
         let blocks = wanted.min(open.end - open.next);
-        open.loan.busy.fetch_add(1, Ordering::AcqRel);
-        let place = Place {
-            loan: open.loan.clone(),
+        open.grant.busy.fetch_add(1, Ordering::AcqRel);
+        let place = GrantedBlocks {
+            grant: open.grant.clone(),
             position: open.next,
             blocks,
         };
         open.next += blocks;
         if open.next == open.end {
             let full = state.open.remove(state.turn);
-            state.full.push(full.loan);
+            state.full.push(full.grant);
         }
         Some(place)
     }
@@ -139,21 +139,21 @@ impl Loans {
     }
 
     /// Loans that are over, to be given back.
-    pub(super) fn take_finished(&self, generation: u64) -> Vec<LoanId> {
+    pub(super) fn take_finished(&self, generation: u64) -> Vec<WriteGrantId> {
         let mut state = self.0.lock();
         let state = &mut *state;
         if state.last_use.is_some_and(|at| at.elapsed() > IDLE) {
-            state.full.extend(state.open.drain(..).map(|o| o.loan));
+            state.full.extend(state.open.drain(..).map(|o| o.grant));
             state.size = 0;
         }
         let mut finished = Vec::new();
-        state.full.retain(|loan| {
-            if loan.generation != generation {
+        state.full.retain(|grant| {
+            if grant.generation != generation {
                 return false;
             }
-            let done = loan.busy.load(Ordering::Acquire) == 0;
+            let done = grant.busy.load(Ordering::Acquire) == 0;
             if done {
-                finished.push(loan.id);
+                finished.push(grant.id);
             }
             !done
         });
@@ -161,25 +161,25 @@ impl Loans {
     }
 }
 
-impl Core {
+impl ClientCore {
     /// A place for up to `wanted` blocks; fewer at the end of a loan.
-    pub(super) fn place_for(&self, wanted: u32) -> Result<Place> {
+    pub(super) fn place_for(&self, wanted: u32) -> Result<GrantedBlocks> {
         for _ in 0..16 {
             let connected = self.connected(self.deadline())?;
             let generation = connected.session.generation;
             let lanes = self.disks.count().clamp(1, LANES);
-            if let Some(place) = self.loans.take_open(generation, wanted, lanes) {
+            if let Some(place) = self.grants.take_open(generation, wanted, lanes) {
                 return Ok(place);
             }
             // A session with few loans is lent from few segments.
-            self.give_back_finished(&connected);
-            let size = self.loans.next_size(wanted);
-            let lent = self.patiently(self.deadline(), || {
+            self.release_finished(&connected);
+            let size = self.grants.next_size(wanted);
+            let granted = self.patiently(self.deadline(), || {
                 self.call_for_capability(|client, context, session| async move {
                     client.lend(context, session, size).await
                 })
             })?;
-            self.borrowed(lent, generation)?;
+            self.borrowed(granted, generation)?;
         }
         Err(Error::Unreachable(
             "the metadata server, whose sessions end at once,".into(),
@@ -187,24 +187,24 @@ impl Core {
     }
 
     /// Gives back loans that are over; if that does not arrive, they end with the session.
-    pub(super) fn give_back_finished(&self, connected: &Connected) {
-        let finished = self.loans.take_finished(connected.session.generation);
+    pub(super) fn release_finished(&self, connected: &Connected) {
+        let finished = self.grants.take_finished(connected.session.generation);
         if finished.is_empty() {
             return;
         }
-        let deadline = Instant::now() + GIVE_BACK;
+        let deadline = Instant::now() + RELEASE_TIMEOUT;
         let give = |client: MetadataClient, context, session| async move {
             client.give_back(context, session, finished).await
         };
-        if let Attempt::Doubt(why) = self.link.attempt(connected, deadline, give) {
+        if let Attempt::Unknown(why) = self.link.attempt(connected, deadline, give) {
             tracing::debug!("giving back loans: {why}");
         }
     }
 
-    fn borrowed(&self, lent: Lent, generation: u64) -> Result<()> {
-        if lent.blocks == 0
-            || lent.position == 0
-            || lent.position.checked_add(lent.blocks).is_none()
+    fn borrowed(&self, granted: Granted, generation: u64) -> Result<()> {
+        if granted.blocks == 0
+            || granted.position == 0
+            || granted.position.checked_add(granted.blocks).is_none()
         {
             return Err(Error::Io(std::io::Error::other(
                 "the metadata server lent what cannot be",
@@ -215,25 +215,25 @@ impl Core {
             keys,
             disk,
             start,
-        } = lent.place;
+        } = granted.place;
         // In a session that began since, it is refused when it is placed; so it is taken for the older one's.
-        let loan = Borrowed {
-            id: lent.loan,
+        let grant = Borrowed {
+            id: granted.grant,
             generation,
             segment,
             keys,
-            append_nonces: lent.append_nonces,
+            append_nonces: granted.append_nonces,
             disk,
             start,
-            ticket: lent.ticket,
+            ticket: granted.ticket,
             busy: AtomicU32::new(0),
         };
-        let mut state = self.loans.0.lock();
+        let mut state = self.grants.0.lock();
         // Smaller ones first come to their end.
         state.open.push(Open {
-            loan: Arc::new(loan),
-            next: lent.position,
-            end: lent.position + lent.blocks,
+            grant: Arc::new(grant),
+            next: granted.position,
+            end: granted.position + granted.blocks,
         });
         state.last_use = Some(Instant::now());
         Ok(())

@@ -6,7 +6,7 @@ use crate::report::words::{NOTHING, significant};
 
 /// A store measured here, by the rows of gocryptfs's own suite.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Peer<'a> {
+pub struct Tool<'a> {
     /// Its label.
     pub store: &'a str,
     /// Sequential writes of 128 KiB, in MB/s.
@@ -26,10 +26,10 @@ pub struct Peer<'a> {
 }
 
 /// What the table is called.
-pub const PEERS_TITLE: &str = "Encrypted file systems on one workload";
+pub const TOOLS_TITLE: &str = "Encrypted file systems on one workload";
 
 /// Names of the rows that stand for the published ones: write, read, untar, md5sum, ls, rm.
-pub const PEER_WORKS: [&str; 6] = [
+pub const TOOL_WORKS: [&str; 6] = [
     "sequential write, 128 KiB, depth 1, synced",
     "sequential read, 128 KiB, depth 1, cold",
     "untar",
@@ -38,13 +38,13 @@ pub const PEER_WORKS: [&str; 6] = [
     "rm -r",
 ];
 
-/// The table of a report that has some of the rows [`PEER_WORKS`] names, of each of its stores.
-pub fn peers_of(report: &Report) -> Option<PublishedTable> {
-    let known = |row: &Row| PEER_WORKS.contains(&row.work.as_str());
+/// The table of a report that has some of the rows [`TOOL_WORKS`] names, of each of its stores.
+pub fn tools_of(report: &Report) -> Option<PublishedTable> {
+    let known = |row: &Row| TOOL_WORKS.contains(&row.work.as_str());
     if !report.rows.iter().any(known) {
         return None;
     }
-    let measured: Vec<Peer<'_>> = report
+    let measured: Vec<Tool<'_>> = report
         .stores
         .iter()
         .map(|store| {
@@ -52,9 +52,9 @@ pub fn peers_of(report: &Report) -> Option<PublishedTable> {
                 report
                     .rows
                     .iter()
-                    .find(|row| row.store == store.label && row.work == PEER_WORKS[at])
+                    .find(|row| row.store == store.label && row.work == TOOL_WORKS[at])
             };
-            Peer {
+            Tool {
                 store: &store.label,
                 write: of(0),
                 read: of(1),
@@ -66,11 +66,11 @@ pub fn peers_of(report: &Report) -> Option<PublishedTable> {
             }
         })
         .collect();
-    Some(peers(&measured))
+    Some(tools(&measured))
 }
 
 /// The published stores: name, write and read in MiB/s, then seconds for untar, md5sum, ls -lR, rm -r, and MiB for 494.
-pub const PEERS: [(&str, [&str; 7]); 6] = [
+pub const TOOLS: [(&str, [&str; 7]); 6] = [
     (
         "gocryptfs 2.3",
         ["482", "944", "10.9", "5.1", "2.0", "2.4", "512"],
@@ -98,7 +98,7 @@ pub const PEERS: [(&str, [&str; 7]); 6] = [
 ];
 
 /// The table of peers: published columns first, then those measured.
-pub fn peers(measured: &[Peer<'_>]) -> PublishedTable {
+pub fn tools(measured: &[Tool<'_>]) -> PublishedTable {
     const NAMES: [&str; 7] = [
         "write, MiB/s",
         "read, MiB/s",
@@ -115,11 +115,11 @@ pub fn peers(measured: &[Peer<'_>]) -> PublishedTable {
         _ => cells[at].to_owned(),
     };
     PublishedTable {
-        title: PEERS_TITLE.into(),
+        title: TOOLS_TITLE.into(),
         source: "gocryptfs's own suite on an i5-3470, ciphertext on tmpfs: 128 KiB writes ×2000, the tree of linux-3.0. Here \
                  the tree is smaller: compare within a column's kind, not across"
             .into(),
-        columns: PEERS
+        columns: TOOLS
             .iter()
             .map(|(name, _)| format!("{name} (published)"))
             .chain(measured.iter().map(|of| format!("{} (here)", of.store)))
@@ -130,7 +130,7 @@ pub fn peers(measured: &[Peer<'_>]) -> PublishedTable {
             .map(|(at, name)| {
                 row(
                     name,
-                    PEERS
+                    TOOLS
                         .iter()
                         .map(|(_, cells)| published(at, cells))
                         .chain(here.iter().map(|cells| cells[at].clone())),
@@ -140,7 +140,7 @@ pub fn peers(measured: &[Peer<'_>]) -> PublishedTable {
     }
 }
 
-fn cells(of: &Peer<'_>) -> [String; 7] {
+fn cells(of: &Tool<'_>) -> [String; 7] {
     let mebibytes = |rate: f64| rate * 1e6 / f64::from(1 << 20);
     [
         median(of.write, mebibytes),

@@ -39,7 +39,7 @@ const REPLIES_LOOK: Duration = Duration::from_secs(60);
 const SPACE_LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(crate) struct Life {
+pub(crate) struct Incarnation {
     /// Its number, random.
     pub(crate) boot: u64,
     pub(crate) room: Room,
@@ -65,7 +65,7 @@ pub(crate) struct Life {
     stopped: Condvar,
 }
 
-impl Life {
+impl Incarnation {
     pub(super) fn begin(
         config: &Config,
         credential: &room::Credential,
@@ -75,7 +75,7 @@ impl Life {
             keep_unnamed: true,
             ..config.open.clone()
         };
-        let (room, storage) = open(&config.room, credential, options, config.flush_patience)?;
+        let (room, storage) = open(&config.room, credential, options, config.flush_timeout)?;
         for disk in &config.disks {
             enrol::add_disk(&room, disk.clone())?;
         }
@@ -165,14 +165,14 @@ pub(super) fn open(
     dir: &Path,
     credential: &room::Credential,
     options: OpenOptions,
-    flush_patience: Duration,
+    flush_timeout: Duration,
 ) -> Result<(Room, NetStorage), ServerError> {
     let dir = dir.canonicalize().map_err(io(dir.display().to_string()))?;
     let host = HostStorage::open(&dir).map_err(io(dir.display().to_string()))?;
-    let storage = NetStorage::open(Arc::new(host), flush_patience)
-        .map_err(io("the placement of segments"))?;
+    let storage =
+        NetStorage::open(Arc::new(host), flush_timeout).map_err(io("the placement of segments"))?;
     let options = OpenOptions {
-        placed: true,
+        network_backed: true,
         state_dir: options.state_dir.clone().or_else(room::default_state_dir),
         ..options
     };
@@ -189,25 +189,29 @@ pub(super) fn open(
 
 /// Gives back what an ended session held. False where a disk could not be reached before `deadline`: the session keeps its
 /// locks and files until its capabilities are revoked or have expired.
-pub(super) fn end_session(life: &Life, session: &Session, deadline: Instant) -> bool {
-    if life.authority.revoke_session(session.id, deadline).is_err() {
+pub(super) fn end_session(incarnation: &Incarnation, session: &Session, deadline: Instant) -> bool {
+    if incarnation
+        .authority
+        .revoke_session(session.id, deadline)
+        .is_err()
+    {
         return false;
     }
-    let (opens, loans) = session.take_held();
-    for loan in loans.keys() {
-        life.room.settle_loan(*loan);
+    let (opens, grants) = session.take_held();
+    for grant in grants.keys() {
+        incarnation.room.settle_grant(*grant);
     }
-    life.locks.end(session.id);
+    incarnation.locks.end(session.id);
     for (no, count) in opens {
-        life.room.release(no, count);
+        incarnation.room.release(no, count);
     }
-    life.sessions.forget(session.id);
+    incarnation.sessions.forget(session.id);
     true
 }
 
 /// The same in the background, however long it takes.
-pub(super) fn end_session_in_time(life: &Arc<Life>, session: Arc<Session>) {
-    let ending = life.clone();
+pub(super) fn end_session_in_time(incarnation: &Arc<Incarnation>, session: Arc<Session>) {
+    let ending = incarnation.clone();
     let thread = std::thread::Builder::new()
         .name("session end".into())
         .spawn(move || {
@@ -224,7 +228,10 @@ pub(super) fn end_session_in_time(life: &Arc<Life>, session: Arc<Session>) {
 }
 
 /// Starts what looks after a life until it is stopped.
-pub(super) fn tend(life: &Arc<Life>, shared: &Arc<Shared>) -> Result<(), ServerError> {
+pub(super) fn tend(
+    incarnation: &Arc<Incarnation>,
+    shared: &Arc<Shared>,
+) -> Result<(), ServerError> {
     let start = |name: &str, run: Box<dyn FnOnce() + Send>| {
         std::thread::Builder::new()
             .name(name.into())
@@ -232,7 +239,7 @@ pub(super) fn tend(life: &Arc<Life>, shared: &Arc<Shared>) -> Result<(), ServerE
             .map(drop)
             .map_err(io("threads of the server"))
     };
-    let (tended, with) = (life.clone(), shared.clone());
+    let (tended, with) = (incarnation.clone(), shared.clone());
     start(
         "sessions",
         Box::new(move || {
@@ -249,7 +256,7 @@ pub(super) fn tend(life: &Arc<Life>, shared: &Arc<Shared>) -> Result<(), ServerE
             }
         }),
     )?;
-    let (tended, with) = (life.clone(), shared.clone());
+    let (tended, with) = (incarnation.clone(), shared.clone());
     start(
         "replies",
         Box::new(move || {
@@ -263,7 +270,7 @@ pub(super) fn tend(life: &Arc<Life>, shared: &Arc<Shared>) -> Result<(), ServerE
             }
         }),
     )?;
-    let (tended, left) = (life.clone(), life.room.held_without_name());
+    let (tended, left) = (incarnation.clone(), incarnation.room.held_without_name());
     start(
         "unnamed",
         Box::new(move || {
@@ -278,9 +285,9 @@ pub(super) fn tend(life: &Arc<Life>, shared: &Arc<Shared>) -> Result<(), ServerE
             }
         }),
     )?;
-    let tended = life.clone();
+    let tended = incarnation.clone();
     start("drain", Box::new(move || drain::run(&tended)))?;
-    let (tended, shared) = (life.clone(), shared.clone());
+    let (tended, shared) = (incarnation.clone(), shared.clone());
     start(
         "space",
         Box::new(move || {

@@ -50,14 +50,14 @@ fn borrow(bench: &Bench, range: BlockRange, seed: u8) -> Written {
 
 #[test]
 fn what_a_borrower_wrote_is_read_and_is_durable_after_the_next_flush() {
-    for told in [true, false] {
+    for reported in [true, false] {
         let mut bench = granting();
-        let range = bench.store.lend(0, 9).unwrap();
+        let range = bench.store.grant(0, 9).unwrap();
         bench.store.flush().unwrap();
         let written = borrow(&bench, range, 1);
         written.assert_readable(&bench.store);
         assert!(!bench.store.is_dirty());
-        if told {
+        if reported {
             bench.store.written(range).unwrap();
             assert!(bench.store.is_dirty());
         }
@@ -65,12 +65,12 @@ fn what_a_borrower_wrote_is_read_and_is_durable_after_the_next_flush() {
         bench.memory.power_cut();
         bench.reopen();
         bench.store.set_keyring(keyring().with_position_keys(1));
-        assert_eq!(written.read(&bench.store).0.is_ok(), told);
+        assert_eq!(written.read(&bench.store).0.is_ok(), reported);
     }
 }
 
 #[test]
-fn positions_are_lent_or_appended_to_once_by_many_threads() {
+fn positions_are_granted_or_appended_to_once_by_many_threads() {
     let bench = Bench::new();
     let taken = Mutex::new(HashSet::new());
     let take = |segment: SegmentNo, position: u32, blocks: u32| {
@@ -85,10 +85,10 @@ fn positions_are_lent_or_appended_to_once_by_many_threads() {
             let (bench, take) = (&bench, &take);
             scope.spawn(move || {
                 for step in 0..60 {
-                    let blocks = 1 + (step * 131 + thread as u32 * 17) % LEND_BLOCKS_MAX;
+                    let blocks = 1 + (step * 131 + thread as u32 * 17) % GRANT_BLOCKS_MAX;
                     // Two threads a lane, and a lane by two of its numbers.
                     let lane = thread % 2 + if step % 2 == 0 { LANES } else { 0 };
-                    let range = bench.store.lend(lane, blocks).unwrap();
+                    let range = bench.store.grant(lane, blocks).unwrap();
                     assert!(range.blocks <= blocks);
                     assert!(range.blocks >= blocks.min(APPEND_BLOCKS_MAX));
                     take(range.segment, range.position, range.blocks);
@@ -111,39 +111,39 @@ fn positions_are_lent_or_appended_to_once_by_many_threads() {
 }
 
 #[test]
-fn a_segment_is_in_use_while_it_is_open_or_lent() {
+fn a_segment_is_in_use_while_it_is_open_or_granted() {
     let bench = Bench::new();
     let own = append(&bench.store, 1, 1).sealed.segment;
     let (first, second) = (
-        bench.store.lend(0, 4).unwrap(),
-        bench.store.lend(0, 4).unwrap(),
+        bench.store.grant(0, 4).unwrap(),
+        bench.store.grant(0, 4).unwrap(),
     );
-    let other = bench.store.lend(1, 4).unwrap();
+    let other = bench.store.grant(1, 4).unwrap();
     assert_eq!(first.segment, second.segment);
     let used = || Vec::from_iter(bench.store.in_use());
     assert_eq!(used(), [own, first.segment, other.segment]);
-    bench.store.give_back(other.segment);
+    bench.store.release_grant(other.segment);
     assert_eq!(used().len(), 3, "it is still open");
     bench.store.rotate().unwrap();
     assert_eq!(used(), [first.segment]);
-    bench.store.give_back(first.segment);
+    bench.store.release_grant(first.segment);
     assert_eq!(used(), [first.segment]);
     bench.store.written(second).unwrap();
-    bench.store.give_back(first.segment);
+    bench.store.release_grant(first.segment);
     assert!(used().is_empty());
     assert!(matches!(
         bench.store.written(second),
         Err(SegmentError::Missing { .. })
     ));
-    bench.store.give_back(first.segment);
-    assert!(bench.store.lend(0, 1).unwrap().segment > other.segment);
+    bench.store.release_grant(first.segment);
+    assert!(bench.store.grant(0, 1).unwrap().segment > other.segment);
 }
 
 #[test]
-fn zeros_written_ahead_never_meet_what_is_lent() {
+fn zeros_written_ahead_never_meet_granted_blocks() {
     let mut bench = Bench::new();
-    let lent = bench.store.lend(0, 64).unwrap();
-    let path = file_name(lent.segment);
+    let granted = bench.store.grant(0, 64).unwrap();
+    let path = file_name(granted.segment);
     bench.faults.observe(move |call| {
         assert!(call.op != Op::Write || call.path != path, "into a loan");
     });
@@ -151,7 +151,10 @@ fn zeros_written_ahead_never_meet_what_is_lent() {
         bench.append(1, seed);
         bench.store.flush().unwrap();
     }
-    let few = BlockRange { blocks: 1, ..lent };
+    let few = BlockRange {
+        blocks: 1,
+        ..granted
+    };
     for _ in 0..20 {
         bench.store.written(few).unwrap();
         bench.store.flush().unwrap();
@@ -159,25 +162,25 @@ fn zeros_written_ahead_never_meet_what_is_lent() {
 }
 
 #[test]
-fn a_loan_whose_file_cannot_be_made_is_none() {
+fn a_grant_whose_file_cannot_be_created_is_none() {
     for (op, fault) in [(Op::Create, Fault::NoSpace), (Op::Write, Fault::Io)] {
         let bench = Bench::new();
         bench.faults.refuse(op, 1, fault, Times::Once);
-        assert!(bench.store.lend(0, 8).is_err(), "{op:?}");
+        assert!(bench.store.grant(0, 8).is_err(), "{op:?}");
         assert!(bench.store.in_use().is_empty());
         assert!(bench.store.take_new().is_empty());
-        assert_eq!(bench.store.lend(0, 8).unwrap().segment, SegmentNo(2));
+        assert_eq!(bench.store.grant(0, 8).unwrap().segment, SegmentNo(2));
     }
 }
 
 #[test]
-fn after_a_failed_flush_nothing_is_lent_and_nothing_taken() {
+fn after_a_failed_flush_nothing_is_granted_and_nothing_accepted() {
     let bench = Bench::new();
-    let range = bench.store.lend(0, 8).unwrap();
+    let range = bench.store.grant(0, 8).unwrap();
     bench.faults.refuse(Op::Sync, 1, Fault::Io, Times::Once);
     assert!(bench.store.flush().is_err());
     assert!(matches!(
-        bench.store.lend(0, 8),
+        bench.store.grant(0, 8),
         Err(SegmentError::Poisoned)
     ));
     assert!(matches!(
@@ -187,14 +190,14 @@ fn after_a_failed_flush_nothing_is_lent_and_nothing_taken() {
 }
 
 #[test]
-fn another_keyring_closes_the_lanes_and_keeps_the_loans() {
+fn another_keyring_closes_the_lanes_and_keeps_the_grants() {
     let mut bench = granting();
-    let range = bench.store.lend(0, 8).unwrap();
+    let range = bench.store.grant(0, 8).unwrap();
     bench.store.set_keyring(rekeyed().with_position_keys(1));
     let written = borrow(&bench, range, 1);
     bench.store.written(range).unwrap();
     written.assert_readable(&bench.store);
-    assert_ne!(bench.store.lend(0, 8).unwrap().segment, range.segment);
+    assert_ne!(bench.store.grant(0, 8).unwrap().segment, range.segment);
     bench.known.extend(bench.store.take_new());
     assert_eq!(
         bench

@@ -5,8 +5,9 @@
 use std::sync::{Arc, Mutex};
 
 use room::{
-    CHUNK_LEN, Chunk, Credential, Error, FileFlags, Inode, InodeNo, Loan, NewCredential, NewRoom,
-    OpenOptions, Piece, Placed, Room, Sealed, Secret, SegmentNo, SetAttr, UNIT_BLOCKS,
+    CHUNK_LEN, Chunk, Credential, Error, FileFlags, Inode, InodeNo, NewCredential, NewRoom,
+    OpenOptions, Piece, Room, Sealed, Secret, SegmentNo, SetAttr, UNIT_BLOCKS, WriteGrant,
+    WrittenExtent,
 };
 use storage::testing::{Call, FaultyStorage, MemoryStorage, Op};
 use storage::{OpenMode, Storage};
@@ -21,7 +22,7 @@ fn options() -> OpenOptions {
     OpenOptions {
         commit_interval_ms: 0,
         background: false,
-        placed: true,
+        network_backed: true,
         ..OpenOptions::default()
     }
 }
@@ -81,23 +82,23 @@ impl Shared {
     }
 
     /// Seals and writes blocks as a borrower does.
-    fn borrow(&self, loan: &Loan, skip: u32, offset: u64, plain: &[u8]) -> Placed {
+    fn borrow(&self, grant: &WriteGrant, skip: u32, offset: u64, plain: &[u8]) -> WrittenExtent {
         let end = offset + plain.len() as u64;
         let mut blocks = plain.to_vec();
         blocks.resize(plain.len().next_multiple_of(BLOCK), 0);
-        let Loan {
+        let WriteGrant {
             segment,
             position,
             blocks: granted,
             ..
-        } = *loan;
+        } = *grant;
         let positions = position..position + granted;
         let keys = self.room.position_keys(segment, &[positions]);
         let keys = keys.unwrap().unwrap();
         let mut cipher = keys.cipher();
         let position = position + skip;
         let mut at = position;
-        let nonce = loan.nonce_part().unwrap();
+        let nonce = grant.nonce_part().unwrap();
         let mut tags = Vec::new();
         for unit in blocks.chunks_mut(UNIT_BLOCKS as usize * BLOCK) {
             tags.push(cipher.seal(nonce, at, unit).unwrap());
@@ -109,7 +110,7 @@ impl Shared {
         let file = self.memory.open(&name, OpenMode::ReadWrite).unwrap();
         file.write_at(&blocks, u64::from(position) * BLOCK as u64)
             .unwrap();
-        Placed {
+        WrittenExtent {
             offset,
             sealed: Sealed {
                 segment,
@@ -202,46 +203,46 @@ fn plain(len: usize, seed: u8) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_placed_reads_like_what_was_written() {
+fn committed_extents_read_like_written_data() {
     let shared = Shared::new();
     let no = shared.file("/f");
-    let loan = shared.room.lend(0, 512).unwrap();
+    let grant = shared.room.grant(0, 512).unwrap();
     let (first, second) = (plain(CHUNK_LEN as usize, 1), plain(50_001, 2));
     let before = shared.room.attributes(no).unwrap();
-    let placed = [
-        shared.borrow(&loan, 0, 0, &first),
-        shared.borrow(&loan, 256, CHUNK_LEN, &second),
+    let extents = [
+        shared.borrow(&grant, 0, 0, &first),
+        shared.borrow(&grant, 256, CHUNK_LEN, &second),
     ];
-    shared.room.place(loan.id, no, &placed).unwrap();
+    shared.room.place(grant.id, no, &extents).unwrap();
     let expected = [first, second].concat();
     assert!(shared.room.read_file("/f").unwrap() == expected);
     assert!(shared.read_by_maps(no) == expected);
     let Inode { mtime, blocks, .. } = shared.room.attributes(no).unwrap();
     assert!(mtime > before.mtime);
     assert_eq!(blocks, 256 + 13);
-    shared.room.settle_loan(loan.id);
+    shared.room.settle_grant(grant.id);
     let shared = shared.reopen();
     assert!(shared.room.read_file("/f").unwrap() == expected);
     shared.assert_whole();
 }
 
 #[test]
-fn what_was_placed_survives_a_crash_once_its_stamp_is_settled_and_is_whole_or_absent_before() {
+fn a_committed_extent_survives_a_crash_once_its_stamp_is_settled_and_is_whole_or_absent_before() {
     for seed in 0..40 {
         for settled in [false, true] {
             let shared = Shared::new();
             shared.room.write_file("/f", b"old").unwrap();
             let no = shared.file("/f");
             shared.room.sync().unwrap();
-            let loan = shared.room.lend(3, 64).unwrap();
+            let grant = shared.room.grant(3, 64).unwrap();
             if seed % 2 == 0 {
                 // Its segment's file is flushed before anything is written there.
                 shared.room.write_file("/other", b"other").unwrap();
                 shared.room.sync().unwrap();
             }
             let new = plain(100_000, seed as u8);
-            let placed = shared.borrow(&loan, 1, 0, &new);
-            let stamp = shared.room.place(loan.id, no, &[placed]).unwrap();
+            let extents = shared.borrow(&grant, 1, 0, &new);
+            let stamp = shared.room.place(grant.id, no, &[extents]).unwrap();
             assert!(shared.room.settled() < stamp);
             if settled {
                 shared.room.sync().unwrap();
@@ -263,16 +264,16 @@ fn what_was_placed_survives_a_crash_once_its_stamp_is_settled_and_is_whole_or_ab
 }
 
 #[test]
-fn what_does_not_lie_in_its_loan_or_was_placed_is_refused_and_changes_nothing() {
+fn extents_outside_their_grant_or_committed_before_are_refused_and_change_nothing() {
     let shared = Shared::new();
     let no = shared.file("/f");
-    let loan = shared.room.lend(0, 8).unwrap();
-    let other = shared.room.lend(0, 8).unwrap();
-    let good = shared.borrow(&loan, 2, 0, &plain(3 * BLOCK, 1));
-    let change = |change: &dyn Fn(&mut Placed)| {
-        let mut placed = good.clone();
-        change(&mut placed);
-        placed
+    let grant = shared.room.grant(0, 8).unwrap();
+    let other = shared.room.grant(0, 8).unwrap();
+    let good = shared.borrow(&grant, 2, 0, &plain(3 * BLOCK, 1));
+    let change = |change: &dyn Fn(&mut WrittenExtent)| {
+        let mut extents = good.clone();
+        change(&mut extents);
+        extents
     };
     let refused = [
         change(&|p| p.offset = 1),
@@ -291,56 +292,59 @@ fn what_does_not_lie_in_its_loan_or_was_placed_is_refused_and_changes_nothing() 
         change(&|p| p.sealed.position = u32::MAX),
         change(&|p| p.sealed.position = other.position),
         change(&|p| p.sealed.position = other.position - 1),
-        change(&|p| p.sealed.segment = SegmentNo(loan.segment.0 + 1)),
+        change(&|p| p.sealed.segment = SegmentNo(grant.segment.0 + 1)),
         change(&|p| p.sealed.segment = SegmentNo(u64::MAX)),
     ];
-    for placed in refused {
-        let is_refused = |placed: &[Placed]| {
+    for extents in refused {
+        let is_refused = |extents: &[WrittenExtent]| {
             matches!(
-                shared.room.place(loan.id, no, placed),
+                shared.room.place(grant.id, no, extents),
                 Err(Error::InvalidArgument(_) | Error::FileTooLarge)
             )
         };
-        assert!(is_refused(std::slice::from_ref(&placed)), "{placed:?}");
-        assert!(is_refused(&[good.clone(), placed]), "with a good one first");
+        assert!(is_refused(std::slice::from_ref(&extents)), "{extents:?}");
+        assert!(
+            is_refused(&[good.clone(), extents]),
+            "with a good one first"
+        );
     }
     let twice = [good.clone(), good.clone()];
     assert!(matches!(
-        shared.room.place(loan.id, no, &twice),
+        shared.room.place(grant.id, no, &twice),
         Err(Error::InvalidArgument(_))
     ));
     assert_eq!(shared.size(no), 0);
     shared
         .room
-        .place(loan.id, no, std::slice::from_ref(&good))
+        .place(grant.id, no, std::slice::from_ref(&good))
         .unwrap();
     assert!(matches!(
-        shared.room.place(loan.id, no, std::slice::from_ref(&good)),
+        shared.room.place(grant.id, no, std::slice::from_ref(&good)),
         Err(Error::InvalidArgument(_))
     ));
-    shared.room.settle_loan(loan.id);
-    let late = shared.borrow(&loan, 5, 0, &plain(1, 1));
+    shared.room.settle_grant(grant.id);
+    let late = shared.borrow(&grant, 5, 0, &plain(1, 1));
     assert!(matches!(
-        shared.room.place(loan.id, no, &[late]),
+        shared.room.place(grant.id, no, &[late]),
         Err(Error::NotFound)
     ));
-    assert!(shared.room.lend(0, 0).is_err() && shared.room.lend(0, 1025).is_err());
+    assert!(shared.room.grant(0, 0).is_err() && shared.room.grant(0, 1025).is_err());
     shared.assert_whole();
 }
 
 #[test]
-fn loans_overlap_neither_each_other_nor_what_the_room_writes() {
+fn grants_overlap_neither_each_other_nor_what_the_room_writes() {
     let shared = Shared::new();
     let no = shared.file("/f");
-    let mut lent = std::collections::HashSet::new();
+    let mut granted = std::collections::HashSet::new();
     for round in 0..200_u32 {
-        let loan = shared
+        let grant = shared
             .room
-            .lend(round as usize % 3, 1 + round * 37 % 1024)
+            .grant(round as usize % 3, 1 + round * 37 % 1024)
             .unwrap();
-        assert!(loan.position > 0 && loan.position + loan.blocks <= 16384);
-        for block in loan.position..loan.position + loan.blocks {
-            assert!(lent.insert((loan.segment, block)), "lent twice");
+        assert!(grant.position > 0 && grant.position + grant.blocks <= 16384);
+        for block in grant.position..grant.position + grant.blocks {
+            assert!(granted.insert((grant.segment, block)), "lent twice");
         }
         shared
             .room
@@ -354,7 +358,7 @@ fn loans_overlap_neither_each_other_nor_what_the_room_writes() {
     for (_, chunk) in shared.room.maps(no, 0, 300).unwrap() {
         for extent in chunk.extents() {
             let mut blocks = extent.position..extent.position + u32::from(extent.stored);
-            assert!(!blocks.any(|block| lent.contains(&(extent.segment, block))));
+            assert!(!blocks.any(|block| granted.contains(&(extent.segment, block))));
         }
     }
     shared.room.sync().unwrap();
@@ -362,15 +366,15 @@ fn loans_overlap_neither_each_other_nor_what_the_room_writes() {
 }
 
 #[test]
-fn what_was_given_up_in_a_loan_is_released_when_the_loan_is_over() {
+fn blocks_discarded_in_a_grant_are_released_when_the_grant_is_over() {
     let shared = Shared::new();
     let no = shared.file("/f");
-    let (loan, other) = (
-        shared.room.lend(0, 16).unwrap(),
-        shared.room.lend(0, 16).unwrap(),
+    let (grant, other) = (
+        shared.room.grant(0, 16).unwrap(),
+        shared.room.grant(0, 16).unwrap(),
     );
-    let placed = shared.borrow(&loan, 0, 0, &plain(8 * BLOCK, 1));
-    shared.room.place(loan.id, no, &[placed]).unwrap();
+    let extents = shared.borrow(&grant, 0, 0, &plain(8 * BLOCK, 1));
+    shared.room.place(grant.id, no, &[extents]).unwrap();
     let kept = shared.borrow(&other, 0, CHUNK_LEN, &plain(4 * BLOCK, 2));
     shared.room.place(other.id, no, &[kept]).unwrap();
     shared.room.sync().unwrap();
@@ -379,7 +383,7 @@ fn what_was_given_up_in_a_loan_is_released_when_the_loan_is_over() {
     shared.room.place(other.id, no, &[again]).unwrap();
     shared.room.tend().unwrap();
     assert_eq!(*punched.lock().unwrap(), 0, "its borrower may write there");
-    shared.room.settle_loan(loan.id);
+    shared.room.settle_grant(grant.id);
     shared.room.tend().unwrap();
     assert_eq!(*punched.lock().unwrap(), 8);
     assert!(shared.room.read_file("/f").unwrap()[..8 * BLOCK] == plain(8 * BLOCK, 3));
@@ -387,40 +391,40 @@ fn what_was_given_up_in_a_loan_is_released_when_the_loan_is_over() {
 }
 
 #[test]
-fn a_segment_lives_as_long_as_a_loan_of_it_and_no_longer_without_data() {
+fn a_segment_exists_as_long_as_a_grant_of_it_and_no_longer_without_data() {
     let shared = Shared::new();
     let no = shared.file("/f");
     shared.room.sync().unwrap();
     let (empty, used) = (
-        shared.room.lend(0, 8).unwrap(),
-        shared.room.lend(1, 8).unwrap(),
+        shared.room.grant(0, 8).unwrap(),
+        shared.room.grant(1, 8).unwrap(),
     );
     let nothing = |_, _| true;
     // Closes the lanes' segments; the loans go on.
     shared.room.compact(100, &nothing).unwrap();
     shared.room.sync().unwrap();
     assert_eq!(shared.segments().len(), 2);
-    let placed = shared.borrow(&used, 0, 0, &plain(8 * BLOCK, 1));
-    shared.room.place(used.id, no, &[placed]).unwrap();
+    let extents = shared.borrow(&used, 0, 0, &plain(8 * BLOCK, 1));
+    shared.room.place(used.id, no, &[extents]).unwrap();
     shared.room.compact(100, &nothing).unwrap();
-    shared.room.settle_loan(empty.id);
-    shared.room.settle_loan(used.id);
-    shared.room.settle_loan(used.id);
+    shared.room.settle_grant(empty.id);
+    shared.room.settle_grant(used.id);
+    shared.room.settle_grant(used.id);
     shared.room.tend().unwrap();
     assert_eq!(shared.segments(), [format!("{:020}", used.segment.0)]);
     assert!(shared.room.read_file("/f").unwrap() == plain(8 * BLOCK, 1));
     shared.assert_whole();
-    let next = shared.room.lend(0, 8).unwrap();
+    let next = shared.room.grant(0, 8).unwrap();
     assert!(next.segment > used.segment);
 }
 
 #[test]
-fn loans_end_with_the_room_and_what_they_took_goes_with_the_next_commit() {
+fn grants_end_with_the_room_and_their_blocks_are_freed_by_the_next_commit() {
     for crash in [false, true] {
         let shared = Shared::new();
         let no = shared.file("/f");
-        let loan = shared.room.lend(0, 8).unwrap();
-        let placed = shared.borrow(&loan, 0, 0, &plain(BLOCK, 1));
+        let grant = shared.room.grant(0, 8).unwrap();
+        let extents = shared.borrow(&grant, 0, 0, &plain(BLOCK, 1));
         shared.room.sync().unwrap();
         let shared = if crash {
             shared.crash(MemoryStorage::power_cut)
@@ -428,32 +432,35 @@ fn loans_end_with_the_room_and_what_they_took_goes_with_the_next_commit() {
             shared.reopen()
         };
         assert!(matches!(
-            shared.room.place(loan.id, no, &[placed]),
+            shared.room.place(grant.id, no, &[extents]),
             Err(Error::NotFound)
         ));
-        let again = shared.room.lend(0, 8).unwrap();
-        assert!(again.segment > loan.segment, "its positions were lent once");
+        let again = shared.room.grant(0, 8).unwrap();
+        assert!(
+            again.segment > grant.segment,
+            "its positions were lent once"
+        );
         shared.room.write_file("/g", b"g").unwrap();
         shared.room.tend().unwrap();
         let names = shared.segments();
-        assert!(!names.contains(&format!("{:020}", loan.segment.0)));
+        assert!(!names.contains(&format!("{:020}", grant.segment.0)));
         shared.assert_whole();
     }
 }
 
 #[test]
-fn a_file_grows_by_what_is_placed_and_reads_zeros_in_between() {
+fn a_file_grows_by_committed_extents_and_reads_zeros_in_between() {
     let shared = Shared::new();
     let no = shared.file("/f");
     // An end within a block, still in the room's own buffer.
     shared.room.write(no, 0, &[9; 100]).unwrap();
-    let loan = shared.room.lend(0, 64).unwrap();
+    let grant = shared.room.grant(0, 64).unwrap();
     let tail = plain(5000, 3);
     let mut expected = vec![0; 5 * BLOCK];
     expected[..100].fill(9);
     expected.extend_from_slice(&tail);
-    let placed = shared.borrow(&loan, 0, 5 * BLOCK as u64, &tail);
-    shared.room.place(loan.id, no, &[placed]).unwrap();
+    let extents = shared.borrow(&grant, 0, 5 * BLOCK as u64, &tail);
+    shared.room.place(grant.id, no, &[extents]).unwrap();
     assert!(shared.room.read_file("/f").unwrap() == expected);
     // Longer again: what was sealed behind the end reads as zeros.
     let set = |size| SetAttr {
@@ -464,11 +471,11 @@ fn a_file_grows_by_what_is_placed_and_reads_zeros_in_between() {
     expected.resize(40_000, 0);
     assert!(shared.room.read_file("/f").unwrap() == expected);
     // An end behind what was placed makes it longer, one before it never shorter.
-    let mut far = shared.borrow(&loan, 4, 0, &plain(BLOCK, 4));
+    let mut far = shared.borrow(&grant, 4, 0, &plain(BLOCK, 4));
     far.end = 60_000;
-    shared.room.place(loan.id, no, &[far]).unwrap();
-    let near = shared.borrow(&loan, 8, BLOCK as u64, &plain(10, 5));
-    shared.room.place(loan.id, no, &[near]).unwrap();
+    shared.room.place(grant.id, no, &[far]).unwrap();
+    let near = shared.borrow(&grant, 8, BLOCK as u64, &plain(10, 5));
+    shared.room.place(grant.id, no, &[near]).unwrap();
     expected.resize(60_000, 0);
     expected[..BLOCK].copy_from_slice(&plain(BLOCK, 4));
     expected[BLOCK..2 * BLOCK].fill(0);
@@ -507,35 +514,35 @@ fn maps_are_the_newest_and_leave_holes_out() {
 }
 
 #[test]
-fn a_rekey_is_finished_only_when_nothing_under_the_old_key_is_lent() {
+fn a_rekey_is_finished_only_when_nothing_under_the_old_key_is_granted() {
     let shared = Shared::new();
     let no = shared.file("/f");
-    let loan = shared.room.lend(0, 8).unwrap();
-    let placed = shared.borrow(&loan, 0, 0, &plain(BLOCK, 1));
+    let grant = shared.room.grant(0, 8).unwrap();
+    let extents = shared.borrow(&grant, 0, 0, &plain(BLOCK, 1));
     let rekey = || {
         let key = Credential::RawKey(secret());
         shared.room.rekey(&key, &|_, _| true).unwrap().finished
     };
     assert!(!rekey());
-    shared.room.place(loan.id, no, &[placed]).unwrap();
-    let fresh = shared.room.lend(0, 8).unwrap();
-    assert_ne!(fresh.segment, loan.segment);
-    shared.room.settle_loan(loan.id);
+    shared.room.place(grant.id, no, &[extents]).unwrap();
+    let fresh = shared.room.grant(0, 8).unwrap();
+    assert_ne!(fresh.segment, grant.segment);
+    shared.room.settle_grant(grant.id);
     assert!(rekey());
-    let unknown = shared.room.position_keys(loan.segment, &[]);
+    let unknown = shared.room.position_keys(grant.segment, &[]);
     assert!(unknown.unwrap().is_none());
     assert!(shared.room.read_file("/f").unwrap() == plain(BLOCK, 1));
     shared.assert_whole();
 }
 
 #[test]
-fn a_failed_flush_of_what_was_placed_settles_nothing() {
+fn a_failed_flush_of_committed_extents_settles_nothing() {
     let shared = Shared::new();
     let no = shared.file("/f");
     shared.room.sync().unwrap();
-    let loan = shared.room.lend(0, 8).unwrap();
-    let placed = shared.borrow(&loan, 0, 0, &plain(BLOCK, 1));
-    let stamp = shared.room.place(loan.id, no, &[placed]).unwrap();
+    let grant = shared.room.grant(0, 8).unwrap();
+    let extents = shared.borrow(&grant, 0, 0, &plain(BLOCK, 1));
+    let stamp = shared.room.place(grant.id, no, &[extents]).unwrap();
     shared.faults.refuse(
         Op::Sync,
         1,
@@ -544,7 +551,7 @@ fn a_failed_flush_of_what_was_placed_settles_nothing() {
     );
     assert!(shared.room.sync().is_err());
     assert!(shared.room.settled() < stamp);
-    assert!(matches!(shared.room.lend(0, 8), Err(Error::Poisoned)));
+    assert!(matches!(shared.room.grant(0, 8), Err(Error::Poisoned)));
     let shared = shared.crash(MemoryStorage::power_cut);
     assert!(shared.room.read_file("/f").unwrap().is_empty());
     shared.assert_whole();
@@ -577,7 +584,7 @@ fn a_room_on_network_disks_is_not_opened_without_them() {
     shared.room.close().unwrap();
     let key = Credential::RawKey(secret());
     let alone = |read_only| OpenOptions {
-        placed: false,
+        network_backed: false,
         read_only,
         ..options()
     };
@@ -598,19 +605,19 @@ fn a_room_on_network_disks_is_not_opened_without_them() {
 
 /// A segment that is copied while a borrower has a place in it gets more blocks below those that the copy has.
 #[test]
-fn a_backup_has_what_was_placed_and_the_next_one_what_was_placed_since() {
+fn a_backup_has_committed_extents_and_the_next_one_later_ones() {
     let shared = Shared::new();
     let key = Credential::RawKey(secret());
     let (a, b) = (shared.file("/a"), shared.file("/b"));
     let (late, early) = (
-        shared.room.lend(0, 64).unwrap(),
-        shared.room.lend(0, 64).unwrap(),
+        shared.room.grant(0, 64).unwrap(),
+        shared.room.grant(0, 64).unwrap(),
     );
     assert_eq!(late.segment, early.segment);
     assert!(late.position < early.position);
-    let placed = shared.borrow(&early, 0, 0, &plain(100_000, 1));
-    shared.room.place(early.id, b, &[placed]).unwrap();
-    shared.room.settle_loan(early.id);
+    let extents = shared.borrow(&early, 0, 0, &plain(100_000, 1));
+    shared.room.place(early.id, b, &[extents]).unwrap();
+    shared.room.settle_grant(early.id);
     let target = MemoryStorage::new();
     let backup = || {
         shared
@@ -620,7 +627,7 @@ fn a_backup_has_what_was_placed_and_the_next_one_what_was_placed_since() {
     };
     let alone = || {
         let options = OpenOptions {
-            placed: false,
+            network_backed: false,
             read_only: true,
             ..options()
         };
@@ -632,9 +639,9 @@ fn a_backup_has_what_was_placed_and_the_next_one_what_was_placed_since() {
         assert!(copy.read_file("/b").unwrap() == plain(100_000, 1));
         assert_eq!(copy.read_file("/a").unwrap(), b"");
     }
-    let placed = shared.borrow(&late, 0, 0, &plain(100_000, 2));
-    shared.room.place(late.id, a, &[placed]).unwrap();
-    shared.room.settle_loan(late.id);
+    let extents = shared.borrow(&late, 0, 0, &plain(100_000, 2));
+    shared.room.place(late.id, a, &[extents]).unwrap();
+    shared.room.settle_grant(late.id);
     backup();
     {
         let copy = alone();
@@ -657,37 +664,37 @@ fn a_room_that_holds_data_is_not_taken_for_one_on_network_disks() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let mut new = NewRoom::with_credential(NewCredential::RawKey(secret()));
     new.open = OpenOptions {
-        placed: false,
+        network_backed: false,
         ..options()
     };
     let plain = new.open.clone();
     let room = Room::create_on(storage.clone(), new).unwrap();
-    assert!(matches!(room.lend(0, 1), Err(Error::NotSupported(_))));
+    assert!(matches!(room.grant(0, 1), Err(Error::NotSupported(_))));
     room.write_file("/f", b"f").unwrap();
     room.close().unwrap();
     let key = Credential::RawKey(secret());
     assert!(matches!(
         Room::open_on(storage.clone(), &key, options()),
-        Err(Error::NotPlaced)
+        Err(Error::NotNetworkBacked)
     ));
     let room = Room::open_on(storage, &key, plain).unwrap();
     assert_eq!(room.read_file("/f").unwrap(), b"f");
 }
 
 #[test]
-fn chosen_segments_are_emptied_but_for_those_of_which_places_are_lent() {
+fn chosen_segments_are_emptied_but_for_those_with_grants() {
     let shared = Shared::new();
     let no = shared.file("/f");
-    let (loan, other) = (
-        shared.room.lend(0, 8).unwrap(),
-        shared.room.lend(1, 8).unwrap(),
+    let (grant, other) = (
+        shared.room.grant(0, 8).unwrap(),
+        shared.room.grant(1, 8).unwrap(),
     );
-    for (loan, at) in [(&loan, 0), (&other, CHUNK_LEN)] {
-        let placed = shared.borrow(loan, 0, at, &plain(8 * BLOCK, 1));
-        shared.room.place(loan.id, no, &[placed]).unwrap();
+    for (grant, at) in [(&grant, 0), (&other, CHUNK_LEN)] {
+        let extents = shared.borrow(grant, 0, at, &plain(8 * BLOCK, 1));
+        shared.room.place(grant.id, no, &[extents]).unwrap();
     }
-    shared.room.settle_loan(loan.id);
-    let both = [loan.segment, other.segment];
+    shared.room.settle_grant(grant.id);
+    let both = [grant.segment, other.segment];
     let empty = || {
         let report = shared.room.empty_segments(&both, &|_, _| true).unwrap();
         shared.room.tend().unwrap();
@@ -695,9 +702,9 @@ fn chosen_segments_are_emptied_but_for_those_of_which_places_are_lent() {
     };
     let file = |segment: SegmentNo| format!("{:020}", segment.0);
     assert_eq!(empty(), 16 * BLOCK as u64);
-    assert!(!shared.segments().contains(&file(loan.segment)));
+    assert!(!shared.segments().contains(&file(grant.segment)));
     assert!(shared.segments().contains(&file(other.segment)));
-    shared.room.settle_loan(other.id);
+    shared.room.settle_grant(other.id);
     assert_eq!(empty(), 0);
     assert!(!shared.segments().contains(&file(other.segment)));
     assert!(shared.room.read_file("/f").unwrap()[..8 * BLOCK] == plain(8 * BLOCK, 1));
@@ -706,22 +713,22 @@ fn chosen_segments_are_emptied_but_for_those_of_which_places_are_lent() {
 
 /// Only the open of an append-only file was judged, by the client itself: what a client placed over stored bytes was taken.
 #[test]
-fn what_is_placed_adds_to_an_append_only_file_and_changes_nothing_stored() {
+fn a_committed_extent_adds_to_an_append_only_file_and_changes_nothing_stored() {
     let shared = Shared::new();
     let no = shared.file("/log");
-    let loan = shared.room.lend(0, 512).unwrap();
+    let grant = shared.room.grant(0, 512).unwrap();
     let whole = plain(CHUNK_LEN as usize + 9000, 7);
     let begin = &whole[..CHUNK_LEN as usize - 5000];
-    let placed = [shared.borrow(&loan, 0, 0, begin)];
-    shared.room.place(loan.id, no, &placed).unwrap();
+    let extents = [shared.borrow(&grant, 0, 0, begin)];
+    shared.room.place(grant.id, no, &extents).unwrap();
     let set = SetAttr {
         flags: Some(FileFlags::APPEND_ONLY),
         ..SetAttr::default()
     };
     shared.room.set_attributes(no, &set).unwrap();
     let refused = |skip: u32, offset: usize, bytes: &[u8]| {
-        let bad = shared.borrow(&loan, skip, offset as u64, bytes);
-        let answer = shared.room.place(loan.id, no, &[bad]);
+        let bad = shared.borrow(&grant, skip, offset as u64, bytes);
+        let answer = shared.room.place(grant.id, no, &[bad]);
         assert!(matches!(answer, Err(Error::NotPermitted(_))), "{answer:?}");
         assert!(shared.room.read_file("/log").unwrap() == begin);
     };
@@ -734,28 +741,28 @@ fn what_is_placed_adds_to_an_append_only_file_and_changes_nothing_stored() {
     // All of it is refused, or none.
     let border = CHUNK_LEN as usize;
     let bad = [
-        shared.borrow(&loan, 304, border as u64, &whole[border..]),
-        shared.borrow(&loan, 310, BLOCK as u64, &plain(BLOCK, 9)),
+        shared.borrow(&grant, 304, border as u64, &whole[border..]),
+        shared.borrow(&grant, 310, BLOCK as u64, &plain(BLOCK, 9)),
     ];
-    assert!(shared.room.place(loan.id, no, &bad).is_err());
+    assert!(shared.room.place(grant.id, no, &bad).is_err());
     assert!(shared.room.read_file("/log").unwrap() == begin);
 
     let more = [
-        shared.borrow(&loan, 320, last as u64, &whole[last..border]),
-        shared.borrow(&loan, 330, border as u64, &whole[border..]),
+        shared.borrow(&grant, 320, last as u64, &whole[last..border]),
+        shared.borrow(&grant, 330, border as u64, &whole[border..]),
     ];
-    shared.room.place(loan.id, no, &more).unwrap();
+    shared.room.place(grant.id, no, &more).unwrap();
     assert!(shared.room.read_file("/log").unwrap() == whole);
-    shared.room.settle_loan(loan.id);
+    shared.room.settle_grant(grant.id);
     shared.room.sync().unwrap();
     shared.assert_whole();
 
     // After a crash a client places again what it does not know to be durable.
     let shared = shared.crash(MemoryStorage::power_cut);
-    let loan = shared.room.lend(0, 512).unwrap();
-    let again = [shared.borrow(&loan, 0, last as u64, &whole[last..border])];
-    shared.room.place(loan.id, no, &again).unwrap();
+    let grant = shared.room.grant(0, 512).unwrap();
+    let again = [shared.borrow(&grant, 0, last as u64, &whole[last..border])];
+    shared.room.place(grant.id, no, &again).unwrap();
     assert!(shared.room.read_file("/log").unwrap() == whole);
-    shared.room.settle_loan(loan.id);
+    shared.room.settle_grant(grant.id);
     shared.assert_whole();
 }

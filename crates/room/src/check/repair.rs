@@ -15,7 +15,7 @@ use crate::inodes::State;
 
 /// Something to put right.
 #[derive(Debug, Clone)]
-pub(super) enum Mend {
+pub(super) enum Repair {
     /// An extent that leads nowhere goes; its range reads as zeros.
     DropExtent {
         no: InodeNo,
@@ -69,7 +69,7 @@ pub(super) enum Mend {
     Adopt { no: InodeNo, kind: FileKind },
 }
 
-impl Mend {
+impl Repair {
     /// Counts are set first, as they were counted; what changes them comes after.
     fn rank(&self) -> u8 {
         match self {
@@ -82,15 +82,15 @@ impl Mend {
 
 impl Core {
     /// Puts right what was found; returns what was done. No change is under way.
-    pub(super) fn mend(&self, mends: &[Mend]) -> Result<Vec<String>> {
+    pub(super) fn repair(&self, repairs: &[Repair]) -> Result<Vec<String>> {
         let mut done = Vec::new();
-        let mut sorted: Vec<&Mend> = mends.iter().collect();
+        let mut sorted: Vec<&Repair> = repairs.iter().collect();
         sorted.sort_by_key(|m| m.rank());
         let mut shelter = None;
-        for mend in sorted {
-            let mended = self.mend_one(mend, &mut shelter);
+        for repair in sorted {
+            let repaired = self.repair_one(repair, &mut shelter);
             self.found.clear();
-            done.push(mended?);
+            done.push(repaired?);
         }
         if !done.is_empty() {
             self.changes
@@ -99,10 +99,10 @@ impl Core {
         Ok(done)
     }
 
-    fn mend_one(&self, mend: &Mend, shelter: &mut Option<InodeNo>) -> Result<String> {
+    fn repair_one(&self, repair: &Repair, shelter: &mut Option<InodeNo>) -> Result<String> {
         let catalog = self.catalog();
-        Ok(match mend {
-            Mend::DropExtent { no, index, extent } => {
+        Ok(match repair {
+            Repair::DropExtent { no, index, extent } => {
                 // Its units were left out of all counts: nothing is given up with it.
                 self.edit(*no, |core, cell, state| {
                     core.changed_chunk(cell, state, *index)?.replace(
@@ -119,7 +119,7 @@ impl Core {
                     u64::from(extent.blocks) * BLOCK
                 )
             }
-            Mend::DropOrphanChunk { no, index } => {
+            Repair::DropOrphanChunk { no, index } => {
                 let nothing = catalog::Chunk::default();
                 catalog.apply(&[Change::PutChunk {
                     inode: *no,
@@ -128,7 +128,7 @@ impl Core {
                 }])?;
                 format!("{}: its left-over map {index} is gone", inode_text(*no))
             }
-            Mend::CutEnd { no, index, size } => {
+            Repair::CutEnd { no, index, size } => {
                 self.edit(*no, |core, cell, state| {
                     let end = size.div_ceil(BLOCK);
                     let from = end
@@ -138,11 +138,11 @@ impl Core {
                 })?;
                 format!("{}: what lay beyond its end is gone", inode_text(*no))
             }
-            Mend::Reserved { blocks } => {
+            Repair::Reserved { blocks } => {
                 self.space.correct_reserved(*blocks);
                 format!("{blocks} blocks are counted as reserved for holes")
             }
-            Mend::Mark { no, index } => {
+            Repair::Mark { no, index } => {
                 self.edit(*no, |core, cell, state| {
                     core.changed_chunk(cell, state, *index)?
                         .mark_shared(0, CHUNK_END);
@@ -150,7 +150,7 @@ impl Core {
                 })?;
                 format!("{}: chunk {index} is marked as shared", inode_text(*no))
             }
-            Mend::Shared {
+            Repair::Shared {
                 segment,
                 position,
                 by,
@@ -165,32 +165,32 @@ impl Core {
                     segment.0
                 )
             }
-            Mend::Live { segment, live } => {
+            Repair::Live { segment, live } => {
                 self.accounts.lock().correct(*segment, *live);
                 format!("segment {}: {live} live blocks are counted now", segment.0)
             }
-            Mend::Blocks { no, blocks } => {
+            Repair::Blocks { no, blocks } => {
                 self.edit(*no, |_, _, state| {
                     state.inode.blocks = *blocks;
                     Ok(())
                 })?;
                 format!("{}: {blocks} blocks are counted now", inode_text(*no))
             }
-            Mend::Links { no, nlink } => {
+            Repair::Links { no, nlink } => {
                 self.edit(*no, |_, _, state| {
                     state.inode.nlink = *nlink;
                     Ok(())
                 })?;
                 format!("{}: {nlink} names are counted now", inode_text(*no))
             }
-            Mend::Parent { no, parent } => {
+            Repair::Parent { no, parent } => {
                 self.edit(*no, |_, _, state| {
                     state.inode.parent = *parent;
                     Ok(())
                 })?;
                 format!("{}: its directory is noted", inode_text(*no))
             }
-            Mend::ShowXattrs { no } => {
+            Repair::ShowXattrs { no } => {
                 self.edit(*no, |_, _, state| {
                     state.inode.has_xattrs = true;
                     Ok(())
@@ -200,7 +200,7 @@ impl Core {
                     inode_text(*no)
                 )
             }
-            Mend::Kind {
+            Repair::Kind {
                 parent,
                 name,
                 inode,
@@ -218,7 +218,7 @@ impl Core {
                     parent.0
                 )
             }
-            Mend::Rename {
+            Repair::Rename {
                 parent,
                 name,
                 to,
@@ -244,14 +244,14 @@ impl Core {
                     text(to)
                 )
             }
-            Mend::RemoveName { parent, name } => {
+            Repair::RemoveName { parent, name } => {
                 catalog.apply(&[Change::RemoveEntry {
                     parent: *parent,
                     name,
                 }])?;
                 format!("the name `{}` in inode {} is gone", text(name), parent.0)
             }
-            Mend::CutLoop { no } => {
+            Repair::CutLoop { no } => {
                 let mut names = Vec::new();
                 each_entry(&*catalog, |parent, entry| {
                     if entry.inode == *no {
@@ -269,7 +269,7 @@ impl Core {
                 catalog.apply(&changes)?;
                 format!("{}: the directory is taken out of itself", inode_text(*no))
             }
-            Mend::Adopt { no, kind } => self.adopt(*no, *kind, shelter)?,
+            Repair::Adopt { no, kind } => self.adopt(*no, *kind, shelter)?,
         })
     }
 

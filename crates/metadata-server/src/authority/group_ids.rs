@@ -13,12 +13,12 @@ const RESERVED: u64 = 1000;
 
 /// Numbers that may be handed out.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers {
+pub(crate) struct GroupIdAllocator {
     /// The next one, and the first that is not reserved.
     stock: Mutex<(u64, u64)>,
 }
 
-impl Numbers {
+impl GroupIdAllocator {
     /// Reserves more where few are left. Not to be called from within the room.
     pub(crate) fn refill(&self, room: &Room) -> Result<()> {
         let (next, end) = *self.stock.lock();

@@ -19,9 +19,9 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use catalog::{BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, InodeNo};
-use model::{LoanId, Placed};
+use model::{WriteGrantId, WrittenExtent};
 use seal::PositionKeys;
-use segments::{LEND_BLOCKS_MAX, NoncePart, SegmentNo, UNIT_BLOCKS};
+use segments::{GRANT_BLOCKS_MAX, NoncePart, SegmentNo, UNIT_BLOCKS};
 
 use crate::core::{BLOCK, Core};
 use crate::data::{SIZE_MAX, regular};
@@ -36,9 +36,9 @@ const NOTE_MAX: usize = 1 << 20;
 
 /// Blocks of a segment that the borrower alone may write, each once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Loan {
+pub struct WriteGrant {
     /// Its number.
-    pub id: LoanId,
+    pub id: WriteGrantId,
     /// The segment.
     pub segment: SegmentNo,
     /// The first block.
@@ -49,7 +49,7 @@ pub struct Loan {
     pub append_nonces: bool,
 }
 
-impl Loan {
+impl WriteGrant {
     /// The random part of the nonces of one append by the borrower.
     pub fn nonce_part(&self) -> std::io::Result<NoncePart> {
         seal::nonce_part(self.append_nonces)
@@ -57,7 +57,7 @@ impl Loan {
 }
 
 /// Refuses what no file can hold.
-fn check_form(p: &Placed, append_nonces: bool) -> Result<()> {
+fn check_form(p: &WrittenExtent, append_nonces: bool) -> Result<()> {
     let (blocks, in_chunk) = (u64::from(p.sealed.blocks), p.offset % CHUNK_LEN);
     if p.end > SIZE_MAX || p.offset > SIZE_MAX {
         return Err(Error::FileTooLarge);
@@ -92,23 +92,23 @@ fn check_form(p: &Placed, append_nonces: bool) -> Result<()> {
 
 /// The grants of a room.
 #[derive(Debug, Default)]
-pub(crate) struct Loans {
+pub(crate) struct Grants {
     last: u64,
-    live: HashMap<LoanId, Lent>,
+    live: HashMap<WriteGrantId, Granted>,
     /// Where each begins: loans do not overlap.
-    by_position: BTreeMap<(SegmentNo, u32), LoanId>,
+    by_position: BTreeMap<(SegmentNo, u32), WriteGrantId>,
     /// Given up, and released when the loans are over in which they lie.
     held: Vec<BlockRange>,
 }
 
 #[derive(Debug)]
-struct Lent {
+struct Granted {
     range: BlockRange,
     /// A bit for each block: whether it was placed.
-    placed: [u64; LEND_BLOCKS_MAX as usize / 64],
+    written: [u64; GRANT_BLOCKS_MAX as usize / 64],
 }
 
-impl Lent {
+impl Granted {
     /// Notes that a range is placed; false, and no change, where it does not lie within the loan or was placed before.
     fn note(&mut self, range: BlockRange) -> bool {
         let Some(first) = range.position.checked_sub(self.range.position) else {
@@ -123,43 +123,43 @@ impl Lent {
         let bits = first as usize..(first + range.blocks) as usize;
         if bits
             .clone()
-            .any(|at| self.placed[at / 64] >> (at % 64) & 1 == 1)
+            .any(|at| self.written[at / 64] >> (at % 64) & 1 == 1)
         {
             return false;
         }
-        bits.for_each(|at| self.placed[at / 64] |= 1 << (at % 64));
+        bits.for_each(|at| self.written[at / 64] |= 1 << (at % 64));
         true
     }
 }
 
-impl Loans {
-    fn begin(&mut self, range: BlockRange) -> LoanId {
+impl Grants {
+    fn begin(&mut self, range: BlockRange) -> WriteGrantId {
         self.last += 1;
-        let id = LoanId(self.last);
-        let placed = [0; LEND_BLOCKS_MAX as usize / 64];
-        self.live.insert(id, Lent { range, placed });
+        let id = WriteGrantId(self.last);
+        let written = [0; GRANT_BLOCKS_MAX as usize / 64];
+        self.live.insert(id, Granted { range, written });
         self.by_position.insert((range.segment, range.position), id);
         id
     }
 
     /// Notes that all of these are placed, or nothing.
-    fn note(&mut self, loan: LoanId, placed: &[Placed]) -> Result<()> {
-        let lent = self.live.get_mut(&loan).ok_or(Error::NotFound)?;
-        let before = lent.placed;
-        if placed.iter().all(|p| lent.note(p.sealed.range())) {
+    fn note(&mut self, grant: WriteGrantId, extents: &[WrittenExtent]) -> Result<()> {
+        let granted = self.live.get_mut(&grant).ok_or(Error::NotFound)?;
+        let before = granted.written;
+        if extents.iter().all(|p| granted.note(p.sealed.range())) {
             return Ok(());
         }
-        lent.placed = before;
+        granted.written = before;
         Err(Error::InvalidArgument(
             "what is placed lies within its loan, and is placed once",
         ))
     }
 
     /// The segment of a loan that is over, and what may be released now.
-    fn end(&mut self, loan: LoanId) -> Option<(SegmentNo, Vec<BlockRange>)> {
-        let lent = self.live.remove(&loan)?;
-        let segment = lent.range.segment;
-        self.by_position.remove(&(segment, lent.range.position));
+    fn end(&mut self, grant: WriteGrantId) -> Option<(SegmentNo, Vec<BlockRange>)> {
+        let granted = self.live.remove(&grant)?;
+        let segment = granted.range.segment;
+        self.by_position.remove(&(segment, granted.range.position));
         let held = std::mem::take(&mut self.held);
         Some((segment, self.hold_back(held)))
     }
@@ -174,7 +174,7 @@ impl Loans {
                     && self
                         .live
                         .get(id)
-                        .is_some_and(|lent| position + lent.range.blocks > range.position)
+                        .is_some_and(|granted| position + granted.range.blocks > range.position)
             })
         });
         self.held.extend(held);
@@ -185,15 +185,15 @@ impl Loans {
 impl Room {
     /// Lends `blocks` blocks (1 to 1024) of a segment; fewer where the segment ends, but at least 256 or what was asked for.
     /// `lane` chooses among several open segments (64; a higher number stands for one of them), so that borrowers write side
-    /// by side. Only a room whose segments are [on network disks](crate::OpenOptions::placed) lends.
-    pub fn lend(&self, lane: usize, blocks: u32) -> Result<Loan> {
-        self.core()?.lend(lane, blocks)
+    /// by side. Only a room whose segments are [on network disks](crate::OpenOptions::network_backed) lends.
+    pub fn grant(&self, lane: usize, blocks: u32) -> Result<WriteGrant> {
+        self.core()?.grant(lane, blocks)
     }
 
     /// A loan is over: nobody will write there, or place what was written, any more.
-    pub fn settle_loan(&self, loan: LoanId) {
+    pub fn settle_grant(&self, grant: WriteGrantId) {
         if let Ok(core) = self.core() {
-            core.settle_loan(loan);
+            core.settle_grant(grant);
         }
     }
 
@@ -210,8 +210,13 @@ impl Room {
     /// Takes what was written under a loan into a file, all of it or, where it fails, none as a rule. `InvalidArgument` where it
     /// does not lie within the loan, was placed before, or does not fit into a chunk; `NotFound` where the loan is over or the
     /// file is gone. Returns the [stamp](Self::stamp) that covers it.
-    pub fn place(&self, loan: LoanId, no: InodeNo, placed: &[Placed]) -> Result<u64> {
-        self.core()?.take_placed(loan, no, placed)?;
+    pub fn place(
+        &self,
+        grant: WriteGrantId,
+        no: InodeNo,
+        extents: &[WrittenExtent],
+    ) -> Result<u64> {
+        self.core()?.commit_extents(grant, no, extents)?;
         Ok(self.stamp())
     }
 
@@ -263,16 +268,16 @@ fn note_key(name: &str) -> Result<String> {
 impl Core {
     /// Whether the segments are on network disks, where clients reach them.
     pub(crate) fn is_shared(&self) -> bool {
-        self.options.placed
+        self.options.network_backed
     }
 
-    fn lend(&self, lane: usize, blocks: u32) -> Result<Loan> {
+    fn grant(&self, lane: usize, blocks: u32) -> Result<WriteGrant> {
         if !self.is_shared() {
             return Err(Error::NotSupported(
                 "lending places of a room that is not on network disks",
             ));
         }
-        if !(1..=LEND_BLOCKS_MAX).contains(&blocks) {
+        if !(1..=GRANT_BLOCKS_MAX).contains(&blocks) {
             return Err(Error::InvalidArgument("a loan has 1 to 1024 blocks"));
         }
         self.with_space(u64::from(blocks) * BLOCK, || {
@@ -282,10 +287,10 @@ impl Core {
             self.check_poison()?;
             // No commit may find the segment before the loan is known. A loan alone changes nothing in the file system.
             let _freeze = self.freeze.read();
-            let range = self.segments.lend(lane, blocks)?;
+            let range = self.segments.grant(lane, blocks)?;
             self.enter_new();
-            Ok(Loan {
-                id: self.loans.lock().begin(range),
+            Ok(WriteGrant {
+                id: self.grants.lock().begin(range),
                 segment: range.segment,
                 position: range.position,
                 blocks: range.blocks,
@@ -294,13 +299,13 @@ impl Core {
         })
     }
 
-    fn settle_loan(&self, loan: LoanId) {
-        let mut loans = self.loans.lock();
-        let Some((segment, released)) = loans.end(loan) else {
+    fn settle_grant(&self, grant: WriteGrantId) {
+        let mut grants = self.grants.lock();
+        let Some((segment, released)) = grants.end(grant) else {
             return;
         };
-        self.segments.give_back(segment);
-        drop(loans);
+        self.segments.release_grant(segment);
+        drop(grants);
         self.holes.lock().extend(released);
         let dead = |a: &catalog::SegmentAccount| a.live == 0;
         if self.accounts.lock().get(segment).is_some_and(dead) {
@@ -309,9 +314,14 @@ impl Core {
         }
     }
 
-    fn take_placed(&self, loan: LoanId, no: InodeNo, placed: &[Placed]) -> Result<()> {
+    fn commit_extents(
+        &self,
+        grant: WriteGrantId,
+        no: InodeNo,
+        extents: &[WrittenExtent],
+    ) -> Result<()> {
         let append_nonces = self.segments.append_nonces();
-        placed
+        extents
             .iter()
             .try_for_each(|p| check_form(p, append_nonces))?;
         // What was done, for the second try that may follow one without space.
@@ -325,23 +335,23 @@ impl Core {
             self.flush_buffer(&cell, &mut state)?;
             if !entered.get() {
                 // The loan cannot end while they are taken.
-                let mut loans = self.loans.lock();
-                loans.note(loan, placed)?;
-                for p in placed {
+                let mut grants = self.grants.lock();
+                grants.note(grant, extents)?;
+                for p in extents {
                     self.segments.written(p.sealed.range())?;
                     self.enter(p.sealed.range());
                 }
                 entered.set(true);
             }
-            if let Err(e) = self.check_placed(&cell, &state, placed) {
+            if let Err(e) = self.check_extents(&cell, &state, extents) {
                 // It is in no file, and freed when the loan is over.
                 let mut accounts = self.accounts.lock();
-                placed[done.get()..]
+                extents[done.get()..]
                     .iter()
                     .for_each(|p| accounts.release(p.sealed.range()));
                 return Err(e);
             }
-            while let Some(p) = placed.get(done.get()) {
+            while let Some(p) = extents.get(done.get()) {
                 let (index, first) = (p.offset / CHUNK_LEN, p.offset % CHUNK_LEN / BLOCK);
                 self.place(&cell, &mut state, index, first as u16, &p.sealed)?;
                 // What the old last block holds behind the old end are zeros, as in every file.
