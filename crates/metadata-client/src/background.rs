@@ -1,6 +1,6 @@
-//! What goes on by itself: beats, placing what was written a while ago, making the log shorter.
+//! Background work: heartbeats, committing data that was written a while ago, shortening the log.
 //!
-//! Three threads, so that none waits for what another does: a beat must not wait for a disk.
+//! Three threads, so that none waits for another's work: a heartbeat must not wait for a disk.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -15,20 +15,20 @@ use super::files::File;
 use super::link::Attempt;
 use super::writing::PLACE_AT;
 
-/// How old written data becomes before it is placed without being asked for.
+/// The age at which written data is committed without a request.
 const PLACE_AFTER: Duration = Duration::from_secs(1);
 /// The longest pause between looking for such data.
 const LOOK: Duration = Duration::from_millis(250);
-/// Between beats, at most; a quarter of a lease where that is less.
+/// Between heartbeats, at most; a quarter of a lease where that is less.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// How long a beat may take: then the connection is taken for broken.
+/// How long a heartbeat may take: then the connection counts as broken.
 const HEARTBEAT_ANSWER: Duration = Duration::from_secs(5);
-/// Files placed side by side.
+/// Files whose data is committed in parallel.
 const FILES: usize = 4;
 /// After placing in the background failed for a reason that may pass.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// What one thread does until it is told to stop.
+/// The work of one thread until it is stopped.
 type Duty = fn(&ClientCore);
 
 /// Starts the threads.
@@ -50,7 +50,7 @@ pub(super) fn start(core: &Arc<ClientCore>) -> std::io::Result<Vec<JoinHandle<()
 }
 
 impl ClientCore {
-    /// Waits, until woken or told to stop; `false`: to stop.
+    /// Waits until woken or stopped; `false`: to stop.
     fn pause(&self, time: Duration) -> bool {
         let mut stop = self.stop.lock();
         if !*stop {
@@ -72,7 +72,7 @@ impl ClientCore {
             }
             match self.heartbeat() {
                 Ok(lease) => pause = HEARTBEAT.min(lease / 4),
-                Err(e) => tracing::debug!("a beat: {e}"),
+                Err(e) => tracing::debug!("a heartbeat: {e}"),
             }
             next = Instant::now() + pause;
         }
@@ -98,7 +98,7 @@ impl ClientCore {
     pub(super) fn settle(&self, settled: u64, generation: u64) {
         for file in self.files.all() {
             let mut state = file.state.lock();
-            // Stamps of another life of the server say nothing.
+            // Stamps of another incarnation of the server mean nothing.
             if self.incarnation() > generation {
                 return;
             }
@@ -137,7 +137,7 @@ impl ClientCore {
         }
     }
 
-    /// Places a file's data; what is refused is told at the next close or fsync. `false`: to be tried again later.
+    /// Commits a file's data; a refusal is reported at the next close or fsync. `false`: to be tried again later.
     fn place_quietly(&self, file: &File) -> bool {
         match self.flush_file(file) {
             Ok(()) => true,

@@ -1,9 +1,9 @@
-//! Asking the server: again and again until there is an answer or patience ends, and taking up a session that began anew.
+//! Calls to the server: repeated until there is an answer or the timeout passes; and the adoption of a new session.
 //!
 //! 1. Nothing is asked under a session before [`ClientCore::adopt`] has taken it up.
 //! 2. A change is asked for by one slot and number until it is answered, in whatever session of whatever incarnation of the
 //!    server: it is done once.
-//! 3. What the server cannot do just now is asked again; only patience that ends makes an error of it.
+//! 3. A request that the server cannot serve at the moment is repeated; it fails only after the timeout.
 
 use std::future::Future;
 use std::sync::atomic::Ordering;
@@ -42,8 +42,8 @@ impl ClientCore {
         }
     }
 
-    /// Does what must begin and end in one life of the server, again until it does or patience ends. `attempt` is given the life and
-    /// tells `None` where that is over.
+    /// Runs `attempt` until it begins and ends in one incarnation of the server, or until the timeout. `attempt` gets the
+    /// incarnation and returns `None` where that is over.
     pub(super) fn in_one_incarnation<T>(
         &self,
         mut attempt: impl FnMut(u64) -> Result<Option<T>>,
@@ -104,7 +104,7 @@ impl ClientCore {
         }
     }
 
-    /// Does again what failed because a server or disk was not there or failed, until it succeeds or patience ends.
+    /// Repeats what failed because a server or disk was away or failed, until it succeeds or the timeout passes.
     pub(super) fn patiently<T>(
         &self,
         deadline: Instant,
@@ -140,8 +140,8 @@ impl ClientCore {
         }
     }
 
-    /// Has a change made, once, before the server loses its life: `None` where the one that began with session generation
-    /// `incarnation` is over without it.
+    /// Makes a change once within an incarnation of the server: `None` where the incarnation that began with session
+    /// generation `incarnation` ended without it.
     pub(super) fn change_in_incarnation(
         &self,
         change: &Change,

@@ -48,7 +48,7 @@ fn posix(kind: Posix) -> Error {
     }
 }
 
-/// An error of data that was written and could not be kept: what a later `close` or `fsync` is told of it.
+/// An error of data that was written and could not be kept: a later `close` or `fsync` reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriteBackError {
     /// Nobody may write there any more.

@@ -1,8 +1,9 @@
 //! What the client knows of files: those that are open, and those with data on its way.
 //!
-//! 1. A block that was written is in exactly one of `dirty` (to be placed), `flight` (being placed), `returned` (placed, lost by
-//!    the server, to be placed anew) and `log` (placed, not yet known to be durable), newest first; the same block may be in
-//!    several with different contents. Each counts against the [`Budget`] until it leaves the log or is given up.
+//! 1. A block that was written is in exactly one of `dirty` (to be committed), `flight` (being committed), `returned`
+//!    (committed, lost by the server, to be committed again) and `log` (committed, not yet known to be durable), newest first;
+//!    the same block may be in several with different contents. Each counts against the [`Budget`] until it leaves the log or is
+//!    discarded.
 //! 2. Order of locks: `writing`, `flushing`, `state`. The network is never waited for under `state`.
 //! 3. A file that lost its locks with the session answers `Stale` until its last close.
 
@@ -24,7 +25,7 @@ pub(super) type Block = [u8; BLOCK as usize];
 /// Blocks by their index in the file.
 pub(super) type Blocks = BTreeMap<u64, Arc<Block>>;
 
-/// What was placed and is not yet known to be durable.
+/// Committed data that is not yet known to be durable.
 #[derive(Debug)]
 pub(super) struct Logged {
     /// What the server said; durable when it settled that far.
@@ -34,7 +35,7 @@ pub(super) struct Logged {
     pub(super) blocks: Blocks,
 }
 
-/// What was placed and lost by the server.
+/// Committed data that the server lost.
 #[derive(Debug, Default)]
 pub(super) struct Returned {
     pub(super) blocks: Blocks,
@@ -55,7 +56,7 @@ impl Default for Version {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// As the server told it last.
+    /// As the server reported it last.
     pub(super) inode: Option<Inode>,
     /// Opens here, and those that the server counts in its session of that generation.
     pub(super) opens: u64,
@@ -67,26 +68,26 @@ pub(super) struct State {
     pub(super) lost_locks: bool,
     pub(super) dirty: Blocks,
     pub(super) flight: Blocks,
-    /// A part from `dirty`, because a change of the whole file that the server still made in its old life is newer.
+    /// A part from `dirty`, because a change of the whole file that the server still made in its old incarnation is newer.
     pub(super) returned: Returned,
     pub(super) log: VecDeque<Logged>,
     /// Length that what is dirty or in flight gives the file; 0 without such.
     pub(super) end: u64,
-    /// When something was last written that is not placed.
+    /// When data was last written that is not committed.
     pub(super) written: Option<Timestamp>,
     pub(super) dirty_since: Option<Instant>,
-    /// Data that was refused, to be told at the next close or fsync.
+    /// Data that was refused, to be reported at the next close or fsync.
     pub(super) lost: Option<WriteBackError>,
     /// Another one whenever maps fetched before may be old.
     pub(super) version: Version,
-    /// Rises when data was placed.
+    /// Rises when data was committed.
     pub(super) placings: u64,
     /// Where the last read ended.
     pub(super) read_end: u64,
 }
 
 impl State {
-    /// Keeps an error by which data was lost for good, for a later close or fsync to tell; `false`: nothing is lost yet.
+    /// Keeps an error by which data was lost for good, for a later close or fsync to report; `false`: nothing is lost yet.
     pub(super) fn note_loss(&mut self, e: &Error) -> bool {
         let lost = WriteBackError::of(e);
         self.lost = self.lost.or(lost);
@@ -105,12 +106,12 @@ impl State {
         self.is_dirty() || !self.flight.is_empty()
     }
 
-    /// Whether something is to be placed that is not being placed already.
+    /// Whether data is to be committed and is not in flight already.
     pub(super) fn is_dirty(&self) -> bool {
         !self.dirty.is_empty() || !self.returned.blocks.is_empty()
     }
 
-    /// The file's length, with what is not placed yet.
+    /// The file's length, including uncommitted data.
     pub(super) fn size(&self) -> u64 {
         let stored = self.inode.as_ref().map_or(0, |i| i.size);
         stored.max(self.unplaced_end())
@@ -151,7 +152,7 @@ impl State {
         self.inode = Some(inode.clone());
     }
 
-    /// The blocks of a range that are not placed yet, newest contents.
+    /// The uncommitted blocks of a range, newest contents.
     pub(super) fn overlay(&self, first: u64, last: u64) -> Blocks {
         let of = |blocks: &Blocks| -> Vec<(u64, Arc<Block>)> {
             let range = blocks.range(first..=last);
@@ -163,7 +164,7 @@ impl State {
         blocks
     }
 
-    /// Has everything that is to be placed in flight; nothing was before.
+    /// Moves everything that is to be committed to `flight`, which was empty.
     pub(super) fn take_off(&mut self) {
         let returned = std::mem::take(&mut self.returned);
         self.end = self.end.max(returned.end);
@@ -172,7 +173,7 @@ impl State {
         self.dirty_since = None;
     }
 
-    /// What is in flight is to be placed anew. Returns the blocks given up because newer ones are there.
+    /// Moves the blocks in flight back, to be committed again. Returns the number of blocks discarded because there are newer ones.
     pub(super) fn land(&mut self) -> usize {
         let mut discarded = 0;
         for (at, block) in std::mem::take(&mut self.flight) {
@@ -187,7 +188,7 @@ impl State {
         discarded
     }
 
-    /// The server lost what is logged: it is to be placed anew, but for what was written over. Returns the blocks given up.
+    /// The server lost what is logged: it is to be committed again, except what was overwritten. Returns the number of blocks discarded.
     pub(super) fn replay(&mut self) -> usize {
         let mut discarded = 0;
         // Newest first: what is there already is newer.
@@ -217,7 +218,7 @@ impl State {
         blocks
     }
 
-    /// Forgets everything placed, also what the server lost of it. Returns the number of blocks.
+    /// Forgets all committed data, including what the server lost. Returns the number of blocks.
     pub(super) fn settle_all(&mut self) -> usize {
         let returned = std::mem::take(&mut self.returned).blocks.len();
         let logged: usize = self.log.drain(..).map(|l| l.blocks.len()).sum();
@@ -225,7 +226,7 @@ impl State {
         returned + logged
     }
 
-    /// Forgets what is not placed. Returns the number of blocks.
+    /// Forgets uncommitted data. Returns the number of blocks.
     pub(super) fn drop_unplaced(&mut self) -> usize {
         let returned = std::mem::take(&mut self.returned).blocks.len();
         let blocks = returned + self.dirty.len() + self.flight.len();
@@ -250,7 +251,7 @@ pub(super) struct File {
     pub(super) no: InodeNo,
     /// Held while a program writes: a partly written block is completed from what is stored.
     pub(super) writing: Mutex<()>,
-    /// Held while what is dirty is placed, and while what depends on its order is done.
+    /// Held while dirty data is committed, and during operations that depend on its order.
     pub(super) flushing: Mutex<()>,
     pub(super) state: Mutex<State>,
 }

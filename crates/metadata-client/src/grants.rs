@@ -1,9 +1,9 @@
 //! Places granted to this client.
 //!
 //! 1. A position is handed out once. Whatever becomes of the write to it, it is never handed out again.
-//! 2. A loan is given back when all of it was handed out and nothing that was written there is on its way to a file; also
-//!    when nothing was written for [`IDLE`].
-//! 3. Loans end with the session.
+//! 2. A grant is released when all of it was handed out and no data written there is waiting for its commit; also when
+//!    nothing was written for [`IDLE`].
+//! 3. Grants end with the session.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,18 +18,18 @@ use seal::PositionKeys;
 use super::ClientCore;
 use super::link::{Attempt, Connected};
 
-/// Blocks of the first loan: 256 KiB; each next one is twice as large.
+/// Blocks of the first grant: 256 KiB; each next one is twice as large.
 const FIRST: u32 = 64;
 /// Blocks of the largest: 4 MiB.
 const LARGEST: u32 = 1024;
-/// How long an unused loan is kept.
+/// How long an unused grant is kept.
 const IDLE: Duration = Duration::from_secs(20);
-/// How long giving loans back may take: rights are revoked on the disks.
+/// How long the release of grants may take: rights are revoked on the disks.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Disks written to side by side.
 const LANES: usize = 4;
 
-/// A loan in use.
+/// A grant in use.
 #[derive(Debug)]
 pub(super) struct Borrowed {
     pub(super) id: WriteGrantId,
@@ -46,7 +46,7 @@ pub(super) struct Borrowed {
     busy: AtomicU32,
 }
 
-/// Blocks of a loan, to be written once.
+/// Blocks of a grant, to be written once.
 #[derive(Debug)]
 pub(super) struct GrantedBlocks {
     pub(super) grant: Arc<Borrowed>,
@@ -73,19 +73,19 @@ struct State {
     open: Vec<Open>,
     /// Which of them gives the next place.
     turn: usize,
-    /// Handed out to the last block; to be given back when nothing is on its way.
+    /// Handed out to the last block; to be released when no data is waiting for its commit.
     full: Vec<Arc<Borrowed>>,
-    /// Size of the next loan.
+    /// Size of the next grant.
     size: u32,
     last_use: Option<Instant>,
 }
 
-/// All loans.
+/// All grants.
 #[derive(Debug, Default)]
 pub(super) struct Grants(Mutex<State>);
 
 impl Grants {
-    /// The session began anew: what was lent is not any more.
+    /// A new session began: the grants of the old one are over.
     pub(super) fn forget(&self) {
         let mut state = self.0.lock();
         state.open.clear();
@@ -93,7 +93,7 @@ impl Grants {
         state.size = 0;
     }
 
-    /// A loan is refused by its disk or by the server: nothing more is taken of it.
+    /// The disk or the server refuses a grant: no more blocks are taken from it.
     pub(super) fn abandon(&self, grant: &Arc<Borrowed>) {
         let mut state = self.0.lock();
         let before = state.open.len();
@@ -138,7 +138,7 @@ impl Grants {
         state.size
     }
 
-    /// Loans that are over, to be given back.
+    /// Grants that are over, to be released.
     pub(super) fn take_finished(&self, generation: u64) -> Vec<WriteGrantId> {
         let mut state = self.0.lock();
         let state = &mut *state;
@@ -162,7 +162,7 @@ impl Grants {
 }
 
 impl ClientCore {
-    /// A place for up to `wanted` blocks; fewer at the end of a loan.
+    /// Up to `wanted` granted blocks; fewer at the end of a grant.
     pub(super) fn place_for(&self, wanted: u32) -> Result<GrantedBlocks> {
         for _ in 0..16 {
             let connected = self.connected(self.deadline())?;
@@ -171,7 +171,7 @@ impl ClientCore {
             if let Some(place) = self.grants.take_open(generation, wanted, lanes) {
                 return Ok(place);
             }
-            // A session with few loans is lent from few segments.
+            // A session with few grants gets them from few segments.
             self.release_finished(&connected);
             let size = self.grants.next_size(wanted);
             let granted = self.patiently(self.deadline(), || {
@@ -186,7 +186,7 @@ impl ClientCore {
         ))
     }
 
-    /// Gives back loans that are over; if that does not arrive, they end with the session.
+    /// Releases grants that are over; if the call does not arrive, they end with the session.
     pub(super) fn release_finished(&self, connected: &Connected) {
         let finished = self.grants.take_finished(connected.session.generation);
         if finished.is_empty() {
@@ -197,7 +197,7 @@ impl ClientCore {
             client.give_back(context, session, finished).await
         };
         if let Attempt::Unknown(why) = self.link.attempt(connected, deadline, give) {
-            tracing::debug!("giving back loans: {why}");
+            tracing::debug!("releasing grants: {why}");
         }
     }
 
@@ -207,7 +207,7 @@ impl ClientCore {
             || granted.position.checked_add(granted.blocks).is_none()
         {
             return Err(Error::Io(std::io::Error::other(
-                "the metadata server lent what cannot be",
+                "the metadata server granted impossible blocks",
             )));
         }
         let SegmentPlace {
@@ -216,7 +216,7 @@ impl ClientCore {
             disk,
             start,
         } = granted.place;
-        // In a session that began since, it is refused when it is placed; so it is taken for the older one's.
+        // In a session that began since, its commit is refused; so it counts as the older session's.
         let grant = Borrowed {
             id: granted.grant,
             generation,

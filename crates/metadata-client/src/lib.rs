@@ -5,10 +5,10 @@
 //!
 //! 1. What was written is kept in memory until a commit of the server covered it, and written again when the server comes back
 //!    without it. How much is bounded: then a write waits.
-//! 2. Closing a file places its data; opening one sees what was placed before (close-to-open). Names and attributes are asked
-//!    for each time.
-//! 3. No call waits longer than the [patience](ClientOptions::timeout), but for a lock that somebody else holds. A cut that
-//!    ends before is not noticed.
+//! 2. Closing a file commits its data; opening one sees data committed before (close-to-open). Names and attributes are
+//!    fetched each time.
+//! 3. No call waits longer than the [timeout](ClientOptions::timeout), except for a lock that another client holds. A
+//!    shorter network failure is not noticed.
 //! 4. Two clients that write into the same 4 KiB of a file at the same time write over each other: the unit of sharing is a
 //!    block.
 //!
@@ -42,8 +42,8 @@ use metadata_proto::identity::Identity;
 use model::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
-/// Pauses before a disk is asked again, at first and at most; the first time there is none: a right that was taken away, or a loan
-/// that is over, is asked for anew.
+/// Pauses before a disk is asked again, at first and at most; the first time there is none: a revoked right, or a new grant, is
+/// requested at once.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// How a client reaches its server.
@@ -77,10 +77,10 @@ struct ClientCore {
     options: ClientOptions,
     link: link::Link,
     slots: slots::Slots,
-    /// Generation of the newest session taken up, and of the newest that found another life of the server.
+    /// Generation of the newest adopted session, and of the newest that found another incarnation of the server.
     adopted: AtomicU64,
     reboot: AtomicU64,
-    /// The server's life; held while a session is taken up.
+    /// The server's incarnation; held while a session is adopted.
     boot: Mutex<Option<u64>>,
     disks: disks::Disks,
     grants: grants::Grants,
@@ -88,7 +88,7 @@ struct ClientCore {
     files: files::Files,
     budget: files::Budget,
     unnamed: file_system::Unnamed,
-    /// Rises when data was placed: attributes asked for before may be old.
+    /// Rises when data was committed: attributes fetched before may be old.
     placings: AtomicU64,
     stop: Mutex<bool>,
     wake: Condvar,
@@ -125,7 +125,7 @@ impl SharedRoom {
             wake: Condvar::new(),
             options,
         });
-        // Whoever mounts should not wait as long as a program that is cut off.
+        // A mount command should not wait as long as a program that loses its connection.
         let deadline = Instant::now() + core.options.timeout.min(Duration::from_secs(10));
         core.connected(deadline)?;
         let threads = Mutex::new(background::start(&core)?);
@@ -169,13 +169,13 @@ impl Drop for SharedRoom {
 }
 
 impl ClientCore {
-    /// Names the server's life, of which this client knows: another one may have lost what was placed in it.
+    /// The known incarnation of the server: a later one may have lost data that was committed in it.
     fn incarnation(&self) -> u64 {
         self.reboot.load(Ordering::Acquire)
     }
 
-    /// Takes up a session that began anew: what was open is opened again, locks and loans are gone, and what the server lost
-    /// with its life is to be placed again.
+    /// Adopts a new session: open files are opened again, locks and grants are gone, and data that the server lost with its
+    /// incarnation is to be committed again.
     fn adopt(&self, connected: &link::Connected, deadline: Instant) -> Result<()> {
         let session = &connected.session;
         let mut boot = self.boot.lock();
@@ -184,8 +184,8 @@ impl ClientCore {
         }
         let reboot = boot.is_some_and(|boot| boot != session.boot);
         if reboot {
-            tracing::warn!("the metadata server was started anew");
-            // Before the files' states are looked at: what is placed from here on belongs to the new life.
+            tracing::warn!("the metadata server was restarted");
+            // Before the files' states are read: data committed from here on belongs to the new incarnation.
             self.reboot.store(session.generation, Ordering::Release);
         }
         self.disks.update(&session.disks);
@@ -193,7 +193,7 @@ impl ClientCore {
         self.maps.forget();
         for file in self.files.all() {
             if reboot {
-                // Before the server tells of the file what it has left: it must not seem shorter for a moment.
+                // Before the server reports what it still has of the file: it must not seem shorter for a moment.
                 let mut state = file.state.lock();
                 state.outdate();
                 self.budget.release(state.replay());

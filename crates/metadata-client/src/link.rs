@@ -1,9 +1,8 @@
 //! The connection to the metadata server, and the session that goes on over it.
 //!
-//! 1. A connection that breaks, or on which a beat is not answered in time, is made anew with a growing pause, by whoever
-//!    needs it; the session goes on if the server still has it.
-//! 2. A session that begins anew has another [`Session::generation`]: whatever was open, locked or borrowed under the old
-//!    one is gone.
+//! 1. A connection that breaks, or on which a heartbeat is not answered in time, is opened again by the next caller that
+//!    needs it, with a growing pause; the session goes on if the server still has it.
+//! 2. A new session has another [`Session::generation`]: files, locks and grants of the old one are gone.
 //! 3. A client keeps one [`ClientId`] for as long as it lives, whatever becomes of its sessions: by it the server knows which of
 //!    its changes were done.
 //!
@@ -35,11 +34,11 @@ const CONNECT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: SessionId,
-    /// The server's life.
+    /// The server's incarnation.
     pub(super) boot: u64,
     /// Rises with each new session of this client, from 1.
     pub(super) generation: u64,
-    /// Without a beat for this long it ends.
+    /// It ends this long after its last heartbeat.
     pub(super) lease: Duration,
     pub(super) disks: Vec<DiskAddress>,
 }
@@ -79,7 +78,7 @@ pub(super) struct Link {
     tls: Tls,
     client: ClientId,
     state: Mutex<State>,
-    /// Held by whoever connects.
+    /// Held while connecting.
     connecting: tokio::sync::Mutex<()>,
 }
 
@@ -246,7 +245,7 @@ impl Link {
         }
     }
 
-    /// The connection is of no use any more: whoever waits for an answer on it gives up.
+    /// The connection is broken: calls that wait for an answer on it fail.
     pub(super) fn broken(&self, connected: &Connected) {
         connected.broken.cancel();
         let mut state = self.state.lock();

@@ -1,7 +1,7 @@
 //! Locks, which the server keeps.
 //!
-//! 1. Who gets a lock sees what the last holder wrote: maps are asked for anew.
-//! 2. Who gives one back has what it wrote placed and durable before.
+//! 1. The new holder of a lock sees what the last one wrote: maps are fetched again.
+//! 2. Before a lock is released, the data of its holder is committed and durable.
 //! 3. Locks end with the session; then the file answers `Stale` until it is closed, so that nobody goes on without them.
 
 use std::time::{Duration, Instant};
@@ -78,7 +78,7 @@ impl ClientCore {
                     return Ok(());
                 }
                 Attempt::Answer(Err(Refusal::Posix(Posix::WouldBlock))) if wait => {
-                    // There was an answer: patience begins anew.
+                    // There was an answer: the timeout starts again.
                     until = self.deadline();
                     continue;
                 }

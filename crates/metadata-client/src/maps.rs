@@ -1,4 +1,4 @@
-//! Where file data lies, as the server told it: maps of chunks, each with what it takes to read it.
+//! Where file data is, as the server reported it: maps of chunks, each with the keys and capabilities to read it.
 //!
 //! 1. A map is kept under the version of its file: when the file may have changed, what was kept is not found any more.
 //! 2. Nothing of a map is used before it was checked: it comes from the network.
@@ -79,7 +79,7 @@ impl ClientCore {
             .map_err(super::errors::gone)?;
         let found = take(map, index, count).ok_or_else(|| {
             Error::Io(std::io::Error::other(
-                "the metadata server told an impossible map",
+                "the metadata server sent an impossible map",
             ))
         })?;
         let mut maps = self.maps.0.lock();
@@ -88,7 +88,7 @@ impl ClientCore {
             first.get_or_insert_with(|| chunk.clone());
             maps.put((no, version, at), chunk);
         }
-        first.ok_or_else(|| Error::Io(std::io::Error::other("the metadata server told no map")))
+        first.ok_or_else(|| Error::Io(std::io::Error::other("the metadata server sent no map")))
     }
 }
 

@@ -15,7 +15,7 @@ use super::errors::{error, gone};
 use super::files::File;
 use super::link::{Attempt, Connected};
 
-/// How often attributes are asked for again because data was placed meanwhile.
+/// How often attributes are fetched again because data was committed meanwhile.
 const ROUNDS: usize = 5;
 
 impl ClientCore {
@@ -78,7 +78,7 @@ impl ClientCore {
         Ok(state.seen(inode))
     }
 
-    /// Opens a file again in a session that began anew; `false`: the session is gone as well.
+    /// Opens a file again in a new session; `false`: the session is gone as well.
     pub(super) fn reopen(
         &self,
         connected: &Connected,
@@ -160,7 +160,7 @@ impl ClientCore {
         }
     }
 
-    /// What a close or fsync is told: earlier losses first.
+    /// The result of a close or fsync: earlier losses first.
     pub(super) fn flush_and_report(&self, no: InodeNo) -> Result<()> {
         let Some(file) = self.files.get(no) else {
             return Ok(());
@@ -180,9 +180,9 @@ impl ClientCore {
         })
     }
 
-    /// Makes durable what was placed and changed.
+    /// Makes committed data and changes durable.
     pub(super) fn sync_server(&self) -> Result<()> {
-        // A server whose storage failed opens its room anew; what it lost is placed again.
+        // A server whose storage failed opens its room again; lost data is committed again.
         let (settled, generation) = self.patiently(self.deadline(), || {
             self.call_in(
                 |client, context, session| async move { client.sync(context, session).await },
@@ -206,7 +206,7 @@ impl ClientCore {
             };
             let mut state = file.state.lock();
             if state.placings != before {
-                // It may have been asked before data was placed that was placed when it was answered.
+                // Data may have been committed between the request and its answer.
                 rounds += 1;
                 if rounds < ROUNDS {
                     continue;
@@ -247,8 +247,8 @@ impl ClientCore {
         })
     }
 
-    /// Has a change made that depends on the order of a file's data: after all of it was placed, and after that of `source` was,
-    /// and before more of it is. With `data`, it changes the data itself.
+    /// Makes a change that depends on the order of a file's data: after all of it, and all of `source`, is committed, and before
+    /// more of it is. With `data`, it changes the data itself.
     pub(super) fn change_in_order(
         &self,
         no: InodeNo,
@@ -268,13 +268,13 @@ impl ClientCore {
                 file.state.lock().note_loss(&e);
                 return Err(e);
             }
-            // A server started anew in between lost what was placed: that is placed again first.
+            // A server that restarted in between lost committed data: that is committed again first.
             let Some(changed) = self.change_in_incarnation(&change, Some(incarnation))? else {
                 return Ok(None);
             };
             let mut state = file.state.lock();
             if data {
-                // Durable, and with it everything that came before: placed again, that would undo this.
+                // Durable, and with it everything that came before: a second commit of that would undo this.
                 self.budget.release(state.settle_all());
                 state.outdate();
             }

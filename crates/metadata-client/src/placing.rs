@@ -1,8 +1,8 @@
-//! From written blocks to a file: sealed, written to granted places on the disks, placed.
+//! From written blocks to a file: sealed, written to granted blocks on the disks, committed to an extent.
 //!
 //! 1. A block is sealed once for each place it is written to; a place whose write failed is not written again.
-//! 2. The server is told of a place only after its disk acknowledged the write.
-//! 3. What cannot be placed now stays to be placed; what was refused for good is given up and reported once.
+//! 2. The server gets the extent only after its disk acknowledged the write.
+//! 3. Data that cannot be committed now stays to be committed; data that is refused for good is discarded and reported once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,9 +18,9 @@ use super::files::{BLOCK, Blocks, File, Logged};
 use super::grants::GrantedBlocks;
 use super::{ClientCore, PAUSE};
 
-/// Blocks of a chunk of a file, which no part placed at once may leave.
+/// Blocks of a chunk of a file; one extent stays within a chunk.
 const CHUNK_BLOCKS: u64 = model::CHUNK_BLOCKS as u64;
-/// Parts told to the server at once.
+/// Parts sent to the server at once.
 const PARTS_MAX: usize = 256;
 /// Writes to disks under way at once for one file.
 const WRITERS: usize = 4;
@@ -32,14 +32,14 @@ struct Part {
     blocks: u32,
 }
 
-/// Parts that lie one behind the other in one place.
+/// Parts that follow each other in one range of granted blocks.
 struct Job {
     place: GrantedBlocks,
     parts: Vec<Part>,
 }
 
 enum Failed {
-    /// The loans are over: once more, elsewhere.
+    /// The grants are over: once more, elsewhere.
     Again,
     For(Error),
 }
@@ -51,13 +51,13 @@ impl ClientCore {
         self.flush_locked(file)
     }
 
-    /// The same, for whoever holds `flushing`.
+    /// The same; the caller holds `flushing`.
     pub(super) fn flush_locked(&self, file: &File) -> Result<()> {
         let deadline = self.deadline();
         let mut pause = Duration::ZERO;
         loop {
             let (blocks, end, generation) = {
-                // First, because a session that began anew brings back what the server lost.
+                // First, because a new session brings back what the server lost.
                 let nothing = || {
                     let state = file.state.lock();
                     !state.is_dirty() && state.usable().is_ok()
@@ -114,8 +114,8 @@ impl ClientCore {
         }
     }
 
-    /// Keeps or gives up what is in flight after an error. A file that was removed, and that nobody here has open, needs its data
-    /// no more: that is no error.
+    /// Keeps or discards the blocks in flight after an error. A file that was removed, and is not open here, needs its data no
+    /// more: that is no error.
     fn not_committed(&self, file: &File, e: Error) -> Result<()> {
         let mut state = file.state.lock();
         let Some(lost) = WriteBackError::of(&e) else {
@@ -127,7 +127,7 @@ impl ClientCore {
         state.committed();
         self.budget.release(blocks);
         if lost == WriteBackError::Stale && state.opens == 0 {
-            tracing::debug!(inode = file.no.0, "data of a removed file is given up");
+            tracing::debug!(inode = file.no.0, "data of a removed file is discarded");
             return Ok(());
         }
         tracing::error!(
@@ -138,7 +138,7 @@ impl ClientCore {
         Err(e)
     }
 
-    /// Writes blocks to the disks and has them placed; the stamp.
+    /// Writes blocks to the disks and commits them to the file; returns the stamp.
     fn place_blocks(
         &self,
         no: InodeNo,
@@ -148,7 +148,7 @@ impl ClientCore {
     ) -> std::result::Result<u64, Failed> {
         let written = self.write_out(parts(blocks), blocks, end, deadline)?;
         let mut stamp = 0;
-        // The places end their being busy when they were told of.
+        // The granted blocks stay busy until the server knows of them.
         let (written, _places): (Vec<_>, Vec<_>) = written.into_iter().unzip();
         let written: Vec<Written> = written.into_iter().flatten().collect();
         for some in written.chunks(PARTS_MAX) {
@@ -178,7 +178,7 @@ impl ClientCore {
         }
     }
 
-    /// Writes all parts to lent places.
+    /// Writes all parts to granted blocks.
     fn write_out(
         &self,
         parts: Vec<Part>,
@@ -348,7 +348,7 @@ impl ClientCore {
             });
         }
         drop(sealing);
-        let unknown = || Next::Later(Error::Unreachable("a disk nobody told of".into()));
+        let unknown = || Next::Later(Error::Unreachable("an unknown disk".into()));
         let disk = self.disks.get(grant.disk).ok_or_else(unknown)?;
         let _span = tracing::trace_span!(target: spans::TARGET, spans::NETWORK).entered();
         let boot = disk
@@ -391,7 +391,7 @@ fn parts(blocks: &Blocks) -> Vec<Part> {
     parts
 }
 
-/// A block of zeros, shared by whoever needs one.
+/// A block of zeros, shared by all users.
 pub(super) fn zeros() -> Arc<super::files::Block> {
     Arc::new([0; BLOCK_LEN])
 }

@@ -1,9 +1,8 @@
 //! Reading file data: what is on its way from here over what the disks hold.
 //!
-//! 1. A unit that has not its digest, or does not open under its tag, is never handed out. It is asked for once more with a fresh map before it is
-//!    called damaged: the map may have been old.
-//! 2. What was read counts only if the server lost nothing meanwhile: it may have told a map without what was placed and not yet
-//!    durable.
+//! 1. A unit that has not its digest, or fails authentication, is never handed out. It is read once more with a fresh map before it is
+//!    reported as damaged: the map may have been old.
+//! 2. A read counts only if the server lost nothing meanwhile: its map may lack data that was committed and not yet durable.
 //! 3. A disk that does not take the right to read for valid has a fresh map and rights asked for, a bounded number of times.
 
 use std::time::{Duration, Instant};
@@ -58,7 +57,7 @@ impl ClientCore {
         let (first, last) = (offset / BLOCK, (offset + out.len() as u64 - 1) / BLOCK);
         loop {
             let incarnation = self.incarnation();
-            // A session that began anew brings back what the server lost: before what is on its way is looked at.
+            // A new session brings back what the server lost: before the blocks in flight are read.
             self.connected(deadline)?;
             let (overlay, version, count) = {
                 let state = file.state.lock();

@@ -1,4 +1,4 @@
-//! TLS to the server, and how messages lie in it.
+//! TLS to the server, and the framing of messages in it.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio_util::codec::LengthDelimitedCodec;
 type Incoming = Response<MetadataResponse>;
 type Outgoing = ClientMessage<MetadataRequest>;
 
-/// What it takes to be believed by the server, and to believe it.
+/// The certificates and keys that authenticate client and server to each other.
 pub(super) struct Tls {
     connector: TlsConnector,
     name: ServerName<'static>,

@@ -1,4 +1,4 @@
-//! Taking in what programs write: whole blocks, gathered until they are placed.
+//! Buffers what programs write: whole blocks, gathered until they are committed.
 //!
 //! 1. A block that is written in part is completed from what the file holds when it is taken in.
 //! 2. Memory is taken of the [`Budget`](super::files::Budget) before data is taken in.
@@ -13,7 +13,7 @@ use super::files::{BLOCK, Block, File};
 
 /// Largest size and end of a write: off_t's.
 const SIZE_MAX: u64 = i64::MAX as u64;
-/// Blocks of a file at which they begin to be placed: 8 MiB.
+/// Blocks of a file at which their commit begins: 8 MiB.
 pub(super) const PLACE_AT: usize = 2048;
 /// Blocks of a file at which its writer waits for that.
 const WAIT_AT: usize = 2 * PLACE_AT;
@@ -34,7 +34,7 @@ impl ClientCore {
         if file.state.lock().inode.is_none() {
             self.attributes_of(no)?;
         }
-        // What was written before was refused, which close or fsync will tell: more would be for nothing.
+        // Earlier data was refused, which close or fsync will report: more would be for nothing.
         if let Some(lost) = file.state.lock().lost {
             return Err(lost.error());
         }
@@ -51,7 +51,7 @@ impl ClientCore {
                 self.budget.release(blocks);
                 return Err(e);
             }
-            // What was dirty a moment ago may be placed by now: then it is to be read.
+            // Data that was dirty a moment ago may be committed by now: then it is to be read.
             let there = |at: &u64| state.dirty.contains_key(at) || state.flight.contains_key(at);
             if edges
                 .iter()

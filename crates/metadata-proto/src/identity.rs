@@ -117,7 +117,7 @@ impl Identity {
             text
         };
         let mut text = Zeroizing::new(format!(
-            "Identity of {user} for a Strongroom metadata server. Whoever has this file is {user}: keep it secret.\n\
+            "Identity of {user} for a Strongroom metadata server. Anyone with this file can act as {user}: keep it secret.\n\
              server-name: {}\n",
             self.server_name
         ));

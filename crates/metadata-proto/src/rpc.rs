@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub const VERSION: u32 = 5;
 /// Slots of a client: changes it may have under way at the same time.
 pub const SLOTS_MAX: u32 = 64;
-/// The first byte a server sends after the handshake: the client's key stands with a user.
+/// The first byte a server sends after the handshake: the client's key belongs to a user.
 pub const LET_IN: u8 = 1;
 /// The same where it does not, or not any more; nothing follows.
 pub const NOT_LET_IN: u8 = 0;
@@ -55,7 +55,7 @@ pub enum Refusal {
     /// A kind that POSIX names.
     #[error("{0:?}")]
     Posix(Posix),
-    /// The session is over, or of an earlier life of the server: begin another.
+    /// The session is over, or of an earlier incarnation of the server: begin another.
     #[error("the session is over")]
     NoSession,
     /// The client speaks another version.
@@ -66,8 +66,8 @@ pub enum Refusal {
         /// The client's.
         client: u32,
     },
-    /// The loan is over, or was never this session's: what was written under it is to be written again elsewhere.
-    #[error("loan {} is over", .0.0)]
+    /// The grant is over, or was never this session's: data written under it is to be written again elsewhere.
+    #[error("grant {} is over", .0.0)]
     #[serde(rename = "LoanOver")]
     GrantOver(WriteGrantId),
     /// A disk does not answer.
@@ -112,14 +112,14 @@ pub enum Posix {
 /// Result of calls.
 pub type Reply<T> = Result<T, Refusal>;
 
-/// What a client is told when it comes.
+/// The server's greeting to a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// Its session: the one it named if that is still alive, else a new one.
     pub session: SessionId,
-    /// The server's incarnation: another one than before means that sessions and places lent before are gone.
+    /// The server's incarnation: another one than before means that earlier sessions and grants are gone.
     pub boot: u64,
-    /// Seconds without a beat after which the session ends.
+    /// Seconds without a heartbeat after which the session ends.
     pub lease: u32,
     /// The user's name.
     pub user: String,
@@ -204,7 +204,7 @@ pub enum Change {
 pub enum Changed {
     /// The inode made, linked or changed.
     Inode(Box<Inode>),
-    /// Nothing to tell.
+    /// No data.
     Done,
     /// Bytes copied.
     Copied(u64),
@@ -245,7 +245,7 @@ pub struct Map {
     pub tickets: Vec<Ticket>,
 }
 
-/// A place lent to a client.
+/// A write grant as a client gets it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Granted {
     /// Its number.
@@ -262,21 +262,21 @@ pub struct Granted {
     pub ticket: Ticket,
 }
 
-/// What was written, and under which life of its disk.
+/// What was written, and under which incarnation of its disk.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Written {
-    /// The loan.
+    /// The grant.
     pub grant: WriteGrantId,
-    /// The disk's life when it acknowledged the write.
+    /// The disk's incarnation when it acknowledged the write.
     pub boot: Boot,
     /// What and where.
     pub extent: WrittenExtent,
 }
 
-/// What a beat answers.
+/// The answer to a heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat {
-    /// Placed data whose stamp is at or below this is durable.
+    /// Committed data whose stamp is at or below this is durable.
     pub settled: u64,
     /// The server's clock, seconds since 1970 and nanoseconds.
     pub clock: (u64, u32),
@@ -327,13 +327,13 @@ pub trait Metadata {
     async fn map(session: SessionId, no: InodeNo, first: u64, count: u32) -> Reply<Map>;
     /// The next data (or hole) at or after an offset.
     async fn seek(session: SessionId, no: InodeNo, offset: u64, hole: bool) -> Reply<u64>;
-    /// Lends `blocks` blocks (1 to 1024) to write to.
+    /// Grants `blocks` blocks (1 to 1024) to write to.
     async fn lend(session: SessionId, blocks: u32) -> Reply<Granted>;
     /// Takes what was written into a file; the stamp that covers it.
     async fn place(session: SessionId, no: InodeNo, written: Vec<Written>) -> Reply<u64>;
-    /// Loans are over.
+    /// Releases grants.
     async fn give_back(session: SessionId, grants: Vec<WriteGrantId>) -> Reply<()>;
-    /// Makes everything placed and changed so far durable; the stamp covered.
+    /// Makes all committed data and changes so far durable; returns the stamp covered.
     async fn sync(session: SessionId) -> Reply<u64>;
     /// The lock in the way, if any.
     async fn test_lock(
@@ -343,7 +343,7 @@ pub trait Metadata {
         owner: LockOwner,
         lock: Lock,
     ) -> Reply<Option<Lock>>;
-    /// Takes or gives back a lock; waits up to a second where `wait` says so, then `WouldBlock`: ask again.
+    /// Takes or releases a lock; waits up to a second where `wait` says so, then `WouldBlock`: ask again.
     async fn set_lock(
         session: SessionId,
         no: InodeNo,

@@ -2,8 +2,8 @@
 //!
 //! 1. The authority's key and the disks' keys are in notes of the room: encrypted and authenticated like its names. A user's
 //!    private key is in the identity file made for it and nowhere else.
-//! 2. A certificate is worth something only while its serial number stands with a user: who is removed is refused for good,
-//!    with every key ever made for that user.
+//! 2. A certificate is valid only while its serial number is listed for a user: a removed user is refused for good, with
+//!    every key ever made for that user.
 //! 3. Certificates have lifetimes. A key that is renewed is accepted for a while beside the new one, so that a client can change at its
 //!    time; then its serial number is worth nothing.
 //!
@@ -52,7 +52,7 @@ const USERS: &str = "metadata.users";
 const DISKS: &str = "metadata.disks";
 /// Most users of a room.
 pub const USERS_MAX: usize = 4096;
-/// Most keys of one user: machines, or keys made anew.
+/// Most keys of one user: machines, or replaced keys.
 pub const KEYS_MAX: usize = 64;
 /// Most groups of a user, as in `NGROUPS` of NFS with extended groups.
 pub const GROUPS_MAX: usize = 1024;
@@ -586,7 +586,7 @@ pub fn disks(room: &Room) -> Result<Vec<Disk>, EnrolError> {
     Ok(note(room, DISKS)?.unwrap_or_default())
 }
 
-/// Adds a disk, or says anew where a known one (the same name and id) is. Durable when this returns.
+/// Adds a disk, or changes the address of a known one (the same name and id). Durable when this returns.
 pub fn add_disk(room: &Room, disk: Disk) -> Result<(), EnrolError> {
     check_name(&disk.name)?;
     let mut disks = disks(room)?;
@@ -616,7 +616,7 @@ pub fn add_disk(room: &Room, disk: Disk) -> Result<(), EnrolError> {
     set_note(room, DISKS, &disks)
 }
 
-/// Forgets a disk; the caller has made sure that nothing lies on it. Durable when this returns.
+/// Forgets a disk; the caller has made sure that it is empty. Durable when this returns.
 pub fn remove_disk(room: &Room, name: &str) -> Result<Disk, EnrolError> {
     let mut disks = disks(room)?;
     let at = disks

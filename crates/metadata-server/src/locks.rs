@@ -3,8 +3,8 @@
 //! 1. Two holders never hold locks that conflict: an exclusive one and any other that overlaps it, in the same table.
 //! 2. A wait that would never end, because those waited for wait in turn for the waiter, is refused as a deadlock (ranges only,
 //!    as in POSIX).
-//! 3. Whoever waits goes before whoever comes later and holds nothing yet; a newcomer is kept back for at most
-//!    `KEPT_BACK_MAX`, so that keeping it back makes no deadlock of its own.
+//! 3. A waiter goes before a newcomer that holds nothing yet; a newcomer is kept back for at most `KEPT_BACK_MAX`, so
+//!    that this causes no deadlock of its own.
 //! 4. What a session holds is bounded by [`LOCKS_MAX`].
 //!
 //! It deliberately does not know what a session is allowed, or when it ends: the caller does.
@@ -118,7 +118,7 @@ impl Locks {
             .map(HeldLock::lock)
     }
 
-    /// Takes or gives back a lock now. `waits`: whether who asks will ask again where it is [`Denied::Held`].
+    /// Takes or releases a lock now. `waits`: whether the caller will ask again after [`Denied::Held`].
     pub fn set(
         &self,
         no: InodeNo,
@@ -399,7 +399,7 @@ fn range(table: LockTable, lock: Lock) -> (u64, u64) {
     }
 }
 
-/// `None`: the lock is given back.
+/// `None`: the lock is released.
 fn wanted(table: LockTable, holder: Holder, lock: Lock) -> Option<HeldLock> {
     let exclusive = match lock.kind {
         LockKind::Unlock => return None,

@@ -2,7 +2,7 @@
 //!
 //! 1. The answers are those of the Linux kernel for the same user on a local file system with POSIX access lists; user 0 has the
 //!    capabilities of root. Two things are looser, as in NFS servers: an owner may always read and write his own file (he
-//!    may have opened it before its mode changed), and whoever may run a file may read it (running is reading).
+//!    may have opened it before its mode changed), and execute permission implies read permission (running is reading).
 //! 2. Pure: what is asked about is passed in, nothing is looked up.
 //!
 //! It deliberately does not know sessions, capabilities of disks, or how an operation is done.
@@ -269,8 +269,8 @@ impl Subject {
             .then_some(inode.mode & !(SET_UID | SET_GID))
     }
 
-    /// Reading an extended attribute. Whoever reaches a file may ask for its access lists, and for what the kernel has to
-    /// know before it runs it.
+    /// Reading an extended attribute. Every user that reaches a file may read its access lists, and what the kernel has
+    /// to know before it runs it.
     pub fn read_xattr(&self, what: Object<'_>, name: &[u8]) -> Verdict {
         match Namespace::of(name) {
             Namespace::User if !can_have_user_xattrs(what.inode) => Err(Error::NoXattr),
@@ -282,7 +282,7 @@ impl Subject {
         }
     }
 
-    /// Whether a listing tells this user of the name.
+    /// Whether a listing shows this user the name.
     pub fn sees_xattr(&self, name: &[u8]) -> bool {
         self.is_root() || Namespace::of(name) != Namespace::Trusted
     }

@@ -1,9 +1,9 @@
 //! Sessions: what a client holds open and borrowed.
 //!
 //! 1. A session belongs to one key of one user, and nobody else goes on with it.
-//! 2. What is added to a session after it ended is refused, so whoever ends it sees everything it held.
+//! 2. What is added to a session after it ended is refused, so its end sees everything it held.
 //!
-//! It deliberately does not know what must be given back when a session ends, or in which order.
+//! It deliberately does not know what must be released when a session ends, or in which order.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -23,10 +23,10 @@ pub const SESSIONS_MAX: usize = 4096;
 pub const SESSIONS_PER_USER: usize = 512;
 /// Most files one session has open.
 pub const OPENS_MAX: usize = 65536;
-/// Most loans of one session: 4 MiB each.
+/// Most grants of one session: 4 MiB each.
 pub const GRANTS_MAX: usize = 256;
 
-/// A place lent to a session.
+/// A grant of a session.
 #[derive(Debug, Clone)]
 pub struct Borrowed {
     /// The segment.
@@ -135,13 +135,13 @@ impl Session {
         searched.directories.extend(directories);
     }
 
-    /// How many files are open, and how many places lent.
+    /// The numbers of open files and of grants.
     pub fn counts(&self) -> (usize, usize) {
         let held = self.held.lock();
         (held.opens.len(), held.grants.len())
     }
 
-    /// Whether one more place may be lent.
+    /// Whether one more grant is allowed.
     pub fn may_borrow(&self) -> Reply<()> {
         if self.alive()?.grants.len() >= GRANTS_MAX {
             return Err(Refusal::Posix(Posix::NoSpace));
@@ -149,13 +149,13 @@ impl Session {
         Ok(())
     }
 
-    /// Notes a loan.
+    /// Notes a grant.
     pub fn borrow(&self, grant: WriteGrantId, borrowed: Borrowed) -> Reply<()> {
         self.alive()?.grants.insert(grant, borrowed);
         Ok(())
     }
 
-    /// The loan, if it is this session's; from now on `no` holds blocks of it.
+    /// The grant, if it is this session's; from now on `no` holds blocks of it.
     pub fn place(&self, grant: WriteGrantId, no: InodeNo) -> Reply<Borrowed> {
         let mut held = self.alive()?;
         let Some(borrowed) = held.grants.get_mut(&grant) else {
@@ -165,17 +165,17 @@ impl Session {
         Ok(borrowed.clone())
     }
 
-    /// Whether the loan is this session's.
+    /// Whether the grant is this session's.
     pub fn has_grant(&self, grant: WriteGrantId) -> bool {
         self.held.lock().grants.contains_key(&grant)
     }
 
-    /// A loan is over.
+    /// A grant is over.
     pub fn release_grant(&self, grant: WriteGrantId) -> Option<Borrowed> {
         self.held.lock().grants.remove(&grant)
     }
 
-    /// The loans that hold blocks of a file.
+    /// The grants that hold blocks of a file.
     pub fn grants_of(&self, no: InodeNo) -> Vec<WriteGrantId> {
         let held = self.held.lock();
         held.grants
@@ -185,7 +185,7 @@ impl Session {
             .collect()
     }
 
-    /// The loans on a disk.
+    /// The grants on a disk.
     pub fn grants_on(&self, disk: DiskId) -> Vec<WriteGrantId> {
         let held = self.held.lock();
         let on_it = held
@@ -223,7 +223,7 @@ impl Session {
     }
 }
 
-/// All sessions of one life of the server.
+/// All sessions of one incarnation of the server.
 #[derive(Debug)]
 pub struct Sessions {
     lease: Duration,
@@ -231,7 +231,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// None yet; each ends `lease` after its last beat.
+    /// None yet; each ends `lease` after its last heartbeat.
     pub fn new(lease: Duration) -> Self {
         Self {
             lease,
@@ -239,7 +239,7 @@ impl Sessions {
         }
     }
 
-    /// Begins a session. Its number is random, so it is not one of an earlier life's.
+    /// Begins a session. Its number is random, so it is not one of an earlier incarnation.
     pub fn begin(&self, user: &Arc<User>, serial: [u8; 16]) -> Reply<Arc<Session>> {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).map_err(|e| Refusal::Failed(format!("random numbers: {e}")))?;
@@ -274,7 +274,7 @@ impl Sessions {
         Ok(session)
     }
 
-    /// The session, if it is alive and of this very key; its lease begins anew.
+    /// The session, if it is alive and of this very key; its lease starts again.
     pub fn find(&self, id: SessionId, serial: &[u8; 16]) -> Reply<Arc<Session>> {
         let session = self.all.lock().get(&id).cloned();
         match session {
@@ -287,7 +287,7 @@ impl Sessions {
     }
 
     /// Ends every session that `ends` says, and returns those it was not said of before. They stay in the list until
-    /// [`forget`](Self::forget), because what they held is still to be given back.
+    /// [`forget`](Self::forget), because what they held is still to be released.
     pub fn end_where(&self, ends: impl Fn(&Session, Instant) -> bool) -> Vec<Arc<Session>> {
         let all: Vec<_> = self.all.lock().values().cloned().collect();
         all.into_iter()
@@ -295,7 +295,7 @@ impl Sessions {
             .collect()
     }
 
-    /// What an ended session held was given back.
+    /// What an ended session held was released.
     pub fn forget(&self, id: SessionId) {
         self.all.lock().remove(&id);
     }

@@ -1,4 +1,4 @@
-//! Clients that lie, guess and steal: what the metadata server lets them have, which is nothing.
+//! Malicious clients: false, guessed and stolen data gives them nothing at the metadata server.
 
 mod common;
 
@@ -167,7 +167,7 @@ fn numbers_and_names_that_no_kernel_sends_are_refused_and_harm_nobody() {
     alice.sync().unwrap();
     assert!(world.server().is_serving());
     assert_eq!(world.server().metrics().reopened, 0);
-    // And all of it is still there for the next life.
+    // And all of it is still there for the next incarnation.
     world.stop();
     world.start();
     let bob = Raw::connect(&world, bob.identity.clone(), None).unwrap();
@@ -186,7 +186,7 @@ fn a_grant_of_another_session_is_not_written_to() {
         bob.place(file, vec![written.clone()]),
         Err(Refusal::GrantOver(granted.grant))
     );
-    // Nor is anything believed that lies outside of it, or is placed twice.
+    // Extents outside of the grant, or committed twice, are refused too.
     let mut beyond = written.clone();
     beyond.extent.sealed.position += 4;
     assert_eq!(
@@ -204,7 +204,7 @@ fn a_grant_of_another_session_is_not_written_to() {
         posix(alice.place(file, vec![written])),
         Posix::InvalidArgument
     );
-    // Given back, it is nobody's: not at the disk either.
+    // After its release the grant gives no access, at the disk either.
     let grants = vec![granted.grant];
     alice
         .ask(|c, x, s| async move { c.give_back(x, s, grants).await })

@@ -122,7 +122,7 @@ fn ranges_are_locked_as_the_kernel_locks_them() {
                 };
                 let kernel = sys::test(file, asked);
                 let ours = locks.test(NO, TABLE, holder(tester), asked);
-                // Of several locks in the way either may be told.
+                // Of several conflicting locks either may be reported.
                 assert_eq!(
                     kernel.is_some(),
                     ours.is_some(),

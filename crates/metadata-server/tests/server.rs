@@ -267,7 +267,7 @@ fn the_last_name_gone_revokes_the_right_of_clients_without_an_open_file() {
         Err(DiskError::Revoked)
     ));
     assert_eq!(bob.read_by(&world, &bobs).unwrap(), b'a');
-    // Closed, it is gone, and its space, which no loan holds, is given back only after bob's right was taken.
+    // Closed, it is gone, and its space, which no grant holds, is freed only after bob's right was revoked.
     alice
         .ask(|c, x, s| async move { c.give_back(x, s, vec![granted.grant]).await })
         .unwrap()
@@ -321,7 +321,7 @@ fn a_session_ends_with_its_lease_and_what_it_held_is_free_after_its_rights_are_g
     take(&bob, false).unwrap();
     alice.open(file, true, true).unwrap();
     assert_eq!(posix(take(&alice, false)), Posix::WouldBlock);
-    // Alice beats, bob is silent.
+    // Alice sends heartbeats, bob is idle.
     until("bob's lock is broken", || {
         alice.heartbeat().unwrap();
         take(&alice, true).is_ok()
@@ -444,7 +444,7 @@ fn a_restarted_disk_gets_a_fresh_group_and_revoked_capabilities_stay_revoked() {
         Err(DiskError::UnknownGroup)
     ));
     // Without anybody's doing, and without a new session.
-    until("the disk obeys again", || {
+    until("the disk accepts requests again", || {
         let map = alice.map(file);
         map.is_ok_and(|map| alice.read_by(&world, &map).is_ok_and(|byte| byte == b'a'))
     });

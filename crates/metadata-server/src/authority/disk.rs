@@ -110,7 +110,7 @@ pub(crate) struct Disk {
     key: DiskKey,
     admin: Admin,
     state: Mutex<State>,
-    /// Told when something was revoked.
+    /// Notified when something was revoked.
     settled: Condvar,
     /// Held while the group changes.
     changing: Mutex<()>,
@@ -296,7 +296,7 @@ impl Disk {
             Purpose::Write(_) => Mode::Write,
         };
         self.in_group(group_ids, |state| {
-            // Asked under the lock under which whoever ends the session looks for what it has.
+            // Checked under the lock under which the end of a session looks for its capabilities.
             if session.is_over() {
                 return Some(Ok(None));
             }
@@ -394,7 +394,7 @@ impl Disk {
         }
     }
 
-    /// Has the disk obey nobody.
+    /// Makes the disk refuse every capability.
     pub(crate) fn withdraw(&self) {
         let _alone = self.changing.lock();
         if let Some(group) = &mut self.state.lock().group {

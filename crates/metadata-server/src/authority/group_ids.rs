@@ -1,4 +1,4 @@
-//! Numbers of capability groups: they rise for ever, and none is used twice, whatever is started anew.
+//! Numbers of capability groups: they rise for ever, and none is used twice, across restarts too.
 //!
 //! 1. A number is handed out only after the room durably knows that it may be in use.
 //! 2. Handing one out does not touch the room: who needs one may be in the middle of a commit.

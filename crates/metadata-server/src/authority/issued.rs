@@ -1,4 +1,4 @@
-//! The capabilities of one group that clients have, found by file, session, loan and place.
+//! The issued capabilities of one group, indexed by file, session, grant and blocks.
 //!
 //! 1. What is in one index is in all of them.
 //! 2. There are at most as many as a group has revocation bits.
@@ -17,7 +17,7 @@ const STRETCH: u64 = segments::SEGMENT_BLOCKS as u64;
 pub(crate) enum Purpose {
     /// Reading a file.
     Read(InodeNo),
-    /// Writing to a loan.
+    /// Writing to a grant.
     Write(WriteGrantId),
 }
 

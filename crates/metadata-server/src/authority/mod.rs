@@ -2,10 +2,10 @@
 //!
 //! 1. What a client has is remembered until it is revoked or has expired; so everything can be revoked, by file, by session
 //!    and by place.
-//! 2. A revocation returns when the disk obeys nobody under it any more. Where the disk cannot be reached it goes on in the
-//!    background, and the caller is told which disk.
-//! 3. Before the disks were given fresh groups, nothing is given: what an earlier life of the server gave is then worth
-//!    nothing.
+//! 2. A revocation returns when the disk refuses the revoked capabilities. Where the disk cannot be reached it goes on in
+//!    the background, and the caller gets the disk's name.
+//! 3. Nothing is issued before the disks have fresh groups: capabilities of an earlier incarnation of the server are
+//!    then invalid.
 //! 4. The room is not called from here, but to reserve numbers of groups.
 //!
 //! It deliberately does not know permissions: who may have what is asked before.
@@ -205,7 +205,7 @@ impl Authority {
         }
     }
 
-    /// Forgets a disk; nothing lies there any more.
+    /// Forgets a disk, which must be empty.
     pub fn remove(&self, id: DiskId) {
         self.disks.write().remove(&id);
     }
@@ -243,7 +243,7 @@ impl Authority {
         self.all().iter().map(|d| d.address.clone()).collect()
     }
 
-    /// The disks' states; what lies on them is not known here.
+    /// The disks' states; their contents are not known here.
     pub fn disks(&self) -> Vec<DiskState> {
         self.all()
             .iter()
@@ -300,7 +300,7 @@ impl Authority {
         Ok(tickets)
     }
 
-    /// What it takes to write to a loan.
+    /// The ticket to write to a grant.
     pub fn write_ticket(
         &self,
         session: &Session,
@@ -311,7 +311,7 @@ impl Authority {
         self.give(session, disk, Purpose::Write(grant), &[extent])
     }
 
-    /// Revokes on every disk what `which` finds there. All disks are tried; the first one that could not be reached is told.
+    /// Revokes on every disk what `which` finds there. All disks are tried; the error names the first one that could not be reached.
     fn revoke_everywhere(
         &self,
         which: impl Fn(&issued::IssuedCapabilities) -> Vec<u32>,
@@ -346,7 +346,7 @@ impl Authority {
         )
     }
 
-    /// Takes writing to loans back.
+    /// Revokes writing to grants.
     pub fn revoke_grants(&self, grants: &[WriteGrantId], deadline: Instant) -> Reply<()> {
         self.revoke_everywhere(
             |issued| {
@@ -359,7 +359,7 @@ impl Authority {
         )
     }
 
-    /// Held from before a map is asked for until the capabilities for it are given: what it names is not given back
+    /// Held from before a map is read until the capabilities for it are issued: the blocks that it names are not freed
     /// meanwhile.
     pub fn reporting(&self) -> RwLockReadGuard<'_, ()> {
         self.reporting.read()
@@ -407,7 +407,7 @@ impl Keeper for Authority {
             // One that is no disk of this room has no valid group of this server.
             return Ok(());
         };
-        // Maps that were told before these blocks were given up are known of after this.
+        // After this, maps sent before these blocks were discarded have their capabilities on record.
         drop(self.reporting.write());
         disk.revoke(
             |issued| issued.covering(extents).into_iter().collect(),

@@ -151,7 +151,7 @@ fn a_circle_of_waiters_is_refused_where_it_closes() {
         set(&locks, 2, lock(LockKind::Exclusive, 0, 0), true),
         Err(Denied::Deadlock)
     );
-    // Whoever was refused gives way, and the others go on.
+    // The refused one gives way, and the others go on.
     set(&locks, 2, lock(LockKind::Unlock, 2, 2), false).unwrap();
     set(&locks, 1, lock(LockKind::Shared, 2, 2), true).unwrap();
 }
@@ -166,7 +166,7 @@ fn a_writer_who_waits_is_not_starved_by_readers_who_come_later() {
     set(&locks, 1, shared, true).unwrap();
     assert_eq!(set(&locks, 2, exclusive, true), Err(Denied::Held));
     assert_eq!(set(&locks, 3, shared, true), Err(Denied::Held));
-    // Who does not wait is told what is true: nobody holds what is in the way.
+    // A caller that does not wait gets the true answer: there is no conflicting holder.
     set(&locks, 4, shared, false).unwrap();
     set(&locks, 4, lock(LockKind::Unlock, 0, 9), false).unwrap();
     // Who holds something already is not kept back: others may wait for it.

@@ -32,7 +32,7 @@ pub(super) struct Attached {
     pub(super) closed: AtomicBool,
     /// The last request did not reach it.
     down: AtomicBool,
-    /// Held while it is flushed: whoever waits for it finds durable what was written before.
+    /// Held during a flush: after a wait for it, everything written before is durable.
     flushing: Mutex<()>,
     unflushed: Mutex<Unflushed>,
 }
@@ -158,7 +158,7 @@ impl Attached {
     pub(super) fn wrote(&self, boot: Boot) -> Result<(), DurabilityError> {
         let seen = self.unflushed.lock().seen;
         if seen != Some(boot) {
-            // A later life of the disk, or an earlier one: it alone knows.
+            // A later incarnation of the disk, or an earlier one: only the disk knows.
             let now = self
                 .seen(self.link().boot())
                 .map_err(|e| DurabilityError::Disk(failed(self.id, e)))?;
@@ -209,7 +209,7 @@ impl Attached {
                 Err(DurabilityError::Lost)
             }
             Err(e) => {
-                // Never believed later: what the disk dropped it may not say twice.
+                // A later success proves nothing: the disk may report lost writes only once.
                 unflushed.lost = true;
                 Err(DurabilityError::Disk(failed(self.id, e)))
             }

@@ -76,7 +76,7 @@ impl StorageFile for NetFile {
         Ok(())
     }
 
-    /// The place's: what was not written yet does not open.
+    /// The length of the disk range: a read of unwritten blocks fails authentication.
     fn len(&self) -> io::Result<u64> {
         self.shared.len(self.segment)
     }
@@ -85,7 +85,7 @@ impl StorageFile for NetFile {
         self.len().map(Some)
     }
 
-    /// Gives back what is behind, in whole units of space; it cannot be had again.
+    /// Frees the rest, in whole units of space, for good.
     fn set_len(&self, len: u64) -> io::Result<()> {
         if !self.writable || len > self.len()? {
             return Err(io::ErrorKind::Unsupported.into());

@@ -13,7 +13,7 @@ pub trait Disk: Send + Sync + Debug {
     fn write(&self, ticket: &Ticket, start: u64, data: &[u8]) -> Result<Boot, DiskError>;
     /// [`DiskClient::flush`].
     fn flush(&self, ticket: &Ticket) -> Result<Boot, DiskError>;
-    /// The disk's present life.
+    /// The disk's present incarnation.
     fn boot(&self) -> Result<Boot, DiskError>;
     /// [`Admin::discard`].
     fn discard(&self, extents: &[BlockExtent]) -> Result<(), DiskError>;

@@ -1,14 +1,14 @@
-//! A room's storage whose segments lie on network disks.
+//! A room's storage whose segments are on network disks.
 //!
-//! 1. A segment lies in one place of one disk, 64 MiB long or, where no gap is, shorter. The place is the segment's durably
-//!    before the first byte is written there, and another's only after every capability that covers it is revoked. What a
-//!    segment that is closed did not use is given back in the same way.
-//! 2. What was written counts as durable only after a flush under the same boot of its disk, whoever wrote it:
-//!    [`NetStorage::wrote`] tells of the writes of borrowers.
-//! 3. To open a room needs no disk: where everything lies is in the room's directory. Until a disk is
+//! 1. A segment is in one range of one disk, 64 MiB long or, where there is no such gap, shorter. The range is durably
+//!    assigned to the segment before the first byte is written there, and assigned to another only after every capability
+//!    that covers it is revoked. The unused end of a closed segment is freed in the same way.
+//! 2. What was written counts as durable only after a flush under the same boot of its disk, for every writer:
+//!    [`NetStorage::wrote`] reports the writes of clients.
+//! 3. To open a room needs no disk: the placement of segments is in the room's directory. Until a disk is
 //!    [attached](NetStorage::attach) what is on it fails with `NotConnected`.
-//! 4. Space is given back by [`NetStorage::release`] alone, which the metadata server calls from a thread of its own: the
-//!    room never waits for a revocation.
+//! 4. Space is freed by [`NetStorage::release`] alone, which the metadata server calls from a thread of its own: the room
+//!    never waits for a revocation.
 //!
 //! A `NetStorage` is of one opening of the room: after a failure the next opening makes another.
 //!
@@ -41,7 +41,7 @@ use table::{DiskRange, SHORTEST, Table, UNIT};
 const UNIT_BLOCKS: u64 = UNIT as u64;
 /// Bytes of one unit of space.
 const UNIT_LEN: u64 = UNIT_BLOCKS * netdisk::BLOCK_LEN as u64;
-/// Ranges given up within segments and not yet given back, at most; what is more goes back with its segment.
+/// Ranges discarded within segments and not yet freed, at most; the rest is freed with its segment.
 const HOLES_MAX: usize = 100_000;
 /// How long a new segment waits for a place that is leaving, where no other is free.
 const PLACE_WAIT: Duration = Duration::from_secs(5);
@@ -90,12 +90,12 @@ struct Shared {
     table: RwLock<Arc<Table>>,
     /// Held while the table changes.
     changing: Mutex<()>,
-    /// With `changing`: told when a place became free.
+    /// With `changing`: notified when a range became free.
     freed: Condvar,
     disks: RwLock<BTreeMap<DiskId, Arc<Attached>>>,
-    /// Ranges given up within segments, first block and number.
+    /// Ranges discarded within segments, first block and number.
     holes: Mutex<HashMap<SegmentNo, Vec<(u64, u64)>>>,
-    /// Held while space is given back.
+    /// Held while space is freed.
     releasing: Mutex<()>,
     timeout: FlushLimit,
 }
@@ -105,7 +105,7 @@ impl NetStorage {
     /// `flush`.
     ///
     /// # Errors
-    /// `InvalidData` where the file that says what lies where is damaged.
+    /// `InvalidData` where the placement file is damaged.
     pub fn open(host: Arc<dyn Storage>, flush: Duration) -> io::Result<Self> {
         let table = Table::load(&*host)?;
         Ok(Self(Arc::new(Shared {
@@ -171,7 +171,7 @@ impl NetStorage {
         self.0.space(Some(id)).available
     }
 
-    /// Forgets a disk, durably also that it was being emptied. False, and no change, where segments lie on it or leave it.
+    /// Forgets a disk, durably also that it was being emptied. False, and no change, where it has segments or segments leave it.
     ///
     /// # Errors
     /// Where the room's directory cannot be written to.
@@ -190,7 +190,7 @@ impl NetStorage {
         Ok(unused)
     }
 
-    /// Where a segment lies: the disk, and its block that is the segment's block 0.
+    /// Where a segment is: the disk, and its block that is the segment's block 0.
     pub fn locate(&self, segment: SegmentNo) -> Option<(DiskId, u64)> {
         self.table()
             .place(segment)
@@ -204,8 +204,8 @@ impl NetStorage {
         on_it.map(|(no, _)| no).collect()
     }
 
-    /// Takes note that a borrower wrote to a segment under a boot of its disk; to be called before the room is told of what
-    /// was written.
+    /// Notes that a client wrote to a segment under a boot of its disk; to be called before the write is committed to the
+    /// room.
     ///
     /// # Errors
     /// [`DurabilityError::Lost`] where that boot is over: it has to be written again. [`DurabilityError::Disk`] where the disk cannot be asked.
@@ -219,8 +219,8 @@ impl NetStorage {
         self.0.timeout.over.store(true, Ordering::Relaxed);
     }
 
-    /// Gives back what the room gave up: revokes the capabilities that cover it, then frees it. What a disk keeps from being
-    /// given back waits for the next call. Returns how many places and ranges wait.
+    /// Frees what the room discarded: revokes the capabilities that cover it, then frees it. Space that a disk cannot free
+    /// now waits for the next call. Returns how many segments and ranges wait.
     pub fn release(&self) -> usize {
         let _one = self.0.releasing.lock();
         // Before places: none of them can become another segment's meanwhile.
@@ -245,7 +245,7 @@ impl NetStorage {
                     })
                     .collect();
                 if let Err(e) = disk.release(&extents) {
-                    tracing::debug!(disk = ?disk.id, "space is given back later: {e}");
+                    tracing::debug!(disk = ?disk.id, "space is freed later: {e}");
                     break;
                 }
                 let _changing = self.0.changing.lock();
@@ -274,7 +274,7 @@ impl NetStorage {
         extents
             .chunks(EXTENTS_MAX)
             .try_for_each(|some| disk.release(some))
-            .inspect_err(|e| tracing::debug!(disk = ?disk.id, "space is given back later: {e}"))
+            .inspect_err(|e| tracing::debug!(disk = ?disk.id, "space is freed later: {e}"))
             .is_ok()
     }
 
@@ -362,7 +362,7 @@ impl Shared {
         let units = u32::try_from(blocks.div_ceil(UNIT_BLOCKS)).unwrap_or(u32::MAX);
         let place = self.table.read().place(segment);
         if place.is_some_and(|place| place.units > units.max(1)) {
-            // Written before another segment lies there; until then an opening cuts it once more. Mostly nobody looks at the
+            // Written before another segment is there; until then an opening cuts it once more. Usually nothing reads the
             // table meanwhile: then nothing is copied.
             Arc::make_mut(&mut *self.table.write()).cut(segment, units);
         }

@@ -1,6 +1,6 @@
-//! The file `placement`: which segment lies where on which disk, and which disks are being emptied.
+//! The file `placement`: where each segment is on which disk, and which disks are being emptied.
 //!
-//! 1. Places do not overlap. One holds one segment, or is leaving: given up and not yet free for another.
+//! 1. Ranges do not overlap. One holds one segment, or is leaving: discarded and not yet free for another.
 //! 2. A place only ever gets shorter; what is cut off it is leaving.
 //! 3. The file is replaced as a whole and carries its own digest: one that was damaged is refused, because a wrong place would
 //!    let new data be written over old. A [second copy](COPY) is written before it; the newer one that is whole counts.
@@ -49,7 +49,7 @@ impl DiskRange {
     }
 }
 
-/// Where everything lies.
+/// Where every segment is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Table {
     segments: BTreeMap<SegmentNo, DiskRange>,
@@ -157,8 +157,8 @@ impl Table {
             })
     }
 
-    /// Where the next segment shall lie in the first `units` of a disk: the first gap for a whole one; or else half of the longest,
-    /// so that somebody else finds a place too.
+    /// Where the next segment goes in the first `units` of a disk: the first gap for a whole one; or else half of the longest, so
+    /// that another segment finds space too.
     pub(super) fn free(&self, disk: DiskId, units: u32) -> Option<DiskRange> {
         let gaps = || self.gaps(disk, units);
         let (start, len) = match gaps().find(|(_, len)| *len >= WHOLE) {
@@ -190,7 +190,7 @@ impl Table {
     /// Puts a segment into a free place.
     pub(super) fn put(&mut self, segment: SegmentNo, place: DiskRange) {
         let known = self.segments.insert(segment, place).is_some();
-        assert!(!known, "segment {} is placed already", segment.0);
+        assert!(!known, "segment {} has a place already", segment.0);
         assert!(self.take(place), "unit {} is not free", place.start);
     }
 
@@ -231,7 +231,7 @@ impl Table {
         }
     }
 
-    /// Reads the file; an absent one says that nothing is placed.
+    /// Reads the file; an absent one means that there is no segment.
     pub(super) fn load(storage: &dyn Storage) -> io::Result<Self> {
         let read = |name: &str| -> Result<Option<Self>, String> {
             match storage::read_limited(storage, name, LEN_MAX) {
@@ -252,7 +252,7 @@ impl Table {
             (Err(why), _) | (_, Err(why)) => Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!(
-                    "the file `{PLACEMENT}`, which says where on the disks the data lies, or its copy `{COPY}` is damaged ({why}), and the other one is of no use; put a copy of it back"
+                    "the file `{PLACEMENT}`, which says where on the disks the data is, or its copy `{COPY}` is damaged ({why}), and the other one is of no use; put a copy of it back"
                 ),
             )),
         }

@@ -120,7 +120,7 @@ fn a_slot_is_anothers_only_after_capabilities_are_revoked_and_its_blocks_discard
         old.write_at(&BLOCKS, 0).is_err() && old.read_at(&mut [0; BLOCK_LEN], 0).is_err(),
         "a file that is gone leads nowhere"
     );
-    // Also after an opening: nothing was given back yet.
+    // Also after an opening: nothing was freed yet.
     let storage = bench.attached();
     assert_eq!(storage.release(), 1);
     assert!(storage.locate(SegmentNo(1)).is_none());
@@ -216,7 +216,7 @@ fn a_flush_after_a_disk_lost_power_fails_for_good() {
         }
         disk.lose_power();
         assert!(file.sync().is_err());
-        assert!(file.sync().is_err(), "never believed on a second try");
+        assert!(file.sync().is_err(), "a second try fails too");
         // Nor where something was written since.
         let _ = file.write_at(&BLOCKS, 0);
         assert!(file.sync().is_err());
@@ -252,11 +252,11 @@ fn writes_of_an_earlier_incarnation_of_the_disk_are_refused_and_later_ones_accep
         Err(DurabilityError::Lost)
     ));
     file.sync().unwrap();
-    // The server has not written to it since its next life began, the borrower has.
+    // Only the client has written to it since its next incarnation began, not the server.
     disk.lose_power();
     storage.wrote(SegmentNo(1), disk.boot_now()).unwrap();
     file.sync().unwrap();
-    // With something unflushed of the life before, that is lost.
+    // Unflushed data of the incarnation before is lost.
     disk.write_as_borrower(5, &BLOCKS);
     storage.wrote(SegmentNo(1), disk.boot_now()).unwrap();
     disk.lose_power();
@@ -285,7 +285,7 @@ fn a_flush_waits_for_a_disk_that_is_away_and_not_without_end() {
     bench.disks[0].state.lock().away = u64::MAX;
     assert!(file.sync().is_err());
     bench.disks[0].state.lock().away = 0;
-    assert!(file.sync().is_err(), "what it acknowledged is in doubt");
+    assert!(file.sync().is_err(), "what it acknowledged may be lost");
     let other = bench.attached();
     other.hurry();
     let file = other.open(&path(1), OpenMode::ReadWrite).unwrap();
@@ -345,7 +345,7 @@ fn the_table_is_whole_after_a_crash_at_every_operation() {
                 let now = found.locate(SegmentNo(*no));
                 assert!(
                     *no == doubtful || now == *place,
-                    "cut {nth}, seed {seed}: segment {no} lay in {place:?}, lies in {now:?}"
+                    "cut {nth}, seed {seed}: segment {no} was in {place:?}, is in {now:?}"
                 );
             }
             if over {

@@ -48,7 +48,7 @@ pub(super) struct Caller {
 /// What a call works with.
 pub(super) type Here = (Arc<Incarnation>, Arc<Session>);
 
-/// What the room's error is to a client. What only the log may know is told as a failure.
+/// What the room's error is to a client. Details that only the log may have become a plain failure.
 pub(super) fn refusal(error: room::Error) -> Refusal {
     use room::Error as E;
     Refusal::Posix(match error {
@@ -208,13 +208,13 @@ impl Caller {
             .shared
             .incarnation()
             .filter(|incarnation| !incarnation.has_failed())
-            .ok_or_else(|| Refusal::Failed("the room is being opened anew".into()))?;
+            .ok_or_else(|| Refusal::Failed("the room is being opened again".into()))?;
         let known = session.and_then(|id| incarnation.sessions.find(id, &self.serial).ok());
         let session = match known {
             Some(session) => session,
             None => {
                 let session = incarnation.sessions.begin(&user, self.serial)?;
-                // Removed meanwhile: whoever ended the user's sessions may have missed this one.
+                // Removed meanwhile: the end of the user's sessions may have missed this one.
                 if self.shared.users.get(&self.serial).is_none() {
                     incarnation.sessions.end_where(|s, _| s.id == session.id);
                     incarnation::end_session_in_time(&incarnation, session);
@@ -250,7 +250,7 @@ impl Metadata for Caller {
     }
 
     async fn beat(self, _: Context, session: SessionId) -> Reply<Heartbeat> {
-        // Not behind calls that wait for disks: a beat that comes too late ends a session.
+        // Not behind calls that wait for disks: a heartbeat that comes too late ends a session.
         let (incarnation, _) = self.here(session)?;
         self.shared.counters.call("beat", false, Duration::ZERO);
         Ok(Heartbeat {
@@ -589,7 +589,7 @@ impl Metadata for Caller {
                 Denied::TooMany => Posix::NoSpace,
             })
         });
-        // Ended or closed meanwhile: whoever freed its locks may have missed this one.
+        // Ended or closed meanwhile: the release of its locks may have missed this one.
         if session.is_over() {
             incarnation.locks.end(session.id);
             return Err(Refusal::NoSession);
@@ -604,7 +604,7 @@ impl Metadata for Caller {
     }
 }
 
-/// Only who has a file open locks it.
+/// Only a session that has a file open locks it.
 fn checked(session: &Session, no: InodeNo, lock: Lock) -> Reply<()> {
     if lock.start > lock.end {
         return Err(Refusal::Posix(Posix::InvalidArgument));
@@ -640,7 +640,7 @@ fn first_answer(
     }
 }
 
-/// Goes on revoking what a change takes away that was done before.
+/// Goes on revoking the rights that an earlier change removes.
 fn revoke(
     (incarnation, _): &Here,
     client: &Client,

@@ -1,7 +1,7 @@
-//! Changes of names and attributes: checked, done, made durable, and the rights they take away revoked.
+//! Changes of names and attributes: checked, done, made durable, and the rights they remove revoked.
 //!
 //! 1. What is checked is still so when the change is done: names and rights change one at a time.
-//! 2. A change is durable when it is answered, and whoever lost a right by it has lost it on the disks.
+//! 2. A change is durable when it is answered, and a right that it removes is revoked on the disks.
 //! 3. The commit that contains a change contains its answer. A refusal changes nothing and is not kept; it is given when
 //!    everything is durable that it may show.
 
@@ -33,7 +33,7 @@ pub(super) struct Losses {
     readers: Vec<(InodeNo, BTreeSet<SessionId>)>,
     /// Files of which nobody's capability is good any more.
     everybody: Vec<InodeNo>,
-    /// Loans to which their sessions may not write any more.
+    /// Grants to which their sessions may not write any more.
     grants: Vec<(SessionId, WriteGrantId)>,
 }
 
@@ -68,8 +68,8 @@ pub(super) fn make(here: &Here, id: &OperationId, change: Change) -> Outcome {
     }
 }
 
-/// Whether the answer to a change of an earlier incarnation may be given: what it takes away is gone at every disk, which
-/// has a fresh group of capabilities then.
+/// Whether the answer to a change of an earlier incarnation may be sent: every disk has a fresh group of capabilities
+/// then, so the removed rights are gone.
 pub(super) fn is_settled(incarnation: &Incarnation, change: &Change) -> bool {
     match change {
         Change::Make { .. }
@@ -375,7 +375,7 @@ fn set_attributes(
 }
 
 impl Losses {
-    /// A name of this inode is gone. Where it was the last one, those who have the file open keep what they have.
+    /// A name of this inode is gone. Where it was the last one, sessions with the file open keep their rights.
     fn name_gone(&mut self, incarnation: &Incarnation, inode: &Inode) {
         let left = match incarnation.room.attributes(inode.no) {
             Ok(after) => after.nlink > 0,

@@ -2,7 +2,7 @@
 //!
 //! 1. A map and the capabilities for it are of one moment: nothing it names is given to another before they are known of.
 //! 2. A client gets the keys of the units that the map names, or of the positions granted to it, and no others.
-//! 3. What a client placed is believed only as far as the loan goes: its disk, its segment, its blocks.
+//! 3. Extents from a client are accepted only within their grant: its disk, its segment, its blocks.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ use crate::sessions::Borrowed;
 
 /// Most chunks of one map.
 const CHUNKS_MAX: u32 = 64;
-/// Most pieces of data placed at once.
+/// Most extents in one commit.
 const EXTENTS_MAX: usize = 4096;
 const PRIVILEGES: u16 = 0o6000;
 const CAPABILITY: &[u8] = b"security.capability";
@@ -145,7 +145,7 @@ pub(super) fn grant((incarnation, session): &Here, blocks: u32) -> Reply<Granted
         files: BTreeSet::new(),
     };
     if let Err(e) = session.borrow(grant.id, borrowed) {
-        // The session has ended: its capabilities are revoked by whoever ends it, and this one here.
+        // The session has ended: its end revokes its other capabilities, and this one is revoked here.
         if incarnation
             .authority
             .revoke_grants(&[grant.id], Instant::now() + REVOCATION_WAIT)

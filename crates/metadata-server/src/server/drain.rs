@@ -1,9 +1,9 @@
-//! Taking a disk from a room: what lies there is moved to the others while clients go on.
+//! Removing a disk from a room: its data is moved to the others while clients go on.
 //!
-//! 1. That a disk is being emptied is durable before this is answered; it takes nothing new from then on, and every later life
-//!    of the server goes on with it.
-//! 2. A disk is forgotten when nothing lies there and nothing leaves it: then no capability for it is worth anything.
-//! 3. What is lent there is taken back: its borrowers keep what is not durable, and write it to other places.
+//! 1. That a disk is being emptied is durable before this is answered; it takes nothing new from then on, and every later
+//!    incarnation of the server goes on with it.
+//! 2. A disk is forgotten when it is empty and nothing leaves it: then no capability for it is valid.
+//! 3. Grants there are revoked: their clients keep the data that is not durable, and write it elsewhere.
 //!
 //! It deliberately does not know how data is moved (the room does), or who asked.
 
@@ -80,7 +80,7 @@ fn forget(room: &Room, storage: &NetStorage, disk: &enrol::Disk) -> Result<bool,
     if storage.used(id) > 0 {
         return Ok(false);
     }
-    // Nothing new comes there. Were this the last thing done, the next life would only have the mark to take away.
+    // Nothing new comes there. After a crash here the next incarnation only has to remove the mark.
     enrol::remove_disk(room, &disk.name)?;
     storage.detach(id).map_err(io("the placement of segments"))
 }
@@ -103,7 +103,7 @@ pub(super) fn states(incarnation: &Incarnation) -> Vec<DiskState> {
     states
 }
 
-/// Empties disks for as long as the life goes on.
+/// Empties disks for as long as the incarnation goes on.
 pub(super) fn run(incarnation: &Incarnation) {
     let mut pause = LOOK;
     while incarnation.pause(pause) {
@@ -131,7 +131,7 @@ fn finish(incarnation: &Incarnation, id: DiskId) -> Result<bool, ServerError> {
     }
     let known = enrol::disks(&incarnation.room)?;
     let Some(disk) = known.into_iter().find(|d| d.address.id == id) else {
-        // Forgotten by a life that ended just then.
+        // Forgotten by an incarnation that ended just then.
         return incarnation
             .storage
             .detach(id)
@@ -152,7 +152,7 @@ fn step(incarnation: &Incarnation, id: DiskId) -> Result<(), String> {
     }
     let segments = incarnation.storage.segments_on(id);
     if segments.is_empty() {
-        // What left it is given back within a second.
+        // The space that left it is freed within a second.
         return match incarnation.authority.is_reachable(id) {
             true => Ok(()),
             false => {
@@ -184,7 +184,7 @@ fn step(incarnation: &Incarnation, id: DiskId) -> Result<(), String> {
     }
 }
 
-/// Ends the loans on a disk.
+/// Ends the grants on a disk.
 fn reclaim_grants(incarnation: &Incarnation, id: DiskId) -> Result<(), String> {
     for session in incarnation.sessions.alive() {
         let grants: Vec<WriteGrantId> = session.grants_on(id);

@@ -1,8 +1,8 @@
 //! The numbers by which clients know inodes: the room's, enciphered.
 //!
-//! 1. Who was not told a number cannot guess it: a file is reached by who may search the way to it, or was told by who may. Without
-//!    this, counting inode numbers would reach readable files in directories that nobody else may search.
-//! 2. The same inode has the same number for all clients and for the room's whole life; 0 (none) and 1 (the root) stay.
+//! 1. A number cannot be guessed: a file is reached by a user who may search its path, or who got the number from one who may.
+//!    Without this, counting inode numbers would reach readable files in directories that others may not search.
+//! 2. The same inode has the same number for all clients, for as long as the room exists; 0 (none) and 1 (the root) stay.
 //!
 //! The cipher is FF1 (NIST SP 800-38G) with AES-256 over the 64 bits of a number; results that are 0 or 1 are enciphered again
 //! (cycle walking), so that it stays a permutation.
@@ -65,7 +65,7 @@ impl Handles {
         number_of(&done.expect("FF1 takes 64 digits"))
     }
 
-    /// The number that clients are told.
+    /// The number that clients get.
     pub(super) fn out(&self, no: InodeNo) -> InodeNo {
         let mut number = no.0;
         if number > 1 {
@@ -77,7 +77,7 @@ impl Handles {
         InodeNo(number)
     }
 
-    /// The room's number; what no client was told is hardly ever one.
+    /// The room's number; a number that no client got is almost never one.
     pub(super) fn room_number(&self, no: InodeNo) -> InodeNo {
         let mut number = no.0;
         if number > 1 {
@@ -90,14 +90,14 @@ impl Handles {
         InodeNo(if number > i64::MAX as u64 { 0 } else { number })
     }
 
-    /// A number that stands for an inode and reaches nothing.
+    /// A number that looks like an inode's and reaches nothing.
     fn decoy(&self, no: InodeNo) -> InodeNo {
         let hash = blake3::keyed_hash(&self.decoys, &no.0.to_le_bytes());
         let [a, b, c, d, e, f, g, h, ..] = *hash.as_bytes();
         InodeNo(u64::from_le_bytes([a, b, c, d, e, f, g, h]).max(2))
     }
 
-    /// An inode as clients are told it.
+    /// An inode as clients get it.
     pub(super) fn inode(&self, mut inode: Inode) -> Inode {
         inode.no = self.out(inode.no);
         inode.parent = self.out(inode.parent);

@@ -1,8 +1,8 @@
-//! One opening of the room, with everything that is gone with it: sessions, locks, loans, capabilities.
+//! One opening of the room, with everything that ends with it: sessions, locks, grants, capabilities.
 //!
 //! 1. Every disk that can be reached has a fresh group before the first client is served.
-//! 2. When a session ends, its capabilities are revoked on the disks first; then its loans are settled, its locks freed and its
-//!    files closed.
+//! 2. When a session ends, its capabilities are revoked on the disks first; then its grants are settled, its locks freed and
+//!    its files closed.
 //!
 //! It deliberately does not know connections.
 
@@ -35,7 +35,7 @@ const SESSIONS_LOOK: Duration = Duration::from_millis(250);
 const UNNAMED_KEPT: Duration = Duration::from_secs(120);
 /// Between two looks for clients whose answers are not kept any more.
 const REPLIES_LOOK: Duration = Duration::from_secs(60);
-/// Between two times that space is given back.
+/// The interval at which space is freed.
 const SPACE_LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub(crate) struct Incarnation {
     /// Held shared by what relies on rights and names, exclusively by what changes them: what was checked is still so when
     /// it is done.
     pub(crate) rights: RwLock<()>,
-    /// Counts loans, to choose among open segments.
+    /// Counts grants, to choose among open segments.
     pub(crate) next_lane: AtomicUsize,
     pub(super) obstacles: Obstacles,
     /// Held while it is decided whether a disk goes or stays.
@@ -128,7 +128,7 @@ impl Incarnation {
         comes
     }
 
-    /// Has everything that works for this life end soon.
+    /// Makes all work for this incarnation end soon.
     pub(super) fn stop(&self) {
         *self.stopping.lock() = true;
         self.stopped.notify_all();
@@ -187,7 +187,7 @@ pub(super) fn open(
     Ok((room, storage))
 }
 
-/// Gives back what an ended session held. False where a disk could not be reached before `deadline`: the session keeps its
+/// Releases what an ended session held. False where a disk could not be reached before `deadline`: the session keeps its
 /// locks and files until its capabilities are revoked or have expired.
 pub(super) fn end_session(incarnation: &Incarnation, session: &Session, deadline: Instant) -> bool {
     if incarnation
@@ -227,7 +227,7 @@ pub(super) fn end_session_in_time(incarnation: &Arc<Incarnation>, session: Arc<S
     }
 }
 
-/// Starts what looks after a life until it is stopped.
+/// Starts the background work of an incarnation, which goes on until it is stopped.
 pub(super) fn tend(
     incarnation: &Arc<Incarnation>,
     shared: &Arc<Shared>,

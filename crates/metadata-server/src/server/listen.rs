@@ -1,10 +1,11 @@
 //! Connections: who is let in, for how long, and what is said on them.
 //!
-//! 1. Nothing is read from who has not shown, in a TLS 1.3 handshake within [`HANDSHAKE`], the key of a user of this room.
-//! 2. Who has a key of this room that stands with no user any more is told so, in one byte.
+//! 1. Nothing is read from a client before it proves, in a TLS 1.3 handshake within [`HANDSHAKE`], that it has the key of
+//!    a user of this room.
+//! 2. A client with a key of this room whose user was removed gets one byte that says so.
 //! 3. Connections that have not shown a key are counted apart, for each address and in all, and the oldest gives way to the
 //!    newest: they keep nobody out. Users and addresses have their share of the others.
-//! 4. A connection on which no call came for [`SILENCE`] is closed; whoever takes no answers makes no calls either.
+//! 4. A connection on which no call came for [`SILENCE`] is closed; a client that takes no answers makes no calls either.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -30,7 +31,7 @@ use crate::enrol::{self, EnrolError, User};
 
 /// For the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// A client beats several times in a lease; this is many leases.
+/// A client sends several heartbeats in a lease; this is many leases.
 const SILENCE: Duration = Duration::from_secs(120);
 /// Calls of a connection that wait or run; more are refused, which ends the connection on the client's side.
 const WAITING_MAX: usize = 1024;
@@ -254,7 +255,7 @@ async fn serve(
         .and_then(|certificate| enrol::serial_of(certificate))
         .ok_or("a certificate that was not made here")?;
     let Some(user) = shared.users.get(&serial) else {
-        // So that whoever was removed does not take it for a server that is away.
+        // So that a removed user does not see it as a server that is away.
         let reported = async {
             stream.write_all(&[NOT_LET_IN]).await?;
             stream.shutdown().await

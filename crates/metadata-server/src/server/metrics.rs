@@ -34,7 +34,7 @@ pub struct Metrics {
     pub sessions: u64,
     /// Files open in them.
     pub opens: u64,
-    /// Places lent.
+    /// Write grants.
     pub grants: u64,
     /// Ranges locked.
     pub locks: u64,
@@ -42,7 +42,7 @@ pub struct Metrics {
     pub capabilities: Totals,
     /// Disks.
     pub disks: Vec<DiskState>,
-    /// How often the room was opened anew after a failure of its storage.
+    /// How often the room was opened again after a failure of its storage.
     pub reopened: u64,
     /// Whether the room is open.
     pub serving: bool,

@@ -1,10 +1,10 @@
 //! The metadata server: a room on network disks, its users' sessions, and the calls they make.
 //!
-//! 1. Only who has a key that stands with a user of this room is listened to; everything a call names is checked again.
+//! 1. Only clients with the key of a user of this room are served; everything a call names is checked again.
 //! 2. Connections, calls of one and of all, the length of a message, sessions and what they hold are bounded; who says
 //!    nothing, or takes no answer, is cut off.
-//! 3. One opening of the room is one `Incarnation` of the server. Where the room's storage failed, the life is ended with
-//!    all sessions, and the next one begun, by itself.
+//! 3. One opening of the room is one `Incarnation` of the server. After a failure of the room's storage the incarnation
+//!    ends with all sessions, and the next one begins, automatically.
 //!
 //! It deliberately does not know command lines, log formats or how metrics are published.
 
@@ -44,7 +44,7 @@ pub use rekey::rekey;
 #[doc(hidden)]
 pub use testing::Point;
 
-/// How long the calls of an ended life may take to come back.
+/// How long the calls of an ended incarnation may take to return.
 const DRAIN: Duration = Duration::from_secs(60);
 
 /// How a room is served.
@@ -56,11 +56,11 @@ pub struct Config {
     pub open: room::OpenOptions,
     /// Where to listen; port 0 chooses one.
     pub listen: SocketAddr,
-    /// A session ends so long after its last beat.
+    /// A session ends this long after its last heartbeat.
     pub lease: Duration,
     /// Capabilities are good for so long.
     pub capability_lifetime: Duration,
-    /// How long a flush of a disk that cannot be reached is tried before the room is given up and opened anew.
+    /// How long a flush of a disk that cannot be reached is tried before the room is closed and opened again.
     pub flush_timeout: Duration,
     /// Most connections of users; more are closed.
     pub connections_max: usize,
@@ -75,7 +75,7 @@ pub struct Config {
     pub calls_max: usize,
     /// What protects the messages of all disks, instead of what each was added with.
     pub protection: Option<netdisk::Protection>,
-    /// Disks to add before the room is served; those known by the same name and id are said anew.
+    /// Disks to add before the room is served; those known by the same name and id get a new address.
     pub disks: Vec<enrol::Disk>,
 }
 
@@ -126,13 +126,13 @@ pub enum ServerError {
         /// Why not.
         source: std::io::Error,
     },
-    /// It is being opened anew after a failure of its storage, or stops.
+    /// It is being opened again after a failure of its storage, or stops.
     #[error("the room is not open just now: try again")]
     NotNow,
     /// A disk does not answer, and all are needed.
     #[error("disk {0} does not answer: a rekey needs all disks of the room")]
     DiskAway(String),
-    /// What lies on a disk that is to go has no place on the others.
+    /// The other disks have no space for the data of a disk that is to go.
     #[error(
         "disk {disk} holds {needed} bytes of data, and the other disks have space for {available}: add a disk, or delete files, and remove it then"
     )]
@@ -185,8 +185,8 @@ impl Beside {
             .map_err(io("the placement of segments"))
     }
 
-    /// [`MetadataServer::remove_disk`]; what lies there is moved when a server runs, and whether there is space for it is known
-    /// only then.
+    /// [`MetadataServer::remove_disk`]; its data is moved when a server runs, and whether there is space for it is known only
+    /// then.
     ///
     /// # Errors
     /// As there.
@@ -211,7 +211,7 @@ pub(crate) struct Shared {
     tls: listen::Tls,
     counters: Counters,
     stopping: AtomicBool,
-    /// Whether the present life has failed, and whoever waits for that.
+    /// Whether the present incarnation has failed, and the threads that wait for that.
     failed: Mutex<bool>,
     failing: Condvar,
     /// What tests have fail.
@@ -231,7 +231,7 @@ impl Shared {
         self.incarnation.read().clone()
     }
 
-    /// The room's storage failed: this life is to be ended.
+    /// The room's storage failed: this incarnation is to be ended.
     fn fail(&self, incarnation: &Incarnation) {
         if incarnation.fail() {
             *self.failed.lock() = true;
@@ -256,7 +256,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Ends the present life. `Err` where its calls do not come back.
+    /// Ends the present incarnation. `Err` where its calls do not return.
     fn end(&self) -> Result<(), ServerError> {
         let Some(mut incarnation) = self.incarnation.write().take() else {
             return Ok(());
@@ -276,7 +276,7 @@ impl Shared {
         Ok(incarnation.close()?)
     }
 
-    /// Waits for failures of a life, and begins the next one.
+    /// Waits for failures of an incarnation, and begins the next one.
     fn supervise(self: &Arc<Self>) {
         loop {
             {
@@ -291,10 +291,10 @@ impl Shared {
             }
             self.counters.reopened();
             tracing::error!(
-                "the room's storage failed; all sessions end, and the room is opened anew"
+                "the room's storage failed; all sessions end, and the room is opened again"
             );
             if let Err(e) = self.end() {
-                // A life that failed cannot commit; what matters is that it let go of the room.
+                // A failed incarnation cannot commit; what matters is that it closed the room.
                 tracing::warn!("closing the room: {e}");
             }
             let mut pause = Duration::from_millis(100);
@@ -313,7 +313,7 @@ impl Shared {
     }
 }
 
-/// A room that is being served. Stops when dropped; [`stop`](Self::stop) tells how that went.
+/// A room that is being served. Stops when dropped; [`stop`](Self::stop) reports how that went.
 #[derive(Debug)]
 pub struct MetadataServer {
     shared: Arc<Shared>,
@@ -327,7 +327,7 @@ impl MetadataServer {
     /// Opens the room and serves it.
     ///
     /// # Errors
-    /// `Room` where it does not open, `Io` where the address cannot be listened on, `Enrol` where disks cannot be added.
+    /// `Room` where opening it fails, `Io` where the address cannot be listened on, `Enrol` where disks cannot be added.
     pub fn start(config: Config, credential: room::Credential) -> Result<Self, ServerError> {
         let listen = config.listen;
         let shared = Arc::new(Shared {
@@ -350,7 +350,7 @@ impl MetadataServer {
             .enable_all()
             .build()
             .map_err(io("threads of the server"))?;
-        // Before the room is opened: an address that is taken is told at once.
+        // Before the room is opened: an address in use is reported at once.
         let listener = runtime
             .block_on(tokio::net::TcpListener::bind(listen))
             .map_err(io(format!("{listen} cannot be listened on")))?;
@@ -529,9 +529,9 @@ impl MetadataServer {
         Ok(())
     }
 
-    /// Takes a disk from the room. `None`: it was empty, and is gone. Or else it takes nothing new from now on, and what lies
-    /// there, so many bytes, is moved to the other disks while clients go on; when it is empty it is forgotten, also by a later
-    /// server. [`disks`](Self::disks) tells how far that is, [`add_disk`](Self::add_disk) keeps the disk after all.
+    /// Removes a disk from the room. `None`: it was empty, and is gone. Or else it takes nothing new from now on, and its data,
+    /// so many bytes, is moved to the other disks while clients go on; when it is empty it is forgotten, also by a later
+    /// server. [`disks`](Self::disks) reports the progress, [`add_disk`](Self::add_disk) keeps the disk after all.
     ///
     /// # Errors
     /// `NoPlaceElsewhere`, and no change, where the others lack space.
@@ -597,7 +597,7 @@ impl MetadataServer {
         self.shared.fault.is_set()
     }
 
-    /// Ends the present life as a failed flush of a disk does, with what was not durable: for tests of what follows.
+    /// Ends the present incarnation as a failed flush of a disk does, with all data that was not durable: for tests of what follows.
     #[doc(hidden)]
     pub fn fail_for_test(&self) {
         if let Some(incarnation) = self.shared.incarnation() {

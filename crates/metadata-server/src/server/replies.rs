@@ -47,7 +47,7 @@ enum State {
     Answered(Reply<Changed>),
     /// The same, in an earlier incarnation of the server.
     Kept(Reply<Changed>),
-    /// It is done and durable; rights that it takes away are still to be revoked on a disk.
+    /// It is done and durable; rights that it removes are still to be revoked on a disk.
     Revoking(Changed, Arc<Losses>),
     /// It was not done, and will not be.
     Void,

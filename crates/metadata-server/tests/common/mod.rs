@@ -200,7 +200,7 @@ impl World {
     }
 }
 
-/// A client that sends what it is told to.
+/// A client that sends whatever the test wants.
 pub struct Raw {
     pub identity: Arc<Identity>,
     pub welcome: Welcome,

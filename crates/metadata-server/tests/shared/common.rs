@@ -18,7 +18,7 @@ use room::{Credential, NewCredential, NewRoom, OpenOptions, Room, Secret};
 
 /// No test waits for this long unless it fails.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// Without a beat for this long a session ends.
+/// A session ends this long after its last heartbeat.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
 const KEY: [u8; 32] = [7; 32];
@@ -80,7 +80,7 @@ impl OneDisk {
     pub(crate) fn lose_power(&mut self) {
         self.config.listen = self.server.local_addr().to_string();
         self.server.stop(LONG).unwrap();
-        self.server = serve_disk(&self.device, &self.config, &self.keys, b"anew");
+        self.server = serve_disk(&self.device, &self.config, &self.keys, b"again");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Servers that are started anew under work.
+//! Servers that restart under work.
 
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -96,7 +96,7 @@ impl<'a> Open<'a> {
         Self { client, no }
     }
 
-    /// Writes as a program that closes the file afterwards: placed, and not durable.
+    /// Writes as a program that closes the file afterwards: committed, and not durable.
     fn put(&self, at: u64, bytes: &[u8]) {
         self.client.write(self.no, at, bytes).unwrap();
         self.client.flush(self.no).unwrap();
@@ -181,7 +181,7 @@ const POINTS: [Point; 4] = [
 ];
 
 /// The server's storage failed between the moment an operation came and the moment its answer arrived. The client asked again,
-/// and was told what the second asking found: that the name exists already, or is gone. Or it was told that nobody knows.
+/// and got the answer of the second attempt: that the name exists already, or is gone. Or it got an answer of unknown outcome.
 #[test]
 fn an_operation_is_done_once_and_gets_its_first_answer_at_whatever_point_the_server_fails() {
     let shared = Shared::new();
@@ -361,12 +361,12 @@ fn what_a_disk_lost_with_its_power_is_written_again() {
         return;
     };
     let bytes = noise(3, 3_000_000);
-    // Closed, so placed; nobody asked for it to be durable.
+    // Closed, so committed; durability was not requested.
     std::fs::write(a.path("f"), &bytes).unwrap();
     for disk in &mut shared.disks {
         disk.lose_power();
     }
-    // The commit finds out, and the server opens the room anew, without the file's data.
+    // The commit finds out, and the server opens the room again, without the file's data.
     std::fs::File::open(a.path("f"))
         .unwrap()
         .sync_all()

@@ -61,7 +61,7 @@ fn a_revoked_right_fails_at_the_disk_and_for_the_program() {
     assert!(revoked(&shared) > before, "the disk itself refused");
     let again = alice.open(inode.no, READ);
     assert!(matches!(again, Err(Error::AccessDenied)), "{again:?}");
-    // What root gives back works again.
+    // A right that root restores works again.
     let public = SetAttr {
         mode: Some(0o644),
         ..SetAttr::default()

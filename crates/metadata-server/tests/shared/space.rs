@@ -1,4 +1,4 @@
-//! Space: disks that are taken away, and disks that were full.
+//! Space: disks that are removed, and disks that were full.
 
 use std::io::Write;
 use std::path::Path;

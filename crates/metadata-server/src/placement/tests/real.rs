@@ -44,7 +44,7 @@ impl Served {
         served
     }
 
-    /// Serves it on the port it had. Another `machine` is one that was started anew.
+    /// Serves it on the port it had. Another `machine` means a restarted one.
     fn start(&self, machine: &[u8]) {
         let config = Config {
             listen: self.address.lock().clone(),
@@ -277,14 +277,14 @@ fn lives(protection: Protection) {
     let grant = room.grant(0, 100).unwrap();
     let bytes = content(99)[..300_001].to_vec();
     let (boot, extent) = network.borrow(&room, &grant, &bytes);
-    room.write_file("/lent", b"").unwrap();
-    let no = room.resolve("/lent".as_ref(), true).unwrap();
+    room.write_file("/granted", b"").unwrap();
+    let no = room.resolve("/granted".as_ref(), true).unwrap();
     network.storage.wrote(grant.segment, boot).unwrap();
     let stamp = room.place(grant.id, no, &[extent]).unwrap();
     room.sync().unwrap();
     assert!(room.settled() >= stamp);
-    assert!(network.read(&room, "/lent") == bytes);
-    assert!(room.read_file("/lent").unwrap() == bytes);
+    assert!(network.read(&room, "/granted") == bytes);
+    assert!(room.read_file("/granted").unwrap() == bytes);
     room.settle_grant(grant.id);
     for n in 1..20 {
         room.unlink(room::InodeNo::ROOT, n.to_string().as_bytes())
@@ -298,7 +298,7 @@ fn lives(protection: Protection) {
     network.again();
     let room = opened(&network.storage);
     assert!(room.read_file("/0").unwrap() == content(0));
-    assert!(network.read(&room, "/lent") == bytes);
+    assert!(network.read(&room, "/granted") == bytes);
     assert_whole(&room);
 }
 
@@ -321,15 +321,12 @@ fn data_written_before_a_restart_of_the_disks_machine_is_not_committed() {
     // Disks take turns: the third segment is on the disk of the first, to which the room itself writes.
     let _ = room.grant(0, 8).unwrap();
     let grant = room.grant(1, 8).unwrap();
-    // A loan alone is nothing to commit.
+    // A grant alone is nothing to commit.
     room.write_file("/other", b"other").unwrap();
     room.sync().unwrap();
     let (boot, _) = network.borrow(&room, &grant, b"new");
     let (disk, _) = network.storage.locate(grant.segment).unwrap();
-    network
-        .keeper
-        .disk(disk)
-        .restart(b"a machine, started anew");
+    network.keeper.disk(disk).restart(b"a restarted machine");
     assert_eq!(network.storage.locate(SegmentNo(1)).unwrap().0, disk);
     // The room goes on, and so learns of it.
     room.write_file("/g", &content(1)).unwrap();

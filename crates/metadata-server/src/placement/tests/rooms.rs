@@ -147,7 +147,7 @@ fn a_full_disk_is_no_space_and_deleting_makes_some() {
     assert_whole(&room);
 }
 
-/// Gives back what is given up, as the server does all the time, while `run` works.
+/// Frees what is discarded, as the server does all the time, while `run` works.
 fn releasing<T>(storage: &NetStorage, run: impl FnOnce() -> T) -> T {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
