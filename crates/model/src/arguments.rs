@@ -11,7 +11,7 @@ pub struct NewFile {
     pub kind: FileKind,
     /// Permission bits as asked for, with set-id and sticky.
     pub mode: u16,
-    /// Bits to take away where the directory has no default ACL.
+    /// Bits to remove where the directory has no default ACL.
     pub umask: u16,
     /// Owner.
     pub uid: u32,

@@ -52,7 +52,7 @@ pub enum Error {
     /// EDEADLK.
     #[error("waiting for this lock would never end")]
     Deadlock,
-    /// EINTR: a wait for a lock was given up.
+    /// EINTR: a wait for a lock was cancelled.
     #[error("interrupted")]
     Interrupted,
     /// ESTALE: the file is gone, or what was held on it ended with the lease.
@@ -85,7 +85,7 @@ pub enum Error {
     /// ENOSPC.
     #[error("no space left where the room is stored")]
     NoSpace,
-    /// EIO: a unit of file data does not open.
+    /// EIO: a unit of file data fails authentication.
     #[error(
         "inode {}, offset {offset}: data damaged or replaced (segment {segment}, block {position}); restore the file from a backup",
         inode.0

@@ -1,4 +1,4 @@
-//! Where one mebibyte of a file lies in the segments.
+//! Where one mebibyte of a file is in the segments.
 //!
 //! 1. The extents of a [`Chunk`] are sorted by their first block, do not overlap, and end within the chunk.
 //! 2. An [`Extent`] keeps whole sealed units: each unit it names holds at least one block of its range, and all of
@@ -34,7 +34,7 @@ pub const CHUNK_LEN: u64 = 1 << 20;
 const UNIT: u16 = UNIT_BLOCKS as u16;
 const CHUNK: u16 = CHUNK_BLOCKS as u16;
 
-/// A run of blocks of a chunk that lie one behind the other in a segment.
+/// A run of blocks of a chunk that are consecutive in a segment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
     /// First block in the chunk, 0 to 255.
@@ -62,7 +62,7 @@ pub struct Extent {
 /// Units that a chunk does not refer to any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Released {
-    /// Whole units. Every one but the last has [`UNIT_BLOCKS`] blocks, so that they can be told apart.
+    /// Whole units. Every one but the last has [`UNIT_BLOCKS`] blocks, so that their borders are known.
     pub range: BlockRange,
     /// Whether other chunks may refer to them.
     pub shared: bool,
@@ -129,7 +129,7 @@ impl Extent {
     pub fn trim(&self, first: u16, end: u16) -> Self {
         assert!(
             self.first <= first && first < end && end <= self.end(),
-            "a part lies within its extent"
+            "a part is within its extent"
         );
         let from = u16::from(self.skip) + first - self.first;
         let unit = from / UNIT;
@@ -222,7 +222,7 @@ impl Extent {
         let needed = u32::from(self.skip) + u32::from(self.blocks);
         let stored = u32::from(self.stored);
         if self.blocks == 0 || u32::from(self.first) + u32::from(self.blocks) > CHUNK_BLOCKS {
-            Some("an extent does not lie within its chunk")
+            Some("an extent is not within its chunk")
         } else if u32::from(self.skip) >= UNIT_BLOCKS
             || stored < needed
             || stored.div_ceil(UNIT_BLOCKS) != needed.div_ceil(UNIT_BLOCKS)
@@ -232,7 +232,7 @@ impl Extent {
         } else if self.segment.0 == 0 || self.segment.0 > i64::MAX as u64 {
             Some("an extent names an impossible segment")
         } else if self.position == 0 || self.position.checked_add(stored).is_none() {
-            Some("an extent lies outside every segment")
+            Some("an extent is outside every segment")
         } else {
             None
         }
@@ -308,7 +308,7 @@ impl Chunk {
         for extent in with {
             assert!(
                 extent.first >= from && extent.end() <= end,
-                "new extents lie in order within the range"
+                "new extents are in order within the range"
             );
             assert_eq!(extent.fault(), None, "new extents are well formed");
             from = extent.end();
@@ -337,7 +337,7 @@ impl Chunk {
             .collect()
     }
 
-    /// Marks every extent as shared that refers to a unit of the range, also where it lies elsewhere in the chunk:
+    /// Marks every extent as shared that refers to a unit of the range, also where it is elsewhere in the chunk:
     /// whichever of them goes last has to ask the count.
     ///
     /// # Panics

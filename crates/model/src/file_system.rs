@@ -55,7 +55,7 @@ pub struct Lock {
     pub start: u64,
     /// Last byte; `u64::MAX` (or what the kernel calls OFFSET_MAX) means whatever comes.
     pub end: u64,
-    /// The process that asked, for whoever is told of it.
+    /// The process that asked, for lock queries of others.
     pub pid: u32,
 }
 
@@ -156,7 +156,7 @@ pub trait FileSystem: Send + Sync + Debug {
         self.attributes(no)
     }
 
-    /// A descriptor of the file was closed: whoever opens it after this sees what was written.
+    /// A descriptor of the file was closed: a later open sees the written data.
     fn flush(&self, no: InodeNo) -> Result<()> {
         let _ = no;
         Ok(())
@@ -179,7 +179,7 @@ pub trait FileSystem: Send + Sync + Debug {
         Err(Error::NotSupported("locks of an unshared file system"))
     }
 
-    /// Takes or gives back a lock. `WouldBlock` where somebody else has it and `wait` is false; a wait ends with
+    /// Takes or releases a lock. `WouldBlock` where it is held already and `wait` is false; a wait ends with
     /// `Interrupted` when `cancelled` says so.
     fn set_lock(
         &self,

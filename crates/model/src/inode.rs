@@ -141,7 +141,7 @@ pub struct DirEntry {
     pub kind: FileKind,
 }
 
-/// The present moment. A clock that stands before 1970 gives 1970.
+/// The present moment. A clock that shows a time before 1970 gives 1970.
 pub fn now() -> Timestamp {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -80,7 +80,7 @@ impl Proofs<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SegmentNo(pub u64);
 
-/// Where an append came to lie.
+/// Where an append was stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sealed {
     /// The segment.

@@ -1,7 +1,7 @@
-//! How much of each segment is alive, and what was given up since the last commit.
+//! How much of each segment is alive, and what was discarded since the last commit.
 //!
 //! 1. A block is live from the moment an extent refers to it; the account follows every change of an extent map.
-//! 2. What is given up is released to the storage only after the commit that stops referring to it is durable.
+//! 2. Discarded blocks are released to the storage only after the commit that stops referring to them is durable.
 //!
 //! It deliberately does not know which file a block belongs to.
 
@@ -128,13 +128,13 @@ impl Accounts {
             .collect();
     }
 
-    /// Puts back what a failed commit could not give back. What died stays out of the accounts: the catalog's pending
+    /// Puts back what a failed commit could not free. What died stays out of the accounts: the catalog's pending
     /// changes no longer have it, and its file goes with the next opening.
     pub(crate) fn put_back(&mut self, settlement: Settlement) {
         self.released.extend(settlement.released);
     }
 
-    /// Puts a counted number of live blocks in the place of the one believed so far.
+    /// Replaces the recorded number of live blocks by a counted one.
     pub(crate) fn correct(&mut self, segment: SegmentNo, live: u32) {
         if let Some(account) = self.segments.get_mut(&segment) {
             account.live = live;
@@ -154,7 +154,7 @@ impl Accounts {
         self.segments.values().map(|s| u64::from(s.length)).sum()
     }
 
-    /// Blocks given up since the last commit.
+    /// Blocks discarded since the last commit.
     pub(crate) fn released_blocks(&self) -> u64 {
         self.released.iter().map(|r| u64::from(r.blocks)).sum()
     }

@@ -57,7 +57,7 @@ pub enum Who {
 pub struct Acl(Vec<Entry>);
 
 impl Acl {
-    /// Reads and checks a list. An empty one is `None`: it stands for no list.
+    /// Reads and checks a list. An empty one is `None`: it means no list.
     pub fn parse(value: &[u8]) -> Result<Option<Self>> {
         const BAD: Error = Error::InvalidArgument("not a valid access control list");
         let (version, entries) = value.split_first_chunk::<4>().ok_or(BAD)?;
@@ -167,7 +167,7 @@ impl Acl {
         self.set(OTHER, mode & 7);
     }
 
-    /// Takes away what a new file's mode does not ask for.
+    /// Removes permissions that a new file's mode does not include.
     fn restrict(&mut self, mode: u16) {
         let group = self.group_class();
         for (tag, bits) in [

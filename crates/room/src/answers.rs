@@ -66,7 +66,7 @@ impl Room {
         if let Some(reply) = left.into_inner()
             && let Err(e) = self.keep(id.client, &reply)
         {
-            // The operation stands. Only a crash before the client has its answer shows that this one is missing.
+            // The operation is done. The missing answer matters only after a crash before the client has its answer.
             tracing::warn!("an answer to a client is not kept: {e}");
         }
         Ok(done)

@@ -1,6 +1,6 @@
 //! Attributes and extended attributes, and how mode, set-id bits and access control lists follow each other.
 //!
-//! It deliberately does not check who may change what: whoever mounts the room does.
+//! It deliberately does not check permissions: the mount does.
 
 use std::sync::Arc;
 

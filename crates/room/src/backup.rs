@@ -269,9 +269,7 @@ fn prepare(source: &Path, target: &Path) -> Result<()> {
         other => other?,
     };
     if !source.as_os_str().is_empty() && resolved.starts_with(fs::canonicalize(source)?) {
-        return Err(Error::InvalidArgument(
-            "a backup cannot lie within the room",
-        ));
+        return Err(Error::InvalidArgument("a backup cannot be inside the room"));
     }
     if !above.exists() {
         DirBuilder::new().mode(0o700).create(&above)?;
@@ -421,8 +419,8 @@ fn put_in_place(
             h.verify(&moment.master).is_ok() && h.rekey_under_way() == moment.rekeying
         });
     if same_key {
-        // A header newer than the catalog is fine, an older one is refused. The finished catalog beside the old one is
-        // put in place by whoever opens the backup, if need be.
+        // A header newer than the catalog is fine, an older one is refused. The next opening of the backup puts the
+        // finished catalog beside the old one in place, if need be.
         header::write_both(storage, &moment.header)?;
         watch();
         put_catalog_copy(storage)?;

@@ -33,7 +33,7 @@ const PENDING_INODES: usize = 8192;
 const PENDING_CHANGES: u64 = 50_000;
 /// Bytes flushed ahead of a commit, while changes still go on.
 const FLUSH_AHEAD: u64 = 4 << 20;
-/// Blocks given up after which their holes are punched without being asked: 1 MiB.
+/// Discarded blocks after which their holes are punched without a request: 1 MiB.
 const HOLES_GATHERED: u32 = 256;
 /// Blocks discarded by records of the log after which a commit frees them: 16 MiB.
 const RELEASED_MAX: u64 = 4096;
@@ -243,7 +243,7 @@ impl Core {
             }
         };
         self.pending_bytes.store(0, Ordering::Relaxed);
-        // A buffer that found no space stays pending, and the caller is told.
+        // A buffer that found no space stays pending, and the caller gets the error.
         if drained.is_ok() {
             self.committed.store(mark, Ordering::SeqCst);
             self.durable.store(mark, Ordering::SeqCst);
@@ -276,7 +276,7 @@ impl Core {
         }
     }
 
-    /// Notes a failure that leaves disk and memory in doubt.
+    /// Notes a failure after which disk and memory may differ.
     pub(crate) fn failed(&self, error: Error) -> Error {
         if !matches!(error, Error::NoSpace) {
             tracing::error!("commit failed, the room takes no more changes: {error}");
@@ -432,8 +432,8 @@ impl Core {
     }
 
     /// Punches what commits discarded. They gather it for this: a hole costs milliseconds beside a journal that is being
-    /// committed, and whoever waits for a commit need not wait for space that nobody asks for. What a crash keeps from being
-    /// punched is reclaimed (`reclaim`). Returns when all are punched, those too that another thread is at.
+    /// committed, and a caller that waits for a commit need not wait for space that is not needed yet. Holes that a crash
+    /// prevents are reclaimed (`reclaim`). Returns when all are punched, including those of another thread.
     pub(crate) fn punch_holes(&self) {
         let _one = self.punching.lock();
         let released = std::mem::take(&mut *self.holes.lock());
@@ -464,7 +464,7 @@ impl Core {
         Ok(())
     }
 
-    /// Tells the maintenance thread something.
+    /// Sends the maintenance thread a request.
     pub(crate) fn ask(&self, what: impl FnOnce(&mut crate::core::Wake)) {
         what(&mut self.wake.0.lock());
         self.wake.1.notify_one();
@@ -544,8 +544,8 @@ impl Core {
 }
 
 impl Core {
-    /// Names the files of ranges that did not open. A file's name is looked for in the whole tree: not while somebody
-    /// waits for an answer.
+    /// Logs the files of ranges that failed authentication. A file's name is searched in the whole tree: not while a
+    /// caller waits for an answer.
     fn log_damage(&self, damaged: Vec<LostExtent>) {
         match self.named(damaged) {
             Ok(ranges) => {
@@ -589,7 +589,7 @@ impl Core {
     /// Deletes one such inode, a bounded part of it at a time: a commit may come between two parts, and what a crash
     /// leaves is found by its missing name when the room is opened.
     fn reap(&self, no: InodeNo) -> Result<()> {
-        // One cell throughout, which a thread that uses it keeps in memory, and with it what it says of the inode's life.
+        // One cell throughout, which a thread that uses it keeps in memory, and with it the inode's liveness.
         let cell: Arc<Cell> = match self.cell(no) {
             Err(Error::NotFound) => return Ok(()),
             other => other?,

@@ -1,7 +1,7 @@
 //! Moving live data out of segments, so that these can go.
 //!
-//! 1. A unit is opened before it is sealed anew: nothing damaged is ever given a good tag. What does not open stays
-//!    where it is and is named.
+//! 1. A unit is opened before it is sealed again: damaged data never gets a good tag. A unit that fails authentication
+//!    stays where it is and is named.
 //! 2. Data moves under the same guards as a write: a change, the cell's lock. A commit may come between two chunks.
 //! 3. A unit with several references is moved once; the others follow to the same place (`moves`).
 //!
@@ -89,7 +89,7 @@ impl Core {
         })
     }
 
-    /// Closes the open segment and waits for whoever still writes to it.
+    /// Closes the open segment and waits for writes to it.
     pub(crate) fn close_segment(&self) -> Result<()> {
         self.segments.rotate()?;
         drop(self.freeze.write());
@@ -207,8 +207,8 @@ impl Core {
 }
 
 impl Core {
-    /// Lets the next commit drop those of the segments that nothing refers to. The caller has looked at every map: an
-    /// account alone is not believed, because one left by an earlier opening may be wrong.
+    /// Lets the next commit drop those of the segments that nothing refers to. The caller has read every map: an
+    /// account alone is not enough, because one left by an earlier opening may be wrong.
     pub(crate) fn drop_empty(&self, segments: &HashSet<SegmentNo>) {
         let mut accounts = self.accounts.lock();
         for no in segments {
@@ -222,7 +222,7 @@ impl Core {
     }
 }
 
-/// A walk over all chunk maps of the catalog, which moves what lies in certain segments.
+/// A walk over all chunk maps of the catalog, which moves the data of certain segments.
 #[derive(Debug)]
 pub(crate) struct Walk {
     victims: HashSet<SegmentNo>,

@@ -2,7 +2,7 @@
 //!
 //! Locks are taken in this order, each released before an earlier one is taken again:
 //! 1. `freeze`, shared by every change, exclusive for a commit: a commit sees whole operations only.
-//! 2. `names`, one at a time: whoever changes the tree.
+//! 2. `names`, one at a time: every change of the tree.
 //! 3. a cell's state, in the order of inode numbers where two are needed.
 //! 4. the short ones: inode table, shares before accounts and catalog.
 //!
@@ -94,7 +94,7 @@ pub(crate) struct Core {
     clock: OnceLock<fn() -> Timestamp>,
     /// Held while the count of a shared unit is read and acted on; where compaction took shared units.
     pub(crate) shares: Mutex<Moves>,
-    /// Given up by commits, and not yet punched.
+    /// Discarded by commits, and not yet punched.
     pub(crate) holes: Mutex<Vec<BlockRange>>,
     /// Held while they are punched.
     pub(crate) punching: Mutex<()>,
@@ -106,13 +106,13 @@ pub(crate) struct Core {
     pub(crate) grants: Mutex<Grants>,
     /// Files with flags.
     pub(crate) flagged: Flagged,
-    /// What a backup still reads, and what is given back after it.
+    /// What a backup still reads, and what is freed after it.
     pub(crate) pins: Mutex<Pins>,
     /// What a cache had accepted and found no space.
     pub(crate) refused: Refused,
-    /// Held by whoever moves data between segments.
+    /// Held while data moves between segments.
     pub(crate) moving: Mutex<()>,
-    /// Shared by whoever works on one catalog for long, exclusive for putting another in its place.
+    /// Shared by long operations on one catalog, exclusive for its replacement by another.
     pub(crate) swap: RwLock<()>,
     /// The highest segment number as the catalog has it.
     pub(crate) noted_segment: AtomicU64,
@@ -130,7 +130,7 @@ pub(crate) struct Holds {
     pub(crate) unlinked_at: Option<Instant>,
 }
 
-/// What the maintenance thread is told.
+/// Requests to the maintenance thread.
 #[derive(Debug, Default)]
 pub(crate) struct Wake {
     pub(crate) stop: bool,
@@ -142,7 +142,7 @@ pub(crate) struct Wake {
     pub(crate) clean: bool,
     /// What is remembered outside the room is to be written down.
     pub(crate) remember: bool,
-    /// Ranges that did not open, to be named in the log.
+    /// Ranges that failed authentication, to be named in the log.
     pub(crate) damaged: Vec<LostExtent>,
     /// Those that were seen before.
     noted: HashSet<LostExtent>,
@@ -297,7 +297,7 @@ impl Core {
         self.inodes.get(&*self.catalog(), no)
     }
 
-    /// Notes a range that does not open, for the log line that names its file. Once each, and not without end.
+    /// Notes a range that fails authentication, for the log line that names its file. Once each, up to a limit.
     pub(crate) fn note_damage(&self, lost: LostExtent) {
         const NOTED_MAX: usize = 10_000;
         if self.options.read_only {
@@ -349,7 +349,7 @@ impl Core {
         }
     }
 
-    /// Gives up units that a chunk no longer refers to.
+    /// Discards units that a chunk no longer refers to.
     pub(crate) fn discard(&self, released: &[Released]) -> Result<()> {
         for r in released {
             if r.shared {

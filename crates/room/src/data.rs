@@ -440,7 +440,7 @@ impl Core {
         self.replace(cell, state, index, first, sealed.blocks as u16, &[extent])
     }
 
-    /// Replaces part of a chunk's map, and gives up what it no longer refers to. The inode's block count follows.
+    /// Replaces part of a chunk's map, and discards what it no longer refers to. The inode's block count follows.
     pub(crate) fn replace(
         &self,
         cell: &Arc<Cell>,

@@ -4,7 +4,7 @@
 //!    directory also every change of the names in it.
 //! 2. An append-only file refuses the same, but contents may be added at its end, and its times may become the present
 //!    moment. An append-only directory takes new names, and gives none up.
-//! 3. The flags themselves can always be changed: who may is for whoever mounts the room to decide.
+//! 3. The flags themselves can always be changed: the mount checks the permission.
 //! 4. The kernel writes back whole pages, in any order, and does not say which of their bytes are new. So a write to an
 //!    append-only file is taken byte by byte: what was stored when the file was first written since the room was opened
 //!    stays, and after that every byte that is not zero. Bytes that are not stored yet read as zeros, so no order of

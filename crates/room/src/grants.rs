@@ -1,15 +1,14 @@
-//! What lets another machine read and write file data itself: places lent to it, maps told to it, and what it wrote
-//! taken into files.
+//! Direct access of other machines to file data: write grants, maps, and the commit of written extents to files.
 //!
-//! 1. A place lent is like an append under way: its positions are nobody else's, and its segment stays for as long as the
-//!    loan does.
-//! 2. What was placed under a loan and given up again is released to the storage only when the loan is over: until then the
-//!    borrower may write there.
-//! 3. A borrower's word is checked for all that could harm others: where it wrote, that it was lent to it, and that nothing is
-//!    placed twice. That the bytes are what it says is for the tags to show, to whoever reads that file.
+//! 1. A grant is like an append under way: its positions are its client's alone, and its segment stays for as long as the
+//!    grant does.
+//! 2. Blocks committed under a grant and discarded again are released to the storage only when the grant is over: until
+//!    then the client may write there.
+//! 3. Everything from a client that could harm others is checked: where it wrote, that this was granted to it, and that
+//!    nothing is committed twice. The bytes themselves are authenticated by their tags when the file is read.
 //! 4. A client gets the keys of the units that it may read or write, and no key of a segment.
-//! 5. What is [placed](crate::Room::place) becomes durable like an append: the next commit flushes its segment before the
-//!    catalog refers to it.
+//! 5. A [committed](crate::Room::place) extent becomes durable like an append: the next commit flushes its segment before
+//!    the catalog refers to it.
 //!
 //! It deliberately does not know how the other machine reaches the segments, or whether it may.
 
@@ -27,14 +26,14 @@ use crate::core::{BLOCK, Core};
 use crate::data::{SIZE_MAX, regular};
 use crate::{Error, Result, Room};
 
-/// Most chunks of which maps are told at once.
+/// Most chunks in one request for maps.
 const MAPS_MAX: usize = 1024;
 /// Longest name of a note, in bytes.
 const NOTE_NAME_MAX: usize = 64;
 /// Longest note, in bytes.
 const NOTE_MAX: usize = 1 << 20;
 
-/// Blocks of a segment that the borrower alone may write, each once.
+/// Blocks of a segment that one client alone may write, each once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteGrant {
     /// Its number.
@@ -67,13 +66,13 @@ fn check_form(p: &WrittenExtent, append_nonces: bool) -> Result<()> {
         || in_chunk / BLOCK + blocks > u64::from(CHUNK_BLOCKS)
     {
         return Err(Error::InvalidArgument(
-            "what is placed are whole blocks of one chunk",
+            "an extent has whole blocks of one chunk",
         ));
     }
     let units = p.sealed.blocks.div_ceil(UNIT_BLOCKS) as usize;
     if p.sealed.tags.len() != units || p.sealed.digests.len() != units {
         return Err(Error::InvalidArgument(
-            "what is placed has a tag and a digest a unit",
+            "an extent has one tag and one digest for each unit",
         ));
     }
     // A room without the feature is read by programs that do not know it.
@@ -84,7 +83,7 @@ fn check_form(p: &WrittenExtent, append_nonces: bool) -> Result<()> {
     }
     if p.end <= p.offset + (blocks - 1) * BLOCK {
         return Err(Error::InvalidArgument(
-            "what is placed ends in its last block or behind it",
+            "an extent ends in its last block or behind it",
         ));
     }
     Ok(())
@@ -95,21 +94,21 @@ fn check_form(p: &WrittenExtent, append_nonces: bool) -> Result<()> {
 pub(crate) struct Grants {
     last: u64,
     live: HashMap<WriteGrantId, Granted>,
-    /// Where each begins: loans do not overlap.
+    /// Where each begins: grants do not overlap.
     by_position: BTreeMap<(SegmentNo, u32), WriteGrantId>,
-    /// Given up, and released when the loans are over in which they lie.
+    /// Discarded ranges, to be released when the grants that contain them are over.
     held: Vec<BlockRange>,
 }
 
 #[derive(Debug)]
 struct Granted {
     range: BlockRange,
-    /// A bit for each block: whether it was placed.
+    /// A bit for each block: whether it was committed.
     written: [u64; GRANT_BLOCKS_MAX as usize / 64],
 }
 
 impl Granted {
-    /// Notes that a range is placed; false, and no change, where it does not lie within the loan or was placed before.
+    /// Notes that a range is committed; false, and no change, where it is not within the grant or was committed before.
     fn note(&mut self, range: BlockRange) -> bool {
         let Some(first) = range.position.checked_sub(self.range.position) else {
             return false;
@@ -142,7 +141,7 @@ impl Grants {
         id
     }
 
-    /// Notes that all of these are placed, or nothing.
+    /// Notes that all of these are committed, or nothing.
     fn note(&mut self, grant: WriteGrantId, extents: &[WrittenExtent]) -> Result<()> {
         let granted = self.live.get_mut(&grant).ok_or(Error::NotFound)?;
         let before = granted.written;
@@ -151,11 +150,11 @@ impl Grants {
         }
         granted.written = before;
         Err(Error::InvalidArgument(
-            "what is placed lies within its loan, and is placed once",
+            "an extent is within its grant, and committed once",
         ))
     }
 
-    /// The segment of a loan that is over, and what may be released now.
+    /// The segment of a grant that is over, and what may be released now.
     fn end(&mut self, grant: WriteGrantId) -> Option<(SegmentNo, Vec<BlockRange>)> {
         let granted = self.live.remove(&grant)?;
         let segment = granted.range.segment;
@@ -164,7 +163,7 @@ impl Grants {
         Some((segment, self.hold_back(held)))
     }
 
-    /// Keeps what lies in a loan that is not over, and returns what may be released.
+    /// Keeps ranges within grants that are not over, and returns what may be released.
     pub(crate) fn hold_back(&mut self, mut released: Vec<BlockRange>) -> Vec<BlockRange> {
         let held = released.extract_if(.., |range| {
             let until = (range.segment, range.position.saturating_add(range.blocks));
@@ -183,14 +182,14 @@ impl Grants {
 }
 
 impl Room {
-    /// Lends `blocks` blocks (1 to 1024) of a segment; fewer where the segment ends, but at least 256 or what was asked for.
-    /// `lane` chooses among several open segments (64; a higher number stands for one of them), so that borrowers write side
-    /// by side. Only a room whose segments are [on network disks](crate::OpenOptions::network_backed) lends.
+    /// Grants `blocks` blocks (1 to 1024) of a segment; fewer where the segment ends, but at least 256 or what was asked
+    /// for. `lane` chooses among several open segments (64, taken modulo 64), so that clients write in parallel. Only a room
+    /// whose segments are [on network disks](crate::OpenOptions::network_backed) grants writes.
     pub fn grant(&self, lane: usize, blocks: u32) -> Result<WriteGrant> {
         self.core()?.grant(lane, blocks)
     }
 
-    /// A loan is over: nobody will write there, or place what was written, any more.
+    /// Ends a grant: its client will neither write there nor commit written data any more.
     pub fn settle_grant(&self, grant: WriteGrantId) {
         if let Ok(core) = self.core() {
             core.settle_grant(grant);
@@ -207,9 +206,9 @@ impl Room {
         Ok(self.core()?.segments.position_keys(segment, positions)?)
     }
 
-    /// Takes what was written under a loan into a file, all of it or, where it fails, none as a rule. `InvalidArgument` where it
-    /// does not lie within the loan, was placed before, or does not fit into a chunk; `NotFound` where the loan is over or the
-    /// file is gone. Returns the [stamp](Self::stamp) that covers it.
+    /// Commits extents that were written under a grant to a file, all of them or, where it fails, none as a rule.
+    /// `InvalidArgument` where one is not within the grant, was committed before, or does not fit into a chunk; `NotFound` where
+    /// the grant is over or the file is gone. Returns the [stamp](Self::stamp) that covers it.
     pub fn place(
         &self,
         grant: WriteGrantId,
@@ -247,7 +246,7 @@ impl Room {
         if value.len() > NOTE_MAX {
             return Err(Error::InvalidArgument("a note has at most 1 MiB"));
         }
-        // No space of the segments' is asked for: notes tell where their disks are, also while no disk is attached.
+        // No segment space is needed: notes record where the disks are, also while no disk is attached.
         {
             let core = self.core()?;
             let _change = core.change()?;
@@ -274,18 +273,18 @@ impl Core {
     fn grant(&self, lane: usize, blocks: u32) -> Result<WriteGrant> {
         if !self.is_shared() {
             return Err(Error::NotSupported(
-                "lending places of a room that is not on network disks",
+                "granting writes in a room that is not on network disks",
             ));
         }
         if !(1..=GRANT_BLOCKS_MAX).contains(&blocks) {
-            return Err(Error::InvalidArgument("a loan has 1 to 1024 blocks"));
+            return Err(Error::InvalidArgument("a grant has 1 to 1024 blocks"));
         }
         self.with_space(u64::from(blocks) * BLOCK, || {
             if self.options.read_only {
                 return Err(Error::ReadOnly);
             }
             self.check_poison()?;
-            // No commit may find the segment before the loan is known. A loan alone changes nothing in the file system.
+            // No commit may find the segment before the grant is known. A grant alone changes nothing in the file system.
             let _freeze = self.freeze.read();
             let range = self.segments.grant(lane, blocks)?;
             self.enter_new();
@@ -334,7 +333,7 @@ impl Core {
             crate::flags::refuse_immutable(&state.inode)?;
             self.flush_buffer(&cell, &mut state)?;
             if !entered.get() {
-                // The loan cannot end while they are taken.
+                // The grant cannot end meanwhile.
                 let mut grants = self.grants.lock();
                 grants.note(grant, extents)?;
                 for p in extents {
@@ -344,7 +343,7 @@ impl Core {
                 entered.set(true);
             }
             if let Err(e) = self.check_extents(&cell, &state, extents) {
-                // It is in no file, and freed when the loan is over.
+                // It is in no file, and freed when the grant is over.
                 let mut accounts = self.accounts.lock();
                 extents[done.get()..]
                     .iter()

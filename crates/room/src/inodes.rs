@@ -47,7 +47,7 @@ pub(crate) struct State {
 pub(crate) enum Liveness {
     /// It has a name or a holder, or may still get a holder.
     Live,
-    /// It has neither, and whoever comes now finds nothing: its data is being deleted, a part at a time.
+    /// It has neither, and a lookup finds nothing: its data is being deleted, a part at a time.
     Doomed,
     /// The catalog has no row of it any more.
     Deleted,

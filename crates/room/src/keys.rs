@@ -70,8 +70,8 @@ impl Core {
     }
 }
 
-/// Puts a backed-up header in the place of both copies, after checking that the credential opens it and that it is
-/// the header of this room, as far as that can be told: the catalog must open with its key.
+/// Puts a backed-up header in the place of both copies, after checking that the credential opens it and that it is the
+/// header of this room, as far as that can be known: the catalog must open with its key.
 pub(crate) fn restore(
     storage: &Arc<dyn Storage>,
     backup: &[u8],

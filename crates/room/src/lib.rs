@@ -7,14 +7,14 @@
 //!    referring to it is durable.
 //! 2. What [`Room::fsync`] or [`Room::sync`] acknowledged survives any crash; without them at most the last commit
 //!    interval is lost, and what is found is the whole state of one moment.
-//! 3. Corrupt data is never returned as good: a unit that does not open is [`Error::Corrupt`], its neighbours stay readable.
+//! 3. Corrupt data is never returned as good: a unit that fails authentication is [`Error::Corrupt`], its neighbours stay readable.
 //! 4. After a failed flush or commit the room refuses further changes until it is opened again. Where changes were lost
 //!    with it, reading what would show an older state is refused too.
 //!
 //! 5. A process that was forked from the one that opened a room has no room: its calls are [`Error::Forked`], and its end does
 //!    nothing to its parent's.
 //!
-//! Whoever holds the key holds the room: permission bits are kept and inherited here, but checked by who mounts it (the
+//! Anyone with the key has full access: permission bits are kept and inherited here, but checked by the mount (the
 //! kernel, with `default_permissions`). It deliberately does not know FUSE, errno or the command line.
 
 #![forbid(unsafe_code)]

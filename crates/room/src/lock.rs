@@ -15,7 +15,7 @@ pub(crate) struct RoomLock {
 }
 
 impl RoomLock {
-    /// Takes the lock, or says who has it. A read-only directory can have no second writer: then nothing is locked.
+    /// Takes the lock, or names its holder. A read-only directory can have no second writer: then nothing is locked.
     pub(crate) fn take(storage: &dyn Storage, read_only: bool) -> Result<Self> {
         match storage.lock(LOCK, &format!("{}\n", std::process::id())) {
             Ok(held) => Ok(Self { _held: Some(held) }),

@@ -12,8 +12,8 @@ use storage::Storage;
 
 use crate::{Error, Result, Room};
 
-/// Told how many bytes are done and how many there are in all, from whatever thread works. `false` stops the work at
-/// the next safe point.
+/// Called with the number of bytes done and in all, on any working thread. `false` stops the work at the next safe
+/// point.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
 
 /// What a compaction did.
@@ -57,7 +57,7 @@ pub struct CheckReport {
     pub findings: Vec<String>,
     /// Ranges of files that cannot be read; with repair, those that now read as zeros.
     pub lost: Vec<LostRange>,
-    /// What was mended, one line each.
+    /// What was repaired, one line each.
     pub repaired: Vec<String>,
     /// Whether `progress` stopped it before the end.
     pub stopped: bool,
@@ -83,18 +83,18 @@ pub struct BackupReport {
 pub struct RekeyReport {
     /// Key slots that could not be carried over, because nobody here has their credentials.
     pub dropped_slots: Vec<SlotInfo>,
-    /// Segments of older keys that are gone, their data sealed anew.
+    /// Segments of older keys that are gone, their data re-encrypted.
     pub segments_resealed: u64,
     /// Whether nothing sealed under an older key is left, and the older key is gone.
     pub finished: bool,
-    /// Ranges of files that could not be sealed anew because they do not open, in words. As long as there are any
-    /// the older key is kept: `check` with repair gives them up.
+    /// Ranges of files that could not be re-encrypted because they fail authentication, in words. As long as there are
+    /// any the older key is kept: `check` with repair discards them.
     pub unreadable: Vec<String>,
 }
 
 impl Room {
     /// Rewrites segments of which less than `thinner_than_percent` is alive, and merges short ones, so that their space
-    /// goes back to the disk. Data that does not open is left where it is.
+    /// goes back to the disk. Data that fails authentication is left where it is.
     pub fn compact(
         &self,
         thinner_than_percent: u8,
@@ -104,8 +104,8 @@ impl Room {
         self.core()?.compact(thinner_than_percent, progress)
     }
 
-    /// Moves everything out of these segments, so that they go: before a disk is taken away. Those of which places are lent
-    /// stay, and go when the loans are over.
+    /// Moves everything out of these segments, so that they go: before a disk is removed. Those with write grants stay, and
+    /// go when the grants are over.
     pub fn empty_segments(
         &self,
         segments: &[SegmentNo],
@@ -123,9 +123,9 @@ impl Room {
     }
 
     /// Checks that the room is whole: its structure, and with `read_data` every unit of every file. Changes to the room
-    /// wait while the structure is looked at. With `repair`, what can be mended is; files without a name come to lie in
-    /// a new directory `/lost+found-<n>`, and ranges that do not open read as zeros from then on. Every such range is
-    /// in [`CheckReport::lost`], with or without repair.
+    /// wait while the structure is checked. With `repair`, what can be repaired is; files without a name are moved into
+    /// a new directory `/lost+found-<n>`, and ranges that fail authentication read as zeros from then on. Every such
+    /// range is in [`CheckReport::lost`], with or without repair.
     pub fn check(
         &self,
         read_data: bool,
@@ -138,8 +138,8 @@ impl Room {
         self.core()?.check(read_data, repair, progress)
     }
 
-    /// Looks at a room that does not open, or at any closed one, and says what is wrong with it. Nothing is changed.
-    /// What cannot be told because something before it does not open is not in the report. `InUse`, `NotARoom`,
+    /// Checks a room that cannot be opened, or any closed one, and reports what is wrong with it. Nothing is changed.
+    /// Parts that cannot be checked because an earlier part is unreadable are not in the report. `InUse`, `NotARoom`,
     /// `WrongCredential`.
     pub fn examine(dir: &Path, credential: &Credential) -> Result<CheckReport> {
         crate::check::examine(crate::open::host(dir)?, dir.to_owned(), credential)
@@ -160,7 +160,7 @@ impl Room {
     /// up to date.
     ///
     /// `NotEmptyTarget` where the target holds anything but a backup of this room, `InUse` where that is open,
-    /// `InvalidArgument` where it lies within the room, `Io` with kind `Interrupted` where `progress` stopped it.
+    /// `InvalidArgument` where it is inside the room, `Io` with kind `Interrupted` where `progress` stopped it.
     pub fn backup(&self, target: &Path, progress: Progress<'_>) -> Result<BackupReport> {
         self.core()?.backup(target, progress)
     }
@@ -175,7 +175,7 @@ impl Room {
             .backup_on(target, PathBuf::new(), progress, &|| {})
     }
 
-    /// Gives the room a new master key and seals everything anew under it; goes on with a rekey that was interrupted.
+    /// Gives the room a new master key and re-encrypts everything under it; goes on with a rekey that was interrupted.
     /// `credential` keeps its slot. The room can be used meanwhile. Space for about a segment more is needed.
     pub fn rekey(&self, credential: &Credential, progress: Progress<'_>) -> Result<RekeyReport> {
         self.writable()?;

@@ -1,7 +1,7 @@
 //! Where compaction took units that more than one chunk refers to, so that all of them follow to one place.
 //!
-//! Invariant: a unit named here as a target is alive. Whoever gives the last reference to a unit up forgets it here,
-//! under the same lock.
+//! Invariant: a unit named here as a target is alive. The drop of the last reference to a unit removes it here, under
+//! the same lock.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! Names found lately: for callers that walk paths without a kernel's own cache in front.
 //!
-//! Only names that exist are kept. A name that is taken away or changed is forgotten after the catalog has the change,
+//! Only names that exist are kept. A name that is removed or changed is forgotten after the catalog has the change,
 //! and what was looked up before that is not put in afterwards: see [`NameCache::seen`].
 
 use std::num::NonZeroUsize;

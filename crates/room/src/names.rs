@@ -4,7 +4,7 @@
 //! 2. What can be refused is refused before anything is changed; one `apply` makes the change whole.
 //! 3. An inode that lost its last name lives on while it is held, else the maintenance thread deletes it.
 //!
-//! It deliberately does not check permissions: whoever mounts the room does.
+//! It deliberately does not check permissions: the mount does.
 
 use std::sync::Arc;
 use std::time::Instant;

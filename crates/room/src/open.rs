@@ -47,7 +47,7 @@ pub(crate) const LINEAGE: &str = "lineage";
 /// Catalog value: there, and not empty, where the segments are on network disks.
 pub(crate) const NETWORK_BACKED: &str = "placed";
 
-/// Makes a room and opens it.
+/// Creates a room and opens it.
 pub(crate) fn create(dir: &Path, new: NewRoom) -> Result<Core> {
     let existed = dir.exists();
     if existed {
@@ -88,7 +88,7 @@ pub(crate) fn create(dir: &Path, new: NewRoom) -> Result<Core> {
     made
 }
 
-/// Makes a room in a storage that holds nothing.
+/// Creates a room in an empty storage.
 pub(crate) fn create_on(storage: Arc<dyn Storage>, dir: PathBuf, new: NewRoom) -> Result<Core> {
     if !storage.list("")?.is_empty() {
         return Err(Error::NotEmptyTarget(dir));
@@ -499,8 +499,8 @@ fn check_shared(
     Ok(())
 }
 
-/// Refuses a room on network disks whose storage does not know where all of it lies: what is written next would come to lie over
-/// what it has forgotten.
+/// Refuses a room on network disks whose storage does not know the place of every segment: new data would overwrite the segments
+/// that it has forgotten.
 fn check_places(segments: &DirStore, known: &[catalog::SegmentAccount]) -> Result<()> {
     let present: HashSet<SegmentNo> = segments.list()?.iter().map(|file| file.no).collect();
     let used = known.iter().filter(|a| a.live > 0);
@@ -513,7 +513,7 @@ fn check_places(segments: &DirStore, known: &[catalog::SegmentAccount]) -> Resul
         return Ok(());
     }
     Err(Error::Damaged(format!(
-        "nothing says where on the disks {lost} of {all} segments of its data lie: the files `placement` and `placement.backup` are gone, or older than the room. Put the newest copy of one of them back; to open the room without that data, and let new data take its space, accept the rollback"
+        "the places of {lost} of {all} segments on the disks are unknown: the files `placement` and `placement.backup` are gone, or older than the room. Put the newest copy of one of them back; to open the room without that data, and let new data take its space, accept the rollback"
     )))
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use model::RoomSpace;
 use seal::{NewCredential, RoomId, Secret, Suite};
 
-/// How to make a room.
+/// How to create a room.
 #[derive(Debug)]
 pub struct NewRoom {
     /// What will open it.

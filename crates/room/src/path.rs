@@ -82,7 +82,7 @@ impl Core {
         self.make(parent, name, &new).map(drop)
     }
 
-    /// Makes a directory and those above it that are missing. `Exists` where something else is there.
+    /// Creates a directory and those above it that are missing. `Exists` where something else is there.
     pub(crate) fn make_dirs(&self, path: &Path) -> Result<()> {
         let names = path.as_os_str().as_bytes().split(|b| *b == b'/');
         let mut at = self.attributes(InodeNo::ROOT)?;

@@ -1,7 +1,7 @@
-//! What a commit may not give back yet, because a backup still copies it.
+//! What a commit may not free yet, because a backup still copies it.
 //!
 //! Invariant: a segment number up to `up_to` is neither deleted nor punched while a pin is held. What a crash keeps
-//! from being given back is found when the room is opened (dead segments) or reclaimed (dead ranges).
+//! from being freed is found when the room is opened (dead segments) or reclaimed (dead ranges).
 
 use crate::accounts::Settlement;
 use crate::core::Core;
@@ -15,7 +15,7 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    /// Keeps what is pinned, and returns what may be given back now.
+    /// Keeps what is pinned, and returns what may be freed now.
     pub(crate) fn hold_back(&mut self, mut settlement: Settlement) -> Settlement {
         if self.held > 0 {
             let last = self.up_to;

@@ -1,8 +1,8 @@
 //! Changing the shape of a file: truncation, holes, and sharing between files. Moves of whole ranges are in `shift`.
 //!
-//! 1. What is cut off or punched out is given up at once in the maps and released after the next commit.
+//! 1. What is cut off or punched out is discarded at once in the maps and released after the next commit.
 //! 2. A unit that comes to be referred to by more than one chunk has its count raised first and its extents marked
-//!    shared, so that giving up one reference keeps the others.
+//!    shared, so that dropping one reference keeps the others.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ impl Core {
         Ok(chunk.find((offset % CHUNK_LEN / BLOCK) as u16).is_ok())
     }
 
-    /// Gives up a bounded number of whole chunks from `first` on, and with the last of them the inode's row if that is
+    /// Discards a bounded number of whole chunks from `first` on, and with the last of them the inode's row if that is
     /// to go too. True if there may be more. The catalog's rows go first: if it has no space for that, nothing changed.
     pub(crate) fn cut_some_chunks(
         &self,
@@ -196,7 +196,7 @@ impl Core {
         })
     }
 
-    /// Makes a range read as zeros, giving up whole blocks.
+    /// Makes a range read as zeros, discarding whole blocks.
     fn punch(&self, cell: &Arc<Cell>, state: &mut State, offset: u64, end: u64) -> Result<()> {
         // Behind the file's end there can be reservations only.
         let end = match self.space.reserved() {
@@ -476,7 +476,7 @@ impl Core {
             if source_state.is_some() {
                 self.inodes.mark_dirty(source);
             }
-            // Counts first: what the replacement gives up may be the very units that come in.
+            // Counts first: the replacement may discard the very units that come in.
             let chunk = self.changed_chunk(target, target_state, to_index)?;
             let mut gained: Vec<(SegmentNo, u32)> = pieces
                 .iter()

@@ -1,7 +1,7 @@
 //! A new master key for a room, while it is in use.
 //!
 //! Steps, each of which leaves a room that opens:
-//! 1. the catalog is written anew under the new key, beside the old one, while no change is made;
+//! 1. the catalog is rewritten under the new key, beside the old one, while no change is made;
 //! 2. the header is written with the new key, the old one wrapped in it: from here on the new key opens the room;
 //! 3. the new catalog takes the old one's place (an opening that finds it beside the old one does the same);
 //! 4. data sealed under the old key is moved, as compaction does, until no segment of it is left;
@@ -163,7 +163,7 @@ impl Core {
             .collect()
     }
 
-    /// Seals anew what is sealed under an older key.
+    /// Re-encrypts data that is sealed under an older key.
     fn reseal(&self, report: &mut RekeyReport, progress: Progress<'_>) -> Result<()> {
         self.close_segment()?;
         self.commit()?;

@@ -27,7 +27,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Makes a room in `dir`, which must not exist or be empty, and opens it.
+    /// Creates a room in `dir`, which must not exist or be empty, and opens it.
     pub fn create(dir: &Path, new: NewRoom) -> Result<Room> {
         Self::start(crate::open::create(dir, new)?)
     }
@@ -38,7 +38,7 @@ impl Room {
         Self::start(crate::open::open(dir, credential, options)?)
     }
 
-    /// Makes a room in a storage that holds nothing, and opens it. What this machine saw of it is remembered only where
+    /// Creates a room in an empty storage, and opens it. What this machine saw of it is remembered only where
     /// `state_dir` says so.
     pub fn create_on(storage: Arc<dyn Storage>, new: NewRoom) -> Result<Room> {
         Self::start(crate::open::create_on(storage, PathBuf::new(), new)?)
@@ -299,7 +299,7 @@ impl Room {
         }
     }
 
-    /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file. `Corrupt` where data does not open.
+    /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file. `Corrupt` where data fails authentication.
     pub fn read(&self, no: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
         self.core()?.read(no, offset, buf)
     }
@@ -453,7 +453,7 @@ impl Room {
         core.write(inode.no, 0, data)
     }
 
-    /// Makes a directory; with `parents` also those above it that are missing, and one that is there already is no error.
+    /// Creates a directory; with `parents` also those above it that are missing, and one that is there already is no error.
     pub fn make_dir(&self, path: impl AsRef<Path>, parents: bool) -> Result<()> {
         match parents {
             true => self.core()?.make_dirs(path.as_ref()),
@@ -481,7 +481,7 @@ impl Room {
         self.core()?.change_slot(id, new)
     }
 
-    /// The header as it stands, for a backup file.
+    /// The current header, for a backup file.
     pub fn header_backup(&self) -> Vec<u8> {
         self.core.header.lock().bytes.clone()
     }
@@ -501,8 +501,8 @@ impl Room {
         crate::keys::restore(&storage, backup, credential)
     }
 
-    /// Leaves the room as a failed commit does: no change is taken any more, and what was not durable is lost. For tests of what
-    /// stands on rooms.
+    /// Leaves the room as a failed commit does: no change is taken any more, and what was not durable is lost. For tests of
+    /// layers above rooms.
     #[doc(hidden)]
     pub fn fail_for_test(&self) {
         self.core.poison();

@@ -6,7 +6,7 @@
 //!    replacing.
 //! 3. What is reported as available can be written, with the catalog rows that it needs.
 //!
-//! It deliberately does not know where data is placed.
+//! It deliberately does not know where data is stored.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -201,7 +201,7 @@ impl Core {
         }
     }
 
-    /// Gives back what was deleted before.
+    /// Frees what was deleted before.
     pub(crate) fn make_space(&self) -> Result<()> {
         if self.is_in_whole() {
             // The commit would wait for this thread. What runs the whole makes space, and tries all of it once more.
@@ -212,7 +212,7 @@ impl Core {
         self.await_release();
         self.reap_all()?;
         self.commit_or_defer()?;
-        // Only now: what this commit gave up is part of it.
+        // Only now: what this commit discarded is part of it.
         self.punch_holes();
         self.reclaim()
     }
@@ -231,8 +231,8 @@ impl Core {
         }
     }
 
-    /// Runs a change that needs space; where there is none, commits, which gives back what was deleted before, and
-    /// tries once more.
+    /// Runs a change that needs space; where there is none, commits, which frees what was deleted before, and tries
+    /// once more.
     pub(crate) fn with_space<T>(&self, bytes: u64, change: impl Fn() -> Result<T>) -> Result<T> {
         match self.promise(bytes).and_then(|()| change()) {
             Err(Error::NoSpace) => {
@@ -248,7 +248,7 @@ impl Core {
         }
     }
 
-    /// Runs a change that gives up as much space as it takes.
+    /// Runs a change that frees as much space as it takes.
     pub(crate) fn replacing<T>(&self, bytes: u64, change: impl Fn() -> Result<T>) -> Result<T> {
         let attempt = || match self.promise(bytes) {
             Err(Error::NoSpace) if self.fits(Claim::Replace, bytes)? => change(),

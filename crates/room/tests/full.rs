@@ -1,4 +1,4 @@
-//! A full disk: the writer is told, everything acknowledged is kept, deleting works and frees space.
+//! A full disk: the writer gets an error, everything acknowledged is kept, deleting works and frees space.
 #![allow(missing_docs)]
 
 mod common;

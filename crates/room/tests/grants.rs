@@ -27,7 +27,7 @@ fn options() -> OpenOptions {
     }
 }
 
-/// A room in memory that lends, and the borrower's way to its segments.
+/// A room in memory that grants writes, and the client's access to its segments.
 struct Shared {
     memory: MemoryStorage,
     faults: FaultyStorage<MemoryStorage>,
@@ -344,7 +344,7 @@ fn grants_overlap_neither_each_other_nor_what_the_room_writes() {
             .unwrap();
         assert!(grant.position > 0 && grant.position + grant.blocks <= 16384);
         for block in grant.position..grant.position + grant.blocks {
-            assert!(granted.insert((grant.segment, block)), "lent twice");
+            assert!(granted.insert((grant.segment, block)), "granted twice");
         }
         shared
             .room
@@ -400,7 +400,7 @@ fn a_segment_exists_as_long_as_a_grant_of_it_and_no_longer_without_data() {
         shared.room.grant(1, 8).unwrap(),
     );
     let nothing = |_, _| true;
-    // Closes the lanes' segments; the loans go on.
+    // Closes the lanes' segments; the grants go on.
     shared.room.compact(100, &nothing).unwrap();
     shared.room.sync().unwrap();
     assert_eq!(shared.segments().len(), 2);
@@ -438,7 +438,7 @@ fn grants_end_with_the_room_and_their_blocks_are_freed_by_the_next_commit() {
         let again = shared.room.grant(0, 8).unwrap();
         assert!(
             again.segment > grant.segment,
-            "its positions were lent once"
+            "its positions were granted once"
         );
         shared.room.write_file("/g", b"g").unwrap();
         shared.room.tend().unwrap();
@@ -470,7 +470,7 @@ fn a_file_grows_by_committed_extents_and_reads_zeros_in_between() {
     shared.room.set_attributes(no, &set(40_000)).unwrap();
     expected.resize(40_000, 0);
     assert!(shared.room.read_file("/f").unwrap() == expected);
-    // An end behind what was placed makes it longer, one before it never shorter.
+    // An end behind the extent makes the file longer, one before it never shorter.
     let mut far = shared.borrow(&grant, 4, 0, &plain(BLOCK, 4));
     far.end = 60_000;
     shared.room.place(grant.id, no, &[far]).unwrap();
@@ -711,7 +711,7 @@ fn chosen_segments_are_emptied_but_for_those_with_grants() {
     shared.assert_whole();
 }
 
-/// Only the open of an append-only file was judged, by the client itself: what a client placed over stored bytes was taken.
+/// Only the open of an append-only file was judged, by the client itself: an extent that a client committed over stored bytes was accepted.
 #[test]
 fn a_committed_extent_adds_to_an_append_only_file_and_changes_nothing_stored() {
     let shared = Shared::new();

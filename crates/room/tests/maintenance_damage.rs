@@ -1,4 +1,4 @@
-//! Damage of every kind, made on purpose: check finds exactly it, and repair mends it without losing anything readable.
+//! Damage of every kind, made on purpose: check finds exactly it, and repair fixes it without losing anything readable.
 #![allow(missing_docs)]
 
 mod common;
@@ -171,7 +171,7 @@ fn wrong_link_counts_are_found_and_repaired() {
 fn a_wrong_parent_is_found_and_repaired() {
     let (_place, room) = fully_repaired(
         |c| edit(c, "/d/e", |i| i.parent = InodeNo::ROOT),
-        &["lies in inode"],
+        &["is in inode"],
     );
     assert_eq!(
         room.attributes(no(&room, "/d/e")).unwrap().parent,
@@ -369,7 +369,7 @@ fn a_directory_within_itself_is_found_and_taken_out() {
             .unwrap();
         },
         &[
-            "lies within itself",
+            "is inside itself",
             "links to the directory",
             "but says inode 1",
         ],
@@ -510,7 +510,7 @@ fn data_of_an_inode_that_is_gone_is_found_and_removed() {
     );
 }
 
-/// Where a file's chunk lies on disk: segment file and byte offset.
+/// Where a file's chunk is on disk: segment file and byte offset.
 fn place_of(place: &Place, path: &str, index: u64) -> (PathBuf, u64) {
     let catalog = catalog(place);
     let chunk = catalog.chunk(inode(&catalog, path).no, index).unwrap();
@@ -579,7 +579,7 @@ fn flipped_bits_are_named_by_file_and_range_and_cost_nothing_else() {
     let mut rest = vec![0; 100_000];
     room.read(a, 5 * UNIT, &mut rest).unwrap();
     assert_eq!(rest, pattern(1, 2_500_000)[5 * UNIT as usize..][..100_000]);
-    // Repair lists what it gives up, and only that reads as zeros.
+    // Repair lists what it discards, and only that reads as zeros.
     let report = room.check(true, true, GO).unwrap();
     assert_eq!(report.lost, expected);
     assert_eq!(report.repaired.len(), 2);

@@ -1,4 +1,4 @@
-//! Storage that fails: the caller is told, and sees nothing older than what he was told before.
+//! Storage that fails: the caller gets the error, and sees nothing older than what was acknowledged before.
 
 #![allow(missing_docs)]
 
@@ -69,8 +69,8 @@ fn what_a_failed_commit_lost_is_not_followed_by_an_older_state() {
     assert!(refused > 0);
 }
 
-/// Collapsing a range moved the rest of the file down and then found no space for its new last block. What had been given
-/// back since made room, the call was tried again, and took the range out a second time: it succeeded with wrong contents.
+/// Collapsing a range moved the rest of the file down and then found no space for its new last block. Space freed since
+/// then let the second try succeed, which took the range out a second time: it returned success with wrong contents.
 #[test]
 fn a_range_is_collapsed_once_also_where_space_runs_out() {
     let content: Vec<u8> = (0..50_000_u32).map(|i| (i / 100) as u8).collect();

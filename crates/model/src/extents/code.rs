@@ -100,7 +100,7 @@ impl Chunk {
                 .ok_or("the map ends within an extent")?;
             let (first, after) = (u16::from(run[0]), u16::from(run[0]) + u16::from(run[1]) + 1);
             if run[2] != RESERVED {
-                return Err("an extent stands behind the reserved blocks".into());
+                return Err("an extent is behind the reserved blocks".into());
             }
             // Runs that meet would be one: a map has one encoding.
             if after > CHUNK_BLOCKS as u16 || end.is_some_and(|end| first <= end) {

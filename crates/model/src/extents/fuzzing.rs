@@ -170,7 +170,7 @@ mod tests {
 
     /// The maps that writing, punching and cloning in a room leave, each with some changes before it.
     #[test]
-    #[ignore = "writes the seeds of fuzz/corpus/extent_map anew"]
+    #[ignore = "rewrites the seeds of fuzz/corpus/extent_map"]
     fn make_seeds() {
         let mut chunk = Chunk::default();
         let mut seeds = vec![("empty", vec![2, 1, 0, 9, 1, 0, 4, 3, 0])];

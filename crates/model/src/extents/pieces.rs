@@ -37,7 +37,7 @@ impl Piece<'_> {
     }
 }
 
-/// Bytes of a range that lie in one extent.
+/// Bytes of a range that are in one extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stored<'a> {
     /// The units that hold them.
@@ -57,7 +57,7 @@ impl Stored<'_> {
         self.skip == 0 && self.len as u64 == u64::from(self.range.blocks) * BLOCK
     }
 
-    /// What of the file a unit hides that does not open: the byte offset in the chunk from which on it is hidden, and bytes.
+    /// The part of the file that a damaged unit hides: its byte offset in the chunk, and its length in bytes.
     /// `position` is a block of the segment within [`range`](Self::range).
     pub fn hidden_by(&self, position: u32) -> (u64, u64) {
         let in_run = u64::from(position.saturating_sub(self.extent.position)) * BLOCK;
@@ -120,7 +120,7 @@ impl<'a> Iterator for Pieces<'a> {
     }
 }
 
-/// The bytes `start..end` of a chunk, which lie within the extent.
+/// The bytes `start..end` of a chunk, which are within the extent.
 fn stored(extent: &Extent, start: u64, end: u64) -> Stored<'_> {
     // Offsets from here on are in the extent's run of units.
     let from = start - u64::from(extent.first) * BLOCK + u64::from(extent.skip) * BLOCK;

@@ -51,7 +51,7 @@ impl Model {
     }
 }
 
-/// An append of `blocks` at `position`, with tags that tell every unit apart.
+/// An append of `blocks` at `position`, with a different tag for each unit.
 fn sealed(segment: u64, position: u32, blocks: u32) -> Sealed {
     let tags = (0..blocks.div_ceil(UNIT_BLOCKS))
         .map(|unit| {
@@ -219,7 +219,7 @@ proptest! {
                     r.range.position <= unit.1 && unit.1 < r.range.position + r.range.blocks
                 }).unwrap();
                 prop_assert!(range.shared || !shared.contains_key(unit), "a shared unit is released as shared");
-                prop_assert!((unit.1 - range.range.position).is_multiple_of(UNIT_BLOCKS), "units can be told apart");
+                prop_assert!((unit.1 - range.range.position).is_multiple_of(UNIT_BLOCKS), "units have known borders");
                 prop_assert!(!chunk.refers_to(SegmentNo(unit.0), unit.1));
             }
             for unit in model.units() {

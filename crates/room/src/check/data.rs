@@ -150,7 +150,7 @@ impl Core {
         Ok(bytes)
     }
 
-    /// The units of an extent that do not open: blocks of the chunk that lie in each, and why.
+    /// The units of an extent that fail authentication: the blocks of the chunk in each, and the error.
     fn bad_units(&self, extent: &Extent) -> Vec<(u16, u16, SegmentError)> {
         let mut bad = Vec::new();
         for (number, (unit, _)) in extent.units().enumerate() {
@@ -167,7 +167,7 @@ impl Core {
         bad
     }
 
-    /// Makes holes of what still does not open in a range.
+    /// Replaces the units of a range that still fail authentication by holes.
     fn discard_range(&self, range: &LostExtent, report: &mut CheckReport) -> Result<()> {
         let end = range.offset + range.len;
         for index in range.offset / CHUNK_LEN..end.div_ceil(CHUNK_LEN) {
@@ -198,7 +198,7 @@ impl Core {
             }
         }
         report.repaired.push(format!(
-            "inode {}: {} bytes from byte {} did not open and are zeros now",
+            "inode {}: {} bytes from byte {} failed authentication and are zeros now",
             range.no.0, range.len, range.offset
         ));
         Ok(())

@@ -1,4 +1,4 @@
-//! What can be told of a room that does not open: which of its parts are whole.
+//! Diagnosis of a room that cannot be opened: which of its parts are whole.
 
 use std::path::PathBuf;
 use std::sync::Arc;

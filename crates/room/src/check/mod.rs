@@ -1,13 +1,13 @@
-//! Whether a room is whole, and mending what is not.
+//! Whether a room is whole, and the repair of damage.
 //!
 //! 1. The structure is looked at while no change is made, so nothing is found that is only under way. Data is read
 //!    afterwards, each chunk under its file's lock.
-//! 2. Mending starts only from a walk that saw everything: after a row that cannot be read, what seems to be missing
-//!    may only be hidden.
-//! 3. Nothing readable is given up. What is given up, because it does not open, is listed with its file and range.
+//! 2. Repair starts only from a walk that saw everything: after a row that cannot be read, what seems to be missing may
+//!    only be hidden.
+//! 3. Nothing readable is discarded. Discarded data failed authentication and is listed with its file and range.
 //!
-//! `tree` looks at inodes and names, `space` at extent maps and segments, `repair` mends both, `data` reads, `names` finds
-//! paths, `examine` looks at a room that does not open.
+//! `tree` checks inodes and names, `space` extent maps and segments, `repair` repairs both, `data` reads, `names` finds
+//! paths, `examine` checks a room that cannot be opened.
 
 mod data;
 mod examine;
@@ -29,7 +29,7 @@ use crate::core::Core;
 use crate::maintenance::{CheckReport, Progress};
 use repair::Repair;
 
-/// Rounds of looking and mending: mending one thing can uncover another.
+/// Rounds of checks and repairs: one repair can uncover another fault.
 const ROUNDS: usize = 4;
 /// More findings than this say nothing new.
 const FINDINGS_MAX: usize = 10_000;
@@ -63,7 +63,7 @@ impl Look {
 }
 
 impl Core {
-    /// Checks, and mends where asked to.
+    /// Checks, and repairs on request.
     pub(crate) fn check(
         &self,
         read_data: bool,
@@ -87,7 +87,7 @@ impl Core {
         if repair && !report.findings.is_empty() {
             report
                 .findings
-                .push("nothing is mended while the catalog itself is damaged: restore the room from a backup".into());
+                .push("nothing is repaired while the catalog itself is damaged: restore the room from a backup".into());
         }
         let repair = repair && report.findings.is_empty();
         let (mut lost, suspect) = self.check_structure(repair, &mut report)?;

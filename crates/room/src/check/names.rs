@@ -32,7 +32,7 @@ impl Core {
             Ok(())
         });
         if let Err(e) = walked {
-            tracing::warn!("not all names of damaged files can be told: {e}");
+            tracing::warn!("not all names of damaged files are known: {e}");
         }
         let mut directories = HashMap::new();
         let mut out = Vec::with_capacity(lost.len());

@@ -1,4 +1,4 @@
-//! Mending: each thing that a look at the structure can find wrong, put right.
+//! Repairs: one for each fault that the check of the structure can find.
 //!
 //! 1. It is done while no change is under way, in memory and catalog at once; a commit makes it durable.
 //! 2. Counts become what was counted. An inode that has no name gets one in a new directory `lost+found-<n>`; none is
@@ -103,7 +103,7 @@ impl Core {
         let catalog = self.catalog();
         Ok(match repair {
             Repair::DropExtent { no, index, extent } => {
-                // Its units were left out of all counts: nothing is given up with it.
+                // Its units were left out of all counts: nothing is discarded with it.
                 self.edit(*no, |core, cell, state| {
                     core.changed_chunk(cell, state, *index)?.replace(
                         extent.first,
@@ -323,12 +323,12 @@ impl Core {
             })?;
         }
         Ok(format!(
-            "{}: it lies in a lost+found directory now, as `{name}`",
+            "{}: it is in a lost+found directory now, as `{name}`",
             inode_text(no)
         ))
     }
 
-    /// Makes a directory for what has no name.
+    /// Creates a directory for files without a name.
     fn make_shelter(&self) -> Result<InodeNo> {
         let catalog = self.catalog();
         let mut n = 1;

@@ -1,4 +1,4 @@
-//! Space: every extent lies in a segment that is there, every account and count is what the extents say.
+//! Space: every extent is in an existing segment, every account and count matches the extents.
 //!
 //! What is counted are the extents that can be: one that leads nowhere is found, and left out of all counts, which are
 //! therefore right once it is gone.

@@ -276,7 +276,7 @@ fn judge(directories: &mut HashMap<InodeNo, Directory>, look: &mut Look) {
         root.visit = Visit::Done;
         if root.parent != InodeNo::ROOT {
             look.find_and_repair(
-                "the root says that it lies elsewhere",
+                "the root says that it is elsewhere",
                 Repair::Parent {
                     no: InodeNo::ROOT,
                     parent: InodeNo::ROOT,
@@ -299,7 +299,7 @@ fn judge(directories: &mut HashMap<InodeNo, Directory>, look: &mut Look) {
         {
             look.find_and_repair(
                 format!(
-                    "{name}: the directory lies in inode {}, but says inode {}",
+                    "{name}: the directory is in inode {}, but says inode {}",
                     in_.0, directory.parent.0
                 ),
                 Repair::Parent { no, parent: in_ },
@@ -329,7 +329,7 @@ fn follow(directories: &mut HashMap<InodeNo, Directory>, start: InodeNo, look: &
             Visit::Here => {
                 // Cut here, and what hangs below is reached again.
                 look.find_and_repair(
-                    format!("{}: the directory lies within itself", inode_text(at)),
+                    format!("{}: the directory is inside itself", inode_text(at)),
                     Repair::CutLoop { no: at },
                 );
                 break;

@@ -87,7 +87,7 @@ impl Mover<'_> {
         } else if extent.tags.len() == 1 {
             self.name(extent);
         } else {
-            // One unit does not open: the others can move.
+            // One unit fails authentication: the others can move.
             for piece in units(extent) {
                 match self.read(&piece)? {
                     Some(data) => self.add(state, piece.first, &data)?,
@@ -112,7 +112,7 @@ impl Mover<'_> {
         Ok(false)
     }
 
-    /// The bytes of an extent's blocks; `None` where a unit does not open.
+    /// The bytes of an extent's blocks; `None` where a unit fails authentication.
     fn read(&self, extent: &Extent) -> Result<Option<Vec<u8>>> {
         let Some(units) = self.read_units(extent.range(), extent.proofs())? else {
             return Ok(None);

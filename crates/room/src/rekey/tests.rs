@@ -45,7 +45,7 @@ fn a_rekey_killed_at_every_step_opens_and_goes_on() {
             std::fs::write(half.join("header.backup.json"), &old_header).unwrap();
             let _ = std::fs::remove_file(half.join("catalog.db-wal"));
             goes_on(&half, step, &data);
-            // Or the new catalog without its table, which still lies beside it.
+            // Or the new catalog without its table, which is still beside it.
             let half = copy.with_extension("two");
             copy_tree(&copy, &half);
             let _ = std::fs::remove_file(half.join("catalog.db-wal"));
