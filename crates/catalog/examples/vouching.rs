@@ -64,7 +64,7 @@ fn measure(dir: &std::path::Path, inodes: u64) -> Outcome<()> {
         });
     }
     for turn in 0..TURNS {
-        // Whoever comes first in one turn comes second in the next.
+        // The first of one turn is the second in the next.
         sides.reverse();
         for side in &mut sides {
             let Some(catalog) = side.catalog.take() else {
@@ -88,7 +88,7 @@ fn measure(dir: &std::path::Path, inodes: u64) -> Outcome<()> {
             side.took(1, begun);
             let begun = now();
             catalog.checkpoint()?;
-            // The log begins anew with this commit.
+            // The log starts over with this commit.
             make(&catalog, 2 * inodes + turn)?;
             catalog.commit()?;
             side.took(2, begun);

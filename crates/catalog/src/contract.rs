@@ -17,7 +17,7 @@ pub use whole::*;
 pub trait Maker {
     /// An empty catalog, just made.
     fn fresh(&mut self) -> Box<dyn Catalog>;
-    /// What a crash at this moment would leave of the catalog last made, opened anew.
+    /// What a crash at this moment would leave of the latest catalog, opened again.
     fn after_crash(&mut self) -> Box<dyn Catalog>;
 }
 

@@ -6,7 +6,7 @@
 //! 1. Changes act at once on what this process reads, and become durable together, at [`Catalog::commit`]: the room's
 //!    only commit point. A crash leaves the state of the last commit.
 //! 2. One [`Catalog::apply`] is one operation: all of its changes are in effect or none.
-//! 3. After a failed commit the catalog refuses everything but reading until it is opened anew, except after
+//! 3. After a failed commit the catalog refuses everything but reading until it is opened again, except after
 //!    `NoSpace`, which leaves the pending changes in place to be committed later.
 //! 4. No SQL leaves this crate.
 //!
@@ -166,9 +166,9 @@ pub struct Totals {
 /// Why a catalog operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
-    /// The key does not open it, or its first page is damaged.
+    /// The key is wrong, or its first page is damaged.
     #[error(
-        "the catalog does not open with this room's key: it is damaged or belongs to another room; run `strongroom check`"
+        "the catalog fails authentication with this room's key: it is damaged or belongs to another room; run `strongroom check`"
     )]
     NotThisRoom,
     /// A page fails its check, or a row is not what the format allows.
@@ -186,7 +186,7 @@ pub enum CatalogError {
     #[error("no space left in the room's storage for the catalog")]
     NoSpace,
     /// An earlier commit or change failed: nothing is changed any more. Where changes were lost with it, nothing is read
-    /// either, because what is left does not fit what the caller was told.
+    /// either, because what is left does not fit the answers that the caller has.
     #[error("an earlier commit of the catalog failed; open the room again")]
     Poisoned,
     /// The storage failed.

@@ -74,7 +74,7 @@ pub enum SealError {
     BadLabel,
     /// A cipher suite this version does not know.
     #[error(
-        "unknown cipher suite `{0}`: this room was made by a newer version, or its header is damaged"
+        "unknown cipher suite `{0}`: this room was created by a newer version, or its header is damaged"
     )]
     UnknownSuite(String),
     /// A room id that is not 32 hexadecimal digits.
@@ -172,7 +172,7 @@ pub enum HeaderError {
         /// What the header calls it.
         kind: String,
     },
-    /// A field whose value cannot stand.
+    /// A field with an impossible value.
     #[error("the header is damaged: field `{field}` {problem}")]
     BadField {
         /// Which field.

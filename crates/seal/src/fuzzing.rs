@@ -6,7 +6,7 @@
 //! 4. No message and no listed text carries control characters to a terminal.
 //!
 //! A fuzzer cannot guess a message authentication code. So every header that can be read is signed here, as a holder
-//! of the key would, and goes through what lies behind the code too.
+//! of the key would, and reaches the code behind the check too.
 //!
 //! The backup of a header is a header: `header restore` reads it with the same function.
 
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "writes the seeds of fuzz/corpus/header anew"]
+    #[ignore = "rewrites the seeds of fuzz/corpus/header"]
     fn make_seeds() {
         let cost = Argon2Cost::LEAST;
         let secret = || Secret::from("open sesame");

@@ -6,8 +6,8 @@
 //! 2. It has at least one slot, at most [`SLOTS_MAX`], with different numbers.
 //! 3. Every change raises the revision.
 //!
-//! It does not know where headers are kept or that there are two copies. How it is written stands in
-//! `header_text`, how a room gets a new master key in `rekey`.
+//! It does not know where headers are kept or that there are two copies. Its text is in `header_text`, the change of a
+//! room's master key in `rekey`.
 
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -144,7 +144,7 @@ impl Header {
     /// Opens the header: tries every slot of the credential's kind, then verifies the header as a whole.
     ///
     /// A passphrase, key file or raw key is tried on all slots of its kind whether or not an earlier one
-    /// opens, so the time it takes tells nothing. Identities are tried until one opens a slot: they may ask
+    /// opens, so the time it takes reveals nothing. Identities are tried until one opens a slot: they may ask
     /// for a touch or a PIN each time.
     ///
     /// # Errors
@@ -246,7 +246,7 @@ impl Header {
         UNIT_LEN
     }
 
-    /// When the room was made, in seconds since 1970.
+    /// When the room was created, in seconds since 1970.
     pub fn created_unix_s(&self) -> u64 {
         self.created_unix_s
     }
@@ -437,7 +437,7 @@ pub(crate) fn fingerprint(master: &MasterKey, room: &RoomId) -> [u8; MAC_LEN] {
 }
 
 fn now_unix_s() -> u64 {
-    // A clock before 1970 is told as 1970: the time is for people to read only.
+    // A clock before 1970 is recorded as 1970: the time is for people to read only.
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())

@@ -4,10 +4,9 @@
 //! {"body": { … }, "mac": "64 hexadecimal digits"}
 //! ```
 //!
-//! `mac` is HMAC-SHA-256 under the header key over the bytes of the value of `body` exactly as they stand
-//! in the file, from its opening brace to its closing one, both included. All binary values are lowercase
-//! hexadecimal. A header has at most 256 KiB. The fields of `body`, none of which may be missing unless
-//! said so, and no others:
+//! `mac` is HMAC-SHA-256 under the header key over the bytes of the value of `body` exactly as they are in the file,
+//! from its opening brace to its closing one, both included. All binary values are lowercase hexadecimal. A header has
+//! at most 256 KiB. The fields of `body`, none of which may be missing unless said so, and no others:
 //!
 //! | field | value |
 //! |---|---|
@@ -16,7 +15,7 @@
 //! | `room` | the room's id, 16 bytes |
 //! | `suite` | `aes-256-gcm` or `chacha20-poly1305` |
 //! | `unit_len` | 16384: the bytes sealed at once |
-//! | `created_unix_s` | when the room was made, seconds since 1970 |
+//! | `created_unix_s` | when the room was created, seconds since 1970 |
 //! | `revision` | 1 for a new room, one more with each change of the header |
 //! | `epoch` | 1 for a new room, one more with each rekey |
 //! | `position_keys_from` | only with the feature `position-keys`: the first epoch in which each position of a segment has its own key, 1 to `epoch` |
@@ -393,7 +392,7 @@ fn not_hex(field: &str, len: usize) -> HeaderError {
     )
 }
 
-/// Text from an unverified header as it may stand in a message: short, without control characters.
+/// Text from an unverified header in a form for messages: short, without control characters.
 fn shortened(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(160).collect()
 }

@@ -37,7 +37,7 @@ use crate::{KEY_LEN, MAC_LEN, PositionTree, SealError, SegmentKey, Suite};
 /// The length in bytes of a segment's salt and of a key slot's salt.
 pub const SALT_LEN: usize = 32;
 
-/// What tells one room from every other: 16 random bytes, written as 32 lowercase hexadecimal digits. Not a
+/// Identifies a room: 16 random bytes, written as 32 lowercase hexadecimal digits. Not a
 /// secret.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RoomId([u8; 16]);
@@ -106,7 +106,7 @@ impl hkdf::KeyType for KeyLen {
     }
 }
 
-/// One 32-byte HKDF-SHA-256 derivation; the info layout stands at the top of this file (RFC 5869, sections
+/// One 32-byte HKDF-SHA-256 derivation; the info layout is at the top of this file (RFC 5869, sections
 /// 2.2 and 2.3).
 pub(crate) fn derive(
     material: &[u8],

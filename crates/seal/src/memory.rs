@@ -3,7 +3,7 @@
 //!
 //! Invariants:
 //! 1. A key's page holds nothing else, so unlocking and unmapping it cannot touch another key.
-//! 2. The page is wiped before it is given back.
+//! 2. The page is wiped before it is freed.
 //!
 //! A room holds a handful of such keys (20 KiB), far below the usual limit of 8 MiB on locked memory.
 //! Locking is done where allowed: a system that forbids it still gets the room, with keys that could reach

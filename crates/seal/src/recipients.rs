@@ -8,7 +8,7 @@ use std::io::BufReader;
 
 use crate::{SealError, Secret};
 
-/// A recipient and the text it was read from, which the header keeps for listing and for wrapping anew.
+/// A recipient and the text it was read from, which the header keeps for listing and for wrapping again.
 pub struct NamedRecipient {
     /// What wraps.
     pub recipient: Box<dyn age::Recipient + Send>,

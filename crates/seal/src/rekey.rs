@@ -1,9 +1,9 @@
 //! The header's part of a rekey: from one master key to the next.
 //!
 //! Invariants:
-//! 1. While a rekey is unfinished the header holds the old master key, wrapped under the new one, so
-//!    whoever opens the room has both.
-//! 2. A slot is carried over only by someone who can wrap for it anew; nothing is carried over unasked but
+//! 1. While a rekey is unfinished the header holds the old master key, wrapped under the new one, so an opened room has
+//!    both.
+//! 2. A slot is carried over only by someone who can wrap for it again; nothing is carried over unasked but
 //!    recipients, whose texts the header's code vouches for.
 //!
 //! It does not know what is sealed with which key: the caller re-seals, then finishes.
@@ -19,11 +19,10 @@ impl Header {
     /// Gives the room a new master key. From here on the header is written and opened with `new`; `old`
     /// stays in it, wrapped, until [`Header::finish_rekey`].
     ///
-    /// The catalog is written anew under `new`: with the features that a new room has.
+    /// The catalog is rewritten under `new`: with the features that a new room has.
     ///
-    /// Kept are the slots in `keep`, whose credentials must open them, wrapped anew with a fresh salt at
-    /// their old cost; and the recipients' slots whose recipients can still be used. Returned are the slots
-    /// that had to go.
+    /// Kept are the slots in `keep`, whose credentials must open them, wrapped again with a fresh salt at their old
+    /// cost; and the recipients' slots whose recipients can still be used. Returned are the slots that had to go.
     ///
     /// # Errors
     /// Nothing has changed after any of them. [`SealError::RekeyUnderWay`]; [`SealError::HeaderForged`]
@@ -71,7 +70,7 @@ impl Header {
         Ok(gone)
     }
 
-    /// The slot wrapped anew; `None` when nobody here can do that.
+    /// The slot wrapped again; `None` when that is impossible here.
     fn carried(
         &self,
         slot: &KeySlot,

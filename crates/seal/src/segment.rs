@@ -1,7 +1,7 @@
 //! Sealing and opening the units of file data.
 //!
 //! Invariants:
-//! 1. A segment's key seals each position once in its life; the caller never writes a position twice.
+//! 1. A segment's key seals each position once; the caller never writes a position twice.
 //! 2. Two copies of one memory (a virtual machine resumed twice) know the same key and next position: each draws its own
 //!    [`NoncePart`] for each append.
 //! 3. Nothing that does not verify is handed out: a buffer whose opening failed holds zeros.

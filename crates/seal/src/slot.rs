@@ -279,7 +279,7 @@ fn seal_for(recipients: &[NamedRecipient], secret: &SlotSecret) -> Result<Vec<u8
     Ok(file)
 }
 
-/// Whether a recipient's text may stand in a header: it is shown to people, by whom it need not have been verified.
+/// Whether a recipient's text is allowed in a header: it is shown to people, perhaps before it is verified.
 pub(crate) fn is_allowed(recipient: &impl AsRef<str>) -> bool {
     let text = recipient.as_ref();
     text.len() <= RECIPIENT_LEN_MAX && !text.chars().any(char::is_control)

@@ -54,7 +54,7 @@ impl Suite {
         units
     }
 
-    /// The number that stands for the suite in binary structures: 1 or 2.
+    /// The suite's number in binary structures: 1 or 2.
     pub fn id(self) -> u8 {
         match self {
             Suite::Aes256Gcm => 1,

@@ -7,8 +7,8 @@
 //! - *unsayable*: of a key or nonce length that the types in between do not take, so no room can come to it.
 //!
 //! The functions of this crate fix lengths, purposes and nonces, so most vectors cannot pass through them; those
-//! that can run where the functions are private, in `keys` and `wrap`. Wycheproof has no set for Argon2: its
-//! standard's value stands in `standards`. X25519 is the age library's.
+//! that can run where the functions are private, in `keys` and `wrap`. Wycheproof has no set for Argon2: its standard's
+//! value is in `standards`. X25519 is the age library's.
 
 use aws_lc_rs::aead::{self, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::{hkdf, hmac};

@@ -1,7 +1,7 @@
 //! Buffers that appends seal into, kept for the next append.
 //!
-//! 1. A buffer given out is aligned to a block and holds [`APPEND_LEN_MAX`] bytes of no meaning: whoever takes one
-//!    fills what it uses. Keeping them spares each append a fresh megabyte for the kernel to zero.
+//! 1. A buffer is aligned to a block and holds [`APPEND_LEN_MAX`] bytes of no meaning: its user fills what it uses.
+//!    Keeping them spares each append a fresh megabyte for the kernel to zero.
 //! 2. At most [`KEPT`] idle ones are kept. The last one returned is the first given out, still warm in the cache.
 
 use parking_lot::Mutex;

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "writes the seeds of fuzz/corpus/segment_header anew"]
+    #[ignore = "rewrites the seeds of fuzz/corpus/segment_header"]
     fn make_seeds() {
         let (keyring, rekeyed) = (testkeys::keyring(), testkeys::rekeyed());
         let good = encode(&ID, &keyring).unwrap();
@@ -113,7 +113,7 @@ mod tests {
         let with = |at: usize, byte: u8| {
             let mut block = good;
             block[at] = byte;
-            // What lies behind is zeros up to the code.
+            // The rest is zeros up to the code.
             block[..80].to_vec()
         };
         let (no, key_epoch) = (SegmentNo(u64::MAX), 2);

@@ -1,11 +1,11 @@
-//! Positions that somebody outside this store seals and writes.
+//! Positions that a client outside this store seals and writes.
 //!
-//! 1. A position is lent or appended to, never both, and once in a segment's life: lanes have segments of their own, and
-//!    their positions only rise.
-//! 2. A segment with positions lent stays [in use](DirStore::in_use), whether or not it is still its lane's open one.
+//! 1. A position is granted or appended to, never both, and only once: lanes have segments of their own, and their
+//!    positions only rise.
+//! 2. A segment with granted positions stays [in use](DirStore::in_use), whether or not it is still its lane's open one.
 //! 3. What was written there counts as appended from [`DirStore::written`] on: the next flush syncs its file.
 //!
-//! It deliberately does not know who borrows, for how long, or which positions were written.
+//! It deliberately does not know the clients, the lifetime of a grant, or which positions were written.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -21,16 +21,16 @@ use crate::{
     APPEND_BLOCKS_MAX, BlockRange, DirStore, SEGMENT_BLOCKS, SegmentError, SegmentNo, SegmentStore,
 };
 
-/// Open segments to lend from, at most.
+/// Open segments for grants, at most.
 pub const LANES: usize = 64;
-/// Most blocks lent at once: 4 MiB.
+/// Most blocks of one grant: 4 MiB.
 pub const GRANT_BLOCKS_MAX: u32 = 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
-    /// The open segment of each lane, and the block after its last lent one.
+    /// The open segment of each lane, and the block after its last granted one.
     open: BTreeMap<usize, (Arc<Writing>, u32)>,
-    /// Segments with positions lent, and how many loans each has.
+    /// Segments with granted positions, and the number of grants of each.
     granted: HashMap<SegmentNo, (Arc<Writing>, u32)>,
 }
 
@@ -84,17 +84,17 @@ impl Lanes {
 }
 
 impl DirStore {
-    /// Lends `blocks` fresh positions (1 to [`GRANT_BLOCKS_MAX`]) of the open segment of a lane, whose file is there when
+    /// Grants `blocks` fresh positions (1 to [`GRANT_BLOCKS_MAX`]) of the open segment of a lane, whose file is there when
     /// this returns. Fewer where the segment ends, but at least [`APPEND_BLOCKS_MAX`] or what was asked for. There are
-    /// [`LANES`] lanes, fewer in a small storage; a higher number stands for one of them. Where there is no space for another
+    /// [`LANES`] lanes, fewer in a small storage; a higher number is mapped to one of them. Where there is no space for another
     /// segment any open one will do.
     pub fn grant(&self, lane: usize, blocks: u32) -> Result<BlockRange, SegmentError> {
         assert!(
             (1..=GRANT_BLOCKS_MAX).contains(&blocks),
-            "a loan of {blocks} blocks: it has 1 to {GRANT_BLOCKS_MAX}"
+            "a grant of {blocks} blocks: it has 1 to {GRANT_BLOCKS_MAX}"
         );
         self.usable()?;
-        // Once more where a segment just begun turns out to be short: the first loan always fits.
+        // Once more where a segment just begun turns out to be short: the first grant always fits.
         loop {
             let (writing, mut range) = self.take_or_begin(lane, blocks)?;
             match self.file_of(&writing) {
@@ -143,7 +143,7 @@ impl DirStore {
         let closed = lanes.open.insert(lane, (begun, 1));
         let taken = lanes
             .take(lane, blocks)
-            .expect("a loan fits in an empty segment");
+            .expect("a grant fits in an empty segment");
         drop(lanes);
         self.cut(closed);
         Ok(taken)
@@ -161,8 +161,8 @@ impl DirStore {
             .sum()
     }
 
-    /// Takes note that lent positions were written: the next flush makes them durable. `Missing` where nothing of the
-    /// segment is lent.
+    /// Notes that granted positions were written: the next flush makes them durable. `Missing` where nothing of the
+    /// segment is granted.
     pub fn written(&self, range: BlockRange) -> Result<(), SegmentError> {
         self.usable()?;
         let lanes = self.lanes.lock();
@@ -179,7 +179,7 @@ impl DirStore {
         Ok(())
     }
 
-    /// One loan of a segment is over.
+    /// One grant of a segment is over.
     pub fn release_grant(&self, segment: SegmentNo) {
         self.lanes.lock().release_grant(segment);
     }

@@ -1,6 +1,6 @@
 //! The first 4 KiB of a segment file: which segment this is, and how it was sealed.
 //!
-//! 1. The header is for whoever checks or rescues a room. Reading file data never needs it: number, epoch and salt come
+//! 1. The header is for checks and recovery. Reading file data never needs it: number, epoch and salt come
 //!    from the catalog, so a damaged header loses nothing.
 //! 2. It holds no secret and says nothing that the file's name, length and times do not say already.
 //!
@@ -88,7 +88,7 @@ pub(crate) fn check(
     if &block[0..8] != MAGIC {
         return Err(HeaderProblem::NotASegment);
     }
-    // Version, room and epoch are told before they are proven, only to say what is the matter; nothing else is read from
+    // Version, room and epoch are reported before they are proven, only for error messages; nothing else is read from
     // an unproven header.
     let found = u32::from_le_bytes(field(block, 8));
     if found != FORMAT {

@@ -63,7 +63,7 @@ impl Copies {
 /// What one flush has to make durable.
 #[derive(Debug, Default)]
 pub(crate) struct Due {
-    /// Files written, through handles that were open at the write: the kernel tells a failed write-back to those.
+    /// Files written, through handles that were open at the write: the kernel reports a failed write-back to those.
     pub(crate) files: BTreeMap<SegmentNo, Arc<dyn StorageFile>>,
     /// Whether files were made.
     pub(crate) names: bool,

@@ -2,15 +2,15 @@
 //!
 //! To begin with, copy `examples/append_and_read.rs`.
 //!
-//! 1. A position is written once in a segment's life. A segment open when the store was opened is never appended to
-//!    again: its key and positions may have been used by writes that no catalog remembers.
+//! 1. A position is written only once. A segment open when the store was opened is never appended to again: its key and
+//!    positions may have been used by writes that no catalog remembers.
 //! 2. Every segment has a fresh random salt and its own key by HKDF from the data key and that salt, or, in a room that
 //!    gives keys to clients, a tree of keys for its positions; the nonce of a unit is its position (the index of its first
 //!    4 KiB block in the file) and, where the [`Keyring`] says so, a random part that each append draws: a copy of this
 //!    memory in another process or virtual machine would use the same positions.
 //! 3. Tags, digests and random parts are not here: they are returned by [`SegmentStore::append`] and belong into the catalog.
 //! 4. Nothing appended is durable before [`SegmentStore::flush`] returns. After a failed flush the store refuses
-//!    further appends and flushes until it is opened anew.
+//!    further appends and flushes until it is opened again.
 //!
 //! It deliberately does not know files, inodes, or which units are alive.
 
@@ -83,8 +83,8 @@ pub struct SealedUnits {
 /// Why a segment operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SegmentError {
-    /// A unit does not open: its bytes or its tag are not those that were sealed.
-    #[error("segment {}: the unit at block {position} does not open (damaged or replaced)", segment.0)]
+    /// A unit fails authentication: its bytes or its tag are not those that were sealed.
+    #[error("segment {}: the unit at block {position} fails authentication (damaged or replaced)", segment.0)]
     Corrupt {
         /// The segment.
         segment: SegmentNo,
@@ -236,7 +236,7 @@ pub trait SegmentStore: Send + Sync + Debug {
     /// The segment now appended to, if any, and its length in blocks.
     fn open_segment(&self) -> Option<(SegmentNo, u32)>;
 
-    /// Closes the open segment, and those of the lanes: the next append or loan begins another.
+    /// Closes the open segment, and those of the lanes: the next append or grant begins another.
     fn rotate(&self) -> Result<(), SegmentError>;
 
     /// Gives the space of dead ranges back where the storage can. Nothing may refer to them any more.

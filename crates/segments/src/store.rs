@@ -90,7 +90,7 @@ impl DirStore {
     }
 
     /// Seals from now on under the current epoch of another keyring: the open segment is closed. An append under way in
-    /// another thread may still come to lie in it.
+    /// another thread may still go into it.
     pub fn set_keyring(&self, keyring: Keyring) {
         let closed = {
             let mut lanes = self.lanes.lock();
@@ -128,7 +128,7 @@ impl DirStore {
         Ok(taken)
     }
 
-    /// Gives back what closed segments did not use, where their storage set it aside. Positions behind the end were nobody's.
+    /// Frees what closed segments did not use, where their storage set it aside. Positions behind the end had no user.
     pub(crate) fn cut(&self, closed: impl IntoIterator<Item = Closed>) {
         for (writing, end) in closed {
             if let Some(file) = writing.made()
@@ -139,8 +139,7 @@ impl DirStore {
         }
     }
 
-    /// Gives back what a segment that nobody writes to does not need, where its storage set it aside: all but the first
-    /// `blocks`.
+    /// Frees what a closed segment does not need, where its storage set it aside: all but the first `blocks`.
     ///
     /// # Errors
     /// `Io` where the storage fails.
@@ -183,7 +182,7 @@ impl DirStore {
         Ok(Arc::new(Writing::new(id, Arc::new(keys), keyring)))
     }
 
-    /// The file of the segment reserved in, made by whoever comes first.
+    /// The file of the segment reserved in, created by the first caller.
     pub(crate) fn file_of<'w>(
         &self,
         writing: &'w Arc<Writing>,
@@ -447,7 +446,7 @@ impl SegmentStore for DirStore {
                 .storage
                 .open(&file_name(of_segment[0].segment), OpenMode::ReadWrite)
             {
-                // It has no space left to give back.
+                // It has no space left to free.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 other => other?,
             };

@@ -2,7 +2,7 @@
 //!
 //! 1. A reservation does no input or output, so appends that find a segment just begun reserve and seal while the
 //!    first of them makes the file.
-//! 2. A segment whose file could not be made is given up as a whole; its number is not used again.
+//! 2. A segment whose file could not be created is discarded as a whole; its number is not used again.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -20,7 +20,7 @@ pub(crate) struct Writing {
     keyring: Arc<Keyring>,
     /// The file, and how many blocks fit in it.
     file: OnceLock<(Arc<dyn StorageFile>, u32)>,
-    /// Held while the file is made; why it could not be, afterwards.
+    /// Held while the file is created; afterwards, why that failed.
     failed: Mutex<Option<io::ErrorKind>>,
 }
 
@@ -40,7 +40,7 @@ impl Writing {
         self.file.get().map(|(file, _)| file)
     }
 
-    /// Blocks that fit, the header included: known once the file is made.
+    /// Blocks that fit, the header included: known once the file is created.
     pub(crate) fn capacity(&self) -> u32 {
         self.file
             .get()

@@ -1,7 +1,7 @@
 //! Changing: each [`Change`] is one or two statements; an operation is checked as a whole before its first one runs.
 //!
-//! There is no savepoint around an operation. What can fail once its statements run is a write to the disk or the
-//! check of a page, and both make SQLite or SQLCipher give up the whole transaction anyway.
+//! There is no savepoint around an operation. What can fail once its statements run is a write to the disk or the check
+//! of a page, and both make SQLite or SQLCipher roll back the whole transaction anyway.
 
 use super::rows::{self, damaged, is_name, kind_number, to_sql};
 use super::{Failure, State, schema};
@@ -99,7 +99,7 @@ impl State {
         let ran = run(self);
         self.applying = false;
         ran.map_err(|error| {
-            // Of this operation nobody was told that it is made.
+            // This operation was not acknowledged yet.
             self.dirty = was_dirty;
             let error = self.note(error);
             // The operation may be half done: nothing of this transaction may become durable.

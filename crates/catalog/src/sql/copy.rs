@@ -31,13 +31,13 @@ pub(super) fn copy(
     remove_beside(&**target, name).map_err(|error| at(name, &error))?;
     let written = copy_locked(catalog, &*file, target, name, key);
     if written.is_err() {
-        // Half a copy is of no use, and its name must be free for the next try. The first error is the one to tell.
+        // Half a copy is of no use, and its name must be free for the next try. The first error is the one to report.
         let _ = remove(&**target, name);
     }
     written
 }
 
-/// Removes a catalog that nobody has open, with all that lies beside it. What is not there is passed over.
+/// Removes a closed catalog, with all files beside it. Missing files are skipped.
 pub(super) fn remove(storage: &dyn Storage, name: &str) -> io::Result<()> {
     remove_if_there(storage, name)?;
     remove_beside(storage, name)

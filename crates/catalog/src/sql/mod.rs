@@ -7,10 +7,10 @@
 //! 3. SQLite reaches its files through the storage seam (`pages`). It writes the log, this module makes it durable
 //!    (`synchronous = NORMAL` and an `fdatasync` of the log after
 //!    the commit), outside the lock: readers do not wait for the disk. A commit is acknowledged after that.
-//! 4. A failed write, sync or page check ends the connection's life as a writer: SQLite and SQLCipher have given up
-//!    the transaction by then. Where it held changes, reading ends too: an older state does not fit what the caller was
-//!    told. Room in the log is reserved before anything is written, so that a full disk is found
-//!    while the transaction can still wait.
+//! 4. After a failed write, sync or page check the connection never writes again: SQLite and SQLCipher have rolled back
+//!    the transaction by then. Where it held changes, reading ends too: an older state does not fit the answers that
+//!    the caller has. Space in the log is reserved before anything is written, so that a full disk is found while the
+//!    transaction can still wait.
 //!
 //! It deliberately does not know what the changes mean.
 
@@ -131,8 +131,8 @@ struct State {
 enum Failure {
     /// A commit that is not durable: what it holds can still be read.
     Commit,
-    /// Changes that the caller was told are made are gone. What is left is an older state, which does not fit what the
-    /// caller remembers: it is read by whoever opens the catalog again.
+    /// Acknowledged changes are gone. What is left is an older state, which does not fit the answers that the caller
+    /// has: it is read only after the catalog is opened again.
     Lost,
     /// A page failed its check: SQLCipher refuses everything from then on.
     Page(String),
@@ -184,7 +184,7 @@ impl State {
             return error;
         }
         let error = named(self.witness.as_ref(), error);
-        // A connection on which a page could not be read or did not open fails calls from then on, with varying codes.
+        // A connection on which a page could not be read or failed authentication fails calls from then on, with varying codes.
         let probe = self
             .conn
             .query_row("SELECT 1 FROM meta LIMIT 1", (), |_| Ok(()));
@@ -284,7 +284,7 @@ impl SqlCatalog {
         }
         let mut state = self.lock();
         if state.checkpoint_wanted && !state.dirty && state.writable().is_ok() {
-            // The commit stands whether this works or not.
+            // The commit is done whether this works or not.
             if let Err(error) = state.checkpoint() {
                 tracing::warn!(%error, "the catalog's log could not be moved into its file");
             }

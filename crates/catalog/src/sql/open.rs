@@ -32,7 +32,7 @@ PRAGMA cipher_hmac_algorithm = HMAC_SHA512;
 
 /// Statements kept ready: more than there are.
 const STATEMENTS: usize = 64;
-/// The log is cut back to this length when it begins anew; below it, its blocks are used again and again.
+/// The log is cut back to this length when it starts over; below it, its blocks are used again and again.
 const LOG_KEPT: u64 = 64 << 20;
 
 impl SqlCatalog {
@@ -86,7 +86,7 @@ impl SqlCatalog {
         let wal = Wal::open(&**storage, name).map_err(|error| at(name, &error))?;
         wal.file()?.sync().map_err(|error| at(name, &error))?;
         let mut state = State::new(conn, wal, witness)?;
-        // So that the file stands by itself from the beginning.
+        // So that the file is complete by itself from the beginning.
         state.checkpoint()?;
         sync_parent(&**storage, name)?;
         Ok(Self::new(
@@ -370,7 +370,7 @@ fn connect(
     keep_log_on_close(&conn);
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
-    // Without it SQLite looks at the values bound to a range and compiles the statement anew for each: 30 µs a call.
+    // Without it SQLite looks at the values bound to a range and compiles the statement again for each: 30 µs a call.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, false)?;

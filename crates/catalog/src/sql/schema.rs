@@ -19,7 +19,7 @@ pub(super) const META_FLAGS: &str = "file-flags";
 /// There where a log is in front of the catalog: what its first record names, random with each commit.
 pub(super) const META_ANCHOR: &str = "log-anchor";
 
-/// First cookie of a directory entry: those below belong to `.`, `..` and whoever lists.
+/// First cookie of a directory entry: those below are for `.`, `..` and the caller of the listing.
 pub(super) const FIRST_COOKIE: u64 = 16;
 
 pub(super) const TABLES: &str = "

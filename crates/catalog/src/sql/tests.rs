@@ -281,7 +281,7 @@ fn a_million_names_list_from_any_cookie_while_others_go() {
     loop {
         let some = catalog.entries(parent, after, 10_000).unwrap();
         let Some(last) = some.last() else { break };
-        // One name of each batch goes: the one the listing stands on.
+        // One name of each batch goes: the one at which the listing stopped.
         catalog
             .apply(&[Change::RemoveEntry {
                 parent,
@@ -378,7 +378,7 @@ fn a_full_database_costs_the_pending_changes_and_says_so() {
             catalog.all_inodes(InodeNo(0), 100),
             Err(CatalogError::Poisoned)
         ),
-        "what was committed does not fit what the caller was told since"
+        "what was committed does not fit later answers"
     );
     drop(catalog);
     let catalog = open(&files.path).unwrap();

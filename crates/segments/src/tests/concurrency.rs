@@ -74,7 +74,7 @@ fn no_position_is_written_twice_and_each_append_reads_back() {
     assert_eq!(
         reported,
         all.iter().map(|w| w.sealed.segment).collect(),
-        "each segment used is told, and no other"
+        "each segment used is reported, and no other"
     );
 }
 
@@ -131,7 +131,7 @@ fn what_returned_before_a_flush_in_another_thread_survives_a_power_cut() {
 fn a_slow_beginning_of_a_segment_stalls_no_reservation() {
     let bench = Bench::new();
     let store = &bench.store;
-    // The file is not made before the reservation went through, or after a patience that only a stall uses up.
+    // The file is not created before the reservation went through, or after a timeout that only a stall exceeds.
     let (made, gate) = std::sync::mpsc::channel();
     let gate = Mutex::new(Some(gate));
     let stalled = std::sync::Arc::new(AtomicBool::new(false));

@@ -38,7 +38,7 @@ fn after_any_partial_power_cut_what_was_flushed_is_there() {
         bench.reopen();
         first.assert_readable(&bench.store);
         for w in [&second, &third] {
-            // Whole or told apart, and never other bytes: that is asserted inside.
+            // Whole or reported as damaged, and never other bytes: that is asserted inside.
             w.units_that_open(&bench.store);
         }
         let after = bench.append(9, 4);
@@ -92,7 +92,7 @@ fn a_failed_flush_refuses_appends_and_flushes_until_reopened() {
         assert!(matches!(bench.store.rotate(), Err(SegmentError::Poisoned)));
         assert!(
             bench.store.is_dirty(),
-            "what was not made durable stays to be told"
+            "what was not made durable stays to be reported"
         );
         w.assert_readable(&bench.store);
         bench.reopen();

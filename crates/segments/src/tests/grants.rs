@@ -1,4 +1,4 @@
-//! Positions lent to others.
+//! Positions granted to clients.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -145,7 +145,7 @@ fn zeros_written_ahead_never_meet_granted_blocks() {
     let granted = bench.store.grant(0, 64).unwrap();
     let path = file_name(granted.segment);
     bench.faults.observe(move |call| {
-        assert!(call.op != Op::Write || call.path != path, "into a loan");
+        assert!(call.op != Op::Write || call.path != path, "into a grant");
     });
     for seed in 0..20 {
         bench.append(1, seed);

@@ -1,10 +1,10 @@
 //! What the fuzz target for the catalog's rows tries, and what must hold whatever is in them.
 //!
-//! 1. What is read of a row is what stands in it: no number is cut, wrapped or made up.
+//! 1. A row is read exactly as stored: no number is cut, wrapped or made up.
 //! 2. What is read keeps the bounds of the format.
 //! 3. What is read and written again is the row it was.
 //!
-//! The rows come from SQLite, as they do in a room, so that every type can stand in every column: tables are `STRICT`,
+//! The rows come from SQLite, as they do in a room, so that every type can be in every column: tables are `STRICT`,
 //! but a page that was put there by someone with the key, or was damaged before it was sealed, need not be.
 
 use std::cell::RefCell;
@@ -92,7 +92,7 @@ impl Column {
 }
 
 /// For each column one byte for its type, then eight bytes of a number, or two bytes of a length and as many bytes; the
-/// first byte of an integer stands for all eight where its type says so. What is missing is NULL.
+/// first byte of an integer is repeated eight times where its type says so. What is missing is NULL.
 fn columns(mut bytes: &[u8]) -> Vec<Column> {
     let mut columns = Vec::with_capacity(COLUMNS);
     while columns.len() < COLUMNS {
@@ -221,9 +221,9 @@ mod tests {
         }
     }
 
-    /// Rows of a catalog, as they stand in its tables.
+    /// Rows of a catalog, as they are in its tables.
     #[test]
-    #[ignore = "writes the seeds of fuzz/corpus/rows anew"]
+    #[ignore = "rewrites the seeds of fuzz/corpus/rows"]
     fn make_seeds() {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         let key =

@@ -1,4 +1,4 @@
-//! Foreign, damaged, cut and newer files: refused or found, never believed.
+//! Foreign, damaged, cut and newer files: refused or found, never accepted.
 
 use std::fs;
 
@@ -118,7 +118,7 @@ fn a_shortened_file_is_damage() {
 }
 
 /// A crash while the log was moved into the file had left half a page there, whose whole version was in the log. Opening
-/// read it from the log, but the check looked at the file alone, called the catalog damaged, and mended nothing.
+/// read it from the log, but the check looked at the file alone, reported the catalog as damaged, and repaired nothing.
 #[test]
 fn a_page_half_moved_out_of_the_log_is_not_damage() {
     const FRAME: usize = 24 + 4096;

@@ -139,7 +139,7 @@ fn a_checkpoint_beside_a_commit_moves_nothing_that_is_not_durable() {
     let catalog = Arc::new(create_in(Arc::new(faulty.clone())));
     fill(&catalog, 0..200);
     catalog.checkpoint().unwrap();
-    // Begins the log anew: most pages are not in it.
+    // Starts the log over: most pages are not in it.
     fill(&catalog, 200..201);
     let (other, power) = (catalog.clone(), memory.clone());
     let cut = Arc::new(AtomicBool::new(false));
