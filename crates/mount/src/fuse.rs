@@ -55,7 +55,7 @@ struct Handler {
     strips_first: bool,
 }
 
-/// For how long the kernel may keep what it is told.
+/// For how long the kernel may cache replies.
 #[derive(Debug, Clone, Copy)]
 struct Ttl {
     entry: Duration,

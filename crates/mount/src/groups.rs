@@ -8,7 +8,7 @@ const SET_GID: u16 = 0o2000;
 const GROUP_EXECUTE: u16 = 0o010;
 
 impl Caller {
-    /// Whether a change of the file's data by this caller, who has no privilege to keep it, takes the set-group-ID bit from
+    /// Whether a change of the file's data by this caller, without the privilege to keep it, takes the set-group-ID bit from
     /// a file that its group may not execute. Where the group may, every such change does. The rule is Linux's
     /// (`setattr_should_drop_sgid`). The kernel applies it, but its requests do not carry the result.
     pub(crate) fn loses_setgid(&self, inode: &Inode) -> bool {

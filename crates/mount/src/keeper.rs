@@ -191,7 +191,7 @@ fn syncfs(mountpoint: &Path, device: u64) -> rustix::io::Result<()> {
 #[allow(unsafe_code)]
 fn leave_descriptors() -> bool {
     // SAFETY: with CLOSE_RANGE_UNSHARE the calling thread first gets its own copy of the table, and closes only there:
-    // what other threads hold stays open for them. This thread uses nothing it did not open itself afterwards: invariant 1.
+    // descriptors of other threads stay open for them. This thread uses only descriptors that it opened afterwards: invariant 1.
     unsafe {
         libc::close_range(
             3,

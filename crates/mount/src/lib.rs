@@ -3,13 +3,13 @@
 //! To begin with, copy `examples/mount_room.rs`.
 //!
 //! 1. The kernel checks permissions, ACLs included, before it asks; a mount where it would not is refused.
-//! 2. The mount is the only one that changes a room, so the kernel may keep everything it was told. Whoever changes the
-//!    room beside the mount says so through [`Handle`]. Of a [shared](model::FileSystem::is_shared) file system the kernel
-//!    keeps nothing beyond the next open of a file, and nothing that was written.
+//! 2. The mount is the only one that changes a room, so the kernel may cache every reply. Other changes of the room must
+//!    be announced through [`Handle`]. Of a [shared](model::FileSystem::is_shared) file system the kernel keeps nothing
+//!    beyond the next open of a file, and nothing that was written.
 //! 3. What a program wrote reaches the room when it closes the file, when it asks for it (fsync), and at the latest after
 //!    [`MountOptions::write_back_interval`]; there the room's own commits take over. `fsync` is durable when it returns.
-//!    `sync` and `syncfs` are not: Linux passes everything on, but does not tell an ordinary FUSE mount that somebody
-//!    waits for it, so it becomes durable with the room's next commit.
+//! `sync` and `syncfs` are not: Linux passes everything on, but does not notify an ordinary FUSE mount of the caller
+//!    that waits, so it becomes durable with the room's next commit.
 //! 4. A program learns from `write` that the room is full, before anything it wrote is lost. A map or a single `write` of more
 //!    than 64 MiB beyond the space is refused later: by `msync`, `fsync` or `close`.
 //! 5. Access times follow reads that reach the room, as [`MountOptions::access_times`] says; one served from the kernel's

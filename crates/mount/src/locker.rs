@@ -1,7 +1,7 @@
 //! Takes locks of a shared file system for programs that wait for them.
 //!
 //! 1. A wait has a thread of its own, so that the threads that serve requests go on; there are [`WAITS_MAX`] at most, and
-//!    whoever comes then is told ENOLCK.
+//!    further ones get ENOLCK.
 //! 2. A wait ends when its program is interrupted or the mount ends: it is answered in any case.
 //! 3. A lock that was granted finds what others wrote under it: the kernel's copy of the file is dropped before the answer.
 
@@ -24,7 +24,7 @@ const WAITS_MAX: usize = 512;
 const EARLY_MAX: usize = 128;
 /// Bytes; a thread that takes a lock does little.
 const STACK: usize = 512 << 10;
-/// How long the end of a mount waits for threads that were told to give up.
+/// How long the end of a mount waits for cancelled threads.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// A lock to be taken.
@@ -41,7 +41,7 @@ pub(crate) struct Asked {
 
 #[derive(Debug, Default)]
 struct Waits {
-    /// By request: set when it is to be given up.
+    /// By request: set when it is to be cancelled.
     running: HashMap<u64, Arc<AtomicBool>>,
     /// Requests that were interrupted before they were read: another thread reads them.
     early: VecDeque<u64>,
@@ -150,12 +150,12 @@ impl Server {
             .or_errno("lock", asked.no)
     }
 
-    /// Gives back a lock of a range.
+    /// Releases a lock of a range.
     pub(crate) fn unlock_range(&self, asked: &Asked) -> Result<(), Errno> {
         self.lock(asked, &AtomicBool::new(false))
     }
 
-    /// Gives back all locks that `owner` has of a file.
+    /// Releases all locks that `owner` has of a file.
     pub(crate) fn unlock(&self, no: InodeNo, table: LockTable, owner: u64) -> Result<(), Errno> {
         let lock = Lock {
             kind: LockKind::Unlock,

@@ -1,7 +1,7 @@
-//! How often the kernel was told of each inode: the lifetime of an inode beyond its last name.
+//! The number of lookups of each inode by the kernel: the lifetime of an inode beyond its last name.
 //!
 //! 1. Every reply that carries an entry counts one, before it is sent; every FORGET takes its number off.
-//! 2. The room is told to hold an inode when its count rises from zero, and to let it go when the count is back there.
+//! 2. The room holds an inode when its count rises from zero, and releases it when the count is back there.
 //!    Files are opened without asking us, so this count is also what keeps an unlinked open file alive: the kernel
 //!    forgets no inode that is open.
 //! 3. The root is never forgotten, so it is not counted.
@@ -65,7 +65,7 @@ impl Lookups {
                 tracing::warn!(
                     inode = no.0,
                     count,
-                    "the kernel forgot an inode it was not told of"
+                    "the kernel forgot an inode that it never looked up"
                 );
                 false
             }
@@ -102,7 +102,7 @@ mod tests {
         assert!(!lookups.add(no));
         assert!(!lookups.forget(no, 2));
         assert!(lookups.forget(no, 1));
-        assert!(lookups.add(no), "a count that went to zero starts anew");
+        assert!(lookups.add(no), "a count that went to zero starts again");
         assert_eq!(lookups.drain(), [no]);
         assert!(!lookups.forget(no, 1), "an unknown inode is not released");
     }

@@ -138,8 +138,8 @@ impl Mounted {
         attach::detach(&self.mountpoint)
     }
 
-    /// A handle that unmounts, and that tells the kernel of changes made to the room by other ways than the mount. It
-    /// may be given to other threads and outlive the mount.
+    /// A handle that unmounts, and that notifies the kernel of changes made to the room by other ways than the mount.
+    /// It may be passed to other threads and outlive the mount.
     pub fn handle(&self) -> Handle {
         Handle {
             mountpoint: self.mountpoint.clone(),

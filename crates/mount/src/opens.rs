@@ -1,4 +1,4 @@
-//! Opening and closing, which only a shared file system is told of, and what that says of the kernel's cached pages.
+//! Opening and closing, which only a shared file system sees, and what that means for the kernel's cached pages.
 //!
 //! 1. Pages the kernel kept are used after an open only if the file's times and size are those of the open before: what
 //!    others closed in the meantime is then seen.
@@ -17,7 +17,7 @@ use crate::server::Server;
 /// For how long a shared file that had no set-ID bits is taken to have none: each write of an unprivileged program asks.
 const PLAIN_FOR: Duration = Duration::from_secs(1);
 
-/// What tells one state of a file from another.
+/// What distinguishes one state of a file from another.
 type Version = (Timestamp, Timestamp, u64);
 
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl Opens {
         self.0.lock().remove(&no.0);
     }
 
-    /// Whether the file had nothing a moment ago that a write takes away.
+    /// Whether the file had nothing a moment ago that a write removes.
     pub(crate) fn is_plain(&self, no: InodeNo) -> bool {
         let files = self.0.lock();
         let until = files.get(&no.0).and_then(|known| known.plain_until);
@@ -102,7 +102,7 @@ impl Server {
         if let Some(owner) = flock
             && let Err(e) = self.unlock(no, model::LockTable::Flock, owner)
         {
-            tracing::warn!(inode = no.0, errno = e.0, "giving back a lock at close");
+            tracing::warn!(inode = no.0, errno = e.0, "releasing a lock at close");
         }
         self.room.close(no, access);
     }

@@ -1,12 +1,11 @@
 //! Answers SEEK_DATA and SEEK_HOLE after the kernel has passed on what programs wrote.
 //!
 //! The kernel asks for the next data or hole without writing its cache back first, so the answer would miss what was just
-//! written. Nothing tells which files have such data (they are opened without asking us), so each answer takes three steps:
+//! written. It is unknown which files have such data (they are opened without asking us), so each answer takes three steps:
 //! the kernel is made to send what is dirty in the whole mount, in large writes (`syncfs`; it is little or nothing, for
-//! the kernel writes back at every close); the writes that arrived are waited for; and the kernel is told to drop its copy of
-//! the file from that offset on, which ends only when nothing of it is dirty or on its way any more. The last step
-//! alone would be right, but slow: it sends page by page. The first alone would be wrong: since Linux 6.18 `syncfs` does
-//! not wait for FUSE.
+//! the kernel writes back at every close); the writes that arrived are waited for; and the kernel must drop its copy of the
+//! file from that offset on, which ends only when nothing of it is dirty or on its way any more. The last step alone would be
+//! right, but slow: it sends page by page. The first alone would be wrong: since Linux 6.18 `syncfs` does not wait for FUSE.
 //!
 //! 1. The thread that waits is none of those that serve requests, for they serve the writes it waits for.
 //! 2. Questions that arrive while one write-back runs share the next.

@@ -42,7 +42,7 @@ pub(crate) struct Caller {
 pub(crate) struct Wanted {
     /// Type and permission bits.
     pub(crate) mode: u32,
-    /// Bits to take away where there is no default ACL.
+    /// Bits to remove where there is no default ACL.
     pub(crate) umask: u32,
     /// Device number of a device node.
     pub(crate) rdev: u32,

@@ -48,7 +48,7 @@ fn block(i: usize) -> Vec<u8> {
     numbers.flat_map(u64::to_le_bytes).collect()
 }
 
-/// Bytes that tell every MiB from every other.
+/// Bytes that differ for every MiB.
 fn piece(i: usize) -> Vec<u8> {
     static PIECE: LazyLock<Vec<u8>> = LazyLock::new(|| (0..256).flat_map(block).collect());
     let mut piece = PIECE.clone();

@@ -103,7 +103,7 @@ fn set_id_bits_go_when_an_ordinary_user_changes_the_file() {
         );
         ok(&mount, "rm f");
     }
-    // Root's own writes keep them; a change of owner does not, whoever makes it.
+    // Root's own writes keep them; a change of owner does not, by any user.
     ok(&mount, "printf 0 > f && chmod 6777 f && printf x >> f");
     assert_eq!(mode(&mount, "f"), 0o6777);
     ok(&mount, "chown 65534 f");

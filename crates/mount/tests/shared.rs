@@ -1,5 +1,5 @@
-//! A shared file system, mounted twice. What stands in for the metadata server is one room under both mounts; its locks are
-//! whole files only.
+//! A shared file system, mounted twice. One room under both mounts replaces the metadata server; its locks are whole files
+//! only.
 #![allow(missing_docs)]
 
 use std::collections::HashMap;

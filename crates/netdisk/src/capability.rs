@@ -32,8 +32,8 @@ pub struct GroupId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CapabilityId(pub u32);
 
-/// One life of a disk server, and one life of what it has written without a flush: two of these are equal only when
-/// everything acknowledged under the first is still there under the second.
+/// One incarnation of a disk server and of its unflushed writes: two of these are equal only when everything
+/// acknowledged under the first is still there under the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Boot(pub [u8; 16]);
 
@@ -227,7 +227,7 @@ impl Capability {
         })
     }
 
-    /// Whether all of `start..start + blocks` is covered. A range may lie in several extents that touch.
+    /// Whether all of `start..start + blocks` is covered. A range may be in several extents that touch.
     pub(crate) fn covers(&self, start: u64, blocks: u64) -> bool {
         let Some(end) = start.checked_add(blocks) else {
             return false;

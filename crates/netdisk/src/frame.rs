@@ -48,7 +48,7 @@ pub enum Op {
     SetGroups = 17,
     /// Revocation of capabilities, from the metadata server.
     Revoke = 18,
-    /// Space given back, by the metadata server.
+    /// Space freed by the metadata server.
     Discard = 19,
 }
 
@@ -192,7 +192,7 @@ pub(crate) struct ReplyHead {
     pub(crate) number: u64,
     pub(crate) boot: [u8; 16],
     pub(crate) epoch: u64,
-    /// Under which life of unflushed writes this was done.
+    /// Under which incarnation of unflushed writes this was done.
     pub(crate) incarnation: [u8; 16],
     pub(crate) payload_len: u32,
     /// How long the disk's own storage took, microseconds; what is longer than they can count is their largest number.

@@ -214,7 +214,7 @@ mod tests {
             groups.revoke(ONE, &[CapabilityId(1)], short),
             Err(Reason::Busy)
         );
-        // The bit is set although the wait was given up.
+        // The bit is set although the wait timed out.
         assert_eq!(groups.allowed(ONE, CapabilityId(1)), Err(Reason::Revoked));
         assert_eq!(groups.set(&[], short), Err(Reason::Busy));
         std::thread::scope(|scope| {

@@ -1,7 +1,7 @@
 //! Files that say which disk this is, with its key: `disk.key` for the disk itself, and `disk.add`, a part of the same, for its
 //! metadata server.
 //!
-//! 1. Both are secret: who has the disk's key can make any capability.
+//! 1. Both are secret: anyone with the disk's key can make any capability.
 //! 2. Only the disk's own file has the private key of its certificate.
 //! 3. A certificate has a lifetime. Renewed keys go to new files; the disk's own one keeps the keys before for a while, so that disk
 //!    and metadata server need not change at the same moment.
@@ -257,9 +257,9 @@ impl KeyFile {
         let mut text = Zeroizing::new(String::with_capacity(4096));
         text.push_str(TITLE);
         text.push_str(if whole {
-            "\n# Secret. For `strongroom disk serve`: who has this is the disk.\n"
+            "\n# Secret. For `strongroom disk serve`: anyone with this file can act as the disk.\n"
         } else {
-            "\n# Secret. For `strongroom disk add` at the metadata server: who has this can make capabilities for the disk.\n"
+            "\n# Secret. For `strongroom disk add` at the metadata server: anyone with this file can make capabilities for the disk.\n"
         });
         let mut line = |name: &str, bytes: &[u8]| {
             text.push_str(name);

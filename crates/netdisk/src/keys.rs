@@ -88,7 +88,7 @@ pub(crate) fn mac_holds(key: &[u8; 32], head: &[u8], mac: &[u8; MAC_LEN]) -> boo
 }
 
 /// The tag of the payload that goes with a head, whose bytes never come twice under `key`. Where they do after all, with two
-/// payloads, whoever sees both tags can forge others for this head, and for nothing else.
+/// payloads, an observer of both tags can forge others for this head, and for nothing else.
 pub(crate) fn tag(key: &[u8; 32], head: &[u8], payload: &[u8]) -> [u8; TAG_LEN] {
     let (key, nonce) = payload_key(key, head);
     let tag = key

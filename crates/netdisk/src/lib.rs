@@ -1,4 +1,4 @@
-//! Network disks: blocks on a network that obey only capabilities.
+//! Network disks: blocks on a network, for requests that carry a valid capability.
 //!
 //! To begin with, copy `examples/capabilities.rs`.
 //!
@@ -9,7 +9,7 @@
 //!    expired, for this disk, that its secret is known to who asks, that it covers the blocks, and that the request is new.
 //! 2. What a disk keeps for all this is bounded, whatever the number of clients.
 //! 3. A revocation returns when no request under the revoked capability is running or can begin.
-//! 4. A disk that was started anew obeys nobody until its valid groups are known again.
+//! 4. After a restart a disk refuses every request until its valid groups are known again.
 //!
 //! It deliberately does not know files, names, users, or what the blocks hold.
 

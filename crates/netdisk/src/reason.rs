@@ -6,7 +6,7 @@
 pub enum Reason {
     /// Sizes, operation or version are not of the protocol.
     Malformed = 1,
-    /// Signed for another life of the disk server.
+    /// Signed for another incarnation of the disk server.
     StaleBoot = 2,
     /// Signed for an epoch that is over, or not yet.
     StaleEpoch = 3,

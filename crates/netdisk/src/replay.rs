@@ -6,7 +6,7 @@
 //! 1. A nonce that was taken is refused for as long as its epoch is accepted.
 //! 2. A nonce that was not taken is refused with a chance of at most 1 in 1000: each filter takes at most as many as allow
 //!    that, then the epoch advances.
-//! 3. Where a nonce's bits lie depends on a key of this boot: who chooses nonces cannot choose bits.
+//! 3. Where a nonce's bits are depends on a key of this boot: a client that chooses nonces cannot choose bits.
 //! 4. Memory is two times the filter's bits, and never changes.
 
 use std::time::{Duration, Instant};

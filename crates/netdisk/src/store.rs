@@ -4,7 +4,7 @@
 //! 2. Two [`Boot`]s of a store are equal only where nothing acknowledged was lost in between: a boot is made of the machine's
 //!    own boot, of which file or device this is, and of the number of flushes that failed. What was acknowledged without a
 //!    flush is in the kernel, and outlives the server process as long as the machine runs.
-//! 3. A failed flush counts before anybody is told of it, in the store and in a file beside the key: either is enough.
+//! 3. A failed flush is recorded before it is reported, in the store and in a file beside the key: either is enough.
 //!
 //! It deliberately does not know who may do what.
 
@@ -165,7 +165,7 @@ impl Store {
         self.blocks
     }
 
-    /// The present life of what is written and not flushed.
+    /// The present incarnation of unflushed writes.
     pub fn incarnation(&self) -> Boot {
         let mut hasher = blake3::Hasher::new_derive_key(INCARNATION_CONTEXT);
         hasher.update(&self.id.0);
@@ -225,7 +225,7 @@ impl Store {
     }
 }
 
-/// Where a client's block lies, in bytes.
+/// The offset of a client's block, in bytes.
 fn offset(block: u64) -> u64 {
     (block + 1) * BLOCK_LEN as u64
 }
@@ -258,7 +258,7 @@ mod tests {
     use device::MemoryDevice;
     use std::sync::atomic::AtomicBool;
 
-    /// Memory whose flushes fail when told to.
+    /// Memory whose flushes fail on request.
     #[derive(Debug)]
     struct Failing(MemoryDevice, AtomicBool);
 
@@ -271,7 +271,7 @@ mod tests {
         }
         fn flush(&self) -> io::Result<()> {
             if self.1.load(Ordering::SeqCst) {
-                return Err(io::Error::other("told to fail"));
+                return Err(io::Error::other("fails on request"));
             }
             Ok(())
         }

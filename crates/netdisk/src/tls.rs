@@ -1,6 +1,6 @@
 //! TLS 1.3 around the protocol: the disk shows a certificate that the client knows by its hash.
 //!
-//! 1. The client goes on only with who has the private key of exactly that certificate, before its end: name and issuer do not
+//! 1. The client goes on only with a server that has the private key of exactly that certificate, before its end: name and issuer do not
 //!    count, the handshake's signature does.
 //! 2. A disk whose certificate was renewed shows the one that the client names by the beginning of its hash, else the new one.
 //! 3. Only TLS 1.3, no resumption, no tickets. The client shows no certificate: its capabilities say what it may do.

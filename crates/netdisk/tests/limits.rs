@@ -1,4 +1,4 @@
-//! Silent, slow and too many peers, and what they cost.
+//! Idle, slow and too many peers, and what they cost.
 
 mod common;
 

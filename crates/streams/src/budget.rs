@@ -13,7 +13,7 @@ pub struct Budget {
     freed: Condvar,
 }
 
-/// Bytes taken from a [`Budget`], given back when dropped.
+/// Bytes taken from a [`Budget`], released when dropped.
 #[derive(Debug)]
 pub struct Permit<'b> {
     budget: &'b Budget,

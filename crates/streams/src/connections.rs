@@ -1,4 +1,4 @@
-//! The connections that are there: how many there may be, and what is counted of them.
+//! The limit on open connections, and their counters.
 //!
 //! 1. There are never more than allowed.
 //! 2. Each is known by a handle of its socket, so that all can be ended.
@@ -47,7 +47,7 @@ pub struct Counts {
     pub cut: u64,
 }
 
-/// A connection's place among those allowed; free when dropped.
+/// Permission for one connection; released when dropped.
 #[derive(Debug)]
 pub struct ConnectionPermit {
     all: Arc<ConnectionLimiter>,

@@ -1,4 +1,4 @@
-//! What servers of requests over connections need whatever their protocol: the disk server and the NBD server stand on it.
+//! What servers of requests over connections need whatever their protocol: the disk server and the NBD server use it.
 //!
 //! To begin with, copy `examples/echo_server.rs`.
 //!
@@ -45,6 +45,6 @@ pub trait Stream: Sync {
     fn recv(&self, out: &mut [u8]) -> io::Result<usize>;
     /// Sends all of `parts`, three at most, within the time allowed. The caller is the only one that sends.
     fn send(&self, parts: &[&[u8]]) -> io::Result<()>;
-    /// Ends it for both sides; whoever waits for it returns.
+    /// Ends it for both sides; every thread that waits for it returns.
     fn cut(&self);
 }

@@ -52,7 +52,7 @@ impl Receiver {
         Some(&self.buffer[start..start + len])
     }
 
-    /// Fills `out`. After each wait `waited` says whether to go on, and is told whether anything of `out` is there. `Ok(false)`
+    /// Fills `out`. After each wait `waited` says whether to go on; its argument says whether anything of `out` is there. `Ok(false)`
     /// where the peer had ended before the first byte.
     pub fn fill(
         &mut self,

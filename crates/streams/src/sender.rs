@@ -38,7 +38,7 @@ impl Sender {
             checked(stream, &[&before, parts[0], parts[1]])?;
             drop(turn);
         }
-        // Whoever had the turn when ours was gathered may have looked before: look again after each turn.
+        // The thread that had the turn when ours was gathered may have looked before: look again after each turn.
         while !self.gathered.lock().is_empty() {
             let Some(turn) = self.turn.try_lock() else {
                 break;

@@ -51,7 +51,7 @@ pub struct WorkerPool<R> {
 }
 
 impl<R> WorkerPool<R> {
-    /// One worker on the connection of `permit`, who may get help until they are `max`.
+    /// One worker on the connection of `permit`; it starts further ones, up to `max`.
     pub fn new(permit: ConnectionPermit, max: usize, receiving: R) -> Self {
         Self {
             permit,

@@ -309,7 +309,7 @@ fn there_are_no_more_connections_than_permits() {
     assert_eq!(ask(&first, b'a'), Some(b'a'));
     let second = connect(&acceptor);
     assert_eq!(ask(&second, b'b'), None);
-    // What cannot be received ends the first, and its seat is free again.
+    // What cannot be received ends the first, and its permit is free again.
     assert_eq!(ask(&first, b'!'), None);
     while ask(&connect(&acceptor), b'c').is_none() {}
     assert!(acceptor.stop(LONG));

@@ -73,12 +73,12 @@ impl Grants {
                 let nothing = || std::io::Error::other("there is no grant to write to");
                 let (grant, used) = self.0.last_mut().ok_or_else(nothing)?;
                 let (sealed, end) = write(room, storage, grant, used, &bytes(salt, *len))?;
-                let placed = WrittenExtent {
+                let extent = WrittenExtent {
                     offset: *offset,
                     sealed,
                     end: offset + end,
                 };
-                room.place(grant.id, no, &[placed]).map(drop)
+                room.place(grant.id, no, &[extent]).map(drop)
             }
             _ => {
                 self.0

@@ -87,11 +87,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// Creates a room that the first key opens; with `placed`, one that grants writes.
+    /// Creates a room that the first key opens; with `network_backed`, one that grants writes.
     ///
     /// # Errors
     /// What the room says.
-    pub fn create(storage: Arc<dyn Storage>, placed: bool) -> room::Result<Self> {
+    pub fn create(storage: Arc<dyn Storage>, network_backed: bool) -> room::Result<Self> {
         let new = NewRoom {
             credential: NewCredential::RawKey(secret(0)),
             label: String::new(),
@@ -99,7 +99,7 @@ impl Session {
             uid: 1000,
             gid: 1000,
             open: OpenOptions {
-                placed,
+                network_backed,
                 ..options()
             },
         };

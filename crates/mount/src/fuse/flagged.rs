@@ -3,7 +3,7 @@
 //! 1. Where a file of the room has flags when a mount's first file is opened, every open is asked for, and refused with
 //!    EPERM as the flags say. Where it has none, the kernel never asks again (see the module above), and:
 //! 2. a file that becomes immutable refuses each write at once all the same. Before a write the kernel asks whether the file
-//!    has capabilities that the write must take away, and the answer for an immutable file is yes: the kernel then has them
+//!    has capabilities that the write must remove, and the answer for an immutable file is yes: the kernel then has them
 //!    removed, is refused that, and the write fails with EPERM.
 //! 3. An append-only file takes what is added at its end. A write elsewhere is refused when the kernel passes it on:
 //!    `fsync` and `close` report it, and the kernel's copy is dropped.

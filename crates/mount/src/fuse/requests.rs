@@ -101,7 +101,7 @@ impl Filesystem for Handler {
             size,
             atime: atime.map(set_time),
             mtime: mtime.map(set_time),
-            // With the write-back cache the kernel keeps the times of regular files, and tells them here.
+            // With the write-back cache the kernel keeps the times of regular files, and sends them here.
             ctime: ctime.map(timestamp),
             btime: None,
             flags: None,
@@ -242,7 +242,7 @@ impl Filesystem for Handler {
     ) {
         match self.server.shared {
             true => self.released(req, no(ino), flags, lock_owner, reply),
-            // A file without a name was told to be open.
+            // A file without a name was reported as open.
             false => reply.ok(),
         }
     }
@@ -391,7 +391,7 @@ impl Filesystem for Handler {
         }
     }
 
-    /// Of a file that is not shared there is nothing to flush. Told once, the kernel does not ask again; it writes its cache back and
+    /// A file that is not shared has nothing to flush. After one answer the kernel does not ask again; it writes its cache back and
     /// reports errors at close by itself.
     fn flush(
         &self,
@@ -636,7 +636,7 @@ impl Filesystem for Handler {
         }
     }
 
-    /// Files are always ready; told once, the kernel does not ask again.
+    /// Files are always ready; after one answer the kernel does not ask again.
     fn poll(
         &self,
         _req: &Request,

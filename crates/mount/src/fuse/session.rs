@@ -1,4 +1,4 @@
-//! The connection to the kernel: what is agreed on at its start, the threads that serve it, and what it can be told.
+//! The connection to the kernel: what is agreed on at its start, the threads that serve it, and notifications to it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -62,7 +62,7 @@ const WANTED_SHARED: [InitFlags; 3] = [
     InitFlags::FUSE_AUTO_INVAL_DATA,
 ];
 
-/// The kernel's side, to be told what changed behind its back.
+/// The kernel's side, to be notified of changes made elsewhere.
 #[derive(Debug, Default)]
 pub(crate) struct Kernel(OnceLock<Notifier>);
 
@@ -108,7 +108,7 @@ impl Kernel {
             && let Err(e) = f(notifier)
         {
             // It fails when the kernel does not know the inode, or when the mount is gone.
-            tracing::debug!("telling the kernel of a change: {e}");
+            tracing::debug!("notifying the kernel of a change: {e}");
         }
     }
 }

@@ -1,12 +1,13 @@
 //! What protection costs, and how a disk server compares with `nbdkit file`: the same load on the same file, in turns.
 //!
-//! `cargo run --release -p strongroom-netdisk --example netdisk-load -- FILE [IN-FLIGHT [ROUNDS [SECONDS [cold]]]]`. FILE is
-//! made with 1 GiB where it does not exist. With `cold` it is dropped from the page cache before each slice of reading. In each round every set-up has a slice of time for each load, in an order that rotates;
-//! ratios are taken within a round, and their median and quartiles are printed. Without `nbdkit` its column is missing.
+//! `cargo run --release -p strongroom-netdisk --example netdisk-load -- FILE [IN-FLIGHT [ROUNDS [SECONDS [cold]]]]`. FILE is created with 1
+//! GiB where it does not exist. With `cold` it is dropped from the page cache before each slice of reading. In each round every set-up has
+//! a slice of time for each load, in an order that rotates; ratios are taken within a round, and their median and quartiles are printed.
+//! Without `nbdkit` its column is missing.
 //!
 //! At the end: how long a request takes that is refused because its capability was revoked.
 //!
-//! Besides requests a second it tells processor time for each request, of client and server and the kernel on their behalf: on a
+//! Besides requests a second it reports processor time for each request, of client and server and the kernel on their behalf: on a
 //! machine with other work that is what can be compared.
 
 mod nbd;

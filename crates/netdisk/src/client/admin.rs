@@ -24,7 +24,7 @@ const DISCARD_MAX: usize = PAYLOAD_MAX / 16;
 pub struct DiskStatus {
     /// The disk.
     pub id: DiskId,
-    /// Its present life.
+    /// Its present incarnation.
     pub boot: Boot,
     /// Blocks in all.
     pub blocks: u64,

@@ -1,12 +1,11 @@
 //! Calls to a disk: signed, sent, answered, checked, and repeated where that is safe.
 //!
-//! 1. What is signed is for the boot and the epoch that the disk itself told, in replies that are authentic and answer a
-//!    request of ours.
+//! 1. A signature is for the boot and the epoch that the disk itself reported, in authentic replies to requests of ours.
 //! 2. A call is repeated only when the disk said (authentically) that it did not do it, or when the connection was lost
 //!    while the call still waits. In the second case the first request may be done too, at any time until the capability is
-//!    revoked or two epochs are over: whoever writes other data to the same blocks revokes the capability first, as the
+//! revoked or two epochs are over: a writer of other data to the same blocks revokes the capability first, as the
 //!    metadata server does (`docs/netdisk.md`, "What a repeated write can do").
-//! 3. No call takes longer than twice the patience (a send that had begun when it was over), but for resolving the disk's name.
+//! 3. No call takes longer than twice the timeout (for a send that had begun at its end), except to resolve the disk's name.
 
 use std::io;
 use std::sync::Arc;
@@ -76,7 +75,7 @@ struct Slot {
     connecting: Mutex<()>,
 }
 
-/// What the disk told of itself.
+/// What the disk reported about itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Known {
     boot: [u8; 16],
@@ -103,9 +102,9 @@ pub(super) struct Answer {
 
 /// One attempt's end without an answer.
 enum Miss {
-    /// Not done, says the disk: sign anew.
+    /// Not done, says the disk: sign again.
     Again,
-    /// Connect anew.
+    /// Connect again.
     Lost(io::Error),
     /// Nothing to repeat.
     Final(DiskError),
@@ -135,7 +134,7 @@ impl Line {
         &self.address
     }
 
-    /// Asks until there is an answer, a refusal that repeating does not mend, or the time is over.
+    /// Asks until there is an answer, a refusal that a repetition cannot change, or the timeout.
     pub(super) fn call(&self, call: &Call<'_>, most: usize) -> Result<Answer, DiskError> {
         let deadline = Instant::now() + self.timeout;
         let (mut pause, mut again, mut unsigned) = (PAUSE.0, 0, 0);
@@ -262,7 +261,7 @@ impl Line {
         if reported.boot == known.boot {
             known.epoch = known.epoch.max(reported.epoch);
         } else if *known == asked && head.refused == Some(Reason::StaleBoot) {
-            // Not of an earlier life: it answers a request for the life that was known just now.
+            // Not of an earlier incarnation: it answers a request for the incarnation that was known just now.
             *known = reported;
         }
     }
@@ -319,7 +318,7 @@ impl Drop for Line {
     }
 }
 
-/// Tells whoever adds up where time goes how much of the present span was the disk's own storage.
+/// Reports to the tracing of spans how much of the present span was the disk's own storage.
 fn record_storage_time(op: Op, us: u32) {
     let ns = u64::from(us) * 1000;
     const LEVEL: Level = Level::TRACE;

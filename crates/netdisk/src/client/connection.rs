@@ -1,8 +1,8 @@
 //! One connection to a disk: requests of many threads on the way together, and a thread that hands each its reply.
 //!
-//! 1. A reply is handed to who waits for its number, unread; whether it is authentic is for who asked to see.
-//! 2. When the connection ends, everybody who waits learns it. A wait that is given up ends the connection, so that nothing
-//!    of the request is still on its way out of this machine.
+//! 1. A reply is handed unread to the caller that waits for its number; that caller checks its authenticity.
+//! 2. When the connection ends, every waiting caller learns it. A cancelled wait ends the connection, so that nothing of
+//!    the request is still on its way out of this machine.
 
 use std::collections::HashMap;
 use std::io;

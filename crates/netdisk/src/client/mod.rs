@@ -2,7 +2,7 @@
 //!
 //! 1. A reply that is not authentic, or not the answer to the very request, is never taken for one.
 //! 2. No call waits for ever: a disk that does not answer within the time allowed is [`DiskError::Unreachable`]. The
-//!    connection is made anew by itself at the next call.
+//!    next call opens the connection again.
 
 mod admin;
 mod call;
@@ -63,7 +63,7 @@ pub enum DiskError {
     /// The capability was revoked: ask the metadata server for another.
     #[error("the capability was revoked")]
     Revoked,
-    /// Its group is not valid any more, or the disk was started anew and does not know its groups yet.
+    /// Its group is not valid any more, or the disk was restarted and does not know its groups yet.
     #[error("the capability's group is not valid")]
     UnknownGroup,
     /// Its time is over.
@@ -92,10 +92,10 @@ pub enum DiskError {
     NoSpace,
 }
 
-/// A connection to one disk, made when first needed and made anew when it breaks. All methods may be called from many
+/// A connection to one disk, opened when first needed and opened again when it breaks. All methods may be called from many
 /// threads at once; their requests are on the way together.
 ///
-/// A call whose connection is lost is made again until the patience is over, so a write may be done twice. Nobody may write
+/// A call whose connection is lost is made again until the timeout, so a write may be done twice. Nobody may write
 /// other data to the same blocks before the capability of the first write was revoked.
 #[derive(Debug)]
 pub struct DiskClient {
@@ -103,7 +103,7 @@ pub struct DiskClient {
 }
 
 impl DiskClient {
-    /// A client of the disk at `address`; a call is given up after `timeout` without an answer.
+    /// A client of the disk at `address`; a call fails after `timeout` without an answer.
     pub fn new(address: DiskAddress, timeout: Duration) -> Self {
         Self {
             line: Line::new(address, timeout, CONNECTIONS),

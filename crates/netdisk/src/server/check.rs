@@ -1,10 +1,10 @@
-//! Whether a disk obeys a request. The checks, in their order, and nothing else.
+//! Whether a disk accepts a request. The checks, in their order, and nothing else.
 //!
 //! Sizes (when the head was parsed), boot and epoch, disk, group, revocation, expiry, the header's MAC, mode, extents, the
 //! payload's MAC, replay. What is cheap and what most refusals are for comes first.
 //!
 //! 1. A nonce is taken only after every MAC of its request held.
-//! 2. A refusal is signed exactly when the request's header was authentic; a client believes no other. So nobody on the way
+//! 2. A refusal is signed exactly when the request's header was authentic; a client accepts no other. So nobody on the way
 //!    can make a client sign for an epoch that has not come, and hold that back.
 //! 3. Keys are kept for a capability only after its MAC held, and for a bounded number of capabilities a connection.
 
@@ -277,7 +277,7 @@ impl Guard {
         (epoch, filter.taken())
     }
 
-    /// The epoch as last seen: what a reply tells.
+    /// The epoch as last seen, for replies.
     pub(crate) fn reported_epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }

@@ -334,7 +334,7 @@ fn status(shared: &Shared) -> Vec<u8> {
     out
 }
 
-/// Tells who sent what is not a request; unsigned, and the last thing said.
+/// Answers a sender of what is not a request; unsigned, and the last message.
 fn refuse_nonsense(connection: &Connection, raw: &[u8; REQUEST_LEN], reason: Reason) {
     let shared = &connection.shared;
     shared.counters.refused(reason, &connection.peer);

@@ -31,7 +31,7 @@ pub struct Metrics {
     pub connections_taken: u64,
     /// Connections that were not taken because there were too many.
     pub connections_refused: u64,
-    /// Connections cut off because the peer was silent or slow, or what it sent was no message.
+    /// Connections cut off because the peer was idle or slow, or what it sent was no message.
     pub connections_cut: u64,
     /// The replay filter's epoch.
     pub epoch: u64,

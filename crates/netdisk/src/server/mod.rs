@@ -240,7 +240,7 @@ impl Server {
         self.shared.store.id()
     }
 
-    /// The present life of what is written and not flushed.
+    /// The present incarnation of unflushed writes.
     pub fn incarnation(&self) -> Boot {
         self.shared.store.incarnation()
     }

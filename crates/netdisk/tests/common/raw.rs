@@ -1,5 +1,5 @@
 //! The protocol a second time, from `docs/netdisk.md` and not from the crate: what an attacker, or another implementation,
-//! would write. It says what it is told, right or wrong.
+//! would write. It sends what the test says, right or wrong.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -268,7 +268,7 @@ pub(crate) fn send_all(to: SocketAddr, bytes: &[u8]) -> Vec<Reply> {
     std::iter::from_fn(|| take(&mut socket)).collect()
 }
 
-/// The disk's boot and epoch, as it tells whoever holds a capability.
+/// The disk's boot and epoch, as it reports them to any holder of a capability.
 pub(crate) fn boot_and_epoch(to: SocketAddr, of: &Capability) -> ([u8; 16], u64) {
     let request = Request::read(of, ([0; 16], 0), 0, 1);
     let reply = ask(&mut connect(to), &request.bytes()).unwrap();
