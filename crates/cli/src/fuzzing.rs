@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "writes the seeds of fuzz/corpus/request anew"]
+    #[ignore = "rewrites the seeds of fuzz/corpus/request"]
     fn make_requests() {
         let secret = || HexSecret(Secret::from("open sesame"));
         let with = |kind| Given {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "writes the seeds of fuzz/corpus/answer anew"]
+    #[ignore = "rewrites the seeds of fuzz/corpus/answer"]
     fn make_answers() {
         let space = SpaceReply {
             total: u64::MAX,

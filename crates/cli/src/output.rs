@@ -262,7 +262,7 @@ pub(crate) fn file_json(name: &OsStr, meta: &Meta, target: Option<&OsStr>) -> Va
     if let Some(birth) = meta.btime {
         value["born"] = time(birth);
     }
-    // A name that is not text is told exactly as well.
+    // A name that is not text is reported exactly as well.
     if name.to_str().is_none() {
         value["name_hex"] = crate::work::hex(name.as_bytes()).into();
     }

@@ -8,7 +8,7 @@ use strongroom_cli::control::{REQUEST_LINE_MAX, parse_request};
 static MEMORY: PeakAlloc = PeakAlloc;
 
 /// The longest line there is, all of it one list of nothings: serde keeps each as a value of its own until it knows
-/// what the request is. Whoever can send it has this process's user, or is root.
+/// what the request is. Only this process's user and root can send it.
 const MOST: usize = 48 * REQUEST_LINE_MAX;
 
 fn filled(open: &str, item: &str, close: &str) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! Every command on a mounted room, the mount's life from beginning to end, and the control socket.
+//! Every command on a mounted room, a mount from beginning to end, and the control socket.
 #![allow(missing_docs)]
 
 mod common;
@@ -403,7 +403,7 @@ fn a_killed_mount_is_cleared_and_mounted_again() {
 }
 
 /// Found by the kill test: a process killed just after it had mounted was asking its own mount for a device number, held
-/// `/dev/fuse` open while it waited for its own answer, and could not end: the room stayed locked, and whoever touched the
+/// `/dev/fuse` open while it waited for its own answer, and could not end: the room stayed locked, and every access to the
 /// mount hung. About one start in thirty met that.
 #[test]
 fn a_process_killed_just_after_it_has_mounted_ends() {

@@ -45,7 +45,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             .read(&args.room.display().to_string())?;
         match Access::open(&args.room, &given, args.open.options(intent)) {
             Ok(access) => check_open(access, &args, global)?,
-            // What does not open can still be looked at.
+            // A room that cannot be opened can still be examined.
             Err(error) if error.exit() == Exit::Damaged => {
                 output::report(&error, global);
                 work::examine(&args.room, &given)?

@@ -256,8 +256,8 @@ pub(crate) fn read_header(room: &Path, global: &Global) -> Result<Header> {
 mod tests {
     use super::*;
 
-    /// `key list` and `info` read the header of a room that nobody has opened yet, whole and into memory: whoever could
-    /// put a file there could have them take all there is.
+    /// `key list` and `info` read the header of a room that nobody has opened yet, whole and into memory: anyone able
+    /// to put a file there could exhaust it.
     #[test]
     fn no_more_of_a_header_is_read_than_a_header_has() {
         let dir = tempfile::tempdir().unwrap();

@@ -50,7 +50,7 @@ impl InBackground<'_> {
     fn report(&mut self, answer: &Answer) {
         self.reported = true;
         let line = encode_line(answer);
-        // If whoever started us is gone, what was done is done all the same.
+        // If the parent process is gone, the work is done all the same.
         let _ = match self.pipe.take() {
             Some(pipe) => rustix::io::write(&pipe, &line),
             None => rustix::io::write(std::io::stdout(), &line),

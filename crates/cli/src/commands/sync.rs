@@ -29,7 +29,7 @@ pub(crate) fn run(args: Args, _global: &Global) -> Result<()> {
     access.run(&Request::Sync {}, &|_, _| true)?;
     access.close()?;
     if crashed {
-        // What was done to the mount may not be in the room: to say that it is durable would be a lie.
+        // Changes through the mount may not be in the room: to report them as durable would be wrong.
         return Err(Error::said(
             Exit::NotMounted,
             format!(

@@ -121,7 +121,7 @@ impl Pending<'_> {
             lines.get_ref().set_read_timeout(time).map_err(broken)
         };
         wait(&self.lines, Some(STATUS_TIMEOUT))?;
-        // What is wrong with it is found again by whoever waits for the answer.
+        // The wait for the answer finds the error again.
         let _ = self
             .lines
             .by_ref()

@@ -262,7 +262,7 @@ pub fn parse_request(line: &[u8]) -> Result<Request, WireError> {
         return Err(WireError::TooLong);
     }
     serde_json::from_slice(line).map_err(|e| {
-        // serde's message may quote a string of the request, which may be a secret: only its place is told.
+        // serde's message may quote a string of the request, which may be a secret: only its place is reported.
         WireError::NotARequest(format!("column {}: {:?} error", e.column(), e.classify()))
     })
 }

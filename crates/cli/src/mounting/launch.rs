@@ -194,7 +194,7 @@ fn beside_us(plan: &Plan, global: &Global) -> Result<()> {
         .spawn()
         .map_err(broken)?;
     if let Some(mut input) = child.stdin.take() {
-        // A child that is gone already does not read; how it ended is told below.
+        // A child that is gone already does not read; how it ended is reported below.
         let _ = input.write_all(&encode_line(plan));
     }
     let mut line = Vec::new();

@@ -31,7 +31,7 @@ impl Mount {
 
 /// The room mounted at exactly this (canonical) path, if one is.
 pub(crate) fn strongroom_at(mountpoint: &Path) -> Option<Mount> {
-    // A later line lies over an earlier one.
+    // A later line covers an earlier one.
     rooms()
         .into_iter()
         .rev()

@@ -60,13 +60,13 @@ fn by_fio(sandbox: &Sandbox, work: &Work, size: &str, seconds: &str) -> f64 {
         "{}",
         String::from_utf8_lossy(&ran.stderr)
     );
-    // Notes may stand before the document.
+    // There may be notes before the document.
     let text = String::from_utf8(ran.stdout).unwrap();
     let document: Value = serde_json::from_str(&text[text.find('{').unwrap()..]).unwrap();
     document["jobs"][0]["read"]["bw_bytes"].as_f64().unwrap() / 1e6
 }
 
-/// MB/s by ours: the median of the round rates, whatever they are believed to be.
+/// MB/s by ours: the median of the round rates, valid or not.
 fn by_us(sandbox: &Sandbox, work: &Work, size: &str, seconds: &str) -> f64 {
     let args = [
         "bench",

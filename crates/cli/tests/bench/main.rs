@@ -44,7 +44,7 @@ pub fn works<'a>(report: &'a Value, store: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Every doubt of every round, as "kind: sentence".
+/// Every validity issue of every round, as "kind: sentence".
 pub fn issues(report: &Value) -> Vec<String> {
     let rounds = report["rows"]
         .as_array()

@@ -40,7 +40,7 @@ impl Process {
         }
     }
 
-    /// Starts a server, which tells as to systemd when it serves. An error has its log.
+    /// Starts a server, which reports as to systemd when it serves. An error has its log.
     pub fn serve(name: &str, mut command: Command, log: &Path) -> Result<Process, String> {
         let socket = log.with_extension("notify");
         let _ = std::fs::remove_file(&socket);
@@ -97,7 +97,7 @@ impl Process {
             .unwrap_or_else(|| panic!("{} was killed, and does not end", self.name));
     }
 
-    /// Tells it to stop, and waits.
+    /// Stops it, and waits.
     pub fn stop(mut self) -> ExitStatus {
         self.signal(Signal::TERM);
         self.wait(TIMEOUT)

@@ -89,7 +89,7 @@ fn is_whole(s: &Sandbox, at: &str) {
     let stat = |path: &str| -> serde_json::Value {
         serde_json::from_str(&s.with_pass(["stat", "--json", &format!("{at}{path}")])).unwrap()
     };
-    // Whom it belongs to is whoever imports it; a mode of nothing becomes one for him alone.
+    // It belongs to the importing user; a mode of nothing becomes one for this user alone.
     let uid = rustix::process::geteuid().as_raw();
     assert_eq!(
         (
@@ -211,7 +211,7 @@ fn what_is_damaged_is_named_and_a_run_on_a_whole_copy_goes_on() {
     let _ = std::fs::remove_file(log);
     let good = std::fs::read(s.path("c")).unwrap();
     let mut bad = good.clone();
-    // In the middle of what the large file's blocks lie in.
+    // In the middle of the large file's blocks.
     let at = bad.len() / 2;
     bad[at] ^= 1;
     std::fs::write(s.path("c"), &bad).unwrap();

@@ -88,7 +88,7 @@ fn begun(s: &Sandbox, stream: &[u8]) -> (Child, SystemTime) {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // More than lies in the pipe between the two.
+    // More than the pipe between the two holds.
     let (first, second) = stream.split_at(stream.len() - 2_000_000);
     let stdin = child.stdin.as_mut().unwrap();
     stdin.write_all(first).unwrap();

@@ -115,7 +115,7 @@ fn fill(at: &Path) {
     .unwrap();
 }
 
-/// Makes a directory of theirs, imports it, compares, and looks that nothing of theirs was changed or left mounted.
+/// Creates a directory of the other program, imports it, compares, and checks that it was neither changed nor left mounted.
 fn moves(program: &str, make: &[&str], mount: &[&str], environment: &[(&str, &str)]) {
     if !can_mount() {
         return;

@@ -1,4 +1,4 @@
-//! Whether two trees are the same, whether one lies between two others, and what is different.
+//! Whether two trees are the same, whether one is between two others, and what is different.
 //!
 //! Two trees are the same if names, kinds, link targets, contents, modes, extended attributes and which names are one file
 //! all are.

@@ -22,7 +22,7 @@ use super::room::Place;
 use super::story::{Journal, Story};
 use super::versions::{FILES, Orders};
 
-/// The variable through which a process of this program is told to be a writer of this trial.
+/// The variable through which a process of this program becomes a writer of this trial.
 const ORDERS: &str = "STRONGROOM_KILL_FULL_WRITER";
 const NO_SPACE: i32 = Errno::NOSPC.raw_os_error();
 /// Rounds in `make test`.

@@ -1,4 +1,4 @@
-//! What a writer had begun and what it was told, outside the mount.
+//! What a writer had begun and the answers that it got, outside the mount.
 //!
 //! 1. An operation's beginning is in the journal before the operation is begun, its end after it was answered.
 //! 2. Times are of one clock for all processes: nanoseconds of CLOCK_MONOTONIC.
@@ -54,7 +54,7 @@ impl Journal {
     }
 }
 
-/// One operation as the journal tells of it.
+/// One operation as the journal records it.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     pub began: u64,
@@ -67,7 +67,7 @@ pub struct Entry {
 pub struct Journaled {
     /// By the operation's number.
     pub entries: Vec<Entry>,
-    /// When and why the writer gave up.
+    /// When and why the writer stopped.
     pub stopped: Option<(u64, Errno)>,
 }
 

@@ -35,7 +35,7 @@ pub struct Round<'a> {
     /// How the files were when it began.
     pub base: &'a Tree,
     pub journal: &'a Journaled,
-    /// When the serving process was about to be told to end: from here on answers may be those of a mount that is gone.
+    /// When the serving process was about to get the signal to end: from here on answers may be those of a mount that is gone.
     pub killed: u64,
     /// When it was gone.
     pub gone: u64,
@@ -84,7 +84,7 @@ pub fn judge(this: Round<'_>, found: &Tree) -> Result<Found, String> {
                     "operation {number}, {op:?}: answered {answer:?}, expected {wanted:?}"
                 ));
             }
-            // The mount was taken away: this one was begun, and nothing after it.
+            // The mount was removed: this one was begun, and nothing after it.
             entries.truncate(number + 1);
             entries[number].ended = None;
             break;

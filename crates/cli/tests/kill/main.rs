@@ -1,9 +1,9 @@
 //! The serving process killed at random moments, under load from several processes.
 //!
 //! Each round the room is mounted by a child of its own; writers, each a process, work on it and keep a journal outside it of
-//! what they were told; at a random moment the child is killed. Then the room must open by itself and hold exactly what it may
-//! hold, which `judge` decides by a model that follows the same plan; a check that reads every unit must find nothing. The
-//! next round goes on with what was found.
+//! the answers that they got; at a random moment the child is killed. Then the room must open by itself and hold exactly what
+//! it may hold, which `judge` decides by a model that follows the same plan; a check that reads every unit must find nothing.
+//! The next round goes on with what was found.
 //!
 //! A round may also kill the process while it opens the room after the last kill, or while it ends; have a compaction,
 //! a check, a sync, a change of keys or a rekey going on; or kill such a command at work on a room that is not mounted.
@@ -70,7 +70,7 @@ fn number(variable: &str) -> Option<u64> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Killed,
-    /// Told to end, and killed while it does.
+    /// Signalled to end, and killed meanwhile.
     KilledEnding,
     /// And once more while the room is opened again.
     KilledTwice,
@@ -188,6 +188,6 @@ fn trial(sandbox: Sandbox, rounds: u64) {
     // In a few rounds on a slow machine it may be that no kill comes after a sync; in many it may not.
     assert!(
         rounds < 100 || acknowledged > rounds,
-        "hardly anything was acknowledged"
+        "too little was acknowledged"
     );
 }

@@ -45,7 +45,7 @@ pub struct Author {
     pub op: u64,
 }
 
-/// The names of one writer and what they stand for. Numbers of nodes mean nothing outside.
+/// The names of one writer and their nodes. Numbers of nodes mean nothing outside.
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
     pub names: BTreeMap<String, u64>,

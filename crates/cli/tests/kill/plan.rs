@@ -242,7 +242,7 @@ impl Plan {
         let [own, shared] = places(self.writer);
         let path = self.file();
         match self.random.below(24) {
-            // The way of editors: whoever looks sees the old contents or the new.
+            // The way of editors: a reader sees the old contents or the new.
             0..=2 => {
                 let temporary = format!("{own}/temporary");
                 let len = self.len();
@@ -370,7 +370,7 @@ impl Plan {
             }
             21 => {
                 let name = NAMES[self.random.below(3) as usize].to_owned();
-                // Long ones do not lie beside the inode.
+                // Long ones are not beside the inode.
                 let len = [10, 200, 3000, 20_000][self.random.below(4) as usize];
                 let path = if self.random.below(4) == 0 {
                     self.dir()

@@ -1,6 +1,6 @@
 //! The room under test, the process that serves it, and what else is done to it.
 //!
-//! 1. One serving process at a time, a child of this one: it is killed by its number, at any moment of its life.
+//! 1. One serving process at a time, a child of this one: it is killed by its process id, at any moment.
 //! 2. Whatever a failing test leaves (processes, mount, files) goes when this is dropped.
 
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ impl Place {
             let ended = self.server.as_mut().unwrap().try_wait().unwrap();
             if ended.is_some() || began.elapsed() > TIMEOUT {
                 let log = std::fs::read_to_string(self.sandbox.path("log")).unwrap_or_default();
-                self.fail(&format!("the room does not open: {ended:?}\n{log}"));
+                self.fail(&format!("the room fails to open: {ended:?}\n{log}"));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -77,7 +77,7 @@ impl Place {
 
     pub fn kill(&mut self) {
         let mut server = self.server.take().unwrap();
-        // An error means that it has ended already, which only one told to end does.
+        // An error means that it has ended already, which only a signalled one does.
         let _ = server.kill();
         let began = Instant::now();
         while server.try_wait().unwrap().is_none() {
@@ -96,7 +96,7 @@ impl Place {
         }
     }
 
-    /// Takes away the dead mount, if there is one.
+    /// Removes the dead mount, if there is one.
     pub fn detach(&self) {
         let began = Instant::now();
         while self.sandbox.is_mounted() {
@@ -125,7 +125,7 @@ impl Place {
             .collect()
     }
 
-    /// A writer is this very program, told to be one.
+    /// A writer is this very program, in another role.
     pub fn start_writer(&self, orders: &Orders) -> Child {
         let Orders {
             root,
@@ -265,7 +265,7 @@ impl Place {
         }
     }
 
-    /// For whoever looks into a failure: the room as the kill left it.
+    /// For the analysis of a failure: the room as the kill left it.
     pub fn keep_copy(&self) {
         if self.keep {
             let _ = std::fs::remove_dir_all(self.sandbox.path("room.killed"));
@@ -321,7 +321,7 @@ impl Drop for Place {
     }
 }
 
-/// What this process was told to be a writer of.
+/// The orders of this process if it is a writer.
 pub fn orders() -> Option<Orders> {
     let orders = std::env::var(ORDERS).ok()?;
     let mut words = orders.splitn(5, ' ');

@@ -10,7 +10,7 @@ use super::journal::Journal;
 use super::model::{Author, within};
 use super::plan::{Op, Plan, Way, content};
 
-/// What a writer is told, through its environment.
+/// The orders of a writer, through its environment.
 #[derive(Debug, Clone)]
 pub struct Orders {
     pub root: PathBuf,

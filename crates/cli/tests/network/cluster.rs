@@ -272,7 +272,7 @@ impl Cluster {
 
     fn clear(&self, number: usize) {
         let at = self.mountpoint(number);
-        until("the dead mount is taken away", || {
+        until("the dead mount is removed", || {
             !self.is_mounted(number)
                 || Command::new("umount")
                     .arg("--lazy")
@@ -429,7 +429,7 @@ impl Writer {
         });
     }
 
-    /// Tells it to end, and waits; what it found wrong fails the test.
+    /// Ends it, and waits; an error that it found fails the test.
     pub fn stop(mut self) -> Story {
         std::fs::write(&self.orders.stop, "").unwrap();
         let status = self.process.wait(TIMEOUT);

@@ -79,7 +79,7 @@ fn a_cut_between_any_two_loses_nothing_and_hangs_nobody() {
     cluster.restart_all();
     for writer in 0..2 {
         if let Err(why) = cluster.judge(seed, writer, 1 - writer, false) {
-            panic!("seed {seed}, after everything was started anew: {why}");
+            panic!("seed {seed}, after everything was restarted: {why}");
         }
     }
 }

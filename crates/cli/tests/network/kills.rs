@@ -90,7 +90,7 @@ fn what_was_acknowledged_survives_a_kill_of_anybody_at_any_moment() {
                 recorded.acknowledged(),
                 recorded.errors()
             );
-            // Through both clients; whoever wrote lives, so that all that succeeded is there.
+            // Through both clients; the writers still run, so that everything that succeeded is there.
             judge(&cluster, seed, number, number, true, &story);
             judge(&cluster, seed, number, 1 - number, true, &story);
         }
@@ -103,7 +103,7 @@ fn what_was_acknowledged_survives_a_kill_of_anybody_at_any_moment() {
             writer,
             1 - writer,
             true,
-            "after everything was started anew",
+            "after everything was restarted",
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Clients that are slow, silent, too many, or speak nonsense.
+//! Clients that are slow, idle, too many, or malformed.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -44,7 +44,7 @@ fn idle_and_malformed_clients_are_cut_off_and_cost_little_while_others_work_on()
         std::fs::write(root.join("meanwhile"), &bytes).unwrap();
         assert_eq!(std::fs::read(root.join("meanwhile")).unwrap(), bytes);
         let grown = server.memory().saturating_sub(before);
-        eprintln!("{IDLE} silent connections to {address}: {grown} bytes more");
+        eprintln!("{IDLE} idle connections to {address}: {grown} bytes more");
         assert!(
             grown < IDLE as u64 * EACH,
             "{grown} bytes for {IDLE} connections"
@@ -61,7 +61,7 @@ fn idle_and_malformed_clients_are_cut_off_and_cost_little_while_others_work_on()
                     Ok(0) => break,
                     Ok(_) => {}
                     Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => break,
-                    Err(e) => assert!(began.elapsed() < TIMEOUT, "a silent client is kept: {e}"),
+                    Err(e) => assert!(began.elapsed() < TIMEOUT, "an idle client is kept: {e}"),
                 }
             }
         }

@@ -1,8 +1,8 @@
 //! Shared storage with the real program: disks, a metadata server and clients, each a process on a machine of its own (a
 //! network namespace where the tests run as root, else this machine).
 //!
-//! What is acknowledged is judged by [`story`]: each writer is a process that journals, outside the mount, what it began and what
-//! it was told; what is found later, through either client and after everything was started anew, must be between the two.
+//! What is acknowledged is judged by [`story`]: each writer is a process that journals, outside the mount, what it began and the
+//! answers that it got; the state found later, through either client and after everything was restarted, must be between the two.
 //!
 //! `STRONGROOM_NET_ROUNDS` and `STRONGROOM_SEED` set rounds and seed of the trials, `STRONGROOM_NET_CUT_SECONDS` how long the
 //! network is cut; `scripts/soak/network.sh` sets them higher.
@@ -27,7 +27,7 @@ mod writer;
 
 use common::process;
 
-/// The variable through which a process of this program is told to be a writer.
+/// The variable through which a process of this program becomes a writer.
 const ORDERS: &str = "STRONGROOM_NET_WRITER";
 
 /// Not a test: what the trials start as their writers.

@@ -201,7 +201,7 @@ impl Model {
     }
 }
 
-/// One name that all clients make and remove: whoever made it is alone.
+/// One name that all clients create and remove: only one succeeds at a time.
 struct Contended {
     path: &'static str,
     held: AtomicBool,

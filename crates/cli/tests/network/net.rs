@@ -134,7 +134,7 @@ impl Net {
         })
     }
 
-    /// From now on nothing that one of two machines sends reaches the other, and neither is told.
+    /// From now on nothing that one of two machines sends reaches the other, and neither gets an error.
     pub fn cut(&self, one: &str, other: &str) {
         // A neighbour that nobody is: frames to it go nowhere.
         let nobody = ["lladdr", "02:00:00:00:00:fe", "nud", "permanent"];

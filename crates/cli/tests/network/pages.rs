@@ -1,6 +1,6 @@
 //! What the files hold: pages that say themselves whose they are and how new, so that a lost, old or foreign one shows.
 
-/// Bytes of a page; a file is made of whole ones.
+/// Bytes of a page; a file has whole pages only.
 pub const PAGE: usize = 4096;
 const MAGIC: u64 = 0x7374_726f_6e67_726d;
 

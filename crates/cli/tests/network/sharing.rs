@@ -1,4 +1,4 @@
-//! Two clients on one file system: what one makes the other sees, permissions hold, and a right that was taken away is gone.
+//! Two clients on one file system: what one makes the other sees, permissions hold, and a revoked right is gone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -114,7 +114,7 @@ fn a_revoked_right_is_gone_though_the_file_is_open() {
     std::io::Read::read_exact(&mut open, &mut some).unwrap();
     assert_eq!(some, bytes[..4096]);
     mode(0o600);
-    // Far behind what the kernel read ahead. The descriptor is open: only a disk that refuses stands in the way.
+    // Far behind what the kernel read ahead. The descriptor is open: only the refusal of a disk prevents the read.
     let read = std::os::unix::fs::FileExt::read_exact_at(&open, &mut some, 6 << 20);
     assert!(read.is_err(), "read with a capability that was revoked");
     drop(open);

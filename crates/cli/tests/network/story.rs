@@ -1,4 +1,4 @@
-//! What a writer did to its files and what it was told, kept outside the mount; and what therefore may be found.
+//! What a writer did to its files and the answers that it got, kept outside the mount; and what therefore may be found.
 //!
 //! 1. An operation's beginning is in the journal before it is begun, its end after it was answered.
 //! 2. A page may be of any version from the last one acknowledged as durable to the last begun. An operation that was
@@ -80,7 +80,7 @@ impl Journal {
     }
 }
 
-/// What a journal tells.
+/// The contents of a journal.
 #[derive(Debug, Default, Clone)]
 pub struct Story(pub Vec<Entry>);
 
@@ -237,7 +237,7 @@ impl Story {
         Ok(())
     }
 
-    /// Judges a file as it lies below `root`.
+    /// Judges a file as it is below `root`.
     pub fn judge_at(
         &self,
         root: &Path,

@@ -1,4 +1,4 @@
-//! A writer: a process that works on its own files of a mount until it is told to stop or the mount is gone, keeps the
+//! A writer: a process that works on its own files of a mount until it is stopped or the mount is gone, keeps the
 //! journal, and looks at what it reads.
 
 use std::fs::{File, OpenOptions};
@@ -14,7 +14,7 @@ use super::story::{Journal, Kind, Story, path_of};
 /// Files of each writer.
 pub const FILES: u64 = 8;
 
-/// What a writer is told, through its environment.
+/// The orders of a writer, through its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orders {
     pub root: PathBuf,
@@ -177,7 +177,7 @@ fn carry_out(orders: &Orders, kind: Kind, file: u64, version: u64) -> io::Result
     }
 }
 
-/// close(2) with its answer, which dropping a file does not tell.
+/// close(2) with its answer, which dropping a file does not return.
 fn close(file: File) -> io::Result<()> {
     // SAFETY: the descriptor is nobody's any more, and closed once.
     match unsafe { libc::close(file.into_raw_fd()) } {

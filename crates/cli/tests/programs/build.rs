@@ -10,7 +10,7 @@ fn cargo(dir: &Path, args: &[&str]) -> String {
     command.args(args).arg("--offline").current_dir(dir);
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        // What the cargo that runs this test tells its children is not meant for this one.
+        // The environment that the cargo of this test sets for its children is not meant for this one.
         if text.starts_with("CARGO_") && text != "CARGO_HOME"
             || text.starts_with("RUSTC")
             || text == "RUSTFLAGS"

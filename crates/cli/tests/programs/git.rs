@@ -149,7 +149,7 @@ fn every_synced_commit_survives_a_kill_of_the_mount() {
     s.with_pass(["check", "room", "--read-data"]);
 }
 
-/// Takes away the locks that a git left when it died, as git says to.
+/// Removes the locks that a git left when it died, as git says to.
 fn tidy(s: &Sandbox) {
     let found = super::done(
         &s.path("mnt/repo"),

@@ -1,7 +1,7 @@
 //! Programs that people keep data with, at work in a mounted room, each checked by its own verification.
 //!
-//! SQLite, git and PostgreSQL also have the serving process killed under them: what they were told is durable must be there
-//! afterwards, and their own checks must find nothing. Copies made by rsync and tar are compared by rsync and tar.
+//! SQLite, git and PostgreSQL also have the serving process killed under them: what they got acknowledged as durable must
+//! be there afterwards, and their own checks must find nothing. Copies made by rsync and tar are compared by rsync and tar.
 //!
 //! A program that is not installed is skipped, with a word; `scripts/setup.sh test` installs all but PostgreSQL.
 //! `STRONGROOM_PROGRAM_ROUNDS` sets how often each is killed, `STRONGROOM_SEED` when.

@@ -183,7 +183,7 @@ impl Cluster {
         .unwrap()
     }
 
-    /// How many transactions pgbench was told are committed. It logs each, from a buffer that it writes when it ends.
+    /// How many transactions were acknowledged to pgbench as committed. It logs each, from a buffer that it writes when it ends.
     fn acknowledged(&self) -> u64 {
         let logs = std::fs::read_dir(&self.home).unwrap().flatten();
         let logs: Vec<_> = logs

@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// More than a process commits before it is killed.
 const ROWS: u64 = 20_000;
 
-/// One question, one answer, with patience for locks.
+/// One query and its answer, with a timeout for locks.
 fn ask(database: &Path, sql: &str) -> String {
     succeeded(
         Command::new("sqlite3")

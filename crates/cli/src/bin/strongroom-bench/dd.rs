@@ -98,7 +98,7 @@ fn check_key(args: &Args, decrypted: &str) -> Result<()> {
     }
     for file in files.into_iter().flatten() {
         let host = |e| Error::host(file, e);
-        // A pipe gives its bytes once: whoever needs them opens it.
+        // A pipe gives its bytes once: only their user opens it.
         if std::fs::metadata(file).map_err(host)?.is_file() {
             std::fs::File::open(file).map_err(host)?;
         }

@@ -121,7 +121,7 @@ pub(crate) fn export(args: &ExportArgs, global: &Global) -> Result<()> {
         through(device, &args.image.image, &bar, &mut |bytes, _| {
             stdout.write_all(bytes).map_err(|e| {
                 if e.kind() == io::ErrorKind::BrokenPipe {
-                    // Whoever reads has enough: as `cat` ends then.
+                    // The reader has enough: as `cat` ends then.
                     std::process::exit(0);
                 }
                 Error::failed(format!("standard output: {e}"))

@@ -31,7 +31,7 @@ fn with_disk(dir: &std::path::Path) -> RoomDevice {
     device(dir)
 }
 
-/// Random writes, zeros, discards and reads against a plain array; the room is opened anew in between.
+/// Random writes, zeros, discards and reads against a plain array; the room is opened again in between.
 #[test]
 fn a_file_of_a_room_does_what_an_array_does() {
     let dir = tempfile::tempdir().unwrap();
