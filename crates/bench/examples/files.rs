@@ -1,4 +1,4 @@
-//! Writes or reads whole files of a directory for a while, and tells how much that was: one of the clients whose throughput
+//! Writes or reads whole files of a directory for a while, and reports how much that was: one of the clients whose throughput
 //! `scripts/bench-network.sh` adds up.
 //!
 //! `files write|read DIRECTORY SIZE COUNT FROM SECONDS`: `COUNT` files of `SIZE` bytes (a multiple of 4096), one after another and

@@ -1,4 +1,4 @@
-//! Writes `docs/performance.md` anew from the results beside the sources: `make performance`.
+//! Rewrites `docs/performance.md` from the results beside the sources: `make performance`.
 //!
 //! `performance RESULTS REMARKS OUTPUT`: a directory of `*.json` and of `*.md` (what scripts measured with programs of their own), a file of
 //! Markdown that ends the document, and the document.

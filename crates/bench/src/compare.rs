@@ -227,7 +227,7 @@ pub fn against_itself(
     };
     let found = statistics::compare(a, b, None);
     if let Some(why) = &found.invalid {
-        bed.note(format!("the noise floor could not be told: {why}"));
+        bed.note(format!("the noise floor could not be measured: {why}"));
     }
     Ok(found
         .ratio
@@ -320,7 +320,7 @@ pub fn measure_ceilings(bed: &mut Bed, run: &std::sync::Arc<Run>, memory_copy: f
     Ok(())
 }
 
-/// The best of some tries: on a busy machine a ceiling is easily measured too low, and would call honest numbers lies.
+/// The best of some tries: on a busy machine a ceiling is easily measured too low, and would mark honest numbers as INVALID.
 fn best(measure: impl Fn() -> std::io::Result<f64>) -> Option<f64> {
     const TRIES: u32 = 3;
     (0..TRIES).filter_map(|_| measure().ok()).reduce(f64::max)

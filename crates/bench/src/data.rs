@@ -1,7 +1,7 @@
-//! What is written: bytes that cannot be compressed, are nowhere twice, and can be told again from where they stand.
+//! What is written: bytes that cannot be compressed, are nowhere twice, and can be computed again from their offset.
 //!
-//! 1. A block of 4096 bytes is a function of (seed, file, block, version): whoever reads it knows what must be there
-//!    without having kept it, and an old version or another file's block does not pass for it.
+//! 1. A block of 4096 bytes is a function of (seed, file, block, version): a reader knows what must be there without a
+//!    copy, and an old version or another file's block does not pass for it.
 //! 2. [`Content::Zeros`] is the one exception, for finding out whether content matters to a store.
 
 use std::num::Wrapping;
@@ -43,7 +43,7 @@ impl Data {
         }
     }
 
-    /// Fills `buf` with what stands at `offset`, a multiple of [`BLOCK`]. A last part that is no whole block is the
+    /// Fills `buf` with the data at `offset`, a multiple of [`BLOCK`]. A last part that is no whole block is the
     /// beginning of one. `version` is asked for each block's number.
     pub fn fill(&self, offset: u64, buf: &mut [u8], version: impl Fn(u64) -> u32) {
         if self.content == Content::Zeros {
@@ -55,7 +55,7 @@ impl Data {
         }
     }
 
-    /// Whether `buf` is what stands at `offset`, a multiple of [`BLOCK`].
+    /// Whether `buf` is the data at `offset`, a multiple of [`BLOCK`].
     ///
     /// # Errors
     /// The first block that differs.
@@ -161,7 +161,7 @@ mod tests {
         // 4096 each is expected, with a standard deviation of 64.
         assert!(counts.iter().all(|count| (3600..4600).contains(count)));
         let words: HashSet<_> = buf.chunks(8).collect();
-        assert_eq!(words.len(), buf.len() / 8, "a word stands twice");
+        assert_eq!(words.len(), buf.len() / 8, "a word is there twice");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Why a measurement could not be made. What makes a made one unbelievable is no error: that is a
+//! Why a measurement could not be made. What makes a finished one invalid is no error: that is an
 //! [`Issue`](crate::model::Issue).
 //!
 //! Invariant: a message names the thing it is about, what happened, and what to do next where that is known.
@@ -34,7 +34,7 @@ pub enum Error {
         /// What happened and what to do.
         why: String,
     },
-    /// An encrypted volume that does not open.
+    /// An encrypted volume that cannot be opened.
     #[error("{}: {source}", image.display())]
     Volume {
         /// Its image.

@@ -1,4 +1,5 @@
-//! Whether the checks work here: at the start of a run the bench lies to itself on the very store it is to measure, and must notice.
+//! Whether the checks work here: at the start of a run the bench makes faulty measurements of the very store it is to measure, and
+//! must notice them.
 //!
 //! ```text
 //! a wrong clock       processor time where the store makes one wait, two per cent too fast where it does not
@@ -6,8 +7,8 @@
 //! a skipped fsync     bytes left in caches, said to be durable
 //! ```
 //!
-//! 1. The store, the watch and the checks are those of the run; only the lie is made here.
-//! 2. A lie that nothing can show here (no device beneath, nothing to write) is not told, and the reader is told so.
+//! 1. The store, the watch and the checks are those of the run; only the fault is made here.
+//! 2. A fault that no check can notice here (no device beneath, nothing to write) is left out, and the report says so.
 
 use crate::clock::wrong::{DriftingClock, ProcessorClock};
 use crate::clock::{Clock, SystemClock};
@@ -22,22 +23,22 @@ use crate::{Error, Result};
 /// What came of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tried {
-    /// Lies that were noticed.
+    /// Faults that were noticed.
     pub fired: Vec<String>,
-    /// Lies that were not: the whole report is in doubt.
+    /// Faults that were not: the whole report may be invalid.
     pub unfired: Vec<String>,
-    /// Lies that were not told, and why.
+    /// Faults that were left out, and why.
     pub left_out: Vec<String>,
 }
 
-/// How long the lie about the clock lasts, nanoseconds: two per cent of it are well above what readings of clocks differ by.
+/// How long the fault of the clock lasts, nanoseconds: two per cent of it are well above what readings of clocks differ by.
 const CLOCK_NS: u64 = 150_000_000;
-/// Bytes of the lies about the cache and the sync.
+/// Bytes of the faults of the cache and the sync.
 const BYTES: usize = 1 << 20;
 /// The number of what is written here; the run's own files have smaller ones.
 const FILE: u64 = 0x11e5;
 
-/// Lies on `bed` and sees whether that is noticed.
+/// Makes the faults on `bed` and checks that they are noticed.
 ///
 /// # Errors
 /// What the store says; [`Error::Stopped`].
@@ -162,7 +163,7 @@ fn skipped_sync(bed: &mut Bed, context: &Context<'_>, tried: &mut Tried) -> Resu
 }
 
 impl Tried {
-    /// Judges a lie as a round is judged: noticed if one of `kinds` fires.
+    /// Judges a fault as a round is judged: noticed if one of `kinds` fires.
     fn note(
         &mut self,
         fault: &str,

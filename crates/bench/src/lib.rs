@@ -1,4 +1,4 @@
-//! Measures storage from outside (directories, files, block devices, rooms), and says when a number may not be believed.
+//! Measures storage from outside (directories, files, block devices, rooms), and marks numbers that are not valid.
 //!
 //! To begin with, copy `examples/measure_directory.rs`.
 //!
@@ -6,7 +6,7 @@
 //! work    what is done: calls of a size, an order and a depth; files; ciphers     -> Round
 //! store   what it is done to                                                      (Store)
 //! observe what the machine says meanwhile: clocks, counters, the page cache       -> Evidence
-//! validity which evidence makes a round INVALID                                    -> Doubt
+//! validity which evidence makes a round INVALID                                    -> Issue
 //! statistics  medians, intervals, steady state                                    -> Summary, Ratio
 //! compare rounds of several stores in turns, A B B A
 //! model   what comes of it: one document                                          -> Report
@@ -14,7 +14,7 @@
 //! ```
 //!
 //! 1. Time is CLOCK_MONOTONIC_RAW, read before and after the work and nothing else.
-//! 2. A round with a doubt enters no summary and no ratio; it is shown, with the reason.
+//! 2. A round with a validity issue enters no summary and no ratio; it is shown, with the reason.
 //! 3. Whatever is read is compared with what was written.
 //! 4. Nothing is written but to files and directories this crate made, and a run file names those before they are made.
 //!

@@ -1,7 +1,7 @@
 //! Showing how far a measurement is, and how long it will take yet.
 //!
-//! Whoever measures tells a [`Progress`]; who listens is its caller's choice. What is told must not cost time inside a
-//! measurement: tell between rounds, or from the thread that only waits.
+//! A measurement reports to a [`Progress`], which its caller chooses. Reports must not cost time inside a measurement:
+//! report between rounds, or from the thread that only waits.
 
 use std::io::IsTerminal;
 use std::sync::Mutex;
@@ -23,7 +23,7 @@ pub trait Progress: Send + Sync {
     fn end(&self);
 }
 
-/// Tells nobody.
+/// Reports nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Quiet;
 

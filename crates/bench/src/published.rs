@@ -1,7 +1,7 @@
 //! Tables that others published, as data, and the same rows measured here beside.
 //!
-//! 1. Every published number is one that stands in the publication; a column that holds them says "published".
-//! 2. What was not measured is "–", what may not be believed is "INVALID".
+//! 1. Every published number is in the publication; a column that holds them says "published".
+//! 2. What was not measured is "–", what is not valid is "INVALID".
 //!
 //! It deliberately does not know how anything is measured: it is given rows and comparisons.
 

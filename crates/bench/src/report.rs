@@ -150,7 +150,7 @@ fn noise_words(of: &NoiseFloor) -> Vec<String> {
     }
     for unfired in &of.unfired {
         lines.push(format!(
-            "A CHECK DOES NOT WORK HERE: {unfired} was tried at the start and not noticed. Believe no number of this report."
+            "A CHECK DOES NOT WORK HERE: {unfired} was tried at the start and not noticed. No number of this report is valid."
         ));
     }
     lines

@@ -184,7 +184,7 @@ impl Run {
         let before = state.items.len();
         state.items.retain(|item| !which(item));
         if state.items.len() == before {
-            // Forgotten before: whoever cleans up twice finds nothing the second time.
+            // Forgotten before: a second cleanup finds nothing.
             return;
         }
         // What stays in the file although it is gone only costs `clean` a look.
@@ -238,7 +238,7 @@ impl WorkDir {
 impl Drop for WorkDir {
     fn drop(&mut self) {
         if let Err(error) = self.remove() {
-            tracing::error!("{error}; when that is mended, run: strongroom bench clean");
+            tracing::error!("{error}; when that is fixed, run: strongroom bench clean");
         }
     }
 }
@@ -395,7 +395,7 @@ fn remove_ours(path: &Path, token: &str) -> Result<bool> {
         Err(e) => return Err(Error::io(path, "reading the mark", e)),
     }
     let began = Instant::now();
-    // Whoever served a mount from here writes its last after it is unmounted, and would make anew what is gone.
+    // The server of a mount from here writes its last after it is unmounted, and would re-create what is gone.
     while began.elapsed() < REMOVE_FOR && is_named_by_a_process(path) {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -418,7 +418,7 @@ fn remove_ours(path: &Path, token: &str) -> Result<bool> {
 }
 
 /// Whether a process beside this one has the directory's name among its arguments or in its environment, as those have
-/// that serve a mount from there. Processes of others are not told.
+/// that serve a mount from there. Processes of other users are not visible.
 fn is_named_by_a_process(path: &Path) -> bool {
     let name = path.as_os_str().as_bytes();
     let own = std::process::id().to_string();

@@ -57,7 +57,7 @@ pub struct Means<'a> {
     pub clock: &'a dyn Clock,
     /// Set when the person wants to stop.
     pub stop: &'a AtomicBool,
-    /// Who is told how far it is.
+    /// Gets the progress.
     pub progress: &'a dyn Progress,
     /// When a check fires.
     pub limits: Limits,
@@ -253,7 +253,7 @@ fn fault(
     }))
 }
 
-/// A store that differs from itself, or may by too much, leaves no number to be believed. `asked`: size in bytes, and rounds.
+/// With a store that differs from itself, or may by too much, no number is valid. `asked`: size in bytes, and rounds.
 fn judge_noise(report: &mut Report, limits: &Limits, asked: (u64, u32)) {
     let Some(noise) = &report.noise else {
         return;

@@ -49,18 +49,18 @@ pub(crate) fn prefer_large_pages(memory: &mut [u8]) {
     let Some(length) = memory.len().checked_sub(skip).filter(|length| *length > 0) else {
         return;
     };
-    // SAFETY: the range lies within `memory`, which is borrowed alone; this advice changes no contents.
+    // SAFETY: the range is within `memory`, which is borrowed alone; this advice changes no contents.
     let done = unsafe { libc::madvise(at.add(skip).cast(), length, libc::MADV_HUGEPAGE) };
     if done != 0 {
         tracing::debug!(error = %std::io::Error::last_os_error(), "no large pages");
     }
 }
 
-/// Pages of the first `bytes` of `file` in the page cache, by `mmap(2)` and `mincore(2)`: what is left before Linux 6.5. It cannot
-/// tell which are dirty.
+/// Pages of the first `bytes` of `file` in the page cache, by `mmap(2)` and `mincore(2)`: what is left before Linux 6.5. It does
+/// not report which are dirty.
 ///
 /// # Errors
-/// Those of the two calls; `mincore` tells the truth only to who owns or may write the file.
+/// Those of the two calls; `mincore` is correct only for users that own or may write the file.
 pub(crate) fn mincore(file: BorrowedFd<'_>, bytes: u64) -> std::io::Result<CachedPages> {
     let none = CachedPages {
         resident: 0,

@@ -128,7 +128,7 @@ fn a_page_that_fetches_or_complains_would_be_noticed() {
     );
 }
 
-/// The page in a frame of a phone's width; a script, which the page itself may not have, measures it and tells.
+/// The page in a frame of a phone's width; a script, which the page itself may not have, measures it and reports.
 fn overflow(program: &Path, dir: &Path, page: &str, width: u32) -> (i64, i64) {
     let policy = page.find("<meta http-equiv").unwrap();
     let end = policy + page[policy..].find('>').unwrap() + 1;
@@ -141,7 +141,7 @@ fn overflow(program: &Path, dir: &Path, page: &str, width: u32) -> (i64, i64) {
     fs::write(
         &outer,
         format!(
-            "<!doctype html><title>x</title><p id=told></p><script>onmessage=e=>{{told.textContent='told '+e.data+' end'}}\
+            "<!doctype html><title>x</title><p id=result></p><script>onmessage=e=>{{result.textContent='result '+e.data+' end'}}\
              </script><iframe width={width} height=700 style='border:0' src=inner.html></iframe>"
         ),
     )
@@ -153,7 +153,7 @@ fn overflow(program: &Path, dir: &Path, page: &str, width: u32) -> (i64, i64) {
         &["--virtual-time-budget=5000", "--dump-dom"],
     );
     let reported = dom
-        .split("told ")
+        .split("result ")
         .nth(1)
         .and_then(|text| text.split(" end").next());
     let (scroll, inner) = reported

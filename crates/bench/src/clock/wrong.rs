@@ -9,7 +9,7 @@ use super::{Clock, Reading, SystemClock};
 /// Measures with processor time: what C's `clock()` became under the phone benchmark of 2014. Waiting is not in it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProcessorClock {
-    /// Whether the clocks it is compared with count processor time as well, so that only the device can tell.
+    /// Whether the clocks it is compared with count processor time as well, so that only the device shows it.
     pub all: bool,
 }
 
@@ -33,7 +33,7 @@ impl Clock for ProcessorClock {
     }
 }
 
-/// Stands still some time after it was first read.
+/// Stops some time after it was first read.
 #[derive(Debug, Clone)]
 pub struct StalledClock {
     first_ns: OnceLock<u64>,

@@ -12,7 +12,7 @@ const SLICES: u64 = 50;
 const SLICE_NS_MIN: u64 = 1_000_000;
 /// A clock that leaps must not make the list endless.
 const SLICES_MAX: u64 = 100_000;
-/// Longest time told from longer ones, nanoseconds: an hour.
+/// Longest time distinguished from longer ones, nanoseconds: an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// What one round's calls did.

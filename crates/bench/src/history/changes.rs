@@ -206,7 +206,7 @@ pub fn text(
         say(
             &mut lines,
             0,
-            "Two runs also differ by what else the machine did that day: measure twice before you believe a small change.",
+            "Two runs also differ by what else the machine did that day: measure twice before you rely on a small change.",
         );
     }
     for of in skipped {

@@ -1,4 +1,4 @@
-//! The lies on real stores: all are noticed, and none is where the checks are switched off.
+//! The faults on real stores: all are noticed, and none is where the checks are switched off.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -9,7 +9,7 @@ use crate::observe::loop_disk::LoopDisk;
 use crate::run_file::Run;
 use crate::store::{self, Making};
 
-/// Lies on a store made at `target`; what it makes on the way is kept below `directory`.
+/// Makes the faults on a store at `target`; files made on the way are below `directory`.
 fn lied_to(directory: &Path, target: &str, limits: Limits) -> Tried {
     let run = Run::begin(&directory.join("state")).expect("a run");
     let mut bed = Bed::new(store::make(target, &Making::new(run, "a")).expect("a store"));
@@ -68,7 +68,7 @@ fn checks_that_do_not_work_are_found() {
     let directory = on_a_device();
     let target = directory.path().to_str().expect("a name").to_owned();
     let found = lied_to(directory.path(), &target, blind());
-    // The clock's lie may still be caught, by the device's ticks, which no limit switches off; what is dirty in the file is always.
+    // The clock's fault may still be noticed, by the device's ticks, which no limit switches off; what is dirty in the file is always.
     assert!(
         found
             .unfired

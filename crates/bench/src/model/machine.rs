@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
-    /// A number for this machine that tells it from others and nothing about it: a digest of `/etc/machine-id`.
+    /// A number for this machine that distinguishes it from others and reveals nothing about it: a digest of `/etc/machine-id`.
     pub id: String,
     /// Kernel release.
     pub kernel: String,
@@ -18,7 +18,7 @@ pub struct Machine {
     pub features: Vec<String>,
     /// Memory, bytes.
     pub memory_bytes: u64,
-    /// Frequency governor, if the kernel tells.
+    /// Frequency governor, if the kernel reports it.
     pub governor: Option<String>,
     /// Whether it is known to be a virtual machine.
     pub virtual_machine: bool,
@@ -37,7 +37,7 @@ pub struct StoreFacts {
     pub file_system: Option<String>,
     /// Its mount options.
     pub mount_options: Option<String>,
-    /// Block device beneath, as in "vda", with its model where the kernel tells.
+    /// Block device beneath, as in "vda", with its model where the kernel reports it.
     pub device: Option<String>,
     /// Cipher, as in "AES-256-GCM", if it encrypts and we know.
     pub cipher: Option<String>,

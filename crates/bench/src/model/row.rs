@@ -1,4 +1,4 @@
-//! Rows: rounds of one work on one store, what they amount to, and whether that may be believed.
+//! Rows: rounds of one work on one store, what they amount to, and whether that is valid.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub struct Row {
     pub summary: Option<Summary>,
     /// Latencies of the single operations of all valid rounds together.
     pub latency: Option<Distribution>,
-    /// Whether to believe it.
+    /// Whether it is valid.
     pub verdict: Verdict,
 }
 
@@ -57,7 +57,7 @@ pub struct Round {
     pub over_time: Vec<f64>,
     /// Leading slices that were not steady yet and are not in `rate`.
     pub cut_off: u32,
-    /// Why it may not be believed; empty if it may.
+    /// Why it is not valid; empty if it is.
     #[serde(rename = "doubts")]
     pub issues: Vec<Issue>,
 }
@@ -105,7 +105,7 @@ pub struct Distribution {
     pub histogram: String,
 }
 
-/// Whether a row may be believed.
+/// Whether a row is valid.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// Whether too few valid rounds are left, or a check on the whole row fired.
@@ -115,7 +115,7 @@ pub struct Verdict {
     pub issues: Vec<Issue>,
 }
 
-/// A reason not to believe, or to believe with care.
+/// A reason why a number is invalid, or to be read with care.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename = "Doubt")]
 pub struct Issue {
@@ -177,7 +177,7 @@ pub enum IssueKind {
 }
 
 impl IssueKind {
-    /// Whether a number with this doubt is INVALID; otherwise it is shown with a remark.
+    /// Whether a number with this issue is INVALID; otherwise it is shown with a remark.
     pub fn invalidates(self) -> bool {
         !matches!(
             self,
@@ -227,7 +227,7 @@ pub struct NoiseFloor {
     pub high: f64,
     /// Checks that were made to fire on purpose at the start, by what was tried.
     pub fired: Vec<String>,
-    /// Checks that were tried and did not fire: the whole report is in doubt.
+    /// Checks that were tried and did not fire: the whole report may be invalid.
     #[serde(rename = "silent")]
     pub unfired: Vec<String>,
 }

@@ -37,7 +37,7 @@ pub struct DeviceCounters {
     pub writes: u64,
     /// Bytes they wrote.
     pub written_bytes: u64,
-    /// Flushes that ended: each is the device being told to make durable what its own cache holds. `None` before Linux 5.5.
+    /// Flushes that ended: each is a request to the device to make its cache durable. `None` before Linux 5.5.
     pub flushes: Option<u64>,
     /// Time in which a request was in flight, milliseconds.
     pub busy_ms: u64,
@@ -138,7 +138,7 @@ impl BlockDevice {
         Path::new("/dev").join(self.name.replace('!', "/"))
     }
 
-    /// Vendor and model, where the kernel tells.
+    /// Vendor and model, where the kernel reports them.
     pub fn model(&self) -> Option<String> {
         let model = fs::read_to_string(self.sys.join("device/model")).ok()?;
         let vendor = fs::read_to_string(self.sys.join("device/vendor")).unwrap_or_default();

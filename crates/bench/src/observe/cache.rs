@@ -1,6 +1,6 @@
 //! What the page cache holds of a file: how it is known that a cold read was cold and a durable write durable.
 //!
-//! Asked with `cachestat(2)`, on the very descriptor; with `mincore(2)` before Linux 6.5, which cannot tell dirty pages.
+//! Asked with `cachestat(2)`, on the very descriptor; with `mincore(2)` before Linux 6.5, which does not report dirty pages.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ use crate::sys;
 pub struct CachedPages {
     /// In the cache.
     pub resident: u64,
-    /// Of them not on the device yet, or just going there; `None` where the kernel cannot tell.
+    /// Of them not on the device yet, or just going there; `None` where the kernel does not report it.
     pub dirty: Option<u64>,
 }
 
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(found.dirty_bytes(), Some(16384));
     }
 
-    /// Looking at what lies behind a mounted store walked into that store: the measured system served the measurement.
+    /// Looking at the backing of a mounted store walked into that store: the measured system served the measurement.
     #[test]
     fn what_is_mounted_beneath_is_left_out() {
         let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");

@@ -1,7 +1,7 @@
 //! What no storage here can exceed: copying memory, the raw device, the shortest durable write. Measured, not assumed.
 //!
-//! Each takes the best of several tries: a ceiling that is too high lets a lie pass now and then, one that is too low calls an
-//! honest number a lie.
+//! Each takes the best of several tries: a ceiling that is too high lets a false number pass now and then, one that is too low
+//! rejects an honest number.
 //!
 //! It opens devices for reading only. What it writes goes to a file it is handed.
 
@@ -103,7 +103,9 @@ fn moved(
 ) -> io::Result<f64> {
     let pieces = length / MIB as u64;
     if pieces == 0 {
-        return Err(io::Error::other("shorter than 1 MiB: no rate can be told"));
+        return Err(io::Error::other(
+            "shorter than 1 MiB: no rate can be measured",
+        ));
     }
     let mut best: f64 = 0.0;
     let next = AtomicU64::new(0);

@@ -1,4 +1,4 @@
-//! What the machine went through: time taken away by its host, frequencies, room left.
+//! What the machine went through: time stolen by its host, frequencies, room left.
 //!
 //! The roots of `/proc` and `/sys` are passed in: a test lays a tree of its own.
 
@@ -30,7 +30,7 @@ pub struct HostCounters {
     pub ticks: Option<u64>,
     /// Of them those that the host gave to others.
     pub stolen_ticks: Option<u64>,
-    /// Current frequency of each processor, kHz; empty where the kernel does not tell.
+    /// Current frequency of each processor, kHz; empty where the kernel does not report it.
     pub frequencies_khz: Vec<u64>,
 }
 
@@ -107,7 +107,7 @@ pub struct Space {
     pub free_inodes: Option<f64>,
 }
 
-/// Room left where `path` lies.
+/// Space left where `path` is.
 pub fn space(path: &Path) -> Option<Space> {
     let found = rustix::fs::statvfs(path).ok()?;
     let free_inodes = (found.f_files > 0).then(|| found.f_favail as f64 / found.f_files as f64);

@@ -38,7 +38,7 @@ impl LoopDisk {
             return None;
         }
         let disk = LoopDisk::attached(&vec![0; 4 << 20]);
-        // Told to the kernel, not read from a table: kernels differ in which tables they know.
+        // Asked of the kernel, not read from a table: kernels differ in which tables they know.
         run(Command::new("addpart")
             .arg(&disk.node)
             .args(["1", "2048", "4096"]));

@@ -59,7 +59,8 @@ pub fn machine() -> Machine {
     }
 }
 
-/// A number that tells this machine from others and nothing about it: machine-id(5) asks that the id itself be shown to nobody.
+/// A number that distinguishes this machine from others and reveals nothing about it: machine-id(5) asks that the id itself be
+/// shown to nobody.
 fn id() -> String {
     let said = fs::read_to_string("/etc/machine-id").unwrap_or_default();
     if said.trim().is_empty() {
@@ -82,7 +83,7 @@ fn field_of(text: &str, names: &[&str]) -> Option<String> {
     })
 }
 
-/// What the kernel knows of the place a store is in: file system, mount options, device. `at` is where its bytes lie.
+/// What the kernel knows of the place a store is in: file system, mount options, device. `at` is where its bytes are.
 pub fn store_facts(at: &Path) -> StoreFacts {
     let mount = mounts::of(at);
     let devices = block::beneath(at);

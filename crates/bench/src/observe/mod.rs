@@ -3,7 +3,7 @@
 //! ```text
 //! clock   ──┐
 //! block     │ devices beneath the store, from top to bottom, and their counters
-//! process   ├─ Watch::begin ── the round ── Watch::finish ──> Evidence ──> doubt
+//! process   ├─ Watch::begin ── the round ── Watch::finish ──> Evidence ──> validity
 //! cache     │ pages of the very files
 //! host    ──┘ stolen time, frequencies, room left
 //! mounts, machine: what it was measured on;  ceilings: what no storage here can exceed
@@ -12,7 +12,7 @@
 //! 1. The clocks are read last before the work and first after it: no counter is read on the round's time.
 //! 2. What could not be had is `None` and named in [`Evidence::unobserved`], never zero.
 //!
-//! It deliberately does not judge: that is `issue`.
+//! It deliberately does not judge: that is `validity`.
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -44,7 +44,7 @@ use crate::clock::{Clock, Elapsed, Reading};
 pub struct Subject {
     /// The directory, file or block device that is measured.
     pub path: PathBuf,
-    /// Where its bytes lie in truth when something stands between, as the directory a FUSE daemon or a room keeps them in: it is
+    /// Where its bytes are stored when there is a layer between, as the directory a FUSE daemon or a room keeps them in: it is
     /// judged by their pages and their device. Empty if `path` is all there is.
     pub backing: Vec<PathBuf>,
     /// Processes that serve it, as a FUSE daemon.
@@ -256,7 +256,7 @@ fn unobserved(observer: &Observer, evidence: &Evidence) -> Vec<String> {
     };
     unless(
         !evidence.devices.is_empty() && evidence.devices.len() == observer.devices.len(),
-        "no block device is known beneath the store: nothing tells which bytes reached one",
+        "no block device is known beneath the store: it is unknown which bytes reached one",
     );
     unless(evidence.own_io.is_some(), "/proc/self/io cannot be read");
     unless(
@@ -267,7 +267,7 @@ fn unobserved(observer: &Observer, evidence: &Evidence) -> Vec<String> {
 }
 
 impl Observer {
-    /// What this machine never tells, whatever is measured: a sentence each, to be said once.
+    /// What this machine never reports, whatever is measured: a sentence each, to be said once.
     pub fn never_observed(&self) -> Vec<String> {
         let now = HostCounters::read(&self.roots);
         let mut never_observed = Vec::new();
@@ -277,7 +277,7 @@ impl Observer {
         }
         if now.frequencies_khz.is_empty() {
             never_observed.push(
-                "the kernel does not tell the processors' frequency: whether it changed is not known",
+                "the kernel does not report the processors' frequency: whether it changed is not known",
             );
         }
         never_observed.into_iter().map(str::to_owned).collect()
@@ -330,7 +330,7 @@ pub struct Evidence {
     pub has_backing: bool,
     /// Room left after the round.
     pub space: Option<Space>,
-    /// What could not be had of this store, a sentence each; what the machine never tells is [`Observer::never_observed`].
+    /// What could not be had of this store, a sentence each; what the machine never reports is [`Observer::never_observed`].
     pub unobserved: Vec<String>,
 }
 
@@ -351,7 +351,7 @@ impl Evidence {
     }
 }
 
-/// Whether a path lies on, or is, something with a device beneath that can be waited for.
+/// Whether a path is on, or is, something with a device beneath that can be waited for.
 pub fn waits(path: &Path) -> bool {
     Observer::new(Subject {
         path: path.to_path_buf(),

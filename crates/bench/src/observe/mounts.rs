@@ -1,6 +1,6 @@
-//! The mount a path lies in: kind, options and source of its file system (`proc_pid_mountinfo(5)`).
+//! The mount of a path: kind, options and source of its file system (`proc_pid_mountinfo(5)`).
 //!
-//! It is found by the mount's number, which `statx(2)` tells: no path is compared, so no name can be mistaken.
+//! It is found by the mount's number, which `statx(2)` returns: no path is compared, so no name can be mistaken.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -19,7 +19,7 @@ pub struct Mount {
     pub source: PathBuf,
 }
 
-/// The mount that `path` lies in; `None` when the kernel does not tell (before Linux 5.8) or `/proc` is not there.
+/// The mount of `path`; `None` when the kernel does not report it (before Linux 5.8) or `/proc` is not there.
 pub fn of(path: &Path) -> Option<Mount> {
     let found = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
     let reported = StatxFlags::from_bits_retain(found.stx_mask);

@@ -6,7 +6,7 @@ use crate::report::words::{NOTHING, loss, significant};
 
 const SOURCE: &str = "AnandTech, 2014-11-20: storage tests of AndEBench and AndroBench";
 
-/// The comparisons (plain directory is 1) that stand for the phone's rows.
+/// The comparisons (plain directory is 1) for the phone's rows.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PhoneRows<'a> {
     /// Random reads of 4 KiB.

@@ -28,7 +28,7 @@ pub struct Tool<'a> {
 /// What the table is called.
 pub const TOOLS_TITLE: &str = "Encrypted file systems on one workload";
 
-/// Names of the rows that stand for the published ones: write, read, untar, md5sum, ls, rm.
+/// Names of our rows for the published ones: write, read, untar, md5sum, ls, rm.
 pub const TOOL_WORKS: [&str; 6] = [
     "sequential write, 128 KiB, depth 1, synced",
     "sequential read, 128 KiB, depth 1, cold",
@@ -97,7 +97,7 @@ pub const TOOLS: [(&str, [&str; 7]); 6] = [
     ),
 ];
 
-/// The table of peers: published columns first, then those measured.
+/// The table of other tools: published columns first, then those measured.
 pub fn tools(measured: &[Tool<'_>]) -> PublishedTable {
     const NAMES: [&str; 7] = [
         "write, MiB/s",

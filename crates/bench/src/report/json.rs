@@ -74,7 +74,7 @@ mod tests {
         let published = std::fs::read_to_string(PLACE).unwrap();
         assert!(
             published == schema(),
-            "docs/bench.schema.json is old: UPDATE=1 writes it anew"
+            "docs/bench.schema.json is old: UPDATE=1 rewrites it"
         );
     }
 

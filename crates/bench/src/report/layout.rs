@@ -1,6 +1,6 @@
 //! Lines for a terminal: grids that fit a width, wrapped sentences, names that cannot drive the terminal.
 //!
-//! 1. No line is wider than it was told to be, whatever the texts are.
+//! 1. No line is wider than requested, whatever the texts are.
 //! 2. No escape sequence comes out, not even one that was in a name.
 
 use comfy_table::{

@@ -1,6 +1,6 @@
 //! Results that are kept beside sources, as one document: `docs/performance.md`.
 //!
-//! 1. Every number in it comes from a result; what a person has to say about them is given as text and stands apart.
+//! 1. Every number in it comes from a result; what a person has to say about them is given as text and kept apart.
 //! 2. Nothing of a result can end a cell or begin markup.
 
 use super::table::{against, by_work};
@@ -92,7 +92,7 @@ pub fn performance(results: &[(String, Report)], remarks: &str) -> String {
         "# How fast a room is".to_owned(),
         String::new(),
         "Made by `make performance` from the results in [benches/results](../benches/results), which `make bench` measures; do not \
-         edit. How it is measured, and when a number is not believed: [benchmark.md](benchmark.md). Ratios are to the first \
+         edit. How it is measured, and when a number is INVALID: [benchmark.md](benchmark.md). Ratios are to the first \
          store of the same run, above 1 is faster, with their 95 % interval. Absolute numbers belong to the machine they were \
          measured on."
             .into(),
@@ -283,7 +283,7 @@ fn parts(out: &mut Vec<String>, report: &Report) {
     }
 }
 
-/// What is not to be believed, and why; what else is to be known.
+/// What is not valid, and why; what else is to be known.
 fn issues(out: &mut Vec<String>, report: &Report) {
     let mut said: Vec<String> = Vec::new();
     for row in report.rows.iter().filter(|row| row.verdict.invalid) {

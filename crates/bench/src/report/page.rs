@@ -2,7 +2,7 @@
 //!
 //! 1. It is whole: no script, nothing fetched, and a content policy that says so.
 //! 2. Everything that came from outside is escaped, by maud in the text and by plotters in the charts.
-//! 3. Under every chart its numbers stand as a table.
+//! 3. Under every chart its numbers are in a table.
 //! 4. The page does not scroll sideways; wide tables scroll in themselves.
 
 mod chart;
@@ -22,7 +22,7 @@ use super::{
 use crate::model::{PublishedTable, Report, Row};
 
 const STYLE: &str = include_str!("page/style.css");
-/// Nothing may be fetched and nothing run; the style stands in the page, and so does the empty icon.
+/// Nothing may be fetched and nothing run; the style is in the page, and so is the empty icon.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 /// Works that are shown open; the others open at a touch.
 const OPEN: usize = 3;
@@ -317,7 +317,7 @@ fn rates(report: &Report, rows: &[&Row]) -> Markup {
     })
 }
 
-/// Every reason for doubt of a row and its rounds, once.
+/// Every validity issue of a row and its rounds, once.
 fn said<'a>(report: &'a Report, row: &'a Row) -> Vec<&'a str> {
     if row.verdict.invalid {
         return super::why_invalid(report, row);

@@ -1,6 +1,6 @@
 //! Reports for tests: what a long run of `compare` and of `small-files` could bring, invalid rows and all.
 //!
-//! The same as `tests/data/*.json`; `UPDATE=1 cargo test -p strongroom-bench sample` writes those anew.
+//! The same as `tests/data/*.json`; `UPDATE=1 cargo test -p strongroom-bench sample` rewrites those.
 
 use base64::Engine;
 use hdrhistogram::serialization::Serializer;
@@ -443,7 +443,7 @@ mod tests {
             let written = std::fs::read_to_string(place(name)).unwrap();
             assert!(
                 written == json::pretty(&report),
-                "{name}.json is old: UPDATE=1 writes it anew"
+                "{name}.json is old: UPDATE=1 rewrites it"
             );
         }
     }

@@ -1,7 +1,7 @@
 //! The document as lines for a terminal.
 //!
 //! 1. No line is wider than asked, 80 columns at least, and no escape sequence comes out: it reads the same when piped.
-//! 2. A row that may not be believed shows INVALID and why, and no number.
+//! 2. A row that is not valid shows INVALID and why, and no number.
 
 use std::collections::BTreeMap;
 
@@ -173,7 +173,7 @@ fn rates(out: &mut Out, report: &Report) {
                 spread(row)
             ));
             if let Some(of) = against(report, row) {
-                // The reason stands with the row that is INVALID: this one is not.
+                // The reason is with the row that is INVALID: this one is not.
                 let words = match &of.invalid {
                     Some(_) => format!("no ratio to {}", cut(&shown(&of.base), label_width)),
                     None => words::comparison(of),
@@ -297,7 +297,7 @@ fn latencies(out: &mut Out, report: &Report) {
     }
 }
 
-/// Comparisons that stand beside no row have a list of their own.
+/// Comparisons beside no row have a list of their own.
 fn loose_comparisons(out: &mut Out, report: &Report) {
     let beside = |of: &Comparison| {
         let mut rows = report.rows.iter();

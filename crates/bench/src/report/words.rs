@@ -5,7 +5,7 @@
 
 use crate::model::{Comparison, Unit};
 
-/// What stands where there is nothing.
+/// The sign where there is nothing.
 pub const NOTHING: &str = "–";
 
 /// Three significant digits, thousands apart: "0.0123", "1.23", "12.3", "123", "1,230".

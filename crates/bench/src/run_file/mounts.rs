@@ -75,7 +75,7 @@ fn points() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Space, tab, newline and backslash stand as a backslash and three octal digits.
+/// Space, tab, newline and backslash are written as a backslash and three octal digits.
 fn unescape(text: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -8,7 +8,7 @@
 //! (Hesterberg's expanded percentiles were tried too: they are wider without need). Draws cannot be more extreme than the rounds
 //! themselves: with fewer than five a side the interval would be too narrow, and is made at least as wide as Welch's for the
 //! difference of the mean logarithms (Welch, "The generalization of 'Student's' problem", Biometrika 34, 1947). The tests count how
-//! often the truth lies inside.
+//! often the truth is inside.
 //!
 //! Rounds of two stores are measured in turns, but not paired here: pairing would give a narrower interval where the noise is common
 //! to both, and with three pairs a much too narrow one.
@@ -36,7 +36,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether `value` lies in it.
+    /// Whether `value` is in it.
     pub fn contains(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
@@ -141,7 +141,7 @@ mod tests {
         (0..count).map(|_| median * of(random)).collect()
     }
 
-    /// How often the truth lies in the interval, with `count` rounds a side.
+    /// How often the truth is in the interval, with `count` rounds a side.
     fn coverage(count: usize, of: fn(&mut fastrand::Rng) -> f64) -> f64 {
         let mut random = fastrand::Rng::with_seed(7);
         const TRIALS: usize = 200;

@@ -7,7 +7,7 @@
 
 /// Slices that are looked at together.
 pub const WINDOW: usize = 5;
-/// Slices that are told apart in a round, at most.
+/// Slices distinguished in a round, at most.
 const LOOKED_AT: usize = 16;
 /// Largest difference between two slices of a window, as a share of its average.
 const RANGE_MAX: f64 = 0.20;

@@ -1,6 +1,6 @@
 //! Files and names of the host: what directories, devices and mounts are made of.
 //!
-//! 1. A file is made only where none was, and opened for writing only below a work directory of ours; links are not followed.
+//! 1. A file is created only where there was none, and opened for writing only below a work directory of ours; links are not followed.
 //! 2. Direct means `O_DIRECT` (open(2)): buffers, offsets and lengths are then multiples of the device's block.
 
 use std::ffi::CStr;

@@ -73,7 +73,7 @@ pub trait Store: Send {
     /// Where it is on the host: a directory, file or device; `None` where it is not on this host's disks.
     fn path(&self) -> Option<PathBuf>;
 
-    /// Where its bytes lie in truth when a process or library of ours stands between: the ciphertext's directory.
+    /// Where its bytes are stored when a process or library of ours is between: the ciphertext's directory.
     fn backing(&self) -> Option<PathBuf> {
         None
     }
@@ -112,9 +112,9 @@ pub enum Mode {
     Read,
     /// For reading, past it (`O_DIRECT`).
     ReadDirect,
-    /// Made anew, for reading and writing.
+    /// Created, for reading and writing.
     Make,
-    /// Made anew, past the page cache.
+    /// Created, past the page cache.
     MakeDirect,
     /// One that was made by us, for reading and writing.
     Write,
@@ -191,7 +191,7 @@ pub trait Object: Send + Sync {
 
 /// A tree of names. Paths are relative to the store's work directory, without `..`.
 pub trait Names: Send + Sync {
-    /// Makes a directory whose parent exists.
+    /// Creates a directory whose parent exists.
     ///
     /// # Errors
     /// What the system says; so for all that follow.

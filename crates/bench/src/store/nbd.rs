@@ -213,7 +213,7 @@ impl Address {
         if host.is_empty() {
             return Err(wrong());
         }
-        // An IPv6 address stands in brackets, with colons of its own.
+        // An IPv6 address is in brackets, with colons of its own.
         let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
         let host = if has_port {
             host.to_owned()

@@ -32,7 +32,7 @@ pub(crate) struct RoomStore {
     drop_caches: bool,
 }
 
-/// Where the files are made, and so what is removed.
+/// Where files are created, and so what is removed.
 enum Home {
     /// In a room of our own.
     Made(WorkDir),
@@ -121,7 +121,7 @@ impl RoomStore {
     fn room(&self) -> Result<Arc<Room>> {
         self.room
             .clone()
-            .ok_or_else(|| Error::store(&self.facts.label, "the room did not open again"))
+            .ok_or_else(|| Error::store(&self.facts.label, "the room could not be opened again"))
     }
 
     fn path_of(&self, name: &str) -> String {

@@ -1,7 +1,7 @@
 //! File systems that a process serves: a mounted room, files in memory, gocryptfs, securefs, CryFS; made, mounted and unmounted here.
 //!
 //! 1. Each is used with the options it has by default, served by one child of ours, in the foreground, so that its processor
-//!    time can be told and its end be waited for. The child is in a process group of its own: Ctrl-C is for us.
+//!    time can be measured and its end be waited for. The child is in a process group of its own: Ctrl-C is for us.
 //! 2. A mount is in the run file before it is made.
 //! 3. The password protects nothing and is no secret.
 

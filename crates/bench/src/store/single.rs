@@ -62,7 +62,7 @@ impl Single {
     fn refuse<T>(&self) -> Result<T> {
         Err(Error::Refused(format!(
             "{}: a {} that was there before is only ever read: writing would destroy what is in it; to measure writing, name \
-             a directory, in which files are made and removed again",
+             a directory, in which files are created and removed again",
             self.path.display(),
             self.facts.kind
         )))

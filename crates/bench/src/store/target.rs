@@ -1,7 +1,7 @@
 //! What a target on the command line means.
 //!
 //! A word before a colon says what is to be made (`room:DIR`, `mounted:DIR`, `gocryptfs:DIR`, `directory:DIR`), or how a file is read
-//! (`volume:IMAGE`); without one, a path is told by what it is. A file whose name looks like such a word is given as `./room:x`.
+//! (`volume:IMAGE`); without one, the kind of file at the path decides. A file whose name looks like such a word is given as `./room:x`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

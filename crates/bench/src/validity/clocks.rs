@@ -67,7 +67,7 @@ pub(super) fn jumped(seen: &Seen) -> Option<Issue> {
     Some(issue(IssueKind::ClockJumped, said?))
 }
 
-/// In no slice does the measuring clock stand still, or nearly, while the others run.
+/// In no slice does the measuring clock stop, or nearly, while the others run.
 pub(super) fn stalled(seen: &Seen) -> Option<Issue> {
     let stood = |slice: &&Elapsed| {
         let others = slice.boottime_ns.max(slice.process_cpu_ns);
@@ -96,7 +96,7 @@ pub(super) fn stalled(seen: &Seen) -> Option<Issue> {
 }
 
 /// The time is not the processor's time. Where one thread works and waits by turns, both being equal means that the waiting is missing;
-/// where another clock passed more, equality tells what is wrong with this one.
+/// where another clock passed more, equality shows what is wrong with this one.
 pub(super) fn counts_processor(seen: &Seen) -> Option<Issue> {
     let passed = &seen.evidence.elapsed;
     let (raw, cpu) = (passed.raw_ns, passed.process_cpu_ns);

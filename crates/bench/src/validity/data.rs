@@ -32,7 +32,7 @@ pub struct Zeros {
 }
 
 /// Whether zeros go faster, or reach the device as fewer bytes: compression, deduplication or holes. Rates with this store's
-/// incompressible data are honest; whoever stores other data will see others.
+/// incompressible data are honest; other data will have other rates.
 pub fn data_matters(passes: &Zeros, limits: &Limits) -> Option<Issue> {
     /// Of the bytes of data that zeros must still be at the device; journals and rounding take less than the rest.
     const FEWER: f64 = 0.8;

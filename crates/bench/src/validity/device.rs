@@ -117,7 +117,7 @@ pub(super) fn not_durable(seen: &Seen) -> Option<Issue> {
     })
 }
 
-/// A device with a cache of its own is told to empty it at every sync that one thread waits for.
+/// A device with a cache of its own gets a request to empty it at every sync that one thread waits for.
 pub(super) fn sync_without_flush(seen: &Seen) -> Option<Issue> {
     let device = seen.evidence.top().filter(|device| device.write_cache)?;
     let flushes = device.did.flushes?;
@@ -128,7 +128,7 @@ pub(super) fn sync_without_flush(seen: &Seen) -> Option<Issue> {
             issue(
                 IssueKind::SyncTooFast,
                 format!(
-                    "{syncs} syncs returned, but {} was told to empty its cache {flushes} times",
+                    "{syncs} syncs returned, but {} was asked to empty its cache {flushes} times",
                     device.name
                 ),
             )

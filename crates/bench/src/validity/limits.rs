@@ -7,7 +7,7 @@ pub struct Limits {
     pub clock_share: f64,
     /// … and this long besides, nanoseconds: readings are not of one instant.
     pub clock_slack_ns: i64,
-    /// A clock that passes less than this share of what another passes stands still.
+    /// A clock that passes less than this share of what another passes has stopped.
     pub stalled_share: f64,
     /// Time and processor time this close are the same.
     pub processor_share: f64,
@@ -25,7 +25,7 @@ pub struct Limits {
     pub foreign_share: f64,
     /// And besides, bytes.
     pub foreign_slack: u64,
-    /// Time taken away by the host that is borne, as a share of all processors' time.
+    /// Time stolen by the host that is accepted, as a share of all processors' time.
     pub stolen_share: f64,
     /// Change of frequency that is borne.
     pub frequency_share: f64,

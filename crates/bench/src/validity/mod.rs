@@ -1,11 +1,11 @@
-//! Whether a number may be believed.
+//! Whether a number is valid.
 //!
 //! A round says what it did ([`Claim`]); the machine says what it saw ([`Evidence`]). Each check compares the two and answers a
 //! [`Issue`] or nothing. Limits are in [`Limits`], the table of all checks in `docs/benchmark.md`.
 //!
-//! 1. A check that lacks its evidence is silent here, and what is lacking is one remark, [`IssueKind::NotObservable`].
+//! 1. A check that lacks its evidence does not fire here, and what is lacking is one remark, [`IssueKind::NotObservable`].
 //! 2. Checks do not know each other: one fault may be seen by several.
-//! 3. When in doubt whether honest work could look like this, a check is silent: a false alarm would teach people not to listen.
+//! 3. Where honest work could look like this, a check does not fire: false alarms would teach people to ignore it.
 
 use crate::clock::Elapsed;
 use crate::model::{Issue, IssueKind, NoiseFloor, Round, Verdict};
@@ -30,7 +30,7 @@ pub enum Direction {
     Read,
     /// Written to it.
     Write,
-    /// Both, or names and attributes only: bytes at the device tell nothing then.
+    /// Both, or names and attributes only: bytes at the device mean nothing then.
     #[default]
     Neither,
 }
@@ -121,7 +121,7 @@ const CHECKS: [Check; 22] = [
     steadiness::unobserved,
 ];
 
-/// Whether a row of rounds may be believed: enough valid rounds, no drift. What made rounds invalid is repeated once a kind, with
+/// Whether a row of rounds is valid: enough valid rounds, no drift. What made rounds invalid is repeated once a kind, with
 /// how many it struck.
 pub fn of_row(rounds: &[Round], limits: &Limits) -> Verdict {
     let valid: Vec<f64> = rounds
@@ -183,7 +183,7 @@ fn repeated(rounds: &[Round]) -> Vec<Issue> {
     kinds.into_iter().filter_map(repeat).collect()
 }
 
-/// Whether a store compared with itself shows so much that nothing can be told: its interval leaves out 1, or is too wide.
+/// Whether a store compared with itself differs so much that nothing can be measured: its interval leaves out 1, or is too wide.
 pub fn of_noise(noise: &NoiseFloor, limits: &Limits) -> Option<Issue> {
     let factor = statistics::noise_factor(noise);
     let said = if !(noise.low..=noise.high).contains(&1.0) {

@@ -53,7 +53,7 @@ fn said(issues: &[Issue], kind: IssueKind) -> Option<&str> {
 
 #[track_caller]
 fn fires(issues: &[Issue], kind: IssueKind, words: &str) {
-    let found = said(issues, kind).unwrap_or_else(|| panic!("{kind:?} is silent: {issues:?}"));
+    let found = said(issues, kind).unwrap_or_else(|| panic!("{kind:?} does not fire: {issues:?}"));
     assert!(found.contains(words), "{found:?} lacks {words:?}");
 }
 

@@ -141,7 +141,7 @@ impl Bed {
         self.versions[block as usize]
     }
 
-    /// Marks a block of the large file as written anew; [`version`](Self::version) tells.
+    /// Marks a block of the large file as rewritten; [`version`](Self::version) reports it.
     pub fn next_version(&mut self, block: u64) {
         self.versions[block as usize] += 1;
     }
@@ -167,7 +167,7 @@ impl Bed {
         files: &[BorrowedFd<'_>],
         body: impl FnOnce(u64) -> Result<T>,
     ) -> Result<(T, Evidence)> {
-        // Anew each time: a store that mounts afresh has another process.
+        // Again each time: a store that mounts again has another process.
         let observer = Observer::new(Subject {
             path: self.store.path().unwrap_or_default(),
             backing: self.store.backing().into_iter().collect(),

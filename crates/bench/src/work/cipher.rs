@@ -120,7 +120,7 @@ pub fn run(options: &Options, progress: &dyn Progress, stop: &AtomicBool) -> Res
     }
     if std::env::var_os(AWS_LC_CAPABILITIES).is_some() {
         out.notes.push(format!(
-            "AWS-LC was told by {AWS_LC_CAPABILITIES} which instructions not to use: AES-256-GCM is slower for it"
+            "{AWS_LC_CAPABILITIES} disables some instructions in AWS-LC: AES-256-GCM is slower for it"
         ));
     }
     out.notes.push(format!(

@@ -101,7 +101,7 @@ fn rungs(options: &Options) -> Vec<Rung> {
     all
 }
 
-/// Climbs all rungs on a room made in the empty directory `dir`, or until `stop` is set: then what is done is kept. The caller
+/// Climbs all rungs on a room created in the empty directory `dir`, or until `stop` is set: then what is done is kept. The caller
 /// removes the directory.
 ///
 /// # Errors

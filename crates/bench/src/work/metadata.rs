@@ -1,7 +1,7 @@
 //! Names and attributes of small files, in an order that is not theirs.
 //!
-//! 1. Files are made until there are as many as asked for, or time is up; what follows is done to those that are there.
-//! 2. What can be done again is done until there is enough to be measured; files are made and unlinked once.
+//! 1. Files are created until there are as many as asked for, or time is up; what follows is done to those that are there.
+//! 2. What can be done again is done until there is enough to be measured; files are created and unlinked once.
 
 use super::calls::round_seed;
 use super::{Bed, Context, Measured, RowName, Timed, Work, failed};
@@ -65,7 +65,7 @@ impl Operation {
 
 /// What can be done again is done for so long, nanoseconds.
 const ENOUGH_NS: u64 = 250_000_000;
-/// And so many times at most: a clock that stands still must not make it endless.
+/// And so many times at most: a clock that has stopped must not make it endless.
 const PASSES: u32 = 10_000;
 
 impl Work for Metadata {

@@ -138,7 +138,7 @@ impl Timed {
                 Unit::OperationsPerSecond | Unit::FilesPerSecond => operations as f64,
                 Unit::Seconds => return seconds,
             };
-            // A clock that stands still must not make an infinite rate, which JSON does not know.
+            // A clock that has stopped must not make an infinite rate, which JSON does not know.
             if seconds > 0.0 { amount / seconds } else { 0.0 }
         };
         let (operations, bytes) = (self.recorder.operations, self.recorder.bytes);

@@ -112,7 +112,7 @@ enum Operation {
     Unlink,
     /// Of files that somebody else just read, and may not read any more afterwards; every second of them.
     ChmodRevoking,
-    /// By somebody else, from whom the right to read was taken away, and given back.
+    /// By another user, whose right to read was revoked, and restored.
     ReadRevoked,
     /// Of files that somebody else just read; every second of them.
     UnlinkRevoking,

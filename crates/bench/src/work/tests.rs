@@ -1,4 +1,4 @@
-//! Works on a store that lies, and on one that does not.
+//! Works on a faulty store, and on a correct one.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,7 +11,7 @@ use crate::model::{IssueKind, StoreFacts};
 use crate::run_file::Run;
 use crate::store::{Cold, Making, Mode, Names, Store, make};
 
-/// How a store lies.
+/// The fault of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     None,
@@ -23,7 +23,7 @@ enum Fault {
     ReadsNothing,
 }
 
-/// A directory, with a lie in between.
+/// A directory, with a fault in between.
 struct Lying {
     honest: Box<dyn Store>,
     fault: Fault,

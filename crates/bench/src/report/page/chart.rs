@@ -1,6 +1,6 @@
 //! What all charts share: colours that follow the page, two widths, names for those who hear it.
 //!
-//! plotters writes colours as numbers. The charts draw in numbers that stand for roles, and [`figure`] puts the style
+//! plotters writes colours as numbers. The charts draw in numbers that mean roles, and [`figure`] puts the style
 //! sheet's variables in their place, so one drawing serves light and dark.
 
 use maud::{Markup, PreEscaped, html};
@@ -53,7 +53,7 @@ pub(super) fn letters(colour: RGBColor) -> TextStyle<'static> {
 }
 
 /// A chart, drawn twice: for screens and for phones. `name` is what it shows, for those who do not see it; the drawing gets
-/// the area and its width, and `height` is told the width. `None` where it could not be drawn.
+/// the area and its width, and `height` gets the width. `None` where it could not be drawn.
 pub(super) fn figure(
     name: &str,
     height: impl Fn(u32) -> u32,

@@ -78,7 +78,7 @@ fn draw(
     let end = f64::from(width - 12);
     let x = |ratio: f64| (1.0 + ratio.clamp(0.0, most) / most * (end - 1.0)) as i32;
     let bottom = height - FOOT;
-    // The axis: quarters, or halves or wholes where quarters stand too close.
+    // The axis: quarters, or halves or wholes where quarters are too close.
     let step = [0.25, 0.5, 1.0]
         .into_iter()
         .find(|step| step / most * end >= 44.0)

@@ -79,19 +79,19 @@ fn what_most_rows_say_is_said_once_and_a_base_without_a_number_is_named() {
     for row in &mut report.rows[1..] {
         row.verdict.issues.push(Issue {
             kind: IssueKind::NotObservable,
-            said: "the kernel does not tell the frequency".into(),
+            said: "the kernel does not report the frequency".into(),
         });
     }
     report.comparisons[2].invalid = Some("plain: nothing was measured".into());
     let text = text(&report, 80);
     assert_eq!(
-        text.matches("the kernel does not tell the frequency")
+        text.matches("the kernel does not report the frequency")
             .count(),
         1,
         "{text}"
     );
     assert!(
-        text.contains("Most rows: the kernel does not tell the frequency."),
+        text.contains("Most rows: the kernel does not report the frequency."),
         "{text}"
     );
     assert!(text.contains("no ratio to plain"), "{text}");

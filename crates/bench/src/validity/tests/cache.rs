@@ -48,7 +48,7 @@ fn a_read_that_never_reached_the_device_is_caught_by_its_counters() {
 
 #[test]
 fn backing_files_that_are_warm_are_caught_beneath_what_serves_them() {
-    // Whoever serves the store reads its backing files through the cache; the client's own file is cold.
+    // The server of the store reads its backing files through the cache; the client's own file is cold.
     let directory = on_a_device();
     let file = written(&directory.path().join("file"), BYTES);
     forget(&file);

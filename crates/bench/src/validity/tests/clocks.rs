@@ -110,7 +110,7 @@ fn a_clock_that_stalls_is_caught() {
     let issues = slices(&StalledClock::after(30 * MS), true);
     fires(&issues, IssueKind::ClockStalled, "CLOCK_BOOTTIME passed");
     fires(&issues, IssueKind::ClocksDisagree, "");
-    // Without slices only the sum is seen: still no number to believe.
+    // Without slices only the sum is seen: still no valid number.
     let issues = slices(&StalledClock::after(30 * MS), false);
     fires(&issues, IssueKind::ClocksDisagree, "");
     let issues = slices(&StalledClock::after(0), false);

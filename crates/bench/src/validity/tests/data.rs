@@ -73,7 +73,7 @@ fn a_store_that_compresses_is_caught_by_what_reaches_its_device() {
     };
     let passes = amplifications(&disk);
     let found =
-        data_matters(&passes, &Limits::default()).unwrap_or_else(|| panic!("silent: {passes:?}"));
+        data_matters(&passes, &Limits::default()).unwrap_or_else(|| panic!("no issue: {passes:?}"));
     assert_eq!(found.kind, IssueKind::DataMatters);
     assert!(found.said.starts_with("of zeros 0."), "{found:?}");
 }
@@ -99,7 +99,7 @@ fn zeros_that_go_faster_are_caught_where_no_device_can_be_asked() {
         ..Zeros::default()
     };
     assert_eq!(data_matters(&passes(104.0), &Limits::default()), None);
-    let found = data_matters(&passes(117.0), &Limits::default()).expect("a doubt");
+    let found = data_matters(&passes(117.0), &Limits::default()).expect("an issue");
     assert!(found.said.starts_with("zeros go 17 % faster"), "{found:?}");
     let scattered = Zeros {
         ratio_low: Some(0.7),

@@ -137,7 +137,7 @@ fn syncs_that_do_not_reach_the_device_are_too_fast() {
         .collect();
     assert_eq!(said.len(), 2, "{skipped:?}");
     assert!(
-        said[0].contains("was told to empty its cache 0 times"),
+        said[0].contains("was asked to empty its cache 0 times"),
         "{said:?}"
     );
     assert!(
@@ -175,7 +175,7 @@ fn a_second_process_on_the_device_is_caught() {
     let issues = judged(&watch.finish(&[file.as_fd()]), &cold_read(BYTES));
     drop(orders);
     other.wait().expect("it ends");
-    // Whoever else is at work on this machine may be busier than it: who is named, `observe::process` tests.
+    // Another process on this machine may be busier than it: `observe::process` tests which one is named.
     fires(&issues, IssueKind::DeviceShared, "most by process");
 }
 

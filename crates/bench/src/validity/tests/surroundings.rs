@@ -5,7 +5,7 @@ use crate::observe::block::DeviceCounters;
 use crate::observe::host::Roots;
 use crate::observe::{DeviceEvidence, ceilings};
 
-/// A tree in which the kernel tells what the test writes.
+/// A tree in which the kernel reports what the test writes.
 fn tree(directory: &Path, stat: &str, khz: &str) -> Roots {
     let roots = Roots {
         proc_root: directory.join("proc"),

@@ -167,7 +167,7 @@ fn opening(suite: Suite, size: usize, pieces: usize) -> Batch {
     }
     let mut work = sealed.clone();
     Box::new(move |clock| {
-        // Opening is done in place, so what is opened is laid out anew; the time of that is not counted.
+        // Opening is done in place, so the ciphertext is copied again; the time of that is not counted.
         work.copy_from_slice(&sealed);
         let (mut block, mut tags) = (0, tags.iter());
         let began = clock.raw_ns();

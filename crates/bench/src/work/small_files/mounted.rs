@@ -25,7 +25,7 @@ pub struct MountedHere {
 }
 
 impl MountedHere {
-    /// Makes a room below the empty directory `dir` and mounts it there.
+    /// Creates a room below the empty directory `dir` and mounts it there.
     ///
     /// # Errors
     /// Where it cannot be made or mounted, as without `/dev/fuse`.

@@ -12,7 +12,7 @@ use crate::{Error, Result, observe};
 const LABEL: &str = "room";
 const KEY: [u8; 32] = [0x5a; 32];
 
-/// A room made for the occasion, opened with a raw key: what is measured has no key derivation in it.
+/// A room created for the measurement, opened with a raw key: what is measured has no key derivation in it.
 #[derive(Debug, Clone)]
 pub(super) struct Made {
     dir: PathBuf,
@@ -20,7 +20,7 @@ pub(super) struct Made {
 }
 
 impl Made {
-    /// Makes a room below the empty directory `dir`.
+    /// Creates a room below the empty directory `dir`.
     pub(super) fn new(dir: &Path) -> Result<(Self, Arc<Room>)> {
         let made = Self {
             dir: dir.join("room"),
@@ -86,7 +86,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// Makes a room below the empty directory `dir`.
+    /// Creates a room below the empty directory `dir`.
     ///
     /// # Errors
     /// Where it cannot be made.

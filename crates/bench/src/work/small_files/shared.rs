@@ -2,7 +2,7 @@
 //!
 //! The files are in a directory of their own, made and removed here; nothing else of the shared room is touched.
 //!
-//! It deliberately does not know how a server is reached: whoever makes it brings a way to connect.
+//! It deliberately does not know how a server is reached: its creator passes a way to connect.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub struct Share {
     pub label: String,
     /// What was given on the command line.
     pub target: String,
-    /// The directory on this host where the disks' files are, if they are here. Who has files in it open serves them.
+    /// The directory on this host where the disks' files are, if they are here. Processes with files in it open serve them.
     pub disks: PathBuf,
     /// The way to it.
     pub connect: Connect,
@@ -61,7 +61,7 @@ pub struct Shared {
 struct Reader {
     connection: Connection,
     dir: InodeNo,
-    /// Of the files he read. Asking for one again would tell him that its rights changed.
+    /// Of the files he read. Asking for one again would show him that its rights changed.
     files: Mutex<HashMap<String, InodeNo>>,
 }
 
@@ -106,7 +106,7 @@ impl Reader {
 }
 
 impl Shared {
-    /// Mounts it in the empty directory `dir`, and makes a directory for the files in it.
+    /// Mounts it in the empty directory `dir`, and creates a directory for the files in it.
     ///
     /// # Errors
     /// Where nobody answers, or it cannot be mounted.
