@@ -146,7 +146,7 @@ fn of_room(error: &RoomError) -> Kind {
         E::NotSupported(_)
         | E::Unsupported(_)
         | E::OnNetworkDisks
-        | E::NotNetworkBacked
+        | E::NotOnNetworkDisks
         | E::NoPositionKeys => Kind::NotSupported,
         E::NoSpace => Kind::NoSpace,
         E::Corrupt { .. } | E::Catalog(_) | E::HeaderDamaged(_) | E::Damaged(_) => Kind::Corrupt,

@@ -130,7 +130,7 @@ pub enum Error {
     #[error(
         "the room holds data in its directory: a metadata server takes an empty room; make one, and copy the data in through a mount"
     )]
-    NotNetworkBacked,
+    NotOnNetworkDisks,
     /// A room on network disks whose clients would get the keys of whole segments.
     #[error(
         "this shared room was created before the feature `position-keys`: stop its metadata server, run `strongroom rekey` on the room while its disks run, and start the server again"

@@ -69,7 +69,7 @@ impl Errno {
             | Error::InUse { .. }
             | Error::Forked { .. }
             | Error::OnNetworkDisks
-            | Error::NotNetworkBacked
+            | Error::NotOnNetworkDisks
             | Error::NoPositionKeys
             | Error::WrongCredential(_)
             | Error::HeaderDamaged(_)

@@ -484,7 +484,7 @@ fn check_shared(
         };
     }
     if !catalog.segments()?.is_empty() || !storage.list(SEGMENTS)?.is_empty() {
-        return Err(Error::NotNetworkBacked);
+        return Err(Error::NotOnNetworkDisks);
     }
     if options.read_only {
         return Ok(());

@@ -675,7 +675,7 @@ fn a_room_that_holds_data_is_not_taken_for_one_on_network_disks() {
     let key = Credential::RawKey(secret());
     assert!(matches!(
         Room::open_on(storage.clone(), &key, options()),
-        Err(Error::NotNetworkBacked)
+        Err(Error::NotOnNetworkDisks)
     ));
     let room = Room::open_on(storage, &key, plain).unwrap();
     assert_eq!(room.read_file("/f").unwrap(), b"f");
