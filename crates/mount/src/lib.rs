@@ -8,7 +8,7 @@
 //!    beyond the next open of a file, and nothing that was written.
 //! 3. What a program wrote reaches the room when it closes the file, when it asks for it (fsync), and at the latest after
 //!    [`MountOptions::write_back_interval`]; there the room's own commits take over. `fsync` is durable when it returns.
-//! `sync` and `syncfs` are not: Linux passes everything on, but does not notify an ordinary FUSE mount of the caller
+//!    `sync` and `syncfs` are not: Linux passes everything on, but does not notify an ordinary FUSE mount of the caller
 //!    that waits, so it becomes durable with the room's next commit.
 //! 4. A program learns from `write` that the room is full, before anything it wrote is lost. A map or a single `write` of more
 //!    than 64 MiB beyond the space is refused later: by `msync`, `fsync` or `close`.

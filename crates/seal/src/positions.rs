@@ -282,6 +282,7 @@ fn child(key: &[u8; KEY_LEN], bit: u8) -> [u8; KEY_LEN] {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "one range of positions")]
 mod tests {
     use super::*;
     use crate::{BLOCK_LEN, MasterKey, RoomId};

@@ -97,7 +97,9 @@ fn keys_of_positions_are_those_of_the_format() {
         let number = |field: &str| u32::try_from(vector[field].as_u64().unwrap()).unwrap();
         let (first, height) = (number("first"), number("height"));
         let tree = data.position_tree(suite, &bytes(&v, "salt"));
-        let keys = serde_json::to_value(tree.keys_of(&[first..first + (1 << height)])).unwrap();
+        let positions = first..first + (1 << height);
+        let keys = tree.keys_of(std::slice::from_ref(&positions));
+        let keys = serde_json::to_value(keys).unwrap();
         let [subtree] = keys["subtrees"].as_array().unwrap().as_slice() else {
             panic!("{keys}");
         };

@@ -26,6 +26,10 @@ impl UnitKeys {
 }
 
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one on the stack for each read or append: a box would be an allocation for each"
+)]
 pub(crate) enum UnitCipher<'a> {
     Segment(&'a SegmentKey),
     Positions(PositionCipher<'a>),

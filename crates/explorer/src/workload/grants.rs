@@ -106,7 +106,8 @@ fn write(
     }
     let position = grant.position + *used;
     let nonce = grant.nonce_part()?;
-    let keys = room.position_keys(grant.segment, &[position..position + blocks])?;
+    let positions = position..position + blocks;
+    let keys = room.position_keys(grant.segment, &[positions])?;
     let keys = keys.ok_or(room::Error::NotFound)?;
     let mut cipher = keys.cipher();
     let positions = (position..).step_by(UNIT_BLOCKS as usize);

@@ -85,7 +85,7 @@ impl Users {
     /// The user with this key, unless the key has ended.
     pub(super) fn get(&self, serial: &[u8; 16]) -> Option<Arc<User>> {
         let user = self.by_serial.read().get(serial).cloned();
-        user.filter(|user| !user.end_of(serial).is_some_and(|end| end < enrol::now()))
+        user.filter(|user| user.end_of(serial).is_none_or(|end| end >= enrol::now()))
     }
 
     /// Whether a key is a user's, and has ended.

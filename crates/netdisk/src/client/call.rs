@@ -3,7 +3,7 @@
 //! 1. A signature is for the boot and the epoch that the disk itself reported, in authentic replies to requests of ours.
 //! 2. A call is repeated only when the disk said (authentically) that it did not do it, or when the connection was lost
 //!    while the call still waits. In the second case the first request may be done too, at any time until the capability is
-//! revoked or two epochs are over: a writer of other data to the same blocks revokes the capability first, as the
+//!    revoked or two epochs are over: a writer of other data to the same blocks revokes the capability first, as the
 //!    metadata server does (`docs/netdisk.md`, "What a repeated write can do").
 //! 3. No call takes longer than twice the timeout (for a send that had begun at its end), except to resolve the disk's name.
 

@@ -10,7 +10,7 @@
 //!    header is a code over header and root; behind the last frame of a commit one over the commit before (or the header)
 //!    and the tags of the commit's frames. What such a chain does not cover is not shown to SQLite.
 //! 3. The table is replaced, durably, before a log ends: when SQLite begins a new one, cuts it to nothing or deletes
-//! it. Then everything is in the catalog's file, which is synced. A crash in between leaves a log that is based on an
+//!    it. Then everything is in the catalog's file, which is synced. A crash in between leaves a log that is based on an
 //!    older table: it is treated as empty, which it is.
 //! 4. A page read that does not have the tag expected is an error, never data. A page written to the catalog's file must
 //!    have the tag that the newest commit of the log has for it: a rollback journal put beside the catalog cannot be

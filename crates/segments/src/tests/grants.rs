@@ -250,10 +250,13 @@ fn keys_are_given_for_positions_and_never_of_a_segment_with_one_key() {
     let old = bench.append(5, 1);
     bench.store.set_keyring(rekeyed().with_position_keys(2));
     old.assert_readable(&bench.store);
-    let keys = bench.store.position_keys(old.sealed.segment, &[1..6]);
+    let some = 1..6;
+    let keys = bench
+        .store
+        .position_keys(old.sealed.segment, std::slice::from_ref(&some));
     assert_eq!(keys.unwrap().unwrap().positions().count(), 0);
     let new = bench.append(5, 1);
-    let keys = bench.store.position_keys(new.sealed.segment, &[1..6]);
+    let keys = bench.store.position_keys(new.sealed.segment, &[some]);
     assert_eq!(keys.unwrap().unwrap().positions().count(), 3);
 }
 
