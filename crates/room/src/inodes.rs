@@ -131,7 +131,8 @@ impl InodeTable {
         self.evictions.load(Ordering::SeqCst)
     }
 
-    /// The cell of an inode whose row was just read; `None` if the row may be outdated by now: read again.
+    /// The cell of an inode whose row was just read or written; `None` if the row may be outdated by now: read again. A cell that is there stays:
+    /// another thread may have found the row of a new file, and have written to it.
     pub(crate) fn adopt(&self, inode: Inode, seen: u64) -> Option<Arc<Cell>> {
         let mut cells = self.cells.lock();
         if let Some(cell) = cells.get(&inode.no) {
@@ -141,11 +142,6 @@ impl InodeTable {
             return None;
         }
         Some(self.put(&mut cells, inode))
-    }
-
-    /// The cell of an inode just made.
-    pub(crate) fn insert(&self, inode: Inode) -> Arc<Cell> {
-        self.put(&mut self.cells.lock(), inode)
     }
 
     fn put(&self, cells: &mut LruCache<InodeNo, Arc<Cell>>, inode: Inode) -> Arc<Cell> {
@@ -294,14 +290,31 @@ mod tests {
         (entry, inode(no, size))
     }
 
+    fn known(table: &InodeTable, inode: Inode) -> Arc<Cell> {
+        table.adopt(inode, table.evictions()).unwrap()
+    }
+
     fn has(table: &InodeTable, no: u64) -> bool {
         table.cells.lock().contains(&InodeNo(no))
+    }
+
+    /// What failed: the thread that created a file put its cell in the place of another thread's, which had found the file and written to it.
+    #[test]
+    fn what_another_thread_wrote_to_a_new_file_outlives_the_end_of_its_creation() {
+        let table = InodeTable::new();
+        let seen = table.evictions();
+        // The row can be found from here on.
+        let found = known(&table, inode(1, 0));
+        found.state.write().inode.size = 5;
+        let created = table.adopt(inode(1, 0), seen).unwrap();
+        assert!(Arc::ptr_eq(&created, &found));
+        assert_eq!(created.state.read().inode.size, 5);
     }
 
     #[test]
     fn a_listing_keeps_its_rows_but_not_in_place_of_a_newer_inode() {
         let table = InodeTable::new();
-        table.insert(inode(1, 5));
+        known(&table, inode(1, 5));
         // Two names of one file.
         let rows = vec![row(1, 3), row(2, 7), row(2, 7)];
         let listed = table.listed(rows, table.evictions());
@@ -314,7 +327,7 @@ mod tests {
     #[test]
     fn rows_from_before_an_eviction_are_listed_and_not_kept() {
         let table = InodeTable::new();
-        table.insert(inode(1, 5));
+        known(&table, inode(1, 5));
         let seen = table.evictions();
         table.forget(InodeNo(1));
         let listed = table.listed(vec![row(2, 7)], seen);
@@ -327,9 +340,9 @@ mod tests {
         let table = InodeTable::new();
         let listed = 1..=100;
         // The oldest of all, and so the first to be evicted.
-        table.insert(inode(50, 5));
+        known(&table, inode(50, 5));
         for no in 0..CELLS_MAX as u64 - 1 {
-            table.insert(inode(1000 + no, 0));
+            known(&table, inode(1000 + no, 0));
         }
         let rows = listed.clone().map(|no| row(no, 7)).collect();
         let got = table.listed(rows, table.evictions());

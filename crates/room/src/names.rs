@@ -115,9 +115,10 @@ impl Core {
                 name,
                 value,
             }));
+            let evictions = self.inodes.evictions();
             self.catalog().apply(&changes)?;
             self.found.put(parent, name, inode.no, self.found.seen());
-            self.inodes.insert(inode.clone());
+            self.inodes.adopt(inode.clone(), evictions);
             self.touch_directory(&directory, i64::from(is_directory));
             Ok(inode)
         })
@@ -141,8 +142,9 @@ impl Core {
                 name,
                 value,
             }));
+            let evictions = self.inodes.evictions();
             self.catalog().apply(&changes)?;
-            self.inodes.insert(inode.clone());
+            self.inodes.adopt(inode.clone(), evictions);
             let mut holds = self.holds.lock();
             *holds.counts.entry(inode.no).or_insert(0) += 1;
             holds.unlinked.insert(inode.no);

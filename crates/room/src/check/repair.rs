@@ -364,6 +364,7 @@ impl Core {
             has_xattrs: false,
             target: Vec::new(),
         };
+        let evictions = self.inodes.evictions();
         catalog.apply(&[
             Change::PutInode(&inode),
             Change::PutEntry {
@@ -374,7 +375,7 @@ impl Core {
             },
         ])?;
         let no = inode.no;
-        self.inodes.insert(inode);
+        self.inodes.adopt(inode, evictions);
         self.edit(InodeNo::ROOT, |_, _, state| {
             state.inode.nlink += 1;
             Ok(())
