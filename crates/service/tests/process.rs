@@ -143,7 +143,7 @@ fn a_second_signal_ends_a_stuck_server_at_once() {
     server.signal(Signal::TERM);
     let (status, log) = server.end();
     assert_eq!((status.code(), status.signal()), (Some(143), None), "{log}");
-    assert!(log.contains("second time"), "{log}");
+    assert!(log.contains("second stop signal"), "{log}");
 }
 
 #[test]

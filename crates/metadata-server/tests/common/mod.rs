@@ -1,6 +1,8 @@
 //! A room on real disks, served by a real metadata server on loopback, and clients that say what they like.
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
 
+mod port;
+
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +46,7 @@ impl Disk {
             keys,
             device,
             server: None,
-            listen: "127.0.0.1:0".into(),
+            listen: format!("127.0.0.1:{}", port::fixed_port()),
         };
         disk.start();
         disk

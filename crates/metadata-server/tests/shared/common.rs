@@ -16,6 +16,8 @@ use netdisk::server::{Config as DiskConfig, Server as DiskServer};
 use netdisk::{DiskAddress, KeyFile, Protection, Reason, Store, Surroundings};
 use room::{Credential, NewCredential, NewRoom, OpenOptions, Room, Secret};
 
+use crate::port::fixed_port;
+
 /// No test waits for this long unless it fails.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// A session ends this long after its last heartbeat.
@@ -40,7 +42,10 @@ impl OneDisk {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
         let keys = KeyFile::generate().unwrap();
         Store::init(&*device, keys.id, false).unwrap();
-        let config = DiskConfig::default();
+        let config = DiskConfig {
+            listen: format!("127.0.0.1:{}", fixed_port()),
+            ..DiskConfig::default()
+        };
         let server = serve_disk(&device, &config, &keys, b"this machine");
         Self {
             device,
@@ -135,7 +140,7 @@ impl Shared {
         let mut shared = Self {
             disks,
             server: None,
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            address: SocketAddr::from(([127, 0, 0, 1], fixed_port())),
             dir,
         };
         shared.start();

@@ -4,6 +4,8 @@
 mod common;
 mod failures;
 mod locks;
+#[path = "../common/port.rs"]
+mod port;
 mod rights;
 mod space;
 
