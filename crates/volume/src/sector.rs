@@ -11,6 +11,7 @@ mod cbc;
 mod iv;
 mod nh;
 mod spec;
+mod twofish;
 mod xts;
 
 use std::fmt;

@@ -9,12 +9,12 @@ use camellia::{Camellia128, Camellia192, Camellia256};
 use cast6::Cast6;
 use serpent::Serpent;
 use sm4::Sm4;
-use twofish::Twofish;
 
 use super::adiantum::{Adiantum, Rounds};
 use super::aes256_xts::Aes256Xts;
 use super::cbc::Cbc;
 use super::iv::{Block16, Iv};
+use super::twofish::Twofish;
 use super::xts::Xts;
 use super::{CipherError, Sectors};
 
