@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-test packages test-packages publish-check docs build build-capi demo demo-network check test fmt lint deny soak bench performance install install-capi
+.PHONY: help setup setup-test packages test-packages publish-check docs build build-capi demo demo-network reproducible check test fmt lint deny soak bench performance install install-capi
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 PREFIX ?= /usr/local
@@ -67,6 +67,9 @@ packages: setup ## Build packages into target/packages (PACKAGES="deb tarball py
 
 test-packages: setup ## Install each package of target/packages into a clean root and run it, as root
 	@scripts/test-packages.sh $(PACKAGES)
+
+reproducible: setup ## Build the last commit's packages twice, in two directories, and compare the digests
+	@scripts/reproducible.sh
 
 publish-check: ## Package every crate as crates.io would get it; publishes nothing
 	@scripts/publish-check.sh

@@ -5,11 +5,15 @@
 #   strongroom-VERSION-MACHINE-linux.tar.gz                             static programs, manual pages, completions, units
 #   strongroom-VERSION-cp311-abi3-*.whl, strongroom-VERSION.tar.gz      for Python: the wheel, and the source
 #   maven/                                                              a Maven repository with the jar, native library inside
+#   strongroom-VERSION.cdx.json, strongroom-bench-VERSION.cdx.json      what the programs are made of (CycloneDX), with deb and tarball
 #   SHA256SUMS
 #
 #   scripts/packages.sh [deb] [tarball] [python] [java]     default: all
 #   PROFILE=dev scripts/packages.sh ...                     quick builds, to try this script
 #   NO_BUILD=1 scripts/packages.sh deb                      package the programs that are there
+#
+# The same commit gives the same bytes, whatever directory it is built in: scripts/reproducible.sh tries that. The programs carry the list of
+# their dependencies, which cargo-audit reads (`cargo audit bin`).
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -26,8 +30,25 @@ mkdir -p "$OUT"
 WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
 
+CARGO_AUDITABLE_VERSION=0.7.7
+cargo_tool cargo-auditable "$CARGO_AUDITABLE_VERSION"
+rm -rf "$TOOLS/build"
+PATH=$TOOLS/bin:$PATH
+
+# The commit's time instead of today's, and names instead of this machine's directories. Of several prefixes that fit, the last is used.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y Cargo.lock)}
+export SOURCE_DATE_EPOCH
+CARGO_DIR=${CARGO_HOME:-$HOME/.cargo}
+PREFIXES=("$CARGO_DIR=/cargo" "$ROOT=/strongroom" "$TARGET_DIR=/target")
+export CARGO_ENCODED_RUSTFLAGS='' CFLAGS=${CFLAGS:-} CXXFLAGS=${CXXFLAGS:-}
+for prefix in "${PREFIXES[@]}"; do
+    CARGO_ENCODED_RUSTFLAGS+=${CARGO_ENCODED_RUSTFLAGS:+$'\x1f'}--remap-path-prefix=$prefix
+    CFLAGS+=" -ffile-prefix-map=$prefix"
+    CXXFLAGS+=" -ffile-prefix-map=$prefix"
+done
+
 build() {
-    [ -n "${NO_BUILD:-}" ] || cargo build "$@"
+    [ -n "${NO_BUILD:-}" ] || cargo auditable build "$@"
 }
 
 # The files of `make install` in a tree of their own.
@@ -55,6 +76,7 @@ deb() {
         cat LICENSE-MIT >"$top/usr/share/doc/$name/copyright"
         printf '\nOr, at your choice, the Apache License 2.0: /usr/share/common-licenses/Apache-2.0\n' >>"$top/usr/share/doc/$name/copyright"
         gzip -9nc CHANGELOG.md >"$top/usr/share/doc/$name/changelog.gz"
+        cp "$OUT/$name-$VERSION.cdx.json" "$top/usr/share/doc/$name/sbom.cdx.json"
         depends=$(libraries "$top/usr/bin/$name")
         if [ $name = strongroom ]; then
             depends+=", fuse3"
@@ -100,16 +122,16 @@ tarball() {
         ln -s "$(cc -print-file-name=$library)" "$libraries/"
         [ -f "$libraries/$library" ] || die "$library is missing: install libssl-dev"
     done
-    OPENSSL_STATIC=1 OPENSSL_LIB_DIR=$libraries OPENSSL_INCLUDE_DIR=/usr/include RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static" \
+    OPENSSL_STATIC=1 OPENSSL_LIB_DIR=$libraries OPENSSL_INCLUDE_DIR=/usr/include CARGO_ENCODED_RUSTFLAGS=$CARGO_ENCODED_RUSTFLAGS$'\x1f-Ctarget-feature=+crt-static' \
         build --profile "$PROFILE" --locked -p strongroom-cli --target "$target" --target-dir "$TARGET_DIR/static"
     tree "$TARGET_DIR/static/$target/$BUILT/strongroom" "$WORK/tar" "/$name"
-    cp README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$WORK/tar/$name/"
+    cp README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$OUT"/strongroom{,-bench}-"$VERSION".cdx.json "$WORK/tar/$name/"
     # Where the units look for the program.
     sed -i "s|/$name/bin/strongroom|/usr/local/bin/strongroom|" "$WORK/tar/$name"/lib/systemd/system/*.service
     if ldd "$WORK/tar/$name/bin/strongroom" 2>&1 | grep -q '=>'; then
         die "the program needs shared libraries"
     fi
-    tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -C "$WORK/tar" -czf "$OUT/$name.tar.gz" "$name"
+    tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@"$SOURCE_DATE_EPOCH" -C "$WORK/tar" -cf - "$name" | gzip -9n >"$OUT/$name.tar.gz"
 }
 
 python() {
@@ -138,6 +160,7 @@ java() {
     done
 }
 
+case " ${KINDS[*]} " in *" deb "* | *" tarball "*) scripts/sbom.py "$VERSION" "$OUT" ;; esac
 for kind in "${KINDS[@]}"; do
     case "$kind" in
     deb | tarball | python | java) say "Building: $kind" && "$kind" ;;

@@ -91,6 +91,24 @@ test_deb() {
     apt_in "$root" purge -y strongroom strongroom-bench >/dev/null
     ! in_root "$root" test -e /usr/bin/strongroom || die "deb: something is left after a purge"
     check_size "$OUT"/strongroom_*.deb
+    check_bill "$OUT"/strongroom_*.deb
+}
+
+# check_bill DEB: the list of crates that the stripped program carries is in the package's SBOM, each with its version.
+check_bill() {
+    local tree=$WORK/bill
+    dpkg-deb -x "$1" "$tree"
+    objcopy -O binary --only-section=.dep-v0 --set-section-flags .dep-v0=alloc "$tree/usr/bin/strongroom" "$WORK/dep-v0"
+    python3 - "$WORK/dep-v0" "$tree/usr/share/doc/strongroom/sbom.cdx.json" <<'CHECK'
+import json, sys, zlib
+inside = {(p["name"], p["version"]) for p in json.loads(zlib.decompress(open(sys.argv[1], "rb").read()))["packages"] if p.get("kind") != "build"}
+bill = json.load(open(sys.argv[2]))
+listed = {(c["name"], c["version"]) for c in bill["components"]}
+missing = sorted(inside - listed - {("strongroom-cli", bill["metadata"]["component"]["version"])})
+print(f"strongroom: {len(inside)} crates inside, {len(listed)} components in its SBOM")
+if missing or len(inside) < 100:
+    sys.exit(f"deb: not in the SBOM: {missing}")
+CHECK
 }
 
 # check_size DEB: the stripped program is at most 16 MB.
