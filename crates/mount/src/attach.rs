@@ -3,12 +3,10 @@
 //! `default_permissions` is part of every mount made here; there is no way to leave it out.
 
 use std::ffi::CString;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -20,6 +18,7 @@ use rustix::net::{
 
 use crate::error::MountError;
 use crate::options::{AccessTimes, MountOptions, Synchronous};
+use crate::table;
 
 /// What `mount` shows as the type, after `fuse.`.
 const SUBTYPE: &str = "strongroom";
@@ -212,7 +211,7 @@ pub(crate) fn detach(mountpoint: &Path) -> Result<(), MountError> {
             let output = Command::new("fusermount3")
                 .arg("-u")
                 .arg("--")
-                .arg(mountpoint.as_os_str())
+                .arg(mountpoint)
                 .env("LC_ALL", "C")
                 .stdin(Stdio::null())
                 .output()
@@ -236,91 +235,22 @@ pub(crate) fn detach(mountpoint: &Path) -> Result<(), MountError> {
     }
 }
 
-/// Whether `line` of `/proc/self/mountinfo` is a mount on `mountpoint` that lets the kernel check permissions.
-fn checks_permissions(line: &str, mountpoint: &Path) -> bool {
-    let mut fields = line.split(' ');
-    let on = fields.nth(4).unwrap_or_default();
-    let options = line.rsplit(' ').next().unwrap_or_default();
-    Path::new(OsStr::from_bytes(&unescape(on))) == mountpoint
-        && options.split(',').any(|o| o == "default_permissions")
-}
-
 /// Whether the kernel says that it checks permissions on the mount at `mountpoint`.
 pub(crate) fn permissions_are_checked(mountpoint: &Path) -> bool {
-    line_of(mountpoint).is_some_and(|line| checks_permissions(&line, mountpoint))
+    table::at(mountpoint).is_some_and(|mount| mount.has_option("default_permissions"))
 }
 
 /// Major and minor number of the device that the files of the mount at `mountpoint` are on. Asks the kernel's table, not
 /// the mount: a thread that waits for its own process to serve it, and holds `/dev/fuse`, waits for ever when the process
 /// is killed, and the process does not end.
 pub(crate) fn device(mountpoint: &Path) -> Option<(u32, u32)> {
-    device_in(&line_of(mountpoint)?)
-}
-
-fn device_in(line: &str) -> Option<(u32, u32)> {
-    let (major, minor) = line.split(' ').nth(2)?.split_once(':')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
-}
-
-/// The line of `/proc/self/mountinfo` for what is mounted at `mountpoint`.
-fn line_of(mountpoint: &Path) -> Option<String> {
-    // Other file systems' names may be anything but UTF-8.
-    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let table = String::from_utf8_lossy(&table);
-    // The last one on a path is the one on top.
-    table
-        .lines()
-        .rev()
-        .find(|l| {
-            l.split(' ')
-                .nth(4)
-                .is_some_and(|on| Path::new(OsStr::from_bytes(&unescape(on))) == mountpoint)
-        })
-        .map(str::to_owned)
-}
-
-/// Undoes the octal escapes of space, tab, newline and backslash.
-fn unescape(field: &str) -> Vec<u8> {
-    let mut out = Vec::with_capacity(field.len());
-    let mut bytes = field.as_bytes();
-    while let [first, rest @ ..] = bytes {
-        if *first == b'\\'
-            && let Some(octal) = rest.get(..3).and_then(|d| std::str::from_utf8(d).ok())
-            && let Ok(byte) = u8::from_str_radix(octal, 8)
-        {
-            out.push(byte);
-            bytes = &rest[3..];
-        } else {
-            out.push(*first);
-            bytes = rest;
-        }
-    }
-    out
+    let device = table::at(mountpoint)?.device;
+    Some((rustix::fs::major(device), rustix::fs::minor(device)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_mount_without_default_permissions_is_recognised() {
-        let line = |options: &str| {
-            format!(
-                "36 35 0:41 / /mnt/my\\040room rw,nosuid shared:1 - fuse.strongroom room rw,user_id=0,{options}"
-            )
-        };
-        let path = Path::new("/mnt/my room");
-        assert!(checks_permissions(
-            &line("group_id=0,default_permissions,allow_other"),
-            path
-        ));
-        assert!(!checks_permissions(&line("group_id=0,allow_other"), path));
-        assert!(!checks_permissions(
-            &line("default_permissions"),
-            Path::new("/mnt/other")
-        ));
-        assert_eq!(device_in(&line("default_permissions")), Some((0, 41)));
-    }
 
     #[test]
     fn a_comma_in_the_name_does_not_end_it() {

@@ -4,10 +4,9 @@
 //!    answered here, and refuses a change to processes without CAP_LINUX_IMMUTABLE.
 //! 2. Flags that a room does not have are refused, not dropped.
 
-use model::{Access, FileFlags, Inode, InodeNo, SetAttr};
+use model::{Access, FileFlags, Inode};
 
 use crate::errno::Errno;
-use crate::server::Server;
 
 const GETFLAGS: u32 = request(READ, b'f', 1, size_of::<libc::c_long>());
 const SETFLAGS: u32 = request(WRITE, b'f', 2, size_of::<libc::c_long>());
@@ -97,16 +96,6 @@ pub(crate) fn check_open(inode: &Inode, access: Access, append: bool) -> Result<
     match refused {
         true => Err(Errno(libc::EPERM)),
         false => Ok(()),
-    }
-}
-
-impl Server {
-    pub(crate) fn set_flags(&self, no: InodeNo, flags: FileFlags) -> Result<(), Errno> {
-        let set = SetAttr {
-            flags: Some(flags),
-            ..SetAttr::default()
-        };
-        self.change_attributes(no, &set).map(drop)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The seam to the FUSE library: its trait on one side, [`Server`] on the other.
 //!
-//! 1. No other module names the library. What another transport would need is here and in the files beside it.
+//! 1. Beside [`kernel`](crate::kernel), no other module names the library. What another transport would need is here and in the files beside it.
 //! 2. Every request is answered exactly once; a panic while serving one is logged and answered with EIO.
 //! 3. Times to live are endless where this mount is the only one that changes the room: the kernel sees every change. Of a
 //!    shared file system, names live for no time, and attributes for [`SHARED`]: every path is looked up again, and an open
@@ -29,12 +29,13 @@ use fuser::{
 use model::{FileKind, Inode, InodeNo, spans};
 
 use crate::errno::Errno;
+use crate::kernel::Kernel;
 use crate::locker::Locker;
 use crate::seeker::{Seek, Seeker};
 use crate::server::{Caller, Server};
 
 use convert::file_attr;
-pub(crate) use session::{Kernel, Session, start};
+pub(crate) use session::{Session, start};
 
 /// The kernel turns what does not fit its clock into "for ever".
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);

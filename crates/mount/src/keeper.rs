@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::{Mode, OFlags};
 
+use crate::activity::Activity;
 use crate::attach;
 use crate::error::MountError;
-use crate::server::Activity;
 
 /// How often an idle mount that turned out to be busy is tried again.
 const IDLE_RETRY: Duration = Duration::from_secs(5);

@@ -29,6 +29,7 @@
 
 #![deny(unsafe_code)]
 
+mod activity;
 mod attach;
 mod clock;
 mod data;
@@ -38,16 +39,18 @@ mod flags;
 mod fuse;
 mod groups;
 mod keeper;
+mod kernel;
 mod labels;
 mod listings;
 mod locker;
 mod lookups;
 mod mounted;
-mod opens;
 mod options;
 mod pressure;
+mod relief;
 mod seeker;
 mod server;
+pub mod table;
 mod tune;
 mod xattrs;
 

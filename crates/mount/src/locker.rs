@@ -15,7 +15,7 @@ use model::{InodeNo, Lock, LockKind, LockOwner, LockTable};
 use parking_lot::{Condvar, Mutex};
 
 use crate::errno::{Errno, OrErrno};
-use crate::fuse::Kernel;
+use crate::kernel::Kernel;
 use crate::server::Server;
 
 /// Locks being taken at once.

@@ -9,10 +9,11 @@ use model::{FileSystem, InodeNo};
 
 use crate::attach;
 use crate::error::MountError;
-use crate::fuse::{self, Kernel, Session};
+use crate::fuse::{self, Session};
 use crate::keeper::{Duties, Keeper};
+use crate::kernel::Kernel;
 use crate::options::MountOptions;
-use crate::pressure;
+use crate::relief;
 use crate::seeker::Seeker;
 use crate::server::Server;
 
@@ -106,13 +107,13 @@ fn serve(
     let mut threads = vec![keep_thread, seek_thread];
     // The kernel keeps back nothing that was written to a shared file system.
     if !shared {
-        let duties = pressure::Duties {
+        let duties = relief::Duties {
             server: watched,
             kernel: kernel.clone(),
             keeper: keeper.clone(),
             device: (major, minor),
         };
-        threads.push(pressure::start(orders, duties)?);
+        threads.push(relief::start(orders, duties)?);
     }
     tracing::debug!(mountpoint = %at.display(), "mounted");
     Ok(Mounted {

@@ -20,18 +20,12 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use model::{Available, FileSystem, InodeNo};
 use parking_lot::Mutex;
 
-use crate::error::MountError;
-use crate::fuse::Kernel;
-use crate::keeper::Keeper;
-use crate::server::Server;
+use crate::kernel::Kernel;
 
 /// Bytes of space below which the kernel asks before each write, and above which it stops asking.
 const TIGHT: (u64, u64) = (256 << 20, 384 << 20);
@@ -42,14 +36,9 @@ const DIRTY_PART: u64 = 4;
 /// Bytes written between two looks at the space: a part of it, within these limits.
 const LOOK: (u64, u64) = (1 << 20, 256 << 20);
 
-/// How often to look whether others took space of the storage.
-const OTHERS: Duration = Duration::from_secs(2);
-/// How often to ask the kernel to forget files whose length is wrong: it does not report the close that makes it possible.
-const PRUNE: Duration = Duration::from_millis(250);
-
 /// Something for the thread to do.
 #[derive(Debug)]
-enum Order {
+pub(crate) enum Order {
     /// Have the kernel ask before it writes to a file again.
     Ask(InodeNo),
     /// The same for every file.
@@ -84,17 +73,8 @@ struct Files {
     grown: HashSet<InodeNo>,
 }
 
-/// What the thread works with.
-pub(crate) struct Duties {
-    pub(crate) server: Weak<Server>,
-    pub(crate) kernel: Arc<Kernel>,
-    pub(crate) keeper: Arc<Keeper>,
-    /// Major and minor number of the mount's device.
-    pub(crate) device: (u32, u32),
-}
-
 impl Pressure {
-    /// For one mount; the receiver is for its [thread](start).
+    /// For one mount; the receiver is for the thread of [`relief`](crate::relief).
     pub(crate) fn new() -> (Self, Orders) {
         let (orders, receiver) = channel();
         let pressure = Self {
@@ -107,6 +87,12 @@ impl Pressure {
             limit: Mutex::default(),
         };
         (pressure, Orders(receiver))
+    }
+
+    /// Looks for the first time: the mount's device is known now, by its major and minor number.
+    pub(crate) fn begin(&self, device: (u32, u32), room: &dyn FileSystem) {
+        *self.limit.lock() = Some(DirtyLimit::new(device));
+        self.look(room);
     }
 
     /// Whether the kernel is to ask before each write.
@@ -144,8 +130,18 @@ impl Pressure {
         self.too_long.lock().remove(&no);
     }
 
+    /// The write-back that was ordered begins.
+    pub(crate) fn write_back_begins(&self) {
+        self.writing_back.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether there are files whose length is wrong.
+    pub(crate) fn has_wrong_lengths(&self) -> bool {
+        !self.too_long.lock().is_empty()
+    }
+
     /// Has the kernel forget the files whose length is wrong, as far as nobody has them open.
-    fn prune(&self, kernel: &Kernel) {
+    pub(crate) fn prune(&self, kernel: &Kernel) {
         let files: Vec<_> = self.too_long.lock().iter().copied().collect();
         if !files.is_empty() && !kernel.forget_unused(&files) {
             // An earlier kernel cannot. It forgets them when it needs memory, or with the mount.
@@ -215,63 +211,7 @@ impl Pressure {
 
 /// The orders of one mount.
 #[derive(Debug)]
-pub(crate) struct Orders(Receiver<Order>);
-
-/// Looks for the first time, and starts the thread, which ends with the server.
-pub(crate) fn start(orders: Orders, duties: Duties) -> Result<JoinHandle<()>, MountError> {
-    if let Some(server) = duties.server.upgrade() {
-        let pressure = &server.pressure;
-        *pressure.limit.lock() = Some(DirtyLimit::new(duties.device));
-        pressure.look(&*server.room);
-    }
-    std::thread::Builder::new()
-        .name("strongroom-space".to_owned())
-        .spawn(move || duties.run(&orders.0))
-        .map_err(MountError::Thread)
-}
-
-impl Duties {
-    fn run(&self, orders: &Receiver<Order>) {
-        let mut pruned = Instant::now();
-        let mut wait = OTHERS;
-        loop {
-            let order = orders.recv_timeout(wait);
-            let Some(server) = self.server.upgrade() else {
-                return;
-            };
-            match order {
-                Ok(order) => self.carry_out(order, &server),
-                // Others may take space of the storage too.
-                Err(RecvTimeoutError::Timeout) => server.pressure.look(&*server.room),
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-            if pruned.elapsed() >= PRUNE {
-                server.pressure.prune(&self.kernel);
-                pruned = Instant::now();
-            }
-            wait = match server.pressure.too_long.lock().is_empty() {
-                true => OTHERS,
-                false => PRUNE,
-            };
-        }
-    }
-
-    fn carry_out(&self, order: Order, server: &Server) {
-        match order {
-            Order::Ask(no) => self.kernel.attributes_changed(no),
-            Order::AskAll => {
-                for no in server.known() {
-                    self.kernel.attributes_changed(no);
-                }
-            }
-            Order::WriteBack => {
-                server.pressure.writing_back.store(false, Ordering::Relaxed);
-                self.keeper.begin_write_back();
-            }
-            Order::Drop(no, offset) => self.kernel.drop_cache(no, offset),
-        }
-    }
-}
+pub(crate) struct Orders(pub(crate) Receiver<Order>);
 
 /// The kernel's limit on the dirty pages of one mount. Without this a mount may have 1 % of what all may hold back, which
 /// throttles small writes.

@@ -15,16 +15,15 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use model::InodeNo;
 
+use crate::activity::Writes;
 use crate::error::MountError;
-use crate::fuse::Kernel;
 use crate::keeper::Keeper;
+use crate::kernel::Kernel;
 
 /// A question with its answer's way back.
 pub(crate) struct Seek {
@@ -41,38 +40,6 @@ impl Seek {
             offset,
             answer: Box::new(answer),
         }
-    }
-}
-
-/// Writes that are being served. Apart from the server, so that who waits for them does not keep the room open.
-#[derive(Debug, Default)]
-pub(crate) struct Writes(AtomicUsize);
-
-impl Writes {
-    /// Counts one for as long as what is returned lives.
-    pub(crate) fn begin(&self) -> Writing<'_> {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        Writing(self)
-    }
-
-    /// Waits until none is being served, a second at most.
-    fn wait(&self) {
-        for _ in 0..10_000 {
-            if self.0.load(Ordering::SeqCst) == 0 {
-                return;
-            }
-            std::thread::sleep(Duration::from_micros(100));
-        }
-    }
-}
-
-/// One write being served.
-#[derive(Debug)]
-pub(crate) struct Writing<'a>(&'a Writes);
-
-impl Drop for Writing<'_> {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

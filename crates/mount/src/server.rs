@@ -9,21 +9,23 @@
 //! It knows neither the FUSE library nor the mount point.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
 
-use model::{FileKind, FileSystem, Inode, InodeNo, NewFile, RenameMode, RoomSpace, SetAttr};
-use parking_lot::Mutex;
+use model::{
+    FileFlags, FileKind, FileSystem, Inode, InodeNo, NewFile, RenameMode, RoomSpace, SetAttr,
+};
 
+use crate::activity::{Activity, Writes};
 use crate::clock;
 use crate::errno::{Errno, OrErrno};
 use crate::labels::Labels;
 use crate::listings::Listings;
 use crate::lookups::Lookups;
-use crate::opens::Opens;
 use crate::options::{AccessTimes, MountOptions, Synchronous};
 use crate::pressure::{Orders, Pressure};
-use crate::seeker::Writes;
+
+mod opens;
+
+use opens::Opens;
 
 /// Longest name in bytes.
 const NAME_MAX: usize = 255;
@@ -56,42 +58,6 @@ pub(crate) struct Listed<'a> {
     pub(crate) name: &'a [u8],
 }
 
-/// When something was last asked. Apart from the server, so that who watches it does not keep the room open.
-#[derive(Debug)]
-pub(crate) struct Activity {
-    last: Mutex<Instant>,
-    /// The thread whose requests are no activity: it asks the kernel to write back.
-    ignored: AtomicU32,
-}
-
-impl Default for Activity {
-    fn default() -> Self {
-        Self {
-            last: Mutex::new(Instant::now()),
-            ignored: AtomicU32::new(0),
-        }
-    }
-}
-
-impl Activity {
-    /// Requests by thread `tid` are no activity from now on.
-    pub(crate) fn ignore(&self, tid: u32) {
-        self.ignored.store(tid, Ordering::Relaxed);
-    }
-
-    /// Notes that thread `tid` asked for something.
-    pub(crate) fn touched(&self, tid: u32) {
-        if tid != self.ignored.load(Ordering::Relaxed) {
-            *self.last.lock() = Instant::now();
-        }
-    }
-
-    /// When somebody last asked for something.
-    pub(crate) fn last(&self) -> Instant {
-        *self.last.lock()
-    }
-}
-
 /// Serves one file system.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -111,7 +77,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The orders are for the thread of [`pressure`](crate::pressure).
+    /// The orders are for the thread of `relief`.
     pub(crate) fn new(room: Arc<dyn FileSystem>, options: &MountOptions) -> (Self, Orders) {
         room.stamp_by(clock::now);
         let (pressure, orders) = Pressure::new();
@@ -219,6 +185,14 @@ impl Server {
         }
         self.changed(no)?;
         Ok(inode)
+    }
+
+    pub(crate) fn set_flags(&self, no: InodeNo, flags: FileFlags) -> Result<(), Errno> {
+        let set = SetAttr {
+            flags: Some(flags),
+            ..SetAttr::default()
+        };
+        self.change_attributes(no, &set).map(drop)
     }
 
     /// A file or symbolic link was read.

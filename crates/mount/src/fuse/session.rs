@@ -1,18 +1,14 @@
-//! The connection to the kernel: what is agreed on at its start, the threads that serve it, and notifications to it.
+//! The connection to the kernel: what is agreed on at its start, and the threads that serve it.
 
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use fuser::{
-    BackgroundSession, Config, INodeNo, InitFlags, KernelConfig, Notifier, SessionACL, Version,
-};
-use model::InodeNo;
+use fuser::{BackgroundSession, Config, InitFlags, KernelConfig, SessionACL, Version};
 
 use super::{Handler, Ttl};
 use crate::error::MountError;
+use crate::kernel::Kernel;
 use crate::seeker::Seeker;
 use crate::server::Server;
 
@@ -61,57 +57,6 @@ const WANTED_SHARED: [InitFlags; 3] = [
     InitFlags::FUSE_FLOCK_LOCKS,
     InitFlags::FUSE_AUTO_INVAL_DATA,
 ];
-
-/// The kernel's side, to be notified of changes made elsewhere.
-#[derive(Debug, Default)]
-pub(crate) struct Kernel(OnceLock<Notifier>);
-
-impl Kernel {
-    /// The attributes and ACLs the kernel keeps of an inode are old. Takes no lock and writes nothing back.
-    pub(crate) fn attributes_changed(&self, no: InodeNo) {
-        self.notify(|n| n.inval_inode(INodeNo(no.0), -1, 0));
-    }
-
-    /// The data and attributes the kernel keeps of an inode are old. What programs wrote and the kernel has not yet
-    /// passed on is passed on first: not to be called from a thread that serves requests.
-    pub(crate) fn inode_changed(&self, no: InodeNo) {
-        self.drop_cache(no, 0);
-    }
-
-    /// As [`inode_changed`](Self::inode_changed), for the data from `offset` on.
-    pub(crate) fn drop_cache(&self, no: InodeNo, offset: u64) {
-        let offset = i64::try_from(offset).unwrap_or(i64::MAX);
-        self.notify(|n| n.inval_inode(INodeNo(no.0), offset, 0));
-    }
-
-    /// A name came, went, or leads elsewhere. Waits for requests on the directory: not to be called from a thread that
-    /// serves requests.
-    pub(crate) fn entry_changed(&self, parent: InodeNo, name: &[u8]) {
-        self.notify(|n| n.inval_entry(INodeNo(parent.0), OsStr::from_bytes(name)));
-    }
-
-    /// Inodes are to be forgotten by the kernel, as far as nothing uses them: it looks them up again. `false` where it cannot
-    /// (before Linux 6.18). Waits for what it has under way of them: not to be called from a thread that serves requests.
-    pub(crate) fn forget_unused(&self, inodes: &[InodeNo]) -> bool {
-        let inodes: Vec<_> = inodes.iter().map(|no| INodeNo(no.0)).collect();
-        let mut can = true;
-        self.notify(|n| {
-            let answer = n.prune(&inodes);
-            can = !matches!(&answer, Err(e) if e.kind() == io::ErrorKind::InvalidInput);
-            answer
-        });
-        can
-    }
-
-    fn notify(&self, f: impl FnOnce(&Notifier) -> io::Result<()>) {
-        if let Some(notifier) = self.0.get()
-            && let Err(e) = f(notifier)
-        {
-            // It fails when the kernel does not know the inode, or when the mount is gone.
-            tracing::debug!("notifying the kernel of a change: {e}");
-        }
-    }
-}
 
 /// Agrees on features with the kernel.
 pub(super) fn negotiate(config: &mut KernelConfig, shared: bool) -> io::Result<()> {
@@ -183,7 +128,6 @@ pub(crate) fn start(
             MountError::KernelTooOld(name)
         })
     })?;
-    // Set once: this is the only call for this value.
-    let _ = kernel.0.set(session.notifier());
+    kernel.connect(session.notifier());
     session.spawn().map(Session).map_err(MountError::Session)
 }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use model::{Access, Inode, InodeNo, Timestamp};
 use parking_lot::Mutex;
 
+use super::Server;
 use crate::errno::{Errno, OrErrno};
 use crate::flags::check_open;
-use crate::server::Server;
 
 /// For how long a shared file that had no set-ID bits is taken to have none: each write of an unprivileged program asks.
 const PLAIN_FOR: Duration = Duration::from_secs(1);
