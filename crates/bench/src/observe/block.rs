@@ -9,7 +9,7 @@ use std::os::linux::fs::MetadataExt as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
-use super::mounts;
+use mount::table;
 
 /// How deep a chain may be: a loop device on a file system on a loop device ends somewhere.
 const DEPTH_MAX: usize = 16;
@@ -71,8 +71,8 @@ fn number_beneath(path: &Path, depth: usize) -> Option<(u32, u32)> {
         return Some(number);
     }
     // An anonymous number: Btrfs names its device as the mount's source, overlay its upper directory.
-    let mount = mounts::of(path)?;
-    if let Some(upper) = mount.upper_directory() {
+    let mount = table::containing(path)?;
+    if let Some(upper) = upper_directory(&mount) {
         return (depth < DEPTH_MAX)
             .then(|| number_beneath(&upper, depth + 1))
             .flatten();
@@ -82,6 +82,11 @@ fn number_beneath(path: &Path, depth: usize) -> Option<(u32, u32)> {
         .file_type()
         .is_block_device()
         .then(|| split(source.st_rdev()))
+}
+
+/// Where an overlay writes.
+fn upper_directory(mount: &table::Mount) -> Option<PathBuf> {
+    (mount.kind == "overlay").then(|| mount.path_option("upperdir"))?
 }
 
 fn split(number: u64) -> (u32, u32) {

@@ -6,7 +6,6 @@ use std::path::Path;
 use aws_lc_rs::hmac;
 
 use super::block::{self, BlockDevice};
-use super::mounts;
 use crate::model::{Machine, StoreFacts};
 
 /// Instructions that matter to ciphers, by the kernel's names for them on x86-64 and on arm64.
@@ -85,7 +84,7 @@ fn field_of(text: &str, names: &[&str]) -> Option<String> {
 
 /// What the kernel knows of the place a store is in: file system, mount options, device. `at` is where its bytes are.
 pub fn store_facts(at: &Path) -> StoreFacts {
-    let mount = mounts::of(at);
+    let mount = mount::table::containing(at);
     let devices = block::beneath(at);
     let named = |device: &BlockDevice| match device.model() {
         Some(model) => format!("{} ({model})", device.name),

@@ -6,7 +6,7 @@
 //! process   ├─ Watch::begin ── the round ── Watch::finish ──> Evidence ──> validity
 //! cache     │ pages of the very files
 //! host    ──┘ stolen time, frequencies, room left
-//! mounts, machine: what it was measured on;  ceilings: what no storage here can exceed
+//! machine: what it was measured on;  ceilings: what no storage here can exceed
 //! ```
 //!
 //! 1. The clocks are read last before the work and first after it: no counter is read on the round's time.
@@ -25,7 +25,6 @@ pub mod host;
 #[cfg(test)]
 pub(crate) mod loop_disk;
 mod machine;
-pub mod mounts;
 pub mod process;
 
 use block::{BlockDevice, DeviceCounters};

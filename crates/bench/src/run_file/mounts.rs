@@ -1,10 +1,10 @@
 //! What is mounted where, and ending it: by the system call as root, by `fusermount3` otherwise.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use mount::table;
 
 use crate::{Error, Result};
 
@@ -13,12 +13,13 @@ const UNMOUNT_FOR: Duration = Duration::from_secs(15);
 
 /// Whether something is mounted at exactly this absolute path.
 pub fn is_mounted(at: &Path) -> bool {
-    points().iter().any(|point| point == at)
+    table::at(at).is_some()
 }
 
 /// Something mounted at or below this absolute path.
 pub fn mounted_below(path: &Path) -> Option<PathBuf> {
-    points().into_iter().find(|point| point.starts_with(path))
+    let mut points = table::all().into_iter().map(|mount| mount.mountpoint);
+    points.find(|point| point.starts_with(path))
 }
 
 /// Ends the mount at `at`.
@@ -65,50 +66,12 @@ fn attempt(at: &Path) -> String {
     said
 }
 
-/// All mountpoints of this process's namespace, proc_pid_mountinfo(5).
-fn points() -> Vec<PathBuf> {
-    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    table
-        .split(|byte| *byte == b'\n')
-        .filter_map(|line| line.split(|byte| *byte == b' ').nth(4))
-        .map(|point| unescape(point).into())
-        .collect()
-}
-
-/// Space, tab, newline and backslash are written as a backslash and three octal digits.
-fn unescape(text: &[u8]) -> OsString {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((first, after)) = rest.split_first() {
-        let octal = after
-            .get(..3)
-            .filter(|_| *first == b'\\')
-            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
-        match octal {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[3..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    OsString::from_vec(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn names_with_spaces_and_backslashes_are_read_back() {
-        assert_eq!(unescape(br"/a\040b\134c\"), r"/a b\c\");
-    }
-
-    #[test]
-    fn the_root_is_mounted_and_nothing_else_is() {
+    fn proc_is_mounted_and_nothing_else_is() {
         assert!(is_mounted(Path::new("/proc")));
         assert!(!is_mounted(Path::new("/proc/self")));
         assert_eq!(mounted_below(Path::new("/no-such-directory")), None);

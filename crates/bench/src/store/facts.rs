@@ -7,13 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::observe::mounts;
-
 pub(crate) use crate::observe::store_facts as of_path;
 
 /// Whether a process serves the file system at `path`.
 pub(crate) fn is_fuse(path: &Path) -> bool {
-    mounts::of(path).is_some_and(|mount| mount.kind.starts_with("fuse"))
+    mount::table::containing(path).is_some_and(|mount| mount.kind.starts_with("fuse"))
 }
 
 /// The file behind a loop device.
