@@ -17,7 +17,6 @@ use crate::error::{Error, Result};
 
 mod hex;
 pub(crate) use hex::HexSecret;
-pub(crate) use hex::decode as decode_hex;
 
 /// The largest key file, in bytes.
 pub(crate) const KEY_FILE_MAX: u64 = 1 << 20;
@@ -368,7 +367,7 @@ pub(crate) fn raw_key_file(path: &Path) -> Result<Secret> {
     }
     let digits = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     if digits.len() == 2 * seal::KEY_LEN
-        && let Some(key) = hex::decode(digits)
+        && let Some(key) = crate::hex::decode(digits)
     {
         return Ok(Secret::new(key));
     }

@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::exit::Exit;
-use crate::tree::Fault;
+pub use crate::fault::io_exit;
+use crate::fault::{Fault, import_exit, room_exit};
 
 /// Result of everything here.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -39,7 +40,7 @@ pub enum Error {
         fault: Fault,
     },
     /// Failures that were already reported, one a line.
-    #[error("{} failed; see above", crate::output::count(*.count, "file"))]
+    #[error("{} failed; see above", crate::words::count(*.count, "file"))]
     Several {
         /// How the program ends.
         exit: Exit,
@@ -98,58 +99,6 @@ impl Error {
             Error::Room { source, .. } => room_exit(source),
             Error::At { fault, .. } => fault.exit(),
         }
-    }
-}
-
-/// The exit code of a room's error.
-pub(crate) fn room_exit(error: &room::Error) -> Exit {
-    use room::Error as E;
-    match error {
-        E::WrongCredential(_) => Exit::WrongCredential,
-        E::Seal(_) => seal_exit(seal::SealError::of(error)),
-        E::InUse { .. } => Exit::InUse,
-        E::Corrupt { .. } | E::Catalog(_) | E::Damaged(_) => Exit::Damaged,
-        E::HeaderDamaged(_) => Exit::HeaderDamaged,
-        E::Unsupported(_) => Exit::Newer,
-        E::RolledBack { .. } | E::OldHeader { .. } | E::UnusableMemory { .. } => Exit::RolledBack,
-        E::NoSpace => Exit::NoSpace,
-        E::Io(error) => io_exit(error),
-        E::NotARoom(_) => Exit::NotARoom,
-        _ => Exit::Failed,
-    }
-}
-
-/// The exit code of a refused key operation.
-fn seal_exit(error: Option<&seal::SealError>) -> Exit {
-    use seal::SealError as E;
-    match error {
-        Some(E::WrongCredential { .. } | E::NoSuchKind { .. }) => Exit::WrongCredential,
-        Some(E::HeaderForged) => Exit::HeaderDamaged,
-        _ => Exit::Failed,
-    }
-}
-
-/// The exit code of what is imported.
-pub(crate) fn import_exit(error: &import::Error) -> Exit {
-    use import::Error as E;
-    match error {
-        E::WrongKey { .. } | E::NeedsKey { .. } => Exit::WrongCredential,
-        E::Damaged(_) => Exit::Damaged,
-        // What decompresses the stream says so.
-        E::Io { source, .. } if source.kind() == io::ErrorKind::InvalidData => Exit::Damaged,
-        E::Io { source, .. } => io_exit(source),
-        E::Changed { .. } => Exit::InUse,
-        E::NotAContainer { .. } | E::TooLarge(_) => Exit::Failed,
-    }
-}
-
-/// The exit code of a host's error.
-pub fn io_exit(error: &io::Error) -> Exit {
-    match error.kind() {
-        // Only work that was asked to stop ends so.
-        io::ErrorKind::Interrupted => Exit::Interrupted,
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Exit::NoSpace,
-        _ => Exit::Failed,
     }
 }
 

@@ -11,7 +11,7 @@ use room::Secret;
 use crate::control::client::receive;
 use crate::control::{Answer, Line, Reply, Request, WireError, encode_line, parse_request};
 use crate::credentials::{HexSecret, NewGiven};
-use crate::work::{path_from_hex, path_to_hex};
+use crate::hex::{path_from_hex, path_to_hex};
 
 #[cfg(test)]
 #[path = "../../../fuzz/corpus.rs"]

@@ -128,7 +128,7 @@ pub(crate) fn roff() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args;
+    use crate::commands;
 
     #[test]
     fn every_command_is_in_one_group() {
@@ -137,7 +137,7 @@ mod tests {
             .flat_map(|group| group.commands.iter().map(|(name, _)| *name))
             .collect();
         listed.sort_unstable();
-        let mut command = args::command();
+        let mut command = commands::command();
         command.build();
         let mut there: Vec<&str> = command
             .get_subcommands()
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn the_first_group_fits_a_screen_and_every_line_a_terminal() {
-        let help = args::command().render_help().to_string();
+        let help = commands::command().render_help().to_string();
         for line in help.lines() {
             assert!(line.chars().count() <= 80, "{line}");
         }

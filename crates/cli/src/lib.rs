@@ -22,29 +22,32 @@ mod copy;
 mod credentials;
 mod error;
 mod exit;
+mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod groups;
+mod hex;
+mod logging;
 mod mounting;
+mod mounts;
 mod output;
 mod place;
 pub mod program;
 mod progress;
 mod runtime;
+mod siblings;
 mod size;
 mod socket;
 mod tree;
+mod unmount;
 mod walk;
+mod wire;
+mod words;
 mod work;
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 
 pub use exit::Exit;
 
@@ -61,7 +64,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         return commands::import::become_child(&arguments);
     }
     let command = service::settings::fill(
-        args::command(),
+        commands::command(),
         &arguments,
         commands::SERVERS,
         std::env::vars_os(),
@@ -78,85 +81,16 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         eprintln!("strongroom: {error}");
         return error.exit().into();
     }
-    let cli = match args::Cli::parse_with(command, &arguments) {
+    let cli = match commands::Cli::parse_with(command, &arguments) {
         Ok(cli) => cli,
-        Err(refusal) => return refused(&refusal),
+        Err(refusal) => return program::refused(&refusal),
     };
     let global = cli.global;
     if let Some(common) = cli.command.server() {
-        service::logs::start(common.log_format, level(&global, true));
+        service::logs::start(common.log_format, logging::level(&global, true));
     } else {
-        let serving = matches!(cli.command, args::Command::ServeMount(_));
-        init_tracing(&global, serving);
+        let serving = matches!(cli.command, commands::Command::ServeMount(_));
+        logging::init_tracing(&global, serving);
     }
     program::end(commands::run(cli.command, &global), &global)
-}
-
-/// Prints what clap has to say; returns the exit code.
-fn refused(refusal: &clap::Error) -> ExitCode {
-    // Nothing can be reported where standard output or error is closed.
-    let _ = refusal.print();
-    if refusal.use_stderr() {
-        Exit::Usage.into()
-    } else {
-        Exit::Ok.into()
-    }
-}
-
-/// The least level that is written.
-fn level(global: &args::Global, serving: bool) -> &'static str {
-    match (global.quiet, global.verbose) {
-        (true, _) => "error",
-        (false, 0) if !serving => "warn",
-        (false, 0 | 1) => "info",
-        (false, 2) => "debug",
-        (false, _) => "trace",
-    }
-}
-
-fn init_tracing(global: &args::Global, serving: bool) {
-    // A second call (a test that runs the command in its own process) keeps the first subscriber.
-    let _ = log(global, serving).try_init();
-}
-
-/// `serving`: for a log file, not for a terminal.
-fn log(global: &args::Global, serving: bool) -> impl tracing::Subscriber + Send + Sync + use<> {
-    let colour = !serving && std::io::stderr().is_terminal();
-    tracing_subscriber::fmt()
-        .with_max_level(tracing::level_filters::LevelFilter::TRACE)
-        .with_writer(Log { serving })
-        .with_ansi(colour)
-        .with_target(serving)
-        .finish()
-        .with(service::logs::filter(level(global, serving)))
-}
-
-/// Whether the process that serves a mount has its log, and need not spare the user's terminal any more.
-static HAS_LOG: AtomicBool = AtomicBool::new(false);
-
-/// From here on standard error is a log, which takes everything.
-fn log_everything() {
-    HAS_LOG.store(true, Ordering::Relaxed);
-}
-
-/// Standard error; while it is still the terminal of the mounting user, the serving process only writes warnings there.
-struct Log {
-    serving: bool,
-}
-
-impl<'w> tracing_subscriber::fmt::MakeWriter<'w> for Log {
-    type Writer = Box<dyn std::io::Write>;
-
-    fn make_writer(&'w self) -> Self::Writer {
-        Box::new(std::io::stderr())
-    }
-
-    fn make_writer_for(&'w self, meta: &tracing::Metadata<'_>) -> Self::Writer {
-        if self.serving && !HAS_LOG.load(Ordering::Relaxed) && *meta.level() > tracing::Level::WARN
-        {
-            Box::new(std::io::sink())
-        } else {
-            self.make_writer()
-        }
-    }
 }

@@ -11,7 +11,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::mounting::table::{self, Mount};
+use crate::mounts::{self, Mount};
 use crate::output::quoted;
 use crate::tree::Fault;
 
@@ -67,16 +67,16 @@ pub(crate) fn room_of(path: PathBuf) -> PathBuf {
 /// What is mounted at exactly this path.
 fn mounted_at(path: &Path) -> Option<Mount> {
     // Symbolic links are followed, and a mount whose process has died is not touched.
-    table::without_touching(path)
+    mounts::without_touching(path)
         .ok()
-        .and_then(|path| table::strongroom_at(&path))
-        .or_else(|| table::strongroom_at(&path.canonicalize().ok()?))
+        .and_then(|path| mounts::strongroom_at(&path))
+        .or_else(|| mounts::strongroom_at(&path.canonicalize().ok()?))
 }
 
 /// A path below a mountpoint as a path inside the room that is mounted there.
 fn below_mount(path: &Path) -> Option<RoomPath> {
     let path = path.canonicalize().ok()?;
-    let mount = path.ancestors().find_map(table::strongroom_at)?;
+    let mount = path.ancestors().find_map(mounts::strongroom_at)?;
     let below = path.strip_prefix(&mount.mountpoint).ok()?;
     is_room(&mount.source).then(|| inside(mount.source, below.as_os_str().as_bytes()))
 }

@@ -2,7 +2,6 @@
 //! one program finds another.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
@@ -13,6 +12,7 @@ pub use crate::commands::volume::image::CredentialArgs as VolumeCredentialArgs;
 pub use crate::credentials::CredentialArgs;
 pub use crate::error::{Error, Result, io_exit};
 pub use crate::exit::Exit;
+pub use crate::siblings::{PROGRAM_VARIABLE, find};
 pub use crate::size::bytes;
 
 /// Writing results, notes and failures.
@@ -25,27 +25,9 @@ pub mod manual {
     pub use crate::commands::man::{page, write_pages};
 }
 
-/// Environment variable by which `strongroom` names itself to the programs that it starts.
-pub const PROGRAM_VARIABLE: &str = "STRONGROOM_PROGRAM";
-
 /// The command line of `strongroom`.
 pub fn command() -> clap::Command {
-    crate::args::Cli::command()
-}
-
-/// The path of a program of this package: in the directory of the running one, else in PATH.
-pub fn find(program: &str) -> Option<PathBuf> {
-    use std::os::unix::fs::PermissionsExt;
-    let own = std::env::current_exe().ok();
-    let beside = own.iter().filter_map(|own| own.parent()).map(PathBuf::from);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    beside
-        .chain(std::env::split_paths(&path))
-        .map(|directory| directory.join(program))
-        .find(|file| {
-            let meta = file.metadata();
-            meta.is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-        })
+    crate::commands::Cli::command()
 }
 
 /// What is wrong with an encrypted volume, with its exit code.
@@ -55,12 +37,12 @@ pub fn volume_error(image: &std::path::Path, source: volume::VolumeError) -> Err
 
 /// The log of a command in a terminal, on standard error.
 pub fn log(global: &Global) -> impl Subscriber + Send + Sync + use<> {
-    crate::log(global, false)
+    crate::logging::log(global, false)
 }
 
 /// Parses a command line. `Err`: how the program ends, after help or a refusal was printed.
 pub fn parse<P: clap::Parser>(arguments: &[OsString]) -> std::result::Result<P, ExitCode> {
-    P::try_parse_from(arguments).map_err(|refusal| crate::refused(&refusal))
+    P::try_parse_from(arguments).map_err(|refusal| refused(&refusal))
 }
 
 /// Reports how a command ended.
@@ -71,5 +53,16 @@ pub fn end(result: Result<()>, global: &Global) -> ExitCode {
             crate::output::report(&error, global);
             error.exit().into()
         }
+    }
+}
+
+/// Prints what clap has to say; returns the exit code.
+pub(crate) fn refused(refusal: &clap::Error) -> ExitCode {
+    // Nothing can be reported where standard output or error is closed.
+    let _ = refusal.print();
+    if refusal.use_stderr() {
+        Exit::Usage.into()
+    } else {
+        Exit::Ok.into()
     }
 }

@@ -1,6 +1,6 @@
 //! Taking a mount away: by the system call as root, by fusermount3 as anybody else.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::io::Errno;
@@ -59,7 +59,7 @@ fn as_root(mountpoint: &Path, lazily: bool) -> Result<()> {
 }
 
 fn as_user(mountpoint: &Path, lazily: bool) -> Result<()> {
-    let Some(program) = super::fusermount() else {
+    let Some(program) = fusermount() else {
         return Err(Error::said(
             Exit::CannotMount,
             "fusermount3 is missing, without which only root can unmount: install the package fuse3",
@@ -100,7 +100,7 @@ fn busy(mountpoint: &Path) -> Error {
         format!(
             "{name}: in use: a file is open in it, or it is somebody's working directory (`fuser -vm {}` shows \
              whose); close that and try again, or use --lazy",
-            crate::output::quoted(mountpoint)
+            crate::words::quoted(mountpoint)
         ),
     )
 }
@@ -110,4 +110,17 @@ pub(crate) fn not_mounted(path: &Path) -> Error {
         Exit::NotMounted,
         format!("{}: no room is mounted here", path.display()),
     )
+}
+
+/// The program that mounts and unmounts for ordinary users.
+pub(crate) fn fusermount() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    std::env::split_paths(&path)
+        .chain([
+            PathBuf::from("/usr/bin"),
+            PathBuf::from("/bin"),
+            PathBuf::from("/usr/local/bin"),
+        ])
+        .map(|dir| dir.join("fusermount3"))
+        .find(|program| program.is_file())
 }

@@ -1,20 +1,19 @@
 //! Carries requests out on an open room. The unmounted room's command and the mounted room's control socket both end here,
 //! so that they cannot differ.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use room::{Credential, Room};
 
-use crate::control::{
-    BackupReply, CheckReply, CompactReply, InfoReply, LostReply, RekeyReply, Reply, Request,
-    SlotReply, SpaceReply,
-};
 use crate::credentials::Given;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::hex::{hex, path_from_hex};
+use crate::wire::{
+    BackupReply, CheckReply, CompactReply, InfoReply, LostReply, RekeyReply, Reply, Request,
+    SlotReply, SpaceReply,
+};
 
 /// Called with (bytes done, bytes in all) by the working thread; false stops the work at the next safe point.
 pub(crate) type Progress<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
@@ -208,34 +207,4 @@ pub(crate) fn slot(slot: &seal::SlotInfo) -> SlotReply {
         kdf_lanes: slot.cost.map(|cost| cost.lanes),
         recipients: slot.recipients.clone(),
     }
-}
-
-/// Bytes that need not be text, for a JSON string. Not for secrets.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The same for a path.
-pub(crate) fn path_to_hex(path: &Path) -> String {
-    hex(path.as_os_str().as_bytes())
-}
-
-/// The bytes again.
-pub(crate) fn unhex(text: &str) -> Result<Vec<u8>> {
-    crate::credentials::decode_hex(text.as_bytes())
-        .ok_or_else(|| Error::failed("the message holds no hexadecimal digits where it must"))
-}
-
-/// The path again; it must be absolute, since the two processes have different working directories.
-pub(crate) fn path_from_hex(text: &str) -> Result<PathBuf> {
-    let path = name_from_hex(text)?;
-    if !path.is_absolute() {
-        return Err(Error::failed("the path in the message is not absolute"));
-    }
-    Ok(path)
-}
-
-/// The same where it may be a name that is no path.
-pub(crate) fn name_from_hex(text: &str) -> Result<PathBuf> {
-    Ok(PathBuf::from(OsString::from_vec(unhex(text)?)))
 }

@@ -9,10 +9,10 @@ use crate::control::client::unexpected;
 use crate::control::{BackupReply, Reply, Request};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::hex::path_to_hex;
 use crate::output;
 use crate::place::{must_be_room, room_argument};
 use crate::progress::Bar;
-use crate::work::path_to_hex;
 
 /// Copy a room, mounted or not, to a directory; a later copy to the same place takes only what is new
 #[derive(Debug, clap::Args)]

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use crate::args::Global;
 use crate::error::{Error, Result};
-use crate::program::{PROGRAM_VARIABLE, find};
+use crate::siblings::{PROGRAM_VARIABLE, find};
 
 /// The program's name.
 const PROGRAM: &str = "strongroom-bench";

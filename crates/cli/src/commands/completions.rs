@@ -3,7 +3,7 @@
 use clap_complete::Shell;
 
 use super::bench;
-use crate::args::{self, Global};
+use crate::args::Global;
 use crate::error::Result;
 use crate::output;
 
@@ -23,7 +23,7 @@ pub(crate) fn run(args: Args, _global: &Global) -> Result<()> {
         match bench::start(["completions", &args.shell.to_string()])? {}
     }
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut args::command(), "strongroom", &mut script);
+    clap_complete::generate(args.shell, &mut super::command(), "strongroom", &mut script);
     output::bytes(&script);
     Ok(())
 }

@@ -12,9 +12,9 @@ use crate::control::client::{Client, unexpected};
 use crate::control::{Reply, Request};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::hex::unhex;
 use crate::output;
 use crate::place::room_argument;
-use crate::work::unhex;
 
 /// Back up or restore a room's header, without which no key opens it
 #[derive(Debug, clap::Args)]

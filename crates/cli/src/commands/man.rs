@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::args::{self, Global};
+use crate::args::Global;
 use crate::error::{Error, Result};
 use crate::groups;
 use crate::output;
@@ -15,7 +15,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, _global: &Global) -> Result<()> {
-    let mut command = args::command();
+    let mut command = super::command();
     command.build();
     match args.directory {
         Some(directory) => {

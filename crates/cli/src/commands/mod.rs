@@ -4,6 +4,7 @@ pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod cat;
 pub(crate) mod check;
+mod cli;
 pub(crate) mod compact;
 pub(crate) mod completions;
 pub(crate) mod cp;
@@ -35,8 +36,10 @@ pub(crate) mod umount;
 pub(crate) mod user;
 pub(crate) mod volume;
 
-use crate::args::{Command, Global};
+use crate::args::Global;
 use crate::error::Result;
+
+pub(crate) use cli::{Cli, Command, command};
 
 /// The commands that are servers, whose options may also be in a file and in the environment.
 pub(crate) const SERVERS: &[service::ServerCommand] = &[

@@ -63,7 +63,7 @@ impl serve::Start for InBackground<'_> {
         let pipe = rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), 3);
         self.pipe = Some(pipe.map_err(|e| Error::failed(format!("standard output: {e}")))?);
         serve::detach(self.plan)?;
-        crate::log_everything();
+        crate::logging::log_everything();
         Ok(())
     }
 

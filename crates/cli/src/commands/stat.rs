@@ -64,7 +64,7 @@ fn show(
         let mut value = output::file_json(path.path.as_os_str(), &meta, target.as_deref());
         value["xattrs"] = xattrs
             .iter()
-            .map(|(name, content)| json!({"name": name.to_string_lossy(), "value_hex": crate::work::hex(content)}))
+            .map(|(name, content)| json!({"name": name.to_string_lossy(), "value_hex": crate::hex::hex(content)}))
             .collect();
         value["flags"] = json!(flags);
         output::json_line(&value);
@@ -107,7 +107,7 @@ fn show(
     for (name, content) in &xattrs {
         let content = match std::str::from_utf8(content) {
             Ok(text) if !text.chars().any(char::is_control) => format!("\"{text}\""),
-            _ => format!("0x{}", crate::work::hex(content)),
+            _ => format!("0x{}", crate::hex::hex(content)),
         };
         output::line(format!("attribute  {} = {content}", output::shown(name)));
     }

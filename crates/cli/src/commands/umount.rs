@@ -11,9 +11,10 @@ use crate::control::Request;
 use crate::control::client::Client;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::mounting::{table, unmount};
+use crate::mounts;
 use crate::output;
 use crate::place::is_room;
+use crate::unmount;
 
 /// How long the serving process may take to end after it has closed the room.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
@@ -50,7 +51,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         }
     } else {
         // A shared file system has no control socket: its process ends when everything is durable.
-        let ended = table::process_of(&mountpoint).and_then(pidfd);
+        let ended = mounts::process_of(&mountpoint).and_then(pidfd);
         unmount::unmount(&mountpoint)?;
         if let Some(ended) = ended {
             wait_for(&ended)?;
@@ -64,7 +65,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
 
 /// Where the room is mounted that the argument means, and the process that serves it if it answers.
 fn find(argument: &Path) -> Result<(PathBuf, Option<Client>)> {
-    let path = match table::without_touching(argument) {
+    let path = match mounts::without_touching(argument) {
         Ok(path) => path,
         Err(e) => {
             return Err(Error::said(
@@ -73,11 +74,11 @@ fn find(argument: &Path) -> Result<(PathBuf, Option<Client>)> {
             ));
         }
     };
-    let mount = table::strongroom_at(&path).or_else(|| {
+    let mount = mounts::strongroom_at(&path).or_else(|| {
         // Through a symbolic link, which a dead mount's last name is not.
         path.canonicalize()
             .ok()
-            .and_then(|path| table::strongroom_at(&path))
+            .and_then(|path| mounts::strongroom_at(&path))
     });
     if let Some(mount) = mount {
         let client = Client::find(&mount.source)

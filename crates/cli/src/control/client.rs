@@ -8,9 +8,10 @@ use std::time::Duration;
 use super::{ANSWER_LINE_MAX, Line, Reply, Request, SOCKET, encode_line};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::mounting::table::{self, Mount};
+use crate::hex::path_from_hex;
+use crate::mounts::{self, Mount};
 use crate::socket::{self, Trust, Unreachable};
-use crate::work::{Progress, path_from_hex};
+use crate::work::Progress;
 
 /// A mounted room, as its serving process describes it.
 #[derive(Debug, Clone)]
@@ -64,7 +65,7 @@ impl Client {
 
     /// Its mount, if the kernel's table has one of this room and this user where the process says.
     pub(crate) fn mount(&self) -> Option<Mount> {
-        table::strongroom_at(&self.mountpoint).filter(|mount| mount.is_of(&self.room))
+        mounts::strongroom_at(&self.mountpoint).filter(|mount| mounts::is_of(mount, &self.room))
     }
 
     /// Refuses a process that names a place where this room is not mounted.

@@ -12,10 +12,9 @@
 
 pub(crate) mod client;
 pub(crate) mod server;
-mod wire;
 
-pub(crate) use wire::encode_line;
-pub use wire::{
+pub(crate) use crate::wire::encode_line;
+pub use crate::wire::{
     ANSWER_LINE_MAX, Answer, BackupReply, CheckReply, CompactReply, InfoReply, Line, LostReply,
     REQUEST_LINE_MAX, RekeyReply, Reply, Request, SlotReply, SpaceReply, WireError, parse_request,
 };

@@ -12,8 +12,9 @@ use room::Room;
 use super::{Answer, Line, REQUEST_LINE_MAX, Reply, Request, SOCKET, encode_line, parse_request};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::hex::path_to_hex;
 use crate::socket::{self, Listener};
-use crate::work::{self, path_to_hex};
+use crate::work;
 
 /// How long a client may take to send its request, and to take a line of the answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -185,7 +186,7 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
             }
         }
         Request::Unmount {} => {
-            outcome(crate::mounting::unmount::unmount(&state.mountpoint).map(|()| Reply::Nothing))
+            outcome(crate::unmount::unmount(&state.mountpoint).map(|()| Reply::Nothing))
         }
         request => {
             let Some(room) = state.room.upgrade() else {

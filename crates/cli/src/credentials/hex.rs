@@ -7,6 +7,8 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
+use crate::hex::decode;
+
 /// A secret that is written as lowercase hexadecimal digits. Prints as `Secret(..)`.
 #[derive(Debug, Clone)]
 pub struct HexSecret(pub(crate) Secret);
@@ -45,26 +47,6 @@ pub(crate) fn encode(bytes: &[u8]) -> Zeroizing<String> {
         text.push(char::from(DIGITS[usize::from(byte & 15)]));
     }
     text
-}
-
-/// The bytes of hexadecimal text of either case; `None` for anything else.
-pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).map(|d| d as u8);
-    let (pairs, rest) = text.as_chunks::<2>();
-    if !rest.is_empty() {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(pairs.len());
-    for [high, low] in pairs {
-        match (digit(*high), digit(*low)) {
-            (Some(high), Some(low)) => bytes.push(high << 4 | low),
-            _ => {
-                zeroize::Zeroize::zeroize(&mut bytes);
-                return None;
-            }
-        }
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::table;
 use crate::control::client::Client;
 use crate::error::Result;
+use crate::mounts::{self, Mount};
 
 /// How long a process that still answers may take to notice that its mount is gone. A mount that was removed lazily
 /// looks the same for as long as files are open in it.
@@ -52,8 +52,8 @@ pub(crate) fn mounted(dir: &Path) -> Result<Option<Client>> {
 }
 
 /// Whether the process sees such a mount.
-fn has_mounted(pid: u32, such: impl Fn(&table::Mount) -> bool) -> bool {
-    table::rooms_of(pid).iter().any(such)
+fn has_mounted(pid: u32, such: impl Fn(&Mount) -> bool) -> bool {
+    mounts::rooms_of(pid).iter().any(such)
 }
 
 /// The process that holds the room's lock, if it is one that serves mounts and has not, or no longer, mounted this one.

@@ -48,7 +48,7 @@ fn try_run(arguments: &[OsString]) -> Result<()> {
         verbose: u8::from(parsed.verbose),
         quiet: false,
     };
-    crate::init_tracing(&global, false);
+    crate::logging::init_tracing(&global, false);
     if parsed.fake {
         return Ok(());
     }

@@ -14,8 +14,8 @@ use crate::control::{ANSWER_LINE_MAX, Answer, encode_line};
 use crate::credentials::Given;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::hex::{name_from_hex, path_from_hex, path_to_hex};
 use crate::place::must_be_room;
-use crate::work::{name_from_hex, path_from_hex, path_to_hex};
 
 /// Everything the serving process needs to know. Paths are absolute, in hexadecimal: they need not be text.
 #[derive(Debug, Serialize, Deserialize)]

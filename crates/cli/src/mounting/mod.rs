@@ -9,15 +9,15 @@ pub(crate) mod launch;
 pub(crate) mod options;
 pub(crate) mod remote;
 pub(crate) mod serve;
-pub(crate) mod table;
-pub(crate) mod unmount;
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::mounts;
 use crate::output::quoted;
+use crate::unmount::fusermount;
 
 /// Refuses what cannot work, each with the next step, before a passphrase is asked for. `room`: its directory, where it has one
 /// here.
@@ -53,7 +53,7 @@ fn check_mountpoint(room: Option<&Path>, mountpoint: &Path) -> Result<()> {
     let canonical = mountpoint
         .canonicalize()
         .map_err(|e| Error::host(mountpoint, e))?;
-    if let Some(mount) = table::strongroom_at(&canonical) {
+    if let Some(mount) = mounts::strongroom_at(&canonical) {
         return refuse(format!(
             "{} is mounted here already; unmount it with: strongroom umount {}",
             mount.source.display(),
@@ -99,17 +99,4 @@ fn check_fuse() -> Result<()> {
         ),
         Ok(_) => Ok(()),
     }
-}
-
-/// The program that mounts and unmounts for ordinary users.
-pub(crate) fn fusermount() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
-    std::env::split_paths(&path)
-        .chain([
-            PathBuf::from("/usr/bin"),
-            PathBuf::from("/bin"),
-            PathBuf::from("/usr/local/bin"),
-        ])
-        .map(|dir| dir.join("fusermount3"))
-        .find(|program| program.is_file())
 }

@@ -186,7 +186,7 @@ fn serve_mounted(
                 {
                     tracing::error!("commit before unmounting: {e}");
                 }
-                super::unmount::unmount_even_if_busy(&at);
+                crate::unmount::unmount_even_if_busy(&at);
             }
         })
         .map_err(broken)?;

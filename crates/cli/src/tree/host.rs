@@ -17,7 +17,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::mounting::table::Mount;
+use crate::mounts::Mount;
 
 use super::{Attrs, Fault, FileId, Meta, OpenFile, ReadFile, Result, Source, Tree};
 

@@ -11,7 +11,6 @@ mod host;
 mod in_room;
 
 use std::ffi::OsString;
-use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
@@ -20,110 +19,9 @@ pub(crate) use host::HostTree;
 pub(crate) use in_room::RoomTree;
 use room::{FileFlags, FileKind, InodeNo, Room, Timestamp};
 
-use crate::exit::Exit;
-
-/// Why an operation on one file failed.
-#[derive(Debug, thiserror::Error)]
-#[doc(hidden)]
-pub enum Fault {
-    #[error("{0}")]
-    Room(room::Error),
-    #[error("{}", host_words(.0))]
-    Host(io::Error),
-    /// The host's file is in a mounted room, whose damaged data is an input/output error.
-    #[error("{}", mounted_words(.0))]
-    Mounted(io::Error),
-    /// What is imported could not be read.
-    #[error("{0}")]
-    Imported(import::Error),
-    /// Refused here, for a reason that needs its own words.
-    #[error("{0}")]
-    Refused(String),
-}
+pub(crate) use crate::fault::Fault;
 
 pub(crate) type Result<T> = std::result::Result<T, Fault>;
-
-impl Fault {
-    pub(crate) fn exit(&self) -> Exit {
-        match self {
-            Fault::Room(e) => crate::error::room_exit(e),
-            Fault::Mounted(e) if is_io_error(e) => Exit::Damaged,
-            Fault::Host(e) | Fault::Mounted(e) => crate::error::io_exit(e),
-            Fault::Imported(e) => crate::error::import_exit(e),
-            Fault::Refused(_) => Exit::Failed,
-        }
-    }
-
-    pub(crate) fn is_not_found(&self) -> bool {
-        match self {
-            Fault::Room(e) => matches!(e, room::Error::NotFound),
-            Fault::Host(e) | Fault::Mounted(e) => e.kind() == io::ErrorKind::NotFound,
-            Fault::Imported(_) | Fault::Refused(_) => false,
-        }
-    }
-
-    pub(crate) fn is_exists(&self) -> bool {
-        match self {
-            Fault::Room(e) => matches!(e, room::Error::Exists),
-            Fault::Host(e) | Fault::Mounted(e) => e.kind() == io::ErrorKind::AlreadyExists,
-            Fault::Imported(_) | Fault::Refused(_) => false,
-        }
-    }
-
-    /// Whether the operation is one that this user, or this file system, does not allow or have.
-    pub(crate) fn is_not_allowed(&self) -> bool {
-        match self {
-            Fault::Room(e) => matches!(
-                e,
-                room::Error::NotPermitted(_) | room::Error::NotSupported(_)
-            ),
-            Fault::Host(e) | Fault::Mounted(e) => {
-                matches!(
-                    e.kind(),
-                    io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported
-                )
-            }
-            Fault::Imported(_) | Fault::Refused(_) => false,
-        }
-    }
-
-    /// Whether what was asked will go on failing, whatever file is next: a full disk, a room that takes no more changes, a mount
-    /// whose process has died.
-    pub(crate) fn ends_all(&self) -> bool {
-        use rustix::io::Errno;
-        let ended = match self {
-            Fault::Room(e) => matches!(e, room::Error::Poisoned | room::Error::ReadOnly),
-            Fault::Host(e) | Fault::Mounted(e) => [Errno::NOTCONN, Errno::CONNABORTED, Errno::ROFS]
-                .iter()
-                .any(|errno| e.raw_os_error() == Some(errno.raw_os_error())),
-            Fault::Imported(_) | Fault::Refused(_) => false,
-        };
-        ended || self.exit() == Exit::NoSpace
-    }
-}
-
-fn is_io_error(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
-}
-
-/// The system's words without "(os error 2)", which means nothing to a person.
-fn host_words(error: &io::Error) -> String {
-    let words = error.to_string();
-    let words = words.split(" (os error").next().unwrap_or(&words);
-    let mut letters = words.chars();
-    letters
-        .next()
-        .map(|first| first.to_lowercase().collect::<String>() + letters.as_str())
-        .unwrap_or_default()
-}
-
-fn mounted_words(error: &io::Error) -> String {
-    if is_io_error(error) {
-        "data damaged or the room's storage failed (the mount's log says which); restore the file from a backup".into()
-    } else {
-        host_words(error)
-    }
-}
 
 /// Which file a name leads to: two names with equal identity are hard links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -25,7 +25,7 @@ use crate::ask;
 use crate::credentials;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::mounting::table;
+use crate::mounts;
 
 /// How long a program may take to mount: deriving a key takes seconds.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -327,7 +327,7 @@ impl Mountpoint {
                 break lock;
             }
         };
-        for leftover in table::mountpoints_in(&dir) {
+        for leftover in mounts::mountpoints_in(&dir) {
             detach(&leftover);
         }
         for leftover in fs::read_dir(&dir).map_err(failed)?.flatten() {
@@ -346,7 +346,7 @@ impl Mountpoint {
     }
 
     fn is_mounted(&self) -> bool {
-        table::mountpoints_in(&self.dir).contains(&self.path)
+        mounts::mountpoints_in(&self.dir).contains(&self.path)
     }
 
     fn remove(&self) -> std::io::Result<()> {

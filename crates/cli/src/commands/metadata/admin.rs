@@ -22,9 +22,10 @@ use crate::access::{Intent, OpenArgs};
 use crate::credentials::HexSecret;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::hex::path_from_hex;
 use crate::place::must_be_room;
 use crate::socket::{self, Listener, Trust};
-use crate::work::{self, Progress, path_from_hex};
+use crate::work::{self, Progress};
 
 /// The socket's name.
 const SOCKET: &str = "metadata";

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::args::Global;
 use crate::ask;
-use crate::credentials::{self, KEY_FILE_MAX, decode_hex};
+use crate::credentials::{self, KEY_FILE_MAX};
 use crate::error::{Error, Result, io_exit};
 use crate::exit::Exit;
 use crate::output;
@@ -94,7 +94,7 @@ pub(crate) fn master_key_file(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
     let bytes = secret.expose();
     let digits = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     // Random bytes that are all digits by chance do not happen: the shortest key has 16.
-    Ok(Zeroizing::new(match decode_hex(digits) {
+    Ok(Zeroizing::new(match crate::hex::decode(digits) {
         Some(key) if digits.len() >= 32 => key.to_vec(),
         _ => bytes.to_vec(),
     }))

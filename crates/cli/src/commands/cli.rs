@@ -1,0 +1,99 @@
+//! The command line as clap sees it: the list of commands. Each command's own arguments are with it.
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use super::*;
+
+/// Encrypted rooms: POSIX file systems kept in ordinary directories.
+#[derive(Debug, Parser)]
+#[command(
+    name = "strongroom",
+    version,
+    about = "Encrypted rooms: POSIX file systems kept in ordinary directories",
+    propagate_version = true,
+    arg_required_else_help = true,
+    override_usage = "strongroom <COMMAND> [OPTIONS]",
+    after_help = "First steps:\n  strongroom create work.strongroom\n  mkdir -p ~/work && strongroom mount work.strongroom ~/work\n  strongroom umount ~/work\n\nPaths in a room are written ROOM:/path: strongroom ls work.strongroom:/papers"
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The command line, with its commands in groups.
+pub(crate) fn command() -> clap::Command {
+    let template = format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{}Options:\n{{options}}{{after-help}}",
+        crate::groups::help()
+    );
+    Cli::command().help_template(template)
+}
+
+impl Cli {
+    /// The same as `try_parse_from`, of a command whose defaults were changed.
+    pub(crate) fn parse_with(
+        command: clap::Command,
+        arguments: &[OsString],
+    ) -> clap::error::Result<Cli> {
+        let mut command = command;
+        let mut matches = command.try_get_matches_from_mut(arguments)?;
+        Cli::from_arg_matches_mut(&mut matches).map_err(|e| e.format(&mut command))
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Create(create::Args),
+    Mount(mount::Args),
+    #[command(visible_alias = "unmount")]
+    Umount(umount::Args),
+    Info(info::Args),
+    Ls(ls::Args),
+    Tree(tree::Args),
+    Cat(cat::Args),
+    Cp(cp::Args),
+    Mv(mv::Args),
+    Rm(rm::Args),
+    Mkdir(mkdir::Args),
+    Ln(ln::Args),
+    Stat(stat::Args),
+    Df(df::Args),
+    Du(du::Args),
+    Key(key::Args),
+    Header(header::Args),
+    Check(check::Args),
+    Compact(compact::Args),
+    Backup(backup::Args),
+    Restore(restore::Args),
+    Import(import::Args),
+    Export(export::Args),
+    Rekey(rekey::Args),
+    Sync(sync::Args),
+    Disk(disk::Args),
+    Metadata(metadata::Args),
+    User(user::Args),
+    Volume(volume::Args),
+    Serve(serve::Args),
+    Bench(bench::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+    /// The process that serves a mount; started by `mount`, never typed.
+    #[command(hide = true)]
+    ServeMount(serve_mount::Args),
+}
+
+impl Command {
+    /// Settings of this process as a server, if it is one.
+    pub(crate) fn server(&self) -> Option<&service::Common> {
+        match self {
+            Command::Disk(args) => args.server(),
+            Command::Metadata(args) => args.server(),
+            Command::Serve(args) => Some(args.service()),
+            _ => None,
+        }
+    }
+}
