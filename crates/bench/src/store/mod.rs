@@ -20,6 +20,7 @@ mod directory;
 mod facts;
 mod host;
 mod nbd;
+mod read_only;
 mod room;
 mod served;
 mod single;

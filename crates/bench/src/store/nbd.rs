@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{Cold, Making, Mode, Names, Object, Powers, Store};
+use super::read_only::{Existing, ReadOnly};
+use super::{Cold, Making, Mode, Object};
 use crate::model::StoreFacts;
 use crate::{Error, Result};
 
@@ -75,7 +76,7 @@ struct Connection {
 }
 
 impl Nbd {
-    pub(crate) fn connect(target: &str, making: &Making) -> Result<Nbd> {
+    pub(crate) fn connect(target: &str, making: &Making) -> Result<ReadOnly<Nbd>> {
         let address = Address::parse(target)?;
         let first = Connection::open(&address).map_err(|e| {
             Error::store(
@@ -83,7 +84,7 @@ impl Nbd {
                 format!("{e}; is the server running, and is that its export's name?"),
             )
         })?;
-        Ok(Nbd {
+        Ok(ReadOnly(Nbd {
             facts: StoreFacts {
                 label: making.label.clone(),
                 kind: "network block device".into(),
@@ -96,49 +97,26 @@ impl Nbd {
                 idle: Mutex::new(vec![first]),
             }),
             drop_caches: making.drop_caches,
-        })
-    }
-
-    fn refuse<T>(&self) -> Result<T> {
-        Err(Error::Refused(format!(
-            "{}: a network block device is only ever read: writing would destroy what is in it",
-            self.facts.target
-        )))
+        }))
     }
 }
 
-impl Store for Nbd {
+impl Existing for Nbd {
+    const DIRECT: bool = false;
+
     fn facts(&self) -> &StoreFacts {
         &self.facts
     }
 
-    fn powers(&self) -> Powers {
-        Powers {
-            write: false,
-            direct: false,
-            names: false,
-            files: false,
-            single: true,
-        }
+    fn refusal(&self) -> String {
+        format!(
+            "{}: a network block device is only ever read: writing would destroy what is in it",
+            self.facts.target
+        )
     }
 
-    fn open(&mut self, _name: &str, mode: Mode) -> Result<Arc<dyn Object>> {
-        if mode.writes() || mode.is_direct() {
-            return self.refuse();
-        }
+    fn open(&self, _mode: Mode) -> Result<Arc<dyn Object>> {
         Ok(self.remote.clone())
-    }
-
-    fn remove(&mut self, _name: &str) -> Result<()> {
-        self.refuse()
-    }
-
-    fn names(&mut self) -> Result<Arc<dyn Names>> {
-        self.refuse()
-    }
-
-    fn settle(&mut self) -> Result<()> {
-        Ok(())
     }
 
     fn make_cold(&mut self) -> Result<Cold> {
@@ -158,10 +136,6 @@ impl Store for Nbd {
 
     fn path(&self) -> Option<PathBuf> {
         None
-    }
-
-    fn close(self: Box<Self>) -> Result<()> {
-        Ok(())
     }
 }
 

@@ -1,13 +1,14 @@
 //! A file or block device that was there before: read, never written.
 //!
-//! 1. It is opened with `O_RDONLY`, here and nowhere else, and every mode that writes is refused before the system is asked.
+//! 1. It is opened with `O_RDONLY`, here and nowhere else.
 
 use std::fs::File;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Cold, Making, Mode, Names, Object, Powers, Store, facts, host};
+use super::read_only::{Existing, ReadOnly};
+use super::{Cold, Making, Mode, Object, facts, host};
 use crate::model::StoreFacts;
 use crate::{Error, Result};
 
@@ -22,7 +23,7 @@ pub(crate) struct Single {
 
 impl Single {
     /// The file or device at `path`.
-    pub(crate) fn find(path: &Path, target: &str, making: &Making) -> Result<Single> {
+    pub(crate) fn find(path: &Path, target: &str, making: &Making) -> Result<ReadOnly<Single>> {
         let path = path
             .canonicalize()
             .map_err(|e| Error::io(path, "finding it", e))?;
@@ -40,12 +41,12 @@ impl Single {
             target: target.into(),
             ..facts::of_path(&path)
         };
-        Ok(Single {
+        Ok(ReadOnly(Single {
             facts,
             path,
             device,
             drop_caches: making.drop_caches,
-        })
+        }))
     }
 
     /// What a process keeps in memory for a file it serves is out of our reach.
@@ -58,49 +59,26 @@ impl Single {
             ));
         }
     }
-
-    fn refuse<T>(&self) -> Result<T> {
-        Err(Error::Refused(format!(
-            "{}: a {} that was there before is only ever read: writing would destroy what is in it; to measure writing, name \
-             a directory, in which files are created and removed again",
-            self.path.display(),
-            self.facts.kind
-        )))
-    }
 }
 
-impl Store for Single {
+impl Existing for Single {
+    const DIRECT: bool = true;
+
     fn facts(&self) -> &StoreFacts {
         &self.facts
     }
 
-    fn powers(&self) -> Powers {
-        Powers {
-            write: false,
-            direct: true,
-            names: false,
-            files: false,
-            single: true,
-        }
+    fn refusal(&self) -> String {
+        format!(
+            "{}: a {} that was there before is only ever read: writing would destroy what is in it; to measure writing, name \
+             a directory, in which files are created and removed again",
+            self.path.display(),
+            self.facts.kind
+        )
     }
 
-    fn open(&mut self, _name: &str, mode: Mode) -> Result<Arc<dyn Object>> {
-        if mode.writes() {
-            return self.refuse();
-        }
+    fn open(&self, mode: Mode) -> Result<Arc<dyn Object>> {
         host::HostFile::open(&self.path, mode)
-    }
-
-    fn remove(&mut self, _name: &str) -> Result<()> {
-        self.refuse()
-    }
-
-    fn names(&mut self) -> Result<Arc<dyn Names>> {
-        self.refuse()
-    }
-
-    fn settle(&mut self) -> Result<()> {
-        Ok(())
     }
 
     fn make_cold(&mut self) -> Result<Cold> {
@@ -137,16 +115,13 @@ impl Store for Single {
     fn path(&self) -> Option<PathBuf> {
         Some(self.path.clone())
     }
-
-    fn close(self: Box<Self>) -> Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::run_file::Run;
+    use crate::store::Store;
 
     #[test]
     fn a_file_that_was_there_is_never_opened_for_writing() {

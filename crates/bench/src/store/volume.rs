@@ -1,6 +1,6 @@
 //! The plain contents of an encrypted volume, read by this process: what a decrypted device would be, without a kernel's device mapper.
 //!
-//! 1. The image is opened for reading only, here and nowhere else, and every mode that writes is refused before.
+//! 1. The image is opened for reading only, here and nowhere else.
 //! 2. It is opened once: the volume keeps no contents in memory, so emptying the page cache of its image makes it cold.
 //!
 //! It deliberately does not know the formats of volumes, nor where their keys come from.
@@ -15,7 +15,8 @@ use device::{Access, Device, FileDevice};
 use volume::OpenOptions;
 use volume::luks::Luks;
 
-use super::{Cold, Making, Mode, Names, Object, Powers, Store, facts, host};
+use super::read_only::{Existing, ReadOnly};
+use super::{Cold, Making, Mode, Object, facts, host};
 use crate::model::StoreFacts;
 use crate::{Error, Result};
 
@@ -33,7 +34,7 @@ struct Contents(Arc<dyn Device>);
 
 impl Volume {
     /// The volume in `image`.
-    pub(crate) fn find(image: &Path, target: &str, making: &Making) -> Result<Volume> {
+    pub(crate) fn find(image: &Path, target: &str, making: &Making) -> Result<ReadOnly<Volume>> {
         let image = image
             .canonicalize()
             .map_err(|e| Error::io(image, "finding it", e))?;
@@ -73,19 +74,12 @@ impl Volume {
             version: Some(env!("CARGO_PKG_VERSION").into()),
             ..facts::of_path(&image)
         };
-        Ok(Volume {
+        Ok(ReadOnly(Volume {
             facts,
             image,
             contents: Arc::new(Contents(opened.device)),
             drop_caches: making.drop_caches,
-        })
-    }
-
-    fn refuse<T>(&self) -> Result<T> {
-        Err(Error::Refused(format!(
-            "{}: a volume that was there before is only ever read: writing would destroy what is in it",
-            self.facts.target
-        )))
+        }))
     }
 }
 
@@ -96,38 +90,22 @@ fn read_only(path: &Path) -> Result<Arc<dyn Device>> {
     }
 }
 
-impl Store for Volume {
+impl Existing for Volume {
+    const DIRECT: bool = false;
+
     fn facts(&self) -> &StoreFacts {
         &self.facts
     }
 
-    fn powers(&self) -> Powers {
-        Powers {
-            write: false,
-            direct: false,
-            names: false,
-            files: false,
-            single: true,
-        }
+    fn refusal(&self) -> String {
+        format!(
+            "{}: a volume that was there before is only ever read: writing would destroy what is in it",
+            self.facts.target
+        )
     }
 
-    fn open(&mut self, _name: &str, mode: Mode) -> Result<Arc<dyn Object>> {
-        if mode.writes() || mode.is_direct() {
-            return self.refuse();
-        }
+    fn open(&self, _mode: Mode) -> Result<Arc<dyn Object>> {
         Ok(self.contents.clone())
-    }
-
-    fn remove(&mut self, _name: &str) -> Result<()> {
-        self.refuse()
-    }
-
-    fn names(&mut self) -> Result<Arc<dyn Names>> {
-        self.refuse()
-    }
-
-    fn settle(&mut self) -> Result<()> {
-        Ok(())
     }
 
     fn make_cold(&mut self) -> Result<Cold> {
@@ -146,10 +124,6 @@ impl Store for Volume {
 
     fn backing(&self) -> Option<PathBuf> {
         Some(self.image.clone())
-    }
-
-    fn close(self: Box<Self>) -> Result<()> {
-        Ok(())
     }
 }
 
@@ -179,7 +153,7 @@ impl Object for Contents {
 mod tests {
     use super::*;
     use crate::run_file::Run;
-    use crate::store::VolumeKey;
+    use crate::store::{Store, VolumeKey};
     use ::volume::Credential;
     use ::volume::luks::{FormatOptions, KdfOptions, format};
 

@@ -1,7 +1,8 @@
 //! Whether cold reads were cold and direct calls direct.
 
-use super::{Claim, Direction, Issue, IssueKind, Seen, issue, size};
+use super::{Claim, Direction, Issue, IssueKind, Seen, issue};
 use crate::observe::CachedPages;
+use crate::report::words;
 
 /// Pages of the very files, or of the files that keep a served store's bytes, were not cached before a cold read, and the device read as
 /// much as was claimed.
@@ -27,8 +28,8 @@ pub(super) fn hit(seen: &Seen) -> Option<Issue> {
                 IssueKind::CacheHit,
                 format!(
                     "{} of {what} were in the page cache before {} were read cold",
-                    size(bytes),
-                    size(claim.bytes)
+                    words::bytes(bytes),
+                    words::bytes(claim.bytes)
                 ),
             ));
         }
@@ -47,9 +48,9 @@ pub(super) fn hit(seen: &Seen) -> Option<Issue> {
         IssueKind::CacheHit,
         format!(
             "{} were read cold, but {} read only {}",
-            size(claim.bytes),
+            words::bytes(claim.bytes),
             device.name,
-            size(device.did.read_bytes)
+            words::bytes(device.did.read_bytes)
         ),
     ))
 }
@@ -76,8 +77,8 @@ pub(super) fn not_direct(seen: &Seen) -> Option<Issue> {
             IssueKind::NotDirect,
             format!(
                 "{} of the file came into the page cache while {} were moved directly",
-                size(came),
-                size(bytes)
+                words::bytes(came),
+                words::bytes(bytes)
             ),
         )
     })

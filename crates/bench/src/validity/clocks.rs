@@ -1,7 +1,8 @@
 //! Whether the time is wall time.
 
-use super::{Issue, IssueKind, Seen, issue, time};
+use super::{Issue, IssueKind, Seen, issue};
 use crate::clock::Elapsed;
+use crate::report::words;
 
 /// Whether two times differ by more than the limits bear.
 fn apart(seen: &Seen, one: i64, other: i64) -> bool {
@@ -23,8 +24,8 @@ pub(super) fn disagree(seen: &Seen) -> Option<Issue> {
         IssueKind::ClocksDisagree,
         format!(
             "the measuring clock passed {}, {name} {}",
-            time(raw),
-            time(other)
+            words::time_ns(raw as f64),
+            words::time_ns(other as f64)
         ),
     ))
 }
@@ -41,8 +42,8 @@ pub(super) fn disagree_elsewhere(seen: &Seen) -> Option<Issue> {
         IssueKind::ClocksDisagree,
         format!(
             "the measuring clock passed {}, the clock of {name} {}",
-            time(raw),
-            time(*other)
+            words::time_ns(raw as f64),
+            words::time_ns(*other as f64)
         ),
     ))
 }
@@ -52,7 +53,10 @@ pub(super) fn jumped(seen: &Seen) -> Option<Issue> {
     let said = seen.evidence.between.iter().find_map(|slice| {
         let clocks = named(slice);
         if let Some((name, passed)) = clocks.iter().find(|(_, passed)| *passed < 0) {
-            return Some(format!("{name} went back by {}", time(-passed)));
+            return Some(format!(
+                "{name} went back by {}",
+                words::time_ns(-passed as f64)
+            ));
         }
         // One of three differs from the two others, which agree, and is ahead of them: it leapt. Behind them it stalled.
         (0..3).find_map(|odd| {
@@ -61,7 +65,12 @@ pub(super) fn jumped(seen: &Seen) -> Option<Issue> {
             let leapt = !apart(seen, rest[0], rest[1])
                 && apart(seen, passed, rest[0])
                 && passed > rest[0].saturating_mul(2);
-            leapt.then(|| format!("{name} leapt by {}", time(passed - rest[0])))
+            leapt.then(|| {
+                format!(
+                    "{name} leapt by {}",
+                    words::time_ns((passed - rest[0]) as f64)
+                )
+            })
         })
     });
     Some(issue(IssueKind::ClockJumped, said?))
@@ -81,9 +90,9 @@ pub(super) fn stalled(seen: &Seen) -> Option<Issue> {
             IssueKind::ClockStalled,
             format!(
                 "the measuring clock passed {} where CLOCK_BOOTTIME passed {} and the processor worked for {}",
-                time(slice.raw_ns),
-                time(slice.boottime_ns),
-                time(slice.process_cpu_ns)
+                words::time_ns(slice.raw_ns as f64),
+                words::time_ns(slice.boottime_ns as f64),
+                words::time_ns(slice.process_cpu_ns as f64)
             ),
         ));
     }
@@ -110,9 +119,9 @@ pub(super) fn counts_processor(seen: &Seen) -> Option<Issue> {
             IssueKind::ClockCountsProcessor,
             format!(
                 "the time ({}) is the processor time ({}), and {name} passed {}: waiting is not counted",
-                time(raw),
-                time(cpu),
-                time(other)
+                words::time_ns(raw as f64),
+                words::time_ns(cpu as f64),
+                words::time_ns(other as f64)
             ),
         ));
     }
@@ -126,7 +135,7 @@ pub(super) fn counts_processor(seen: &Seen) -> Option<Issue> {
             IssueKind::ClockCountsProcessor,
             format!(
                 "the time ({}) is the processor time, though {} was busy for {} ms meanwhile: waiting is not counted",
-                time(raw),
+                words::time_ns(raw as f64),
                 device.name,
                 device.did.busy_ms
             ),
@@ -148,7 +157,7 @@ pub(super) fn shorter_than_the_device_was_busy(seen: &Seen) -> Option<Issue> {
         IssueKind::ClocksDisagree,
         format!(
             "the measuring clock passed {}, but {} was busy for {} ms of it",
-            time(seen.evidence.elapsed.raw_ns),
+            words::time_ns(seen.evidence.elapsed.raw_ns as f64),
             device.name,
             device.did.busy_ms
         ),

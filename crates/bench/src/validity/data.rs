@@ -1,6 +1,7 @@
 //! Whether the data was right, and whether its content mattered.
 
-use super::{Issue, IssueKind, Limits, Seen, issue, size};
+use super::{Issue, IssueKind, Limits, Seen, issue};
+use crate::report::words;
 
 /// Whatever is read is compared with what was written.
 pub(super) fn wrong(seen: &Seen) -> Option<Issue> {
@@ -9,8 +10,8 @@ pub(super) fn wrong(seen: &Seen) -> Option<Issue> {
             IssueKind::WrongData,
             format!(
                 "{} of {} read were not what had been written",
-                size(seen.claim.wrong_bytes),
-                size(seen.claim.compared_bytes)
+                words::bytes(seen.claim.wrong_bytes),
+                words::bytes(seen.claim.compared_bytes)
             ),
         )
     })

@@ -1,8 +1,9 @@
 //! Whether the counters of the device and of the process fit what was done, and whether nobody else was there.
 
-use super::{Direction, Issue, IssueKind, Seen, issue, size};
+use super::{Direction, Issue, IssueKind, Seen, issue};
 use crate::observe::block::DeviceCounters;
 use crate::observe::process;
+use crate::report::words;
 
 /// Direct calls reach the device with all their bytes.
 pub(super) fn bytes_missing(seen: &Seen) -> Option<Issue> {
@@ -20,9 +21,9 @@ pub(super) fn bytes_missing(seen: &Seen) -> Option<Issue> {
             IssueKind::CountersDisagree,
             format!(
                 "{} were {verb} directly, but {} counted only {}",
-                size(seen.claim.bytes),
+                words::bytes(seen.claim.bytes),
                 device.name,
-                size(did)
+                words::bytes(did)
             ),
         )
     })
@@ -44,8 +45,8 @@ pub(super) fn calls_missing(seen: &Seen) -> Option<Issue> {
             IssueKind::CountersDisagree,
             format!(
                 "{} are said to be {verb}, but the calls of this process moved only {}",
-                size(seen.claim.bytes),
-                size(did)
+                words::bytes(seen.claim.bytes),
+                words::bytes(did)
             ),
         )
     })
@@ -98,8 +99,8 @@ pub(super) fn not_durable(seen: &Seen) -> Option<Issue> {
         if dirty as f64 > seen.claim.bytes as f64 * borne {
             return say(format!(
                 "{} of {what} were still dirty when {} were said to be durable",
-                size(dirty),
-                size(seen.claim.bytes)
+                words::bytes(dirty),
+                words::bytes(seen.claim.bytes)
             ));
         }
     }
@@ -110,7 +111,7 @@ pub(super) fn not_durable(seen: &Seen) -> Option<Issue> {
             IssueKind::NotDurable,
             format!(
                 "{} are said to be durable, but {} was given nothing to write",
-                size(seen.claim.bytes),
+                words::bytes(seen.claim.bytes),
                 device.name
             ),
         )
@@ -161,7 +162,7 @@ pub(super) fn shared(seen: &Seen) -> Option<Issue> {
             IssueKind::DeviceShared,
             format!(
                 "others moved {} at {} meanwhile{}",
-                size(foreign),
+                words::bytes(foreign),
                 device.name,
                 who.unwrap_or_default()
             ),

@@ -211,26 +211,6 @@ fn issue(kind: IssueKind, said: impl Into<String>) -> Issue {
     }
 }
 
-/// A number of bytes for a sentence.
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..10_000 => format!("{bytes} bytes"),
-        10_000..10_000_000 => format!("{:.0} kB", bytes as f64 / 1e3),
-        10_000_000..10_000_000_000 => format!("{:.0} MB", bytes as f64 / 1e6),
-        _ => format!("{:.1} GB", bytes as f64 / 1e9),
-    }
-}
-
-/// A time for a sentence.
-fn time(ns: i64) -> String {
-    match ns.unsigned_abs() {
-        0..10_000 => format!("{ns} ns"),
-        10_000..10_000_000 => format!("{:.0} µs", ns as f64 / 1e3),
-        10_000_000..10_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
-        _ => format!("{:.1} s", ns as f64 / 1e9),
-    }
-}
-
 impl Elapsed {
     /// The clocks that the measuring one is compared with, with names for a sentence.
     fn compared(&self) -> [(&'static str, i64); 2] {

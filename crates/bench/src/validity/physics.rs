@@ -3,7 +3,8 @@
 //! What the device can was measured at another moment, perhaps a bad one. Where its counters say that it did all of the work, and nobody
 //! else was at it, it could.
 
-use super::{Direction, Issue, IssueKind, Seen, device, issue, size, time};
+use super::{Direction, Issue, IssueKind, Seen, device, issue};
+use crate::report::words;
 
 /// A sync takes a good part of the shortest time that was measured for one on that device.
 pub(super) fn sync_too_fast(seen: &Seen) -> Option<Issue> {
@@ -19,8 +20,8 @@ pub(super) fn sync_too_fast(seen: &Seen) -> Option<Issue> {
             IssueKind::SyncTooFast,
             format!(
                 "a sync took {}, a durable write of 4 KiB on this device never less than {}",
-                time(took as i64),
-                time(floor as i64)
+                words::time_ns(took as f64),
+                words::time_ns(floor as f64)
             ),
         )
     })
@@ -55,8 +56,8 @@ pub(super) fn faster_than_physics(seen: &Seen) -> Option<Issue> {
         IssueKind::FasterThanPhysics,
         format!(
             "{} a second are more than {what}: at most {} a second",
-            size(rate as u64),
-            size(ceiling as u64)
+            words::bytes(rate as u64),
+            words::bytes(ceiling as u64)
         ),
     ))
 }

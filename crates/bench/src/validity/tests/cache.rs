@@ -21,7 +21,7 @@ fn a_warm_file_is_caught_before_it_is_read() {
     fires(
         &issues,
         IssueKind::CacheHit,
-        "4194 kB of the file were in the page cache before",
+        "4 MiB of the file were in the page cache before",
     );
 }
 

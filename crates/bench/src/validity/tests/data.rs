@@ -24,7 +24,7 @@ fn data_that_is_not_what_was_written_is_caught() {
     fires(
         &judged(&Evidence::default(), &claim),
         IssueKind::WrongData,
-        "1 bytes of 66 kB",
+        "1 B of 64 KiB",
     );
     let honest = Claim {
         wrong_bytes: 0,

@@ -77,7 +77,7 @@ fn a_skipped_fsync_is_caught_by_the_pages_and_by_the_device() {
     fires(
         &issues,
         IssueKind::NotDurable,
-        "4194 kB of the file were still dirty",
+        "4 MiB of the file were still dirty",
     );
     let issues = write_as_durable(&disk, false, false);
     fires(&issues, IssueKind::NotDurable, "was given nothing to write");
