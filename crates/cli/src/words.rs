@@ -54,20 +54,9 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
     }
 }
 
-/// A size for people: "1.5 MiB".
+/// A size for people: "1.50 MiB".
 pub(crate) fn size(bytes: u64) -> String {
-    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1023.95 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 {
-        format!("{bytes} B")
-    } else {
-        format!("{value:.1} {}", UNITS[unit])
-    }
+    indicatif::HumanBytes(bytes).to_string()
 }
 
 /// A moment in UTC: "2026-11-22 03:04:05".
@@ -177,8 +166,8 @@ mod tests {
     fn sizes_and_modes_read_as_usual() {
         assert_eq!(size(0), "0 B");
         assert_eq!(size(1023), "1023 B");
-        assert_eq!(size(1536), "1.5 KiB");
-        assert_eq!(size(u64::MAX), "16.0 EiB");
+        assert_eq!(size(1536), "1.50 KiB");
+        assert_eq!(size(u64::MAX), "16.00 EiB");
         assert_eq!(mode_letters(FileKind::Regular, 0o4755), "-rwsr-xr-x");
         assert_eq!(mode_letters(FileKind::Directory, 0o1777), "drwxrwxrwt");
         assert_eq!(mode_letters(FileKind::Fifo, 0o2604), "prw---Sr--");

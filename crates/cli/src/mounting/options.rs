@@ -137,17 +137,14 @@ impl Options {
 /// A time such as `90`, `90s`, `10m` or `2h`.
 pub(crate) fn duration(text: &str) -> std::result::Result<Duration, String> {
     let refusal = || format!("`{text}` is not a time: write seconds, or 90s, 10m, 2h, 30d");
-    let (digits, unit) = match text.char_indices().last() {
-        Some((at, 's')) => (&text[..at], 1),
-        Some((at, 'm')) => (&text[..at], 60),
-        Some((at, 'h')) => (&text[..at], 3600),
-        Some((at, 'd')) => (&text[..at], 86_400),
-        _ => (text, 1),
-    };
-    let number: u64 = digits.parse().map_err(|_| refusal())?;
-    match number.checked_mul(unit) {
-        Some(seconds) if seconds > 0 && seconds <= 366 * 86_400 => Ok(Duration::from_secs(seconds)),
-        _ => Err(refusal()),
+    let seconds = text.parse().map(Duration::from_secs);
+    let time = seconds
+        .or_else(|_| humantime::parse_duration(text))
+        .map_err(|_| refusal())?;
+    let (least, most) = (Duration::from_secs(1), Duration::from_secs(366 * 86_400));
+    match (least..=most).contains(&time) {
+        true => Ok(time),
+        false => Err(refusal()),
     }
 }
 
