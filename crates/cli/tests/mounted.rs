@@ -7,9 +7,9 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{CHEAP, Sandbox, can_mount, is_root, listing, make_tree};
+use common::{CHEAP, Sandbox, can_mount, is_root, listing, make_tree, wait_for};
 use serde_json::Value;
 
 #[test]
@@ -341,8 +341,8 @@ fn a_busy_mount_is_not_unmounted_except_lazily() {
     assert!(!s.is_mounted());
     file.write_all(b"after").unwrap();
     drop(file);
-    wait_until("the room is closed", || !s.control().exists());
-    wait_until("the room opens again", || {
+    wait_for("the room is closed", || !s.control().exists());
+    wait_for("the room opens again", || {
         s.run(["ls", "room", "--passphrase-file", "pass"]).code == 0
     });
     assert_eq!(s.with_pass(["cat", "room:/open"]), "after");
@@ -381,7 +381,7 @@ fn a_killed_mount_is_cleared_and_mounted_again() {
     s.ok(["sync", "room"]);
     let pid = rustix::process::Pid::from_raw(s.pid() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    wait_until("the process is gone", || {
+    wait_for("the process is gone", || {
         std::fs::read_dir(s.path("mnt")).is_err()
     });
     let err = s.fails(12, ["mount", "room", "mnt"]);
@@ -449,7 +449,7 @@ fn sync_does_not_answer_for_a_mount_that_died() {
     std::fs::write(s.path("mnt/f"), "never synced").unwrap();
     let pid = rustix::process::Pid::from_raw(s.pid() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    wait_until("the process is gone", || {
+    wait_for("the process is gone", || {
         std::fs::read_dir(s.path("mnt")).is_err()
     });
     let err = s.fails(11, ["sync", "room"]);
@@ -470,8 +470,8 @@ fn a_signal_unmounts_and_commits_and_a_lost_terminal_does_not() {
     std::thread::sleep(Duration::from_millis(300));
     assert!(s.is_mounted());
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    wait_until("it is unmounted", || !s.is_mounted());
-    wait_until("the room is closed", || {
+    wait_for("it is unmounted", || !s.is_mounted());
+    wait_for("the room is closed", || {
         s.run(["cat", "room:/f", "--passphrase-file", "pass"]).code == 0
     });
     assert_eq!(s.with_pass(["cat", "room:/f"]), "written");
@@ -488,7 +488,7 @@ fn a_mount_in_the_foreground_ends_with_a_signal_and_exit_code_0() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    wait_until("it is mounted", || s.is_mounted());
+    wait_for("it is mounted", || s.is_mounted());
     std::fs::write(s.path("mnt/f"), "x").unwrap();
     let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
@@ -527,7 +527,7 @@ signal.setitimer(signal.ITIMER_REAL, 0)
         .stderr(std::fs::File::create(s.path("log")).unwrap())
         .spawn()
         .unwrap();
-    wait_until("it is mounted", || s.is_mounted());
+    wait_for("it is mounted", || s.is_mounted());
     let programs: Vec<_> = (0..3)
         .map(|n| {
             let dir = s.path(format!("mnt/{n}"));
@@ -561,8 +561,8 @@ fn an_idle_mount_goes_away_by_itself() {
         return;
     }
     s.with_pass(["mount", "room", "mnt", "--idle-timeout", "1s"]);
-    wait_until("it is unmounted", || !s.is_mounted());
-    wait_until("the room is closed", || {
+    wait_for("it is unmounted", || !s.is_mounted());
+    wait_for("the room is closed", || {
         s.run(["ls", "room", "--passphrase-file", "pass"]).code == 0
     });
 }
@@ -740,16 +740,5 @@ impl Sandbox {
             .output()
             .unwrap();
         common::Ran::from(output)
-    }
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(
-            Instant::now() < deadline,
-            "waited 60 seconds, and still not: {what}"
-        );
-        std::thread::sleep(Duration::from_millis(20));
     }
 }

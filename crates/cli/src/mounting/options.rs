@@ -220,13 +220,15 @@ mod tests {
     fn times_are_read_with_and_without_a_unit() {
         assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
         assert_eq!(duration("2h"), Ok(Duration::from_secs(7200)));
+        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(duration("30d"), Ok(Duration::from_secs(30 * 86_400)));
         for bad in [
             "",
             "0",
             "-1",
             "h",
-            "1w",
+            "1x",
+            "90ms",
             "400d",
             "99999999999999999999h",
             "é",

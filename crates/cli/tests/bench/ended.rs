@@ -1,11 +1,11 @@
 //! What is left of a run that ends before it is done.
 
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::common::{self, Sandbox};
+use super::common::{self, Sandbox, wait_for};
 use super::{left, mounts};
 
 /// More rounds than anybody waits for.
@@ -36,15 +36,6 @@ fn start(sandbox: &Sandbox, args: &[&str]) -> Child {
 
 fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
-}
-
-/// Waits for something that must come; the limit is only there so that a failure ends.
-fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !there() {
-        assert!(began.elapsed() < Duration::from_secs(120), "never: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// Until the large file is there: the measurement is under way.

@@ -2,22 +2,10 @@
 
 use std::io::Write;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use super::common::{Sandbox, listing, noise};
+use super::common::{Sandbox, listing, noise, wait_for};
 use super::{import, nothing_is_left, taken_out};
-
-/// Waits for something, but not without end.
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(
-            began.elapsed() < Duration::from_secs(60),
-            "{what} did not happen"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 #[test]
 fn a_directory_whose_import_is_killed_again_and_again_arrives_whole() {
