@@ -69,6 +69,7 @@ pub(crate) const GROUPS: &[Group] = &[
             ("disk", "Create, serve and manage network disks"),
             ("metadata", "Serve a room on network disks to its users"),
             ("user", "Manage the users of a shared room"),
+            ("audit", "Create, verify and read a server's audit log"),
         ],
     },
     Group {

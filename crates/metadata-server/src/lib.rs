@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod audit;
 pub mod authority;
 pub mod enrol;
 pub mod locks;

@@ -1,5 +1,7 @@
 //! Malicious clients: false, guessed and stolen data gives them nothing at the metadata server.
 
+#[path = "hostile/audit.rs"]
+mod audit;
 mod common;
 
 use std::sync::Arc;

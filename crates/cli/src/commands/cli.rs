@@ -76,6 +76,7 @@ pub(crate) enum Command {
     Disk(disk::Args),
     Metadata(metadata::Args),
     User(user::Args),
+    Audit(audit::Args),
     Volume(volume::Args),
     Serve(serve::Args),
     Bench(bench::Args),

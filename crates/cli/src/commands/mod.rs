@@ -1,5 +1,6 @@
 //! One module a command: its arguments, and a `run` that does it.
 
+pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod cat;
@@ -88,6 +89,7 @@ pub(crate) fn run(command: Command, global: &Global) -> Result<()> {
         Command::Disk(args) => disk::run(args, global),
         Command::Metadata(args) => metadata::run(args, global),
         Command::User(args) => user::run(args, global),
+        Command::Audit(args) => audit::run(args, global),
         Command::Volume(args) => volume::run(args, global),
         Command::Bench(args) => bench::run(args, global),
         Command::Completions(args) => completions::run(args, global),

@@ -115,6 +115,9 @@ impl Cluster {
                 shape.protection,
             ]);
         }
+        cluster
+            .sandbox
+            .ok(["audit", "init", "audit", "--key-out", "audit.key"]);
         for (name, uid) in USERS {
             let (uid, identity) = (uid.to_string(), format!("{name}.identity"));
             cluster.sandbox.with_pass([
@@ -206,9 +209,16 @@ impl Cluster {
                 "pass",
                 "--lease",
                 &format!("{}s", self.shape.lease),
+                "--audit",
+                "audit",
             ],
         );
         Process::serve(SERVER, command, &self.log(SERVER))
+    }
+
+    /// The audit log is whole, through whatever kills.
+    pub fn check_audit(&self) {
+        self.ok(&["audit", "verify", "audit", "--key", "audit.key"]);
     }
 
     pub fn mountpoint(&self, client: usize) -> PathBuf {

@@ -106,6 +106,7 @@ fn what_was_acknowledged_survives_a_kill_of_anybody_at_any_moment() {
             "after everything was restarted",
         );
     }
+    cluster.check_audit();
 }
 
 fn judge(cluster: &Cluster, seed: u64, writer: usize, through: usize, lived: bool, story: &str) {

@@ -8,6 +8,7 @@
 //! network is cut; `scripts/soak/network.sh` sets them higher.
 #![allow(missing_docs, unreachable_pub)]
 
+mod audit;
 mod backup;
 mod cluster;
 #[path = "../common/mod.rs"]

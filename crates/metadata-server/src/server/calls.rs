@@ -5,6 +5,7 @@
 //! 2. A change goes on to its end, and its answer is remembered, also where nobody waits for it any more.
 //! 3. What fails because the storage failed is never an answer: the client is asked to come back.
 
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -24,6 +25,7 @@ use super::changes::Losses;
 use super::incarnation::{self, Incarnation};
 use super::replies::{Asked, Client, Outcome, client_key};
 use super::testing::Point;
+use crate::audit::About;
 use crate::locks::{Denied, Holder};
 use crate::sessions::Session;
 
@@ -41,6 +43,7 @@ static RUNNING: Semaphore = Semaphore::const_new(BLOCKING_MAX);
 pub(super) struct Caller {
     shared: Arc<Shared>,
     serial: [u8; 16],
+    peer: SocketAddr,
     cut: CancellationToken,
     own: Arc<Semaphore>,
 }
@@ -94,11 +97,17 @@ fn waits_for_room(error: &room::Error) -> Refusal {
 }
 
 impl Caller {
-    pub(super) fn new(shared: Arc<Shared>, serial: [u8; 16], cut: CancellationToken) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        serial: [u8; 16],
+        peer: SocketAddr,
+        cut: CancellationToken,
+    ) -> Self {
         let own = Arc::new(Semaphore::new(shared.config.calls_max));
         Self {
             shared,
             serial,
+            peer,
             cut,
             own,
         }
@@ -141,16 +150,21 @@ impl Caller {
         reply
     }
 
-    /// The same within a session.
+    /// The same within a session. `about`: what the audit log says of a refusal.
     async fn within<T: Send + 'static>(
         &self,
         name: &'static str,
         session: SessionId,
+        about: About,
         work: impl FnOnce(&Here) -> Reply<T> + Send + 'static,
     ) -> Reply<T> {
         self.run(name, move |caller| {
             let here = caller.here(session)?;
-            work(&here).map_err(|refusal| caller.shared.judged(&here, refusal))
+            work(&here).map_err(|refusal| {
+                let refusal = caller.shared.judged(&here, refusal);
+                here.0.audit.refused(&here.1, (name, about), &refusal);
+                refusal
+            })
         })
         .await
     }
@@ -158,7 +172,7 @@ impl Caller {
     /// Runs what a client's slot is asked for, until it is neither under way nor waiting for the one before.
     async fn once<T: Send + 'static>(
         &self,
-        name: &'static str,
+        (name, about): (&'static str, About),
         session: SessionId,
         work: impl Fn(&Here, &Client) -> Reply<Option<T>> + Send + Sync + 'static,
     ) -> Reply<T> {
@@ -180,7 +194,7 @@ impl Caller {
             let (work, asked) = (work.clone(), client.clone());
             // Asked and begun by one thread, so that nothing that is begun is left.
             let reply = self
-                .within(name, session, move |here| work(here, &asked))
+                .within(name, session, about, move |here| work(here, &asked))
                 .await?;
             match reply {
                 Some(done) => return Ok(done),
@@ -210,6 +224,9 @@ impl Caller {
             .filter(|incarnation| !incarnation.has_failed())
             .ok_or_else(|| Refusal::Failed("the room is being opened again".into()))?;
         let known = session.and_then(|id| incarnation.sessions.find(id, &self.serial).ok());
+        if known.is_none() {
+            self.shared.audit.ready()?;
+        }
         let session = match known {
             Some(session) => session,
             None => {
@@ -221,6 +238,7 @@ impl Caller {
                     return Err(Refusal::NoSession);
                 }
                 tracing::info!(user = %user.name, session = session.id.0, "a session begins");
+                self.shared.audit.session_begins(&session, self.peer);
                 session
             }
         };
@@ -260,10 +278,11 @@ impl Metadata for Caller {
     }
 
     async fn bye(self, _: Context, session: SessionId) -> Reply<()> {
-        self.within("bye", session, |(incarnation, session)| {
+        self.within("bye", session, About::default(), |(incarnation, session)| {
             let ended = incarnation.sessions.end_where(|s, _| s.id == session.id);
             for session in ended {
                 tracing::info!(user = %session.user.name, session = session.id.0, "a session ends");
+                incarnation.audit.session_ends(&session, "goodbye");
                 if let Some(key) = session.client() {
                     incarnation.replies.forget(&incarnation.room, &key);
                 }
@@ -287,7 +306,7 @@ impl Metadata for Caller {
         parent: InodeNo,
         name: Vec<u8>,
     ) -> Reply<Inode> {
-        self.within("lookup", session, move |here| {
+        self.within("lookup", session, About::of(parent), move |here| {
             let handles = &here.0.handles;
             let found = super::files::lookup(here, handles.room_number(parent), &name)?;
             Ok(handles.inode(found))
@@ -296,12 +315,17 @@ impl Metadata for Caller {
     }
 
     async fn attributes(self, _: Context, session: SessionId, no: InodeNo) -> Reply<Inode> {
-        self.within("attributes", session, move |(server, session)| {
-            let _rights = server.rights.read();
-            let no = server.handles.room_number(no);
-            let found = server.reach(session, no).map_err(refusal)?;
-            Ok(server.handles.inode(found.inode))
-        })
+        self.within(
+            "attributes",
+            session,
+            About::of(no),
+            move |(server, session)| {
+                let _rights = server.rights.read();
+                let no = server.handles.room_number(no);
+                let found = server.reach(session, no).map_err(refusal)?;
+                Ok(server.handles.inode(found.inode))
+            },
+        )
         .await
     }
 
@@ -313,7 +337,7 @@ impl Metadata for Caller {
         after: u64,
         limit: u32,
     ) -> Reply<Listing> {
-        self.within("read_dir", session, move |here| {
+        self.within("read_dir", session, About::of(no), move |here| {
             super::files::read_dir(here, here.0.handles.room_number(no), after, limit)
         })
         .await
@@ -326,41 +350,51 @@ impl Metadata for Caller {
         no: InodeNo,
         name: Vec<u8>,
     ) -> Reply<Vec<u8>> {
-        self.within("xattr", session, move |here| {
+        self.within("xattr", session, About::of(no), move |here| {
             super::files::xattr(here, here.0.handles.room_number(no), &name)
         })
         .await
     }
 
     async fn xattr_names(self, _: Context, session: SessionId, no: InodeNo) -> Reply<Vec<Vec<u8>>> {
-        self.within("xattr_names", session, move |(server, session)| {
-            let _rights = server.rights.read();
-            let no = server.handles.room_number(no);
-            server.reach(session, no).map_err(refusal)?;
-            let mut names = server.room.xattr_names(no).map_err(refusal)?;
-            names.retain(|name| session.subject.sees_xattr(name));
-            Ok(names)
-        })
+        self.within(
+            "xattr_names",
+            session,
+            About::of(no),
+            move |(server, session)| {
+                let _rights = server.rights.read();
+                let no = server.handles.room_number(no);
+                server.reach(session, no).map_err(refusal)?;
+                let mut names = server.room.xattr_names(no).map_err(refusal)?;
+                names.retain(|name| session.subject.sees_xattr(name));
+                Ok(names)
+            },
+        )
         .await
     }
 
     async fn space(self, _: Context, session: SessionId) -> Reply<RoomSpace> {
-        self.within("space", session, |(incarnation, _)| {
+        self.within("space", session, About::default(), |(incarnation, _)| {
             incarnation.room.space().map_err(refusal)
         })
         .await
     }
 
     async fn attach(self, _: Context, session: SessionId, client: ClientId) -> Reply<()> {
-        self.within("attach", session, move |(incarnation, session)| {
-            let key = client_key(&session.serial, client);
-            session.set_client(key)?;
-            incarnation
-                .replies
-                .attach(&incarnation.room, key)
-                .map(drop)
-                .map_err(refusal)
-        })
+        self.within(
+            "attach",
+            session,
+            About::default(),
+            move |(incarnation, session)| {
+                let key = client_key(&session.serial, client);
+                session.set_client(key)?;
+                incarnation
+                    .replies
+                    .attach(&incarnation.room, key)
+                    .map(drop)
+                    .map_err(refusal)
+            },
+        )
         .await
     }
 
@@ -372,8 +406,10 @@ impl Metadata for Caller {
         sequence: u64,
         change: Change,
     ) -> Reply<Changed> {
-        self.once("change", session, move |here, client| {
+        let about = About::change(&change);
+        self.once(("change", about), session, move |here, client| {
             let (incarnation, _) = here;
+            incarnation.audit.ready_for(&change)?;
             let answered = match client.ask(slot, sequence)? {
                 Asked::UnderWay => return Ok(None),
                 Asked::Answered(answer) if is_lost(here, &change, &answer) => {
@@ -416,17 +452,21 @@ impl Metadata for Caller {
         slot: u32,
         sequence: u64,
     ) -> Reply<Recalled> {
-        self.once("recall", session, move |here, client| {
-            let answered = match client.recall(slot, sequence)? {
-                None => return Ok(Some(Recalled::NotDone)),
-                Some(Asked::New | Asked::UnderWay) => return Ok(None),
-                Some(done) => {
-                    let settled = here.0.authority.is_ready();
-                    first_answer(here, client, (slot, sequence), done, settled)
-                }
-            };
-            answered.map(|changed| Some(Recalled::Done(here.0.handles.changed(changed))))
-        })
+        self.once(
+            ("recall", About::default()),
+            session,
+            move |here, client| {
+                let answered = match client.recall(slot, sequence)? {
+                    None => return Ok(Some(Recalled::NotDone)),
+                    Some(Asked::New | Asked::UnderWay) => return Ok(None),
+                    Some(done) => {
+                        let settled = here.0.authority.is_ready();
+                        first_answer(here, client, (slot, sequence), done, settled)
+                    }
+                };
+                answered.map(|changed| Some(Recalled::Done(here.0.handles.changed(changed))))
+            },
+        )
         .await
     }
 
@@ -437,26 +477,33 @@ impl Metadata for Caller {
         no: InodeNo,
         access: Access,
     ) -> Reply<Inode> {
-        self.within("open", session, move |here| {
+        self.within("open", session, About::of(no), move |here| {
             let handles = &here.0.handles;
+            here.0.audit.ready()?;
             let opened = super::files::open(here, handles.room_number(no), access)?;
+            here.0.audit.opened(&here.1, no, access);
             Ok(handles.inode(opened))
         })
         .await
     }
 
     async fn close(self, _: Context, session: SessionId, no: InodeNo, count: u64) -> Reply<()> {
-        self.within("close", session, move |(incarnation, session)| {
-            let no = incarnation.handles.room_number(no);
-            let (closed, last) = session.close(no, count)?;
-            if last {
-                incarnation.locks.closed(session.id, no);
-            }
-            if closed > 0 {
-                incarnation.room.release(no, closed);
-            }
-            Ok(())
-        })
+        self.within(
+            "close",
+            session,
+            About::of(no),
+            move |(incarnation, session)| {
+                let no = incarnation.handles.room_number(no);
+                let (closed, last) = session.close(no, count)?;
+                if last {
+                    incarnation.locks.closed(session.id, no);
+                }
+                if closed > 0 {
+                    incarnation.room.release(no, closed);
+                }
+                Ok(())
+            },
+        )
         .await
     }
 
@@ -468,8 +515,9 @@ impl Metadata for Caller {
         first: u64,
         count: u32,
     ) -> Reply<Map> {
-        self.within("map", session, move |here| {
+        self.within("map", session, About::of(no), move |here| {
             let handles = &here.0.handles;
+            here.0.audit.reaches(&here.1, handles.seen(no), "r")?;
             let mut map = super::data::map(here, handles.room_number(no), first, count)?;
             map.inode = handles.inode(map.inode);
             Ok(map)
@@ -485,14 +533,14 @@ impl Metadata for Caller {
         offset: u64,
         hole: bool,
     ) -> Reply<u64> {
-        self.within("seek", session, move |here| {
+        self.within("seek", session, About::of(no), move |here| {
             super::data::seek(here, here.0.handles.room_number(no), offset, hole)
         })
         .await
     }
 
     async fn lend(self, _: Context, session: SessionId, blocks: u32) -> Reply<Granted> {
-        self.within("lend", session, move |here| {
+        self.within("lend", session, About::default(), move |here| {
             super::data::grant(here, blocks)
         })
         .await
@@ -505,8 +553,10 @@ impl Metadata for Caller {
         no: InodeNo,
         written: Vec<Written>,
     ) -> Reply<u64> {
-        self.within("place", session, move |here| {
-            super::data::place(here, here.0.handles.room_number(no), written)
+        self.within("place", session, About::of(no), move |here| {
+            let handles = &here.0.handles;
+            here.0.audit.reaches(&here.1, handles.seen(no), "w")?;
+            super::data::place(here, handles.room_number(no), written)
         })
         .await
     }
@@ -517,14 +567,14 @@ impl Metadata for Caller {
         session: SessionId,
         grants: Vec<WriteGrantId>,
     ) -> Reply<()> {
-        self.within("give_back", session, move |here| {
+        self.within("give_back", session, About::default(), move |here| {
             super::data::release_grants(here, &grants)
         })
         .await
     }
 
     async fn sync(self, _: Context, session: SessionId) -> Reply<u64> {
-        self.within("sync", session, |here| {
+        self.within("sync", session, About::default(), |here| {
             let stamp = here.0.room.stamp();
             sync(&here.0)?;
             Ok(stamp)

@@ -173,6 +173,12 @@ fn apply(
                 room.release(made.no, 1);
                 return Err(Error::Stale);
             }
+            let access = room::Access {
+                read: true,
+                write: true,
+            };
+            let seen = incarnation.handles.out(made.no);
+            incarnation.audit.opened(session, seen, access);
             Ok(inode(made))
         }
         Change::Link { no, parent, name } => {
@@ -193,6 +199,7 @@ fn apply(
             let gone = room.lookup(parent, &name)?;
             subject.remove(directory.object(), &gone)?;
             let changed = answering(incarnation, id, || room.unlink(parent, &name).map(done))?;
+            incarnation.removed(session, &gone, parent);
             incarnation.paths.name_gone(&gone, parent);
             losses.name_gone(incarnation, &gone);
             Ok(changed)
@@ -203,7 +210,9 @@ fn apply(
             subject.search(directory.object())?;
             let gone = room.lookup(parent, &name)?;
             subject.remove(directory.object(), &gone)?;
-            answering(incarnation, id, || room.rmdir(parent, &name).map(done))
+            let changed = answering(incarnation, id, || room.rmdir(parent, &name).map(done))?;
+            incarnation.removed(session, &gone, parent);
+            Ok(changed)
         }
         Change::Rename {
             parent,
@@ -241,12 +250,21 @@ fn apply(
             }
             let rename = || room.rename(parent, &name, new_parent, &new_name, mode);
             let changed = answering(incarnation, id, || rename().map(done))?;
+            if elsewhere {
+                incarnation.moved(session, &moved.inode, parent, new_parent);
+            }
             incarnation.paths.name_gone(&moved.inode, parent);
             incarnation.paths.seen(&moved.inode, new_parent);
             if let Some(target) = &target {
                 incarnation.paths.name_gone(&target.inode, new_parent);
-                if mode == RenameMode::Exchange {
-                    incarnation.paths.seen(&target.inode, parent);
+                match mode {
+                    RenameMode::Exchange => {
+                        if elsewhere {
+                            incarnation.moved(session, &target.inode, new_parent, parent);
+                        }
+                        incarnation.paths.seen(&target.inode, parent);
+                    }
+                    _ => incarnation.removed(session, &target.inode, new_parent),
                 }
             }
             if let Some(target) = target
@@ -269,6 +287,7 @@ fn apply(
             let drop_setgid = subject.write_xattr(found.object(), &name)? || drop_setgid;
             let set = || room.set_xattr(no, &name, &value, mode, drop_setgid);
             let changed = answering(incarnation, id, || set().map(done))?;
+            incarnation.list_changed(session, no, &name);
             if name == acl::ACCESS {
                 losses.rights_changed(incarnation, &incarnation.find(no)?);
             }
@@ -279,6 +298,7 @@ fn apply(
             let found = incarnation.reach(session, no)?;
             subject.write_xattr(found.object(), &name)?;
             let changed = answering(incarnation, id, || room.remove_xattr(no, &name).map(done))?;
+            incarnation.list_changed(session, no, &name);
             if name == acl::ACCESS {
                 losses.rights_changed(incarnation, &incarnation.find(no)?);
             }
@@ -360,6 +380,9 @@ fn set_attributes(
             losses.everybody.push(no);
         }
         if changes_rights {
+            if let Changed::Inode(after) = &changed {
+                incarnation.rights_changed(session, &found.inode, after);
+            }
             losses.rights_changed(incarnation, &incarnation.find(no)?);
         }
         Ok(changed)

@@ -13,6 +13,8 @@ use metadata_proto::rpc::{Change, Changed};
 use room::{DirEntry, Inode, InodeNo, Room};
 use zeroize::Zeroizing;
 
+use crate::audit::Seen;
+
 const NOTE: &str = "metadata.handles";
 /// What a decoy's key is derived for (BLAKE3's key derivation).
 const DECOYS: &str = "strongroom 2026-11 numbers of inodes that reach nothing";
@@ -88,6 +90,12 @@ impl Handles {
         }
         // The room's own are below 2^63; 0 is none.
         InodeNo(if number > i64::MAX as u64 { 0 } else { number })
+    }
+
+    /// A file that a client names.
+    pub(super) fn seen(&self, client: InodeNo) -> Seen {
+        let room = self.room_number(client);
+        Seen { room, client }
     }
 
     /// A number that looks like an inode's and reaches nothing.

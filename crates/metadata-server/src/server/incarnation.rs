@@ -23,6 +23,7 @@ use super::replies::Replies;
 use super::sources::Sources;
 use super::testing::{Fault, Point};
 use super::{Config, ServerError, Shared, io};
+use crate::audit::Audit;
 use crate::authority::Authority;
 use crate::enrol;
 use crate::locks::Locks;
@@ -59,6 +60,7 @@ pub(crate) struct Incarnation {
     pub(super) emptying: Mutex<()>,
     pub(super) replies: Replies,
     pub(super) sources: Sources,
+    pub(super) audit: Audit,
     fault: Arc<Fault>,
     failed: AtomicBool,
     stopping: Mutex<bool>,
@@ -70,6 +72,7 @@ impl Incarnation {
         config: &Config,
         credential: &room::Credential,
         fault: &Arc<Fault>,
+        audit: &Audit,
     ) -> Result<Self, ServerError> {
         let options = OpenOptions {
             keep_unnamed: true,
@@ -103,6 +106,7 @@ impl Incarnation {
             emptying: Mutex::new(()),
             replies,
             sources: Sources::default(),
+            audit: audit.clone(),
             fault: fault.clone(),
             failed: AtomicBool::new(false),
             stopping: Mutex::new(false),
@@ -132,7 +136,9 @@ impl Incarnation {
     pub(super) fn stop(&self) {
         *self.stopping.lock() = true;
         self.stopped.notify_all();
-        self.sessions.end_where(|_, _| true);
+        for session in self.sessions.end_where(|_, _| true) {
+            self.audit.session_ends(&session, "server-stops");
+        }
         self.storage.hurry();
     }
 
@@ -251,6 +257,11 @@ pub(super) fn tend(
                 };
                 for session in tended.sessions.end_where(over) {
                     tracing::info!(user = %session.user.name, session = session.id.0, "a lease is over, or the key has ended");
+                    let why = match with.users.has_ended(&session.serial) {
+                        true => "key-ended",
+                        false => "lease-over",
+                    };
+                    tended.audit.session_ends(&session, why);
                     end_session_in_time(&tended, session);
                 }
             }

@@ -8,7 +8,7 @@
 //! 4. A connection on which no call came for [`SILENCE`] is closed; a client that takes no answers makes no calls either.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -225,9 +225,10 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, closing: 
             tokio::select! {
                 () = closing.cancelled() => {}
                 () = permit.displaced.cancelled() => {}
-                served = serve(tcp, &acceptor, &shared, &permit) => {
+                served = serve((tcp, peer), &acceptor, &shared, &permit) => {
                     if let Err(why) = served {
                         shared.counters.turned_away();
+                        shared.audit.connection_refused(peer, &why);
                         tracing::info!(%peer, "not let in: {why}");
                     }
                 }
@@ -237,7 +238,7 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, closing: 
 }
 
 async fn serve(
-    tcp: TcpStream,
+    (tcp, peer): (TcpStream, SocketAddr),
     acceptor: &TlsAcceptor,
     shared: &Arc<Shared>,
     permit: &Permit,
@@ -296,7 +297,7 @@ async fn serve(
         .new_framed(stream);
     let codec = tokio_serde::formats::MessagePack::default();
     let transport = tarpc::serde_transport::new(framed, codec);
-    let caller = Caller::new(shared.clone(), serial, cut.clone());
+    let caller = Caller::new(shared.clone(), serial, peer, cut.clone());
     let mut calls = std::pin::pin!(
         BaseChannel::with_defaults(transport)
             .max_concurrent_requests(WAITING_MAX)

@@ -9,6 +9,7 @@
 //! It deliberately does not know command lines, log formats or how metrics are published.
 
 mod attach;
+mod audited;
 mod calls;
 mod changes;
 mod data;
@@ -34,6 +35,8 @@ use metadata_proto::rpc::SessionId;
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::event::Admin;
+use crate::audit::{self, Audit};
 use crate::authority::{DiskState, REVOCATION_WAIT};
 use crate::enrol::{self, EnrolError, Identity, User};
 use incarnation::{Incarnation, open as open_room};
@@ -77,6 +80,8 @@ pub struct Config {
     pub protection: Option<netdisk::Protection>,
     /// Disks to add before the room is served; those known by the same name and id get a new address.
     pub disks: Vec<enrol::Disk>,
+    /// Where the audit log is written; `None`: nowhere.
+    pub audit: Option<audit::Settings>,
 }
 
 impl Config {
@@ -96,6 +101,7 @@ impl Config {
             calls_max: 64,
             protection: None,
             disks: Vec::new(),
+            audit: None,
         }
     }
 }
@@ -129,6 +135,9 @@ pub enum ServerError {
     /// It is being opened again after a failure of its storage, or stops.
     #[error("the room is not open just now: try again")]
     NotNow,
+    /// The audit log cannot be opened or written.
+    #[error("the audit log: {0}")]
+    Audit(std::io::Error),
     /// A disk does not answer, and all are needed.
     #[error("disk {0} does not answer: a rekey needs all disks of the room")]
     DiskAway(String),
@@ -149,6 +158,14 @@ pub enum ServerError {
 fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> ServerError {
     let what = what.into();
     move |source| ServerError::Io { what, source }
+}
+
+fn disk_added(disk: &enrol::Disk) -> Admin {
+    Admin::DiskAdded {
+        name: disk.name.clone(),
+        id: disk.address.id.to_string(),
+        address: disk.address.address.clone(),
+    }
 }
 
 /// A room that no server serves, opened to look after its users and disks: its files' data is not reached.
@@ -179,6 +196,7 @@ impl Beside {
     /// As there.
     pub fn add_disk(&self, disk: enrol::Disk) -> Result<(), ServerError> {
         let id = disk.address.id;
+        self.keep_for_audit(disk_added(&disk))?;
         enrol::add_disk(&self.room, disk)?;
         self.storage
             .set_draining(id, false)
@@ -191,7 +209,18 @@ impl Beside {
     /// # Errors
     /// As there.
     pub fn remove_disk(&self, name: &str) -> Result<Option<u64>, ServerError> {
-        drain::begin(&self.room, &self.storage, &drain::find(&self.room, name)?)
+        let disk = drain::find(&self.room, name)?;
+        let name = disk.name.clone();
+        self.keep_for_audit(Admin::DiskRemoved { name })?;
+        drain::begin(&self.room, &self.storage, &disk)
+    }
+
+    /// Keeps what is about to be changed for the audit log of the next server.
+    ///
+    /// # Errors
+    /// Of the room.
+    pub fn keep_for_audit(&self, what: Admin) -> Result<(), ServerError> {
+        Ok(audit::keep(&self.room, what)?)
     }
 
     /// Disks that are being emptied, and the bytes of file data still there.
@@ -218,6 +247,7 @@ pub(crate) struct Shared {
     fault: Arc<testing::Fault>,
     /// Held while users or disks change.
     enrolling: Mutex<()>,
+    audit: Audit,
 }
 
 impl std::fmt::Debug for Shared {
@@ -241,7 +271,21 @@ impl Shared {
 
     /// Opens the room, and lets clients in.
     fn begin(self: &Arc<Self>) -> Result<(), ServerError> {
-        let incarnation = Incarnation::begin(&self.config, &self.credential, &self.fault)?;
+        let incarnation =
+            Incarnation::begin(&self.config, &self.credential, &self.fault, &self.audit)?;
+        if self.audit.log().is_some() {
+            audit::take(&incarnation.room, |entries, forgotten| {
+                if forgotten > 0 {
+                    tracing::warn!(
+                        forgotten,
+                        "changes made while no server ran are not in the audit log"
+                    );
+                }
+                let mut entries = entries.into_iter();
+                let recorded = entries.try_for_each(|entry| self.audit.administered_at(entry));
+                recorded.map_err(ServerError::Audit)
+            })?;
+        }
         let users = enrol::users(&incarnation.room)?;
         self.users.set(&users);
         self.tls.tend(&incarnation.room)?;
@@ -330,6 +374,7 @@ impl MetadataServer {
     /// `Room` where opening it fails, `Io` where the address cannot be listened on, `Enrol` where disks cannot be added.
     pub fn start(config: Config, credential: room::Credential) -> Result<Self, ServerError> {
         let listen = config.listen;
+        let audit = Audit::open(config.audit.as_ref()).map_err(ServerError::Audit)?;
         let shared = Arc::new(Shared {
             config,
             credential,
@@ -342,6 +387,7 @@ impl MetadataServer {
             failing: Condvar::new(),
             fault: Arc::default(),
             enrolling: Mutex::new(()),
+            audit,
         });
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -399,6 +445,7 @@ impl MetadataServer {
         }
         let ended = self.shared.end();
         runtime.shutdown_timeout(Duration::from_secs(10));
+        self.shared.audit.stop();
         ended
     }
 
@@ -423,6 +470,12 @@ impl MetadataServer {
         Ok(drain::states(&*self.incarnation()?))
     }
 
+    /// The entries of its audit log, and whether some cannot be written; `None`: it has none.
+    pub fn audit(&self) -> Option<(u64, bool)> {
+        let log = self.shared.audit.log()?;
+        Some((log.entries(), log.is_failing()))
+    }
+
     /// The users.
     pub fn users(&self) -> Result<Vec<User>, ServerError> {
         Ok(enrol::users(&self.incarnation()?.room)?)
@@ -435,7 +488,12 @@ impl MetadataServer {
         uid: u32,
         gids: &[u32],
     ) -> Result<(User, Identity), ServerError> {
-        self.enrol(|room| enrol::add_user(room, name, uid, gids))
+        let added = Admin::UserAdded {
+            name: name.to_owned(),
+            user_uid: uid,
+            user_gids: gids.to_vec(),
+        };
+        self.enrol(added, |room| enrol::add_user(room, name, uid, gids))
     }
 
     /// [`enrol::renew_user`], at once in effect.
@@ -445,16 +503,27 @@ impl MetadataServer {
         replaces: Option<[u8; 16]>,
         overlap: Duration,
     ) -> Result<(User, Identity), ServerError> {
-        self.enrol(|room| enrol::renew_user(room, name, replaces, overlap))
+        let name_of = name.to_owned();
+        self.enrol(Admin::UserRenewed { name: name_of }, |room| {
+            enrol::renew_user(room, name, replaces, overlap)
+        })
+    }
+
+    /// Records what is about to be done: it is not where it cannot be recorded.
+    fn recorded(&self, what: Admin) -> Result<(), ServerError> {
+        let recorded = self.shared.audit.administered("local", what);
+        recorded.map_err(ServerError::Audit)
     }
 
     /// Changes users, at once in effect.
     fn enrol<T>(
         &self,
+        what: Admin,
         change: impl FnOnce(&room::Room) -> Result<T, EnrolError>,
     ) -> Result<T, ServerError> {
         let _one = self.shared.enrolling.lock();
         let serving = self.incarnation()?;
+        self.recorded(what)?;
         let changed = change(&serving.room)?;
         self.shared.users.set(&enrol::users(&serving.room)?);
         Ok(changed)
@@ -470,6 +539,8 @@ impl MetadataServer {
     pub fn remove_user(&self, name: &str) -> Result<bool, ServerError> {
         let _one = self.shared.enrolling.lock();
         let incarnation = self.incarnation()?;
+        let name_of = name.to_owned();
+        self.recorded(Admin::UserRemoved { name: name_of })?;
         let gone = enrol::remove_user(&incarnation.room, name)?;
         self.shared.users.set(&enrol::users(&incarnation.room)?);
         Ok(self.end_keys(&incarnation, &gone.serials))
@@ -484,6 +555,7 @@ impl MetadataServer {
         serving.replies.forget_keys(&serving.room, serials);
         let mut revoked = true;
         for session in ended {
+            serving.audit.session_ends(&session, "key-removed");
             if !incarnation::end_session(serving, &session, Instant::now() + REVOCATION_WAIT) {
                 revoked = false;
                 incarnation::end_session_in_time(serving, session);
@@ -494,7 +566,7 @@ impl MetadataServer {
 
     /// [`enrol::rotate_authority`], at once in effect.
     pub fn rotate_authority(&self) -> Result<(), ServerError> {
-        self.enrol(|room| {
+        self.enrol(Admin::AuthorityRotated {}, |room| {
             enrol::rotate_authority(room)?;
             self.shared.tls.renew(room)
         })
@@ -502,7 +574,7 @@ impl MetadataServer {
 
     /// [`enrol::finish_rotation`], at once in effect: what clients with the keys that end have is ended as for a removed user.
     pub fn finish_rotation(&self, force: bool) -> Result<(), ServerError> {
-        let ended = self.enrol(|room| {
+        let ended = self.enrol(Admin::RotationFinished { forced: force }, |room| {
             let ended = enrol::finish_rotation(room, force)?;
             self.shared.tls.renew(room)?;
             Ok(ended)
@@ -518,6 +590,7 @@ impl MetadataServer {
         let incarnation = self.incarnation()?;
         let _emptying = incarnation.emptying.lock();
         let id = disk.address.id;
+        self.recorded(disk_added(&disk))?;
         enrol::add_disk(&incarnation.room, disk.clone())?;
         incarnation
             .storage
@@ -549,6 +622,8 @@ impl MetadataServer {
                 available,
             });
         }
+        let name = disk.name.clone();
+        self.recorded(Admin::DiskRemoved { name })?;
         let _emptying = incarnation.emptying.lock();
         let left = drain::begin(&incarnation.room, &incarnation.storage, &disk)?;
         if left.is_none() {
@@ -568,6 +643,7 @@ impl MetadataServer {
         progress: room::Progress<'_>,
     ) -> Result<room::BackupReport, ServerError> {
         let incarnation = self.incarnation()?;
+        self.recorded(Admin::Backup {})?;
         let stopping = || self.shared.stopping.load(Ordering::SeqCst) || incarnation.has_failed();
         Ok(incarnation
             .room

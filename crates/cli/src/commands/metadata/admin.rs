@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use metadata_server::audit::event::Admin;
 use metadata_server::enrol::{self, Disk, EnrolError, User};
 use metadata_server::server::{Beside, MetadataServer, ServerError};
 use serde::{Deserialize, Serialize};
@@ -95,6 +96,12 @@ pub(crate) struct Status {
     pub(crate) capabilities_revoked: u64,
     pub(crate) reopened: u64,
     pub(crate) disks: Vec<DiskRow>,
+    /// Entries of the audit log; `None`: there is none.
+    #[serde(default)]
+    pub(crate) audit_entries: Option<u64>,
+    /// It cannot be written.
+    #[serde(default)]
+    pub(crate) audit_failing: bool,
     /// How long keys of users, and the authority, are valid.
     pub(crate) lifetimes: Vec<enrol::Lifetime>,
 }
@@ -305,6 +312,11 @@ fn carry_out_beside(opened: &Beside, request: Request) -> std::result::Result<Re
     Ok(match request {
         Request::Status {} | Request::Backup { .. } => return Err(ServerError::NotNow),
         Request::AddUser { name, uid, gids } => {
+            opened.keep_for_audit(Admin::UserAdded {
+                name: name.clone(),
+                user_uid: uid,
+                user_gids: gids.clone(),
+            })?;
             let (user, identity) = enrol::add_user(room, &name, uid, &gids)?;
             Reply::Identity(identity_text(&identity, &user))
         }
@@ -314,18 +326,22 @@ fn carry_out_beside(opened: &Beside, request: Request) -> std::result::Result<Re
             overlap_s,
         } => {
             let overlap = Duration::from_secs(overlap_s);
+            opened.keep_for_audit(Admin::UserRenewed { name: name.clone() })?;
             let (user, identity) = enrol::renew_user(room, &name, replaces, overlap)?;
             Reply::Identity(identity_text(&identity, &user))
         }
         Request::RotateAuthority {} => {
+            opened.keep_for_audit(Admin::AuthorityRotated {})?;
             enrol::rotate_authority(room)?;
             Reply::Done
         }
         Request::FinishRotation { force } => {
+            opened.keep_for_audit(Admin::RotationFinished { forced: force })?;
             enrol::finish_rotation(room, force)?;
             Reply::Done
         }
         Request::RemoveUser { name } => {
+            opened.keep_for_audit(Admin::UserRemoved { name: name.clone() })?;
             enrol::remove_user(room, &name)?;
             Reply::Removed(true)
         }
@@ -387,6 +403,7 @@ fn carry_out(server: &MetadataServer, request: Request) -> std::result::Result<R
 
 fn status(server: &MetadataServer) -> Status {
     let metrics = server.metrics();
+    let audit = server.audit();
     let sessions = server.sessions().unwrap_or_default();
     Status {
         pid: std::process::id(),
@@ -404,6 +421,8 @@ fn status(server: &MetadataServer) -> Status {
         capabilities_revoked: metrics.capabilities.revoked,
         reopened: metrics.reopened,
         disks: metrics.disks.iter().map(DiskRow::running).collect(),
+        audit_entries: audit.map(|(entries, _)| entries),
+        audit_failing: audit.is_some_and(|(_, failing)| failing),
         lifetimes: server.lifetimes().unwrap_or_default(),
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use metadata_server::audit::{Full, Settings};
 use metadata_server::server::{Config, MetadataServer};
 use rustix::fs::Mode;
 use serde_json::json;
@@ -18,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::mounting::options::duration;
 use crate::output;
 use crate::place::must_be_room;
+use crate::size::bytes;
 
 /// Serve a room on network disks to its users
 #[derive(Debug, clap::Args)]
@@ -53,6 +55,15 @@ pub(crate) struct Args {
     /// Of these, most of one user
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65536))]
     connections_per_user: u32,
+    /// Write the audit log in this directory, which `audit init` created
+    #[arg(long, value_name = "DIR")]
+    audit: Option<PathBuf>,
+    /// Begin another file of the audit log when one has this size
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = bytes)]
+    audit_file_size: u64,
+    /// While the audit log cannot be written: refuse what would be logged, or go on with a warning and count what is missing
+    #[arg(long, value_enum, default_value_t = OnFull::Refuse)]
+    audit_full: OnFull,
     /// When asked to stop, end after this time in any case
     #[arg(long, value_name = "TIME", default_value = "90s", value_parser = duration)]
     grace: Duration,
@@ -62,7 +73,24 @@ pub(crate) struct Args {
     common: Common,
 }
 
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum OnFull {
+    Refuse,
+    Warn,
+}
+
 impl Args {
+    fn audit(&self) -> Option<Settings> {
+        Some(Settings {
+            file_size: self.audit_file_size,
+            full: match self.audit_full {
+                OnFull::Refuse => Full::Refuse,
+                OnFull::Warn => Full::Warn,
+            },
+            ..Settings::new(self.audit.clone()?)
+        })
+    }
+
     pub(super) fn service(&self) -> &Common {
         &self.common
     }
@@ -120,6 +148,15 @@ impl Observed for MetricsSource {
             "Times the room was reopened after a failure of its storage.",
             metrics.reopened,
         );
+        if let Some((entries, failing)) = self.0.audit() {
+            counter(m, "audit_entries", "Entries of the audit log.", entries);
+            gauge(
+                m,
+                "audit_failing",
+                "1 while the audit log cannot be written.",
+                u64::from(failing),
+            );
+        }
         let capabilities = metrics.capabilities;
         counter(
             m,
@@ -225,6 +262,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     config.connections_max = args.connections as usize;
     config.connections_per_address = args.connections_per_address as usize;
     config.connections_per_user = args.connections_per_user as usize;
+    config.audit = args.audit();
     config.protection = args.protection.map(Level::protection);
     for disk in &args.disk {
         config.disks.push(disk.read(args.protection)?);

@@ -56,6 +56,17 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         "{} capabilities given, {} revoked; the room was reopened {} times",
         status.capabilities_issued, status.capabilities_revoked, status.reopened
     ));
+    if let Some(entries) = status.audit_entries {
+        let state = if status.audit_failing {
+            ", and cannot be written"
+        } else {
+            ""
+        };
+        output::line(format!(
+            "the audit log has {}{state}",
+            output::count(entries, "entry")
+        ));
+    }
     for (id, user) in &status.sessions {
         output::line(format!("session {id:016x} of {user}"));
     }

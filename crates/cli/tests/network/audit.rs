@@ -1,0 +1,53 @@
+//! The audit log of a server that is mounted: what it says, and that changes of it are found.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use super::cluster::{Cluster, Shape};
+use super::common::{can_mount, is_root};
+
+#[test]
+fn the_log_of_a_mount_names_no_file_and_verifies_until_it_is_changed() {
+    if !can_mount() || !is_root() {
+        return;
+    }
+    let mut cluster = Cluster::start(Shape {
+        disks: 1,
+        clients: &["root"],
+        ..Shape::default()
+    });
+    let file = cluster.mountpoint(0).join("secret-plan");
+    fs::write(&file, "contents").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let number = file.metadata().unwrap().ino().to_string();
+    assert_eq!(fs::read(&file).unwrap(), b"contents");
+    fs::remove_file(&file).unwrap();
+    let status = cluster.ok(&["metadata", "status", "room", "--json"]);
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let entries = status["audit_entries"].as_u64().unwrap().to_string();
+    cluster.kill_server();
+    cluster.start_server();
+    cluster.stop_client(0);
+    cluster.stop_server();
+    cluster.check_audit();
+    let verify = ["audit", "verify", "audit", "--key", "audit.key"];
+    cluster.ok(&[&verify[..], &["--entries", &entries]].concat());
+    let shown = |more: &[&str]| cluster.ok(&[&["audit", "show", "audit"], more].concat());
+    for (event, times) in [
+        ("open", 2),
+        ("rights-changed", 1),
+        ("removed", 1),
+        ("unopened", 0),
+    ] {
+        let lines = shown(&["--event", event, "--inode", &number, "--user", "root"]);
+        assert_eq!(lines.lines().count(), times, "{event}: {lines}");
+    }
+    let all = shown(&["--json"]);
+    assert!(!all.contains("secret-plan"));
+    assert!(all.contains("\"event\":\"session-begin\""));
+    let log = cluster.path("audit").join("audit.00000001.jsonl");
+    let text = fs::read_to_string(&log).unwrap();
+    fs::write(&log, text.replace("\"0640\"", "\"0600\"")).unwrap();
+    let done = cluster.command("server", &verify).output().unwrap();
+    assert_eq!(done.status.code(), Some(5));
+}
