@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 mod background;
 mod calls;
 mod disks;

@@ -18,6 +18,8 @@ use netdisk::{Boot, DiskAddress, DiskId, Ticket};
 use seal::PositionKeys;
 use serde::{Deserialize, Serialize};
 
+use crate::admin;
+
 /// Version of this protocol: both sides must have the same.
 pub const VERSION: u32 = 5;
 /// Slots of a client: changes it may have under way at the same time.
@@ -291,7 +293,7 @@ pub struct Listing {
     pub entries: Vec<(DirEntry, Inode)>,
 }
 
-/// The calls. Every one but `hello` refuses with `NoSession` where the session is over.
+/// The calls. Every one but `hello` and `administer` refuses with `NoSession` where the session is over.
 #[tarpc::service]
 pub trait Metadata {
     /// Begins a session, or goes on with one after a lost connection.
@@ -352,4 +354,6 @@ pub trait Metadata {
         lock: Lock,
         wait: bool,
     ) -> Reply<()>;
+    /// What an administrator asks; nobody else is answered, and an administrator is answered nothing else.
+    async fn administer(version: u32, request: admin::Request) -> Reply<admin::Answer>;
 }

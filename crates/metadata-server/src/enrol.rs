@@ -49,6 +49,10 @@ pub(crate) const SERVER_RENEWAL: Duration = DAY.saturating_mul(30);
 
 const AUTHORITY: &str = "metadata.authority";
 const USERS: &str = "metadata.users";
+/// Apart from the users: a version that does not know administrators lets none of them in.
+const ADMINS: &str = "metadata.admins";
+/// The number of an administrator, which no user has.
+const NOBODY: u32 = u32::MAX;
 const DISKS: &str = "metadata.disks";
 /// Most users of a room.
 pub const USERS_MAX: usize = 4096;
@@ -98,6 +102,11 @@ pub struct User {
 }
 
 impl User {
+    /// Whether this is an administrator: without a session, and so without names and data.
+    pub fn is_admin(&self) -> bool {
+        self.uid == NOBODY
+    }
+
     /// When a certificate ends; `None` where it has no lifetime.
     pub fn end_of(&self, serial: &[u8; 16]) -> Option<u64> {
         let end = self.ends.iter().find(|(of, _)| of == serial);
@@ -359,6 +368,57 @@ pub fn users(room: &Room) -> Result<Vec<User>, EnrolError> {
     Ok(note(room, USERS)?.unwrap_or_default())
 }
 
+/// The administrators of a room, by name.
+pub fn admins(room: &Room) -> Result<Vec<User>, EnrolError> {
+    Ok(note(room, ADMINS)?.unwrap_or_default())
+}
+
+/// Users and administrators: all holders of keys.
+pub fn everybody(room: &Room) -> Result<Vec<User>, EnrolError> {
+    let mut all = users(room)?;
+    all.extend(admins(room)?);
+    Ok(all)
+}
+
+/// The list that has this name, and where in it.
+fn find(room: &Room, name: &str) -> Result<(&'static str, Vec<User>, usize), EnrolError> {
+    for (list, all) in [(USERS, users(room)?), (ADMINS, admins(room)?)] {
+        if let Ok(at) = all.binary_search_by(|u| u.name.as_str().cmp(name)) {
+            return Ok((list, all, at));
+        }
+    }
+    Err(EnrolError::Unknown(format!("user {name}")))
+}
+
+/// Makes a key for an administrator, new or known, who manages disks and users and reaches no file. Durable when this returns.
+pub fn add_admin(room: &Room, name: &str) -> Result<(User, Identity), EnrolError> {
+    check_name(name)?;
+    match find(room, name) {
+        Ok((ADMINS, all, at)) => return give_key(room, ADMINS, all, at),
+        Ok(_) => return Err(EnrolError::Exists(format!("user {name}"))),
+        Err(EnrolError::Unknown(_)) => {}
+        Err(e) => return Err(e),
+    }
+    let mut all = admins(room)?;
+    if all.len() >= USERS_MAX {
+        return Err(EnrolError::Invalid(format!(
+            "a room has at most {USERS_MAX} administrators"
+        )));
+    }
+    let at = all.partition_point(|other| other.name.as_str() < name);
+    all.insert(
+        at,
+        User {
+            name: name.to_owned(),
+            uid: NOBODY,
+            gids: Vec::new(),
+            serials: Vec::new(),
+            ends: Vec::new(),
+        },
+    );
+    give_key(room, ADMINS, all, at)
+}
+
 /// Makes a key for a user, who is new or has these very numbers already: one user may come from several machines, each with
 /// a key of its own. Durable when this returns.
 pub fn add_user(
@@ -373,6 +433,9 @@ pub fn add_user(
             "a user has 1 to {GROUPS_MAX} groups, and no number is {}",
             u32::MAX
         )));
+    }
+    if let Ok((ADMINS, ..)) = find(room, name) {
+        return Err(EnrolError::Exists(format!("administrator {name}")));
     }
     let mut users = users(room)?;
     let at = match users.binary_search_by(|u| u.name.as_str().cmp(name)) {
@@ -400,7 +463,7 @@ pub fn add_user(
             at
         }
     };
-    give_key(room, users, at)
+    give_key(room, USERS, users, at)
 }
 
 /// Makes one more key for a known user. The key with the serial number `replaces` ends after `overlap`. Durable when this returns.
@@ -410,10 +473,7 @@ pub fn renew_user(
     replaces: Option<[u8; 16]>,
     overlap: Duration,
 ) -> Result<(User, Identity), EnrolError> {
-    let mut users = users(room)?;
-    let at = users
-        .binary_search_by(|u| u.name.as_str().cmp(name))
-        .map_err(|_| EnrolError::Unknown(format!("user {name}")))?;
+    let (list, mut users, at) = find(room, name)?;
     if let Some(old) = replaces {
         let user = &mut users[at];
         if !user.serials.contains(&old) {
@@ -427,11 +487,16 @@ pub fn renew_user(
             None => user.ends.push((old, end)),
         }
     }
-    give_key(room, users, at)
+    give_key(room, list, users, at)
 }
 
-/// Makes a key for the user at this place of the list, and stores that.
-fn give_key(room: &Room, mut users: Vec<User>, at: usize) -> Result<(User, Identity), EnrolError> {
+/// Makes a key for the user at this place of a list, and stores that.
+fn give_key(
+    room: &Room,
+    list: &str,
+    mut users: Vec<User>,
+    at: usize,
+) -> Result<(User, Identity), EnrolError> {
     let user = &mut users[at];
     user.forget_ended(now());
     if user.serials.len() >= KEYS_MAX {
@@ -449,7 +514,7 @@ fn give_key(room: &Room, mut users: Vec<User>, at: usize) -> Result<(User, Ident
     )?;
     user.serials.push(issued.serial);
     user.ends.push((issued.serial, issued.end));
-    set_note(room, USERS, &users)?;
+    set_note(room, list, &users)?;
     let identity = Identity::new(
         issued.certificate,
         PrivatePkcs8KeyDer::from(issued.key.to_vec()),
@@ -477,7 +542,10 @@ pub fn rotate_authority(room: &Room) -> Result<(), EnrolError> {
     new.previous = Some(Previous {
         certificate: old.certificate.clone(),
         key: old.key.clone(),
-        serials: users(room)?.into_iter().flat_map(|u| u.serials).collect(),
+        serials: everybody(room)?
+            .into_iter()
+            .flat_map(|u| u.serials)
+            .collect(),
     });
     set_note(room, AUTHORITY, &new)
 }
@@ -489,10 +557,11 @@ pub fn finish_rotation(room: &Room, force: bool) -> Result<Vec<[u8; 16]>, EnrolE
     let Some(previous) = stored.previous.take() else {
         return Err(EnrolError::Unknown("rotation to finish".into()));
     };
-    let mut users = users(room)?;
+    let (mut users, mut admins) = (users(room)?, admins(room)?);
     let old = |serial: &[u8; 16]| previous.serials.contains(serial);
     let waiting: Vec<&str> = users
         .iter_mut()
+        .chain(&mut admins)
         .filter_map(|user| {
             user.forget_ended(now());
             user.serials.iter().any(old).then_some(user.name.as_str())
@@ -505,7 +574,7 @@ pub fn finish_rotation(room: &Room, force: bool) -> Result<Vec<[u8; 16]>, EnrolE
         )));
     }
     let mut ended = Vec::new();
-    for user in &mut users {
+    for user in users.iter_mut().chain(&mut admins) {
         user.ends.retain(|(serial, _)| !old(serial));
         let (gone, kept) = user.serials.iter().partition(|serial| old(serial));
         user.serials = kept;
@@ -513,6 +582,9 @@ pub fn finish_rotation(room: &Room, force: bool) -> Result<Vec<[u8; 16]>, EnrolE
         ended.extend(gone);
     }
     set_note(room, USERS, &users)?;
+    if !admins.is_empty() {
+        set_note(room, ADMINS, &admins)?;
+    }
     set_note(room, AUTHORITY, &stored)?;
     Ok(ended)
 }
@@ -531,7 +603,7 @@ pub fn lifetimes(room: &Room) -> Result<Vec<Lifetime>, EnrolError> {
         end: end_of(&it.certificate),
         replaced: true,
     }));
-    for user in users(room)? {
+    for user in everybody(room)? {
         for serial in &user.serials {
             let replaced = previous
                 .as_ref()
@@ -570,14 +642,11 @@ impl Lifetime {
     }
 }
 
-/// Removes a user with all keys. Durable when this returns.
+/// Removes a user or administrator with all keys. Durable when this returns.
 pub fn remove_user(room: &Room, name: &str) -> Result<User, EnrolError> {
-    let mut users = users(room)?;
-    let at = users
-        .binary_search_by(|u| u.name.as_str().cmp(name))
-        .map_err(|_| EnrolError::Unknown(format!("user {name}")))?;
+    let (list, mut users, at) = find(room, name)?;
     let gone = users.remove(at);
-    set_note(room, USERS, &users)?;
+    set_note(room, list, &users)?;
     Ok(gone)
 }
 

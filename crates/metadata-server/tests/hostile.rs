@@ -1,5 +1,7 @@
 //! Malicious clients: false, guessed and stolen data gives them nothing at the metadata server.
 
+#[path = "hostile/admin.rs"]
+mod admin;
 #[path = "hostile/audit.rs"]
 mod audit;
 mod common;

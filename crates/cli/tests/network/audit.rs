@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use super::cluster::{Cluster, Shape};
+use super::cluster::{Cluster, Shape, client};
 use super::common::{can_mount, is_root};
 
 #[test]
@@ -22,6 +22,7 @@ fn the_log_of_a_mount_names_no_file_and_verifies_until_it_is_changed() {
     let number = file.metadata().unwrap().ino().to_string();
     assert_eq!(fs::read(&file).unwrap(), b"contents");
     fs::remove_file(&file).unwrap();
+    administer(&cluster);
     let status = cluster.ok(&["metadata", "status", "room", "--json"]);
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     let entries = status["audit_entries"].as_u64().unwrap().to_string();
@@ -42,6 +43,8 @@ fn the_log_of_a_mount_names_no_file_and_verifies_until_it_is_changed() {
         let lines = shown(&["--event", event, "--inode", &number, "--user", "root"]);
         assert_eq!(lines.lines().count(), times, "{event}: {lines}");
     }
+    let removed = shown(&["--event", "user-removed"]);
+    assert!(removed.contains("by=administrator carol"), "{removed}");
     let all = shown(&["--json"]);
     assert!(!all.contains("secret-plan"));
     assert!(all.contains("\"event\":\"session-begin\""));
@@ -50,4 +53,46 @@ fn the_log_of_a_mount_names_no_file_and_verifies_until_it_is_changed() {
     fs::write(&log, text.replace("\"0640\"", "\"0600\"")).unwrap();
     let done = cluster.command("server", &verify).output().unwrap();
     assert_eq!(done.status.code(), Some(5));
+}
+
+/// An administrator works over the network, and cannot mount.
+fn administer(cluster: &Cluster) {
+    let add = [
+        "user",
+        "add",
+        "room",
+        "carol",
+        "--admin",
+        "--out",
+        "carol.identity",
+    ];
+    cluster.ok(&add);
+    let server = format!("strongroom://{}/", cluster.server_address());
+    let as_carol = |command: &[&str]| {
+        let identity = ["--identity", "carol.identity"];
+        let all = [command, &identity[..]].concat();
+        cluster.command(&client(0), &all).output().unwrap()
+    };
+    let listed = as_carol(&["user", "list", &server]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.contains("carol  administrator"), "{listed}");
+    let disks = as_carol(&["disk", "list", &server]);
+    assert!(disks.status.success() && !disks.stdout.is_empty());
+    let victim = listed
+        .lines()
+        .find(|line| !line.contains("administrator") && !line.starts_with("root"));
+    let victim = victim.unwrap().split(' ').next().unwrap();
+    assert!(
+        as_carol(&["user", "remove", &server, victim])
+            .status
+            .success()
+    );
+    // Keys are made on the server's machine alone.
+    let add = as_carol(&[
+        "user", "add", &server, "eve", "--uid", "7", "--gid", "7", "--out", "e",
+    ]);
+    assert_eq!(add.status.code(), Some(2));
+    fs::create_dir(cluster.path("mnt-carol")).unwrap();
+    let mount = as_carol(&["mount", &server, "mnt-carol"]);
+    assert!(!mount.status.success());
 }

@@ -160,7 +160,8 @@ pub struct Administration {
     /// What was changed.
     #[serde(flatten)]
     pub what: Admin,
-    /// Who changed it: `local` through the server's socket, `offline` while no server ran.
+    /// Who changed it: `local` through the server's socket, `offline` while no server ran, or an
+    /// administrator over the network.
     pub by: String,
     /// When, for what is logged later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -176,6 +177,9 @@ pub enum Admin {
         name: String,
         user_uid: u32,
         user_gids: Vec<u32>,
+    },
+    AdministratorAdded {
+        name: String,
     },
     UserRenewed {
         name: String,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use catalog::CatalogError;
+use metadata_proto::admin;
 use metadata_proto::rpc::{
     Change, Changed, ClientId, Delay, Granted, Heartbeat, Listing, Map, Metadata, Posix, Recalled,
     Refusal, Reply, SessionId, VERSION, Welcome, Written,
@@ -218,6 +219,12 @@ impl Caller {
             .users
             .get(&self.serial)
             .ok_or(Refusal::NoSession)?;
+        // An administrator has no session, and no call but `administer` goes without one.
+        if user.is_admin() {
+            let why = format!("{} is an administrator, and gets no session", user.name);
+            self.shared.audit.connection_refused(self.peer, &why);
+            return Err(Refusal::NoSession);
+        }
         let incarnation = self
             .shared
             .incarnation()
@@ -265,6 +272,18 @@ impl Metadata for Caller {
     async fn hello(self, _: Context, version: u32, session: Option<SessionId>) -> Reply<Welcome> {
         self.run("hello", move |caller| caller.welcome(version, session))
             .await
+    }
+
+    async fn administer(
+        self,
+        _: Context,
+        version: u32,
+        request: admin::Request,
+    ) -> Reply<admin::Answer> {
+        self.run("administer", move |caller| {
+            caller.administered(version, request)
+        })
+        .await
     }
 
     async fn beat(self, _: Context, session: SessionId) -> Reply<Heartbeat> {
@@ -651,6 +670,28 @@ impl Metadata for Caller {
             .counters
             .call("set_lock", reply.is_err(), begun.elapsed());
         reply
+    }
+}
+
+impl Caller {
+    fn administered(&self, version: u32, request: admin::Request) -> Reply<admin::Answer> {
+        if version != admin::VERSION {
+            return Err(Refusal::Version {
+                server: admin::VERSION,
+                client: version,
+            });
+        }
+        match self.shared.users.get(&self.serial) {
+            Some(user) if user.is_admin() && !self.cut.is_cancelled() => {
+                Ok(super::remote::carry_out(&self.shared, &user.name, request))
+            }
+            user => {
+                let name = user.map(|user| user.name.clone()).unwrap_or_default();
+                let why = format!("{name} is no administrator, and asked for what one may");
+                self.shared.audit.connection_refused(self.peer, &why);
+                Err(Refusal::Posix(Posix::NotPermitted))
+            }
+        }
     }
 }
 

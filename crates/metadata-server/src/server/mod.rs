@@ -8,6 +8,7 @@
 //!
 //! It deliberately does not know command lines, log formats or how metrics are published.
 
+mod administration;
 mod attach;
 mod audited;
 mod calls;
@@ -21,6 +22,7 @@ mod listen;
 mod metrics;
 mod paths;
 mod rekey;
+mod remote;
 mod replies;
 mod sources;
 mod testing;
@@ -37,8 +39,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::audit::event::Admin;
 use crate::audit::{self, Audit};
-use crate::authority::{DiskState, REVOCATION_WAIT};
+use crate::authority::DiskState;
 use crate::enrol::{self, EnrolError, Identity, User};
+use administration::LOCAL;
 use incarnation::{Incarnation, open as open_room};
 use listen::Users;
 use metrics::Counters;
@@ -286,7 +289,7 @@ impl Shared {
                 recorded.map_err(ServerError::Audit)
             })?;
         }
-        let users = enrol::users(&incarnation.room)?;
+        let users = enrol::everybody(&incarnation.room)?;
         self.users.set(&users);
         self.tls.tend(&incarnation.room)?;
         for lifetime in enrol::lifetimes(&incarnation.room)? {
@@ -450,7 +453,7 @@ impl MetadataServer {
     }
 
     fn incarnation(&self) -> Result<Arc<Incarnation>, ServerError> {
-        self.shared.incarnation().ok_or(ServerError::NotNow)
+        self.shared.serving()
     }
 
     /// Whether the room is open and clients are served.
@@ -476,9 +479,9 @@ impl MetadataServer {
         Some((log.entries(), log.is_failing()))
     }
 
-    /// The users.
+    /// The users and administrators.
     pub fn users(&self) -> Result<Vec<User>, ServerError> {
-        Ok(enrol::users(&self.incarnation()?.room)?)
+        Ok(enrol::everybody(&self.incarnation()?.room)?)
     }
 
     /// [`enrol::add_user`], at once in effect.
@@ -496,6 +499,14 @@ impl MetadataServer {
         self.enrol(added, |room| enrol::add_user(room, name, uid, gids))
     }
 
+    /// [`enrol::add_admin`], at once in effect.
+    pub fn add_admin(&self, name: &str) -> Result<(User, Identity), ServerError> {
+        let name_of = name.to_owned();
+        self.enrol(Admin::AdministratorAdded { name: name_of }, |room| {
+            enrol::add_admin(room, name)
+        })
+    }
+
     /// [`enrol::renew_user`], at once in effect.
     pub fn renew_user(
         &self,
@@ -509,12 +520,6 @@ impl MetadataServer {
         })
     }
 
-    /// Records what is about to be done: it is not where it cannot be recorded.
-    fn recorded(&self, what: Admin) -> Result<(), ServerError> {
-        let recorded = self.shared.audit.administered("local", what);
-        recorded.map_err(ServerError::Audit)
-    }
-
     /// Changes users, at once in effect.
     fn enrol<T>(
         &self,
@@ -523,9 +528,9 @@ impl MetadataServer {
     ) -> Result<T, ServerError> {
         let _one = self.shared.enrolling.lock();
         let serving = self.incarnation()?;
-        self.recorded(what)?;
+        self.shared.recorded(LOCAL, what)?;
         let changed = change(&serving.room)?;
-        self.shared.users.set(&enrol::users(&serving.room)?);
+        self.shared.users.set(&enrol::everybody(&serving.room)?);
         Ok(changed)
     }
 
@@ -537,31 +542,7 @@ impl MetadataServer {
     /// [`enrol::remove_user`], at once in effect: connections are cut, sessions ended, and capabilities revoked before this
     /// returns. `Ok(false)`: a disk cannot be reached, and the revocation goes on.
     pub fn remove_user(&self, name: &str) -> Result<bool, ServerError> {
-        let _one = self.shared.enrolling.lock();
-        let incarnation = self.incarnation()?;
-        let name_of = name.to_owned();
-        self.recorded(Admin::UserRemoved { name: name_of })?;
-        let gone = enrol::remove_user(&incarnation.room, name)?;
-        self.shared.users.set(&enrol::users(&incarnation.room)?);
-        Ok(self.end_keys(&incarnation, &gone.serials))
-    }
-
-    /// Ends what clients with these keys have: connections, sessions, capabilities. False where a revocation goes on.
-    fn end_keys(&self, serving: &Arc<Incarnation>, serials: &[[u8; 16]]) -> bool {
-        self.shared.users.cut(serials);
-        let ended = serving
-            .sessions
-            .end_where(|session, _| serials.contains(&session.serial));
-        serving.replies.forget_keys(&serving.room, serials);
-        let mut revoked = true;
-        for session in ended {
-            serving.audit.session_ends(&session, "key-removed");
-            if !incarnation::end_session(serving, &session, Instant::now() + REVOCATION_WAIT) {
-                revoked = false;
-                incarnation::end_session_in_time(serving, session);
-            }
-        }
-        revoked
+        self.shared.remove_user(LOCAL, name)
     }
 
     /// [`enrol::rotate_authority`], at once in effect.
@@ -580,26 +561,13 @@ impl MetadataServer {
             Ok(ended)
         })?;
         let serving = self.incarnation()?;
-        self.end_keys(&serving, &ended);
+        self.shared.end_keys(&serving, &ended);
         Ok(())
     }
 
     /// [`enrol::add_disk`], at once in effect. One that is being emptied is kept.
     pub fn add_disk(&self, disk: enrol::Disk) -> Result<(), ServerError> {
-        let _one = self.shared.enrolling.lock();
-        let incarnation = self.incarnation()?;
-        let _emptying = incarnation.emptying.lock();
-        let id = disk.address.id;
-        self.recorded(disk_added(&disk))?;
-        enrol::add_disk(&incarnation.room, disk.clone())?;
-        incarnation
-            .storage
-            .set_draining(id, false)
-            .map_err(io("the placement of segments"))?;
-        incarnation
-            .authority
-            .add(self.shared.config.as_served(disk), &incarnation.storage);
-        Ok(())
+        self.shared.add_disk(LOCAL, disk)
     }
 
     /// Removes a disk from the room. `None`: it was empty, and is gone. Or else it takes nothing new from now on, and its data,
@@ -609,27 +577,7 @@ impl MetadataServer {
     /// # Errors
     /// `NoPlaceElsewhere`, and no change, where the others lack space.
     pub fn remove_disk(&self, name: &str) -> Result<Option<u64>, ServerError> {
-        let _one = self.shared.enrolling.lock();
-        let incarnation = self.incarnation()?;
-        let disk = drain::find(&incarnation.room, name)?;
-        let id = disk.address.id;
-        let needed = drain::live_on(&incarnation.room, &incarnation.storage, id);
-        let available = incarnation.storage.available_elsewhere(id);
-        if needed > available {
-            return Err(ServerError::NoPlaceElsewhere {
-                disk: name.to_owned(),
-                needed,
-                available,
-            });
-        }
-        let name = disk.name.clone();
-        self.recorded(Admin::DiskRemoved { name })?;
-        let _emptying = incarnation.emptying.lock();
-        let left = drain::begin(&incarnation.room, &incarnation.storage, &disk)?;
-        if left.is_none() {
-            incarnation.authority.remove(id);
-        }
-        Ok(left)
+        self.shared.remove_disk(LOCAL, name)
     }
 
     /// Copies the room to `target` while it is served: a room with its data in its directory. [`room::Room::backup`] has the rest.
@@ -643,7 +591,7 @@ impl MetadataServer {
         progress: room::Progress<'_>,
     ) -> Result<room::BackupReport, ServerError> {
         let incarnation = self.incarnation()?;
-        self.recorded(Admin::Backup {})?;
+        self.shared.recorded(LOCAL, Admin::Backup {})?;
         let stopping = || self.shared.stopping.load(Ordering::SeqCst) || incarnation.has_failed();
         Ok(incarnation
             .room

@@ -217,7 +217,7 @@ pub fn context() -> Context {
     context
 }
 
-async fn dial(
+pub async fn dial(
     address: std::net::SocketAddr,
     identity: &Identity,
 ) -> std::io::Result<MetadataClient> {

@@ -6,8 +6,10 @@ use std::time::Duration;
 use crate::access::OpenArgs;
 use crate::args::Global;
 use crate::commands::metadata::admin::{self, Reply, Request};
+use crate::commands::metadata::remote;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::mounting::remote::address;
 use crate::output;
 use crate::progress::Bar;
 
@@ -75,7 +77,11 @@ fn wait(args: &Args, global: &Global, total: u64) -> Result<()> {
     let bar = Bar::start("moving", global);
     let mut reported: Option<String> = None;
     let outcome = loop {
-        let disks = match admin::ask_running(&args.room, &Request::Disks {}) {
+        let asked = match address(&args.room)? {
+            Some(server) => remote::disks(&server, &args.open).map(|rows| Some(Reply::Disks(rows))),
+            None => admin::ask_running(&args.room, &Request::Disks {}),
+        };
+        let disks = match asked {
             Ok(Some(Reply::Disks(disks))) => disks,
             Ok(Some(_)) => break Err(admin::unexpected()),
             Ok(None) => {

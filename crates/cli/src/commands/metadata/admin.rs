@@ -24,6 +24,7 @@ use crate::credentials::HexSecret;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::hex::path_from_hex;
+use crate::mounting::remote;
 use crate::place::must_be_room;
 use crate::socket::{self, Listener, Trust};
 use crate::work::{self, Progress};
@@ -49,6 +50,9 @@ pub(crate) enum Request {
         name: String,
         uid: u32,
         gids: Vec<u32>,
+    },
+    AddAdmin {
+        name: String,
     },
     RenewUser {
         name: String,
@@ -165,7 +169,7 @@ pub(crate) enum Reply {
     },
 }
 
-fn protection(of: netdisk::Protection) -> String {
+pub(super) fn protection(of: netdisk::Protection) -> String {
     format!("{of:?}").to_lowercase()
 }
 
@@ -205,6 +209,9 @@ impl DiskRow {
 
 /// Has a request carried out, by the running server or here.
 pub(crate) fn ask(room: &Path, open: &OpenArgs, request: Request) -> Result<Reply> {
+    if let Some(address) = remote::address(room)? {
+        return super::remote::ask(&address, open, request);
+    }
     must_be_room(room)?;
     if let Some(reply) = ask_running(room, &request)? {
         return Ok(reply);
@@ -320,6 +327,11 @@ fn carry_out_beside(opened: &Beside, request: Request) -> std::result::Result<Re
             let (user, identity) = enrol::add_user(room, &name, uid, &gids)?;
             Reply::Identity(identity_text(&identity, &user))
         }
+        Request::AddAdmin { name } => {
+            opened.keep_for_audit(Admin::AdministratorAdded { name: name.clone() })?;
+            let (user, identity) = enrol::add_admin(room, &name)?;
+            Reply::Identity(identity_text(&identity, &user))
+        }
         Request::RenewUser {
             name,
             replaces,
@@ -345,7 +357,7 @@ fn carry_out_beside(opened: &Beside, request: Request) -> std::result::Result<Re
             enrol::remove_user(room, &name)?;
             Reply::Removed(true)
         }
-        Request::Users {} => Reply::Users(enrol::users(room)?),
+        Request::Users {} => Reply::Users(enrol::everybody(room)?),
         Request::AddDisk { disk } => {
             opened.add_disk(disk)?;
             Reply::Done
@@ -369,6 +381,10 @@ fn carry_out(server: &MetadataServer, request: Request) -> std::result::Result<R
         Request::Status {} => Reply::Status(Box::new(status(server))),
         Request::AddUser { name, uid, gids } => {
             let (user, identity) = server.add_user(&name, uid, &gids)?;
+            Reply::Identity(identity_text(&identity, &user))
+        }
+        Request::AddAdmin { name } => {
+            let (user, identity) = server.add_admin(&name)?;
             Reply::Identity(identity_text(&identity, &user))
         }
         Request::RenewUser {

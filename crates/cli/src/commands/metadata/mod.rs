@@ -1,6 +1,7 @@
 //! `strongroom metadata`: the server of a room on network disks, and what is said to it from beside.
 
 pub(crate) mod admin;
+pub(crate) mod remote;
 mod rotate;
 mod serve;
 mod status;

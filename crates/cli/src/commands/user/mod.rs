@@ -39,6 +39,9 @@ struct Add {
     room: PathBuf,
     /// The user's name
     name: String,
+    /// Make an administrator instead, who lists and removes users, lists, adds and removes disks, and reaches no file
+    #[arg(long, conflicts_with_all = ["uid", "gid", "groups"])]
+    admin: bool,
     /// The user's number; 0 may do everything
     #[arg(long, value_name = "N")]
     uid: Option<u32>,
@@ -163,7 +166,39 @@ fn serial(path: &Path) -> Result<[u8; 16]> {
         .ok_or_else(|| failed("not an identity of a room".into()))
 }
 
+fn add_admin(args: &Add, global: &Global) -> Result<()> {
+    let name = args.name.clone();
+    keep_identity(
+        &args.room,
+        &args.open,
+        Request::AddAdmin { name },
+        &args.out,
+    )?;
+    if global.json {
+        output::json_line(
+            &json!({"user": args.name, "admin": true, "identity": args.out.to_string_lossy()}),
+        );
+    } else {
+        output::note(
+            global,
+            format!(
+                "{} administers {}. The key is in {}: anyone with it is {}.\n\
+                 Use it with:  strongroom disk list strongroom://HOST:PORT/ --identity {}",
+                args.name,
+                args.room.display(),
+                args.out.display(),
+                args.name,
+                output::quoted(&args.out)
+            ),
+        );
+    }
+    Ok(())
+}
+
 fn add(args: &Add, global: &Global) -> Result<()> {
+    if args.admin {
+        return add_admin(args, global);
+    }
     let uid = args
         .uid
         .unwrap_or_else(|| rustix::process::getuid().as_raw());
@@ -234,6 +269,9 @@ fn list(args: &List, global: &Global) -> Result<()> {
             .iter()
             .map(|u| {
                 let ends: Vec<_> = u.serials.iter().map(|serial| u.end_of(serial)).collect();
+                if u.is_admin() {
+                    return json!({"user": u.name, "admin": true, "keys": u.serials.len(), "ends": ends});
+                }
                 json!({"user": u.name, "uid": u.uid, "gids": u.gids, "keys": u.serials.len(), "ends": ends})
             })
             .collect();
@@ -244,11 +282,13 @@ fn list(args: &List, global: &Global) -> Result<()> {
         let gids: Vec<String> = user.gids.iter().map(u32::to_string).collect();
         let ends = user.serials.iter().map(|serial| user.end_of(serial));
         let ends: Vec<String> = ends.map(output::end).collect();
+        let what = match user.is_admin() {
+            true => "administrator".into(),
+            false => format!("uid {}  groups {}", user.uid, gids.join(",")),
+        };
         output::line(format!(
-            "{}  uid {}  groups {}  {}: {}",
+            "{}  {what}  {}: {}",
             user.name,
-            user.uid,
-            gids.join(","),
             output::count(user.serials.len() as u64, "key"),
             ends.join(", ")
         ));

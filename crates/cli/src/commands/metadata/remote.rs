@@ -1,0 +1,94 @@
+//! What an administrator asks of a metadata server over the network: `strongroom://HOST:PORT/` in the place of a room.
+
+use metadata_client::admin::{AdminError, administer};
+use metadata_proto::admin::{self, Answer};
+use metadata_proto::identity::Identity;
+use metadata_server::enrol::User;
+
+use super::admin::{DiskRow, Reply, Request, protection, unexpected};
+use crate::access::OpenArgs;
+use crate::credentials::GivenKind;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+
+/// Asks the server at an address, as the administrator whose identity is given.
+pub(super) fn ask(address: &str, open: &OpenArgs, request: Request) -> Result<Reply> {
+    let request = match request {
+        Request::Users {} => admin::Request::Users,
+        Request::RemoveUser { name } => admin::Request::RemoveUser { name },
+        Request::Disks {} => admin::Request::Disks,
+        Request::AddDisk { disk } => admin::Request::AddDisk {
+            name: disk.name,
+            address: disk.address,
+            key: disk.key,
+        },
+        Request::RemoveDisk { name } => admin::Request::RemoveDisk { name },
+        _ => {
+            return Err(Error::usage(
+                "an administrator lists and removes users, and lists, adds and removes disks; do this on the server's machine",
+            ));
+        }
+    };
+    let Some(file) = &open.credential.identity else {
+        return Err(Error::usage(format!(
+            "strongroom://{address}/: say with --identity whose administrator you are"
+        )));
+    };
+    let given = open.credential.read("")?;
+    debug_assert!(matches!(given.kind, GivenKind::Identity));
+    let wrong = |e: &dyn std::fmt::Display| {
+        let file = file.display();
+        Error::said(Exit::WrongCredential, format!("{file}: {e}"))
+    };
+    let identity = Identity::parse(given.secret.0.expose()).map_err(|e| wrong(&e))?;
+    let answer = administer(address, &identity, request).map_err(|e| match e {
+        AdminError::Identity(_) | AdminError::NotAnAdministrator => wrong(&e),
+        AdminError::Unreachable { .. } | AdminError::Refused(_) => Error::failed(e.to_string()),
+    })?;
+    Ok(match answer {
+        Answer::Done => Reply::Done,
+        Answer::Removed(revoked) => Reply::Removed(revoked),
+        Answer::Leaving(left) => Reply::Leaving { left, now: true },
+        Answer::Users(rows) => Reply::Users(rows.into_iter().map(user).collect()),
+        Answer::Disks(rows) => Reply::Disks(rows.into_iter().map(disk).collect()),
+        Answer::Refused { message, busy } => {
+            let exit = if busy { Exit::Busy } else { Exit::Failed };
+            return Err(Error::said(exit, message));
+        }
+    })
+}
+
+/// The disks of a server, for a wait.
+pub(crate) fn disks(address: &str, open: &OpenArgs) -> Result<Vec<DiskRow>> {
+    match ask(address, open, Request::Disks {})? {
+        Reply::Disks(rows) => Ok(rows),
+        _ => Err(unexpected()),
+    }
+}
+
+fn user(row: admin::UserRow) -> User {
+    User {
+        name: row.name,
+        uid: row.uid,
+        gids: row.gids,
+        serials: row.serials,
+        ends: row.ends,
+    }
+}
+
+fn disk(row: admin::DiskRow) -> DiskRow {
+    let (leaving, obstacle) = row.removal.unzip();
+    DiskRow {
+        name: row.name,
+        id: row.address.id.to_string(),
+        protection: protection(row.address.protection),
+        address: row.address.address,
+        reachable: Some(row.reachable),
+        bytes: row.blocks * netdisk::BLOCK_LEN as u64,
+        capabilities: row.capabilities as usize,
+        pending: row.pending as usize,
+        used: row.used,
+        leaving,
+        obstacle: obstacle.flatten(),
+    }
+}

@@ -1,0 +1,96 @@
+//! What an administrator asks of a metadata server over the network.
+//!
+//! 1. Nothing here returns or changes names, rights or data of files, and nothing makes a key: who makes keys could make one for a
+//!    user, and read what that user may.
+
+use netdisk::{DiskAddress, DiskKey};
+use serde::{Deserialize, Serialize};
+
+/// Version of these requests and answers.
+pub const VERSION: u32 = 1;
+
+/// What is asked.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Request {
+    /// The users and administrators.
+    Users,
+    /// Takes a user out, at once, with every key.
+    RemoveUser {
+        /// The name.
+        name: String,
+    },
+    /// The disks.
+    Disks,
+    /// Adds a disk, or says again where a known one is.
+    AddDisk {
+        /// The name.
+        name: String,
+        /// Where it is.
+        address: DiskAddress,
+        /// Its key.
+        key: DiskKey,
+    },
+    /// Has a disk emptied, and forgotten then.
+    RemoveDisk {
+        /// The name.
+        name: String,
+    },
+}
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// Users and administrators.
+    Users(Vec<UserRow>),
+    /// Whether every disk has revoked what the user had; else that goes on.
+    Removed(bool),
+    /// The disks.
+    Disks(Vec<DiskRow>),
+    /// So many bytes are moved to other disks before it is gone.
+    Leaving(u64),
+    /// Refused, in a sentence. `busy`: the other disks have no space.
+    Refused {
+        /// Why.
+        message: String,
+        /// It may be possible later.
+        busy: bool,
+    },
+}
+
+/// A user, without keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserRow {
+    /// The name.
+    pub name: String,
+    /// The number; the largest there is for an administrator.
+    pub uid: u32,
+    /// Groups.
+    pub gids: Vec<u32>,
+    /// Serial numbers of the keys.
+    pub serials: Vec<[u8; 16]>,
+    /// When keys end, seconds since 1970.
+    pub ends: Vec<([u8; 16], u64)>,
+}
+
+/// A disk, without its key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskRow {
+    /// The name.
+    pub name: String,
+    /// Where it is.
+    pub address: DiskAddress,
+    /// Whether it answers.
+    pub reachable: bool,
+    /// Its blocks.
+    pub blocks: u64,
+    /// Bytes that are not free.
+    pub used: u64,
+    /// Capabilities that clients have.
+    pub capabilities: u64,
+    /// Revocations to come.
+    pub pending: u64,
+    /// Bytes still to be moved away, and what is in the way.
+    pub removal: Option<(u64, Option<String>)>,
+}

@@ -1,0 +1,126 @@
+//! An administrator manages disks and users, and reaches no name and no data, whatever it sends.
+
+use std::sync::Arc;
+
+use metadata_client::admin::{AdminError, administer};
+use metadata_proto::admin::{Answer, Request, VERSION};
+use metadata_proto::rpc::*;
+use metadata_server::enrol::Identity;
+use room::{Access, FileKind, InodeNo};
+
+use crate::common::{Disk, Raw, World, context, dial};
+
+fn ask(world: &World, identity: &Identity, request: Request) -> Answer {
+    let address = world.server().local_addr().to_string();
+    administer(&address, identity, request).unwrap()
+}
+
+#[test]
+fn an_administrator_manages_users_and_disks_over_the_network() {
+    let mut world = World::new(1);
+    let bob = world.client("bob", 1001, &[1001]);
+    let (_, carol) = world.server().add_admin("carol").unwrap();
+    let Answer::Users(users) = ask(&world, &carol, Request::Users) else {
+        panic!()
+    };
+    let names: Vec<_> = users.iter().map(|user| user.name.as_str()).collect();
+    assert_eq!(names, ["bob", "carol"]);
+    let second = Disk::new("second");
+    let (address, key) = (second.address(), second.keys.key.clone());
+    let add = Request::AddDisk {
+        name: "second".into(),
+        address,
+        key,
+    };
+    assert_eq!(ask(&world, &carol, add), Answer::Done);
+    let Answer::Disks(disks) = ask(&world, &carol, Request::Disks) else {
+        panic!()
+    };
+    assert_eq!(disks.len(), 2);
+    let remove = Request::RemoveDisk {
+        name: "second".into(),
+    };
+    assert_eq!(ask(&world, &carol, remove), Answer::Done);
+    let name = "bob".to_owned();
+    let removed = ask(&world, &carol, Request::RemoveUser { name });
+    assert_eq!(removed, Answer::Removed(true));
+    assert!(Raw::connect(&world, bob.identity.clone(), None).is_err());
+    let name = "nobody".to_owned();
+    let refused = ask(&world, &carol, Request::RemoveUser { name });
+    assert!(matches!(refused, Answer::Refused { busy: false, .. }));
+    // It is one after a restart too, until it is removed.
+    world.stop();
+    world.start();
+    ask(&world, &carol, Request::Users);
+    world.server().remove_user("carol").unwrap();
+    let address = world.server().local_addr().to_string();
+    let out = administer(&address, &carol, Request::Users);
+    assert!(matches!(out, Err(AdminError::NotAnAdministrator)));
+}
+
+#[test]
+fn an_administrator_has_no_session_and_reaches_nothing_with_that_of_another() {
+    let world = World::new(1);
+    let root = world.client("root", 0, &[0]);
+    let file = root
+        .make(InodeNo::ROOT, "a", FileKind::Regular, 0o666)
+        .unwrap();
+    root.open(file.no, true, true).unwrap();
+    let (_, carol) = world.server().add_admin("carol").unwrap();
+    let carol = Arc::new(carol);
+    assert!(Raw::connect(&world, carol.clone(), None).is_err());
+    assert!(Raw::connect(&world, carol.clone(), Some(root.id())).is_err());
+    // Nor by calls that know the number of a session.
+    let (no, s) = (file.no, root.id());
+    let client = world
+        .runtime
+        .block_on(dial(world.server().local_addr(), &carol))
+        .unwrap();
+    let read = Access {
+        read: true,
+        write: false,
+    };
+    world.runtime.block_on(async {
+        let x = context();
+        let out = Some(Refusal::NoSession);
+        let name = b"a".to_vec();
+        let parent = InodeNo::ROOT;
+        assert_eq!(client.lookup(x, s, parent, name).await.unwrap().err(), out);
+        assert_eq!(client.attributes(x, s, no).await.unwrap().err(), out);
+        assert_eq!(
+            client.read_dir(x, s, parent, 0, 9).await.unwrap().err(),
+            out
+        );
+        assert_eq!(client.open(x, s, no, read).await.unwrap().err(), out);
+        assert!(client.map(x, s, no, 0, 1).await.unwrap().is_err());
+        // words.py: the call has this name
+        assert!(client.lend(x, s, 1).await.unwrap().is_err());
+        assert_eq!(client.space(x, s).await.unwrap().err(), out);
+        assert_eq!(client.sync(x, s).await.unwrap().err(), out);
+        let unlink = Change::Unlink {
+            parent,
+            name: b"a".to_vec(),
+        };
+        assert_eq!(client.change(x, s, 0, 1, unlink).await.unwrap().err(), out);
+    });
+    assert!(root.lookup(InodeNo::ROOT, "a").is_ok());
+}
+
+#[test]
+fn a_user_is_no_administrator_not_even_root() {
+    let world = World::new(1);
+    let root = world.client("root", 0, &[0]);
+    let address = world.server().local_addr().to_string();
+    let name = "root".to_owned();
+    for request in [Request::Users, Request::Disks, Request::RemoveUser { name }] {
+        let refused = administer(&address, &root.identity, request);
+        assert!(matches!(refused, Err(AdminError::NotAnAdministrator)));
+    }
+    let version =
+        root.ask(|c, x, _| async move { c.administer(x, VERSION + 1, Request::Users).await });
+    assert!(matches!(version, Ok(Err(Refusal::Version { .. }))));
+    // A name is a user's or an administrator's.
+    assert!(world.server().add_admin("root").is_err());
+    world.server().add_admin("carol").unwrap();
+    assert!(world.server().add_user("carol", 7, &[7]).is_err());
+}
