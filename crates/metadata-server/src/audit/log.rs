@@ -16,12 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use serde::{Deserialize, Serialize};
 use storage::{HostStorage, LockGuard, OpenMode, Storage, StorageFile};
-use zeroize::{Zeroize, Zeroizing};
 
 use super::chain::{self, Key, Place};
 use super::event::Event;
+use super::state::{State, read_state, write_state};
 
 /// Entries are durable within this time.
 pub const SYNC_EVERY: Duration = Duration::from_secs(1);
@@ -34,10 +33,10 @@ const REFUSED_EVERY: Duration = Duration::from_secs(10);
 /// Waiting entries beyond this many bytes are dropped and counted; under [`Full::Refuse`] the calls that run are bounded long before.
 const WAITING_MAX: usize = 1 << 20;
 const WAITING_MAX_REFUSING: usize = 64 << 20;
-const STATE: &str = "state";
 const NAME: &str = "name";
 const LOCK: &str = "lock";
-const STATE_MAX: u64 = 4096;
+/// The first line of a file is shorter.
+const FIRST_LINE_MAX: u64 = 4096;
 /// Longest that is read again at a start: what one interval between two states wrote.
 const TAIL_MAX: u64 = 1 << 30;
 
@@ -77,24 +76,6 @@ impl Settings {
     }
 }
 
-/// What survives a restart.
-#[derive(Serialize, Deserialize)]
-struct State {
-    version: u32,
-    seq: u64,
-    key: String,
-    prev: String,
-    /// The file's number, and its bytes so far; 0: there is none yet.
-    file: u64,
-    len: u64,
-}
-
-impl Drop for State {
-    fn drop(&mut self) {
-        self.key.zeroize();
-    }
-}
-
 /// The name of a file of the log.
 pub(super) fn file_name(number: u64) -> String {
     format!("audit.{number:08}.jsonl")
@@ -127,6 +108,8 @@ struct Writer {
 /// A log that is written.
 pub struct AuditLog {
     writer: Mutex<Writer>,
+    /// Held by the one thread that makes the log durable and replaces the state.
+    tending: Mutex<()>,
     failing: AtomicBool,
     full: Full,
     stopping: Mutex<bool>,
@@ -144,21 +127,25 @@ pub(super) fn now() -> String {
     format!("{:.3}", jiff::Timestamp::now())
 }
 
-fn damaged(what: impl Into<String>) -> io::Error {
+pub(super) fn damaged(what: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.into())
 }
 
 impl Writer {
-    fn save_state(&mut self) -> io::Result<()> {
-        let state = State {
+    /// What a restart now would go on from.
+    fn state(&self) -> State {
+        State {
             version: 1,
             seq: self.place.seq,
             key: self.key.to_hex().to_string(),
             prev: self.place.prev.to_hex().to_string(),
             file: self.number,
             len: self.len,
-        };
-        write_state(&*self.storage, &state)?;
+        }
+    }
+
+    fn save_state(&mut self) -> io::Result<()> {
+        write_state(&*self.storage, &self.state())?;
         self.sealed = self.place.seq;
         self.sealed_at = Instant::now();
         Ok(())
@@ -265,7 +252,7 @@ impl Writer {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(e) => return Err(e),
         };
-        let mut bytes = vec![0; next.len()?.min(STATE_MAX) as usize];
+        let mut bytes = vec![0; next.len()?.min(FIRST_LINE_MAX) as usize];
         next.read_at(&mut bytes, 0)?;
         let line = bytes.split(|byte| *byte == b'\n').next();
         let (mut place, mut key) = (self.place.clone(), self.key.clone());
@@ -281,10 +268,11 @@ impl Writer {
             self.lost += 1;
             return self.flush();
         }
-        if self.waiting.is_empty() && self.len >= self.file_size {
-            if let Err(e) = self.begin_file() {
-                tracing::warn!("the audit log goes on in its old file: {e}");
-            }
+        if self.waiting.is_empty()
+            && self.len >= self.file_size
+            && let Err(e) = self.begin_file()
+        {
+            tracing::warn!("the audit log goes on in its old file: {e}");
         }
         if self.waiting.is_empty() && self.lost > 0 {
             let entries = std::mem::take(&mut self.lost);
@@ -294,7 +282,7 @@ impl Writer {
         self.flush()
     }
 
-    /// Makes durable what is written.
+    /// Makes durable what is written, while nobody adds anything.
     fn sync(&mut self) -> io::Result<()> {
         self.flush()?;
         let upto = self.place.seq;
@@ -321,8 +309,8 @@ impl Writer {
         Ok(())
     }
 
-    /// What is to be done every second.
-    fn tick(&mut self) -> io::Result<()> {
+    /// Adds the entries that are due, and writes what waits.
+    fn write_due(&mut self) -> io::Result<()> {
         let due = self.refused_at.elapsed() >= REFUSED_EVERY;
         if due && let Some((count, last_address, last_why)) = self.refused.take() {
             self.refused_at = Instant::now();
@@ -335,46 +323,11 @@ impl Writer {
         if self.last.elapsed() >= MARK_EVERY {
             self.write(&Event::Mark {})?;
         }
-        self.sync()?;
-        if self.sealed != self.place.seq && self.sealed_at.elapsed() >= SEAL_EVERY {
-            self.save_state()?;
+        match self.sync_failed {
+            true => self.sync(),
+            false => self.flush(),
         }
-        Ok(())
     }
-}
-
-/// Replaces the state, and overwrites the one before, whose key makes what was logged since.
-fn write_state(storage: &dyn Storage, state: &State) -> io::Result<()> {
-    let text = Zeroizing::new(serde_json::to_vec(state)?);
-    let before = match storage.open(STATE, OpenMode::ReadWrite) {
-        Ok(file) => Some(file),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-        Err(e) => return Err(e),
-    };
-    storage::replace(storage, STATE, &text)?;
-    if let Some(before) = before {
-        let len = before.len()?.min(STATE_MAX) as usize;
-        before.write_at(&vec![0; len], 0)?;
-        before.sync()?;
-    }
-    Ok(())
-}
-
-fn read_state(storage: &dyn Storage) -> io::Result<State> {
-    let text = Zeroizing::new(storage::read_limited(storage, STATE, STATE_MAX)?);
-    let state: State = serde_json::from_slice(&text).map_err(|_| damaged("`state` is damaged"))?;
-    match state.version {
-        1 => Ok(state),
-        other => Err(damaged(format!(
-            "the log has version {other}, of a newer program"
-        ))),
-    }
-}
-
-/// How many entries the log has for certain, as its own state says.
-pub(super) fn entries_of_state(dir: &Path) -> Option<u64> {
-    let storage = HostStorage::open(dir).ok()?;
-    read_state(&storage).ok().map(|state| state.seq)
 }
 
 impl AuditLog {
@@ -477,6 +430,7 @@ impl AuditLog {
         writer.save_state()?;
         Ok(Arc::new(Self {
             writer: Mutex::new(writer),
+            tending: Mutex::new(()),
             failing: AtomicBool::new(false),
             full,
             stopping: Mutex::new(false),
@@ -504,10 +458,45 @@ impl AuditLog {
         done
     }
 
+    /// What is to be done every second.
     pub(super) fn tick(&self) {
-        let mut writer = self.writer.lock();
+        let _one = self.tending.lock();
         // Reported once, where it begins.
-        let _ = self.judge(writer.tick());
+        let _ = self.judge(self.tend());
+    }
+
+    /// Makes everything durable, then the state of that moment; other threads add entries meanwhile.
+    fn tend(&self) -> io::Result<()> {
+        let (storage, file, state, is_synced, is_due) = {
+            let mut writer = self.writer.lock();
+            writer.write_due()?;
+            let seq = writer.place.seq;
+            let is_due = writer.sealed != seq && writer.sealed_at.elapsed() >= SEAL_EVERY;
+            let (storage, file) = (writer.storage.clone(), writer.file.clone());
+            (storage, file, writer.state(), writer.synced == seq, is_due)
+        };
+        if let Some(file) = file
+            && !is_synced
+        {
+            let synced = file.sync();
+            let mut writer = self.writer.lock();
+            match synced {
+                Ok(()) => writer.synced = writer.synced.max(state.seq),
+                Err(e) => {
+                    writer.sync_failed = true;
+                    return Err(e);
+                }
+            }
+        }
+        if is_due {
+            write_state(&*storage, &state)?;
+            let mut writer = self.writer.lock();
+            (writer.sealed, writer.sealed_at) = (state.seq, Instant::now());
+        }
+        match self.writer.lock().waiting.is_empty() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        }
     }
 
     /// Whether calls may go on that will be logged.
@@ -552,13 +541,14 @@ impl AuditLog {
     pub fn stop(&self) {
         *self.stopping.lock() = true;
         self.stopped.notify_all();
+        let _one = self.tending.lock();
         let mut writer = self.writer.lock();
         writer.refused_at = writer
             .refused_at
             .checked_sub(REFUSED_EVERY)
             .unwrap_or(writer.refused_at);
         let ended = writer
-            .tick()
+            .write_due()
             .and_then(|()| writer.write(&Event::Stop {}))
             .and_then(|()| writer.sync())
             .and_then(|()| writer.save_state());

@@ -11,6 +11,7 @@ mod chain;
 pub mod event;
 pub mod log;
 mod pending;
+mod state;
 #[cfg(test)]
 mod tests;
 mod verify;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::chain::{self, Broken, Common, Key, Place};
-use super::log::entries_of_state;
+use super::state::entries_of_state;
 
 /// Longest line, bytes.
 const LINE_MAX: u64 = 1 << 20;

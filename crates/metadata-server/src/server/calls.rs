@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::Shared;
 use super::changes::Losses;
 use super::incarnation::{self, Incarnation};
+use super::remote;
 use super::replies::{Asked, Client, Outcome, client_key};
 use super::testing::Point;
 use crate::audit::About;
@@ -281,7 +282,16 @@ impl Metadata for Caller {
         request: admin::Request,
     ) -> Reply<admin::Answer> {
         self.run("administer", move |caller| {
-            caller.administered(version, request)
+            if caller.cut.is_cancelled() {
+                return Err(Refusal::NoSession);
+            }
+            remote::asked(
+                &caller.shared,
+                &caller.serial,
+                caller.peer,
+                version,
+                request,
+            )
         })
         .await
     }
@@ -670,28 +680,6 @@ impl Metadata for Caller {
             .counters
             .call("set_lock", reply.is_err(), begun.elapsed());
         reply
-    }
-}
-
-impl Caller {
-    fn administered(&self, version: u32, request: admin::Request) -> Reply<admin::Answer> {
-        if version != admin::VERSION {
-            return Err(Refusal::Version {
-                server: admin::VERSION,
-                client: version,
-            });
-        }
-        match self.shared.users.get(&self.serial) {
-            Some(user) if user.is_admin() && !self.cut.is_cancelled() => {
-                Ok(super::remote::carry_out(&self.shared, &user.name, request))
-            }
-            user => {
-                let name = user.map(|user| user.name.clone()).unwrap_or_default();
-                let why = format!("{name} is no administrator, and asked for what one may");
-                self.shared.audit.connection_refused(self.peer, &why);
-                Err(Refusal::Posix(Posix::NotPermitted))
-            }
-        }
     }
 }
 

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use room::{Credential, OpenOptions, Progress, RekeyReport, Room};
 
+use super::ServerError;
 use super::attach::attach;
-use super::{ServerError, open_room};
+use super::incarnation::open as open_room;
 use crate::authority::Authority;
 use crate::enrol;
 use crate::placement::NetStorage;

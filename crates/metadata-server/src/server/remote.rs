@@ -3,12 +3,41 @@
 //! 1. Nothing here reaches names, rights or data of files, or makes a key of a user.
 //! 2. Everything that changes something is in the audit log with the administrator's name.
 
-use metadata_proto::admin::{Answer, DiskRow, Request, UserRow};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use metadata_proto::admin::{Answer, DiskRow, Request, UserRow, VERSION};
+use metadata_proto::rpc::{Posix, Refusal, Reply};
 
 use super::{ServerError, Shared, drain};
 use crate::enrol;
 
-pub(super) fn carry_out(shared: &std::sync::Arc<Shared>, name: &str, request: Request) -> Answer {
+/// The answer to the holder of a key: refused where that is no administrator.
+pub(super) fn asked(
+    shared: &Arc<Shared>,
+    serial: &[u8; 16],
+    peer: SocketAddr,
+    version: u32,
+    request: Request,
+) -> Reply<Answer> {
+    if version != VERSION {
+        return Err(Refusal::Version {
+            server: VERSION,
+            client: version,
+        });
+    }
+    match shared.users.get(serial) {
+        Some(user) if user.is_admin() => Ok(carry_out(shared, &user.name, request)),
+        user => {
+            let name = user.map(|user| user.name.clone()).unwrap_or_default();
+            let why = format!("{name} is no administrator, and asked for what one may");
+            shared.audit.connection_refused(peer, &why);
+            Err(Refusal::Posix(Posix::NotPermitted))
+        }
+    }
+}
+
+fn carry_out(shared: &Arc<Shared>, name: &str, request: Request) -> Answer {
     let by = format!("administrator {name}");
     tracing::info!(administrator = name, "is asked over the network");
     answer(shared, &by, request).unwrap_or_else(|e| Answer::Refused {
@@ -17,11 +46,7 @@ pub(super) fn carry_out(shared: &std::sync::Arc<Shared>, name: &str, request: Re
     })
 }
 
-fn answer(
-    shared: &std::sync::Arc<Shared>,
-    by: &str,
-    request: Request,
-) -> Result<Answer, ServerError> {
+fn answer(shared: &Arc<Shared>, by: &str, request: Request) -> Result<Answer, ServerError> {
     Ok(match request {
         Request::Users => {
             let all = enrol::everybody(&shared.serving()?.room)?.into_iter();

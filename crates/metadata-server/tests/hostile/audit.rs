@@ -86,7 +86,7 @@ fn the_log_has_who_opened_changed_removed_and_was_refused_what_and_no_names() {
     assert_eq!(count(&text, &of("root", "removed", file.no)), 1);
     for event in ["user-added", "session-begin", "session-end", "user-removed"] {
         let event = format!("\"event\":\"{event}\"");
-        assert!(count(&text, &[event.clone()]) > 0, "{event}");
+        assert!(count(&text, std::slice::from_ref(&event)) > 0, "{event}");
     }
     assert!(text.contains("\"why\":\"key-removed\""));
     assert!(text.contains("\"event\":\"connections-refused\""));
