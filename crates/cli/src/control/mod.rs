@@ -1,6 +1,6 @@
 //! The control socket: how a mounted room is reached by other processes of the same user.
 //!
-//! The process that serves a mount listens on a Unix socket `control` ([`crate::socket`] says where). A client sends one
+//! The process that serves a mount listens on a Unix socket `control` (`socket` says where). A client sends one
 //! request as a line of JSON and reads lines of JSON: any number of progress lines, then one answer, then the end.
 //!
 //! 1. Only the user who mounted the room, and root, are answered: by the file's mode (0600) and by the peer's
