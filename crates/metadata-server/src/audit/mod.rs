@@ -3,7 +3,7 @@
 //! 1. What a call does is recorded before it is made durable and answered: an entry may describe what a crash undid, and nothing that
 //!    was done goes without an entry (but for a power cut, see [`log`]).
 //! 2. The log is not encrypted, and has no names of files ([`event`]).
-//! 3. What was logged before an intruder came cannot be written again unnoticed ([`chain`], [`verify()`]).
+//! 3. What was logged before an intruder came cannot be written again unnoticed (`chain`, [`verify()`]).
 //!
 //! Why it is so is in `docs/decisions/0031-audit-log.md`. It deliberately does not know who may do what.
 
