@@ -10,6 +10,8 @@ use std::convert::AsRef;
 use std::ffi::OsStr;
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
+#[cfg(target_os = "linux")]
+use std::sync::Arc;
 use std::time::Duration;
 #[cfg(target_os = "macos")]
 use std::time::SystemTime;
@@ -34,11 +36,16 @@ use crate::ll::reply::DirEntryPlus;
 use crate::ll::reply::Response;
 use crate::ll::{self};
 use crate::passthrough::BackingId;
+#[cfg(target_os = "linux")]
+use crate::uring::Slot;
 
 /// Generic reply callback to send data
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum ReplySender {
     Channel(ChannelSender),
+    /// To the entry of a ring.
+    #[cfg(target_os = "linux")]
+    Ring(Arc<Slot>),
     #[cfg(test)]
     Assert(AssertSender),
     #[cfg(test)]
@@ -50,6 +57,8 @@ impl ReplySender {
     pub(crate) fn send(&self, data: &[IoSlice<'_>]) -> std::io::Result<()> {
         match self {
             ReplySender::Channel(sender) => sender.send(data),
+            #[cfg(target_os = "linux")]
+            ReplySender::Ring(slot) => slot.answer(data),
             #[cfg(test)]
             ReplySender::Assert(sender) => sender.send(data),
             #[cfg(test)]
@@ -64,6 +73,8 @@ impl ReplySender {
     pub(crate) fn open_backing(&self, fd: BorrowedFd<'_>) -> std::io::Result<BackingId> {
         match self {
             ReplySender::Channel(sender) => sender.open_backing(fd),
+            #[cfg(target_os = "linux")]
+            ReplySender::Ring(slot) => slot.device.open_backing(fd),
             #[cfg(test)]
             ReplySender::Assert(_) => unreachable!(),
             #[cfg(test)]
@@ -75,6 +86,8 @@ impl ReplySender {
     pub(crate) unsafe fn wrap_backing(&self, id: u32) -> BackingId {
         match self {
             ReplySender::Channel(sender) => unsafe { sender.wrap_backing(id) },
+            #[cfg(target_os = "linux")]
+            ReplySender::Ring(slot) => unsafe { slot.device.wrap_backing(id) },
             #[cfg(test)]
             ReplySender::Assert(_) => unreachable!(),
             #[cfg(test)]
@@ -84,7 +97,7 @@ impl ReplySender {
 }
 
 #[cfg(test)]
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct AssertSender {
     expected: Vec<u8>,
 }
@@ -213,6 +226,29 @@ impl ReplyData {
     /// Reply to a request with the given data
     pub fn data(self, data: &[u8]) {
         self.reply.send_ll(&ll::ResponseSlice(data));
+    }
+
+    /// Where up to `size` bytes may be written to reply with them by [`filled`](Self::filled), without
+    /// another copy. `None` where the connection has no such place.
+    pub fn room(&mut self, size: usize) -> Option<&mut [u8]> {
+        match &self.reply.sender {
+            // SAFETY: this is the one reply of the request, and it is borrowed as long as the room.
+            #[cfg(target_os = "linux")]
+            Some(ReplySender::Ring(slot)) => unsafe { slot.room(size) },
+            _ => None,
+        }
+    }
+
+    /// Reply to a request with the first `len` bytes of the [`room`](Self::room).
+    pub fn filled(mut self, len: usize) {
+        match self.reply.sender.take() {
+            #[cfg(target_os = "linux")]
+            Some(ReplySender::Ring(slot)) => slot.answer_in_place(self.reply.unique.0, len),
+            sender => {
+                self.reply.sender = sender;
+                self.error(Errno::EIO);
+            }
+        }
     }
 
     /// Reply to a request with the given error code

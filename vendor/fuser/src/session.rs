@@ -48,6 +48,10 @@ use crate::reply::Reply;
 use crate::reply::ReplyRaw;
 use crate::reply::ReplySender;
 use crate::request::RequestWithSender;
+#[cfg(target_os = "linux")]
+use crate::uring;
+#[cfg(target_os = "linux")]
+use crate::uring::Rings;
 
 /// The max size of write requests from the kernel. The absolute minimum is 4k,
 /// FUSE recommends at least 128k, max 16M. The FUSE default is 16M on macOS
@@ -142,6 +146,9 @@ pub struct Session<FS: Filesystem> {
     negotiated: InitFlags,
     /// Bytes; the largest write the kernel may send, known since the handshake.
     max_write: usize,
+    /// What io_uring needs, where it was agreed on.
+    #[cfg(target_os = "linux")]
+    rings: Option<Rings>,
     pub(crate) config: Config,
 }
 
@@ -191,6 +198,8 @@ impl<FS: Filesystem> Session<FS> {
             proto_version: None,
             negotiated: InitFlags::empty(),
             max_write: MAX_WRITE_SIZE,
+            #[cfg(target_os = "linux")]
+            rings: None,
             config: options.clone(),
         };
 
@@ -221,6 +230,8 @@ impl<FS: Filesystem> Session<FS> {
             proto_version: None,
             negotiated: InitFlags::empty(),
             max_write: MAX_WRITE_SIZE,
+            #[cfg(target_os = "linux")]
+            rings: None,
             config,
         };
 
@@ -233,15 +244,22 @@ impl<FS: Filesystem> Session<FS> {
     /// the filesystem is unmounted and the given session ends.
     pub fn spawn(self) -> io::Result<BackgroundSession> {
         let sender = self.ch.sender();
+        let (started, transport) = std::sync::mpsc::channel();
         // Take the fuse_session, so that we can unmount it
         let mount = std::mem::take(&mut *self.mount.mount.lock());
         let guard = thread::Builder::new()
             .name("fuser-bg".to_string())
-            .spawn(move || self.run())?;
+            .spawn(move || {
+                self.run_and_report(move |io_uring| {
+                    let _ = started.send(io_uring);
+                })
+            })?;
         Ok(BackgroundSession {
             guard,
             sender,
             mount,
+            // Nothing comes where the session could not start: joining it tells why.
+            io_uring: transport.recv().unwrap_or(false),
         })
     }
 
@@ -252,6 +270,11 @@ impl<FS: Filesystem> Session<FS> {
     /// # Errors
     /// Returns any final error when the session comes to an end.
     pub fn run(self) -> io::Result<()> {
+        self.run_and_report(|_| ())
+    }
+
+    /// The same; `report` is called when requests can be served, with whether they come over io_uring.
+    fn run_and_report(self, report: impl FnOnce(bool)) -> io::Result<()> {
         let Session {
             filesystem,
             ch,
@@ -261,6 +284,8 @@ impl<FS: Filesystem> Session<FS> {
             proto_version: _,
             negotiated,
             max_write,
+            #[cfg(target_os = "linux")]
+            rings,
             config,
         } = self;
 
@@ -278,6 +303,34 @@ impl<FS: Filesystem> Session<FS> {
         };
 
         let mut filesystem = Arc::new(filesystem);
+
+        #[cfg(target_os = "linux")]
+        let (pool, n_threads_minus_one) = match rings {
+            Some(rings) => {
+                let (filesystem, ch) = (filesystem.clone(), ch.clone());
+                let (pool, io_uring) = rings.start(move |thread_name| SessionEventLoop {
+                    thread_name,
+                    filesystem: filesystem.clone(),
+                    ch: ch.clone(),
+                    allowed,
+                    session_owner,
+                    negotiated,
+                    max_write,
+                })?;
+                report(io_uring);
+                let readers = match io_uring {
+                    true => uring::READERS - 1,
+                    false => n_threads_minus_one,
+                };
+                (Some(pool), readers)
+            }
+            None => {
+                report(false);
+                (None, n_threads_minus_one)
+            }
+        };
+        #[cfg(not(target_os = "linux"))]
+        report(false);
 
         let mut channels = Vec::with_capacity(n_threads);
 
@@ -331,6 +384,11 @@ impl<FS: Filesystem> Session<FS> {
                     reply = Err(e);
                 }
             }
+        }
+
+        #[cfg(target_os = "linux")]
+        if let Some(pool) = pool {
+            reply = reply.and(pool.join());
         }
 
         let Some(filesystem) = Arc::get_mut(&mut filesystem) else {
@@ -441,6 +499,21 @@ impl<FS: Filesystem> Session<FS> {
                 return Err(error);
             }
 
+            #[cfg(target_os = "linux")]
+            if config.requested.contains(InitFlags::FUSE_OVER_IO_URING) {
+                // The kernel waits for rings once it was told of them, so they must be there.
+                match Rings::new(
+                    self.config.n_threads.unwrap_or(1),
+                    config.max_write as usize,
+                ) {
+                    Ok(rings) => self.rings = Some(rings),
+                    Err(e) => {
+                        info!("io_uring is not used: {e}");
+                        config.requested.remove(InitFlags::FUSE_OVER_IO_URING);
+                    }
+                }
+            }
+
             // Remember the ABI version supported by kernel and mark the session initialized.
             self.proto_version = Some(v);
 
@@ -533,7 +606,7 @@ pub(crate) struct SessionEventLoop<FS: Filesystem> {
     pub(crate) filesystem: Arc<FilesystemHolder<FS>>,
     pub(crate) allowed: SessionACL,
     pub(crate) session_owner: Uid,
-    negotiated: InitFlags,
+    pub(crate) negotiated: InitFlags,
     max_write: usize,
 }
 
@@ -548,7 +621,8 @@ impl<FS: Filesystem> SessionEventLoop<FS> {
             // The kernel driver makes sure that we get exactly one request per read
             match self.ch.receive_retrying(buf) {
                 Ok(size) => {
-                    match RequestWithSender::new(self.ch.sender(), &buf[..size], self.negotiated) {
+                    let sender = ReplySender::Channel(self.ch.sender());
+                    match RequestWithSender::new(sender, &buf[..size], self.negotiated) {
                         // Dispatch request
                         Some(req) => {
                             if let Ok(Operation::Destroy(_)) = req.request.operation() {
@@ -584,6 +658,8 @@ pub struct BackgroundSession {
     sender: ChannelSender,
     /// Ensures the filesystem is unmounted when the session ends
     mount: Option<Mount>,
+    /// Requests come over io_uring.
+    pub io_uring: bool,
 }
 
 impl BackgroundSession {

@@ -666,7 +666,7 @@ pub(crate) struct fuse_in_header {
 }
 
 #[repr(C)]
-#[derive(Debug, IntoBytes, KnownLayout, Immutable)]
+#[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub(crate) struct fuse_out_header {
     pub(crate) len: u32,
     pub(crate) error: i32,
