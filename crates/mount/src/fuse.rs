@@ -31,6 +31,7 @@ use model::{FileKind, Inode, InodeNo, spans};
 use crate::errno::Errno;
 use crate::kernel::Kernel;
 use crate::locker::Locker;
+use crate::options::Transport;
 use crate::seeker::{Seek, Seeker};
 use crate::server::{Caller, Server};
 
@@ -52,6 +53,7 @@ struct Handler {
     kernel: Arc<Kernel>,
     locker: Arc<Locker>,
     ttl: Ttl,
+    transport: Transport,
     /// Before every change of data the kernel itself asks for what such a change takes from a file.
     strips_first: bool,
 }
@@ -146,7 +148,21 @@ impl Handler {
         }
     }
 
-    fn answer_read(&self, req: &Request, no: InodeNo, offset: u64, size: usize, reply: ReplyData) {
+    fn answer_read(
+        &self,
+        req: &Request,
+        no: InodeNo,
+        offset: u64,
+        size: usize,
+        mut reply: ReplyData,
+    ) {
+        if let Some(room) = reply.room(size) {
+            match self.serve(req, || self.server.read(no, offset, room)) {
+                Ok(got) => reply.filled(got),
+                Err(e) => reply.error(e.into()),
+            }
+            return;
+        }
         BUFFER.with_borrow_mut(|buffer| {
             if buffer.len() < size {
                 buffer.resize(size, 0);

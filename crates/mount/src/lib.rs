@@ -56,5 +56,5 @@ mod xattrs;
 
 pub use error::MountError;
 pub use mounted::{Handle, Mounted, mount};
-pub use options::{AccessTimes, MountOptions, Synchronous};
+pub use options::{AccessTimes, MountOptions, Synchronous, Transport};
 pub use tune::tune;

@@ -12,7 +12,7 @@ use crate::error::MountError;
 use crate::fuse::{self, Session};
 use crate::keeper::{Duties, Keeper};
 use crate::kernel::Kernel;
-use crate::options::MountOptions;
+use crate::options::{MountOptions, Transport};
 use crate::relief;
 use crate::seeker::Seeker;
 use crate::server::Server;
@@ -82,13 +82,7 @@ fn serve(
     let kernel = Arc::new(Kernel::default());
     let (seeker, seek_thread) =
         Seeker::start(keeper.clone(), kernel.clone(), server.writes.clone())?;
-    let session = fuse::start(
-        server,
-        seeker,
-        kernel.clone(),
-        fd,
-        options.threads.clamp(2, 64),
-    )?;
+    let session = fuse::start(server, seeker, kernel.clone(), fd, options)?;
     let (major, minor) = attach::device(at).ok_or_else(|| MountError::Mountpoint {
         path: at.to_owned(),
         source: std::io::ErrorKind::NotFound.into(),
@@ -115,7 +109,7 @@ fn serve(
         };
         threads.push(relief::start(orders, duties)?);
     }
-    tracing::debug!(mountpoint = %at.display(), "mounted");
+    tracing::debug!(mountpoint = %at.display(), transport = ?session.transport(), "mounted");
     Ok(Mounted {
         mountpoint: at.to_owned(),
         session,
@@ -129,6 +123,11 @@ impl Mounted {
     /// Where it is mounted: absolute, without symbolic links.
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
+    }
+
+    /// How requests come from the kernel: what the options ask for, or the device in its place.
+    pub fn transport(&self) -> Transport {
+        self.session.transport()
     }
 
     /// Unmounts, after the kernel has passed on everything that programs wrote. [`wait`](Self::wait) then returns.

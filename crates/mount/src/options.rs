@@ -27,6 +27,17 @@ pub enum Synchronous {
     All,
 }
 
+/// How requests come from the kernel and answers go back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Transport {
+    /// By reading and writing the device `/dev/fuse`.
+    #[default]
+    Device,
+    /// Over io_uring (Linux 6.14 and newer, with `enable_uring` of the module `fuse` set), and by the device where the kernel does
+    /// not offer that or refuses it, and for a [shared](model::FileSystem::is_shared) file system.
+    IoUring,
+}
+
 /// Options of a mount. By default a mount is for the user who mounts it, root included, and what a room holds gives nobody
 /// rights: its bytes may come from anywhere.
 #[derive(Debug, Clone)]
@@ -52,8 +63,10 @@ pub struct MountOptions {
     pub synchronous: Synchronous,
     /// Unmount when nothing was asked for this long and nothing is open.
     pub idle_timeout: Option<Duration>,
-    /// Threads that serve requests: 2 to 64.
+    /// Threads that serve requests: 2 to 64. Over io_uring, threads for each processor, and at most 64 in all.
     pub threads: usize,
+    /// How requests come from the kernel.
+    pub transport: Transport,
     /// What `mount` and `df` show as the source; usually the room's directory.
     pub name: String,
     /// How often what programs wrote into the kernel's cache is fetched, so that it reaches the room's own commits;
@@ -75,6 +88,7 @@ impl Default for MountOptions {
             synchronous: Synchronous::default(),
             idle_timeout: None,
             threads: 8,
+            transport: Transport::default(),
             name: "strongroom".to_owned(),
             write_back_interval: Some(Duration::from_secs(5)),
         }

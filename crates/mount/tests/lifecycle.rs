@@ -1,14 +1,17 @@
-//! How mounts begin and end.
+//! How mounts begin and end, and how requests come to them.
 
 mod common;
 
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
+use std::sync::{Arc, Barrier, mpsc};
 use std::time::{Duration, Instant};
 
-use common::{Mount, is_root, ok};
-use mount::{MountError, MountOptions};
+use common::{Mount, is_root, ok, transport};
+use mount::{MountError, MountOptions, Transport};
+use rustix::fs::{SeekFrom, seek};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 #[test]
 fn a_mount_that_is_in_use_is_not_unmounted() {
@@ -164,5 +167,111 @@ fn many_threads_at_once_agree_with_each_other() {
             let i: usize = entry.file_name().to_str().unwrap()[1..].parse().unwrap();
             assert_eq!(fs::read(entry.path()).unwrap(), vec![t; i * 37]);
         }
+    }
+}
+
+fn over_io_uring() -> MountOptions {
+    MountOptions {
+        transport: Transport::IoUring,
+        // Two for each processor.
+        threads: 2,
+        ..Default::default()
+    }
+}
+
+#[test]
+fn requests_come_over_io_uring() {
+    let Some(mut mount) = Mount::with(over_io_uring()) else {
+        return;
+    };
+    // A large write and its read, short requests and long answers, an error.
+    ok(
+        &mount,
+        "head -c 3000000 /dev/zero | tr '\\0' x > large && echo 3 > /proc/sys/vm/drop_caches; test $(tr -d x < large | wc -c) = 0
+         test $(wc -c < large) = 3000000
+         for i in $(seq 300); do : > a-name-of-some-length-$i; done; test $(ls | wc -l) = 301
+         ! cat missing 2> /dev/null && rm a-name*",
+    );
+    mount.handle.unmount().unwrap();
+    mount.join();
+}
+
+#[test]
+fn where_the_kernel_does_not_offer_io_uring_requests_come_by_the_device() {
+    let Some(mount) = Mount::new() else { return };
+    let at = mount.plain();
+    let room = mount.room.clone().unwrap();
+    let mounted = transport::with_it_disabled(|| mount::mount(room, &at, &over_io_uring()));
+    works_by_the_device(mounted, &at);
+}
+
+#[test]
+fn where_io_uring_is_forbidden_requests_come_by_the_device() {
+    if !is_root() || transport::offered().is_none() {
+        return;
+    }
+    let Some(mount) = Mount::new() else { return };
+    let at = mount.plain();
+    let room = mount.room.clone().unwrap();
+    let mounted = std::thread::scope(|scope| {
+        let forbidden = scope.spawn(|| {
+            transport::forbid_io_uring();
+            transport::with_it_enabled(|| mount::mount(room, &at, &over_io_uring()))
+        });
+        forbidden.join().unwrap()
+    });
+    works_by_the_device(Some(mounted), &at);
+}
+
+fn works_by_the_device(mounted: Option<Result<mount::Mounted, MountError>>, at: &std::path::Path) {
+    let Some(mounted) = mounted else { return };
+    let mounted = mounted.unwrap();
+    assert_eq!(mounted.transport(), Transport::Device);
+    fs::write(at.join("f"), b"text").unwrap();
+    assert_eq!(fs::read(at.join("f")).unwrap(), b"text");
+    mounted.unmount().unwrap();
+    mounted.wait().unwrap();
+}
+
+/// A request keeps its place in a ring until it is answered, and the question where a hole begins is answered only after what was
+/// written: with all places of a processor's queue taken by questions, those writes had to wait for them, and they for the
+/// writes.
+#[test]
+fn more_programs_ask_for_holes_at_once_than_threads_serve_them() {
+    const PROGRAMS: u64 = 40;
+    const HOLE: u64 = 1 << 20;
+    let Some(mount) = Mount::with(over_io_uring()) else {
+        return;
+    };
+    let files: Vec<_> = (0..PROGRAMS)
+        .map(|i| fs::File::create(mount.path(&format!("f{i}"))).unwrap())
+        .collect();
+    let start = Arc::new(Barrier::new(files.len()));
+    let (answered, answers) = mpsc::channel();
+    for file in files {
+        let (start, answered) = (start.clone(), answered.clone());
+        std::thread::spawn(move || {
+            // All in one processor's queue.
+            let mut first = CpuSet::new();
+            first.set(0);
+            let _ = sched_setaffinity(None, &first);
+            for round in 1..=5 {
+                start.wait();
+                file.write_all_at(&[1; 4096], round * HOLE).unwrap();
+                start.wait();
+                let data = seek(&file, SeekFrom::Data((round - 1) * HOLE + 4096)).unwrap();
+                let hole = seek(&file, SeekFrom::Hole(data)).unwrap();
+                answered.send((data - round * HOLE, hole - data)).unwrap();
+            }
+        });
+    }
+    for _ in 0..PROGRAMS * 5 {
+        let Ok(answer) = answers.recv_timeout(Duration::from_secs(60)) else {
+            // By force, or this process could not end.
+            let at = mount.path("");
+            let _ = Command::new("umount").args(["-f", "-l"]).arg(at).status();
+            panic!("questions wait for each other");
+        };
+        assert_eq!(answer, (0, 4096));
     }
 }

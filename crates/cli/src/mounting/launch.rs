@@ -35,6 +35,7 @@ pub(crate) struct Plan {
     pub(crate) access_times: AccessTimes,
     pub(crate) no_directory_access_times: bool,
     pub(crate) lazy_times: bool,
+    pub(crate) io_uring: bool,
     #[serde(with = "SynchronousPlan")]
     pub(crate) synchronous: Synchronous,
     pub(crate) idle_timeout_s: Option<u64>,
@@ -144,6 +145,7 @@ pub(crate) fn mount(
         access_times: options.access_times,
         no_directory_access_times: options.no_directory_access_times,
         lazy_times: options.lazy_times,
+        io_uring: options.io_uring,
         synchronous: options.synchronous,
         idle_timeout_s: options.idle_timeout.map(|time| time.as_secs()),
         timeout_s: options.timeout.map(|time| time.as_secs()),

@@ -20,6 +20,7 @@ pub(crate) struct Options {
     pub(crate) access_times: AccessTimes,
     pub(crate) no_directory_access_times: bool,
     pub(crate) lazy_times: bool,
+    pub(crate) io_uring: bool,
     pub(crate) synchronous: Synchronous,
     pub(crate) idle_timeout: Option<Duration>,
     /// How long a call waits for a server or disk that does not answer.
@@ -87,6 +88,8 @@ impl Options {
                 "nodiratime" => self.no_directory_access_times = true,
                 "lazytime" => self.lazy_times = true,
                 "nolazytime" => self.lazy_times = false,
+                "io-uring" => self.io_uring = true,
+                "noio-uring" => self.io_uring = false,
                 "sync" => self.synchronous = Synchronous::All,
                 "dirsync" => self.synchronous = self.synchronous.max(Synchronous::Names),
                 "async" => self.synchronous = Synchronous::Off,
@@ -112,8 +115,8 @@ impl Options {
                 _ => {
                     return Err(Error::usage(format!(
                         "unknown mount option `{option}`; known: ro, allow_other, suid, dev, noexec, noatime, \
-                         relatime, strictatime, nodiratime, lazytime, sync, dirsync, passphrase-file=, key-file=, \
-                         raw-key-file=, identity=, idle-timeout=, timeout=, log=, state-dir=, \
+                         relatime, strictatime, nodiratime, lazytime, sync, dirsync, io_uring, passphrase-file=, \
+                         key-file=, raw-key-file=, identity=, idle-timeout=, timeout=, log=, state-dir=, \
                          accept-rollback"
                     )));
                 }
@@ -195,6 +198,8 @@ mod tests {
         assert!(!options("nodiratime,diratime").no_directory_access_times);
         assert!(options("lazytime").lazy_times);
         assert!(!options("lazytime,nolazytime").lazy_times);
+        assert!(options("io_uring").io_uring);
+        assert!(!options("io_uring,noio_uring").io_uring);
     }
 
     #[test]

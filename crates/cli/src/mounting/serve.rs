@@ -173,6 +173,14 @@ fn serve_mounted(
     let mounted = mount::mount(file_system, &mountpoint, &mount_options(plan, &name))
         .map_err(|e| refused(&e))?;
     mount::tune(&mountpoint);
+    match (plan.io_uring, mounted.transport()) {
+        (true, mount::Transport::Device) => tracing::warn!(
+            "io_uring is not used for requests: the kernel does not offer it (Linux 6.14 with enable_uring of the \
+             module fuse), or this process or mount cannot have it"
+        ),
+        (_, mount::Transport::Device) => {}
+        (_, mount::Transport::IoUring) => tracing::info!("requests come over io_uring"),
+    }
     start.mounted();
     tracing::info!("{} mounted at {}", name.display(), mountpoint.display());
     let (handle, at) = (signals.handle(), mountpoint.clone());
@@ -206,6 +214,10 @@ fn mount_options(plan: &Plan, dir: &Path) -> mount::MountOptions {
         access_times: plan.access_times,
         directory_access_times: !plan.no_directory_access_times,
         lazy_times: plan.lazy_times,
+        transport: match plan.io_uring {
+            true => mount::Transport::IoUring,
+            false => mount::Transport::Device,
+        },
         synchronous: plan.synchronous,
         idle_timeout: plan.idle_timeout_s.map(Duration::from_secs),
         name: dir.to_string_lossy().into_owned(),

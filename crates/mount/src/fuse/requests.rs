@@ -28,7 +28,7 @@ fn wanted(mode: u32, umask: u32, rdev: u32) -> Wanted {
 impl Filesystem for Handler {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         self.strips_first = !self.server.shared && config.kernel_abi() >= session::STRIPS_FIRST;
-        session::negotiate(config, self.server.shared)
+        session::negotiate(config, self.server.shared, self.transport)
     }
 
     fn destroy(&mut self) {

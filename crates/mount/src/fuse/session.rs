@@ -9,6 +9,7 @@ use fuser::{BackgroundSession, Config, InitFlags, KernelConfig, SessionACL, Vers
 use super::{Handler, Ttl};
 use crate::error::MountError;
 use crate::kernel::Kernel;
+use crate::options::{MountOptions, Transport};
 use crate::seeker::Seeker;
 use crate::server::Server;
 
@@ -59,7 +60,11 @@ const WANTED_SHARED: [InitFlags; 3] = [
 ];
 
 /// Agrees on features with the kernel.
-pub(super) fn negotiate(config: &mut KernelConfig, shared: bool) -> io::Result<()> {
+pub(super) fn negotiate(
+    config: &mut KernelConfig,
+    shared: bool,
+    transport: Transport,
+) -> io::Result<()> {
     for (flag, name) in REQUIRED {
         if config.add_capabilities(flag).is_err() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, name));
@@ -74,6 +79,16 @@ pub(super) fn negotiate(config: &mut KernelConfig, shared: bool) -> io::Result<(
         if config.add_capabilities(flag).is_err() {
             tracing::debug!(?flag, "the kernel lacks a feature");
         }
+    }
+    // A request has its place in a ring until it is answered. Locks of a shared file system may be waited for without end, by
+    // any number of programs.
+    if transport == Transport::IoUring
+        && !shared
+        && config
+            .add_capabilities(InitFlags::FUSE_OVER_IO_URING)
+            .is_err()
+    {
+        tracing::info!("the kernel offers no FUSE over io_uring (parameter enable_uring of fuse)");
     }
     // Each may be refused only in favour of the nearest value, which is then taken.
     if let Err(nearest) = config.set_max_write(MAX_WRITE) {
@@ -91,22 +106,30 @@ pub(super) fn negotiate(config: &mut KernelConfig, shared: bool) -> io::Result<(
 pub(crate) struct Session(BackgroundSession);
 
 impl Session {
+    /// How requests come.
+    pub(crate) fn transport(&self) -> Transport {
+        match self.0.io_uring {
+            true => Transport::IoUring,
+            false => Transport::Device,
+        }
+    }
+
     /// Returns when the mount is gone and every request is answered.
     pub(crate) fn join(self) -> Result<(), MountError> {
         self.0.join().map_err(MountError::Session)
     }
 }
 
-/// Serves the connection `fd` by `threads` threads.
+/// Serves the connection `fd` as `options` say.
 pub(crate) fn start(
     server: Arc<Server>,
     seeker: Seeker,
     kernel: Arc<Kernel>,
     fd: OwnedFd,
-    threads: usize,
+    options: &MountOptions,
 ) -> Result<Session, MountError> {
     let mut config = Config::default();
-    config.n_threads = Some(threads);
+    config.n_threads = Some(options.threads.clamp(2, 64));
     // A device of its own for each thread spares them a common lock; it takes the right to open the device.
     config.clone_fd = std::fs::OpenOptions::new()
         .read(true)
@@ -119,6 +142,7 @@ pub(crate) fn start(
         seeker,
         kernel: kernel.clone(),
         locker: Arc::default(),
+        transport: options.transport,
         strips_first: false,
     };
     // `All`: who may enter is the kernel's to decide, and it has. Its own write-back comes under the name of root.

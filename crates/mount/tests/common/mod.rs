@@ -1,12 +1,14 @@
 //! A room mounted for one test, gone when the test ends, however it ends.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+pub mod transport;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use mount::{Handle, MountOptions};
+use mount::{Handle, MountOptions, Transport};
 use room::{Credential, NewCredential, NewRoom, OpenOptions, Room, Secret};
 
 /// A mounted room in a directory of its own.
@@ -70,6 +72,9 @@ impl Mount {
             eprintln!("skipped: there is no /dev/fuse");
             return None;
         }
+        if options.transport == Transport::IoUring || transport::all_over_io_uring() {
+            transport::offered()?;
+        }
         std::fs::set_permissions(
             dir.path(),
             std::os::unix::fs::PermissionsExt::from_mode(0o755),
@@ -85,7 +90,7 @@ impl Mount {
     }
 
     fn start(dir: tempfile::TempDir, at: PathBuf, room: Arc<Room>, options: MountOptions) -> Self {
-        let mounted = mount::mount(room.clone(), &at, &options).unwrap();
+        let mounted = transport::mount(room.clone(), &at, options);
         let handle = mounted.handle();
         let serving = std::thread::spawn(move || mounted.wait());
         Self {
