@@ -4,7 +4,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use room::{Credential, Room};
+use room::{Credential, FileSystem as _, Room};
 
 use crate::credentials::Given;
 use crate::error::{Error, Result};

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use common::{Sandbox, can_mount, noise};
-use room::{Credential, FileKind, NewFile, Room, Secret};
+use room::{Credential, FileKind, FileSystem as _, NewFile, Room, Secret};
 use rustix::fs::Advice;
 
 /// Resident bytes that the process may have had at its peak, its program and libraries included.

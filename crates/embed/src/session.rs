@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use room::{
-    Argon2Cost, Error as RoomError, FileKind, Info, Inode, InodeNo, NewFile, NewRoom, OpenOptions,
-    Opener, RenameMode, Room, RoomSpace, SetAttr, SlotInfo, Suite, XattrMode,
+    Argon2Cost, Error as RoomError, FileKind, FileSystem as _, Info, Inode, InodeNo, NewFile,
+    NewRoom, OpenOptions, Opener, RenameMode, Room, RoomSpace, SetAttr, SlotInfo, Suite, XattrMode,
 };
 
 use crate::{Error, File, Key, OpenMode, Result};

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::Hasher;
 
-use room::{Error, FileKind, InodeNo, Room, Timestamp};
+use room::{Error, FileKind, FileSystem as _, InodeNo, Room, Timestamp};
 use seal::{Header, SealError};
 use siphasher::sip128::{Hasher128, SipHasher13};
 

@@ -11,7 +11,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use room::{Error, InodeNo, Room};
+use room::{Error, FileSystem as _, InodeNo, Room};
 use storage::Storage;
 
 use crate::explore::Failure;

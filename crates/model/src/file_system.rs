@@ -1,6 +1,6 @@
 //! What a mount needs of a file system: a room that is open here, or one that a metadata server shares.
 //!
-//! 1. Calls name inodes and mean what the methods of `room::Room` of the same name do.
+//! 1. Calls name inodes. What they do is said once, here, for rooms and for what is shared.
 //! 2. A [shared](FileSystem::is_shared) file system is changed by others too: nothing learned from it may be kept beyond the
 //!    next [`open`](FileSystem::open), and locks are its own. An unshared one never sees `open`, `flush` and `close`.
 
@@ -60,16 +60,32 @@ pub struct Lock {
 }
 
 /// A file system that can be mounted. All methods may be called from many threads at once.
-#[allow(missing_docs, reason = "each is the method of `Room` of its name")]
 pub trait FileSystem: Send + Sync + Debug {
+    /// A name in a directory. `NotFound`, `NotDirectory`, `NameTooLong`.
     fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Inode>;
+
+    /// Attributes.
     fn attributes(&self, no: InodeNo) -> Result<Inode>;
+
+    /// Changes attributes; returns the new ones.
     fn set_attributes(&self, no: InodeNo, set: &SetAttr) -> Result<Inode>;
+
+    /// Makes a file of any kind under a name.
     fn make(&self, parent: InodeNo, name: &[u8], new: &NewFile) -> Result<Inode>;
+
+    /// Makes a regular file without a name (O_TMPFILE), held once for the caller: see [`hold`](Self::hold).
     fn create_tmpfile(&self, parent: InodeNo, new: &NewFile) -> Result<Inode>;
+
+    /// Gives a file another name.
     fn link(&self, no: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Inode>;
+
+    /// Removes a name of anything but a directory. A held inode lives on without a name.
     fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()>;
+
+    /// Removes an empty directory.
     fn rmdir(&self, parent: InodeNo, name: &[u8]) -> Result<()>;
+
+    /// Moves a name. What it costs does not depend on what is in a directory.
     fn rename(
         &self,
         parent: InodeNo,
@@ -78,18 +94,44 @@ pub trait FileSystem: Send + Sync + Debug {
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<()>;
+
+    /// Target of a symbolic link.
     fn read_link(&self, no: InodeNo) -> Result<Vec<u8>>;
+
+    /// Up to `limit` names with a cookie above `after` (0: from the start) and their attributes, in the order of
+    /// creation, which stays the same as long as a name exists, and when it gets another name in its directory. `.` and `..`
+    /// are not among them.
     fn read_dir(&self, no: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>>;
+
+    /// Marks a read of a file, directory or link for its access time, where relatime lets it count.
     fn touch_atime(&self, no: InodeNo);
+
+    /// Marks a read for its access time whatever relatime would say.
     fn accessed_always(&self, no: InodeNo) {
         self.touch_atime(no);
     }
+
+    /// Keeps an inode alive beyond its last name, as an open file does. Counted. One whose last name may have gone before is
+    /// held only if [`attributes`](Self::attributes) finds it afterwards.
     fn hold(&self, no: InodeNo);
+
+    /// Undoes `count` holds.
     fn release(&self, no: InodeNo, count: u64);
+
+    /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file. `Corrupt` where data fails authentication.
     fn read(&self, no: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize>;
+
+    /// Writes all of `data` at `offset`. Durable after the next [`fsync`](Self::fsync) or commit.
     fn write(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<()>;
+
+    /// Allocates, punches, zeroes, collapses, inserts.
     fn fallocate(&self, no: InodeNo, what: Fallocate, offset: u64, len: u64) -> Result<()>;
+
+    /// The next data or hole at or after `offset`; `NoMoreData` at or beyond the end, or where no data follows.
     fn seek(&self, no: InodeNo, offset: u64, to: SeekTo) -> Result<u64>;
+
+    /// Copies a range between files, or within one, sharing whole blocks instead of copying them where both offsets
+    /// are multiples of 4096. Returns the bytes copied: fewer only where the source ends.
     fn copy_range(
         &self,
         from: InodeNo,
@@ -98,9 +140,18 @@ pub trait FileSystem: Send + Sync + Debug {
         to_offset: u64,
         len: u64,
     ) -> Result<u64>;
+
+    /// Makes everything done to this file durable. Within a transaction of a room, its completion does that, and this does nothing.
     fn fsync(&self, no: InodeNo) -> Result<()>;
+
+    /// Makes everything done so far durable. Within a transaction of a room, its completion does that, and this does nothing.
     fn sync(&self) -> Result<()>;
+
+    /// The value of an extended attribute, or `NoXattr`.
     fn xattr(&self, no: InodeNo, name: &[u8]) -> Result<Vec<u8>>;
+
+    /// Sets an extended attribute. `system.posix_acl_access` and `system.posix_acl_default` are checked and kept in
+    /// step with the mode. `drop_setgid`: the caller, who changes the access list, may not keep the set-group-id bit.
     fn set_xattr(
         &self,
         no: InodeNo,
@@ -109,11 +160,18 @@ pub trait FileSystem: Send + Sync + Debug {
         mode: XattrMode,
         drop_setgid: bool,
     ) -> Result<()>;
+
+    /// Removes an extended attribute.
     fn remove_xattr(&self, no: InodeNo, name: &[u8]) -> Result<()>;
+
+    /// The names of all extended attributes.
     fn xattr_names(&self, no: InodeNo) -> Result<Vec<Vec<u8>>>;
+
+    /// Space of the file system and of the storage below.
     fn space(&self) -> Result<RoomSpace>;
 
-    /// Writes data that a cache accepted earlier; true where there was no space for it as new data.
+    /// As [`write`](Self::write), for data that a cache accepted earlier: where there is no space for new data it takes some that is
+    /// kept for this (64 MiB, less on small storage), and returns true. The cache should accept no more then.
     fn write_cached(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<bool> {
         self.write(no, offset, data).map(|()| false)
     }
@@ -145,7 +203,7 @@ pub trait FileSystem: Send + Sync + Debug {
         let _ = clock;
     }
 
-    /// Whether a file has, or once had, flags.
+    /// Whether a file has, or once had, [`FileFlags`](crate::FileFlags).
     fn has_flags(&self) -> bool {
         true
     }

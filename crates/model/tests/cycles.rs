@@ -20,6 +20,7 @@ const LAYERED: &[&str] = &[
     "metadata-server",
     "model",
     "mount",
+    "room",
     "storage",
     "streams",
 ];

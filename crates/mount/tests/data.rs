@@ -2,6 +2,7 @@
 
 mod common;
 
+use room::FileSystem as _;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};

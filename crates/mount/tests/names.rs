@@ -2,6 +2,7 @@
 
 mod common;
 
+use room::FileSystem as _;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};

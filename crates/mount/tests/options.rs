@@ -2,6 +2,7 @@
 
 mod common;
 
+use room::FileSystem as _;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::path::Path;

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
-use room::{Argon2Cost, NewCredential, NewRoom, OpenOptions, Room, Secret};
+use room::{Argon2Cost, FileSystem as _, NewCredential, NewRoom, OpenOptions, Room, Secret};
 
 const SEQUENTIAL: usize = 512 << 20;
 const CALL: usize = 1 << 20;

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::io::Write;
 use std::path::PathBuf;
 
-use room::{Credential, NewRoom, OpenOptions, Room, Secret};
+use room::{Credential, FileSystem as _, NewRoom, OpenOptions, Room, Secret};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dir: PathBuf = std::env::args_os().nth(1).ok_or("which directory?")?.into();

@@ -6,8 +6,8 @@
 //! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/v1-append-nonces`
 
 use room::{
-    Argon2Cost, Fallocate, FileFlags, FileKind, InodeNo, NewCredential, NewFile, NewRoom,
-    OpenOptions, Room, Secret, SetAttr, SetTime, Suite, XattrMode,
+    Argon2Cost, Fallocate, FileFlags, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile,
+    NewRoom, OpenOptions, Room, Secret, SetAttr, SetTime, Suite, XattrMode,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

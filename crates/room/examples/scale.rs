@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use room::{
-    Argon2Cost, Credential, FileKind, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions, Room,
-    Secret,
+    Argon2Cost, Credential, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile, NewRoom,
+    OpenOptions, Room, Secret,
 };
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;

@@ -163,6 +163,12 @@ impl Accounts {
         self.segments.values()
     }
 
+    /// The highest number of a segment.
+    pub(crate) fn last(&self) -> SegmentNo {
+        let last = self.segments.last_key_value();
+        last.map_or(SegmentNo(0), |(no, _)| *no)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.segments.len()
     }

@@ -7,10 +7,14 @@ use std::sync::Arc;
 use catalog::{Change, FileKind, Inode, InodeNo, Timestamp};
 
 use crate::acl::{self, Acl};
-use crate::core::{BLOCK, Core};
+use crate::blocks::BLOCK;
+use crate::commit::Commits;
+use crate::current::CurrentCatalog;
+use crate::data::Data;
+use crate::environment::Environment;
 use crate::flags;
 use crate::inodes::{Cell, State};
-use crate::space::Claim;
+use crate::space::{Claim, Space};
 use crate::{Error, Result, SetAttr, SetTime, XattrMode};
 
 /// File capabilities: gone with a change of owner or data.
@@ -28,26 +32,36 @@ const SET_UID: u16 = 0o4000;
 const SET_GID: u16 = 0o2000;
 const GROUP_EXECUTE: u16 = 0o010;
 
-impl Core {
-    /// Attributes.
-    pub(crate) fn attributes(&self, no: InodeNo) -> Result<Inode> {
-        let cell = self.cell(no)?;
-        let state = cell.state.read();
-        if state.is_gone() {
-            return Err(Error::NotFound);
+#[derive(Debug)]
+pub(crate) struct Attributes {
+    env: Arc<Environment>,
+    catalog: Arc<CurrentCatalog>,
+    data: Arc<Data>,
+    commits: Arc<Commits>,
+    space: Arc<Space>,
+}
+
+impl Attributes {
+    pub(crate) fn new(
+        env: Arc<Environment>,
+        catalog: Arc<CurrentCatalog>,
+        data: Arc<Data>,
+        commits: Arc<Commits>,
+        space: Arc<Space>,
+    ) -> Self {
+        Self {
+            env,
+            catalog,
+            data,
+            commits,
+            space,
         }
-        let mut inode = state.inode.clone();
-        if let Some(buffer) = &state.buffer {
-            // What waits to be sealed will take at least this much; rounding settles it when it is.
-            inode.blocks = inode.blocks.max((buffer.data.len() as u64).div_ceil(BLOCK));
-        }
-        Ok(inode)
     }
 
     /// Changes attributes.
     pub(crate) fn set_attributes(&self, no: InodeNo, set: &SetAttr) -> Result<Inode> {
-        let _change = self.change()?;
-        let cell = self.cell(no)?;
+        let _change = self.commits.change()?;
+        let cell = self.data.cell(no)?;
         let mut state = cell.state.write();
         if state.is_gone() {
             return Err(Error::NotFound);
@@ -59,15 +73,15 @@ impl Core {
                     "flags of anything but files and directories",
                 ));
             }
-            self.set_flags(&mut state, flags);
+            self.data.set_flags(&mut state, flags);
         }
-        let now = self.now();
+        let now = self.env.now();
         if let Some(size) = set.size {
-            if size > state.inode.size && !self.fits(Claim::Replace, BLOCK)? {
+            if size > state.inode.size && !self.space.fits(Claim::Replace, BLOCK)? {
                 return Err(Error::NoSpace);
             }
             let changed = size != state.inode.size;
-            self.resize(&cell, &mut state, size)?;
+            self.data.resize(&cell, &mut state, size)?;
             if changed || set.mtime.is_none() {
                 state.inode.mtime = now;
             }
@@ -100,7 +114,8 @@ impl Core {
         if let Some(btime) = set.btime {
             state.inode.btime = btime;
         }
-        self.touch_inode(&cell, &mut state, set.ctime.unwrap_or(now));
+        self.data
+            .touch_inode(&cell, &mut state, set.ctime.unwrap_or(now));
         Ok(state.inode.clone())
     }
 
@@ -112,14 +127,14 @@ impl Core {
             gone |= SET_GID;
         }
         state.inode.mode &= !gone;
-        if state.inode.has_xattrs && self.catalog().xattr(cell.no, CAPABILITY)?.is_some() {
-            self.catalog().apply(&[Change::RemoveXattr {
+        if state.inode.has_xattrs && self.catalog.get().xattr(cell.no, CAPABILITY)?.is_some() {
+            self.catalog.get().apply(&[Change::RemoveXattr {
                 inode: cell.no,
                 name: CAPABILITY,
             }])?;
         }
         state.row_dirty = true;
-        self.inodes.mark_dirty(cell);
+        self.data.inodes().mark_dirty(cell);
         Ok(())
     }
 
@@ -129,7 +144,7 @@ impl Core {
             return Ok(());
         }
         let no = state.inode.no;
-        let catalog = self.catalog();
+        let catalog = self.catalog.get();
         if let Some(value) = catalog.xattr(no, acl::ACCESS)?
             && let Some(mut list) = Acl::parse(&value)?
         {
@@ -154,33 +169,33 @@ impl Core {
 
     /// Sets the access time where `counts` says so. Not a change that a sync waits for.
     pub(crate) fn touch_atime_if(&self, no: InodeNo, counts: impl Fn(&Inode, Timestamp) -> bool) {
-        if self.options.read_only {
+        if self.env.options.read_only {
             return;
         }
-        let Ok(cell) = self.cell(no) else { return };
-        let now = self.now();
+        let Ok(cell) = self.data.cell(no) else { return };
+        let now = self.env.now();
         if counts(&cell.state.read().inode, now) {
             let mut state = cell.state.write();
             state.inode.atime = now;
             state.row_dirty = true;
-            self.inodes.mark_dirty(&cell);
+            self.data.inodes().mark_dirty(&cell);
         }
     }
 
     /// The value of an extended attribute.
     pub(crate) fn xattr(&self, no: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
-        if !self.cell(no)?.state.read().inode.has_xattrs {
+        if !self.data.cell(no)?.state.read().inode.has_xattrs {
             return Err(Error::NoXattr);
         }
-        self.catalog().xattr(no, name)?.ok_or(Error::NoXattr)
+        self.catalog.get().xattr(no, name)?.ok_or(Error::NoXattr)
     }
 
     /// The names of all extended attributes.
     pub(crate) fn xattr_names(&self, no: InodeNo) -> Result<Vec<Vec<u8>>> {
-        if !self.cell(no)?.state.read().inode.has_xattrs {
+        if !self.data.cell(no)?.state.read().inode.has_xattrs {
             return Ok(Vec::new());
         }
-        Ok(self.catalog().xattr_names(no)?)
+        Ok(self.catalog.get().xattr_names(no)?)
     }
 
     /// Sets an extended attribute.
@@ -200,22 +215,22 @@ impl Core {
         if value.len() > XATTR_VALUE_MAX {
             return Err(Error::XattrTooLarge);
         }
-        self.with_space(value.len() as u64 + BLOCK, || {
-            let _change = self.change()?;
-            let cell = self.cell(no)?;
+        self.space.with_space(value.len() as u64 + BLOCK, || {
+            let _change = self.commits.change()?;
+            let cell = self.data.cell(no)?;
             let mut state = cell.state.write();
             if state.is_gone() {
                 return Err(Error::NotFound);
             }
             flags::refuse_flagged(&state.inode)?;
-            let exists = state.inode.has_xattrs && self.catalog().xattr(no, name)?.is_some();
+            let exists = state.inode.has_xattrs && self.catalog.get().xattr(no, name)?.is_some();
             match mode {
                 XattrMode::Create if exists => return Err(Error::Exists),
                 XattrMode::Replace if !exists => return Err(Error::NoXattr),
                 _ => {}
             }
             if !exists && state.inode.has_xattrs {
-                let names = self.catalog().xattr_names(no)?;
+                let names = self.catalog.get().xattr_names(no)?;
                 if names.iter().map(|n| n.len() + 1).sum::<usize>() + name.len() + 1
                     > XATTR_LIST_MAX
                 {
@@ -235,17 +250,18 @@ impl Core {
                 _ => true,
             };
             if keep {
-                self.catalog().apply(&[Change::PutXattr {
+                self.catalog.get().apply(&[Change::PutXattr {
                     inode: no,
                     name,
                     value,
                 }])?;
                 state.inode.has_xattrs = true;
             } else if exists {
-                self.catalog()
+                self.catalog
+                    .get()
                     .apply(&[Change::RemoveXattr { inode: no, name }])?;
             }
-            self.touch_inode(&cell, &mut state, self.now());
+            self.data.touch_inode(&cell, &mut state, self.env.now());
             Ok(())
         })
     }
@@ -269,17 +285,17 @@ impl Core {
 
     /// Removes an extended attribute.
     pub(crate) fn remove_xattr(&self, no: InodeNo, name: &[u8]) -> Result<()> {
-        let _change = self.change()?;
-        let cell = self.cell(no)?;
+        let _change = self.commits.change()?;
+        let cell = self.data.cell(no)?;
         let mut state = cell.state.write();
-        let catalog = self.catalog();
+        let catalog = self.catalog.get();
         flags::refuse_flagged(&state.inode)?;
         if state.is_gone() || !state.inode.has_xattrs || catalog.xattr(no, name)?.is_none() {
             return Err(Error::NoXattr);
         }
         catalog.apply(&[Change::RemoveXattr { inode: no, name }])?;
         state.inode.has_xattrs = !catalog.xattr_names(no)?.is_empty();
-        self.touch_inode(&cell, &mut state, self.now());
+        self.data.touch_inode(&cell, &mut state, self.env.now());
         Ok(())
     }
 }

@@ -8,6 +8,7 @@
 use std::io::ErrorKind;
 
 use seal::{Credential, Header, HeaderError, MasterKey, SealError, Unlocked};
+use segments::Keyring;
 use storage::Storage;
 
 use crate::{Error, Result};
@@ -31,6 +32,30 @@ impl HeaderState {
     pub(crate) fn store(&mut self, storage: &dyn Storage) -> Result<()> {
         self.bytes = self.header.encode(&self.master);
         write_both(storage, &self.bytes)
+    }
+}
+
+/// The keys of the header's epoch and, while a rekey is unfinished, of the one before.
+pub(crate) fn keyring(header: &HeaderState, previous: Option<&(u32, MasterKey)>) -> Keyring {
+    let (h, room) = (&header.header, header.header.room_id());
+    let master = &header.master;
+    let ring = Keyring::new(
+        h.suite(),
+        room,
+        h.epoch(),
+        master.data_key(&room),
+        master.segment_header_key(&room),
+    )
+    .with_append_nonces(h.has_append_nonces());
+    let ring = match h.position_keys_from() {
+        Some(from) => ring.with_position_keys(from),
+        None => ring,
+    };
+    match previous {
+        Some((epoch, old)) => {
+            ring.with_epoch(*epoch, old.data_key(&room), old.segment_header_key(&room))
+        }
+        None => ring,
     }
 }
 

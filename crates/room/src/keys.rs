@@ -5,31 +5,62 @@
 
 use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use seal::{Credential, Header, NewCredential, SealError, SlotInfo};
 use storage::Storage;
 
-use crate::core::Core;
+use crate::commit::Commits;
+use crate::current::CurrentCatalog;
+use crate::environment::Environment;
 use crate::header::{self, HeaderState};
+use crate::layout::{CATALOG, HEADER_REVISION};
 use crate::lock::RoomLock;
-use crate::open::{CATALOG, HEADER_REVISION};
 use crate::{Error, Result};
 
-impl Core {
+#[derive(Debug)]
+pub(crate) struct Keys {
+    env: Arc<Environment>,
+    catalog: Arc<CurrentCatalog>,
+    commits: Arc<Commits>,
+    header: Mutex<HeaderState>,
+}
+
+impl Keys {
+    pub(crate) fn new(
+        env: Arc<Environment>,
+        catalog: Arc<CurrentCatalog>,
+        commits: Arc<Commits>,
+        header: HeaderState,
+    ) -> Self {
+        Self {
+            env,
+            catalog,
+            commits,
+            header: Mutex::new(header),
+        }
+    }
+
+    /// The header, which is not changed while this is held.
+    pub(crate) fn header(&self) -> MutexGuard<'_, HeaderState> {
+        self.header.lock()
+    }
+
     /// Changes the header and makes the change durable.
     pub(crate) fn change_header<T>(
         &self,
         change: impl FnOnce(&mut HeaderState) -> std::result::Result<T, seal::SealError>,
     ) -> Result<T> {
-        if self.options.read_only {
+        if self.env.options.read_only {
             return Err(Error::ReadOnly);
         }
-        self.check_poison()?;
-        self.check_no_transaction()?;
+        self.commits.check_poison()?;
+        self.commits.check_no_transaction()?;
         // A catalog that takes no more changes could not remember what the header is about to become.
         let present = self.header.lock().header.revision();
         {
-            let _change = self.change()?;
-            self.catalog()
+            let _change = self.commits.change()?;
+            self.catalog
+                .get()
                 .set_meta(HEADER_REVISION, present.to_string().as_bytes())?;
         }
         let mut header = self.header.lock();
@@ -39,17 +70,18 @@ impl Core {
             bytes: Vec::new(),
         };
         let value = change(&mut next).map_err(Error::from)?;
-        next.store(&*self.storage)?;
+        next.store(&*self.env.storage)?;
         *header = next;
         let revision = header.header.revision();
         drop(header);
         {
-            let _change = self.change()?;
-            self.catalog()
+            let _change = self.commits.change()?;
+            self.catalog
+                .get()
                 .set_meta(HEADER_REVISION, revision.to_string().as_bytes())?;
         }
         // The header itself is durable; a transaction that was begun meanwhile takes what the catalog remembers of it along.
-        self.commit_or_defer()?;
+        self.commits.commit_or_defer()?;
         Ok(value)
     }
 

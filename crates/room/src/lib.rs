@@ -5,7 +5,7 @@
 //! 1. Data is written once, to a fresh place, and becomes part of the file system with a record of the log or a commit of the
 //!    catalog. Nothing durable refers to data that is not durable; nothing is freed before the commit that stops
 //!    referring to it is durable.
-//! 2. What [`Room::fsync`] or [`Room::sync`] acknowledged survives any crash; without them at most the last commit
+//! 2. What [`FileSystem::fsync`] or [`FileSystem::sync`] acknowledged survives any crash; without them at most the last commit
 //!    interval is lost, and what is found is the whole state of one moment.
 //! 3. Corrupt data is never returned as good: a unit that fails authentication is [`Error::Corrupt`], its neighbours stay readable.
 //! 4. After a failed flush or commit the room refuses further changes until it is opened again. Where changes were lost
@@ -21,48 +21,46 @@
 
 mod accounts;
 pub mod acl;
-mod answers;
 mod attributes;
-mod backup;
-mod check;
-mod cleaner;
+mod background;
+mod blocks;
 mod commit;
-mod compact;
-mod core;
+mod contents;
+mod current;
 mod data;
-mod file_system;
+mod environment;
 mod flags;
+mod freed;
 mod grants;
 mod header;
+mod holds;
 mod inodes;
 mod keys;
+mod layout;
 mod lock;
 mod maintenance;
 mod moves;
 mod name_cache;
-mod names;
 mod open;
 mod opener;
 mod options;
-mod path;
-mod pins;
-mod ranges;
-mod reclaim;
-mod rekey;
-mod reserve;
+mod parts;
+mod reap;
+mod remote;
+mod reports;
+mod requests;
+mod reservations;
 mod rollback;
 mod room;
-mod shift;
 mod space;
 #[cfg(test)]
 mod testing;
-mod transaction;
-mod unsaved;
+mod tree;
+mod usage;
 
-pub use answers::OperationId;
 pub use catalog::{ANSWER_MAX, CachedReply, ClientKey};
+pub use contents::Unsaved;
 pub use grants::WriteGrant;
-pub use maintenance::{BackupReport, CheckReport, CompactReport, LostRange, Progress, RekeyReport};
 pub use model::{
     Access, Available, BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, DirEntry, Error, Extent,
     Fallocate, FileFlags, FileKind, FileSystem, Inode, InodeNo, Lock, LockKind, LockOwner,
@@ -72,11 +70,10 @@ pub use model::{
 };
 pub use opener::Opener;
 pub use options::*;
-pub use path::RoomFile;
+pub use reports::{BackupReport, CheckReport, CompactReport, LostRange, Progress, RekeyReport};
 pub use rollback::default_state_dir;
-pub use room::Room;
+pub use room::{OperationId, Room, RoomFile};
 pub use seal::{
     Argon2Cost, Credential, NewCredential, PositionCipher, PositionKeys, RoomId, Secret, SlotInfo,
     SlotKind, Suite, check_digest, nonce_part, unit_digest,
 };
-pub use unsaved::Unsaved;

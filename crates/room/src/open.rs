@@ -10,45 +10,30 @@ use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use catalog::{Catalog, FileKind, Inode, InodeNo, SqlCatalog};
 use model::now;
 use pages::authentic;
 use seal::{Credential, Header, MasterKey, Suite};
-use segments::{DirStore, Keyring, SegmentNo, SegmentStore};
-use storage::{HostStorage, Storage, remove_if_there};
+use segments::{DirStore, SegmentNo};
+use storage::{HostStorage, Storage};
 
 use crate::accounts::Accounts;
-use crate::core::{Core, Parts};
-use crate::header::{self, HeaderState};
+use crate::commit::unpunched;
+use crate::environment::Environment;
+use crate::header::{self, HeaderState, keyring};
+use crate::layout::{
+    CATALOG, CATALOG_LOG, CATALOG_TABLE, HEADER_REVISION, LAST_SEGMENT, LINEAGE, NETWORK_BACKED,
+    NEW_CATALOG, NEW_CATALOG_TABLE, RESERVED, SEGMENTS, check_not_network_backed,
+    is_network_backed, put_new_catalog_in_place,
+};
 use crate::lock::RoomLock;
-use crate::reclaim;
+use crate::parts::{Found, Parts};
 use crate::rollback::Memory;
 use crate::{Error, NewRoom, OpenOptions, Result};
 
-pub(crate) const CATALOG: &str = "catalog.db";
-/// A catalog that a rekey has written but not yet put in place.
-pub(crate) const NEW_CATALOG: &str = "catalog.db.new";
-const CATALOG_LOG: &str = "catalog.db-wal";
-/// The table that vouches for the catalog's pages.
-const CATALOG_TABLE: &str = "catalog.db-pages";
-/// That of the new catalog.
-pub(crate) const NEW_CATALOG_TABLE: &str = "catalog.db.new-pages";
-pub(crate) const SEGMENTS: &str = "segments";
-/// Catalog value: revision of the newest header, so that an older one put back is noticed.
-pub(crate) const HEADER_REVISION: &str = "header_revision";
-/// Catalog value: highest segment number ever used.
-const LAST_SEGMENT: &str = "last_segment";
-/// Catalog value: blocks reserved for holes of files.
-pub(crate) const RESERVED: &str = "reserved";
-/// Catalog value: there in a backup, and different in each; 32 hexadecimal digits.
-pub(crate) const LINEAGE: &str = "lineage";
-/// Catalog value: there, and not empty, where the segments are on network disks.
-pub(crate) const NETWORK_BACKED: &str = "placed";
-
 /// Creates a room and opens it.
-pub(crate) fn create(dir: &Path, new: NewRoom) -> Result<Core> {
+pub(crate) fn create(dir: &Path, new: NewRoom) -> Result<Parts> {
     let existed = dir.exists();
     if existed {
         if !dir.is_dir() || dir.read_dir()?.next().is_some() {
@@ -61,11 +46,11 @@ pub(crate) fn create(dir: &Path, new: NewRoom) -> Result<Core> {
     let made = HostStorage::open(dir)
         .map_err(Error::from)
         .and_then(|storage| create_on(Arc::new(storage), dir.to_owned(), new))
-        .and_then(|core| {
+        .and_then(|parts| {
             if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
                 std::fs::File::open(parent)?.sync_all()?;
             }
-            Ok(core)
+            Ok(parts)
         });
     if made.is_err() {
         // Nothing of a room that could not be made is left behind: the directory was empty before.
@@ -89,7 +74,7 @@ pub(crate) fn create(dir: &Path, new: NewRoom) -> Result<Core> {
 }
 
 /// Creates a room in an empty storage.
-pub(crate) fn create_on(storage: Arc<dyn Storage>, dir: PathBuf, new: NewRoom) -> Result<Core> {
+pub(crate) fn create_on(storage: Arc<dyn Storage>, dir: PathBuf, new: NewRoom) -> Result<Parts> {
     if !storage.list("")?.is_empty() {
         return Err(Error::NotEmptyTarget(dir));
     }
@@ -144,7 +129,7 @@ pub(crate) fn create_on(storage: Arc<dyn Storage>, dir: PathBuf, new: NewRoom) -
 }
 
 /// Opens a room.
-pub(crate) fn open(dir: &Path, credential: &Credential, options: OpenOptions) -> Result<Core> {
+pub(crate) fn open(dir: &Path, credential: &Credential, options: OpenOptions) -> Result<Parts> {
     open_on(host(dir)?, dir.to_owned(), credential, options)
 }
 
@@ -165,7 +150,7 @@ pub(crate) fn open_on(
     dir: PathBuf,
     credential: &Credential,
     options: OpenOptions,
-) -> Result<Core> {
+) -> Result<Parts> {
     let names = storage.list("")?;
     let has = |name: &str| names.iter().any(|found| found == name);
     if !has(header::HEADER) && !has(header::BACKUP) && !has(CATALOG) {
@@ -182,12 +167,12 @@ pub(crate) fn open_on(
     settle_rekey(&storage, &header, options.read_only)?;
     let key = header.header.catalog_key(&header.master);
     let opened = open_catalog(storage, &key, &options)?;
-    let core = assemble(dir, options, lock, header, unlocked.previous, opened)?;
-    if warning.is_some() && !core.options.read_only {
+    let parts = assemble(dir, options, lock, header, unlocked.previous, opened)?;
+    if warning.is_some() && !parts.env.options.read_only {
         // Only now is it certain that this copy is the room's newest.
-        header::write_both(&*core.storage, &core.header.lock().bytes)?;
+        header::write_both(&*parts.env.storage, &parts.keys.header().bytes)?;
     }
-    Ok(core)
+    Ok(parts)
 }
 
 /// A catalog at the state of the last record of its log.
@@ -286,22 +271,6 @@ fn settle_table(storage: &dyn Storage, key: &seal::CatalogKey, read_only: bool) 
     }
 }
 
-/// Puts the catalog that a rekey wrote in the place of the old one, whose log must go first. Its table follows: an opening
-/// in between finds it by what is in it, also after a crash that loses its new name.
-pub(crate) fn put_new_catalog_in_place(storage: &dyn Storage) -> Result<()> {
-    remove_if_there(storage, CATALOG_LOG)?;
-    // Durably: were it back after a crash, SQLite would replay it over the new catalog.
-    storage.sync_dir("")?;
-    storage.rename(NEW_CATALOG, CATALOG)?;
-    storage.sync_dir("")?;
-    match storage.rename(NEW_CATALOG_TABLE, CATALOG_TABLE) {
-        Ok(()) => Ok(()),
-        // A room whose catalog is not vouched for.
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(e.into()),
-    }
-}
-
 fn assemble(
     dir: PathBuf,
     options: OpenOptions,
@@ -309,7 +278,7 @@ fn assemble(
     header: HeaderState,
     previous: Option<(u32, MasterKey)>,
     opened: OpenedCatalog,
-) -> Result<Core> {
+) -> Result<Parts> {
     let OpenedCatalog {
         catalog,
         found,
@@ -354,14 +323,14 @@ fn assemble(
     if options.network_backed && !options.accept_rollback {
         check_places(&segments, &known)?;
     }
-    let mut unpunched = HashMap::new();
+    let mut dead = HashMap::new();
     if !options.read_only {
         let numbers: HashSet<SegmentNo> = known.iter().map(|s| s.id.no).collect();
         let files = segments.list()?;
         for file in files.iter().filter(|file| !numbers.contains(&file.no)) {
             segments.remove(file.no)?;
         }
-        unpunched = reclaim::unpunched(&files, &known);
+        dead = unpunched(&files, &known);
         // No segment of before is appended to again: what the catalog refers to is all it will ever hold.
         if options.network_backed {
             for account in &known {
@@ -375,59 +344,34 @@ fn assemble(
         catalog.orphans()?
     };
     let reserved = number(catalog.meta(RESERVED)?);
-    let core = Core::new(Parts {
-        dir,
-        options,
-        storage,
-        header,
-        catalog,
-        reserved,
-        segments: Arc::new(segments),
-        accounts: Accounts::load(known),
-        unpunched,
-        memory,
-        lock,
-    });
+    let parts = Parts::new(
+        Environment::new(dir, options, storage),
+        Found {
+            header,
+            catalog,
+            segments,
+            accounts: Accounts::load(known),
+            unpunched: dead,
+            reserved,
+            memory,
+            lock,
+        },
+    );
     for no in orphans {
         // A directory without a name is of no use to anybody.
-        let is_kept = core.options.keep_unnamed
-            && core
-                .catalog()
+        let is_kept = parts.env.options.keep_unnamed
+            && parts
+                .catalog
+                .get()
                 .inode(no)?
                 .is_some_and(|i| i.kind == FileKind::Regular);
         if is_kept {
-            let mut holds = core.holds.lock();
-            holds.counts.insert(no, 1);
-            holds.unlinked.insert(no);
+            parts.holds.hold_unnamed(no);
         } else {
-            core.reaping.lock().push(no);
+            parts.holds.doom(no);
         }
     }
-    Ok(core)
-}
-
-/// The keys of the header's epoch and, while a rekey is unfinished, of the one before.
-pub(crate) fn keyring(header: &HeaderState, previous: Option<&(u32, MasterKey)>) -> Keyring {
-    let (h, room) = (&header.header, header.header.room_id());
-    let master = &header.master;
-    let ring = Keyring::new(
-        h.suite(),
-        room,
-        h.epoch(),
-        master.data_key(&room),
-        master.segment_header_key(&room),
-    )
-    .with_append_nonces(h.has_append_nonces());
-    let ring = match h.position_keys_from() {
-        Some(from) => ring.with_position_keys(from),
-        None => ring,
-    };
-    match previous {
-        Some((epoch, old)) => {
-            ring.with_epoch(*epoch, old.data_key(&room), old.segment_header_key(&room))
-        }
-        None => ring,
-    }
+    Ok(parts)
 }
 
 /// Notices a header older than the catalog remembers: a slot that was removed would be back.
@@ -452,21 +396,6 @@ fn check_header_revision(
         catalog.commit()?;
     }
     Ok(())
-}
-
-fn is_network_backed(catalog: &dyn Catalog) -> Result<bool> {
-    // Empty in a backup of such a room, whose directory has them.
-    Ok(catalog
-        .meta(NETWORK_BACKED)?
-        .is_some_and(|value| !value.is_empty()))
-}
-
-/// Refuses a room whose segments are on network disks: it would be taken for one that lost them all.
-pub(crate) fn check_not_network_backed(catalog: &dyn Catalog) -> Result<()> {
-    match is_network_backed(catalog)? {
-        true => Err(Error::OnNetworkDisks),
-        false => Ok(()),
-    }
 }
 
 /// Refuses a room that clients cannot share. One that is empty becomes one of network disks.
@@ -522,17 +451,4 @@ fn number(value: Option<Vec<u8>>) -> u64 {
         .and_then(|v| String::from_utf8(v).ok())
         .and_then(|t| t.parse().ok())
         .unwrap_or(0)
-}
-
-impl Core {
-    /// Notes the highest segment number, so that it is never used again even when its segment is gone.
-    pub(crate) fn note_last_segment(&self) -> Result<()> {
-        let no = self.segments.last_number().0;
-        if self.noted_segment.load(Ordering::SeqCst) != no {
-            self.catalog()
-                .set_meta(LAST_SEGMENT, no.to_string().as_bytes())?;
-            self.noted_segment.store(no, Ordering::SeqCst);
-        }
-        Ok(())
-    }
 }

@@ -8,12 +8,19 @@
 //!
 //! It deliberately does not know where data is stored.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use storage::Space;
+use storage::Space as StorageSpace;
 
-use crate::core::{BLOCK, Core};
+use crate::blocks::{BLOCK, Blocks};
+use crate::commit::Commits;
+use crate::current::CurrentCatalog;
+use crate::data::Data;
+use crate::environment::Environment;
+use crate::freed::Freed;
+use crate::holds::Holds;
+use crate::reap::Reaper;
 use crate::{Available, Error, Result, RoomSpace};
 
 /// Bytes kept for the catalog, so that it can still be committed and files deleted.
@@ -42,100 +49,81 @@ pub(crate) enum Claim {
     Replace,
 }
 
-/// What is known of the space between two looks at the storage.
-#[derive(Debug, Default)]
-pub(crate) struct SpaceState {
-    /// Bytes that new data may take without another look.
-    budget: AtomicI64,
-    /// Blocks reserved for holes of files, as the extent maps have them.
-    reserved: AtomicU64,
-    /// Blocks that are about to be reserved.
-    promised: AtomicU64,
-    /// `reserved` as the catalog has it.
-    stored: AtomicU64,
-}
-
-impl SpaceState {
-    pub(crate) fn new(reserved: u64) -> Self {
-        Self {
-            reserved: AtomicU64::new(reserved),
-            stored: AtomicU64::new(reserved),
-            ..Self::default()
-        }
-    }
-
-    /// Blocks reserved.
-    pub(crate) fn reserved(&self) -> u64 {
-        self.reserved.load(Ordering::SeqCst)
-    }
-
-    /// Sets the number of blocks reserved to what was counted.
-    pub(crate) fn correct_reserved(&self, blocks: u64) {
-        self.reserved.store(blocks, Ordering::SeqCst);
-    }
-
-    /// Promises blocks that are about to be reserved: new data must look again.
-    pub(crate) fn promise_blocks(&self, blocks: u64) {
-        self.promised.fetch_add(blocks, Ordering::SeqCst);
-        self.budget.store(0, Ordering::SeqCst);
-    }
-
-    /// The promise of blocks is kept or taken back.
-    pub(crate) fn end_promise(&self, blocks: u64) {
-        self.promised.fetch_sub(blocks, Ordering::SeqCst);
-    }
-
-    /// Blocks are reserved. The caller holds a change.
-    pub(crate) fn add_reserved(&self, blocks: u64) {
-        self.reserved.fetch_add(blocks, Ordering::SeqCst);
-    }
-
-    /// Blocks are not reserved any more. The caller holds a change.
-    pub(crate) fn end_reserved(&self, blocks: u64) {
-        if blocks > 0 {
-            let less = |now: u64| Some(now.saturating_sub(blocks));
-            // Always `Ok`: the closure never refuses.
-            let _ = self
-                .reserved
-                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
-        }
-    }
-
-    /// The number of blocks to be stored, if the catalog has another.
-    pub(crate) fn unstored(&self) -> Option<u64> {
-        let now = self.reserved();
-        (self.stored.swap(now, Ordering::SeqCst) != now).then_some(now)
-    }
-}
-
 /// Bytes that data of a length takes, with its catalog rows and the padding to whole blocks.
 fn cost(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / ROWS).saturating_add(BLOCK)
 }
 
-impl Core {
+/// What is known of the space between two looks at the storage.
+#[derive(Debug)]
+pub(crate) struct Space {
+    env: Arc<Environment>,
+    catalog: Arc<CurrentCatalog>,
+    blocks: Arc<Blocks>,
+    freed: Arc<Freed>,
+    data: Arc<Data>,
+    commits: Arc<Commits>,
+    holds: Arc<Holds>,
+    reaper: Arc<Reaper>,
+    /// Bytes that new data may take without another look.
+    budget: AtomicI64,
+}
+
+impl Space {
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the parts that making space takes"
+    )]
+    pub(crate) fn new(
+        env: Arc<Environment>,
+        catalog: Arc<CurrentCatalog>,
+        blocks: Arc<Blocks>,
+        freed: Arc<Freed>,
+        data: Arc<Data>,
+        commits: Arc<Commits>,
+        holds: Arc<Holds>,
+        reaper: Arc<Reaper>,
+    ) -> Self {
+        Self {
+            env,
+            catalog,
+            blocks,
+            freed,
+            data,
+            commits,
+            holds,
+            reaper,
+            budget: AtomicI64::new(0),
+        }
+    }
+
+    /// Promises blocks that are about to be reserved: new data must look again.
+    pub(crate) fn promise_blocks(&self, blocks: u64) {
+        self.data.reservations().promise(blocks);
+        self.budget.store(0, Ordering::SeqCst);
+    }
+
     /// Bytes of the storage that a claim may still take, its catalog rows included.
-    fn left_for(&self, claim: Claim, space: &Space) -> u64 {
+    fn left_for(&self, claim: Claim, space: &StorageSpace) -> u64 {
         let mut available = space.available;
-        if self.options.network_backed {
+        if self.env.options.network_backed {
             // Open segments have their space already.
-            available += self.segments.left_open() * BLOCK;
+            available += self.blocks.segments().left_open() * BLOCK;
         }
         available.saturating_sub(self.kept_from(claim, space))
     }
 
     /// Bytes that a claim must leave free.
-    fn kept_from(&self, claim: Claim, space: &Space) -> u64 {
-        if self.options.network_backed {
+    fn kept_from(&self, claim: Claim, space: &StorageSpace) -> u64 {
+        if self.env.options.network_backed {
             // The catalog is elsewhere there.
             return FOR_MOVING.min(space.total / SMALL[0]);
         }
         let part = |amount: u64, small: u64| amount.min(space.total / small);
         let mut kept = part(FOR_CATALOG, SMALL[0]);
         if claim < Claim::Replace {
-            let promised = self.space.promised.load(Ordering::SeqCst);
             kept += part(FOR_REPLACING, SMALL[1]);
-            kept += cost((self.space.reserved() + promised) * BLOCK);
+            kept += cost(self.data.reservations().promised() * BLOCK);
         }
         if claim < Claim::Cached {
             kept += part(FOR_CACHED, SMALL[2]);
@@ -145,12 +133,12 @@ impl Core {
 
     /// Whether there is space for all that is reserved, without what is kept.
     pub(crate) fn reservations_fit(&self) -> Result<bool> {
-        let space = self.storage.space()?;
+        let space = self.env.storage.space()?;
         Ok(self.kept_from(Claim::New, &space) <= space.available)
     }
 
     /// Bytes of data that can be written now.
-    fn available_of(&self, claim: Claim, space: &Space) -> u64 {
+    fn available_of(&self, claim: Claim, space: &StorageSpace) -> u64 {
         let left = self.left_for(claim, space);
         // The inverse of `cost`.
         (left.saturating_sub(BLOCK) / (ROWS + 1) * ROWS) / BLOCK * BLOCK
@@ -159,11 +147,11 @@ impl Core {
     /// Promises space for `bytes` more of new data, or says that there is none.
     pub(crate) fn promise(&self, bytes: u64) -> Result<()> {
         let wanted = cost(bytes) as i64;
-        let budget = &self.space.budget;
+        let budget = &self.budget;
         if budget.fetch_sub(wanted, Ordering::SeqCst) >= wanted {
             return Ok(());
         }
-        let left = self.left_for(Claim::New, &self.storage.space()?) as i64;
+        let left = self.left_for(Claim::New, &self.env.storage.space()?) as i64;
         if left < wanted {
             budget.store(0, Ordering::SeqCst);
             return Err(Error::NoSpace);
@@ -174,14 +162,14 @@ impl Core {
 
     /// Whether there is space for `bytes` more.
     pub(crate) fn fits(&self, claim: Claim, bytes: u64) -> Result<bool> {
-        Ok(self.left_for(claim, &self.storage.space()?) >= cost(bytes))
+        Ok(self.left_for(claim, &self.env.storage.space()?) >= cost(bytes))
     }
 
     /// Bytes that moved data may take at once. Of a room on network disks: what is kept for it too, as far as the storage can give
     /// another segment.
     pub(crate) fn room_to_move(&self) -> Result<u64> {
-        let space = self.storage.space()?;
-        Ok(match self.options.network_backed {
+        let space = self.env.storage.space()?;
+        Ok(match self.env.options.network_backed {
             true => space.available,
             false => self.left_for(Claim::Replace, &space),
         })
@@ -189,7 +177,7 @@ impl Core {
 
     /// Runs a step that moves data: it may take the space that is kept for it.
     pub(crate) fn with_set_aside<T>(&self, bytes: u64, step: impl Fn() -> Result<T>) -> Result<T> {
-        if !self.options.network_backed {
+        if !self.env.options.network_backed {
             return self.replacing(bytes, step);
         }
         match step() {
@@ -203,32 +191,18 @@ impl Core {
 
     /// Frees what was deleted before.
     pub(crate) fn make_space(&self) -> Result<()> {
-        if self.is_in_whole() {
+        if self.commits.is_in_whole() {
             // The commit would wait for this thread. What runs the whole makes space, and tries all of it once more.
             return Err(Error::NoSpace);
         }
         // Whatever was promised, the storage knows better.
-        self.space.budget.store(0, Ordering::SeqCst);
-        self.await_release();
-        self.reap_all()?;
-        self.commit_or_defer()?;
+        self.budget.store(0, Ordering::SeqCst);
+        self.holds.await_release();
+        self.reaper.reap_all()?;
+        self.commits.commit_or_defer()?;
         // Only now: what this commit discarded is part of it.
-        self.punch_holes();
-        self.reclaim()
-    }
-
-    /// Waits a moment for a file that has just lost its last name to be let go: a kernel says so some time after it
-    /// unlinked the file.
-    fn await_release(&self) {
-        const JUST: Duration = Duration::from_millis(100);
-        let awaited = || {
-            let holds = self.holds.lock();
-            let just = holds.unlinked_at.is_some_and(|at| at.elapsed() < JUST);
-            just && !holds.unlinked.is_empty() && self.reaping.lock().is_empty()
-        };
-        while awaited() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        self.freed.punch_holes();
+        self.commits.reclaim()
     }
 
     /// Runs a change that needs space; where there is none, commits, which frees what was deleted before, and tries
@@ -238,9 +212,9 @@ impl Core {
             Err(Error::NoSpace) => {
                 self.make_space()?;
                 let again = self.promise(bytes).and_then(|()| change());
-                if self.options.network_backed && matches!(again, Err(Error::NoSpace)) {
+                if self.env.options.network_backed && matches!(again, Err(Error::NoSpace)) {
                     // Space comes in segments there: dead blocks among live ones make none until these are moved.
-                    self.ask(|wake| wake.clean = true);
+                    self.env.requests.ask(|wake| wake.clean = true);
                 }
                 again
             }
@@ -264,15 +238,15 @@ impl Core {
     }
 
     /// Space of the room and of the storage below.
-    pub(crate) fn space(&self) -> Result<RoomSpace> {
-        let space = self.storage.space()?;
-        let accounts = self.accounts.lock();
+    pub(crate) fn total(&self) -> Result<RoomSpace> {
+        let space = self.env.storage.space()?;
+        let accounts = self.blocks.accounts();
         let (live, stored) = (
             accounts.live_blocks() * BLOCK,
             accounts.stored_blocks() * BLOCK,
         );
         drop(accounts);
-        let reserved = self.space.reserved() * BLOCK;
+        let reserved = self.data.reservations().reserved() * BLOCK;
         Ok(RoomSpace {
             total: space.total,
             free: space.free.saturating_sub(reserved),
@@ -280,18 +254,17 @@ impl Core {
             live,
             stored,
             reserved,
-            inodes: self.catalog().totals()?.inodes,
+            inodes: self.catalog.get().totals()?.inodes,
         })
     }
 
     /// Bytes that can still be written: what was deleted and is not yet punched counts, also from before a crash, for a
     /// writer who needs it has it punched.
     pub(crate) fn available(&self) -> Result<Available> {
-        let mut space = self.storage.space()?;
-        if !self.options.network_backed {
-            let holes: u64 = self.holes.lock().iter().map(|r| u64::from(r.blocks)).sum();
-            let deleted = self.accounts.lock().released_blocks() + holes;
-            space.available += deleted * BLOCK + self.reclaimable();
+        let mut space = self.env.storage.space()?;
+        if !self.env.options.network_backed {
+            let deleted = self.blocks.accounts().released_blocks() + self.freed.hole_blocks();
+            space.available += deleted * BLOCK + self.freed.reclaimable();
         }
         Ok(Available {
             new: self.available_of(Claim::New, &space),

@@ -5,7 +5,8 @@ mod common;
 
 use common::{Place, credential};
 use room::{
-    CachedReply, ClientKey, Error, FileKind, InodeNo, NewFile, OperationId, Progress, Room,
+    CachedReply, ClientKey, Error, FileKind, FileSystem as _, InodeNo, NewFile, OperationId,
+    Progress, Room,
 };
 
 const GO: Progress<'static> = &|_, _| true;

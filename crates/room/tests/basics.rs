@@ -5,8 +5,8 @@ mod common;
 
 use common::{Place, copy_tree, credential, pattern};
 use room::{
-    Error, Fallocate, FileKind, InodeNo, NewFile, OpenOptions, RenameMode, Room, SeekTo, SetAttr,
-    XattrMode,
+    Error, Fallocate, FileKind, FileSystem as _, InodeNo, NewFile, OpenOptions, RenameMode, Room,
+    SeekTo, SetAttr, XattrMode,
 };
 
 fn file() -> NewFile {

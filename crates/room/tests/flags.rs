@@ -7,8 +7,8 @@ use std::path::Path;
 
 use common::Place;
 use room::{
-    Error, Fallocate, FileFlags, FileKind, InodeNo, NewFile, RenameMode, Result, Room, SetAttr,
-    SetTime, XattrMode,
+    Error, Fallocate, FileFlags, FileKind, FileSystem as _, InodeNo, NewFile, RenameMode, Result,
+    Room, SetAttr, SetTime, XattrMode,
 };
 
 fn refused<T: std::fmt::Debug>(result: Result<T>) {

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::Place;
 use room::{
-    Credential, Error, Fallocate, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions,
-    RenameMode, Room, SetAttr, XattrMode,
+    Credential, Error, Fallocate, FileSystem as _, InodeNo, NewCredential, NewFile, NewRoom,
+    OpenOptions, RenameMode, Room, SetAttr, XattrMode,
 };
 
 /// Forks; what the child does, which ends with it.

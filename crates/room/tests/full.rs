@@ -8,8 +8,8 @@ use std::process::Command;
 
 use common::{credential, pattern, secret};
 use room::{
-    Argon2Cost, Error, Fallocate, FileKind, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions,
-    RenameMode, Room, SeekTo, SetAttr,
+    Argon2Cost, Error, Fallocate, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile,
+    NewRoom, OpenOptions, RenameMode, Room, SeekTo, SetAttr,
 };
 
 /// A small file system of its own, unmounted when the test ends, however it ends.

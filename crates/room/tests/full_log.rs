@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 
 use common::pattern;
 use room::{
-    Credential, FileKind, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions, RenameMode, Room,
-    Secret,
+    Credential, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions,
+    RenameMode, Room, Secret,
 };
 use storage::testing::{FaultyStorage, MemoryStorage, Op};
 

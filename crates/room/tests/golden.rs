@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use common::{copy_tree, pattern};
 use room::{
-    Credential, Error, Fallocate, FileFlags, FileKind, InodeNo, NoncePart, OpenOptions, Room,
-    Secret, SetAttr, Timestamp,
+    Credential, Error, Fallocate, FileFlags, FileKind, FileSystem as _, InodeNo, NoncePart,
+    OpenOptions, Room, Secret, SetAttr, Timestamp,
 };
 
 struct Copy(tempfile::TempDir);

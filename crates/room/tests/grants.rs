@@ -5,8 +5,8 @@
 use std::sync::{Arc, Mutex};
 
 use room::{
-    CHUNK_LEN, Chunk, Credential, Error, FileFlags, Inode, InodeNo, NewCredential, NewRoom,
-    OpenOptions, Piece, Room, Sealed, Secret, SegmentNo, SetAttr, UNIT_BLOCKS, WriteGrant,
+    CHUNK_LEN, Chunk, Credential, Error, FileFlags, FileSystem as _, Inode, InodeNo, NewCredential,
+    NewRoom, OpenOptions, Piece, Room, Sealed, Secret, SegmentNo, SetAttr, UNIT_BLOCKS, WriteGrant,
     WrittenExtent,
 };
 use storage::testing::{Call, FaultyStorage, MemoryStorage, Op};

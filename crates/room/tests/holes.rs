@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use room::{NewCredential, NewRoom, OpenOptions, Room, Secret};
+use room::{FileSystem as _, NewCredential, NewRoom, OpenOptions, Room, Secret};
 use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
 
 const BLOCK: usize = 4096;

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use common::pattern;
 use room::{
-    Credential, Error, FileKind, InodeNo, NewCredential, NewRoom, OpenOptions, Room, Secret,
+    Credential, Error, FileKind, FileSystem as _, InodeNo, NewCredential, NewRoom, OpenOptions,
+    Room, Secret,
 };
 use storage::testing::MemoryStorage;
 use storage::{OpenMode, Storage};

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use common::pattern;
 use room::{
-    Credential, Error, InodeNo, NewCredential, NewRoom, OpenOptions, RenameMode, Room, Secret,
+    Credential, Error, FileSystem as _, InodeNo, NewCredential, NewRoom, OpenOptions, RenameMode,
+    Room, Secret,
 };
 use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
 use storage::{OpenMode, Storage};

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use common::{Place, copy_tree, credential, pattern};
 use room::{
-    CheckReport, Credential, Error, Fallocate, FileKind, InodeNo, NewFile, OpenOptions, Progress,
-    Room, Secret,
+    CheckReport, Credential, Error, Fallocate, FileKind, FileSystem as _, InodeNo, NewFile,
+    OpenOptions, Progress, Room, Secret,
 };
 
 const GO: Progress<'static> = &|_, _| true;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use catalog::{Catalog, Change, Chunk, FileKind, Inode, InodeNo, SegmentAccount, SqlCatalog};
 use common::{Place, credential, pattern, secret};
-use room::{CheckReport, Error, LostRange, Progress, Room};
+use room::{CheckReport, Error, FileSystem as _, LostRange, Progress, Room};
 use storage::{HostStorage, Storage};
 
 const GO: Progress<'static> = &|_, _| true;

@@ -7,7 +7,9 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Place, copy_tree, pattern};
-use room::{Fallocate, FileKind, InodeNo, NewFile, RenameMode, Room, SeekTo, SetAttr};
+use room::{
+    Fallocate, FileKind, FileSystem as _, InodeNo, NewFile, RenameMode, Room, SeekTo, SetAttr,
+};
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small, and the same everywhere.
 struct Random(u64);

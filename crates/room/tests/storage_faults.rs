@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use room::{
-    Credential, Error, Fallocate, InodeNo, NewCredential, NewRoom, OpenOptions, Room, Secret,
+    Credential, Error, Fallocate, FileSystem as _, InodeNo, NewCredential, NewRoom, OpenOptions,
+    Room, Secret,
 };
 use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
 use storage::{OpenMode, Storage};

@@ -6,7 +6,7 @@ mod common;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Place, pattern};
-use room::{Error, FileKind, InodeNo, NewFile, RenameMode};
+use room::{Error, FileKind, FileSystem as _, InodeNo, NewFile, RenameMode};
 
 const THREADS: u64 = 4;
 const ROUNDS: u64 = 60;

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Place, copy_tree, pattern};
-use room::{Error, Room};
+use room::{Error, FileSystem as _, Room};
 
 /// The room as a crash at this moment would leave it.
 struct Crashed {

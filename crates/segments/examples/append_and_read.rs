@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use seal::{MasterKey, RoomId, Suite};
 use storage::HostStorage;
-use strongroom_segments::{BLOCK_LEN, BlockRange, DirStore, Keyring, SegmentNo, SegmentStore};
+use strongroom_segments::{BLOCK_LEN, BlockRange, DirStore, Keyring, SegmentNo};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dir: PathBuf = std::env::args_os().nth(1).ok_or("which directory?")?.into();

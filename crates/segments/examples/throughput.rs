@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use seal::{MasterKey, RoomId, Suite};
 use storage::HostStorage;
 use strongroom_segments::{
-    BLOCK_LEN, BlockRange, DirStore, Keyring, SEGMENTS_DIR, Sealed, SegmentNo, SegmentStore,
+    BLOCK_LEN, BlockRange, DirStore, Keyring, SEGMENTS_DIR, Sealed, SegmentNo,
 };
 
 const MIB: usize = 1 << 20;

@@ -17,9 +17,7 @@ use crate::extent::offset;
 use crate::tail::Closed;
 use crate::unit_keys::UnitKeys;
 use crate::writing::Writing;
-use crate::{
-    APPEND_BLOCKS_MAX, BlockRange, DirStore, SEGMENT_BLOCKS, SegmentError, SegmentNo, SegmentStore,
-};
+use crate::{APPEND_BLOCKS_MAX, BlockRange, DirStore, SEGMENT_BLOCKS, SegmentError, SegmentNo};
 
 /// Open segments for grants, at most.
 pub const LANES: usize = 64;

@@ -8,8 +8,8 @@
 //!    gives keys to clients, a tree of keys for its positions; the nonce of a unit is its position (the index of its first
 //!    4 KiB block in the file) and, where the [`Keyring`] says so, a random part that each append draws: a copy of this
 //!    memory in another process or virtual machine would use the same positions.
-//! 3. Tags, digests and random parts are not here: they are returned by [`SegmentStore::append`] and belong into the catalog.
-//! 4. Nothing appended is durable before [`SegmentStore::flush`] returns. After a failed flush the store refuses
+//! 3. Tags, digests and random parts are not here: they are returned by [`DirStore::append`] and belong into the catalog.
+//! 4. Nothing appended is durable before [`DirStore::flush`] returns. After a failed flush the store refuses
 //!    further appends and flushes until it is opened again.
 //!
 //! It deliberately does not know files, inodes, or which units are alive.
@@ -203,51 +203,4 @@ pub struct SegmentFile {
     pub len: u64,
     /// Bytes it takes in the storage: holes take none. `None` where the storage does not say.
     pub allocated: Option<u64>,
-}
-
-/// Append-only storage of sealed data. All methods may be called from many threads at once.
-pub trait SegmentStore: Send + Sync + Debug {
-    /// Seals `plain` (a multiple of [`BLOCK_LEN`], 1 to [`APPEND_BLOCKS_MAX`] blocks) and writes it once, to a fresh
-    /// place. Not durable before [`flush`](Self::flush). `NoSpace` leaves nothing behind that matters.
-    fn append(&self, plain: &[u8]) -> Result<Sealed, SegmentError>;
-
-    /// Reads whole units of one append: `out` has the length of `range`, whose first block is the first of a unit; `proofs` has the
-    /// append's nonce part, and a tag, and in rooms whose clients write a digest, for each unit of [`UNIT_BLOCKS`] blocks, the last possibly shorter. On `Corrupt` and `Missing` the contents of
-    /// `out` from that unit on are zeros; `position` names the first unit that failed.
-    fn read(
-        &self,
-        range: BlockRange,
-        proofs: Proofs<'_>,
-        out: &mut [u8],
-    ) -> Result<(), SegmentError>;
-
-    /// Says that a range will be read soon.
-    fn prefetch(&self, range: BlockRange);
-
-    /// Makes everything appended so far durable, file names included.
-    fn flush(&self) -> Result<(), SegmentError>;
-
-    /// Whether anything was appended since the last flush.
-    fn is_dirty(&self) -> bool;
-
-    /// Segments begun since this was last called: the catalog must know them before it refers to them.
-    fn take_new(&self) -> Vec<SegmentId>;
-
-    /// The segment now appended to, if any, and its length in blocks.
-    fn open_segment(&self) -> Option<(SegmentNo, u32)>;
-
-    /// Closes the open segment, and those of the lanes: the next append or grant begins another.
-    fn rotate(&self) -> Result<(), SegmentError>;
-
-    /// Gives the space of dead ranges back where the storage can. Nothing may refer to them any more.
-    fn release(&self, ranges: &[BlockRange]) -> Result<(), SegmentError>;
-
-    /// Deletes a dead segment.
-    fn remove(&self, segment: SegmentNo) -> Result<(), SegmentError>;
-
-    /// The files of the segments present in the storage, by number.
-    fn list(&self) -> Result<Vec<SegmentFile>, SegmentError>;
-
-    /// Checks a segment's own header against what the catalog knows of it.
-    fn check_header(&self, segment: SegmentNo) -> Result<(), SegmentError>;
 }

@@ -24,8 +24,8 @@ use crate::tail::{Closed, Tail};
 use crate::writing::Writing;
 use crate::{
     APPEND_BLOCKS_MAX, BLOCK_LEN, BlockRange, Keyring, Proofs, SEGMENTS_DIR, Sealed, SealedUnits,
-    SegmentError, SegmentFile, SegmentId, SegmentNo, SegmentStore, UNIT_BLOCKS, UNIT_LEN,
-    file_name, header, parse_file_name,
+    SegmentError, SegmentFile, SegmentId, SegmentNo, UNIT_BLOCKS, UNIT_LEN, file_name, header,
+    parse_file_name,
 };
 
 /// The segments of one room in a directory.
@@ -327,8 +327,10 @@ impl DirStore {
     }
 }
 
-impl SegmentStore for DirStore {
-    fn append(&self, plain: &[u8]) -> Result<Sealed, SegmentError> {
+impl DirStore {
+    /// Seals `plain` (a multiple of [`BLOCK_LEN`], 1 to [`APPEND_BLOCKS_MAX`] blocks) and writes it once, to a fresh
+    /// place. Not durable before [`flush`](Self::flush). `NoSpace` leaves nothing behind that matters.
+    pub fn append(&self, plain: &[u8]) -> Result<Sealed, SegmentError> {
         let blocks = (plain.len() / BLOCK_LEN) as u32;
         assert!(
             plain.len().is_multiple_of(BLOCK_LEN) && (1..=APPEND_BLOCKS_MAX).contains(&blocks),
@@ -372,7 +374,10 @@ impl SegmentStore for DirStore {
         })
     }
 
-    fn read(
+    /// Reads whole units of one append: `out` has the length of `range`, whose first block is the first of a unit; `proofs` has the
+    /// append's nonce part, and a tag, and in rooms whose clients write a digest, for each unit of [`UNIT_BLOCKS`] blocks, the last possibly shorter. On `Corrupt` and `Missing` the contents of
+    /// `out` from that unit on are zeros; `position` names the first unit that failed.
+    pub fn read(
         &self,
         range: BlockRange,
         proofs: Proofs<'_>,
@@ -394,7 +399,8 @@ impl SegmentStore for DirStore {
         result
     }
 
-    fn prefetch(&self, range: BlockRange) {
+    /// Says that a range will be read soon.
+    pub fn prefetch(&self, range: BlockRange) {
         if let Ok(reader) = self.reader(range.segment, range.position) {
             reader
                 .file
@@ -402,7 +408,8 @@ impl SegmentStore for DirStore {
         }
     }
 
-    fn flush(&self) -> Result<(), SegmentError> {
+    /// Makes everything appended so far durable, file names included.
+    pub fn flush(&self) -> Result<(), SegmentError> {
         // One at a time: a second flush returns after the first has made durable what it took.
         let _one = {
             let _span = tracing::trace_span!(target: spans::TARGET, spans::WAITING).entered();
@@ -416,19 +423,23 @@ impl SegmentStore for DirStore {
         })
     }
 
-    fn is_dirty(&self) -> bool {
+    /// Whether anything was appended since the last flush.
+    pub fn is_dirty(&self) -> bool {
         self.ledger.is_dirty()
     }
 
-    fn take_new(&self) -> Vec<SegmentId> {
+    /// Segments begun since this was last called: the catalog must know them before it refers to them.
+    pub fn take_new(&self) -> Vec<SegmentId> {
         std::mem::take(&mut self.begun.lock())
     }
 
-    fn open_segment(&self) -> Option<(SegmentNo, u32)> {
+    /// The segment now appended to, if any, and its length in blocks.
+    pub fn open_segment(&self) -> Option<(SegmentNo, u32)> {
         self.tail.lock().open()
     }
 
-    fn rotate(&self) -> Result<(), SegmentError> {
+    /// Closes the open segment, and those of the lanes: the next append or grant begins another.
+    pub fn rotate(&self) -> Result<(), SegmentError> {
         self.usable()?;
         let lanes = self.lanes.lock().close();
         let tail = self.tail.lock().close();
@@ -436,7 +447,8 @@ impl SegmentStore for DirStore {
         Ok(())
     }
 
-    fn release(&self, ranges: &[BlockRange]) -> Result<(), SegmentError> {
+    /// Gives the space of dead ranges back where the storage can. Nothing may refer to them any more.
+    pub fn release(&self, ranges: &[BlockRange]) -> Result<(), SegmentError> {
         if self.cannot_punch.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -466,7 +478,8 @@ impl SegmentStore for DirStore {
         Ok(())
     }
 
-    fn remove(&self, segment: SegmentNo) -> Result<(), SegmentError> {
+    /// Deletes a dead segment.
+    pub fn remove(&self, segment: SegmentNo) -> Result<(), SegmentError> {
         self.close_if_open(segment);
         match self.storage.remove(&file_name(segment)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -477,7 +490,8 @@ impl SegmentStore for DirStore {
         Ok(())
     }
 
-    fn list(&self) -> Result<Vec<SegmentFile>, SegmentError> {
+    /// The files of the segments present in the storage, by number.
+    pub fn list(&self) -> Result<Vec<SegmentFile>, SegmentError> {
         let names = match self.storage.list(SEGMENTS_DIR) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other?,
@@ -505,7 +519,8 @@ impl SegmentStore for DirStore {
         Ok(segments)
     }
 
-    fn check_header(&self, segment: SegmentNo) -> Result<(), SegmentError> {
+    /// Checks a segment's own header against what the catalog knows of it.
+    pub fn check_header(&self, segment: SegmentNo) -> Result<(), SegmentError> {
         let missing = SegmentError::Missing {
             segment,
             position: 0,

@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use seal::{MasterKey, RoomId, Suite};
 use segments::{
-    BLOCK_LEN, BlockRange, DirStore, Keyring, NoncePart, Sealed, SegmentNo, SegmentStore,
-    name_in_dir,
+    BLOCK_LEN, BlockRange, DirStore, Keyring, NoncePart, Sealed, SegmentNo, name_in_dir,
 };
 use storage::HostStorage;
 use strongroom_segments as segments;

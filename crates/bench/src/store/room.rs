@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use room::{
-    Credential, FileKind, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions, RenameMode, Room,
-    Secret, SetAttr,
+    Credential, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions,
+    RenameMode, Room, Secret, SetAttr,
 };
 
 use super::{Cold, Making, Mode, Names, Object, Powers, Store, facts, host};

@@ -10,7 +10,9 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use room::{Argon2Cost, NewCredential, NewRoom, OpenOptions, Room, RoomFile, Secret};
+use room::{
+    Argon2Cost, FileSystem as _, NewCredential, NewRoom, OpenOptions, Room, RoomFile, Secret,
+};
 
 use super::Outcome;
 use crate::clock::{Clock, SystemClock};

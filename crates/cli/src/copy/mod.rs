@@ -15,7 +15,7 @@ pub(crate) mod verify;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use room::FileKind;
+use room::{FileKind, FileSystem as _};
 
 use crate::args::Global;
 use crate::error::{Error, Result};

@@ -5,8 +5,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use room::{
-    FileFlags, FileKind, Inode, InodeNo, NewFile, RenameMode, Room, SeekTo, SetAttr, SetTime,
-    XattrMode,
+    FileFlags, FileKind, FileSystem as _, Inode, InodeNo, NewFile, RenameMode, Room, SeekTo,
+    SetAttr, SetTime, XattrMode,
 };
 
 use super::{Attrs, Fault, FileId, Meta, OpenFile, ReadFile, Result, Source, Tree};

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use room::{
-    Credential, FileKind, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions, RenameMode, Room,
-    Secret, SetAttr, SetTime, Suite, XattrMode,
+    Credential, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions,
+    RenameMode, Room, Secret, SetAttr, SetTime, Suite, XattrMode,
 };
 use storage::Storage;
 

@@ -16,7 +16,9 @@ use metadata_proto::rpc::{
     Change, Changed, ClientId, Delay, Granted, Heartbeat, Listing, Map, Metadata, Posix, Recalled,
     Refusal, Reply, SessionId, VERSION, Welcome, Written,
 };
-use room::{Access, Inode, InodeNo, Lock, LockOwner, LockTable, RoomSpace, WriteGrantId};
+use room::{
+    Access, FileSystem as _, Inode, InodeNo, Lock, LockOwner, LockTable, RoomSpace, WriteGrantId,
+};
 use tarpc::context::Context;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;

@@ -12,8 +12,8 @@ use std::time::Instant;
 use metadata_proto::rpc::{Change, Changed, Refusal, Reply, SessionId};
 use room::acl;
 use room::{
-    Error, FileKind, Inode, InodeNo, NewFile, OperationId, RenameMode, SetAttr, SetTime,
-    WriteGrantId,
+    Error, FileKind, FileSystem as _, Inode, InodeNo, NewFile, OperationId, RenameMode, SetAttr,
+    SetTime, WriteGrantId,
 };
 
 use super::calls::{Here, refusal, sync};

@@ -12,7 +12,10 @@ use std::time::Instant;
 
 use metadata_proto::rpc::{Delay, Granted, Map, Posix, Refusal, Reply, SegmentPlace, Written};
 use netdisk::{BlockExtent, Boot, DiskId};
-use room::{Error, FileKind, InodeNo, SeekTo, SegmentNo, SetAttr, WriteGrantId, WrittenExtent};
+use room::{
+    Error, FileKind, FileSystem as _, InodeNo, SeekTo, SegmentNo, SetAttr, WriteGrantId,
+    WrittenExtent,
+};
 
 use super::calls::{Here, refusal};
 use super::files::Found;

@@ -2,7 +2,7 @@
 
 use metadata_proto::rpc::{Listing, Posix, Refusal, Reply};
 use room::acl::{self, Acl};
-use room::{Access, Error, FileKind, Inode, InodeNo, Timestamp};
+use room::{Access, Error, FileKind, FileSystem as _, Inode, InodeNo, Timestamp};
 
 use super::calls::{Here, refusal};
 use super::incarnation::Incarnation;

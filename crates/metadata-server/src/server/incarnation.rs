@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use room::{OpenOptions, Room};
+use room::{FileSystem as _, OpenOptions, Room};
 use storage::HostStorage;
 
 use super::attach::attach;

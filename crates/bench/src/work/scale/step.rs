@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use room::{
-    Credential, Error as RoomError, FileKind, InodeNo, NewCredential, NewFile, NewRoom,
-    OpenOptions, RenameMode, Room, Secret, SetAttr, XattrMode,
+    Credential, Error as RoomError, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile,
+    NewRoom, OpenOptions, RenameMode, Room, Secret, SetAttr, XattrMode,
 };
 use serde::{Deserialize, Serialize};
 

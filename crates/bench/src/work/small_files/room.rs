@@ -1,5 +1,6 @@
 //! A room through the library.
 
+use room::FileSystem as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

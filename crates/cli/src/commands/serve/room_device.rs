@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use device::{Device, Extent, Zeroing, range};
-use room::{Error, Fallocate, FileKind, InodeNo, Room, SeekTo};
+use room::{Error, Fallocate, FileKind, FileSystem as _, InodeNo, Room, SeekTo};
 
 /// A regular file of a room.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use netdisk::{
     Admin, Capability, CapabilityId, ClientId, DiskAddress, DiskClient, DiskError, GroupId,
     KeyFile, Mode, Protection, Store, Surroundings, Ticket,
 };
-use room::{Piece, Sealed, UNIT_BLOCKS, WriteGrant, WrittenExtent};
+use room::{FileSystem as _, Piece, Sealed, UNIT_BLOCKS, WriteGrant, WrittenExtent};
 
 use super::rooms::{assert_whole, content, made, opened};
 use super::*;

@@ -1,6 +1,6 @@
 //! Rooms over the placement.
 
-use room::{Credential, NewCredential, NewRoom, OpenOptions, Room, Secret};
+use room::{Credential, FileSystem as _, NewCredential, NewRoom, OpenOptions, Room, Secret};
 
 use super::*;
 

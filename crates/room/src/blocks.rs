@@ -1,0 +1,200 @@
+//! Sealed blocks in segments, and the accounts of what is alive in each.
+//!
+//! What is appended is live at once. A block that nothing refers to any more is discarded here; the next commit frees it.
+//!
+//! It deliberately does not know files.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use catalog::{BlockRange, Change, Released};
+use parking_lot::{Mutex, MutexGuard};
+use segments::{DirStore, Sealed, UNIT_BLOCKS};
+
+use crate::Result;
+use crate::accounts::{Accounts, Settlement};
+use crate::current::CurrentCatalog;
+use crate::environment::Environment;
+use crate::layout::LAST_SEGMENT;
+use crate::moves::Moves;
+
+/// Bytes of one block.
+pub(crate) const BLOCK: u64 = segments::BLOCK_LEN as u64;
+
+/// Appended bytes after which the segments are flushed in the background, without a commit.
+const FLUSH_EARLY: u64 = 32 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    env: Arc<Environment>,
+    catalog: Arc<CurrentCatalog>,
+    segments: Arc<DirStore>,
+    accounts: Mutex<Accounts>,
+    /// Held while the count of a shared unit is read and acted on; where compaction took shared units.
+    shares: Mutex<Moves>,
+    /// Bytes appended since the last commit.
+    pending_bytes: AtomicU64,
+    /// Bytes appended since the last flush that was not part of a commit.
+    unflushed_bytes: AtomicU64,
+    /// The highest segment number as the catalog has it.
+    noted_segment: AtomicU64,
+}
+
+impl Blocks {
+    pub(crate) fn new(
+        env: Arc<Environment>,
+        catalog: Arc<CurrentCatalog>,
+        segments: Arc<DirStore>,
+        accounts: Accounts,
+    ) -> Self {
+        Self {
+            env,
+            catalog,
+            segments,
+            accounts: Mutex::new(accounts),
+            shares: Mutex::default(),
+            pending_bytes: AtomicU64::new(0),
+            unflushed_bytes: AtomicU64::new(0),
+            noted_segment: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn segments(&self) -> &DirStore {
+        &self.segments
+    }
+
+    pub(crate) fn accounts(&self) -> MutexGuard<'_, Accounts> {
+        self.accounts.lock()
+    }
+
+    /// Where compaction took shared units. While it is held, no count of a shared unit changes. Taken before the accounts.
+    pub(crate) fn shares(&self) -> MutexGuard<'_, Moves> {
+        self.shares.lock()
+    }
+
+    /// Bytes appended since the last commit.
+    pub(crate) fn pending(&self) -> u64 {
+        self.pending_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The same, counted from zero again.
+    pub(crate) fn take_pending(&self) -> u64 {
+        self.pending_bytes.swap(0, Ordering::Relaxed)
+    }
+
+    /// Makes everything appended so far durable, ahead of a commit.
+    pub(crate) fn flush_early(&self) -> Result<()> {
+        self.unflushed_bytes.store(0, Ordering::Relaxed);
+        Ok(self.segments.flush()?)
+    }
+
+    /// Seals and writes whole blocks, and takes them into the accounts.
+    pub(crate) fn append(&self, plain: &[u8]) -> Result<Sealed> {
+        let sealed = self.segments.append(plain)?;
+        self.enter(sealed.range());
+        Ok(sealed)
+    }
+
+    /// Takes segments begun lately into the accounts.
+    pub(crate) fn enter_new(&self) {
+        let mut accounts = self.accounts.lock();
+        for id in self.segments.take_new() {
+            accounts.begin(id);
+        }
+    }
+
+    /// Takes what was written into the accounts.
+    pub(crate) fn enter(&self, range: BlockRange) {
+        self.enter_new();
+        self.accounts.lock().add(range);
+        let len = u64::from(range.blocks) * BLOCK;
+        self.pending_bytes.fetch_add(len, Ordering::Relaxed);
+        // The disk writes while the next units are sealed: what a sync waits for is short.
+        let unflushed = self.unflushed_bytes.fetch_add(len, Ordering::Relaxed);
+        if unflushed < FLUSH_EARLY && unflushed + len >= FLUSH_EARLY {
+            self.env.requests.ask(|wake| wake.flush = true);
+        }
+    }
+
+    /// Discards units that a chunk no longer refers to.
+    pub(crate) fn discard(&self, released: &[Released]) -> Result<()> {
+        for r in released {
+            if r.shared {
+                self.discard_shared(r.range)?;
+            } else {
+                self.accounts.lock().release(r.range);
+            }
+        }
+        Ok(())
+    }
+
+    fn discard_shared(&self, range: BlockRange) -> Result<()> {
+        // Two files that give the same unit up at the same time must not both see the other's reference.
+        let mut shares = self.shares.lock();
+        let catalog = self.catalog.get();
+        let mut position = range.position;
+        let end = range.position + range.blocks;
+        while position < end {
+            let blocks = UNIT_BLOCKS.min(end - position);
+            let unit = BlockRange {
+                segment: range.segment,
+                position,
+                blocks,
+            };
+            if catalog.shared_references(unit.segment, position)? > 0 {
+                catalog.apply(&[Change::ShareUnit {
+                    segment: unit.segment,
+                    position,
+                    references: -1,
+                }])?;
+            } else {
+                self.accounts.lock().release(unit);
+                shares.forget(unit.segment, position);
+            }
+            position += blocks;
+        }
+        Ok(())
+    }
+
+    /// Writes what a record of the log is to say of segments.
+    pub(crate) fn record(&self) -> Result<()> {
+        self.enter_new();
+        let mut accounts = self.accounts.lock();
+        let unrecorded = accounts.unrecorded();
+        let changes: Vec<_> = unrecorded.iter().map(|a| Change::PutSegment(*a)).collect();
+        self.apply(&changes)?;
+        accounts.recorded();
+        Ok(())
+    }
+
+    /// Writes what a commit is to say of segments. Returns what may be freed when it is durable.
+    pub(crate) fn settle(&self) -> Result<Settlement> {
+        self.enter_new();
+        let in_use = self.segments.in_use();
+        let mut accounts = self.accounts.lock();
+        let settlement = accounts.propose(&in_use);
+        let mut changes: Vec<Change<'_>> = settlement
+            .changed
+            .iter()
+            .map(|a| Change::PutSegment(*a))
+            .collect();
+        changes.extend(settlement.dead.iter().map(|no| Change::DropSegment(*no)));
+        self.apply(&changes)?;
+        accounts.accept(&settlement);
+        Ok(settlement)
+    }
+
+    fn apply(&self, changes: &[Change<'_>]) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let catalog = self.catalog.get();
+        // Noted, so that it is never used again even when its segment is gone.
+        let last = self.segments.last_number().0;
+        if self.noted_segment.load(Ordering::SeqCst) != last {
+            catalog.set_meta(LAST_SEGMENT, last.to_string().as_bytes())?;
+            self.noted_segment.store(last, Ordering::SeqCst);
+        }
+        Ok(catalog.apply(changes)?)
+    }
+}

@@ -1,0 +1,124 @@
+//! Reserving space for holes of a file: what `fallocate` promises.
+//!
+//! 1. A reservation is durable with the next commit, and with it the sum of all.
+//! 2. A room that has reservations says so in its header: a program that does not know them refuses the room.
+//! 3. Where the space does not suffice for all of a range, nothing of it is reserved.
+//!
+//! It deliberately does not know what a reservation is used for: writing ends it, wherever it comes from.
+
+use catalog::InodeNo;
+
+use super::Contents;
+use crate::blocks::BLOCK;
+use crate::data::{CHUNK_END, regular};
+use crate::space::Claim;
+use crate::{Error, Result};
+
+/// Chunks marked in one change, so that others get their turn and a commit its moment.
+const CHUNKS_AT_ONCE: u64 = 256;
+
+impl Contents {
+    /// Reserves space for what is not stored in the bytes `offset..end`.
+    pub(super) fn allocate(&self, no: InodeNo, offset: u64, end: u64) -> Result<()> {
+        if self.env.options.network_backed {
+            // Space comes in segments there, which are granted to clients: it is looked for, and not reserved.
+            return match self.space.fits(Claim::New, end - offset)? {
+                true => Ok(()),
+                false => Err(Error::NoSpace),
+            };
+        }
+        let (first, end) = (offset / BLOCK, end.div_ceil(BLOCK));
+        let wanted = self.unallocated(no, first, end)?;
+        if wanted == 0 {
+            return Ok(());
+        }
+        self.promise_blocks(wanted)?;
+        // Another writer may meanwhile fill some of the holes, or make more.
+        let mut left = wanted;
+        let marked = self
+            .require_reservations()
+            .and_then(|()| self.mark(no, first, end, &mut left));
+        self.data.reservations().end_promise(left);
+        marked
+    }
+
+    /// Counts blocks as promised, if there is space for them.
+    fn promise_blocks(&self, blocks: u64) -> Result<()> {
+        self.space.promise_blocks(blocks);
+        let mut fit = self.space.reservations_fit();
+        if matches!(fit, Ok(false)) {
+            fit = self
+                .space
+                .make_space()
+                .and_then(|()| self.space.reservations_fit());
+        }
+        match fit {
+            Ok(true) => Ok(()),
+            refused => {
+                self.data.reservations().end_promise(blocks);
+                refused.and(Err(Error::NoSpace))
+            }
+        }
+    }
+
+    /// How many blocks of a range are neither stored nor reserved.
+    fn unallocated(&self, no: InodeNo, first: u64, end: u64) -> Result<u64> {
+        let cell = self.data.cell(no)?;
+        let mut at = first;
+        let mut allocated = 0;
+        while at < end {
+            let state = cell.state.read();
+            regular(&state)?;
+            let Some((index, chunk)) =
+                self.data
+                    .next_chunk(no, &state, at / u64::from(CHUNK_END))?
+            else {
+                break;
+            };
+            let base = index * u64::from(CHUNK_END);
+            let (from, to) = (at.max(base), end.min(base + u64::from(CHUNK_END)));
+            if from < to {
+                let (from, to) = ((from - base) as u16, (to - base) as u16);
+                allocated += u64::from(chunk.allocated(from, to - from));
+            }
+            at = base + u64::from(CHUNK_END);
+        }
+        Ok((end - first).saturating_sub(allocated))
+    }
+
+    /// Marks the holes of a range as reserved, and takes them off the `promised` blocks.
+    fn mark(&self, no: InodeNo, first: u64, end: u64, promised: &mut u64) -> Result<()> {
+        let mut at = first;
+        while at < end {
+            let chunk = at / u64::from(CHUNK_END);
+            let step_end = end.min((chunk + CHUNKS_AT_ONCE) * u64::from(CHUNK_END));
+            self.mark_step(no, at, step_end, promised)?;
+            at = step_end;
+        }
+        Ok(())
+    }
+
+    fn mark_step(&self, no: InodeNo, first: u64, end: u64, promised: &mut u64) -> Result<()> {
+        let _change = self.commits.change()?;
+        let cell = self.data.cell(no)?;
+        let mut state = cell.state.write();
+        regular(&state)?;
+        self.data.flush_buffer(&cell, &mut state)?;
+        let fresh = self.data.mark_locked(&cell, &mut state, first, end)?;
+        let kept = fresh.min(*promised);
+        *promised -= kept;
+        self.data.reservations().end_promise(kept);
+        Ok(())
+    }
+
+    /// Has the header of an older room say that it has reservations. `InTransaction` while one is open.
+    fn require_reservations(&self) -> Result<()> {
+        if self.keys.header().header.has_reservations() {
+            return Ok(());
+        }
+        self.keys.change_header(|h| {
+            h.header.require_reservations();
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,288 @@
+//! Changing the shape of a file: length, holes, reservations, and sharing between files.
+//!
+//! 1. What is cut off or punched out is discarded at once in the maps and released after the next commit.
+//! 2. A unit that comes to be referred to by more than one chunk has its count raised first and its extents marked
+//!    shared, so that dropping one reference keeps the others.
+
+use std::sync::Arc;
+
+use catalog::{CHUNK_LEN, Change, Chunk, Extent, InodeNo, SegmentNo};
+
+use super::{CHUNK_END, Data, SIZE_MAX, regular};
+use crate::blocks::BLOCK;
+use crate::inodes::{Cell, State};
+use crate::{Error, Result};
+
+/// Chunks handled in one go where a file may have any number.
+pub(super) const CHUNKS_AT_ONCE: usize = 1024;
+
+impl Data {
+    /// Sets the length of a file. The caller holds a change and the state's lock.
+    pub(crate) fn resize(&self, cell: &Arc<Cell>, state: &mut State, size: u64) -> Result<()> {
+        regular(state)?;
+        if size > SIZE_MAX {
+            return Err(Error::FileTooLarge);
+        }
+        // Space may be reserved behind the end.
+        if size < state.inode.size || self.reservations.reserved() > 0 {
+            self.flush_buffer(cell, state)?;
+            let keep = size % BLOCK;
+            if keep > 0 && size < state.inode.size {
+                // The rest of the last block must read as zeros if the file grows again.
+                let end = (size - keep + BLOCK).min(state.inode.size);
+                if self.is_stored(cell.no, state, size)? {
+                    let zeros = vec![0; (end - size) as usize];
+                    self.write_locked(cell, state, size, &zeros)?;
+                    if let Err(e) = self.flush_buffer(cell, state) {
+                        // The length stays, and with it what these zeros would hide.
+                        state.buffer = None;
+                        return Err(e);
+                    }
+                }
+            }
+            let first_gone = size.div_ceil(BLOCK) * BLOCK;
+            if !first_gone.is_multiple_of(CHUNK_LEN) {
+                let from = (first_gone % CHUNK_LEN / BLOCK) as u16;
+                self.replace(
+                    cell,
+                    state,
+                    first_gone / CHUNK_LEN,
+                    from,
+                    CHUNK_END - from,
+                    &[],
+                )?;
+            }
+            while self.cut_some_chunks(cell, state, first_gone.div_ceil(CHUNK_LEN), false)? {}
+        }
+        state.inode.size = size;
+        state.row_dirty = true;
+        self.inodes.mark_dirty(cell);
+        Ok(())
+    }
+
+    fn is_stored(&self, no: InodeNo, state: &State, offset: u64) -> Result<bool> {
+        let chunk = self.chunk(no, state, offset / CHUNK_LEN)?;
+        Ok(chunk.find((offset % CHUNK_LEN / BLOCK) as u16).is_ok())
+    }
+
+    /// Discards a bounded number of whole chunks from `first` on, and with the last of them the inode's row if that is
+    /// to go too. True if there may be more. The catalog's rows go first: if it has no space for that, nothing changed.
+    pub(crate) fn cut_some_chunks(
+        &self,
+        cell: &Arc<Cell>,
+        state: &mut State,
+        first: u64,
+        with_inode: bool,
+    ) -> Result<bool> {
+        let catalog = self.catalog.get();
+        let stored = catalog.chunks_from(cell.no, first, CHUNKS_AT_ONCE)?;
+        let more = stored.len() == CHUNKS_AT_ONCE;
+        let nothing = Chunk::default();
+        let changes: Vec<Change<'_>> = if with_inode && !more {
+            vec![Change::DeleteInode(cell.no)]
+        } else {
+            stored
+                .iter()
+                .map(|(index, _)| Change::PutChunk {
+                    inode: cell.no,
+                    index: *index,
+                    chunk: &nothing,
+                })
+                .collect()
+        };
+        if !changes.is_empty() {
+            catalog.apply(&changes)?;
+        }
+        for (index, chunk) in stored {
+            self.inodes.drop_chunk(cell.no, index);
+            let newest = state.chunks.remove(&index).unwrap_or(chunk);
+            self.discard_chunk(state, newest)?;
+        }
+        if !more {
+            // The rest are in memory only.
+            for (_, chunk) in state.chunks.split_off(&first) {
+                self.discard_chunk(state, chunk)?;
+            }
+        }
+        Ok(more)
+    }
+
+    fn discard_chunk(&self, state: &mut State, mut chunk: Chunk) -> Result<()> {
+        state.inode.blocks = state.inode.blocks.saturating_sub(u64::from(chunk.blocks()));
+        state.row_dirty = true;
+        self.reservations.end(u64::from(chunk.reserved_blocks()));
+        self.blocks.discard(&chunk.replace(0, CHUNK_END, &[]))
+    }
+
+    /// Makes a range read as zeros, discarding whole blocks.
+    pub(crate) fn punch(
+        &self,
+        cell: &Arc<Cell>,
+        state: &mut State,
+        offset: u64,
+        end: u64,
+    ) -> Result<()> {
+        // Behind the file's end there can be reservations only.
+        let end = match self.reservations.reserved() {
+            0 => end.min(state.inode.size.div_ceil(BLOCK) * BLOCK),
+            _ => end,
+        };
+        if offset >= end {
+            return Ok(());
+        }
+        let (first, last) = (offset.div_ceil(BLOCK) * BLOCK, end / BLOCK * BLOCK);
+        let edges = if first > last {
+            [(offset, end), (end, end)]
+        } else {
+            [(offset, first), (last, end)]
+        };
+        for (from, to) in edges {
+            let to = to.min(state.inode.size);
+            if from < to && self.is_stored(cell.no, state, from)? {
+                self.write_locked(cell, state, from, &vec![0; (to - from) as usize])?;
+                self.flush_buffer(cell, state)?;
+            }
+        }
+        let mut at = first;
+        while at < last {
+            let index = at / CHUNK_LEN;
+            let chunk_end = ((index + 1) * CHUNK_LEN).min(last);
+            if at.is_multiple_of(CHUNK_LEN) && last - at >= CHUNK_LEN {
+                // Whole chunks: only those that exist cost anything.
+                let Some((next, _)) = self.next_chunk(cell.no, state, index)? else {
+                    break;
+                };
+                if next > index {
+                    at = next.saturating_mul(CHUNK_LEN);
+                    continue;
+                }
+            }
+            let (from, to) = (
+                (at % CHUNK_LEN / BLOCK) as u16,
+                ((chunk_end - index * CHUNK_LEN) / BLOCK) as u16,
+            );
+            self.replace(cell, state, index, from, to - from, &[])?;
+            at = chunk_end;
+        }
+        Ok(())
+    }
+
+    /// The first chunk from `index` on that is not a hole, newest state.
+    pub(crate) fn next_chunk(
+        &self,
+        no: InodeNo,
+        state: &State,
+        index: u64,
+    ) -> Result<Option<(u64, Chunk)>> {
+        let mut from = index;
+        loop {
+            let changed = state.chunks.range(from..).find(|(_, c)| !c.is_empty());
+            let stored = self.catalog.get().chunks_from(no, from, 1)?.pop();
+            match (changed, stored) {
+                (Some((c, chunk)), stored) if stored.as_ref().is_none_or(|(s, _)| c <= s) => {
+                    return Ok(Some((*c, chunk.clone())));
+                }
+                // The catalog has one that is changed in memory to a hole, or the catalog's is the first.
+                (_, Some((s, _))) if state.chunks.contains_key(&s) => from = s + 1,
+                (_, Some(found)) => return Ok(Some(found)),
+                (_, None) => return Ok(None),
+            }
+        }
+    }
+
+    /// Marks the holes among the blocks `first..end` as reserved; returns how many. The caller holds a change.
+    pub(crate) fn mark_locked(
+        &self,
+        cell: &Arc<Cell>,
+        state: &mut State,
+        first: u64,
+        end: u64,
+    ) -> Result<u64> {
+        let mut marked = 0;
+        let mut at = first;
+        while at < end {
+            let (index, block) = (
+                at / u64::from(CHUNK_END),
+                (at % u64::from(CHUNK_END)) as u16,
+            );
+            let blocks = (end - at).min(u64::from(CHUNK_END - block)) as u16;
+            let chunk = self.changed_chunk(cell, state, index)?;
+            let fresh = u64::from(chunk.reserve(block, blocks));
+            self.reservations.add(fresh);
+            state.inode.blocks += fresh;
+            marked += fresh;
+            at += u64::from(blocks);
+        }
+        state.row_dirty = true;
+        self.inodes.mark_dirty(cell);
+        Ok(marked)
+    }
+
+    /// Lets the target refer to the source's units. Offsets are whole blocks; all within one chunk of the source.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "two files, two offsets: a struct would have one use"
+    )]
+    pub(crate) fn share(
+        &self,
+        source: &Arc<Cell>,
+        mut source_state: Option<&mut State>,
+        target: &Arc<Cell>,
+        target_state: &mut State,
+        from_offset: u64,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<()> {
+        let index = from_offset / CHUNK_LEN;
+        let mut from = (from_offset % CHUNK_LEN / BLOCK) as u16;
+        let mut left = len.div_ceil(BLOCK) as u16;
+        let mut to_block = to_offset / BLOCK;
+        while left > 0 {
+            let to_index = to_block / u64::from(CHUNK_END);
+            let to = (to_block % u64::from(CHUNK_END)) as u16;
+            let blocks = left.min(CHUNK_END - to);
+            let chunk = match &mut source_state {
+                Some(state) => self.changed_chunk(source, state, index)?,
+                None => self.changed_chunk(target, target_state, index)?,
+            };
+            chunk.mark_shared(from, blocks);
+            let pieces: Vec<Extent> = chunk
+                .slice(from, blocks)
+                .into_iter()
+                .map(|mut e| {
+                    e.first = e.first - from + to;
+                    e.shared = true;
+                    e
+                })
+                .collect();
+            if source_state.is_some() {
+                self.inodes.mark_dirty(source);
+            }
+            // Counts first: the replacement may discard the very units that come in.
+            let chunk = self.changed_chunk(target, target_state, to_index)?;
+            let mut gained: Vec<(SegmentNo, u32)> = pieces
+                .iter()
+                .flat_map(|e| e.units().map(|(r, _)| (r.segment, r.position)))
+                .filter(|(segment, position)| !chunk.refers_to(*segment, *position))
+                .collect();
+            gained.sort_unstable();
+            gained.dedup();
+            let changes: Vec<Change<'_>> = gained
+                .into_iter()
+                .map(|(segment, position)| Change::ShareUnit {
+                    segment,
+                    position,
+                    references: 1,
+                })
+                .collect();
+            if !changes.is_empty() {
+                self.catalog.get().apply(&changes)?;
+            }
+            self.replace(target, target_state, to_index, to, blocks, &pieces)?;
+            from += blocks;
+            to_block += u64::from(blocks);
+            left -= blocks;
+        }
+        Ok(())
+    }
+}

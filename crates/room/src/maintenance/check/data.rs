@@ -1,0 +1,216 @@
+//! Reading all data: every unit of every extent is opened.
+//!
+//! Each chunk is read under its file's lock, so nothing is released under the reader; what is written meanwhile was
+//! sealed a moment ago. Only what is wrong with the bytes counts as lost: a storage that fails to read may do better
+//! another day, and is a finding.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use catalog::{CHUNK_LEN, Chunk, Extent, InodeNo};
+use parking_lot::Mutex;
+use segments::{SegmentError, UNIT_BLOCKS};
+
+use super::super::Maintenance;
+use crate::blocks::BLOCK;
+use crate::reports::{CheckReport, LostExtent, Progress};
+use crate::{Error, Result};
+
+/// Chunk maps handed out at once.
+const PAGE: usize = 128;
+/// Threads that read.
+const THREADS: usize = 2;
+/// Findings about a failing storage, at most.
+const FAILURES_MAX: usize = 1000;
+
+/// What reading found.
+#[derive(Debug, Default)]
+struct Found {
+    lost: Vec<LostExtent>,
+    failures: Vec<String>,
+    segments: BTreeMap<u64, u64>,
+}
+
+impl Maintenance {
+    /// Reads everything; with `repair`, ranges that do not open become holes.
+    pub(super) fn check_data(
+        &self,
+        repair: bool,
+        total: u64,
+        progress: Progress<'_>,
+        report: &mut CheckReport,
+        lost: &mut Vec<LostExtent>,
+    ) -> Result<()> {
+        let found = Mutex::new(Found::default());
+        let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        let mut after = None;
+        while !stop.load(Ordering::Relaxed) {
+            let page = self.catalog.get().all_chunks(after, PAGE)?;
+            let Some((no, index, _)) = page.last() else {
+                break;
+            };
+            after = Some((*no, *index));
+            let next = AtomicUsize::new(0);
+            let work = || -> Result<()> {
+                while let Some((no, index, _)) = page.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let bytes = self.read_whole(*no, *index, &found)?;
+                    let so_far = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+                    if !progress(so_far.min(total), total) {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+                Ok(())
+            };
+            std::thread::scope(|scope| {
+                let others: Vec<_> = (1..THREADS).map(|_| scope.spawn(work)).collect();
+                let mine = work();
+                // A panic of a reader is a panic here.
+                others
+                    .into_iter()
+                    .map(|t| t.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
+                    .fold(mine, Result::and)
+            })?;
+        }
+        let found = found.into_inner();
+        report.stopped |= stop.load(Ordering::Relaxed);
+        report.bytes_read = done.load(Ordering::Relaxed);
+        report.findings.extend(found.failures);
+        for (segment, bytes) in found.segments {
+            report.findings.push(format!(
+                "segment {segment}: {bytes} bytes do not open (damaged, missing or replaced)"
+            ));
+        }
+        let unreadable = joined(found.lost);
+        if repair {
+            for range in &unreadable {
+                self.discard_range(range, report)?;
+            }
+        }
+        lost.extend(unreadable);
+        Ok(())
+    }
+
+    /// Reads one chunk of a file. Returns the bytes that opened.
+    fn read_whole(&self, no: InodeNo, index: u64, found: &Mutex<Found>) -> Result<u64> {
+        let cell = match self.data.cell(no) {
+            Err(Error::NotFound) => return Ok(0),
+            other => other?,
+        };
+        let state = cell.state.read();
+        if state.is_deleted() {
+            return Ok(0);
+        }
+        let chunk = self.data.chunk(no, &state, index)?;
+        let mut bytes = 0;
+        for extent in chunk.extents() {
+            let mut out = vec![0; usize::from(extent.stored) * BLOCK as usize];
+            if self
+                .blocks
+                .segments()
+                .read(extent.range(), extent.proofs(), &mut out)
+                .is_ok()
+            {
+                bytes += u64::from(extent.blocks) * BLOCK;
+                continue;
+            }
+            for (first, blocks, error) in self.bad_units(extent) {
+                let offset = index * CHUNK_LEN + u64::from(first) * BLOCK;
+                let len = (u64::from(blocks) * BLOCK).min(state.inode.size.saturating_sub(offset));
+                let mut found = found.lock();
+                match error {
+                    SegmentError::Corrupt { .. }
+                    | SegmentError::Missing { .. }
+                    | SegmentError::UnknownEpoch { .. } => {
+                        *found.segments.entry(extent.segment.0).or_insert(0) +=
+                            u64::from(blocks) * BLOCK;
+                    }
+                    other => {
+                        if found.failures.len() < FAILURES_MAX {
+                            found
+                                .failures
+                                .push(format!("inode {}, byte {offset}: {other}", no.0));
+                        }
+                        continue;
+                    }
+                }
+                if len > 0 {
+                    found.lost.push(LostExtent { no, offset, len });
+                }
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The units of an extent that fail authentication: the blocks of the chunk in each, and the error.
+    fn bad_units(&self, extent: &Extent) -> Vec<(u16, u16, SegmentError)> {
+        let mut bad = Vec::new();
+        for (number, (unit, _)) in extent.units().enumerate() {
+            let mut out = vec![0; unit.blocks as usize * BLOCK as usize];
+            let proofs = extent.proofs().slice(number, number + 1);
+            let Err(error) = self.blocks.segments().read(unit, proofs, &mut out) else {
+                continue;
+            };
+            let begin = number as u16 * UNIT_BLOCKS as u16;
+            let from = begin.max(u16::from(extent.skip)) - u16::from(extent.skip);
+            let to = (begin + unit.blocks as u16 - u16::from(extent.skip)).min(extent.blocks);
+            bad.push((extent.first + from, to - from, error));
+        }
+        bad
+    }
+
+    /// Replaces the units of a range that still fail authentication by holes.
+    fn discard_range(&self, range: &LostExtent, report: &mut CheckReport) -> Result<()> {
+        let end = range.offset + range.len;
+        for index in range.offset / CHUNK_LEN..end.div_ceil(CHUNK_LEN) {
+            let _change = self.commits.change()?;
+            let cell = match self.data.cell(range.no) {
+                Err(Error::NotFound) => return Ok(()),
+                other => other?,
+            };
+            let mut state = cell.state.write();
+            if state.is_deleted() {
+                return Ok(());
+            }
+            let chunk: Chunk = (*self.data.chunk(range.no, &state, index)?).clone();
+            for extent in chunk.extents() {
+                for (first, blocks, error) in self.bad_units(extent) {
+                    let offset = index * CHUNK_LEN + u64::from(first) * BLOCK;
+                    let inside = offset < end && offset + u64::from(blocks) * BLOCK > range.offset;
+                    let lost = matches!(
+                        error,
+                        SegmentError::Corrupt { .. }
+                            | SegmentError::Missing { .. }
+                            | SegmentError::UnknownEpoch { .. }
+                    );
+                    if inside && lost {
+                        self.data
+                            .replace(&cell, &mut state, index, first, blocks, &[])?;
+                    }
+                }
+            }
+        }
+        report.repaired.push(format!(
+            "inode {}: {} bytes from byte {} failed authentication and are zeros now",
+            range.no.0, range.len, range.offset
+        ));
+        Ok(())
+    }
+}
+
+/// The ranges in order, those that touch as one.
+fn joined(mut ranges: Vec<LostExtent>) -> Vec<LostExtent> {
+    ranges.sort_unstable();
+    let mut out: Vec<LostExtent> = Vec::new();
+    for range in ranges {
+        match out.last_mut() {
+            Some(last) if last.no == range.no && range.offset <= last.offset + last.len => {
+                last.len = last.len.max(range.offset + range.len - last.offset);
+            }
+            _ => out.push(range),
+        }
+    }
+    out
+}

@@ -1,0 +1,349 @@
+//! Space: every extent is in an existing segment, every account and count matches the extents.
+//!
+//! What is counted are the extents that can be: one that leads nowhere is found, and left out of all counts, which are
+//! therefore right once it is gone.
+
+use std::collections::{HashMap, HashSet};
+
+use catalog::{CHUNK_LEN, Catalog, Chunk, Extent, FileKind, Inode, InodeNo, SegmentNo};
+use segments::SegmentError;
+
+use super::super::Maintenance;
+use super::repair::Repair;
+use super::{Look, inode_text};
+use crate::Result;
+use crate::blocks::BLOCK;
+use crate::reports::LostExtent;
+use crate::usage::{Counts, Segment, Unit};
+
+/// Rows read at once.
+const PAGE: usize = 256;
+
+pub(super) fn look(core: &Maintenance, catalog: &dyn Catalog, look: &mut Look) -> Result<()> {
+    let segments = catalog
+        .segments()?
+        .into_iter()
+        .map(|a| (a.id.no, Segment::new(a)))
+        .collect();
+    let mut counts = Counts {
+        segments,
+        extra: HashMap::new(),
+        reserved: 0,
+    };
+    chunks(catalog, &mut counts, look)?;
+    accounts(&counts, look);
+    reservations(core, &counts, look);
+    shares(catalog, &counts, look)?;
+    files(core, &counts, look)
+}
+
+/// The file whose maps are being looked at.
+struct Current {
+    no: InodeNo,
+    inode: Option<Inode>,
+    blocks: u64,
+}
+
+impl Current {
+    fn end(&self, look: &mut Look) {
+        if let Some(inode) = &self.inode
+            && inode.blocks != self.blocks
+        {
+            look.find_and_repair(
+                format!(
+                    "{}: {} blocks are stored, {} are counted",
+                    inode_text(self.no),
+                    self.blocks,
+                    inode.blocks
+                ),
+                Repair::Blocks {
+                    no: self.no,
+                    blocks: self.blocks,
+                },
+            );
+        }
+    }
+}
+
+/// Looks at every extent map, and at files without any.
+fn chunks(catalog: &dyn Catalog, counts: &mut Counts, look: &mut Look) -> Result<()> {
+    let mut after = None;
+    // Inodes and maps are both in the order of inode numbers: one walk along both.
+    let mut inodes = Inodes {
+        catalog,
+        page: Vec::new().into_iter(),
+        after: InodeNo(0),
+        over: false,
+    };
+    let mut current: Option<Current> = None;
+    loop {
+        let page = catalog.all_chunks(after, PAGE)?;
+        let Some((no, index, _)) = page.last() else {
+            break;
+        };
+        after = Some((*no, *index));
+        for (no, index, chunk) in &page {
+            if current.as_ref().is_none_or(|c| c.no != *no) {
+                if let Some(done) = current.take() {
+                    done.end(look);
+                }
+                let inode = inodes.advance(*no, look)?;
+                current = Some(Current {
+                    no: *no,
+                    inode,
+                    blocks: 0,
+                });
+            }
+            if let Some(current) = &mut current {
+                one(current, *index, chunk, counts, look);
+            }
+        }
+    }
+    if let Some(done) = current.take() {
+        done.end(look);
+    }
+    inodes.advance(InodeNo(u64::MAX), look)?;
+    Ok(())
+}
+
+/// All inodes in order; those passed over have no maps.
+struct Inodes<'a> {
+    catalog: &'a dyn Catalog,
+    page: std::vec::IntoIter<Inode>,
+    after: InodeNo,
+    over: bool,
+}
+
+impl Inodes<'_> {
+    fn advance(&mut self, to: InodeNo, look: &mut Look) -> Result<Option<Inode>> {
+        while !self.over {
+            match self.page.as_slice().first() {
+                None => {
+                    let page = self.catalog.all_inodes(self.after, PAGE)?;
+                    self.over = page.is_empty();
+                    self.after = page.last().map_or(self.after, |i| i.no);
+                    self.page = page.into_iter();
+                }
+                Some(inode) if inode.no > to => return Ok(None),
+                Some(inode) if inode.no == to => return Ok(self.page.next()),
+                Some(inode) => {
+                    if inode.blocks != 0 {
+                        look.find_and_repair(
+                            format!(
+                                "{}: nothing is stored, {} blocks are counted",
+                                inode_text(inode.no),
+                                inode.blocks
+                            ),
+                            Repair::Blocks {
+                                no: inode.no,
+                                blocks: 0,
+                            },
+                        );
+                    }
+                    self.page.next();
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Looks at one map.
+fn one(current: &mut Current, index: u64, chunk: &Chunk, counts: &mut Counts, look: &mut Look) {
+    let (no, name) = (current.no, inode_text(current.no));
+    let Some(inode) = &current.inode else {
+        look.find_and_repair(
+            format!(
+                "{name}: data of an inode that is not there, at byte {}",
+                index * CHUNK_LEN
+            ),
+            Repair::DropOrphanChunk { no, index },
+        );
+        return;
+    };
+    if inode.kind != FileKind::Regular {
+        look.find(format!("{name}: data of what is not a file"));
+    }
+    counts.reserved += u64::from(chunk.reserved_blocks());
+    current.blocks += u64::from(chunk.reserved_blocks());
+    let end = inode.size.div_ceil(BLOCK);
+    let mut seen: HashSet<Unit> = HashSet::new();
+    for extent in chunk.extents() {
+        let start = index * (CHUNK_LEN / BLOCK) + u64::from(extent.first);
+        match extent.units().find_map(|(unit, _)| counts.fault(unit)) {
+            Some(why) => lost(no, index, extent, why, inode, look),
+            None => {
+                for (unit, _) in extent
+                    .units()
+                    .filter(|(u, _)| seen.insert((u.segment, u.position)))
+                {
+                    counts.refer(unit);
+                }
+                current.blocks += u64::from(extent.blocks);
+                if start + u64::from(extent.blocks) > end {
+                    look.find_and_repair(
+                        format!(
+                            "{name}: {} blocks at block {start}, beyond the end of the file",
+                            extent.blocks
+                        ),
+                        Repair::CutEnd {
+                            no,
+                            index,
+                            size: inode.size,
+                        },
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// An extent that cannot be.
+fn lost(no: InodeNo, index: u64, extent: &Extent, why: &str, inode: &Inode, look: &mut Look) {
+    let offset = index * CHUNK_LEN + u64::from(extent.first) * BLOCK;
+    let bytes = u64::from(extent.blocks) * BLOCK;
+    look.find_and_repair(
+        format!(
+            "{}: {bytes} bytes from byte {offset}: the map {why}",
+            inode_text(no)
+        ),
+        Repair::DropExtent {
+            no,
+            index,
+            extent: extent.clone(),
+        },
+    );
+    let len = bytes.min(inode.size.saturating_sub(offset));
+    if len > 0 {
+        look.lost.push(LostExtent { no, offset, len });
+    }
+}
+
+/// Compares what was counted with the accounts.
+fn accounts(counts: &Counts, look: &mut Look) {
+    for (no, segment) in &counts.segments {
+        if segment.live != segment.account.live {
+            look.find_and_repair(
+                format!(
+                    "segment {}: {} blocks are live, {} are counted",
+                    no.0, segment.live, segment.account.live
+                ),
+                Repair::Live {
+                    segment: *no,
+                    live: segment.live,
+                },
+            );
+        }
+    }
+}
+
+/// Compares the blocks reserved for holes with their sum.
+fn reservations(core: &Maintenance, counts: &Counts, look: &mut Look) {
+    let (is, said) = (counts.reserved, core.data.reservations().reserved());
+    if is != said {
+        look.find_and_repair(
+            format!("{is} blocks are reserved for holes, {said} are counted"),
+            Repair::Reserved { blocks: is },
+        );
+    }
+}
+
+/// Compares counts of shared units, and the marks on the extents that refer to them.
+fn shares(catalog: &dyn Catalog, counts: &Counts, look: &mut Look) -> Result<()> {
+    let mut counted: HashMap<Unit, u64> = HashMap::new();
+    for (segment, position, references) in catalog.all_shared()? {
+        counted.insert((segment, position), references);
+    }
+    let mut units: Vec<&Unit> = counts.extra.keys().chain(counted.keys()).collect();
+    units.sort_unstable();
+    units.dedup();
+    for unit in units {
+        let (is, said) = (
+            counts.extra.get(unit).copied().unwrap_or(0),
+            counted.get(unit).copied().unwrap_or(0),
+        );
+        if is != said {
+            look.find_and_repair(
+                format!(
+                    "segment {}, block {}: {is} more references, {said} are counted",
+                    unit.0.0, unit.1
+                ),
+                Repair::Shared {
+                    segment: unit.0,
+                    position: unit.1,
+                    by: is as i64 - said as i64,
+                },
+            );
+        }
+    }
+    if counts.extra.is_empty() {
+        return Ok(());
+    }
+    let mut after = None;
+    loop {
+        let page = catalog.all_chunks(after, PAGE)?;
+        let Some((no, index, _)) = page.last() else {
+            return Ok(());
+        };
+        after = Some((*no, *index));
+        for (no, index, chunk) in &page {
+            let unmarked = chunk.extents().iter().find(|e| {
+                !e.shared
+                    && e.units()
+                        .any(|(unit, _)| counts.extra.contains_key(&(unit.segment, unit.position)))
+            });
+            if let Some(extent) = unmarked {
+                look.find_and_repair(
+                    format!(
+                        "{}: shared data at block {} of chunk {index} is not marked",
+                        inode_text(*no),
+                        extent.first
+                    ),
+                    Repair::Mark {
+                        no: *no,
+                        index: *index,
+                    },
+                );
+            }
+        }
+    }
+}
+
+/// Looks at the segments' files.
+fn files(core: &Maintenance, counts: &Counts, look: &mut Look) -> Result<()> {
+    let there: HashMap<SegmentNo, u64> = core
+        .blocks
+        .segments()
+        .list()?
+        .iter()
+        .map(|file| (file.no, file.len))
+        .collect();
+    for (no, segment) in &counts.segments {
+        let needed = u64::from(segment.account.length) * BLOCK;
+        match there.get(no) {
+            _ if segment.live == 0 => {}
+            None => look.find(format!(
+                "segment {}: its file is missing, with {} live bytes",
+                no.0,
+                u64::from(segment.live) * BLOCK
+            )),
+            Some(len) => {
+                if *len < needed {
+                    look.find(format!(
+                        "segment {}: its file has {len} bytes of {needed}",
+                        no.0
+                    ));
+                }
+                match core.blocks.segments().check_header(*no) {
+                    Ok(()) => {}
+                    Err(e @ (SegmentError::Header { .. } | SegmentError::Missing { .. })) => {
+                        look.find(e.to_string());
+                        look.suspect.push(*no);
+                    }
+                    Err(e) => look.find(format!("segment {}: {e}", no.0)),
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! A rekey killed between any two of its steps.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use seal::{Credential, Secret};
+
+use super::Step;
+use crate::testing::{copy_tree, credential, options, room_in};
+use crate::{Error, FileSystem as _, Room};
+
+#[test]
+fn a_rekey_killed_at_every_step_opens_and_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("room");
+    let room = room_in(dir.path());
+    let data: Vec<u8> = (0..3_000_000u32).map(|n| (n / 7) as u8).collect();
+    room.write_file("/a", &data).unwrap();
+    let (a, b) = (
+        room.resolve("/a".as_ref(), true).unwrap(),
+        room.open_or_make_file("/b").unwrap().inode(),
+    );
+    room.copy_range(a, 0, b, 4096, 1 << 20).unwrap();
+    room.make_dir("/d", false).unwrap();
+    let old_header = room.header_backup();
+
+    let copies = Mutex::new(Vec::new());
+    let watch = |step: Step| {
+        let copy = dir.path().join(format!("{step:?}"));
+        copy_tree(&at, &copy);
+        copies.lock().unwrap().push((step, copy));
+    };
+    let report = room
+        .parts
+        .maintenance
+        .rekey_watched(&credential(), &|_, _| true, &watch)
+        .unwrap();
+    assert!(report.finished);
+    let copies = copies.into_inner().unwrap();
+    assert_eq!(copies.len(), 4);
+    for (step, copy) in copies {
+        // In the middle of the exchange the disk may also hold the old log no longer, or the new header only once.
+        if step == Step::HeaderWritten {
+            let half = copy.with_extension("half");
+            copy_tree(&copy, &half);
+            std::fs::write(half.join("header.backup.json"), &old_header).unwrap();
+            let _ = std::fs::remove_file(half.join("catalog.db-wal"));
+            goes_on(&half, step, &data);
+            // Or the new catalog without its table, which is still beside it.
+            let half = copy.with_extension("two");
+            copy_tree(&copy, &half);
+            let _ = std::fs::remove_file(half.join("catalog.db-wal"));
+            std::fs::rename(half.join("catalog.db.new"), half.join("catalog.db")).unwrap();
+            let state = tempfile::tempdir().unwrap();
+            let mut reading = options(state.path());
+            reading.read_only = true;
+            let refused = Room::open(&half, &credential(), reading);
+            assert!(matches!(refused, Err(Error::Unsupported(_))));
+            goes_on(&half, step, &data);
+        }
+        if step == Step::CatalogInPlace {
+            // The table of another catalog is a leftover, and does no harm.
+            let with = copy.with_extension("leftover");
+            copy_tree(&copy, &with);
+            let old = dir.path().join("CatalogWritten/catalog.db-pages");
+            std::fs::copy(old, with.join("catalog.db.new-pages")).unwrap();
+            goes_on(&with, step, &data);
+            assert!(!with.join("catalog.db.new-pages").exists());
+        }
+        goes_on(&copy, step, &data);
+    }
+}
+
+fn goes_on(copy: &Path, step: Step, data: &[u8]) {
+    let state = tempfile::tempdir().unwrap();
+    let room = Room::open(copy, &credential(), options(state.path())).unwrap();
+    assert_eq!(
+        room.info().unwrap().rekeying,
+        step != Step::CatalogWritten,
+        "{step:?}"
+    );
+    assert!(!copy.join("catalog.db.new").exists());
+    let header = |name: &str| std::fs::read(copy.join(name)).unwrap();
+    assert_eq!(header("header.json"), header("header.backup.json"));
+    let whole = |room: &Room| {
+        let report = room.check(true, false, &|_, _| true).unwrap();
+        assert!(
+            report.findings.is_empty() && report.lost.is_empty(),
+            "{step:?}: {report:?}"
+        );
+        assert_eq!(room.read_file("/a").unwrap(), data);
+        assert_eq!(room.read_file("/b").unwrap()[4096..], data[..1 << 20]);
+    };
+    whole(&room);
+    room.write_file("/new", b"new").unwrap();
+    assert!(room.rekey(&credential(), &|_, _| true).unwrap().finished);
+    let info = room.info().unwrap();
+    assert_eq!((info.rekeying, info.key_epoch), (false, 2), "{step:?}");
+    whole(&room);
+    room.close().unwrap();
+    let room = Room::open(copy, &credential(), options(state.path())).unwrap();
+    whole(&room);
+    assert_eq!(room.read_file("/new").unwrap(), b"new");
+}
+
+#[test]
+fn a_rekey_needs_a_credential_of_this_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let room = room_in(dir.path());
+    let raw = Credential::RawKey(Secret::from(vec![1; 32]));
+    assert!(matches!(
+        room.rekey(&raw, &|_, _| true),
+        Err(Error::WrongCredential(_))
+    ));
+}

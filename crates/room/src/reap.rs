@@ -1,0 +1,85 @@
+//! Deleting what lost its last name and its last holder.
+
+use std::sync::Arc;
+
+use catalog::InodeNo;
+use parking_lot::Mutex;
+
+use crate::commit::Commits;
+use crate::data::Data;
+use crate::holds::Holds;
+use crate::inodes::{Cell, Liveness};
+use crate::{Error, Result};
+
+#[derive(Debug)]
+pub(crate) struct Reaper {
+    data: Arc<Data>,
+    commits: Arc<Commits>,
+    holds: Arc<Holds>,
+    /// Held while inodes are deleted: who waits for it finds none under way.
+    reaping: Mutex<()>,
+}
+
+impl Reaper {
+    pub(crate) fn new(data: Arc<Data>, commits: Arc<Commits>, holds: Arc<Holds>) -> Self {
+        Self {
+            data,
+            commits,
+            holds,
+            reaping: Mutex::new(()),
+        }
+    }
+
+    /// Deletes every inode that lost its last name and its last holder.
+    pub(crate) fn reap_all(&self) -> Result<()> {
+        let _one = self.reaping.lock();
+        let mut outcome = Ok(());
+        loop {
+            let Some(no) = self.holds.take_doomed() else {
+                return outcome;
+            };
+            match self.reap(no) {
+                Ok(()) => {}
+                Err(Error::Poisoned) => return Err(Error::Poisoned),
+                // One that resists keeps its space until the next opening; the others go.
+                Err(e) => {
+                    tracing::error!("inode {} could not be deleted: {e}", no.0);
+                    outcome = Err(e);
+                }
+            }
+        }
+    }
+
+    /// Deletes one such inode, a bounded part of it at a time: a commit may come between two parts, and what a crash
+    /// leaves is found by its missing name when the room is opened.
+    fn reap(&self, no: InodeNo) -> Result<()> {
+        // One cell throughout, which a thread that uses it keeps in memory, and with it the inode's liveness.
+        let cell: Arc<Cell> = match self.data.cell(no) {
+            Err(Error::NotFound) => return Ok(()),
+            other => other?,
+        };
+        loop {
+            let _change = self.commits.change()?;
+            let mut state = cell.state.write();
+            if state.is_deleted() || state.inode.nlink > 0 {
+                return Ok(());
+            }
+            if state.liveness == Liveness::Live {
+                // Somebody may have found it by its last name and hold it only since that is gone. From here on nobody does:
+                // who holds it later sees, by its attributes, that it is doomed.
+                let doom = || state.liveness = Liveness::Doomed;
+                if !self.holds.unless_held(no, doom) {
+                    return Ok(());
+                }
+            }
+            state.buffer = None;
+            if self.data.cut_some_chunks(&cell, &mut state, 0, true)? {
+                continue;
+            }
+            state.liveness = Liveness::Deleted;
+            drop(state);
+            self.data.inodes().forget(no);
+            return Ok(());
+        }
+    }
+}

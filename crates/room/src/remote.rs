@@ -1,0 +1,202 @@
+//! Operations of other machines on file data: grants, maps, and the commit of extents that they wrote.
+//!
+//! Everything from a client that could harm others is checked: where it wrote, that this was granted to it, and that nothing is
+//! committed twice. A committed extent becomes durable like an append: the next commit flushes its segment before the catalog
+//! refers to it.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use catalog::{CHUNK_BLOCKS, CHUNK_LEN, Chunk, InodeNo, SegmentAccount};
+use model::{WriteGrantId, WrittenExtent};
+use segments::{GRANT_BLOCKS_MAX, NoncePart, UNIT_BLOCKS};
+
+use crate::blocks::{BLOCK, Blocks};
+use crate::commit::Commits;
+use crate::data::{Data, SIZE_MAX, regular};
+use crate::environment::Environment;
+use crate::flags::refuse_immutable;
+use crate::freed::Freed;
+use crate::grants::WriteGrant;
+use crate::space::Space;
+use crate::{Error, Result};
+
+/// Most chunks in one request for maps.
+const MAPS_MAX: usize = 1024;
+
+#[derive(Debug)]
+pub(crate) struct Remote {
+    env: Arc<Environment>,
+    blocks: Arc<Blocks>,
+    freed: Arc<Freed>,
+    data: Arc<Data>,
+    commits: Arc<Commits>,
+    space: Arc<Space>,
+}
+
+impl Remote {
+    pub(crate) fn new(
+        env: Arc<Environment>,
+        blocks: Arc<Blocks>,
+        freed: Arc<Freed>,
+        data: Arc<Data>,
+        commits: Arc<Commits>,
+        space: Arc<Space>,
+    ) -> Self {
+        Self {
+            env,
+            blocks,
+            freed,
+            data,
+            commits,
+            space,
+        }
+    }
+
+    pub(crate) fn grant(&self, lane: usize, blocks: u32) -> Result<WriteGrant> {
+        if !self.env.options.network_backed {
+            return Err(Error::NotSupported(
+                "granting writes in a room that is not on network disks",
+            ));
+        }
+        if !(1..=GRANT_BLOCKS_MAX).contains(&blocks) {
+            return Err(Error::InvalidArgument("a grant has 1 to 1024 blocks"));
+        }
+        self.space.with_space(u64::from(blocks) * BLOCK, || {
+            // No commit may find the segment before the grant is known. A grant alone changes nothing in the file system.
+            let _freeze = self.commits.without_commits()?;
+            let range = self.blocks.segments().grant(lane, blocks)?;
+            self.blocks.enter_new();
+            Ok(WriteGrant {
+                id: self.freed.grants().begin(range),
+                segment: range.segment,
+                position: range.position,
+                blocks: range.blocks,
+                append_nonces: self.blocks.segments().append_nonces(),
+            })
+        })
+    }
+
+    pub(crate) fn settle_grant(&self, grant: WriteGrantId) {
+        let mut grants = self.freed.grants();
+        let Some((segment, released)) = grants.end(grant) else {
+            return;
+        };
+        self.blocks.segments().release_grant(segment);
+        drop(grants);
+        self.freed.gather(released);
+        let dead = |a: &SegmentAccount| a.live == 0;
+        if self.blocks.accounts().get(segment).is_some_and(dead) {
+            // The next commit lets it go.
+            self.commits.note_change();
+        }
+    }
+
+    pub(crate) fn commit_extents(
+        &self,
+        grant: WriteGrantId,
+        no: InodeNo,
+        extents: &[WrittenExtent],
+    ) -> Result<()> {
+        let append_nonces = self.blocks.segments().append_nonces();
+        extents
+            .iter()
+            .try_for_each(|p| check_form(p, append_nonces))?;
+        // What was done, for the second try that may follow one without space.
+        let (entered, done) = (Cell::new(false), Cell::new(0));
+        self.space.with_space(2 * BLOCK, || {
+            let _change = self.commits.change()?;
+            let cell = self.data.cell(no)?;
+            let mut state = cell.state.write();
+            regular(&state)?;
+            refuse_immutable(&state.inode)?;
+            self.data.flush_buffer(&cell, &mut state)?;
+            if !entered.get() {
+                // The grant cannot end meanwhile.
+                let mut grants = self.freed.grants();
+                grants.note(grant, extents)?;
+                for p in extents {
+                    self.blocks.segments().written(p.sealed.range())?;
+                    self.blocks.enter(p.sealed.range());
+                }
+                entered.set(true);
+            }
+            if let Err(e) = self.data.check_extents(&cell, &state, extents) {
+                // It is in no file, and freed when the grant is over.
+                let mut accounts = self.blocks.accounts();
+                extents[done.get()..]
+                    .iter()
+                    .for_each(|p| accounts.release(p.sealed.range()));
+                return Err(e);
+            }
+            while let Some(p) = extents.get(done.get()) {
+                let (index, first) = (p.offset / CHUNK_LEN, p.offset % CHUNK_LEN / BLOCK);
+                self.data
+                    .place(&cell, &mut state, index, first as u16, &p.sealed)?;
+                // What the old last block holds behind the old end are zeros, as in every file.
+                state.inode.size = state.inode.size.max(p.end);
+                done.set(done.get() + 1);
+            }
+            self.data.touch(&cell, &mut state, self.env.now());
+            Ok(())
+        })
+    }
+
+    pub(crate) fn maps(&self, no: InodeNo, first: u64, count: usize) -> Result<Vec<(u64, Chunk)>> {
+        let cell = self.data.cell(no)?;
+        let mut state = cell.state.write();
+        regular(&state)?;
+        if state.buffer.is_some() {
+            drop(state);
+            let _change = self.commits.change()?;
+            state = cell.state.write();
+            regular(&state)?;
+            self.data.flush_buffer(&cell, &mut state)?;
+        }
+        let end = first
+            .saturating_add(count.min(MAPS_MAX) as u64)
+            .min(state.inode.size.div_ceil(CHUNK_LEN));
+        let mut maps = Vec::new();
+        for index in first..end {
+            let chunk = self.data.chunk(no, &state, index)?;
+            if !chunk.is_empty() {
+                maps.push((index, chunk.clone()));
+            }
+        }
+        Ok(maps)
+    }
+}
+
+/// Refuses what no file can hold.
+fn check_form(p: &WrittenExtent, append_nonces: bool) -> Result<()> {
+    let (blocks, in_chunk) = (u64::from(p.sealed.blocks), p.offset % CHUNK_LEN);
+    if p.end > SIZE_MAX || p.offset > SIZE_MAX {
+        return Err(Error::FileTooLarge);
+    }
+    if !p.offset.is_multiple_of(BLOCK)
+        || blocks == 0
+        || in_chunk / BLOCK + blocks > u64::from(CHUNK_BLOCKS)
+    {
+        return Err(Error::InvalidArgument(
+            "an extent has whole blocks of one chunk",
+        ));
+    }
+    let units = p.sealed.blocks.div_ceil(UNIT_BLOCKS) as usize;
+    if p.sealed.tags.len() != units || p.sealed.digests.len() != units {
+        return Err(Error::InvalidArgument(
+            "an extent has one tag and one digest for each unit",
+        ));
+    }
+    // A room without the feature is read by programs that do not know it.
+    if !append_nonces && p.sealed.nonce != NoncePart::NONE {
+        return Err(Error::InvalidArgument(
+            "a part of a nonce in a room without the feature append-nonces",
+        ));
+    }
+    if p.end <= p.offset + (blocks - 1) * BLOCK {
+        return Err(Error::InvalidArgument(
+            "an extent ends in its last block or behind it",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! How many blocks are reserved for holes of files, and how many are about to be.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[derive(Debug)]
+pub(crate) struct Reservations {
+    /// As the extent maps have them.
+    reserved: AtomicU64,
+    /// About to be reserved.
+    promised: AtomicU64,
+    /// `reserved` as the catalog has it.
+    stored: AtomicU64,
+}
+
+impl Reservations {
+    pub(crate) fn new(reserved: u64) -> Self {
+        Self {
+            reserved: AtomicU64::new(reserved),
+            promised: AtomicU64::new(0),
+            stored: AtomicU64::new(reserved),
+        }
+    }
+
+    /// Blocks reserved.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::SeqCst)
+    }
+
+    /// Blocks reserved, and about to be.
+    pub(crate) fn promised(&self) -> u64 {
+        self.reserved() + self.promised.load(Ordering::SeqCst)
+    }
+
+    /// Sets the number of blocks reserved to what was counted.
+    pub(crate) fn correct(&self, blocks: u64) {
+        self.reserved.store(blocks, Ordering::SeqCst);
+    }
+
+    /// Promises blocks that are about to be reserved.
+    pub(crate) fn promise(&self, blocks: u64) {
+        self.promised.fetch_add(blocks, Ordering::SeqCst);
+    }
+
+    /// The promise of blocks is kept or taken back.
+    pub(crate) fn end_promise(&self, blocks: u64) {
+        self.promised.fetch_sub(blocks, Ordering::SeqCst);
+    }
+
+    /// Blocks are reserved. The caller holds a change.
+    pub(crate) fn add(&self, blocks: u64) {
+        self.reserved.fetch_add(blocks, Ordering::SeqCst);
+    }
+
+    /// Blocks are not reserved any more. The caller holds a change.
+    pub(crate) fn end(&self, blocks: u64) {
+        if blocks > 0 {
+            let less = |now: u64| Some(now.saturating_sub(blocks));
+            // Always `Ok`: the closure never refuses.
+            let _ = self
+                .reserved
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        }
+    }
+
+    /// The number of blocks to be stored, if the catalog has another.
+    pub(crate) fn unstored(&self) -> Option<u64> {
+        let now = self.reserved();
+        (self.stored.swap(now, Ordering::SeqCst) != now).then_some(now)
+    }
+}

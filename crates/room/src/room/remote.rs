@@ -1,0 +1,103 @@
+//! What a program that serves a room to other machines asks of it.
+
+use std::ops::Range;
+
+use catalog::{Chunk, InodeNo, SegmentNo};
+use model::{WriteGrantId, WrittenExtent};
+use seal::PositionKeys;
+
+use super::Room;
+use crate::grants::WriteGrant;
+use crate::{Error, Result};
+
+/// Longest name of a note, in bytes.
+const NOTE_NAME_MAX: usize = 64;
+/// Longest note, in bytes.
+const NOTE_MAX: usize = 1 << 20;
+
+impl Room {
+    /// Grants `blocks` blocks (1 to 1024) of a segment; fewer where the segment ends, but at least 256 or what was asked
+    /// for. `lane` chooses among several open segments (64, taken modulo 64), so that clients write in parallel. Only a room
+    /// whose segments are [on network disks](crate::OpenOptions::network_backed) grants writes.
+    pub fn grant(&self, lane: usize, blocks: u32) -> Result<WriteGrant> {
+        self.parts()?.remote.grant(lane, blocks)
+    }
+
+    /// Ends a grant: its client will neither write there nor commit written data any more.
+    pub fn settle_grant(&self, grant: WriteGrantId) {
+        if let Ok(parts) = self.parts() {
+            parts.remote.settle_grant(grant);
+        }
+    }
+
+    /// The keys of the units at these positions of a segment, and of no others; `None` where the catalog knows no such segment.
+    /// None at all of a segment sealed before the room had such keys: a rekey seals its data again.
+    pub fn position_keys(
+        &self,
+        segment: SegmentNo,
+        positions: &[Range<u32>],
+    ) -> Result<Option<PositionKeys>> {
+        Ok(self
+            .parts()?
+            .blocks
+            .segments()
+            .position_keys(segment, positions)?)
+    }
+
+    /// Commits extents that were written under a grant to a file, all of them or, where it fails, none as a rule.
+    /// `InvalidArgument` where one is not within the grant, was committed before, or does not fit into a chunk; `NotFound` where
+    /// the grant is over or the file is gone. Returns the [stamp](Self::stamp) that covers it.
+    pub fn place(
+        &self,
+        grant: WriteGrantId,
+        no: InodeNo,
+        extents: &[WrittenExtent],
+    ) -> Result<u64> {
+        self.parts()?.remote.commit_extents(grant, no, extents)?;
+        Ok(self.stamp())
+    }
+
+    /// The newest maps of those of the `count` chunks (at most 1024) from index `first` on that are not holes.
+    pub fn maps(&self, no: InodeNo, first: u64, count: usize) -> Result<Vec<(u64, Chunk)>> {
+        self.parts()?.remote.maps(no, first, count)
+    }
+
+    /// Counts changes; what is at or below [`settled`](Self::settled) is durable.
+    pub fn stamp(&self) -> u64 {
+        self.parts.commits.changes()
+    }
+
+    /// The stamp that the last commit or record of the log covered.
+    pub fn settled(&self) -> u64 {
+        self.parts.commits.durable()
+    }
+
+    /// A value that a program keeps in the room beside the files, sealed and authenticated with the catalog. The name has 1 to
+    /// 64 bytes.
+    pub fn note(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        Ok(self.parts()?.catalog.get().meta(&note_key(name)?)?)
+    }
+
+    /// Sets it, at most 1 MiB; durable when this returns.
+    pub fn set_note(&self, name: &str, value: &[u8]) -> Result<()> {
+        let key = note_key(name)?;
+        if value.len() > NOTE_MAX {
+            return Err(Error::InvalidArgument("a note has at most 1 MiB"));
+        }
+        // No segment space is needed: notes record where the disks are, also while no disk is attached.
+        {
+            let parts = self.parts()?;
+            let _change = parts.commits.change()?;
+            parts.catalog.get().set_meta(&key, value)?;
+        }
+        self.parts()?.commits.sync()
+    }
+}
+
+/// The catalog's name of a note, which none of its own is like.
+fn note_key(name: &str) -> Result<String> {
+    match name.len() {
+        1..=NOTE_NAME_MAX => Ok(format!("note:{name}")),
+        _ => Err(Error::InvalidArgument("a note's name has 1 to 64 bytes")),
+    }
+}

@@ -1,0 +1,571 @@
+//! The tree: names, and what making, linking, removing and moving them does to inodes.
+//!
+//! 1. Every change of the tree holds `names`, so what was looked up stays true until it is acted on.
+//! 2. What can be refused is refused before anything is changed; one `apply` makes the change whole.
+//! 3. An inode that lost its last name lives on while it is held, else the maintenance thread deletes it.
+//!
+//! It deliberately does not check permissions: the mount does.
+
+mod paths;
+
+use std::sync::Arc;
+
+use catalog::{Change, DirEntry, FileKind, Inode, InodeNo};
+use parking_lot::Mutex;
+
+use crate::acl;
+use crate::commit::Commits;
+use crate::current::CurrentCatalog;
+use crate::data::Data;
+use crate::environment::Environment;
+use crate::flags::{refuse_flagged, refuse_immutable};
+use crate::holds::Holds;
+use crate::inodes::Cell;
+use crate::name_cache::NameCache;
+use crate::space::Space;
+use crate::{Error, NewFile, RenameMode, Result};
+
+/// Longest name in bytes.
+const NAME_MAX: usize = 255;
+/// Most names of one inode.
+const LINKS_MAX: u32 = 1 << 20;
+/// Longest target of a symbolic link in bytes.
+const TARGET_MAX: usize = 4095;
+/// Bytes that a new name may take in the catalog: for the check of free space.
+const NAME_COST: u64 = 1024;
+
+#[derive(Debug)]
+pub(crate) struct Tree {
+    env: Arc<Environment>,
+    catalog: Arc<CurrentCatalog>,
+    data: Arc<Data>,
+    commits: Arc<Commits>,
+    space: Arc<Space>,
+    holds: Arc<Holds>,
+    found: NameCache,
+    /// Held by every change of the tree.
+    names: Mutex<()>,
+}
+
+impl Tree {
+    pub(crate) fn new(
+        env: Arc<Environment>,
+        catalog: Arc<CurrentCatalog>,
+        data: Arc<Data>,
+        commits: Arc<Commits>,
+        space: Arc<Space>,
+        holds: Arc<Holds>,
+    ) -> Self {
+        Self {
+            env,
+            catalog,
+            data,
+            commits,
+            space,
+            holds,
+            found: NameCache::new(),
+            names: Mutex::new(()),
+        }
+    }
+
+    /// Forgets the names found lately, once the catalog was changed in any way.
+    pub(crate) fn forget_found(&self) {
+        self.found.clear();
+    }
+
+    /// A name in a directory.
+    pub(crate) fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Inode> {
+        if name.len() > NAME_MAX {
+            return Err(Error::NameTooLong);
+        }
+        if let Some(no) = self.found.get(parent, name)
+            && let Ok(inode) = self.data.attributes(no)
+        {
+            return Ok(inode);
+        }
+        let catalog = self.catalog.get();
+        loop {
+            let (seen, names_seen) = (self.data.inodes().evictions(), self.found.seen());
+            let Some(row) = catalog.lookup(parent, name)? else {
+                // A lookup in what is not a directory finds nothing either, but the reason differs.
+                let parent = self.data.cell(parent)?;
+                let kind = parent.state.read().inode.kind;
+                return Err(if kind == FileKind::Directory {
+                    Error::NotFound
+                } else {
+                    Error::NotDirectory
+                });
+            };
+            if let Some(cell) = self.data.inodes().adopt(row, seen) {
+                self.found.put(parent, name, cell.no, names_seen);
+                return self.data.attributes(cell.no);
+            }
+        }
+    }
+
+    /// The cell behind a name.
+    fn find(&self, parent: InodeNo, name: &[u8]) -> Result<Arc<Cell>> {
+        let inode = self.lookup(parent, name)?;
+        self.data.cell(inode.no)
+    }
+
+    /// The cell of a directory that names may be put into.
+    fn directory(&self, no: InodeNo) -> Result<Arc<Cell>> {
+        let cell = self.existing_directory(no)?;
+        refuse_immutable(&cell.state.read().inode)?;
+        Ok(cell)
+    }
+
+    /// The cell of a directory that names may be taken from.
+    fn directory_to_shrink(&self, no: InodeNo) -> Result<Arc<Cell>> {
+        let cell = self.existing_directory(no)?;
+        refuse_flagged(&cell.state.read().inode)?;
+        Ok(cell)
+    }
+
+    fn existing_directory(&self, no: InodeNo) -> Result<Arc<Cell>> {
+        let cell = self.data.cell(no)?;
+        let state = cell.state.read();
+        if state.inode.kind != FileKind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        if state.is_gone() || state.inode.nlink == 0 {
+            return Err(Error::NotFound);
+        }
+        drop(state);
+        Ok(cell)
+    }
+
+    /// Makes a file of any kind under a name.
+    pub(crate) fn make(&self, parent: InodeNo, name: &[u8], new: &NewFile) -> Result<Inode> {
+        check_name(name)?;
+        self.space.with_space(NAME_COST, || {
+            let _change = self.commits.change()?;
+            let _names = self.names.lock();
+            let directory = self.directory(parent)?;
+            if self.catalog.get().lookup(parent, name)?.is_some() {
+                return Err(Error::Exists);
+            }
+            let is_directory = new.kind == FileKind::Directory;
+            let (inode, xattrs) =
+                self.new_inode(&directory, new, if is_directory { 2 } else { 1 })?;
+            let mut changes = vec![Change::PutInode(&inode)];
+            changes.push(Change::PutEntry {
+                parent,
+                name,
+                inode: inode.no,
+                kind: inode.kind,
+            });
+            changes.extend(xattrs.iter().map(|(name, value)| Change::PutXattr {
+                inode: inode.no,
+                name,
+                value,
+            }));
+            let evictions = self.data.inodes().evictions();
+            self.catalog.get().apply(&changes)?;
+            self.found.put(parent, name, inode.no, self.found.seen());
+            self.data.inodes().adopt(inode.clone(), evictions);
+            self.touch_directory(&directory, i64::from(is_directory));
+            Ok(inode)
+        })
+    }
+
+    /// Makes a regular file without a name, held once for the caller.
+    pub(crate) fn create_tmpfile(&self, parent: InodeNo, new: &NewFile) -> Result<Inode> {
+        if new.kind != FileKind::Regular {
+            return Err(Error::InvalidArgument(
+                "only a regular file can be without a name",
+            ));
+        }
+        self.space.with_space(NAME_COST, || {
+            let _change = self.commits.change()?;
+            let _names = self.names.lock();
+            let directory = self.directory(parent)?;
+            let (inode, xattrs) = self.new_inode(&directory, new, 0)?;
+            let mut changes = vec![Change::PutInode(&inode)];
+            changes.extend(xattrs.iter().map(|(name, value)| Change::PutXattr {
+                inode: inode.no,
+                name,
+                value,
+            }));
+            let evictions = self.data.inodes().evictions();
+            self.catalog.get().apply(&changes)?;
+            self.data.inodes().adopt(inode.clone(), evictions);
+            self.holds.hold_unnamed(inode.no);
+            Ok(inode)
+        })
+    }
+
+    /// The inode of a new file, with what it inherits from its directory, and its extended attributes.
+    fn new_inode(
+        &self,
+        directory: &Cell,
+        new: &NewFile,
+        nlink: u32,
+    ) -> Result<(Inode, acl::Xattrs)> {
+        if new.target.len() > TARGET_MAX {
+            return Err(Error::NameTooLong);
+        }
+        let (parent, parent_gid, parent_mode, has_xattrs) = {
+            let state = directory.state.read();
+            (
+                directory.no,
+                state.inode.gid,
+                state.inode.mode,
+                state.inode.has_xattrs,
+            )
+        };
+        let default = if has_xattrs {
+            self.catalog.get().xattr(parent, acl::DEFAULT)?
+        } else {
+            None
+        };
+        let inherited = acl::inherit(default.as_deref(), new.kind, new.mode, new.umask)?;
+        let mut mode = inherited.mode;
+        let mut gid = new.gid;
+        if parent_mode & 0o2000 != 0 {
+            gid = parent_gid;
+            if new.kind == FileKind::Directory {
+                mode |= 0o2000;
+            }
+        }
+        let now = self.env.now();
+        let is_directory = new.kind == FileKind::Directory;
+        let inode = Inode {
+            no: self.catalog.get().new_inode(),
+            kind: new.kind,
+            mode: mode & 0o7777,
+            flags: catalog::FileFlags::NONE,
+            uid: new.uid,
+            gid,
+            nlink,
+            size: new.target.len() as u64,
+            blocks: 0,
+            rdev: if matches!(new.kind, FileKind::CharDevice | FileKind::BlockDevice) {
+                new.rdev
+            } else {
+                0
+            },
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+            parent: if is_directory { parent } else { InodeNo(0) },
+            has_xattrs: !inherited.xattrs.is_empty(),
+            target: new.target.clone(),
+        };
+        Ok((inode, inherited.xattrs))
+    }
+
+    /// Notes that a directory's names changed, and how many subdirectories came or went.
+    fn touch_directory(&self, directory: &Arc<Cell>, subdirectories: i64) {
+        let mut state = directory.state.write();
+        state.inode.nlink = state
+            .inode
+            .nlink
+            .saturating_add_signed(subdirectories as i32);
+        self.data.touch(directory, &mut state, self.env.now());
+    }
+
+    /// Gives a file another name.
+    pub(crate) fn link(&self, no: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Inode> {
+        check_name(name)?;
+        self.space.with_space(NAME_COST, || {
+            let _change = self.commits.change()?;
+            let _names = self.names.lock();
+            let directory = self.directory(parent)?;
+            let cell = self.data.cell(no)?;
+            let kind = {
+                let state = cell.state.read();
+                match state.inode.kind {
+                    _ if state.is_gone() => return Err(Error::NotFound),
+                    FileKind::Directory => {
+                        return Err(Error::NotPermitted("a directory has one name"));
+                    }
+                    _ if state.inode.nlink >= LINKS_MAX => return Err(Error::TooManyLinks),
+                    kind => {
+                        refuse_flagged(&state.inode)?;
+                        kind
+                    }
+                }
+            };
+            if self.catalog.get().lookup(parent, name)?.is_some() {
+                return Err(Error::Exists);
+            }
+            self.catalog.get().apply(&[Change::PutEntry {
+                parent,
+                name,
+                inode: no,
+                kind,
+            }])?;
+            let mut state = cell.state.write();
+            state.inode.nlink += 1;
+            self.data.touch_inode(&cell, &mut state, self.env.now());
+            if state.inode.nlink == 1 {
+                self.holds.got_name(no);
+            }
+            let inode = state.inode.clone();
+            drop(state);
+            self.touch_directory(&directory, 0);
+            Ok(inode)
+        })
+    }
+
+    /// Removes a name of anything but a directory.
+    pub(crate) fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
+        check_name(name)?;
+        let _change = self.commits.change()?;
+        let _names = self.names.lock();
+        let directory = self.directory_to_shrink(parent)?;
+        let cell = self.find(parent, name)?;
+        if cell.state.read().inode.kind == FileKind::Directory {
+            return Err(Error::IsDirectory);
+        }
+        refuse_flagged(&cell.state.read().inode)?;
+        self.catalog
+            .get()
+            .apply(&[Change::RemoveEntry { parent, name }])?;
+        self.found.forget(parent, name);
+        self.drop_name(&cell);
+        self.touch_directory(&directory, 0);
+        Ok(())
+    }
+
+    /// Removes an empty directory.
+    pub(crate) fn rmdir(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
+        check_name(name)?;
+        let _change = self.commits.change()?;
+        let _names = self.names.lock();
+        let directory = self.directory_to_shrink(parent)?;
+        let cell = self.find(parent, name)?;
+        if cell.state.read().inode.kind != FileKind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        refuse_flagged(&cell.state.read().inode)?;
+        if !self.catalog.get().is_empty(cell.no)? {
+            return Err(Error::NotEmpty);
+        }
+        self.catalog
+            .get()
+            .apply(&[Change::RemoveEntry { parent, name }])?;
+        self.found.forget(parent, name);
+        self.drop_name(&cell);
+        self.touch_directory(&directory, -1);
+        Ok(())
+    }
+
+    /// An inode lost a name; a directory has only one.
+    fn drop_name(&self, cell: &Arc<Cell>) {
+        let mut state = cell.state.write();
+        let is_directory = state.inode.kind == FileKind::Directory;
+        state.inode.nlink = if is_directory {
+            0
+        } else {
+            state.inode.nlink.saturating_sub(1)
+        };
+        self.data.touch_inode(cell, &mut state, self.env.now());
+        if state.inode.nlink > 0 {
+            return;
+        }
+        drop(state);
+        self.holds.lost_last_name(cell.no);
+    }
+
+    /// Moves a name.
+    pub(crate) fn rename(
+        &self,
+        parent: InodeNo,
+        name: &[u8],
+        new_parent: InodeNo,
+        new_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<()> {
+        check_name(name)?;
+        check_name(new_name)?;
+        let _change = self.commits.change()?;
+        let _names = self.names.lock();
+        let old_directory = self.directory_to_shrink(parent)?;
+        let new_directory = self.directory(new_parent)?;
+        let moved = self.find(parent, name)?;
+        let target = match self.find(new_parent, new_name) {
+            Ok(cell) => Some(cell),
+            Err(Error::NotFound) => None,
+            Err(e) => return Err(e),
+        };
+        match (mode, &target) {
+            (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
+            (RenameMode::Exchange, None) => return Err(Error::NotFound),
+            _ => {}
+        }
+        if target.as_ref().is_some_and(|t| t.no == moved.no) {
+            return Ok(());
+        }
+        refuse_flagged(&moved.state.read().inode)?;
+        if let Some(target) = &target {
+            refuse_flagged(&new_directory.state.read().inode)?;
+            refuse_flagged(&target.state.read().inode)?;
+        }
+        let moved_kind = moved.state.read().inode.kind;
+        let target_kind = target.as_ref().map(|t| t.state.read().inode.kind);
+        if moved_kind == FileKind::Directory {
+            self.refuse_loop(moved.no, new_parent)?;
+        }
+        if let (Some(target), Some(kind)) = (&target, target_kind) {
+            if mode == RenameMode::Exchange {
+                if kind == FileKind::Directory {
+                    self.refuse_loop(target.no, parent)?;
+                }
+                return self.exchange(
+                    &old_directory,
+                    name,
+                    &moved,
+                    &new_directory,
+                    new_name,
+                    target,
+                );
+            }
+            match (
+                moved_kind == FileKind::Directory,
+                kind == FileKind::Directory,
+            ) {
+                (true, false) => return Err(Error::NotDirectory),
+                (false, true) => return Err(Error::IsDirectory),
+                (true, true) if !self.catalog.get().is_empty(target.no)? => {
+                    return Err(Error::NotEmpty);
+                }
+                _ => {}
+            }
+        }
+        let catalog = self.catalog.get();
+        if parent == new_parent && target.is_none() {
+            // The position stays: a listing under way shows the file once.
+            catalog.apply(&[Change::RenameEntry {
+                parent,
+                name,
+                new_name,
+            }])?;
+        } else {
+            // The replaced name exists all along, and keeps its position.
+            catalog.apply(&[
+                Change::RemoveEntry { parent, name },
+                Change::PutEntry {
+                    parent: new_parent,
+                    name: new_name,
+                    inode: moved.no,
+                    kind: moved_kind,
+                },
+            ])?;
+        }
+        self.found.forget(parent, name);
+        self.found.forget(new_parent, new_name);
+        self.moved(&moved, new_parent);
+        let is_directory = i64::from(moved_kind == FileKind::Directory);
+        let replaced_directory = i64::from(target_kind == Some(FileKind::Directory));
+        if let Some(target) = &target {
+            self.drop_name(target);
+        }
+        if parent == new_parent {
+            self.touch_directory(&old_directory, -replaced_directory);
+        } else {
+            self.touch_directory(&old_directory, -is_directory);
+            self.touch_directory(&new_directory, is_directory - replaced_directory);
+        }
+        Ok(())
+    }
+
+    fn exchange(
+        &self,
+        old_directory: &Arc<Cell>,
+        name: &[u8],
+        moved: &Arc<Cell>,
+        new_directory: &Arc<Cell>,
+        new_name: &[u8],
+        target: &Arc<Cell>,
+    ) -> Result<()> {
+        let (moved_kind, target_kind) = (
+            moved.state.read().inode.kind,
+            target.state.read().inode.kind,
+        );
+        self.catalog.get().apply(&[
+            Change::PutEntry {
+                parent: new_directory.no,
+                name: new_name,
+                inode: moved.no,
+                kind: moved_kind,
+            },
+            Change::PutEntry {
+                parent: old_directory.no,
+                name,
+                inode: target.no,
+                kind: target_kind,
+            },
+        ])?;
+        self.found.forget(old_directory.no, name);
+        self.found.forget(new_directory.no, new_name);
+        self.moved(moved, new_directory.no);
+        self.moved(target, old_directory.no);
+        let gained = i64::from(moved_kind == FileKind::Directory)
+            - i64::from(target_kind == FileKind::Directory);
+        if old_directory.no == new_directory.no {
+            self.touch_directory(old_directory, 0);
+        } else {
+            self.touch_directory(old_directory, -gained);
+            self.touch_directory(new_directory, gained);
+        }
+        Ok(())
+    }
+
+    /// Notes that an inode's name moved.
+    fn moved(&self, cell: &Arc<Cell>, new_parent: InodeNo) {
+        let mut state = cell.state.write();
+        if state.inode.kind == FileKind::Directory {
+            state.inode.parent = new_parent;
+        }
+        self.data.touch_inode(cell, &mut state, self.env.now());
+    }
+
+    /// Refuses to move a directory below itself.
+    fn refuse_loop(&self, moved: InodeNo, new_parent: InodeNo) -> Result<()> {
+        let mut at = new_parent;
+        loop {
+            if at == moved {
+                return Err(Error::InvalidArgument(
+                    "a directory cannot be moved below itself",
+                ));
+            }
+            if at == InodeNo::ROOT {
+                return Ok(());
+            }
+            at = self.data.cell(at)?.state.read().inode.parent;
+            if at == InodeNo(0) {
+                return Err(Error::Damaged("a directory without a parent".into()));
+            }
+        }
+    }
+
+    /// Up to `limit` names with a cookie above `after`, with their inodes.
+    pub(crate) fn read_dir(
+        &self,
+        no: InodeNo,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(DirEntry, Inode)>> {
+        if self.data.cell(no)?.state.read().inode.kind != FileKind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        let seen = self.data.inodes().evictions();
+        let rows = self.catalog.get().entries_plus(no, after, limit)?;
+        Ok(self.data.inodes().listed(rows, seen))
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<()> {
+    match name {
+        b"" | b"." | b".." => Err(Error::InvalidArgument("not a name")),
+        _ if name.len() > NAME_MAX => Err(Error::NameTooLong),
+        _ if name.contains(&b'/') || name.contains(&0) => {
+            Err(Error::InvalidArgument("a name with `/` or NUL"))
+        }
+        _ => Ok(()),
+    }
+}

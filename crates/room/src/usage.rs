@@ -1,0 +1,138 @@
+//! Which blocks of segments extents refer to.
+//!
+//! What is counted are the extents that can be: one that leads nowhere is left out.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use catalog::{BlockRange, Catalog, Extent, SegmentAccount, SegmentNo};
+use segments::SEGMENT_BLOCKS;
+
+use crate::Result;
+
+/// Rows read at once.
+const PAGE: usize = 256;
+
+/// A segment, and the position of a unit in it.
+pub(crate) type Unit = (SegmentNo, u32);
+
+/// A segment and the blocks in it that extents refer to.
+pub(crate) struct Segment {
+    pub(crate) account: SegmentAccount,
+    used: Vec<u64>,
+    starts: Vec<u64>,
+    pub(crate) live: u32,
+}
+
+impl Segment {
+    pub(crate) fn new(account: SegmentAccount) -> Self {
+        let words = account.length.div_ceil(64) as usize;
+        Self {
+            account,
+            used: vec![0; words],
+            starts: vec![0; words],
+            live: 0,
+        }
+    }
+
+    /// What nothing refers to.
+    fn dead(&self) -> Vec<BlockRange> {
+        let is_dead = |block: &u32| !get(&self.used, *block);
+        let blocks: Vec<u32> = (1..SEGMENT_BLOCKS).filter(is_dead).collect();
+        blocks
+            .chunk_by(|a, b| a + 1 == *b)
+            .map(|run| BlockRange {
+                segment: self.account.id.no,
+                position: run[0],
+                blocks: run.len() as u32,
+            })
+            .collect()
+    }
+}
+
+fn get(bits: &[u64], at: u32) -> bool {
+    bits.get(at as usize / 64)
+        .is_some_and(|word| word >> (at % 64) & 1 == 1)
+}
+
+fn set(bits: &mut [u64], at: u32) {
+    bits[at as usize / 64] |= 1 << (at % 64);
+}
+
+/// References to units, counted.
+pub(crate) struct Counts {
+    pub(crate) segments: BTreeMap<SegmentNo, Segment>,
+    /// References beyond the first.
+    pub(crate) extra: HashMap<Unit, u64>,
+    /// Blocks reserved for holes.
+    pub(crate) reserved: u64,
+}
+
+impl Counts {
+    /// Why a unit cannot be where an extent says, if so.
+    pub(crate) fn fault(&self, unit: BlockRange) -> Option<&'static str> {
+        let Some(segment) = self.segments.get(&unit.segment) else {
+            return Some("leads to a segment that is not known");
+        };
+        if unit.position == 0
+            || unit
+                .position
+                .checked_add(unit.blocks)
+                .is_none_or(|end| end > segment.account.length)
+        {
+            return Some("leads beyond the end of a segment");
+        }
+        let mut blocks = unit.position..unit.position + unit.blocks;
+        let overlaps =
+            !get(&segment.starts, unit.position) && blocks.any(|block| get(&segment.used, block));
+        overlaps.then_some("overlaps other data")
+    }
+
+    /// Counts a reference to a unit without fault.
+    pub(crate) fn refer(&mut self, unit: BlockRange) {
+        let Some(segment) = self.segments.get_mut(&unit.segment) else {
+            return;
+        };
+        if get(&segment.starts, unit.position) {
+            *self.extra.entry((unit.segment, unit.position)).or_insert(0) += 1;
+            return;
+        }
+        set(&mut segment.starts, unit.position);
+        (unit.position..unit.position + unit.blocks)
+            .for_each(|block| set(&mut segment.used, block));
+        segment.live += unit.blocks;
+    }
+}
+
+/// The ranges of these segments that no extent refers to, their unused ends included. A segment with an extent that
+/// cannot be is left out. No change is under way, and nobody writes to them.
+pub(crate) fn dead_ranges(
+    catalog: &dyn Catalog,
+    segments: &HashSet<SegmentNo>,
+) -> Result<Vec<BlockRange>> {
+    let accounts = catalog.segments()?.into_iter();
+    let mut counts = Counts {
+        segments: accounts
+            .filter(|a| segments.contains(&a.id.no))
+            .map(|a| (a.id.no, Segment::new(a)))
+            .collect(),
+        extra: HashMap::new(),
+        reserved: 0,
+    };
+    let mut after = None;
+    loop {
+        let page = catalog.all_chunks(after, PAGE)?;
+        let Some((no, index, _)) = page.last() else {
+            break;
+        };
+        after = Some((*no, *index));
+        let extents = page.iter().flat_map(|(_, _, chunk)| chunk.extents());
+        for (unit, _) in extents.flat_map(Extent::units) {
+            match counts.fault(unit) {
+                Some(_) => drop(counts.segments.remove(&unit.segment)),
+                None => counts.refer(unit),
+            }
+        }
+    }
+    let segments = counts.segments.into_values();
+    Ok(segments.flat_map(|segment| segment.dead()).collect())
+}
