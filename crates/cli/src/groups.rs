@@ -18,6 +18,7 @@ pub(crate) const GROUPS: &[Group] = &[
             ("create", "Create a room in a new or empty directory"),
             ("mount", "Mount a room, or a shared file system"),
             ("umount", "Unmount a room, everything committed"),
+            ("lock", "Unmount rooms and forget their keys"),
             ("info", "Show facts about a room"),
             ("sync", "Make what was written to a room durable now"),
         ],

@@ -15,9 +15,21 @@ pub(crate) fn is_of(mount: &Mount, dir: &Path) -> bool {
         let meta = std::fs::metadata(path).ok()?;
         Some((meta.dev(), meta.ino()))
     };
+    is_own(mount) && id(dir).is_some_and(|room| id(&mount.source) == Some(room))
+}
+
+/// Whether this user mounted it.
+fn is_own(mount: &Mount) -> bool {
     let user = mount.option("user_id").and_then(|user| user.parse().ok());
     user == Some(rustix::process::getuid().as_raw())
-        && id(dir).is_some_and(|room| id(&mount.source) == Some(room))
+}
+
+/// Every room that this user has mounted.
+pub(crate) fn own() -> Vec<Mount> {
+    let mounts = table::all().into_iter();
+    mounts
+        .filter(|mount| is_room(mount) && is_own(mount))
+        .collect()
 }
 
 fn is_room(mount: &Mount) -> bool {

@@ -19,6 +19,11 @@ pub(crate) fn unmount_lazily(mountpoint: &Path) -> Result<()> {
     unmount_now(mountpoint, true)
 }
 
+/// Removes the mount at once and fails every call of the programs that use it; only root may.
+pub(crate) fn unmount_by_force(mountpoint: &Path) -> Result<()> {
+    as_root(mountpoint, UnmountFlags::FORCE | UnmountFlags::DETACH)
+}
+
 /// What a signal asks for: unmounted if it can be, out of sight otherwise.
 pub(crate) fn unmount_even_if_busy(mountpoint: &Path) {
     match unmount(mountpoint) {
@@ -34,19 +39,19 @@ pub(crate) fn unmount_even_if_busy(mountpoint: &Path) {
 
 fn unmount_now(mountpoint: &Path, lazily: bool) -> Result<()> {
     if rustix::process::geteuid().is_root() {
-        as_root(mountpoint, lazily)
+        let detach = if lazily {
+            UnmountFlags::DETACH
+        } else {
+            UnmountFlags::empty()
+        };
+        as_root(mountpoint, detach)
     } else {
         as_user(mountpoint, lazily)
     }
 }
 
-fn as_root(mountpoint: &Path, lazily: bool) -> Result<()> {
-    let detach = if lazily {
-        UnmountFlags::DETACH
-    } else {
-        UnmountFlags::empty()
-    };
-    match rustix::mount::unmount(mountpoint, detach | UnmountFlags::NOFOLLOW) {
+fn as_root(mountpoint: &Path, flags: UnmountFlags) -> Result<()> {
+    match rustix::mount::unmount(mountpoint, flags | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
         Err(Errno::BUSY) => Err(busy(mountpoint)),
         Err(Errno::INVAL | Errno::NOENT) => Err(not_mounted(mountpoint)),

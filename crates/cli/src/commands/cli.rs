@@ -51,6 +51,7 @@ pub(crate) enum Command {
     Mount(mount::Args),
     #[command(visible_alias = "unmount")]
     Umount(umount::Args),
+    Lock(lock::Args),
     Info(info::Args),
     Ls(ls::Args),
     Tree(tree::Args),

@@ -19,6 +19,7 @@ pub(crate) mod import;
 pub(crate) mod info;
 pub(crate) mod key;
 pub(crate) mod ln;
+pub(crate) mod lock;
 pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod metadata;
@@ -64,6 +65,7 @@ pub(crate) fn run(command: Command, global: &Global) -> Result<()> {
         Command::Create(args) => create::run(args, global),
         Command::Mount(args) => mount::run(args, global),
         Command::Umount(args) => umount::run(args, global),
+        Command::Lock(args) => lock::run(args, global),
         Command::Info(args) => info::run(args, global),
         Command::Ls(args) => ls::run(args, global),
         Command::Tree(args) => tree::run(args, global),

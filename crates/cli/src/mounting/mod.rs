@@ -6,9 +6,12 @@
 pub(crate) mod ending;
 pub(crate) mod helper;
 pub(crate) mod launch;
+pub(crate) mod lock;
 pub(crate) mod options;
 pub(crate) mod remote;
 pub(crate) mod serve;
+pub(crate) mod target;
+pub(crate) mod users;
 
 use std::io::ErrorKind;
 use std::path::Path;

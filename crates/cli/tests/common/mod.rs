@@ -77,6 +77,11 @@ impl Sandbox {
         sandbox
     }
 
+    /// Who runs the program, if it is not the tests' own user.
+    pub fn user(&self) -> Option<u32> {
+        self.user
+    }
+
     /// Runs a copy of the program that every user can reach, wherever the build put it.
     pub fn use_own_copy(&mut self) {
         let copy = self.path("strongroom");

@@ -1,0 +1,210 @@
+//! A mounted file system that a command ends: named by its mountpoint or its room, and ended together with its process.
+//!
+//! Invariant: when ending succeeds, everything is durable, and the process that had the keys is gone.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, PidfdFlags};
+
+use crate::control::Request;
+use crate::control::client::Client;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::mounts::{self, Mount};
+use crate::place::is_room;
+use crate::unmount;
+
+/// How long the serving process may take to end after it has closed the room.
+const END_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How the process that serves a mount learns that it shall end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The kernel says that the mount is gone; the process closes the room and answers.
+    ByTheKernel,
+    /// It was killed, after everything was synced, and does not answer.
+    Killed,
+}
+
+/// A mount, and the process that serves it.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) mount: Mount,
+    /// `None`: it does not answer, or it serves a shared file system, which has no control socket.
+    client: Option<Client>,
+}
+
+impl Target {
+    /// The mount that an argument means: a mountpoint, or the directory of a mounted room.
+    pub(crate) fn find(argument: &Path) -> Result<Target> {
+        let path = match mounts::without_touching(argument) {
+            Ok(path) => path,
+            Err(e) => {
+                return Err(Error::said(
+                    Exit::NotMounted,
+                    format!("{}: {e}", argument.display()),
+                ));
+            }
+        };
+        let mount = mounts::strongroom_at(&path).or_else(|| {
+            // Through a symbolic link, which a dead mount's last name is not.
+            path.canonicalize()
+                .ok()
+                .and_then(|path| mounts::strongroom_at(&path))
+        });
+        if let Some(mount) = mount {
+            return Ok(Target::of(mount));
+        }
+        if is_room(argument) {
+            if let Some(client) = Client::find(argument)? {
+                let mount = client.mount().ok_or_else(|| client.no_mount())?;
+                let client = Some(client);
+                return Ok(Target { mount, client });
+            }
+            return Err(Error::said(
+                Exit::NotMounted,
+                format!("{}: this room is not mounted", argument.display()),
+            ));
+        }
+        Err(unmount::not_mounted(argument))
+    }
+
+    /// Every mount of this user.
+    pub(crate) fn all() -> Vec<Target> {
+        mounts::own().into_iter().map(Target::of).collect()
+    }
+
+    fn of(mount: Mount) -> Target {
+        let client = Client::find(&mount.source)
+            .ok()
+            .flatten()
+            .filter(|client| client.mountpoint == mount.mountpoint);
+        Target { mount, client }
+    }
+
+    pub(crate) fn mountpoint(&self) -> &Path {
+        &self.mount.mountpoint
+    }
+
+    /// Makes everything durable that programs wrote before.
+    pub(crate) fn sync(&self) -> Result<()> {
+        // A mount whose process has died has nothing that could be written.
+        if let Some(root) = self.root() {
+            let _ = rustix::fs::syncfs(&root);
+        }
+        self.sync_room()
+    }
+
+    /// Makes everything durable that has reached the serving process.
+    pub(crate) fn sync_room(&self) -> Result<()> {
+        match &self.client {
+            Some(client) => client.run(&Request::Sync {}, &|_, _| true).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// The mount's root directory, unless something else is mounted over it.
+    fn root(&self) -> Option<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(self.mountpoint(), flags, Mode::empty()).ok()?;
+        let device = rustix::fs::fstat(&root).ok()?.st_dev;
+        (device == self.mount.device).then_some(root)
+    }
+
+    /// Unmounts; refuses while something is open there.
+    pub(crate) fn unmount(&self) -> Result<Ending> {
+        unmount::unmount(self.mountpoint())?;
+        Ok(Ending::ByTheKernel)
+    }
+
+    /// Unmounts by `unmount`, and waits until the room is closed and its process has ended.
+    pub(crate) fn end(&self, unmount: impl FnOnce(&Target) -> Result<Ending>) -> Result<()> {
+        let Some(client) = &self.client else {
+            // Its process ends when everything is durable.
+            let process = self.process();
+            unmount(self)?;
+            return process.map_or(Ok(()), |process| wait_for(&process));
+        };
+        // Asked and heard before, so that the answer to how closing went cannot be missed.
+        let mut waiting = client.start(&Request::AwaitClose {})?;
+        waiting.accepted()?;
+        let process = pidfd(client.pid);
+        if unmount(self)? == Ending::ByTheKernel {
+            waiting.finish(&|_, _| true)?;
+        }
+        process.map_or(Ok(()), |process| wait_for(&process))
+    }
+
+    /// Removes the mount although it is in use. Programs that use it get errors: from their next call that reaches the process that
+    /// served it, for data in the kernel's cache from `fsync` or `close`.
+    pub(crate) fn cut_off(&self) -> Result<Ending> {
+        if rustix::process::geteuid().is_root() {
+            unmount::unmount_by_force(self.mountpoint())?;
+            return Ok(Ending::ByTheKernel);
+        }
+        let process = match &self.client {
+            Some(client) => pidfd(client.pid),
+            None => self.process(),
+        };
+        let root = self.root();
+        unmount::unmount_lazily(self.mountpoint())?;
+        // What programs wrote meanwhile; from here on no program can open anything.
+        if let Some(root) = root {
+            let _ = rustix::fs::syncfs(&root);
+        }
+        if abort_connection(self.mount.device) {
+            return Ok(Ending::ByTheKernel);
+        }
+        // Without FUSE's control file system only the end of the process ends the connection.
+        self.sync_room()?;
+        let name = self.mountpoint().display();
+        let Some(process) = process else {
+            return Err(Error::said(
+                Exit::Busy,
+                format!(
+                    "{name}: unmounted, but its process was not found: it has the keys until the last file is closed"
+                ),
+            ));
+        };
+        rustix::process::pidfd_send_signal(&process, rustix::process::Signal::KILL)
+            .map_err(|e| Error::failed(format!("{name}: its process cannot be ended: {e}")))?;
+        Ok(Ending::Killed)
+    }
+
+    fn process(&self) -> Option<OwnedFd> {
+        mounts::process_of(self.mountpoint()).and_then(pidfd)
+    }
+}
+
+/// Ends the connection of a FUSE device through its control file system; `false`: it cannot be reached.
+fn abort_connection(device: u64) -> bool {
+    let connection = rustix::fs::minor(device);
+    let path = format!("/sys/fs/fuse/connections/{connection}/abort");
+    let file = File::options().write(true).open(path);
+    file.is_ok_and(|file| rustix::io::write(&file, b"1").is_ok())
+}
+
+/// A descriptor of the process that stays right when its number is given to another.
+pub(crate) fn pidfd(pid: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+fn wait_for(process: &OwnedFd) -> Result<()> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut fds = [PollFd::new(process, PollFlags::IN)];
+    let timeout = Timespec {
+        tv_sec: END_TIMEOUT.as_secs() as i64,
+        tv_nsec: 0,
+    };
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(0) => Err(Error::failed(
+            "the room is committed and closed, but the process that served it has not ended yet",
+        )),
+        _ => Ok(()),
+    }
+}
