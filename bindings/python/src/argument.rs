@@ -90,7 +90,7 @@ impl<'py> FromPyObject<'_, 'py> for SecretBytes {
     }
 }
 
-/// One of a passphrase, a key file and a raw key, as Python gives them.
+/// A passphrase, a key file, both, or a raw key, as Python gives them.
 pub(crate) struct Opener {
     passphrase: Option<Secret>,
     key_file: Option<PathBuf>,
@@ -103,10 +103,11 @@ impl Opener {
         key_file: Option<PathBuf>,
         key: Option<SecretBytes>,
     ) -> PyResult<Self> {
-        let given = [passphrase.is_some(), key_file.is_some(), key.is_some()];
+        // A passphrase and a key file open a slot that needs both.
+        let given = [passphrase.is_some() || key_file.is_some(), key.is_some()];
         if given.into_iter().filter(|one| *one).count() != 1 {
             return Err(PyTypeError::new_err(
-                "give one of passphrase=, key_file= and key=",
+                "give one of passphrase= or key_file= (or both, for a slot that needs both), and key=",
             ));
         }
         Ok(Self {

@@ -365,7 +365,7 @@ def test_a_room_is_synced_while_other_threads_open_files(room: Room) -> None:
 
 
 def test_exactly_one_key_is_taken(location: Path, tmp_path: Path) -> None:
-    for given in ({}, {"passphrase": "a", "key": KEY}, {"key": KEY, "key_file": tmp_path / "k"}):
+    for given in ({}, {"passphrase": "a", "key": KEY}, {"passphrase": "a", "key_file": tmp_path / "k", "key": KEY}, {"key": KEY, "key_file": tmp_path / "k"}):
         for make in (strongroom.create, strongroom.open):
             with pytest.raises(TypeError, match="give one of"):
                 make(location, **given)  # type: ignore[arg-type]

@@ -226,7 +226,7 @@ typedef struct {
 typedef struct {
   // Its number, 0 to 31.
   uint32_t id;
-  // 1: passphrase; 2: key file; 3: raw key; 4: age or SSH recipients.
+  // 1: passphrase; 2: key file; 3: raw key; 4: age or SSH recipients; 5: passphrase with key file.
   int32_t kind;
   // Seconds since 1970 at which it was made.
   uint64_t created;

@@ -120,6 +120,7 @@ pub unsafe extern "C" fn strongroom_key_list(
                 SlotKind::KeyFile => 2,
                 SlotKind::RawKey => 3,
                 SlotKind::Recipients => 4,
+                SlotKind::PassphraseAndKeyFile => 5,
             };
             let slot = strongroom_slot {
                 id: slot.id,

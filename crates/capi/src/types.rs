@@ -182,7 +182,7 @@ pub struct strongroom_info {
 pub struct strongroom_slot {
     /// Its number, 0 to 31.
     pub id: u32,
-    /// 1: passphrase; 2: key file; 3: raw key; 4: age or SSH recipients.
+    /// 1: passphrase; 2: key file; 3: raw key; 4: age or SSH recipients; 5: passphrase with key file.
     pub kind: i32,
     /// Seconds since 1970 at which it was made.
     pub created: u64,

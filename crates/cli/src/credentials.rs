@@ -30,9 +30,12 @@ pub struct CredentialArgs {
     /// Read the passphrase from FILE ("-": one line of standard input); one trailing newline is stripped
     #[arg(long, value_name = "FILE", group = "credential")]
     pub(crate) passphrase_file: Option<PathBuf>,
-    /// Use the content of FILE as the key (up to 1 MiB, every byte counts)
-    #[arg(long, value_name = "FILE", group = "credential")]
+    /// Use the content of FILE as the key (up to 1 MiB, every byte counts); with --passphrase-file or --ask-passphrase, both together
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["raw_key_file", "identity"])]
     pub(crate) key_file: Option<PathBuf>,
+    /// Ask for the passphrase that goes with the key file
+    #[arg(long, requires = "key_file", conflicts_with = "passphrase_file")]
+    pub(crate) ask_passphrase: bool,
     /// Read a raw key from FILE: 32 bytes, or 64 hexadecimal digits
     #[arg(long, value_name = "FILE", group = "credential")]
     pub(crate) raw_key_file: Option<PathBuf>,
@@ -57,34 +60,29 @@ impl CredentialArgs {
 
     /// Reads what the options name; without any, asks for the passphrase of `of`.
     pub(crate) fn read(&self, of: &str) -> Result<Given> {
-        if let Some(file) = &self.passphrase_file {
-            return Ok(Given {
-                kind: GivenKind::Passphrase,
-                secret: HexSecret(passphrase_file(file)?),
-            });
-        }
         if let Some(file) = &self.key_file {
+            let content = secret_file(file, KEY_FILE_MAX)?;
+            if self.passphrase_file.is_none() && !self.ask_passphrase {
+                return Ok(Given::of(GivenKind::KeyFile, content));
+            }
+            let passphrase = self.passphrase_file.as_deref();
+            let passphrase = passphrase_given(passphrase, of, ask::passphrase)?;
+            let given = Given::of(GivenKind::PassphraseAndKeyFile, passphrase);
             return Ok(Given {
-                kind: GivenKind::KeyFile,
-                secret: HexSecret(secret_file(file, KEY_FILE_MAX)?),
+                key_file: Some(HexSecret(content)),
+                ..given
             });
         }
         if let Some(file) = &self.raw_key_file {
-            return Ok(Given {
-                kind: GivenKind::RawKey,
-                secret: HexSecret(raw_key_file(file)?),
-            });
+            return Ok(Given::of(GivenKind::RawKey, raw_key_file(file)?));
         }
         if let Some(file) = &self.identity {
-            return Ok(Given {
-                kind: GivenKind::Identity,
-                secret: HexSecret(secret_file(file, SMALL_FILE_MAX)?),
-            });
+            let content = secret_file(file, SMALL_FILE_MAX)?;
+            return Ok(Given::of(GivenKind::Identity, content));
         }
-        Ok(Given {
-            kind: GivenKind::Passphrase,
-            secret: HexSecret(passphrase_given(None, of, ask::passphrase)?),
-        })
+        let file = self.passphrase_file.as_deref();
+        let passphrase = passphrase_given(file, of, ask::passphrase)?;
+        Ok(Given::of(GivenKind::Passphrase, passphrase))
     }
 }
 
@@ -95,9 +93,16 @@ pub(crate) struct NewCredentialArgs {
     /// Read the new passphrase from FILE ("-": one line of standard input)
     #[arg(long, value_name = "FILE", group = "new_credential")]
     pub(crate) new_passphrase_file: Option<PathBuf>,
-    /// Make the content of FILE the new key
-    #[arg(long, value_name = "FILE", group = "new_credential")]
+    /// Make the content of FILE the new key; with --new-passphrase-file or --ask-new-passphrase, the slot needs both
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["new_raw_key_file", "new_recipient"])]
     pub(crate) new_key_file: Option<PathBuf>,
+    /// Ask for a new passphrase that is needed beside the new key file
+    #[arg(
+        long,
+        requires = "new_key_file",
+        conflicts_with = "new_passphrase_file"
+    )]
+    pub(crate) ask_new_passphrase: bool,
     /// Make the 32 bytes (or 64 hexadecimal digits) in FILE the new key
     #[arg(long, value_name = "FILE", group = "new_credential")]
     pub(crate) new_raw_key_file: Option<PathBuf>,
@@ -121,17 +126,9 @@ impl NewCredentialArgs {
     /// Reads what the options name; without any, asks for a new passphrase for `of`.
     pub(crate) fn read(&self, of: &str) -> Result<NewGiven> {
         let cost = self.work.cost()?;
-        if let Some(file) = &self.new_passphrase_file {
-            return Ok(NewGiven::Passphrase {
-                secret: HexSecret(passphrase_file(file)?),
-                cost,
-            });
-        }
         if let Some(file) = &self.new_key_file {
-            return Ok(NewGiven::KeyFile {
-                secret: HexSecret(secret_file(file, KEY_FILE_MAX)?),
-                cost,
-            });
+            let passphrase = self.new_passphrase_file.as_deref();
+            return NewGiven::with_key_file(file, passphrase, self.ask_new_passphrase, of, cost);
         }
         if let Some(file) = &self.new_raw_key_file {
             return Ok(NewGiven::RawKey {
@@ -143,8 +140,9 @@ impl NewCredentialArgs {
                 recipients: self.new_recipient.clone(),
             });
         }
+        let file = self.new_passphrase_file.as_deref();
         Ok(NewGiven::Passphrase {
-            secret: HexSecret(passphrase_given(None, of, ask::new_passphrase)?),
+            secret: HexSecret(passphrase_given(file, of, ask::new_passphrase)?),
             cost,
         })
     }
@@ -189,6 +187,9 @@ impl WorkArgs {
 pub struct Given {
     pub(crate) kind: GivenKind,
     pub(crate) secret: HexSecret,
+    /// What goes with the passphrase where both are needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key_file: Option<HexSecret>,
 }
 
 /// The kinds of it.
@@ -203,9 +204,20 @@ pub(crate) enum GivenKind {
     RawKey,
     /// An identity file's content.
     Identity,
+    /// A passphrase; a key file's content is beside it.
+    PassphraseAndKeyFile,
 }
 
 impl Given {
+    /// A credential of one secret.
+    pub(crate) fn of(kind: GivenKind, secret: Secret) -> Given {
+        Given {
+            kind,
+            secret: HexSecret(secret),
+            key_file: None,
+        }
+    }
+
     /// What was given, as it was read.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.secret.0.expose()
@@ -214,8 +226,23 @@ impl Given {
     /// The credential itself. An encrypted identity asks for its passphrase here.
     pub(crate) fn credential(&self) -> Result<Credential> {
         let secret = self.secret.0.clone();
+        let key_file = self.key_file.as_ref().map(|content| content.0.clone());
+        if key_file.is_some() != (self.kind == GivenKind::PassphraseAndKeyFile) {
+            return Err(Error::usage(
+                "a key file beside another credential than a passphrase",
+            ));
+        }
+        if let Some(key_file) = key_file {
+            let passphrase = secret;
+            return Ok(Credential::PassphraseAndKeyFile {
+                passphrase,
+                key_file,
+            });
+        }
         Ok(match self.kind {
-            GivenKind::Passphrase => Credential::Passphrase(secret),
+            GivenKind::Passphrase | GivenKind::PassphraseAndKeyFile => {
+                Credential::Passphrase(secret)
+            }
             GivenKind::KeyFile => Credential::KeyFile(secret),
             GivenKind::RawKey => Credential::RawKey(secret),
             GivenKind::Identity => Credential::Identities(
@@ -254,9 +281,39 @@ pub enum NewGiven {
         /// Their texts.
         recipients: Vec<String>,
     },
+    /// A passphrase and a key file, both needed.
+    PassphraseAndKeyFile {
+        /// The passphrase.
+        passphrase: HexSecret,
+        /// The file's content.
+        key_file: HexSecret,
+        /// Their work; `None`: measured where the key is made.
+        cost: Option<Argon2Cost>,
+    },
 }
 
 impl NewGiven {
+    /// A key file, alone or with a passphrase: from a file, or asked for.
+    pub(crate) fn with_key_file(
+        key_file: &Path,
+        passphrase_file: Option<&Path>,
+        ask: bool,
+        of: &str,
+        cost: Option<Argon2Cost>,
+    ) -> Result<NewGiven> {
+        let content = HexSecret(secret_file(key_file, KEY_FILE_MAX)?);
+        if passphrase_file.is_none() && !ask {
+            let secret = content;
+            return Ok(NewGiven::KeyFile { secret, cost });
+        }
+        let passphrase = passphrase_given(passphrase_file, of, ask::new_passphrase)?;
+        Ok(NewGiven::PassphraseAndKeyFile {
+            passphrase: HexSecret(passphrase),
+            key_file: content,
+            cost,
+        })
+    }
+
     /// The new credential itself, its work measured if nobody set it.
     pub(crate) fn credential(&self) -> Result<NewCredential> {
         let measured = |cost: &Option<Argon2Cost>| {
@@ -272,6 +329,15 @@ impl NewGiven {
                 cost: measured(cost),
             },
             NewGiven::RawKey { secret } => NewCredential::RawKey(secret.0.clone()),
+            NewGiven::PassphraseAndKeyFile {
+                passphrase,
+                key_file,
+                cost,
+            } => NewCredential::PassphraseAndKeyFile {
+                passphrase: passphrase.0.clone(),
+                key_file: key_file.0.clone(),
+                cost: measured(cost),
+            },
             NewGiven::Recipients { recipients } => NewCredential::Recipients(
                 recipients
                     .iter()

@@ -67,6 +67,7 @@ fn with_other_secrets(mut request: Request) -> Request {
     };
     if let Some(with) = with {
         other(&mut with.secret);
+        with.key_file.iter_mut().for_each(other);
     }
     match new {
         Some(
@@ -74,6 +75,14 @@ fn with_other_secrets(mut request: Request) -> Request {
             | NewGiven::KeyFile { secret, .. }
             | NewGiven::RawKey { secret },
         ) => other(secret),
+        Some(NewGiven::PassphraseAndKeyFile {
+            passphrase,
+            key_file,
+            ..
+        }) => {
+            other(passphrase);
+            other(key_file);
+        }
         Some(NewGiven::Recipients { .. }) | None => {}
     }
     request
@@ -138,10 +147,7 @@ mod tests {
     #[ignore = "rewrites the seeds of fuzz/corpus/request"]
     fn make_requests() {
         let secret = || HexSecret(Secret::from("open sesame"));
-        let with = |kind| Given {
-            kind,
-            secret: secret(),
-        };
+        let with = |kind| Given::of(kind, Secret::from("open sesame"));
         let cost = Some(room::Argon2Cost::LEAST);
         let add = |new| Request::AddSlot {
             with: with(GivenKind::Passphrase),

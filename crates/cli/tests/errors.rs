@@ -166,7 +166,7 @@ fn an_invalid_command_line_gets_the_nearest_valid_one() {
         (&["mount", "room"], "<MOUNTPOINT>"),
         (&["key", "lst", "room"], "list"),
         (
-            &["ls", "room", "--passphrase-file", "a", "--key-file", "b"],
+            &["ls", "room", "--identity", "a", "--key-file", "b"],
             "cannot be used with",
         ),
         (&["create", "room", "--kdf-memory", "1"], "8..=1024"),

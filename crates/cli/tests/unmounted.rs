@@ -111,6 +111,58 @@ fn reports_have_the_same_fields_every_time() {
 }
 
 #[test]
+fn a_slot_of_two_factors_is_added_used_and_removed() {
+    let s = Sandbox::with_room();
+    std::fs::write(s.path("keyfile"), common::noise(5000, 3)).unwrap();
+    std::fs::write(s.path("second"), "another long passphrase\n").unwrap();
+    let new = [
+        "--new-key-file",
+        "keyfile",
+        "--new-passphrase-file",
+        "second",
+    ];
+    s.with_pass([&["key", "add", "room"], &new[..], &CHEAP].concat());
+    let list: Value = serde_json::from_str(&s.ok(["key", "list", "room", "--json"])).unwrap();
+    assert_eq!(list["slots"][1]["kind"], "passphrase-and-key-file");
+    let both = ["--key-file", "keyfile", "--passphrase-file", "second"];
+    assert_eq!(s.ok([&["ls", "room"], &both[..]].concat()), "");
+    // Either one alone is a credential of another kind.
+    for alone in [&both[..2], &both[2..]] {
+        assert_eq!(s.run([&["ls", "room"], alone].concat()).code, 3);
+    }
+    let typed = ["ls", "room", "--key-file", "keyfile", "--ask-passphrase"];
+    let ran = s.run_with_input(typed, b"another long passphrase\n");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(s.run_with_input(typed, b"another\n").code, 3);
+    if common::can_mount() {
+        let options = "key-file=keyfile,passphrase-file=second";
+        s.ok(["mount", "room", "mnt", "-o", options]);
+        // The keys of a mounted room are changed by its process, which is sent both.
+        s.ok([&["key", "remove", "room", "0"], &both[..]].concat());
+        s.umount();
+    } else {
+        s.ok([&["key", "remove", "room", "0"], &both[..]].concat());
+    }
+    s.fails(3, ["ls", "room"]);
+    s.ok([&["rekey", "room"], &both[..]].concat());
+    assert_eq!(s.ok([&["ls", "room"], &both[..]].concat()), "");
+    let change = ["--new-passphrase-file", "pass"];
+    s.ok([&["key", "change", "room"], &both[..], &change, &CHEAP].concat());
+    assert_eq!(s.with_pass(["ls", "room"]), "");
+    // A new room may need both from its beginning.
+    let create = [
+        "create",
+        "new",
+        "--key-file",
+        "keyfile",
+        "--passphrase-file",
+        "second",
+    ];
+    s.ok([&create[..], &CHEAP].concat());
+    assert_eq!(s.ok([&["ls", "new"], &both[..]].concat()), "");
+}
+
+#[test]
 fn keys_are_added_changed_and_removed_and_the_last_one_stays() {
     let s = Sandbox::with_room();
     std::fs::write(s.path("raw"), [9; 32]).unwrap();

@@ -13,10 +13,17 @@ pub enum Key {
     File(Secret),
     /// 32 random bytes.
     Raw(Secret),
+    /// A passphrase and the content of a key file, for a slot that needs both.
+    PassphraseAndFile {
+        /// The passphrase: at least one byte.
+        passphrase: Secret,
+        /// The whole content of the key file.
+        file: Secret,
+    },
 }
 
 impl Key {
-    /// The one that exactly one of the three gives.
+    /// The one that exactly one of the three gives, or a passphrase and a file together.
     pub fn one_of(
         passphrase: Option<Secret>,
         file: Option<Secret>,
@@ -26,8 +33,11 @@ impl Key {
             (Some(secret), None, None) => Ok(Self::Passphrase(secret)),
             (None, Some(secret), None) => Ok(Self::File(secret)),
             (None, None, Some(secret)) => Ok(Self::Raw(secret)),
+            (Some(passphrase), Some(file), None) => {
+                Ok(Self::PassphraseAndFile { passphrase, file })
+            }
             _ => Err(Error::Argument(
-                "give one of a passphrase, the content of a key file, and a raw key".into(),
+                "give a passphrase, the content of a key file, both of them, or a raw key".into(),
             )),
         }
     }
@@ -38,6 +48,10 @@ impl Key {
             Self::Passphrase(secret) => Credential::Passphrase(secret),
             Self::File(secret) => Credential::KeyFile(secret),
             Self::Raw(secret) => Credential::RawKey(secret),
+            Self::PassphraseAndFile { passphrase, file } => Credential::PassphraseAndKeyFile {
+                passphrase,
+                key_file: file,
+            },
         }
     }
 
@@ -56,6 +70,11 @@ impl Key {
                 cost: cost(),
             },
             Self::Raw(secret) => NewCredential::RawKey(secret),
+            Self::PassphraseAndFile { passphrase, file } => NewCredential::PassphraseAndKeyFile {
+                passphrase,
+                key_file: file,
+                cost: cost(),
+            },
         }
     }
 }

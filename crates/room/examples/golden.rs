@@ -4,6 +4,7 @@
 //! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/v1-reservations reservations`
 //! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/catalog2-flags flags`
 //! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/v1-append-nonces`
+//! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/v1-two-factors two-factors`
 
 use room::{
     Argon2Cost, Fallocate, FileFlags, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile,
@@ -22,6 +23,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         state_dir: Some(state.path().into()),
         ..OpenOptions::default()
     };
+    if std::env::args()
+        .nth(2)
+        .is_some_and(|what| what == "two-factors")
+    {
+        new.credential = NewCredential::PassphraseAndKeyFile {
+            passphrase: "golden passphrase".into(),
+            key_file: "golden key file\n".into(),
+            cost: Argon2Cost::LEAST,
+        };
+        let room = Room::create(dir.as_ref(), new)?;
+        room.write_file("/letter.txt", b"Both are needed.\n")?;
+        room.close()?;
+        std::fs::remove_file(std::path::Path::new(&dir).join("lock"))?;
+        return Ok(());
+    }
     new.suite = Some(Suite::Aes256Gcm);
     (new.uid, new.gid) = (1000, 1000);
     let room = Room::create(dir.as_ref(), new)?;

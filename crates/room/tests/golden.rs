@@ -169,6 +169,22 @@ fn a_room_from_before_pages_were_vouched_for_gets_that_with_a_new_master_key() {
 }
 
 #[test]
+fn the_golden_room_of_two_factors_opens_with_both() {
+    let golden = Copy::of("v1-two-factors");
+    let both = Credential::PassphraseAndKeyFile {
+        passphrase: "golden passphrase".into(),
+        key_file: "golden key file\n".into(),
+    };
+    let room = golden.open_with(&both).unwrap();
+    assert_eq!(
+        room.read_file("/letter.txt").unwrap(),
+        b"Both are needed.\n"
+    );
+    room.close().unwrap();
+    assert!(golden.open().is_err(), "the passphrase alone");
+}
+
+#[test]
 fn the_golden_room_with_reservations_opens_with_them() {
     let golden = Copy::of("v1-reservations");
     let room = golden.open().unwrap();

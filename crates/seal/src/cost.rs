@@ -84,7 +84,7 @@ impl Argon2Cost {
         let start = Instant::now();
         let mut out = [0; KEY_LEN];
         if probe
-            .run(b"probe", &[0; crate::SALT_LEN], &mut out)
+            .run(b"probe", &[], &[0; crate::SALT_LEN], &mut out)
             .is_err()
         {
             return Argon2Cost::LEAST;
@@ -163,13 +163,15 @@ impl Argon2Cost {
         Ok(())
     }
 
-    /// Runs Argon2id, version 0x13, without secret or associated data. The working memory is wiped.
+    /// Runs Argon2id, version 0x13, without associated data. `key` is its secret value K, empty for none. The working memory
+    /// is wiped.
     ///
     /// # Errors
     /// [`SealError::Derivation`] when the memory cannot be had.
     pub(crate) fn run(
         &self,
         secret: &[u8],
+        key: &[u8],
         salt: &[u8],
         out: &mut [u8; KEY_LEN],
     ) -> Result<(), SealError> {
@@ -179,7 +181,8 @@ impl Argon2Cost {
         let params = Params::new(self.memory_kib, self.passes, self.lanes, Some(KEY_LEN));
         let params = params.map_err(failed)?;
         let mut memory = WorkingMemory::of(params.block_count())?;
-        Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+        Argon2::new_with_secret(key, Algorithm::Argon2id, Version::V0x13, params)
+            .map_err(failed)?
             .hash_password_into_with_memory(secret, salt, out, memory.0.as_mut_slice())
             .map_err(failed)
     }

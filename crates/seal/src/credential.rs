@@ -18,34 +18,39 @@ pub enum SlotKind {
     RawKey,
     /// One or more age or SSH recipients. Number 4.
     Recipients,
+    /// A passphrase and the content of a file, both needed. Number 5.
+    PassphraseAndKeyFile,
 }
 
 impl SlotKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [SlotKind; 4] = [
+    pub const ALL: [SlotKind; 5] = [
         SlotKind::Passphrase,
         SlotKind::KeyFile,
         SlotKind::RawKey,
         SlotKind::Recipients,
+        SlotKind::PassphraseAndKeyFile,
     ];
 
-    /// The number in binary structures: 1 to 4.
+    /// The number in binary structures: 1 to 5.
     pub fn id(self) -> u8 {
         match self {
             SlotKind::Passphrase => 1,
             SlotKind::KeyFile => 2,
             SlotKind::RawKey => 3,
             SlotKind::Recipients => 4,
+            SlotKind::PassphraseAndKeyFile => 5,
         }
     }
 
-    /// The name in the header: `passphrase`, `key-file`, `raw-key`, `recipients`.
+    /// The name in the header: `passphrase`, `key-file`, `raw-key`, `recipients`, `passphrase-and-key-file`.
     pub fn name(self) -> &'static str {
         match self {
             SlotKind::Passphrase => "passphrase",
             SlotKind::KeyFile => "key-file",
             SlotKind::RawKey => "raw-key",
             SlotKind::Recipients => "recipients",
+            SlotKind::PassphraseAndKeyFile => "passphrase-and-key-file",
         }
     }
 
@@ -56,6 +61,7 @@ impl SlotKind {
             SlotKind::KeyFile => "slot key file",
             SlotKind::RawKey => "slot raw key",
             SlotKind::Recipients => "slot recipients",
+            SlotKind::PassphraseAndKeyFile => "slot passphrase and key file",
         }
     }
 }
@@ -68,6 +74,7 @@ impl fmt::Display for SlotKind {
             SlotKind::KeyFile => "key file",
             SlotKind::RawKey => "raw key",
             SlotKind::Recipients => "age identity",
+            SlotKind::PassphraseAndKeyFile => "passphrase with key file",
         })
     }
 }
@@ -82,6 +89,13 @@ pub enum Credential {
     RawKey(Secret),
     /// age or SSH identities; any of them may open any recipients' slot.
     Identities(Vec<Box<dyn age::Identity + Send + Sync>>),
+    /// Both, for a slot that needs both.
+    PassphraseAndKeyFile {
+        /// The passphrase, byte for byte as it was set.
+        passphrase: Secret,
+        /// The whole content of the key file.
+        key_file: Secret,
+    },
 }
 
 impl Credential {
@@ -92,6 +106,7 @@ impl Credential {
             Credential::KeyFile(_) => SlotKind::KeyFile,
             Credential::RawKey(_) => SlotKind::RawKey,
             Credential::Identities(_) => SlotKind::Recipients,
+            Credential::PassphraseAndKeyFile { .. } => SlotKind::PassphraseAndKeyFile,
         }
     }
 }
@@ -122,6 +137,15 @@ pub enum NewCredential {
     RawKey(Secret),
     /// Recipients; each one's identity opens the slot.
     Recipients(Vec<NamedRecipient>),
+    /// A passphrase and the content of a key file, which open the slot only together.
+    PassphraseAndKeyFile {
+        /// The passphrase; not empty.
+        passphrase: Secret,
+        /// The content; not empty.
+        key_file: Secret,
+        /// The work to derive a key from them.
+        cost: Argon2Cost,
+    },
 }
 
 impl NewCredential {
@@ -132,6 +156,7 @@ impl NewCredential {
             NewCredential::KeyFile { .. } => SlotKind::KeyFile,
             NewCredential::RawKey(_) => SlotKind::RawKey,
             NewCredential::Recipients(_) => SlotKind::Recipients,
+            NewCredential::PassphraseAndKeyFile { .. } => SlotKind::PassphraseAndKeyFile,
         }
     }
 }

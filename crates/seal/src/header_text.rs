@@ -333,6 +333,9 @@ fn read_slot(text: SlotText, limits: &CostLimits) -> Result<KeySlot, HeaderError
     let method = match (kind, text.argon2id, text.recipients, text.age) {
         (SlotKind::Passphrase, Some(cost), None, None) => SlotMethod::Passphrase(cost),
         (SlotKind::KeyFile, Some(cost), None, None) => SlotMethod::KeyFile(cost),
+        (SlotKind::PassphraseAndKeyFile, Some(cost), None, None) => {
+            SlotMethod::PassphraseAndKeyFile(cost)
+        }
         (SlotKind::RawKey, None, None, None) => SlotMethod::RawKey,
         (SlotKind::Recipients, None, Some(texts), Some(age)) => {
             if texts.is_empty() || texts.len() > RECIPIENTS_MAX || !texts.iter().all(is_allowed) {

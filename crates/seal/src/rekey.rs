@@ -97,6 +97,17 @@ impl Header {
                     cost: *cost,
                 }
             }
+            (
+                SlotMethod::PassphraseAndKeyFile(cost),
+                Some(Credential::PassphraseAndKeyFile {
+                    passphrase,
+                    key_file,
+                }),
+            ) => NewCredential::PassphraseAndKeyFile {
+                passphrase: passphrase.clone(),
+                key_file: key_file.clone(),
+                cost: *cost,
+            },
             (SlotMethod::RawKey, Some(Credential::RawKey(secret))) => {
                 NewCredential::RawKey(secret.clone())
             }

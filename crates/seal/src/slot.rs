@@ -13,6 +13,7 @@
 //! | passphrase, key file | derive(Argon2id(secret, salt, cost, 32 bytes), salt, `slot passphrase` or `slot key file`) |
 //! | raw key | derive(the 32 bytes, salt, `slot raw key`) |
 //! | recipients | derive(the 32 bytes inside the age file, salt, `slot recipients`) |
+//! | passphrase and key file | derive(Argon2id(passphrase, salt, cost, 32 bytes, secret value K = the file's content), salt, `slot passphrase and key file`) |
 
 use std::io::{Read, Write};
 
@@ -45,6 +46,7 @@ pub(crate) enum SlotMethod {
         texts: Vec<String>,
         age_file: Vec<u8>,
     },
+    PassphraseAndKeyFile(Argon2Cost),
 }
 
 /// A slot as the header keeps it.
@@ -82,12 +84,15 @@ impl SlotMethod {
             SlotMethod::KeyFile(_) => SlotKind::KeyFile,
             SlotMethod::RawKey => SlotKind::RawKey,
             SlotMethod::Recipients { .. } => SlotKind::Recipients,
+            SlotMethod::PassphraseAndKeyFile(_) => SlotKind::PassphraseAndKeyFile,
         }
     }
 
     pub(crate) fn cost(&self) -> Option<Argon2Cost> {
         match self {
-            SlotMethod::Passphrase(cost) | SlotMethod::KeyFile(cost) => Some(*cost),
+            SlotMethod::Passphrase(cost)
+            | SlotMethod::KeyFile(cost)
+            | SlotMethod::PassphraseAndKeyFile(cost) => Some(*cost),
             SlotMethod::RawKey | SlotMethod::Recipients { .. } => None,
         }
     }
@@ -107,10 +112,18 @@ impl KeySlot {
         if label.len() > LABEL_LEN_MAX || label.chars().any(char::is_control) {
             return Err(SealError::BadLabel);
         }
-        if let NewCredential::Passphrase { secret, .. } | NewCredential::KeyFile { secret, .. } =
-            new
-            && secret.expose().is_empty()
-        {
+        let is_empty = match new {
+            NewCredential::Passphrase { secret, .. } | NewCredential::KeyFile { secret, .. } => {
+                secret.expose().is_empty()
+            }
+            NewCredential::PassphraseAndKeyFile {
+                passphrase,
+                key_file,
+                ..
+            } => passphrase.expose().is_empty() || key_file.expose().is_empty(),
+            NewCredential::RawKey(_) | NewCredential::Recipients(_) => false,
+        };
+        if is_empty {
             return Err(SealError::EmptySecret(new.kind()));
         }
         let mut salt = [0; SALT_LEN];
@@ -131,6 +144,15 @@ impl KeySlot {
                 let age_file = seal_for(recipients, &secret)?;
                 let texts = recipients.iter().map(|named| named.text.clone()).collect();
                 (SlotMethod::Recipients { texts, age_file }, secret)
+            }
+            NewCredential::PassphraseAndKeyFile {
+                passphrase,
+                key_file,
+                cost,
+            } => {
+                cost.check_within(limits)?;
+                let method = SlotMethod::PassphraseAndKeyFile(*cost);
+                (method, stretch_both(passphrase, key_file, &salt, cost)?)
             }
         };
         let key = wrapping_key(&secret, &salt, method.kind(), room);
@@ -158,6 +180,13 @@ impl KeySlot {
             | (SlotMethod::KeyFile(cost), Credential::KeyFile(secret)) => {
                 stretch(secret, &self.salt, cost)?
             }
+            (
+                SlotMethod::PassphraseAndKeyFile(cost),
+                Credential::PassphraseAndKeyFile {
+                    passphrase,
+                    key_file,
+                },
+            ) => stretch_both(passphrase, key_file, &self.salt, cost)?,
             (SlotMethod::RawKey, Credential::RawKey(secret)) => raw(secret)?,
             (SlotMethod::Recipients { age_file, .. }, Credential::Identities(identities)) => {
                 match open_with(identities, age_file)? {
@@ -236,7 +265,20 @@ pub(crate) fn stretch(
     cost: &Argon2Cost,
 ) -> Result<SlotSecret, SealError> {
     let mut out = SlotSecret::default();
-    cost.run(secret.expose(), salt, &mut out)?;
+    cost.run(secret.expose(), &[], salt, &mut out)?;
+    Ok(out)
+}
+
+/// The key file's content is Argon2's secret value K (RFC 9106, section 3.1), which is hashed with its length beside the
+/// passphrase: each guess at a passphrase needs the file, and costs the same work.
+pub(crate) fn stretch_both(
+    passphrase: &Secret,
+    key_file: &Secret,
+    salt: &[u8; SALT_LEN],
+    cost: &Argon2Cost,
+) -> Result<SlotSecret, SealError> {
+    let mut out = SlotSecret::default();
+    cost.run(passphrase.expose(), key_file.expose(), salt, &mut out)?;
     Ok(out)
 }
 

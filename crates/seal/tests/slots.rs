@@ -103,6 +103,47 @@ fn every_kind_of_credential_opens_its_own_slot() {
 }
 
 #[test]
+fn a_slot_of_two_factors_opens_with_both_and_with_neither_alone() {
+    let (mut header, master) = room();
+    let both = |passphrase: &str, file: &str| Credential::PassphraseAndKeyFile {
+        passphrase: passphrase.into(),
+        key_file: file.into(),
+    };
+    let new = |passphrase: &str, file: &str| NewCredential::PassphraseAndKeyFile {
+        passphrase: passphrase.into(),
+        key_file: file.into(),
+        cost: Argon2Cost::LEAST,
+    };
+    for (passphrase, file) in [("", "file"), ("second", "")] {
+        let refused = header.add_slot(&master, new(passphrase, file), "");
+        assert!(matches!(refused, Err(SealError::EmptySecret(_))));
+    }
+    let added = header.add_slot(&master, new("second", "file"), "stick");
+    assert_eq!(added.unwrap(), 1);
+    assert_opens(&header, &master, &both("second", "file"), 1);
+    assert_eq!(reread(&header, &master).slots()[1].kind.id(), 5);
+    for wrong in [
+        passphrase("second"),
+        Credential::KeyFile("file".into()),
+        both("second", "elif"),
+        both("second", ""),
+        both("", "file"),
+        both("file", "second"),
+        both("secondf", "ile"),
+        // The other slot's passphrase needs no file, and opens nothing with one.
+        both("first", "file"),
+    ] {
+        assert!(header.unlock(&wrong).is_err(), "{wrong:?}");
+    }
+    // A rekey keeps it, given both.
+    let new_master = MasterKey::random();
+    header
+        .begin_rekey(&master, &new_master, &[(1, &both("second", "file"))])
+        .unwrap();
+    assert_opens(&header, &new_master, &both("second", "file"), 1);
+}
+
+#[test]
 fn a_wrong_credential_is_refused_by_its_kind() {
     let (mut header, master) = room();
     let wrong = header.unlock(&passphrase("frist")).unwrap_err();

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::args::Global;
 use crate::ask;
-use crate::credentials::{self, HexSecret, KEY_FILE_MAX, NewGiven, WorkArgs};
+use crate::credentials::{self, HexSecret, NewGiven, WorkArgs};
 use crate::error::{Error, Result};
 use crate::output::{self, quoted};
 
@@ -19,9 +19,12 @@ pub(crate) struct Args {
     /// Read the passphrase from FILE ("-": one line of standard input); one trailing newline is stripped
     #[arg(long, value_name = "FILE", group = "credential")]
     passphrase_file: Option<PathBuf>,
-    /// Make the content of FILE the key (up to 1 MiB, every byte counts)
-    #[arg(long, value_name = "FILE", group = "credential")]
+    /// Make the content of FILE the key (up to 1 MiB, every byte counts); with --passphrase-file or --ask-passphrase, the room needs both
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["raw_key_file", "recipient"])]
     key_file: Option<PathBuf>,
+    /// Ask for a passphrase that is needed beside the key file
+    #[arg(long, requires = "key_file", conflicts_with = "passphrase_file")]
+    ask_passphrase: bool,
     /// Make the raw key in FILE (32 bytes, or 64 hexadecimal digits) the key
     #[arg(long, value_name = "FILE", group = "credential")]
     raw_key_file: Option<PathBuf>,
@@ -60,14 +63,13 @@ impl Args {
     fn credential(&self) -> Result<NewCredential> {
         let cost = self.work.cost()?;
         let secret = HexSecret;
-        let given = if let Some(file) = &self.passphrase_file {
+        let given = if let Some(file) = &self.key_file {
+            let passphrase = self.passphrase_file.as_deref();
+            let of = self.room.display().to_string();
+            NewGiven::with_key_file(file, passphrase, self.ask_passphrase, &of, cost)?
+        } else if let Some(file) = &self.passphrase_file {
             NewGiven::Passphrase {
                 secret: secret(credentials::passphrase_file(file)?),
-                cost,
-            }
-        } else if let Some(file) = &self.key_file {
-            NewGiven::KeyFile {
-                secret: secret(credentials::secret_file(file, KEY_FILE_MAX)?),
                 cost,
             }
         } else if let Some(file) = &self.raw_key_file {

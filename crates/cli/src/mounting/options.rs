@@ -95,6 +95,7 @@ impl Options {
                 "async" => self.synchronous = Synchronous::Off,
                 "passphrase-file" => self.credential.passphrase_file = path()?,
                 "key-file" => self.credential.key_file = path()?,
+                "ask-passphrase" => self.credential.ask_passphrase = true,
                 "raw-key-file" => self.credential.raw_key_file = path()?,
                 "identity" => self.credential.identity = path()?,
                 "log" => self.log = path()?,
@@ -116,21 +117,27 @@ impl Options {
                     return Err(Error::usage(format!(
                         "unknown mount option `{option}`; known: ro, allow_other, suid, dev, noexec, noatime, \
                          relatime, strictatime, nodiratime, lazytime, sync, dirsync, io_uring, passphrase-file=, \
-                         key-file=, raw-key-file=, identity=, idle-timeout=, timeout=, log=, state-dir=, \
-                         accept-rollback"
+                         key-file=, ask-passphrase, raw-key-file=, identity=, idle-timeout=, timeout=, log=, \
+                         state-dir=, accept-rollback"
                     )));
                 }
             }
         }
-        let given = [
-            &self.credential.passphrase_file,
-            &self.credential.key_file,
-            &self.credential.raw_key_file,
-            &self.credential.identity,
+        let given = &self.credential;
+        // A passphrase and a key file open a slot that needs both.
+        let kinds = [
+            given.passphrase_file.is_some() || given.key_file.is_some(),
+            given.raw_key_file.is_some(),
+            given.identity.is_some(),
         ];
-        if given.into_iter().flatten().count() > 1 {
+        if kinds.into_iter().filter(|is_given| *is_given).count() > 1 {
             return Err(Error::usage(
-                "more than one of passphrase-file, key-file, raw-key-file and identity: give one",
+                "more than one of passphrase-file or key-file, raw-key-file and identity: give one",
+            ));
+        }
+        if given.ask_passphrase && (given.key_file.is_none() || given.passphrase_file.is_some()) {
+            return Err(Error::usage(
+                "ask-passphrase goes with key-file, and in the place of passphrase-file",
             ));
         }
         Ok(())
@@ -216,9 +223,12 @@ mod tests {
         assert!(options.add("passphrase-file=", false).is_err());
         assert!(
             options
-                .add("passphrase-file=/a,key-file=/b", false)
+                .add("passphrase-file=/a,raw-key-file=/b", false)
                 .is_err()
         );
+        let mut both = Options::default();
+        both.add("passphrase-file=/a,key-file=/b", false).unwrap();
+        assert!(both.add("ask-passphrase", false).is_err());
     }
 
     #[test]

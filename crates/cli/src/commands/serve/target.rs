@@ -45,7 +45,12 @@ pub(crate) struct TargetArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) header: Option<PathBuf>,
     /// The key that a volume's contents are encrypted with, without any key slot: its bytes, or hexadecimal digits
-    #[arg(long, value_name = "FILE", group = "credential")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        group = "credential",
+        conflicts_with = "key_file"
+    )]
     pub(crate) master_key_file: Option<PathBuf>,
     /// Refuse every change
     #[arg(long)]
@@ -190,8 +195,10 @@ fn credential(path: &Path, format: Option<Volume>, args: &TargetArgs) -> Result<
         GivenKind::Passphrase | GivenKind::KeyFile => Ok(Credential::Passphrase(Zeroizing::new(
             given.bytes().to_vec(),
         ))),
-        GivenKind::RawKey | GivenKind::Identity => Err(Error::usage(format!(
-            "{asked}: --raw-key-file and --identity open rooms; a volume is opened with --passphrase-file, --key-file or --master-key-file",
-        ))),
+        GivenKind::RawKey | GivenKind::Identity | GivenKind::PassphraseAndKeyFile => {
+            Err(Error::usage(format!(
+                "{asked}: --raw-key-file, --identity and a passphrase with a key file open rooms; a volume is opened with --passphrase-file, --key-file or --master-key-file",
+            )))
+        }
     }
 }
