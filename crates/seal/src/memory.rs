@@ -1,5 +1,5 @@
 //! Where long-lived keys live: each in a page of its own, locked into memory where the system allows it,
-//! left out of core dumps, and wiped when dropped.
+//! left out of core dumps and of forked processes, and wiped when dropped.
 //!
 //! Invariants:
 //! 1. A key's page holds nothing else, so unlocking and unmapping it cannot touch another key.
@@ -10,8 +10,8 @@
 //! its swap. The expanded keys of single segments live in the cipher library's own memory, which wipes but
 //! does not lock them; one opens one segment.
 //!
-//! A child made by `fork` has the keys but not the locks on them: a program that goes into the background
-//! opens its room there.
+//! A child made by `fork` finds zeros in the place of the keys: a program that goes into the background opens
+//! its room there.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -52,7 +52,7 @@ impl KeyPage {
             .and_then(|address| NonNull::new(address.cast::<u8>()));
         // As for any other small allocation, there is no going on without the memory.
         let address = address.expect("the system has one page of memory for a key");
-        // SAFETY: both calls name exactly the page just mapped, and neither changes what it holds. A
+        // SAFETY: the calls name exactly the page just mapped, and none changes what it holds here. A
         // refusal (no allowance for locked memory, an old kernel) leaves an ordinary page, which is the
         // documented fallback.
         unsafe {
@@ -61,6 +61,11 @@ impl KeyPage {
                 address.as_ptr().cast::<c_void>(),
                 page_size(),
                 Advice::LinuxDontDump,
+            );
+            let _ = madvise(
+                address.as_ptr().cast::<c_void>(),
+                page_size(),
+                Advice::LinuxWipeOnFork,
             );
         }
         KeyPage(address)
@@ -107,7 +112,8 @@ impl fmt::Debug for KeyPage {
 /// program that collects cores through a pipe, where a limit of zero is not looked at, it takes exactly 1
 /// as "no dump" (`core(5)`, `do_coredump`). The process stays "dumpable" in the sense of `prctl(2)`:
 /// clearing that flag would give `/proc/self` to root, which `fusermount3` and an ordinary user's mount
-/// need. Best effort: a refusal changes nothing, and key pages are left out of dumps in any case.
+/// need. A process that parses others' data clears it afterwards (crate `confine`). Best effort: a refusal
+/// changes nothing, and key pages are left out of dumps in any case.
 pub fn protect_process() {
     let hard = getrlimit(Resource::Core).maximum;
     let limit = hard.map_or(1, |hard| hard.min(1));
@@ -134,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_page_is_left_out_of_dumps_and_locked_where_allowed() {
+    fn a_key_page_is_left_out_of_dumps_and_forks_and_locked_where_allowed() {
         let page = KeyPage::filled_by(|bytes| bytes.fill(1));
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let address = page.0.as_ptr() as usize;
@@ -156,6 +162,7 @@ mod tests {
         }
         let flags = flags.expect("the page is mapped");
         assert!(flags.split(' ').any(|flag| flag == "dd"), "{flags}");
+        assert!(flags.split(' ').any(|flag| flag == "wf"), "{flags}");
         if getrlimit(Resource::Memlock)
             .current
             .is_none_or(|bytes| bytes >= 1 << 20)

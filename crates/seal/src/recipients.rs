@@ -16,6 +16,12 @@ pub struct NamedRecipient {
     pub text: String,
 }
 
+/// Whether sealing for this recipient starts a plugin's program.
+pub fn is_plugin_recipient(text: &str) -> bool {
+    text.parse::<age::x25519::Recipient>().is_err()
+        && text.parse::<age::plugin::Recipient>().is_ok()
+}
+
 impl NamedRecipient {
     /// Reads `age1…`, `age1PLUGIN1…`, `ssh-ed25519 …` or `ssh-rsa …`. A plugin that wants to ask something
     /// asks through `callbacks`.
