@@ -61,6 +61,7 @@ mod usage;
 pub use catalog::{ANSWER_MAX, CachedReply, ClientKey};
 pub use contents::Unsaved;
 pub use grants::WriteGrant;
+pub use maintenance::prepare_backup;
 pub use model::{
     Access, Available, BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, DirEntry, Error, Extent,
     Fallocate, FileFlags, FileKind, FileSystem, Inode, InodeNo, Lock, LockKind, LockOwner,

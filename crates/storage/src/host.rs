@@ -40,6 +40,30 @@ impl HostStorage {
         &self.path
     }
 
+    /// Opens or creates one file, for a process that may not reach the directory itself: see [`host_file`].
+    pub fn open_file(&self, path: &str, mode: OpenMode) -> io::Result<File> {
+        let flags = OFlags::CLOEXEC
+            | OFlags::NOFOLLOW
+            | match mode {
+                OpenMode::Read => OFlags::RDONLY,
+                OpenMode::ReadWrite => OFlags::RDWR,
+                OpenMode::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+            };
+        let fd = rustix::fs::openat(&self.root, path, flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(File::from(fd))
+    }
+
+    /// Locks the file at `path` as [`Storage::lock`] does, for such a process: see [`host_lock`].
+    pub fn lock_file(&self, path: &str, note: &str) -> io::Result<File> {
+        let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CREATE;
+        let fd = rustix::fs::openat(&self.root, path, flags, Mode::RUSR | Mode::WUSR)?;
+        let file = File::from(fd);
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        file.set_len(0)?;
+        file.write_all_at(note.as_bytes(), 0)?;
+        Ok(file)
+    }
+
     fn open_dir(&self, dir: &str) -> io::Result<File> {
         let dir = if dir.is_empty() { "." } else { dir };
         let fd = rustix::fs::openat(
@@ -55,15 +79,7 @@ impl HostStorage {
 impl Storage for HostStorage {
     fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_NAMES).entered();
-        let flags = OFlags::CLOEXEC
-            | OFlags::NOFOLLOW
-            | match mode {
-                OpenMode::Read => OFlags::RDONLY,
-                OpenMode::ReadWrite => OFlags::RDWR,
-                OpenMode::CreateNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
-            };
-        let fd = rustix::fs::openat(&self.root, path, flags, Mode::RUSR | Mode::WUSR)?;
-        Ok(Arc::new(HostFile(File::from(fd))))
+        Ok(host_file(self.open_file(path, mode)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -111,15 +127,18 @@ impl Storage for HostStorage {
 
     fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>> {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_NAMES).entered();
-        let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CREATE;
-        let fd = rustix::fs::openat(&self.root, path, flags, Mode::RUSR | Mode::WUSR)?;
-        let file = File::from(fd);
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        let held = HeldFile(file);
-        held.0.set_len(0)?;
-        held.0.write_all_at(note.as_bytes(), 0)?;
-        Ok(Box::new(held))
+        Ok(host_lock(self.lock_file(path, note)?))
     }
+}
+
+/// An open file of the host, from wherever it came.
+pub fn host_file(file: File) -> Arc<dyn StorageFile> {
+    Arc::new(HostFile(file))
+}
+
+/// A lock that is held on an open file of the host.
+pub fn host_lock(file: File) -> Box<dyn LockGuard> {
+    Box::new(HeldFile(file))
 }
 
 #[derive(Debug)]

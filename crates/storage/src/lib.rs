@@ -23,7 +23,7 @@ use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
 
-pub use host::HostStorage;
+pub use host::{HostStorage, host_file, host_lock};
 pub use model::spans;
 pub use overlay::Overlay;
 pub use private::{NewPrivateFile, write_new_private};

@@ -62,7 +62,7 @@ struct Moment {
 impl Maintenance {
     /// Brings a backup up to date, or makes the first one.
     pub(crate) fn backup(&self, target: &Path, progress: Progress<'_>) -> Result<BackupReport> {
-        prepare(&self.env.dir, target)?;
+        prepare_backup(&self.env.dir, target)?;
         let storage = Arc::new(HostStorage::open(target)?);
         self.backup_on(storage, target.to_owned(), progress, &|| {})
     }
@@ -255,7 +255,11 @@ fn file(no: SegmentNo) -> String {
 }
 
 /// Makes the target directory where it is not there, and refuses one within the room's (`source`; empty: none).
-fn prepare(source: &Path, target: &Path) -> Result<()> {
+/// Creates the directory of a backup of the room in `source` where it is not there yet; its parent must be.
+///
+/// # Errors
+/// `InvalidArgument` where it is inside the room, `NotEmptyTarget` where it is no directory.
+pub fn prepare_backup(source: &Path, target: &Path) -> Result<()> {
     let above = std::path::absolute(target)?;
     let (parent, name) = (above.parent(), above.file_name());
     let (Some(parent), Some(name)) = (parent, name) else {

@@ -20,6 +20,7 @@ use crate::keys::Keys;
 use crate::reap::Reaper;
 use crate::space::Space;
 use crate::tree::Tree;
+pub use backup::prepare_backup;
 pub(crate) use check::examine;
 pub(crate) use cleaner::Cleaner;
 

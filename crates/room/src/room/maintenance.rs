@@ -98,6 +98,19 @@ impl Room {
             .backup_on(target, PathBuf::new(), progress, &|| {})
     }
 
+    /// The same where another process has the directory `target` open for this one: `storage` reaches it. It was prepared by
+    /// [`prepare_backup`](crate::prepare_backup).
+    pub fn backup_through(
+        &self,
+        storage: Arc<dyn Storage>,
+        target: &Path,
+        progress: Progress<'_>,
+    ) -> Result<BackupReport> {
+        self.parts()?
+            .maintenance
+            .backup_on(storage, target.to_owned(), progress, &|| {})
+    }
+
     /// Gives the room a new master key and re-encrypts everything under it; goes on with a rekey that was interrupted.
     /// `credential` keeps its slot. The room can be used meanwhile. Space for about a segment more is needed.
     pub fn rekey(&self, credential: &Credential, progress: Progress<'_>) -> Result<RekeyReport> {
