@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use rustix::io::{Errno, FdFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -23,8 +24,11 @@ use crate::table;
 /// What `mount` shows as the type, after `fuse.`.
 const SUBTYPE: &str = "strongroom";
 
-/// Mounts on `mountpoint` (absolute, a directory); returns the connection.
-pub(crate) fn attach(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
+/// Mounts on `mountpoint` (absolute, a directory); returns the connection, for [`serve`](crate::serve).
+///
+/// # Errors
+/// `NoFuse`, `NoFusermount`, `AllowOther`, `Refused`.
+pub fn attach(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
     match attach_directly(mountpoint, options)? {
         Some(fd) => Ok(fd),
         None => attach_by_helper(mountpoint, options),
@@ -198,8 +202,14 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     Ok(fds.next().and_then(|mut fds| fds.next()))
 }
 
+/// How a mount is unmounted, by its path.
+pub type Detach = Arc<dyn Fn(&Path) -> Result<(), MountError> + Send + Sync>;
+
 /// Unmounts; fails with [`MountError::Busy`] when something is open there. Not mounted any more is no error.
-pub(crate) fn detach(mountpoint: &Path) -> Result<(), MountError> {
+///
+/// # Errors
+/// `Busy`, `Unmount`, `NoFusermount`.
+pub fn detach(mountpoint: &Path) -> Result<(), MountError> {
     let failed = |reason: String| MountError::Unmount {
         path: mountpoint.to_owned(),
         reason,

@@ -18,14 +18,14 @@ use parking_lot::{Condvar, Mutex};
 use rustix::fs::{Mode, OFlags};
 
 use crate::activity::Activity;
-use crate::attach;
+use crate::attach::Detach;
 use crate::error::MountError;
 
 /// How often an idle mount that turned out to be busy is tried again.
 const IDLE_RETRY: Duration = Duration::from_secs(5);
 
 /// What the thread is to keep.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Duties {
     /// Absolute.
     pub(crate) mountpoint: PathBuf,
@@ -34,6 +34,8 @@ pub(crate) struct Duties {
     /// `None`: only when asked.
     pub(crate) write_back_interval: Option<Duration>,
     pub(crate) idle_timeout: Option<Duration>,
+    /// Owns no descriptor: see invariant 1.
+    pub(crate) detach: Detach,
 }
 
 #[derive(Debug, Default)]
@@ -168,7 +170,7 @@ impl Keeper {
                 .is_some_and(|t| activity.last().elapsed() >= t)
             {
                 // Busy is the usual answer when something is open: tried again later.
-                let _ = attach::detach(&duties.mountpoint);
+                let _ = (duties.detach)(&duties.mountpoint);
                 last_try = Instant::now();
             }
         }

@@ -54,7 +54,8 @@ pub mod table;
 mod tune;
 mod xattrs;
 
+pub use attach::{Detach, attach, detach};
 pub use error::MountError;
-pub use mounted::{Handle, Mounted, mount};
+pub use mounted::{Handle, Mounted, mount, serve};
 pub use options::{AccessTimes, MountOptions, Synchronous, Transport};
 pub use tune::tune;

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use model::{FileSystem, InodeNo};
 
-use crate::attach;
+use crate::attach::{self, Detach};
 use crate::error::MountError;
 use crate::fuse::{self, Session};
 use crate::keeper::{Duties, Keeper};
@@ -24,6 +24,7 @@ pub struct Mounted {
     keeper: Arc<Keeper>,
     threads: Vec<JoinHandle<()>>,
     kernel: Arc<Kernel>,
+    detach: Detach,
 }
 
 impl fmt::Debug for Mounted {
@@ -55,17 +56,23 @@ pub fn mount(
         return Err(unusable(std::io::ErrorKind::NotADirectory.into()));
     }
     let fd = attach::attach(&at, options)?;
-    serve(room, &at, options, fd).inspect_err(|_| {
+    serve(room, &at, options, fd, Arc::new(attach::detach)).inspect_err(|_| {
         // The first error is the one to report.
         let _ = attach::detach(&at);
     })
 }
 
-fn serve(
+/// Serves `room` at a mount that another process has made, by [`attach`](crate::attach): for a process that may not mount. `at`
+/// is absolute and without symbolic links, `fd` the connection, and `detach` has the other process unmount.
+///
+/// # Errors
+/// As [`mount()`]. The caller then unmounts.
+pub fn serve(
     room: Arc<dyn FileSystem>,
     at: &Path,
     options: &MountOptions,
     fd: std::os::fd::OwnedFd,
+    detach: Detach,
 ) -> Result<Mounted, MountError> {
     if !attach::permissions_are_checked(at) {
         return Err(MountError::Refused {
@@ -96,6 +103,7 @@ fn serve(
             .write_back_interval
             .filter(|_| !options.read_only && !shared),
         idle_timeout: options.idle_timeout,
+        detach: detach.clone(),
     };
     let keep_thread = keeper.start(duties, activity)?;
     let mut threads = vec![keep_thread, seek_thread];
@@ -116,6 +124,7 @@ fn serve(
         keeper,
         threads,
         kernel,
+        detach,
     })
 }
 
@@ -135,7 +144,7 @@ impl Mounted {
     /// # Errors
     /// [`MountError::Busy`] when something is open in the mount: nothing has changed then.
     pub fn unmount(&self) -> Result<(), MountError> {
-        attach::detach(&self.mountpoint)
+        (self.detach)(&self.mountpoint)
     }
 
     /// A handle that unmounts, and that notifies the kernel of changes made to the room by other ways than the mount.
@@ -144,6 +153,7 @@ impl Mounted {
         Handle {
             mountpoint: self.mountpoint.clone(),
             kernel: self.kernel.clone(),
+            detach: self.detach.clone(),
         }
     }
 
@@ -166,10 +176,19 @@ impl Mounted {
 }
 
 /// A handle on a mount: see [`Mounted::handle`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Handle {
     mountpoint: PathBuf,
     kernel: Arc<Kernel>,
+    detach: Detach,
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("mountpoint", &self.mountpoint)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Handle {
@@ -178,7 +197,7 @@ impl Handle {
     /// # Errors
     /// [`MountError::Busy`] when something is open in the mount.
     pub fn unmount(&self) -> Result<(), MountError> {
-        attach::detach(&self.mountpoint)
+        (self.detach)(&self.mountpoint)
     }
 
     /// A name came, went, or leads elsewhere, by another way than the mount.
