@@ -2,6 +2,8 @@
 
 use clap::{ArgAction, Args};
 
+use crate::confinement::Confinement;
+
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
@@ -14,4 +16,14 @@ pub struct Global {
     /// Say nothing but errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
+    /// How far processes that parse others' data drop rights they do not need: auto, required, off
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "MODE",
+        default_value = "auto",
+        hide_possible_values = true
+    )]
+    pub confinement: Confinement,
 }

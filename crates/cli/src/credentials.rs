@@ -218,9 +218,19 @@ impl Given {
         }
     }
 
+    /// In the place of a credential for a process that needs none.
+    pub(crate) fn nothing() -> Given {
+        Given::of(GivenKind::Passphrase, Secret::new(Vec::new()))
+    }
+
     /// What was given, as it was read.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.secret.0.expose()
+    }
+
+    /// Whether it starts an age plugin, which is another program.
+    pub(crate) fn uses_plugin(&self) -> bool {
+        self.kind == GivenKind::Identity && names_plugin(self.bytes())
     }
 
     /// The credential itself. An encrypted identity asks for its passphrase here.
@@ -251,6 +261,13 @@ impl Given {
             ),
         })
     }
+}
+
+/// Whether a file of age identities has one of a plugin. An encrypted file does not show that.
+pub(crate) fn names_plugin(identities: &[u8]) -> bool {
+    identities
+        .split(|byte| *byte == b'\n')
+        .any(|line| line.trim_ascii_start().starts_with(b"AGE-PLUGIN-"))
 }
 
 /// A new credential as it travels.
@@ -312,6 +329,16 @@ impl NewGiven {
             key_file: content,
             cost,
         })
+    }
+
+    /// Whether it starts an age plugin, which is another program.
+    pub(crate) fn uses_plugin(&self) -> bool {
+        match self {
+            Self::Recipients { recipients } => recipients
+                .iter()
+                .any(|text| seal::is_plugin_recipient(text)),
+            _ => false,
+        }
     }
 
     /// The new credential itself, its work measured if nobody set it.

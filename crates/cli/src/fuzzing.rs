@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use room::Secret;
 
-use crate::control::client::receive;
+use crate::control::client::{receive, unasked};
 use crate::control::{Answer, Line, Reply, Request, WireError, encode_line, parse_request};
 use crate::credentials::{HexSecret, NewGiven};
 use crate::hex::{path_from_hex, path_to_hex};
@@ -92,14 +92,18 @@ fn with_other_secrets(mut request: Request) -> Request {
 pub fn answer(bytes: &[u8]) {
     let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
     let reported = AtomicUsize::new(0);
-    let reply = receive(bytes, &|_, _| {
-        reported.fetch_add(1, Ordering::Relaxed);
-        true
-    });
+    let reply = receive(
+        bytes,
+        &|_, _| {
+            reported.fetch_add(1, Ordering::Relaxed);
+            true
+        },
+        &unasked,
+    );
     let reported = reported.into_inner();
     assert!(reported <= lines);
     if reported > 0 {
-        let stopped = receive(bytes, &|_, _| false).map_err(|error| error.exit());
+        let stopped = receive(bytes, &|_, _| false, &unasked).map_err(|error| error.exit());
         assert!(matches!(stopped, Err(crate::Exit::Interrupted)));
     }
     let Ok(reply) = reply else {
@@ -112,7 +116,7 @@ pub fn answer(bytes: &[u8]) {
         }
     }
     let line = encode_line(&Line::Answer(Answer::Done(reply)));
-    let again = receive(&**line, &|_, _| false).expect("what is written can be read");
+    let again = receive(&**line, &|_, _| false, &unasked).expect("what is written can be read");
     let again = encode_line(&Line::Answer(Answer::Done(again)));
     assert!(*again == *line, "one answer, two writings");
 }

@@ -16,10 +16,13 @@ mod access;
 mod acls;
 mod args;
 mod ask;
+mod broker;
 mod commands;
+mod confinement;
 pub mod control;
 mod copy;
 mod credentials;
+mod descriptors;
 mod error;
 mod exit;
 mod fault;
@@ -56,6 +59,9 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     seal::protect_process();
     if mounting::helper::is_helper(&arguments) {
         return mounting::helper::run(&arguments);
+    }
+    if mounting::mounter::is_helper(&arguments) {
+        return mounting::mounter::run();
     }
     if arguments
         .get(1)

@@ -9,6 +9,7 @@ use tracing::Subscriber;
 
 pub use crate::args::Global;
 pub use crate::commands::volume::image::CredentialArgs as VolumeCredentialArgs;
+pub use crate::confinement::Confinement;
 pub use crate::credentials::CredentialArgs;
 pub use crate::error::{Error, Result, io_exit};
 pub use crate::exit::Exit;

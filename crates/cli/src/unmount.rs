@@ -24,19 +24,6 @@ pub(crate) fn unmount_by_force(mountpoint: &Path) -> Result<()> {
     as_root(mountpoint, UnmountFlags::FORCE | UnmountFlags::DETACH)
 }
 
-/// What a signal asks for: unmounted if it can be, out of sight otherwise.
-pub(crate) fn unmount_even_if_busy(mountpoint: &Path) {
-    match unmount(mountpoint) {
-        Ok(()) => {}
-        Err(e) => {
-            tracing::warn!("{e}; unmounting lazily");
-            if let Err(e) = unmount_lazily(mountpoint) {
-                tracing::error!("{e}");
-            }
-        }
-    }
-}
-
 fn unmount_now(mountpoint: &Path, lazily: bool) -> Result<()> {
     if rustix::process::geteuid().is_root() {
         let detach = if lazily {

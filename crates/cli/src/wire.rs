@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+use crate::broker::Step;
 use crate::credentials::{Given, NewGiven};
 use crate::exit::Exit;
 
@@ -92,6 +93,8 @@ pub enum Request {
 pub enum Line {
     /// Bytes done, bytes in all.
     Progress(u64, u64),
+    /// The client is to do this in the directory of a backup.
+    Step(Step),
     /// The answer; nothing follows.
     Answer(Answer),
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use room::{Credential, FileSystem as _, Room};
 
+use crate::broker::Broker;
 use crate::credentials::Given;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -86,6 +87,29 @@ pub(crate) fn carry_out(
             Reply::Rekeyed(rekey_reply(report))
         }
     })
+}
+
+/// Whether a request has an age plugin started: another program.
+pub(crate) fn needs_plugin(room: &Room, request: &Request) -> bool {
+    match request {
+        Request::AddSlot { with, new, .. } | Request::ChangeSlot { with, new, .. } => {
+            with.uses_plugin() || new.uses_plugin()
+        }
+        Request::RemoveSlot { with, .. } | Request::HeaderBackup { with } => with.uses_plugin(),
+        // Every slot is sealed again. One whose plugin cannot be started would be lost.
+        Request::Rekey { with } => {
+            let mut slots = room.slots().into_iter();
+            with.uses_plugin()
+                || slots.any(|slot| slot.recipients.iter().any(|r| seal::is_plugin_recipient(r)))
+        }
+        _ => false,
+    }
+}
+
+/// Opens the directory of a backup for the process that has the room, and creates it where it is missing.
+pub(crate) fn backup_directory(dir: &Path, target: &Path) -> Result<Broker> {
+    room::prepare_backup(dir, target).map_err(|e| backup_failed(dir, target, e))?;
+    Broker::of(target).map_err(|e| Error::host(target, e))
 }
 
 pub(crate) fn rekey_reply(report: room::RekeyReport) -> RekeyReply {

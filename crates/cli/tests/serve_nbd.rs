@@ -45,6 +45,8 @@ impl Serving {
             let _ = child.wait();
             panic!("{args:?}: {words}");
         }
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        assert!(status.contains("Seccomp:\t2"), "not confined: {status}");
         // What it logs must not fill a pipe that nobody reads.
         let mut log = child.stderr.take().unwrap();
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));

@@ -177,12 +177,83 @@ fn without_a_runtime_directory_the_socket_is_in_the_rooms_and_is_found_there() {
 #[test]
 fn a_socket_comes_back_after_the_runtime_directory_has_gone() {
     let s = Sandbox::with_room();
-    if !s.mount() {
+    if !can_mount() {
         return;
     }
+    s.with_pass(["mount", "room", "mnt", "--confinement", "off"]);
     std::fs::remove_dir_all(s.path("run/strongroom")).unwrap();
     until("the socket is there again", || s.control().exists());
     assert_eq!(s.ok(["ls", "room"]), "");
     s.umount();
     assert!(!s.control().exists());
+}
+
+/// Of a process, from its status in `/proc`.
+fn status(pid: u32, name: &str) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap().trim().to_owned()
+}
+
+/// A confined mount's process reaches no directory but its own, and its socket then is in the room's.
+#[test]
+fn a_mounts_process_is_confined_and_works() {
+    let s = Sandbox::with_room();
+    if !can_mount() {
+        return;
+    }
+    let mount = ["mount", "room", "mnt", "--passphrase-file", "pass"];
+    let mounted = s.run(mount.iter().chain(&["--confinement", "required"]));
+    if mounted.code != 0 && mounted.err.contains("cannot confine") {
+        eprintln!("skipped: this kernel lacks a part of Landlock or seccomp");
+        return;
+    }
+    assert_eq!(mounted.code, 0, "{}", mounted.err);
+    let pid = s.pid();
+    assert_eq!(status(pid, "NoNewPrivs:"), "1");
+    assert_eq!(status(pid, "Seccomp:"), "2");
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let path = thread.unwrap().path().join("status");
+        let status = std::fs::read_to_string(path).unwrap();
+        assert!(status.contains("Seccomp:\t2"), "{status}");
+    }
+    std::fs::write(s.path("mnt/file"), "words").unwrap();
+    // The directory of a backup is out of its reach: the command opens the files there.
+    s.ok(["backup", "room", "copy"]);
+    assert_eq!(s.with_pass(["cat", "copy:/file"]), "words");
+    s.ok(["backup", "room", "copy"]);
+    std::fs::remove_dir_all(s.path("run/strongroom")).unwrap();
+    until("the socket is in the room's directory", || {
+        s.path("room/control").exists()
+    });
+    assert_eq!(s.ok(["ls", "room"]), "file\n");
+    s.umount();
+    until("the process has ended", || {
+        !Path::new(&format!("/proc/{pid}")).exists()
+    });
+}
+
+/// Another user's process: whose memory it is shows by the owner of its files in `/proc`.
+#[test]
+fn an_ordinary_users_mount_cannot_be_looked_into_and_ends_by_signal_and_by_itself() {
+    if !is_root() || !can_mount() {
+        return;
+    }
+    let mut s = Sandbox::of_user(Some(NOBODY));
+    s.use_own_copy();
+    s.create();
+    s.with_pass(["mount", "room", "mnt"]);
+    let pid = s.pid();
+    let owner = std::fs::metadata(format!("/proc/{pid}/environ"))
+        .unwrap()
+        .uid();
+    assert_eq!(owner, 0, "the process of user {NOBODY} is dumpable");
+    let signalled = rustix::process::Pid::from_raw(pid as i32).unwrap();
+    rustix::process::kill_process(signalled, rustix::process::Signal::TERM).unwrap();
+    until("the mount is gone", || !s.is_mounted());
+    until("the process has ended", || {
+        !Path::new(&format!("/proc/{pid}")).exists()
+    });
+    s.with_pass(["mount", "room", "mnt", "--idle-timeout", "1s"]);
+    until("the idle mount is gone", || !s.is_mounted());
 }

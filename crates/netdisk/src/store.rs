@@ -77,12 +77,17 @@ impl Surroundings {
         };
         origin.extend_from_slice(&identity.device.to_le_bytes());
         origin.extend_from_slice(&identity.inode.to_le_bytes());
-        let mut failures = key_file.as_os_str().to_owned();
-        failures.push(".failures");
         Self {
             origin,
-            failures: Some(failures.into()),
+            failures: Some(Self::failures(key_file)),
         }
+    }
+
+    /// The file in which failures of the disk with this key are counted.
+    pub fn failures(key_file: &Path) -> PathBuf {
+        let mut failures = key_file.as_os_str().to_owned();
+        failures.push(".failures");
+        failures.into()
     }
 }
 

@@ -13,6 +13,7 @@ use crate::hex::path_to_hex;
 use crate::output;
 use crate::place::{must_be_room, room_argument};
 use crate::progress::Bar;
+use crate::work;
 
 /// Copy a room, mounted or not, to a directory; a later copy to the same place takes only what is new
 #[derive(Debug, clap::Args)]
@@ -81,7 +82,12 @@ fn served(room: &Path, target: &Path, global: &Global) -> Result<Option<BackupRe
     let request = admin::Request::Backup {
         target: path_to_hex(target),
     };
-    let reply = admin::ask_with_progress(room, &request, &|done, total| bar.report(done, total));
+    let reply = admin::ask_with_progress(
+        room,
+        &request,
+        &|done, total| bar.report(done, total),
+        &mut || work::backup_directory(room, target),
+    );
     bar.end();
     match reply? {
         None => Ok(None),

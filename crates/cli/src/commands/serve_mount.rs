@@ -1,5 +1,6 @@
 //! `strongroom serve-mount`: the process behind a mount in the background. `mount` starts it; nobody types it.
 
+use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -26,6 +27,7 @@ pub(crate) fn run(_args: Args, _global: &Global) -> Result<()> {
     let mut start = InBackground {
         plan: &plan,
         pipe: None,
+        log: None,
         reported: false,
     };
     let served = serve::serve(&plan, &mut start);
@@ -43,6 +45,8 @@ struct InBackground<'p> {
     plan: &'p Plan,
     /// The pipe that was our standard output.
     pipe: Option<OwnedFd>,
+    /// Opened before the process can no longer reach it.
+    log: Option<File>,
     reported: bool,
 }
 
@@ -59,10 +63,17 @@ impl InBackground<'_> {
 }
 
 impl serve::Start for InBackground<'_> {
+    fn begun(&mut self) -> Result<()> {
+        self.log = Some(serve::log_of(self.plan)?);
+        Ok(())
+    }
+
     fn opened(&mut self) -> Result<()> {
         let pipe = rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), 3);
         self.pipe = Some(pipe.map_err(|e| Error::failed(format!("standard output: {e}")))?);
-        serve::detach(self.plan)?;
+        if let Some(log) = self.log.take() {
+            serve::detach(&log)?;
+        }
         crate::logging::log_everything();
         Ok(())
     }

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{ANSWER_LINE_MAX, Line, Reply, Request, SOCKET, encode_line};
+use crate::broker::Step;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::hex::path_from_hex;
 use crate::mounts::{self, Mount};
 use crate::socket::{self, Trust, Unreachable};
-use crate::work::Progress;
+use crate::work::{self, Progress};
 
 /// A mounted room, as its serving process describes it.
 #[derive(Debug, Clone)]
@@ -41,7 +42,7 @@ impl Client {
             .set_read_timeout(Some(STATUS_TIMEOUT))
             .map_err(broken)
             .and_then(|()| send(&stream, &Request::Status {}))
-            .and_then(|()| receive(stream, &|_, _| true));
+            .and_then(|()| receive(stream, &|_, _| true, &unasked));
         let reply = match asked {
             Ok(reply) => reply,
             // It ended while we asked.
@@ -83,7 +84,17 @@ impl Client {
 
     /// Sends a request and waits for its answer, however long it takes.
     pub(crate) fn run(&self, request: &Request, progress: Progress<'_>) -> Result<Reply> {
-        self.start(request)?.finish(progress)
+        let pending = self.start(request)?;
+        let Request::Backup { target } = request else {
+            return pending.finish(progress);
+        };
+        // The process has dropped all directories but the room's.
+        let broker = work::backup_directory(&self.room, &path_from_hex(target)?)?;
+        let stream = pending.lines.get_ref().try_clone().map_err(broken)?;
+        receive(pending.lines, progress, &|step| {
+            broker.answer(step, &stream)
+        })
+        .map_err(|e| named(&self.room, e))
     }
 
     /// Sends a request; its answer is waited for later.
@@ -133,8 +144,12 @@ impl Pending<'_> {
 
     /// Waits for the answer.
     pub(crate) fn finish(self, progress: Progress<'_>) -> Result<Reply> {
-        receive(Cursor::new(self.heard).chain(self.lines), progress)
-            .map_err(|e| named(self.room, e))
+        receive(
+            Cursor::new(self.heard).chain(self.lines),
+            progress,
+            &unasked,
+        )
+        .map_err(|e| named(self.room, e))
     }
 }
 
@@ -169,8 +184,17 @@ fn broken(error: std::io::Error) -> Error {
     Error::failed(format!("control socket: {error}"))
 }
 
-/// Reads what the other side sends, up to its answer.
-pub(crate) fn receive(stream: impl Read, progress: Progress<'_>) -> Result<Reply> {
+/// No directory was named to the other side.
+pub(crate) fn unasked(_step: &Step) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::InvalidData.into())
+}
+
+/// Reads what the other side sends, up to its answer. `act` does what it asks for on the way.
+pub(crate) fn receive(
+    stream: impl Read,
+    progress: Progress<'_>,
+    act: &dyn Fn(&Step) -> std::io::Result<()>,
+) -> Result<Reply> {
     let mut lines = BufReader::new(stream);
     let mut line = Vec::new();
     loop {
@@ -195,6 +219,7 @@ pub(crate) fn receive(stream: impl Read, progress: Progress<'_>) -> Result<Reply
                     ));
                 }
             }
+            Line::Step(step) => act(&step).map_err(broken)?,
             Line::Answer(answer) => return answer.into_result(),
         }
     }

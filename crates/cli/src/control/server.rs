@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use room::Room;
 
 use super::{Answer, Line, REQUEST_LINE_MAX, Reply, Request, SOCKET, encode_line, parse_request};
+use crate::broker::Brokered;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::hex::path_to_hex;
+use crate::hex::{path_from_hex, path_to_hex};
 use crate::socket::{self, Listener};
 use crate::work;
 
@@ -22,6 +23,22 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 const CLIENTS_MAX: usize = 32;
 /// Progress is reported at most this often.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The mount, as far as requests concern it.
+pub(crate) struct Mount {
+    /// Unmounts; refuses while something is open there.
+    pub(crate) unmount: Box<dyn Fn() -> Result<()> + Send + Sync>,
+    /// Whether the process can start no other programs.
+    pub(crate) confined: bool,
+}
+
+impl std::fmt::Debug for Mount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mount")
+            .field("confined", &self.confined)
+            .finish_non_exhaustive()
+    }
+}
 
 /// The socket of a mounted room.
 #[derive(Debug)]
@@ -36,6 +53,7 @@ struct State {
     dir: PathBuf,
     mountpoint: PathBuf,
     read_only: bool,
+    mount: Mount,
     room: Weak<Room>,
     clients: AtomicUsize,
     /// Set when the room is about to be closed.
@@ -51,6 +69,7 @@ impl Server {
         dir: &Path,
         mountpoint: &Path,
         read_only: bool,
+        mount: Mount,
         room: &Arc<Room>,
     ) -> std::io::Result<Server> {
         let listener = Arc::new(Listener::bind(dir, SOCKET)?);
@@ -58,6 +77,7 @@ impl Server {
             dir: dir.to_owned(),
             mountpoint: mountpoint.to_owned(),
             read_only,
+            mount,
             room: Arc::downgrade(room),
             clients: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
@@ -185,9 +205,7 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
                 }
             }
         }
-        Request::Unmount {} => {
-            outcome(crate::unmount::unmount(&state.mountpoint).map(|()| Reply::Nothing))
-        }
+        Request::Unmount {} => outcome((state.mount.unmount)().map(|()| Reply::Nothing)),
         request => {
             let Some(room) = state.room.upgrade() else {
                 return Answer::from(&Error::said(
@@ -200,14 +218,36 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
                 state,
                 last: Mutex::new(None),
             };
-            outcome(work::carry_out(
-                &state.dir,
-                &room,
-                request,
-                &|done, total| progress.report(done, total),
-            ))
+            let report = |done, total| progress.report(done, total);
+            if state.mount.confined && work::needs_plugin(&room, request) {
+                return Answer::from(&Error::failed(format!(
+                    "{}: this takes an age plugin, which the confined process of the mount cannot start: unmount the room first",
+                    state.dir.display()
+                )));
+            }
+            outcome(match request {
+                Request::Backup { target } => backup(&room, state, target, stream, &report),
+                request => work::carry_out(&state.dir, &room, request, &report),
+            })
         }
     }
+}
+
+/// Copies the room to a directory that only the client may reach.
+fn backup(
+    room: &Room,
+    state: &State,
+    target: &str,
+    stream: &UnixStream,
+    progress: work::Progress<'_>,
+) -> Result<Reply> {
+    let target = path_from_hex(target)?;
+    let line = |step| encode_line(&Line::Step(step)).to_vec();
+    let storage =
+        Brokered::new(stream, line).map_err(|e| Error::failed(format!("control socket: {e}")))?;
+    room.backup_through(Arc::new(storage), &target, progress)
+        .map(|report| Reply::Backup(work::backup_reply(report)))
+        .map_err(|e| work::backup_failed(&state.dir, &target, e))
 }
 
 fn outcome(result: Result<Reply>) -> Answer {

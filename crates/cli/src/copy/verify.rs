@@ -339,6 +339,7 @@ mod tests {
             json: false,
             verbose: 0,
             quiet: true,
+            confinement: Default::default(),
         };
         let bar = Bar::counting("comparing", &global);
         let (kept, tree) = (Kept::default(), HostTree::whole());

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use super::options::Options;
 use crate::args::Global;
+use crate::confinement::Confinement;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 
@@ -47,6 +48,7 @@ fn try_run(arguments: &[OsString]) -> Result<()> {
         json: false,
         verbose: u8::from(parsed.verbose),
         quiet: false,
+        confinement: Confinement::default(),
     };
     crate::logging::init_tracing(&global, false);
     if parsed.fake {

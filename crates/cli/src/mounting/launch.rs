@@ -2,14 +2,16 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use mount::{AccessTimes, Synchronous};
 use serde::{Deserialize, Serialize};
 
 use super::options::Options;
 use crate::args::Global;
+use crate::confinement::Confinement;
 use crate::control::{ANSWER_LINE_MAX, Answer, encode_line};
 use crate::credentials::Given;
 use crate::error::{Error, Result};
@@ -18,7 +20,7 @@ use crate::hex::{name_from_hex, path_from_hex, path_to_hex};
 use crate::place::must_be_room;
 
 /// Everything the serving process needs to know. Paths are absolute, in hexadecimal: they need not be text.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Plan {
     /// The room's directory, or the name of a shared file system as it was typed.
@@ -44,6 +46,7 @@ pub(crate) struct Plan {
     pub(crate) accept_rollback: bool,
     pub(crate) state_dir: Option<String>,
     pub(crate) log: Option<String>,
+    pub(crate) confinement: Confinement,
     pub(crate) credential: Given,
 }
 
@@ -84,6 +87,41 @@ impl Plan {
 
     pub(crate) fn log(&self) -> Result<Option<PathBuf>> {
         self.log.as_deref().map(path_from_hex).transpose()
+    }
+
+    /// Whether the process that serves it confines itself. Where an age plugin must be able to start, it does not.
+    pub(crate) fn is_confined(&self) -> bool {
+        self.confinement != Confinement::Off && !self.credential.uses_plugin()
+    }
+
+    /// The same for a process that needs no key.
+    pub(crate) fn without_secret(&self) -> Plan {
+        let mut plan = self.clone();
+        plan.credential = Given::nothing();
+        plan
+    }
+
+    /// Options of the mount of `dir`, or of the shared file system of this name.
+    pub(crate) fn mount_options(&self, dir: &Path) -> mount::MountOptions {
+        let usual = mount::MountOptions::default();
+        mount::MountOptions {
+            read_only: self.read_only,
+            allow_other: self.allow_other.unwrap_or(usual.allow_other),
+            suid: self.suid.unwrap_or(usual.suid),
+            dev: self.dev.unwrap_or(usual.dev),
+            exec: self.exec.unwrap_or(usual.exec),
+            access_times: self.access_times,
+            directory_access_times: !self.no_directory_access_times,
+            lazy_times: self.lazy_times,
+            transport: match self.io_uring {
+                true => mount::Transport::IoUring,
+                false => mount::Transport::Device,
+            },
+            synchronous: self.synchronous,
+            idle_timeout: self.idle_timeout_s.map(Duration::from_secs),
+            name: dir.to_string_lossy().into_owned(),
+            ..usual
+        }
     }
 }
 
@@ -152,6 +190,7 @@ pub(crate) fn mount(
         accept_rollback: options.accept_rollback,
         state_dir: absolute(&options.state_dir)?,
         log: absolute(&options.log)?,
+        confinement: options.confinement.unwrap_or(global.confinement),
         credential,
     };
     if foreground {

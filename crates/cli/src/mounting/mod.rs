@@ -7,6 +7,7 @@ pub(crate) mod ending;
 pub(crate) mod helper;
 pub(crate) mod launch;
 pub(crate) mod lock;
+pub(crate) mod mounter;
 pub(crate) mod options;
 pub(crate) mod remote;
 pub(crate) mod serve;

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use mount::{AccessTimes, Synchronous};
 
+use crate::confinement::Confinement;
 use crate::credentials::CredentialArgs;
 use crate::error::{Error, Result};
 
@@ -28,6 +30,8 @@ pub(crate) struct Options {
     pub(crate) accept_rollback: bool,
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) log: Option<PathBuf>,
+    /// `None`: as the command says it.
+    pub(crate) confinement: Option<Confinement>,
 }
 
 /// Options that are mount(8)'s own or say what is so anyway.
@@ -100,6 +104,12 @@ impl Options {
                 "identity" => self.credential.identity = path()?,
                 "log" => self.log = path()?,
                 "state-dir" => self.state_dir = path()?,
+                "confinement" => {
+                    let mode = value.unwrap_or_default();
+                    self.confinement = Some(Confinement::from_str(mode, false).map_err(|_| {
+                        Error::usage("mount option confinement: auto, required or off")
+                    })?);
+                }
                 "accept-rollback" => self.accept_rollback = true,
                 "idle-timeout" => {
                     self.idle_timeout =
@@ -118,7 +128,7 @@ impl Options {
                         "unknown mount option `{option}`; known: ro, allow_other, suid, dev, noexec, noatime, \
                          relatime, strictatime, nodiratime, lazytime, sync, dirsync, io_uring, passphrase-file=, \
                          key-file=, ask-passphrase, raw-key-file=, identity=, idle-timeout=, timeout=, log=, \
-                         state-dir=, accept-rollback"
+                         state-dir=, confinement=, accept-rollback"
                     )));
                 }
             }

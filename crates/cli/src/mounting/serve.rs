@@ -19,11 +19,14 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::launch::Plan;
+use super::mounter::{Helper, Mounter, refused};
+use crate::confinement;
 use crate::control::client::Client;
 use crate::control::server::Server;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output;
+use confine::{Network, Profile};
 
 /// How long closing waits for a check or compaction to reach a safe point.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,6 +35,8 @@ const LOG_MAX: u64 = 1 << 20;
 
 /// What the serving process does on the way.
 pub(crate) trait Start {
+    /// Nothing is open yet, and the process can still reach everything.
+    fn begun(&mut self) -> Result<()>;
     /// The room is open, nothing is mounted yet: the last moment at which the user's terminal is needed. The mount's threads
     /// inherit the standard descriptors as they are after this.
     fn opened(&mut self) -> Result<()>;
@@ -45,6 +50,10 @@ pub(crate) trait Start {
 pub(crate) struct InForeground;
 
 impl Start for InForeground {
+    fn begun(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     fn opened(&mut self) -> Result<()> {
         Ok(())
     }
@@ -68,17 +77,57 @@ pub(crate) fn serve(plan: &Plan, start: &mut dyn Start) -> Result<()> {
         // A handler that does nothing of note.
         signal_hook::flag::register(SIGHUP, Arc::default()).map_err(broken)?;
     }
+    start.begun()?;
+    let mounter = confine(plan)?;
     match &plan.server {
-        Some(address) => serve_shared(plan, address, signals, start),
-        None => serve_room(plan, signals, start),
+        Some(address) => serve_shared(plan, address, mounter, signals, start),
+        None => serve_room(plan, mounter, signals, start),
     }
+}
+
+/// Drops what the process does not need, before it parses anything of the room, and while it has one thread.
+fn confine(plan: &Plan) -> Result<Mounter> {
+    if !plan.is_confined() {
+        // Says why.
+        plan.confinement.enter_with(
+            &Profile::default(),
+            "the mount's process",
+            &plan.credential,
+        )?;
+        return Ok(Mounter::Itself);
+    }
+    let helper = Helper::start(plan)?;
+    let mountpoint = plan.mountpoint()?;
+    let mut profile = match &plan.server {
+        Some(_) => Profile {
+            network: Network::Client,
+            ..Profile::default()
+        },
+        None => confinement::of_room(&plan.room()?, plan.state_dir()?.as_deref()),
+    };
+    // A mount's own root has no rule: it is not there yet. The kernel is asked through it to write back.
+    profile.list.extend(mountpoint.parent().map(Path::to_owned));
+    // Groups of the processes that use the mount, and the size of memory.
+    profile.read.push("/proc".into());
+    // Connections of the mount's threads, and how far the kernel reads ahead.
+    profile
+        .write
+        .extend(["/dev/fuse".into(), "/sys/devices/virtual/bdi".into()]);
+    profile.io_uring = true;
+    plan.confinement.enter(&profile, "the mount's process")?;
+    helper.mounter()
 }
 
 fn broken(e: std::io::Error) -> Error {
     Error::failed(format!("signals: {e}"))
 }
 
-fn serve_room(plan: &Plan, signals: Signals, start: &mut dyn Start) -> Result<()> {
+fn serve_room(
+    plan: &Plan,
+    mounter: Mounter,
+    signals: Signals,
+    start: &mut dyn Start,
+) -> Result<()> {
     let (dir, mountpoint) = (plan.room()?, plan.mountpoint()?);
     let open = OpenOptions {
         read_only: plan.read_only,
@@ -99,7 +148,10 @@ fn serve_room(plan: &Plan, signals: Signals, start: &mut dyn Start) -> Result<()
             "process {} has the room mounted too, and has it",
             other.pid
         ))),
-        None => Server::start(&dir, &mountpoint, plan.read_only, &room),
+        None => {
+            let mount = mounter.for_requests(&mountpoint);
+            Server::start(&dir, &mountpoint, plan.read_only, mount, &room)
+        }
     };
     let server = match started {
         Ok(server) => Some(server),
@@ -112,7 +164,7 @@ fn serve_room(plan: &Plan, signals: Signals, start: &mut dyn Start) -> Result<()
             None
         }
     };
-    let outcome = serve_mounted(plan, room.clone(), signals, start);
+    let outcome = serve_mounted(plan, room.clone(), mounter, signals, start);
     if let Some(server) = &server {
         server.stop_work();
         server.remove_name();
@@ -128,7 +180,13 @@ fn serve_room(plan: &Plan, signals: Signals, start: &mut dyn Start) -> Result<()
     outcome.and(closed)
 }
 
-fn serve_shared(plan: &Plan, address: &str, signals: Signals, start: &mut dyn Start) -> Result<()> {
+fn serve_shared(
+    plan: &Plan,
+    address: &str,
+    mounter: Mounter,
+    signals: Signals,
+    start: &mut dyn Start,
+) -> Result<()> {
     let name = plan.room()?;
     let failed = |e: &dyn std::fmt::Display| Error::failed(format!("{}: {e}", name.display()));
     let identity = Identity::parse(plan.credential.bytes()).map_err(|e| failed(&e))?;
@@ -151,7 +209,7 @@ fn serve_shared(plan: &Plan, address: &str, signals: Signals, start: &mut dyn St
     let shared = SharedRoom::connect(options, &identity).map_err(|e| failed(&e))?;
     drop(identity);
     let shared = Arc::new(shared);
-    let outcome = serve_mounted(plan, shared.clone(), signals, start);
+    let outcome = serve_mounted(plan, shared.clone(), mounter, signals, start);
     let closed = shared.end().map_err(|e| failed(&e));
     match &closed {
         Ok(()) => tracing::info!("{} closed", name.display()),
@@ -164,14 +222,27 @@ fn serve_shared(plan: &Plan, address: &str, signals: Signals, start: &mut dyn St
 fn serve_mounted(
     plan: &Plan,
     file_system: Arc<dyn FileSystem>,
+    mounter: Mounter,
     mut signals: Signals,
     start: &mut dyn Start,
 ) -> Result<()> {
     let (name, mountpoint) = (plan.room()?, plan.mountpoint()?);
     let syncing = Arc::downgrade(&file_system);
     start.opened()?;
-    let mounted = mount::mount(file_system, &mountpoint, &mount_options(plan, &name))
-        .map_err(|e| refused(&e))?;
+    let options = plan.mount_options(&name);
+    let connection = mounter.mount(&mountpoint, &options)?;
+    let served = mount::serve(
+        file_system,
+        &mountpoint,
+        &options,
+        connection,
+        mounter.detach(),
+    );
+    let mounted = served.map_err(|e| {
+        // The first error is the one to report.
+        let _ = mounter.unmount(&mountpoint, false);
+        refused(&e)
+    })?;
     mount::tune(&mountpoint);
     match (plan.io_uring, mounted.transport()) {
         (true, mount::Transport::Device) => tracing::warn!(
@@ -194,43 +265,13 @@ fn serve_mounted(
                 {
                     tracing::error!("commit before unmounting: {e}");
                 }
-                crate::unmount::unmount_even_if_busy(&at);
+                mounter.unmount_even_if_busy(&at);
             }
         })
         .map_err(broken)?;
     let served = mounted.wait().map_err(|e| Error::failed(e.to_string()));
     handle.close();
     served
-}
-
-fn mount_options(plan: &Plan, dir: &Path) -> mount::MountOptions {
-    let usual = mount::MountOptions::default();
-    mount::MountOptions {
-        read_only: plan.read_only,
-        allow_other: plan.allow_other.unwrap_or(usual.allow_other),
-        suid: plan.suid.unwrap_or(usual.suid),
-        dev: plan.dev.unwrap_or(usual.dev),
-        exec: plan.exec.unwrap_or(usual.exec),
-        access_times: plan.access_times,
-        directory_access_times: !plan.no_directory_access_times,
-        lazy_times: plan.lazy_times,
-        transport: match plan.io_uring {
-            true => mount::Transport::IoUring,
-            false => mount::Transport::Device,
-        },
-        synchronous: plan.synchronous,
-        idle_timeout: plan.idle_timeout_s.map(Duration::from_secs),
-        name: dir.to_string_lossy().into_owned(),
-        ..usual
-    }
-}
-
-fn refused(error: &mount::MountError) -> Error {
-    let exit = match error {
-        mount::MountError::Busy(_) => Exit::Busy,
-        _ => Exit::CannotMount,
-    };
-    Error::said(exit, error.to_string())
 }
 
 /// The most files that a message about a full disk lists; the log has all.
@@ -305,19 +346,24 @@ fn close_now(mut room: Arc<Room>, dir: &Path) -> Result<()> {
     }
 }
 
+/// Opens the log of a process in the background.
+pub(crate) fn log_of(plan: &Plan) -> Result<File> {
+    let path = match plan.log()? {
+        Some(path) => path,
+        None => default_log(&plan.room()?)
+            .map_err(|e| Error::failed(format!("the log of the serving process: {e}")))?,
+    };
+    open_log(&path).map_err(|e| Error::host(&path, e))
+}
+
 /// Cuts the process off from the terminal it was started at: own session, no working directory, log instead of standard
 /// error.
-pub(crate) fn detach(plan: &Plan) -> Result<()> {
+pub(crate) fn detach(log: &File) -> Result<()> {
     let broken = |e: std::io::Error| {
         Error::failed(format!(
             "the serving process could not be put into the background: {e}"
         ))
     };
-    let path = match plan.log()? {
-        Some(path) => path,
-        None => default_log(&plan.room()?).map_err(broken)?,
-    };
-    let log = open_log(&path).map_err(|e| Error::host(&path, e))?;
     let nothing = File::options()
         .read(true)
         .write(true)
@@ -328,7 +374,7 @@ pub(crate) fn detach(plan: &Plan) -> Result<()> {
     std::env::set_current_dir("/").map_err(broken)?;
     rustix::stdio::dup2_stdin(&nothing).map_err(|e| broken(e.into()))?;
     rustix::stdio::dup2_stdout(&nothing).map_err(|e| broken(e.into()))?;
-    rustix::stdio::dup2_stderr(&log).map_err(|e| broken(e.into()))
+    rustix::stdio::dup2_stderr(log).map_err(|e| broken(e.into()))
 }
 
 /// `$XDG_STATE_HOME/strongroom/NAME.log`, else in `~/.local/state`. The name is the room's directory's: the log shows no more

@@ -54,7 +54,15 @@ impl Process {
         let mut notice = [0; 1024];
         loop {
             match notices.recv(&mut notice) {
-                Ok(len) if notice[..len].starts_with(b"READY=1") => return Ok(process),
+                Ok(len) if notice[..len].starts_with(b"READY=1") => {
+                    let status = format!("/proc/{}/status", process.child.id());
+                    let status = std::fs::read_to_string(status).unwrap();
+                    assert!(
+                        status.contains("Seccomp:\t2"),
+                        "{name} is not confined: {status}"
+                    );
+                    return Ok(process);
+                }
                 Ok(_) => {}
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
                 Err(e) => panic!("{name}: its notices: {e}"),

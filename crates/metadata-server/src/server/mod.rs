@@ -520,13 +520,14 @@ impl MetadataServer {
         self.shared.remove_disk(LOCAL, name)
     }
 
-    /// Copies the room to `target` while it is served: a room with its data in its directory. [`room::Room::backup`] has the rest.
-    /// It is of one commit, and so has what clients had synced.
+    /// Copies the room to `target`, through `storage`, while it is served: a room with its data in its directory.
+    /// [`room::Room::backup_through`] has the rest. It is of one commit, and so has what clients had synced.
     ///
     /// # Errors
     /// `Room`, with kind `Interrupted` where `progress` or the end of the server stopped it.
     pub fn backup(
         &self,
+        storage: Arc<dyn storage::Storage>,
         target: &std::path::Path,
         progress: room::Progress<'_>,
     ) -> Result<room::BackupReport, ServerError> {
@@ -535,7 +536,9 @@ impl MetadataServer {
         let stopping = || self.shared.stopping.load(Ordering::SeqCst) || incarnation.has_failed();
         Ok(incarnation
             .room
-            .backup(target, &|done, total| !stopping() && progress(done, total))?)
+            .backup_through(storage, target, &|done, total| {
+                !stopping() && progress(done, total)
+            })?)
     }
 
     /// Sessions that are alive, with their users' names.

@@ -254,7 +254,6 @@ fn file(no: SegmentNo) -> String {
     format!("{SEGMENTS}/{:020}", no.0)
 }
 
-/// Makes the target directory where it is not there, and refuses one within the room's (`source`; empty: none).
 /// Creates the directory of a backup of the room in `source` where it is not there yet; its parent must be.
 ///
 /// # Errors

@@ -1,9 +1,12 @@
 //! `strongroom disk serve`: a network disk, until it is asked to stop.
 
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use confine::{Network, Profile};
 use device::{Access, FileDevice};
 use netdisk::server::{Config, FilterSize, Server};
 use netdisk::{KeyFile, Store, Surroundings};
@@ -13,6 +16,7 @@ use super::add::Level;
 use super::init::{key_file, store};
 use super::observed::Watched;
 use crate::args::Global;
+use crate::confinement;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::mounting::options::duration;
@@ -87,6 +91,7 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
+    global.confinement.enter(&profile(args), "the disk")?;
     // What is cut off after the grace has its time to be flushed.
     let stop = service::Stop::on_signals(args.grace + FLUSH_MAX)
         .map_err(|e| Error::failed(format!("signals cannot be received: {e}")))?;
@@ -112,6 +117,23 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         .map_err(|e| Error::failed(format!("{}: the last flush: {e}", args.store.display())))?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// What the server keeps: its store, its key, the count of its failures, and its ports.
+fn profile(args: &Args) -> Profile {
+    let failures = Surroundings::failures(&args.key);
+    // A rule needs the file. Where it cannot be created, a failure is counted in memory alone.
+    let _ = File::options()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(&failures);
+    Profile {
+        read: vec![args.key.clone()],
+        write: vec![args.store.clone(), failures],
+        network: Network::Server(confinement::ports(&args.listen, &args.service)),
+        ..Profile::default()
+    }
 }
 
 /// Opens the store and begins to serve it.

@@ -24,10 +24,12 @@ use import::{Container, Key};
 
 use crate::access::OpenArgs;
 use crate::args::Global;
+use crate::confinement;
 use crate::credentials;
 use crate::error::{Error, Result};
+use crate::mounting::ending;
 use crate::output::{self, Failures};
-use crate::place::{Location, RoomPath, is_room, place, room_path};
+use crate::place::{Location, RoomPath, is_room, must_be_room, place, room_path};
 use crate::tree::{ContainerTree, HostTree};
 use tree::from_tree;
 
@@ -86,6 +88,9 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     };
     let to = room_path(target)?;
     if let Some(tar) = &args.tar {
+        // The programs that decompress are confined too.
+        let programs = tar.as_os_str() == "-" || compressed::format_of_file(tar).is_some();
+        confine(&args, &to, vec![tar.clone()], programs, global)?;
         return stream::run(&args, tar, &to, global);
     }
     let Some(source) = args.source.clone() else {
@@ -99,6 +104,13 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     }
     let meta = std::fs::metadata(&source).map_err(|e| Error::host(&source, e))?;
     if !meta.is_dir() {
+        let with = |suffix: &str| {
+            let mut name = source.clone().into_os_string();
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        let files = ["", "-wal", "-journal", "-shm"].map(with);
+        confine(&args, &to, files.into(), false, global)?;
         return container(&args, &source, &to, global);
     }
     if is_room(&source) {
@@ -120,14 +132,11 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
                 source.display()
             )))
         }
-        None => from_tree(
-            &args,
-            &HostTree::whole(),
-            (&source, true),
-            &to,
-            global,
-            &|| Ok(()),
-        ),
+        None => {
+            confine(&args, &to, vec![source.clone()], false, global)?;
+            let whole = HostTree::whole();
+            from_tree(&args, &whole, (&source, true), &to, global, &|| Ok(()))
+        }
         Some(peer) => {
             let mounted =
                 peers::Mounted::mount(peer, &source, args.source_passphrase_file.as_deref())?;
@@ -143,6 +152,35 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             done
         }
     }
+}
+
+/// Keeps the source, and the room or its mount.
+fn confine(
+    args: &Args,
+    to: &RoomPath,
+    mut source: Vec<PathBuf>,
+    programs: bool,
+    global: &Global,
+) -> Result<()> {
+    must_be_room(&to.room)?;
+    let mut profile = confinement::of_room_to_open(
+        &to.room,
+        args.open.state_dir.as_deref(),
+        &args.open.credential,
+    );
+    if let Some(client) = ending::mounted(&to.room)? {
+        profile.write.push(client.mountpoint);
+    }
+    profile.read.append(&mut source);
+    let secrets = [&args.source_passphrase_file, &args.source_key_file];
+    profile.read.extend(secrets.into_iter().flatten().cloned());
+    // A container that a crash left with a journal is copied there.
+    profile.write.push(std::env::temp_dir());
+    profile.programs = programs;
+    let credential = &args.open.credential;
+    global
+        .confinement
+        .enter_for(&profile, "this command", credential)
 }
 
 fn container(args: &Args, path: &Path, to: &RoomPath, global: &Global) -> Result<()> {

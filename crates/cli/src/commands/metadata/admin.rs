@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::access::{Intent, OpenArgs};
+use crate::broker::{Broker, Brokered, Step};
 use crate::credentials::HexSecret;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -157,6 +158,8 @@ pub(crate) enum Reply {
     Disks(Vec<DiskRow>),
     /// Bytes done, and in all; the answer is still to come.
     Progress(u64, u64),
+    /// The command is to do this in the directory of a backup; the answer is still to come.
+    Step(Step),
     Backup(crate::control::BackupReply),
     /// So many bytes are moved away from a disk before it is gone; whether a server does that now.
     Leaving {
@@ -229,14 +232,17 @@ pub(crate) fn ask(room: &Path, open: &OpenArgs, request: Request) -> Result<Repl
 
 /// Asks the running server; `None` where none runs.
 pub(crate) fn ask_running(room: &Path, request: &Request) -> Result<Option<Reply>> {
-    ask_with_progress(room, request, &|_, _| true)
+    ask_with_progress(room, request, &|_, _| true, &mut || {
+        Err(Error::failed("no directory was named"))
+    })
 }
 
-/// The same for work of which the server reports progress.
+/// The same for work of which the server reports progress, and for which it needs a directory: `directory` opens it.
 pub(crate) fn ask_with_progress(
     room: &Path,
     request: &Request,
     progress: Progress<'_>,
+    directory: &mut dyn FnMut() -> Result<Broker>,
 ) -> Result<Option<Reply>> {
     let stream = match socket::connect(room, SOCKET, Trust::OwnerToo) {
         Ok(stream) => stream,
@@ -251,6 +257,7 @@ pub(crate) fn ask_with_progress(
         (&stream).write_all(&line(request))
     };
     begin().map_err(failed)?;
+    let mut broker = None;
     let mut lines = BufReader::new(&stream);
     let answer = loop {
         let answer = read_answer(&mut lines).map_err(failed)?;
@@ -260,6 +267,13 @@ pub(crate) fn ask_with_progress(
                 return Err(crate::progress::interrupted());
             }
             Ok(Reply::Progress(..)) => {}
+            Ok(Reply::Step(step)) => {
+                let broker = match &broker {
+                    Some(broker) => broker,
+                    None => broker.insert(directory()?),
+                };
+                broker.answer(&step, &stream).map_err(failed)?;
+            }
             _ => break answer,
         }
     };
@@ -499,12 +513,8 @@ fn backup(
     stream: &UnixStream,
 ) -> Result<Reply> {
     let target = path_from_hex(target)?;
-    if target.starts_with(room) {
-        return Err(Error::usage(format!(
-            "{}: a backup cannot be inside the room",
-            target.display()
-        )));
-    }
+    let storage = Brokered::new(stream, |step| line(&Reply::Step(step)).to_vec())
+        .map_err(|e| Error::failed(format!("admin socket: {e}")))?;
     let last = Mutex::new(None);
     let progress = |done, total| {
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -516,7 +526,7 @@ fn backup(
             .write_all(&line(&Reply::Progress(done, total)))
             .is_ok()
     };
-    let report = server.backup(&target, &progress);
+    let report = server.backup(Arc::new(storage), &target, &progress);
     Ok(Reply::Backup(match report {
         Err(ServerError::Room(e)) => return Err(work::backup_failed(room, &target, e)),
         other => work::backup_reply(other.map_err(|e| refused(room, e))?),

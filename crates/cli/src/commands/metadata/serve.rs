@@ -1,10 +1,11 @@
 //! `strongroom metadata serve`: the metadata server of a room, until it is asked to stop.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use confine::{Network, Profile};
 use metadata_server::audit::{Full, Settings};
 use metadata_server::server::{Config, MetadataServer};
 use rustix::fs::Mode;
@@ -15,6 +16,7 @@ use super::admin::{Socket, refused};
 use crate::access::{Intent, OpenArgs};
 use crate::args::Global;
 use crate::commands::disk::add::{Level, NamedDisk};
+use crate::confinement;
 use crate::error::{Error, Result};
 use crate::mounting::options::duration;
 use crate::output;
@@ -271,6 +273,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         .open
         .credential
         .read(&args.room.display().to_string())?;
+    global
+        .confinement
+        .enter_with(&profile(args, &dir), "the metadata server", &given)?;
     let failed = |e: std::io::Error| Error::failed(e.to_string());
     let stop = Stop::on_signals(args.grace).map_err(failed)?;
     let server =
@@ -299,6 +304,14 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         tracing::info!("stopped");
     }
     stopped
+}
+
+/// What the server keeps: the room, its audit log, its ports, and connections to the disks.
+fn profile(args: &Args, dir: &Path) -> Profile {
+    let mut profile = confinement::of_room(dir, args.open.state_dir.as_deref());
+    profile.write.extend(args.audit.clone());
+    profile.network = Network::Both(confinement::ports(&args.listen, &args.common));
+    profile
 }
 
 /// Stops the server once no request comes any more; requests are bounded in time.

@@ -6,12 +6,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use confine::{Network, Profile};
 use nbd::{Config, Export, Listen, Server, Tls, TlsFiles, TlsPolicy};
 use serde_json::json;
 
 use super::observed::Watched;
 use super::target::{Target, TargetArgs};
 use crate::args::Global;
+use crate::confinement;
 use crate::error::{Error, Result};
 use crate::mounting::options::duration;
 use crate::output;
@@ -116,6 +118,11 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         ));
     }
     let names = names(&arguments, &args.export_name)?;
+    global.confinement.enter_for(
+        &profile(args, &arguments, &listen)?,
+        "the server",
+        &args.what.open.credential,
+    )?;
     let mut targets = Vec::with_capacity(arguments.len());
     for argument in arguments {
         targets.push(Target::open(argument, &args.what)?);
@@ -172,6 +179,28 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     closed?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// What the server keeps: what it serves, what opens that, and where it listens.
+fn profile(args: &Args, targets: &[&OsString], listen: &Listen) -> Result<Profile> {
+    let mut profile = Profile::default();
+    for target in targets {
+        let of = Target::profile(target, &args.what)?;
+        profile.read.extend(of.read);
+        profile.write.extend(of.write);
+    }
+    let address = match listen {
+        Listen::Tcp(address) => address,
+        Listen::Unix(path) => {
+            profile.sockets.push(confinement::directory(path));
+            ""
+        }
+    };
+    let ports = confinement::ports(address, &args.service);
+    if !ports.is_empty() {
+        profile.network = Network::Server(ports);
+    }
+    Ok(profile)
 }
 
 /// A socket of this user's alone, unless something else was asked for: NBD has no authentication of its own.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use confine::Profile;
 use device::{Access, Device};
 use room::Room;
 use volume::{Certainty, Credential, Format as Volume};
@@ -17,6 +18,7 @@ use zeroize::Zeroizing;
 use super::room_device::RoomDevice;
 use crate::access::{Intent, OpenArgs};
 use crate::commands::volume::image::{self, ImageArgs};
+use crate::confinement;
 use crate::control::SOCKET;
 use crate::control::client::Client;
 use crate::credentials::GivenKind;
@@ -82,6 +84,38 @@ impl Target {
             Location::Room(path) => of_room(&path, args),
             Location::Host(path) => of_image(&path, args),
         }
+    }
+
+    /// What a process keeps that opens what `argument` names.
+    pub(crate) fn profile(argument: &OsString, args: &TargetArgs) -> Result<Profile> {
+        Ok(match place(argument)? {
+            Location::Host(path) => {
+                let credential = confinement::credential_files(&args.open.credential);
+                let key = args.master_key_file.iter().cloned();
+                let header = args.header.iter().cloned();
+                let mut profile = Profile {
+                    read: credential.into_iter().chain(key).chain(header).collect(),
+                    ..Profile::default()
+                };
+                match args.read_only {
+                    true => profile.read.push(path),
+                    false => profile.write.push(path),
+                }
+                profile
+            }
+            Location::Room(path) => {
+                let mut profile = confinement::of_room_to_open(
+                    &path.room,
+                    args.open.state_dir.as_deref(),
+                    &args.open.credential,
+                );
+                if let Some(client) = Client::find(&path.room)? {
+                    let inside = path.path.strip_prefix("/").unwrap_or(&path.path);
+                    profile.write.push(client.mountpoint.join(inside));
+                }
+                profile
+            }
+        })
     }
 
     /// Closes the room that was opened for it, once nobody serves it any more.

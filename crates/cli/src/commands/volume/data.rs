@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 
+use confine::Profile;
 use device::Device;
 use serde_json::json;
 use volume::{Certainty, OpenOptions};
 
 use super::image::{CredentialArgs, ImageArgs};
 use crate::args::Global;
+use crate::confinement::file_or_directory;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output;
@@ -58,6 +60,32 @@ pub(crate) struct ImportArgs {
     source: PathBuf,
     #[command(flatten)]
     credential: CredentialArgs,
+}
+
+impl CheckArgs {
+    pub(super) fn profile(&self) -> Profile {
+        let mut profile = self.image.to_read();
+        self.credential.keep(&mut profile);
+        profile
+    }
+}
+
+impl ExportArgs {
+    pub(super) fn profile(&self) -> Profile {
+        let mut profile = self.image.to_read();
+        self.credential.keep(&mut profile);
+        profile.write.push(file_or_directory(&self.target));
+        profile
+    }
+}
+
+impl ImportArgs {
+    pub(super) fn profile(&self) -> Profile {
+        let mut profile = self.image.to_change();
+        self.credential.keep(&mut profile);
+        profile.read.push(self.source.clone());
+        profile
+    }
 }
 
 const READ_ONLY: OpenOptions = OpenOptions {

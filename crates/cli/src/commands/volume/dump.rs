@@ -18,6 +18,12 @@ pub(crate) struct Args {
     image: ImageArgs,
 }
 
+impl Args {
+    pub(super) fn profile(&self) -> confine::Profile {
+        self.image.to_read()
+    }
+}
+
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let path = args.image.header_path();
     let device = match args.image.header_device(Access::ReadOnly)? {

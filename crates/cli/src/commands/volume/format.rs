@@ -12,6 +12,7 @@ use super::image::{self, luks_said, said};
 use super::kdf::{KdfArgs, hash};
 use crate::args::Global;
 use crate::ask;
+use crate::confinement::file_or_directory;
 use crate::credentials;
 use crate::error::{Error, Result};
 use crate::output;
@@ -90,6 +91,23 @@ enum Kind {
 
 /// Bytes of a new file for a header: what LUKS2's default takes.
 const HEADER_FILE: u64 = 16 << 20;
+
+impl Args {
+    pub(super) fn profile(&self) -> confine::Profile {
+        let key = &self.key;
+        let read = [&key.passphrase_file, &key.key_file, &key.master_key_file];
+        let made = [Some(&self.image), self.header.as_ref()];
+        confine::Profile {
+            read: read.into_iter().flatten().cloned().collect(),
+            write: made
+                .into_iter()
+                .flatten()
+                .map(|path| file_or_directory(path))
+                .collect(),
+            ..Default::default()
+        }
+    }
+}
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let options = options(args)?;

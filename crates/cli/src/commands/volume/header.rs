@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
+use confine::Profile;
 use device::Access;
 use serde_json::json;
 use volume::luks;
@@ -12,6 +13,7 @@ use zeroize::Zeroizing;
 
 use super::image::{luks_said, open_device};
 use crate::args::Global;
+use crate::confinement::file_or_directory;
 use crate::error::{Error, Result};
 use crate::output;
 
@@ -45,6 +47,23 @@ enum Command {
 
 /// Bytes of the longest backup: both headers and the place for key slots.
 const BACKUP_MAX: u64 = 256 << 20;
+
+impl Args {
+    pub(super) fn profile(&self) -> Profile {
+        match &self.command {
+            Command::Backup { image, file } => Profile {
+                read: vec![image.clone()],
+                write: vec![file_or_directory(file)],
+                ..Profile::default()
+            },
+            Command::Restore { image, file, .. } => Profile {
+                read: vec![file.clone()],
+                write: vec![image.clone()],
+                ..Profile::default()
+            },
+        }
+    }
+}
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     match args.command {

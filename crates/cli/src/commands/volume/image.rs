@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use confine::Profile;
 use device::{Access, Device, FileDevice};
 use volume::luks::{Limits, Luks, LuksError, VolumeKey};
 use volume::{Certainty, Credential, Format, OpenOptions, Opened, VolumeError};
@@ -45,6 +46,12 @@ pub struct CredentialArgs {
 }
 
 impl CredentialArgs {
+    /// The files that the command reads for it.
+    pub(super) fn keep(&self, profile: &mut Profile) {
+        let files = [&self.passphrase_file, &self.key_file, &self.master_key_file];
+        profile.read.extend(files.into_iter().flatten().cloned());
+    }
+
     /// Reads what the options name; without any, asks for the passphrase of `of`.
     pub fn read(&self, of: &Path) -> Result<Credential> {
         if let Some(file) = &self.master_key_file {
@@ -101,6 +108,30 @@ pub(crate) fn master_key_file(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
 }
 
 impl ImageArgs {
+    /// What a command keeps that only reads the volume.
+    pub(super) fn to_read(&self) -> Profile {
+        Profile {
+            read: self.files().collect(),
+            ..Profile::default()
+        }
+    }
+
+    /// What a command keeps that changes the volume.
+    pub(super) fn to_change(&self) -> Profile {
+        Profile {
+            write: self.files().collect(),
+            ..Profile::default()
+        }
+    }
+
+    /// The image, and its header where that is another.
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        [Some(&self.image), self.header.as_ref()]
+            .into_iter()
+            .flatten()
+            .cloned()
+    }
+
     /// The image as a device.
     pub(crate) fn device(&self, access: Access) -> Result<Arc<dyn Device>> {
         open_device(&self.image, access)

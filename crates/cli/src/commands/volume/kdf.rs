@@ -127,6 +127,12 @@ pub(super) struct NewKeyArgs {
 }
 
 impl NewKeyArgs {
+    /// The files that the command reads for it.
+    pub(super) fn keep(&self, profile: &mut confine::Profile) {
+        let files = [&self.new_passphrase_file, &self.new_key_file];
+        profile.read.extend(files.into_iter().flatten().cloned());
+    }
+
     pub(super) fn read(&self, of: &std::path::Path) -> Result<zeroize::Zeroizing<Vec<u8>>> {
         use crate::credentials;
         let secret = match &self.new_key_file {

@@ -62,6 +62,34 @@ enum Command {
     },
 }
 
+impl Args {
+    pub(super) fn profile(&self) -> confine::Profile {
+        let (image, credential, new) = match &self.command {
+            Command::Add {
+                image,
+                credential,
+                new,
+                ..
+            }
+            | Command::Change {
+                image,
+                credential,
+                new,
+                ..
+            } => (image, credential, Some(new)),
+            Command::Remove {
+                image, credential, ..
+            } => (image, credential, None),
+        };
+        let mut profile = image.to_change();
+        credential.keep(&mut profile);
+        if let Some(new) = new {
+            new.keep(&mut profile);
+        }
+        profile
+    }
+}
+
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     match args.command {
         Command::Add {

@@ -39,7 +39,27 @@ enum Command {
     Detach(attach::DetachArgs),
 }
 
+/// What a command keeps; `None`: it starts programs of the system, as root.
+fn profile(command: &Command) -> Option<confine::Profile> {
+    Some(match command {
+        Command::Format(args) => args.profile(),
+        Command::Dump(args) => args.profile(),
+        Command::Check(args) => args.profile(),
+        Command::Export(args) => args.profile(),
+        Command::Import(args) => args.profile(),
+        Command::Key(args) => args.profile(),
+        Command::Header(args) => args.profile(),
+        Command::Resize(args) => args.profile(),
+        Command::Convert(args) => args.profile(),
+        Command::Reencrypt(args) => args.profile(),
+        Command::Attach(_) | Command::Detach(_) => return None,
+    })
+}
+
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    if let Some(profile) = profile(&args.command) {
+        global.confinement.enter(&profile, "this command")?;
+    }
     match args.command {
         Command::Format(args) => format::run(&args, global),
         Command::Dump(args) => dump::run(&args, global),

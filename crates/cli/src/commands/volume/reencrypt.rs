@@ -37,6 +37,14 @@ pub(crate) struct Args {
     kdf: KdfArgs,
 }
 
+impl Args {
+    pub(super) fn profile(&self) -> confine::Profile {
+        let mut profile = self.image.to_change();
+        self.credential.keep(&mut profile);
+        profile
+    }
+}
+
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let path = args.image.header_path();
     let said = |e| luks_said(path, e);

@@ -34,6 +34,20 @@ pub(crate) struct ConvertArgs {
     kdf: KdfArgs,
 }
 
+impl ResizeArgs {
+    pub(super) fn profile(&self) -> confine::Profile {
+        self.image.to_change()
+    }
+}
+
+impl ConvertArgs {
+    pub(super) fn profile(&self) -> confine::Profile {
+        let mut profile = self.image.to_change();
+        self.credential.keep(&mut profile);
+        profile
+    }
+}
+
 pub(crate) fn resize(args: &ResizeArgs, global: &Global) -> Result<()> {
     let path = args.image.header_path();
     let (mut luks, data) = args.image.luks(Access::ReadWrite)?;
