@@ -59,6 +59,11 @@ pub trait Storage: Send + Sync + Debug {
     fn sync_dir(&self, dir: &str) -> io::Result<()>;
     /// Space of the storage below.
     fn space(&self) -> io::Result<Space>;
+    /// Space where the file at `path` is, or would be: not everywhere that of the rest.
+    fn space_at(&self, path: &str) -> io::Result<Space> {
+        let _ = path;
+        self.space()
+    }
     /// Locks the file at `path` exclusively, creating it if it is missing. Dropping the guard releases the lock, as
     /// does the end of the process. `WouldBlock` where it is locked already. `note` becomes the file's contents, for
     /// those that find it locked.
@@ -89,6 +94,9 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
     }
     fn space(&self) -> io::Result<Space> {
         (**self).space()
+    }
+    fn space_at(&self, path: &str) -> io::Result<Space> {
+        (**self).space_at(path)
     }
     fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>> {
         (**self).lock(path, note)

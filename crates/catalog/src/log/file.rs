@@ -69,7 +69,7 @@ impl LogFile {
             other => Some(other?),
         };
         let len = there.as_ref().map_or(Ok(0), |file| file.len())?;
-        if len < LEN && storage.space()?.available < SPACE_LEAST {
+        if len < LEN && storage.space_at(&path)?.available < SPACE_LEAST {
             return Err(ErrorKind::StorageFull.into());
         }
         let file = match there {

@@ -504,6 +504,14 @@ impl Storage for NetStorage {
         Ok(self.0.space(None))
     }
 
+    /// The catalog and its log are here, also while no disk is attached.
+    fn space_at(&self, path: &str) -> io::Result<Space> {
+        match storage::parent(path) {
+            SEGMENTS_DIR => self.space(),
+            _ => self.0.host.space_at(path),
+        }
+    }
+
     fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>> {
         self.0.host.lock(path, note)
     }
