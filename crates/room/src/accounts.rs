@@ -2,10 +2,12 @@
 //!
 //! 1. A block is live from the moment an extent refers to it; the account follows every change of an extent map.
 //! 2. Discarded blocks are released to the storage only after the commit that stops referring to them is durable.
+//! 3. Accounts in a record of the log are those of the extent maps in the catalog with it: blocks of deferred inodes are not live
+//!    there.
 //!
 //! It deliberately does not know which file a block belongs to.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use catalog::{BlockRange, SegmentAccount, SegmentId, SegmentNo};
 
@@ -16,7 +18,18 @@ pub(crate) struct Accounts {
     changed: HashSet<SegmentNo>,
     /// Those of `changed` that the catalog has no row of as they are.
     unrecorded: HashSet<SegmentNo>,
+    /// Live blocks to which only extents of deferred inodes refer.
+    deferred: HashMap<SegmentNo, u32>,
     released: Vec<BlockRange>,
+}
+
+/// What a record of the log takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Everything that was done before it.
+    Everything,
+    /// All of that but deferred inodes.
+    Names,
 }
 
 /// What a commit has to write and, once it is durable, to free.
@@ -58,16 +71,47 @@ impl Accounts {
     }
 
     /// What the next record of the log is to say of segments. All of them stay: only a commit frees space.
-    pub(crate) fn unrecorded(&self) -> Vec<SegmentAccount> {
-        let accounts = self.unrecorded.iter();
-        accounts
-            .filter_map(|no| self.segments.get(no).copied())
-            .collect()
+    pub(crate) fn unrecorded(&self, scope: Scope) -> Vec<SegmentAccount> {
+        let unrecorded = self.unrecorded.iter();
+        let account = |no: &SegmentNo| self.segments.get(no).copied();
+        match scope {
+            Scope::Everything => {
+                let deferred = self.deferred.keys();
+                let deferred = deferred.filter(|no| !self.unrecorded.contains(no));
+                unrecorded.chain(deferred).filter_map(account).collect()
+            }
+            Scope::Names => {
+                let mut accounts: Vec<_> = unrecorded.filter_map(account).collect();
+                for account in &mut accounts {
+                    let deferred = self.deferred.get(&account.id.no).copied();
+                    account.live = account.live.saturating_sub(deferred.unwrap_or(0));
+                }
+                accounts
+            }
+        }
     }
 
     /// Takes note that the catalog has what was unrecorded; nothing has changed since.
-    pub(crate) fn recorded(&mut self) {
+    pub(crate) fn recorded(&mut self, scope: Scope) {
         self.unrecorded.clear();
+        if scope == Scope::Everything {
+            self.deferred.clear();
+        }
+    }
+
+    /// Notes that only an extent of a deferred inode refers to these blocks.
+    pub(crate) fn defer(&mut self, range: BlockRange) {
+        *self.deferred.entry(range.segment).or_insert(0) += range.blocks;
+    }
+
+    /// Notes that the inode with these blocks is not deferred any more.
+    pub(crate) fn end_deferral(&mut self, ranges: &[BlockRange]) {
+        for range in ranges {
+            if let Some(blocks) = self.deferred.get_mut(&range.segment) {
+                *blocks = blocks.saturating_sub(range.blocks);
+                self.unrecorded.insert(range.segment);
+            }
+        }
     }
 
     /// Notes that blocks became live.
@@ -119,6 +163,7 @@ impl Accounts {
         self.released.clear();
         self.segments.retain(|no, _| !settlement.dead.contains(no));
         self.unrecorded.clear();
+        self.deferred.clear();
         // One in use without live blocks is looked at again when it is closed.
         self.changed = settlement
             .changed
@@ -192,6 +237,28 @@ mod tests {
             position,
             blocks,
         }
+    }
+
+    #[test]
+    fn a_record_of_names_counts_no_blocks_of_deferred_inodes() {
+        let mut accounts = Accounts::default();
+        accounts.begin(id(1));
+        accounts.add(range(1, 1, 8));
+        accounts.add(range(1, 9, 4));
+        accounts.defer(range(1, 9, 4));
+        let live = |accounts: &Accounts, scope| {
+            let unrecorded = accounts.unrecorded(scope);
+            unrecorded.iter().map(|a| a.live).collect::<Vec<_>>()
+        };
+        assert_eq!(live(&accounts, Scope::Names), [8]);
+        accounts.recorded(Scope::Names);
+        assert!(live(&accounts, Scope::Names).is_empty());
+        // What the record left out is in the next one that takes everything.
+        assert_eq!(live(&accounts, Scope::Everything), [12]);
+        accounts.end_deferral(&[range(1, 9, 4)]);
+        assert_eq!(live(&accounts, Scope::Names), [12]);
+        accounts.recorded(Scope::Everything);
+        assert!(live(&accounts, Scope::Everything).is_empty());
     }
 
     #[test]

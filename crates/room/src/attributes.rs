@@ -134,7 +134,7 @@ impl Attributes {
             }])?;
         }
         state.row_dirty = true;
-        self.data.inodes().mark_dirty(cell);
+        self.data.mark_dirty(cell);
         Ok(())
     }
 
@@ -178,7 +178,7 @@ impl Attributes {
             let mut state = cell.state.write();
             state.inode.atime = now;
             state.row_dirty = true;
-            self.data.inodes().mark_dirty(&cell);
+            self.data.mark_dirty(&cell);
         }
     }
 

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use segments::{DirStore, Sealed, UNIT_BLOCKS};
 
 use crate::Result;
-use crate::accounts::{Accounts, Settlement};
+use crate::accounts::{Accounts, Scope, Settlement};
 use crate::current::CurrentCatalog;
 use crate::environment::Environment;
 use crate::layout::LAST_SEGMENT;
@@ -157,13 +157,13 @@ impl Blocks {
     }
 
     /// Writes what a record of the log is to say of segments.
-    pub(crate) fn record(&self) -> Result<()> {
+    pub(crate) fn record(&self, scope: Scope) -> Result<()> {
         self.enter_new();
         let mut accounts = self.accounts.lock();
-        let unrecorded = accounts.unrecorded();
+        let unrecorded = accounts.unrecorded(scope);
         let changes: Vec<_> = unrecorded.iter().map(|a| Change::PutSegment(*a)).collect();
         self.apply(&changes)?;
-        accounts.recorded();
+        accounts.recorded(scope);
         Ok(())
     }
 

@@ -1,8 +1,9 @@
 //! Inodes in memory: the ones in use, and the pending changes of each.
 //!
-//! 1. A cell that differs from the catalog is in the dirty set, which keeps it in memory until a commit has drained it.
+//! 1. A cell that differs from the catalog is pending, which keeps it in memory until a commit has drained it.
 //! 2. At most [`CELLS_MAX`] clean cells are kept; one in use by a thread is never dropped.
 //! 3. There is at most one cell for an inode, so its lock orders everything done to the file.
+//! 4. A cell that differs only by extents that other machines wrote to new blocks is *deferred*: a record of names leaves it out.
 //!
 //! It deliberately does not know POSIX rules or how data is stored.
 
@@ -11,7 +12,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use catalog::{Catalog, Chunk, DirEntry, Inode, InodeNo, Timestamp};
+use catalog::{BlockRange, Catalog, Chunk, DirEntry, Inode, InodeNo, Timestamp};
 use lru::LruCache;
 use parking_lot::{Mutex, RwLock};
 
@@ -91,13 +92,21 @@ impl State {
     }
 }
 
+/// The cells that differ from the catalog, each in one of the two.
+#[derive(Debug, Default)]
+struct Pending {
+    dirty: HashMap<InodeNo, Arc<Cell>>,
+    /// With the blocks that the new extents refer to.
+    deferred: HashMap<InodeNo, (Arc<Cell>, Vec<BlockRange>)>,
+}
+
 /// All cells.
 #[derive(Debug)]
 pub(crate) struct InodeTable {
     cells: Mutex<LruCache<InodeNo, Arc<Cell>>>,
     /// Counts evictions, so that a row read before one is not taken for the latest after it.
     evictions: AtomicU64,
-    dirty: Mutex<HashMap<InodeNo, Arc<Cell>>>,
+    pending: Mutex<Pending>,
     chunks: Mutex<LruCache<(InodeNo, u64), Arc<Chunk>>>,
 }
 
@@ -107,7 +116,7 @@ impl InodeTable {
         Self {
             cells: Mutex::new(LruCache::unbounded()),
             evictions: AtomicU64::new(0),
-            dirty: Mutex::new(HashMap::new()),
+            pending: Mutex::default(),
             chunks: Mutex::new(LruCache::new(chunks)),
         }
     }
@@ -194,35 +203,71 @@ impl InodeTable {
             .collect()
     }
 
-    /// Notes that a cell differs from the catalog. Called with its state locked for writing.
-    pub(crate) fn mark_dirty(&self, cell: &Arc<Cell>) {
-        self.dirty
-            .lock()
-            .entry(cell.no)
-            .or_insert_with(|| cell.clone());
+    /// Notes that a cell differs from the catalog. Called with its state locked for writing. Returns the blocks for which it was
+    /// deferred: it is not any more.
+    pub(crate) fn mark_dirty(&self, cell: &Arc<Cell>) -> Vec<BlockRange> {
+        let mut pending = self.pending.lock();
+        let deferred = pending.deferred.remove(&cell.no);
+        let dirty = pending.dirty.entry(cell.no);
+        dirty.or_insert_with(|| cell.clone());
+        deferred.map_or_else(Vec::new, |(_, blocks)| blocks)
+    }
+
+    /// Takes a cell out of the deferred ones. `None`: it differs from the catalog in another way. Called with its state locked for
+    /// writing.
+    pub(crate) fn take_deferred(&self, cell: &Cell) -> Option<Vec<BlockRange>> {
+        let mut pending = self.pending.lock();
+        if pending.dirty.contains_key(&cell.no) {
+            return None;
+        }
+        let deferred = pending.deferred.remove(&cell.no);
+        Some(deferred.map_or_else(Vec::new, |(_, blocks)| blocks))
+    }
+
+    /// Notes that a cell differs only by extents of these blocks. Called with its state locked for writing, since
+    /// [`take_deferred`](Self::take_deferred).
+    pub(crate) fn defer(&self, cell: &Arc<Cell>, blocks: Vec<BlockRange>) {
+        let mut pending = self.pending.lock();
+        pending.dirty.remove(&cell.no);
+        pending.deferred.insert(cell.no, (cell.clone(), blocks));
     }
 
     /// Forgets an inode that is gone.
     pub(crate) fn forget(&self, no: InodeNo) {
-        self.dirty.lock().remove(&no);
+        self.pending.lock().dirty.remove(&no);
         if self.cells.lock().pop(&no).is_some() {
             self.evictions.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// Takes the dirty set: what a commit writes to the catalog.
-    pub(crate) fn take_dirty(&self) -> Vec<Arc<Cell>> {
-        self.dirty.lock().drain().map(|(_, cell)| cell).collect()
+    /// Takes everything that is pending: what a commit writes to the catalog.
+    pub(crate) fn take_pending(&self) -> Vec<Arc<Cell>> {
+        let mut pending = self.pending.lock();
+        let mut cells: Vec<_> = pending.dirty.drain().map(|(_, cell)| cell).collect();
+        cells.extend(pending.deferred.drain().map(|(_, (cell, _))| cell));
+        cells
     }
 
-    /// The dirty set, left as it is.
+    /// Takes what is pending and not deferred.
+    pub(crate) fn take_dirty(&self) -> Vec<Arc<Cell>> {
+        let mut pending = self.pending.lock();
+        pending.dirty.drain().map(|(_, cell)| cell).collect()
+    }
+
+    /// What is pending and not deferred, left as it is.
     pub(crate) fn dirty(&self) -> Vec<Arc<Cell>> {
-        self.dirty.lock().values().cloned().collect()
+        self.pending.lock().dirty.values().cloned().collect()
     }
 
     /// How many inodes differ from the catalog.
-    pub(crate) fn dirty_len(&self) -> usize {
-        self.dirty.lock().len()
+    pub(crate) fn pending_len(&self) -> usize {
+        let pending = self.pending.lock();
+        pending.dirty.len() + pending.deferred.len()
+    }
+
+    /// How many of them are deferred.
+    pub(crate) fn deferred_len(&self) -> usize {
+        self.pending.lock().deferred.len()
     }
 
     /// A clean chunk map. Called with the cell's state locked.

@@ -73,6 +73,7 @@ impl Reaper {
                 }
             }
             state.buffer = None;
+            self.data.mark_dirty(&cell);
             if self.data.cut_some_chunks(&cell, &mut state, 0, true)? {
                 continue;
             }

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use catalog::{CHUNK_BLOCKS, CHUNK_LEN, Chunk, InodeNo, SegmentAccount};
+use catalog::{BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, InodeNo, SegmentAccount};
 use model::{WriteGrantId, WrittenExtent};
 use segments::{GRANT_BLOCKS_MAX, NoncePart, UNIT_BLOCKS};
 
@@ -18,6 +18,7 @@ use crate::environment::Environment;
 use crate::flags::refuse_immutable;
 use crate::freed::Freed;
 use crate::grants::WriteGrant;
+use crate::inodes;
 use crate::space::Space;
 use crate::{Error, Result};
 
@@ -111,6 +112,7 @@ impl Remote {
             regular(&state)?;
             refuse_immutable(&state.inode)?;
             self.data.flush_buffer(&cell, &mut state)?;
+            let mut deferral = Deferral::begin(&self.data, &self.blocks, &cell);
             if !entered.get() {
                 // The grant cannot end meanwhile.
                 let mut grants = self.freed.grants();
@@ -131,13 +133,18 @@ impl Remote {
             }
             while let Some(p) = extents.get(done.get()) {
                 let (index, first) = (p.offset / CHUNK_LEN, p.offset % CHUNK_LEN / BLOCK);
+                let (first, blocks) = (first as u16, p.sealed.blocks as u16);
+                let chunk = self.data.chunk(cell.no, &state, index)?;
+                let fresh = chunk.allocated(first, blocks) == 0;
                 self.data
-                    .place(&cell, &mut state, index, first as u16, &p.sealed)?;
+                    .place(&cell, &mut state, index, first, &p.sealed)?;
+                deferral.committed(p.sealed.range(), fresh);
                 // What the old last block holds behind the old end are zeros, as in every file.
                 state.inode.size = state.inode.size.max(p.end);
                 done.set(done.get() + 1);
             }
             self.data.touch(&cell, &mut state, self.env.now());
+            deferral.end();
             Ok(())
         })
     }
@@ -164,6 +171,65 @@ impl Remote {
             }
         }
         Ok(maps)
+    }
+}
+
+/// Whether an inode is deferred when extents are committed to it: it was, or did not differ from the catalog, and they replace
+/// nothing. Otherwise a record without it would say of segments and space what is not so.
+struct Deferral<'a> {
+    data: &'a Data,
+    blocks: &'a Blocks,
+    cell: &'a Arc<inodes::Cell>,
+    /// Blocks that deferred extents refer to; `None`: it is not deferred.
+    before: Option<Vec<BlockRange>>,
+    new: Vec<BlockRange>,
+}
+
+impl<'a> Deferral<'a> {
+    /// The inode's state is locked for writing until this is dropped.
+    fn begin(data: &'a Data, blocks: &'a Blocks, cell: &'a Arc<inodes::Cell>) -> Self {
+        Self {
+            data,
+            blocks,
+            cell,
+            before: data.inodes().take_deferred(cell),
+            new: Vec::new(),
+        }
+    }
+
+    /// An extent of these blocks was committed; `fresh`: to a hole.
+    fn committed(&mut self, range: BlockRange, fresh: bool) {
+        self.new.push(range);
+        if !fresh {
+            self.end_deferral();
+        }
+    }
+
+    fn end_deferral(&mut self) {
+        if let Some(before) = self.before.take() {
+            self.blocks.accounts().end_deferral(&before);
+        }
+    }
+
+    /// All of them were committed.
+    fn end(mut self) {
+        let Some(mut blocks) = self.before.take() else {
+            return;
+        };
+        let mut accounts = self.blocks.accounts();
+        self.new.iter().for_each(|range| accounts.defer(*range));
+        blocks.append(&mut self.new);
+        self.data.inodes().defer(self.cell, blocks);
+    }
+}
+
+impl Drop for Deferral<'_> {
+    fn drop(&mut self) {
+        if self.before.is_some() {
+            // They were not all committed: what was counts as any change.
+            self.data.mark_dirty(self.cell);
+            self.end_deferral();
+        }
     }
 }
 

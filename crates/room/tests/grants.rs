@@ -536,6 +536,74 @@ fn a_rekey_is_finished_only_when_nothing_under_the_old_key_is_granted() {
 }
 
 #[test]
+fn a_new_name_is_durable_without_a_flush_of_what_others_wrote() {
+    /// What else happened to the file by then.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Also {
+        Nothing,
+        SyncedLater,
+        ModeChanged,
+        Overwritten,
+        Unlinked,
+    }
+    use Also::{ModeChanged, Nothing, Overwritten, SyncedLater, Unlinked};
+    for also in [Nothing, SyncedLater, ModeChanged, Overwritten, Unlinked] {
+        let shared = Shared::new();
+        let no = shared.file("/old");
+        let grant = shared.room.grant(0, 64).unwrap();
+        shared.room.sync().unwrap();
+        let bytes = plain(3 * BLOCK, 1);
+        let place = |skip, offset, plain: &[u8]| {
+            let extents = shared.borrow(&grant, skip, offset, plain);
+            shared.room.place(grant.id, no, &[extents]).unwrap()
+        };
+        place(0, 0, &bytes[..BLOCK]);
+        // More than once, as a client that closes a file more than once does.
+        let stamp = place(1, BLOCK as u64, &bytes[BLOCK..]);
+        match also {
+            Nothing | SyncedLater => {}
+            ModeChanged => {
+                let set = SetAttr {
+                    mode: Some(0o600),
+                    ..SetAttr::default()
+                };
+                shared.room.set_attributes(no, &set).unwrap();
+            }
+            Overwritten => drop(place(3, BLOCK as u64, &bytes[BLOCK..])),
+            Unlinked => shared.room.unlink(InodeNo::ROOT, b"old").unwrap(),
+        }
+        shared.file("/new");
+        let syncs = Arc::new(Mutex::new(0));
+        let seen = syncs.clone();
+        shared.faults.observe(move |call: &Call<'_>| {
+            if call.op == Op::Sync && call.path.starts_with("segments/") {
+                *seen.lock().unwrap() += 1;
+            }
+        });
+        shared.room.sync_names().unwrap();
+        // What differs in another way is in the record, and its data durable before that.
+        let deferred = matches!(also, Nothing | SyncedLater);
+        assert_eq!(shared.room.settled() < stamp, deferred, "{also:?}");
+        assert_eq!(*syncs.lock().unwrap() == 0, deferred, "{also:?}");
+        if also == SyncedLater {
+            shared.file("/newer");
+            shared.room.sync_names().unwrap();
+            shared.room.sync().unwrap();
+            assert!(shared.room.settled() >= stamp);
+        }
+        let shared = shared.crash(MemoryStorage::power_cut);
+        assert!(shared.room.resolve("/new".as_ref(), true).is_ok());
+        match also {
+            Nothing => assert!(shared.room.read_file("/old").unwrap().is_empty()),
+            Unlinked => assert!(shared.room.resolve("/old".as_ref(), true).is_err()),
+            _ => assert!(shared.room.read_file("/old").unwrap() == bytes, "{also:?}"),
+        }
+        // Accounts and maps agree.
+        shared.assert_whole();
+    }
+}
+
+#[test]
 fn a_failed_flush_of_committed_extents_settles_nothing() {
     let shared = Shared::new();
     let no = shared.file("/f");

@@ -78,7 +78,7 @@ impl Commits {
             .load(Ordering::Relaxed)
             .saturating_sub(self.committed.load(Ordering::Relaxed))
             / PENDING_CHANGES;
-        let inodes = self.data.inodes().dirty_len() / PENDING_INODES;
+        let inodes = self.data.inodes().pending_len() / PENDING_INODES;
         let bytes = self.blocks.pending() / PENDING_BYTES;
         if self.in_transaction() {
             return if inodes > 0 { self.spill() } else { Ok(()) };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use catalog::{Change, Inode};
 
 use super::Commits;
+use crate::accounts::Scope;
 use crate::blocks::Blocks;
 use crate::inodes::Cell;
 use crate::layout::RESERVED;
@@ -14,13 +15,17 @@ use crate::{Error, Result};
 const GROUP: usize = 64;
 
 impl Commits {
-    /// Writes every pending change to the catalog, what `accounts` says of segments last. The inner result says whether a
+    /// Writes pending changes to the catalog, what `accounts` says of segments last. The inner result says whether a
     /// buffer found no space.
     pub(crate) fn drain<T>(
         &self,
+        scope: Scope,
         accounts: impl FnOnce(&Blocks) -> Result<T>,
     ) -> Result<(T, Result<()>)> {
-        let dirty = self.data.inodes().take_dirty();
+        let dirty = match scope {
+            Scope::Everything => self.data.inodes().take_pending(),
+            Scope::Names => self.data.inodes().take_dirty(),
+        };
         let drained = self.drain_cells(&dirty).and_then(|outcome| {
             if let Some(blocks) = self.data.reservations().unstored() {
                 let blocks = blocks.to_string();
@@ -38,7 +43,7 @@ impl Commits {
     fn keep_dirty(&self, dirty: &[Arc<Cell>]) {
         for cell in dirty {
             let _state = cell.state.write();
-            self.data.inodes().mark_dirty(cell);
+            self.data.mark_dirty(cell);
         }
     }
 
@@ -51,7 +56,7 @@ impl Commits {
             for (cell, state) in group.iter().zip(&mut states) {
                 match self.data.flush_buffer(cell, state) {
                     Err(Error::NoSpace) => {
-                        self.data.inodes().mark_dirty(cell);
+                        self.data.mark_dirty(cell);
                         outcome = Err(Error::NoSpace);
                     }
                     other => other?,

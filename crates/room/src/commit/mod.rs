@@ -3,7 +3,8 @@
 //! 1. Order: sealed data durable, then the record or commit that refers to it, then, after a commit, what was replaced is
 //!    released. Little data is in the record itself.
 //! 2. Both see whole operations: `freeze` is held from the first row drained until the record is complete, or to the
-//!    commit's end. A record takes everything that was done before it, to whatever file.
+//!    commit's end. A record takes everything that was done before it, to whatever file. Only a record of names leaves deferred
+//!    inodes out: data that other machines wrote to new blocks and that nobody has asked to be durable.
 //! 3. One record or commit serves everybody who asked for one before it began.
 //! 4. After a failure other than lack of space the room is poisoned: no change is accepted until it is opened again.
 
@@ -28,14 +29,17 @@ mod transaction;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
+use segments::SealedUnits;
 use storage::spans;
 
+use crate::accounts::Scope;
 use crate::blocks::Blocks;
 use crate::current::CurrentCatalog;
 use crate::data::Data;
 use crate::environment::Environment;
 use crate::freed::Freed;
+use crate::inodes::Cell;
 use crate::rollback::Memory;
 use crate::{Error, Result};
 pub(crate) use reclaim::unpunched;
@@ -51,6 +55,8 @@ const PENDING_CHANGES: u64 = 50_000;
 const FLUSH_AHEAD: u64 = 4 << 20;
 /// Blocks discarded by records of the log after which a commit frees them: 16 MiB.
 const RELEASED_MAX: u64 = 4096;
+/// Deferred inodes that a record of names takes with it all the same: a commit would have to wait for all of them.
+const DEFERRED_MAX: usize = 512;
 
 /// What orders changes and commits, and what is known of the last ones.
 #[derive(Debug)]
@@ -67,6 +73,8 @@ pub(crate) struct Commits {
     committed: AtomicU64,
     /// `changes` as the last commit or record of the log saw it.
     durable: AtomicU64,
+    /// The same, where a record of names counts as well.
+    names_durable: AtomicU64,
     /// Held while a commit runs, or a record is appended to the log.
     commit_lock: Mutex<()>,
     /// Transactions begun and not completed, one in another. Changed with `commit_lock` held.
@@ -109,6 +117,7 @@ impl Commits {
             changes: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             durable: AtomicU64::new(0),
+            names_durable: AtomicU64::new(0),
             commit_lock: Mutex::new(()),
             transactions: AtomicUsize::new(0),
             memory: Mutex::new(memory),
@@ -146,6 +155,11 @@ impl Commits {
         self.unless_covered(&self.durable, Self::sync_now)
     }
 
+    /// The same for names and attributes, and for all data but that of deferred inodes: no disk is flushed for that.
+    pub(crate) fn sync_names_or_defer(&self) -> Result<()> {
+        or_defer(self.unless_covered(&self.names_durable, Self::sync_names_now))
+    }
+
     /// Commits; within a transaction, its completion does.
     pub(crate) fn commit_or_defer(&self) -> Result<()> {
         or_defer(self.commit())
@@ -180,35 +194,53 @@ impl Commits {
     pub(crate) fn sync_now(&self) -> Result<()> {
         self.flush_ahead()?;
         let freeze = waiting(|| self.freeze.write());
+        self.record(freeze, Scope::Everything)
+    }
+
+    /// With `commit_lock` held: the same without deferred inodes.
+    fn sync_names_now(&self) -> Result<()> {
+        let freeze = waiting(|| self.freeze.write());
+        let inodes = self.data.inodes();
+        let refers_to_data = |cell: &Arc<Cell>| {
+            let state = cell.state.read();
+            state.buffer.is_some() || !state.chunks.is_empty()
+        };
+        if inodes.deferred_len() >= DEFERRED_MAX || inodes.dirty().iter().any(refers_to_data) {
+            drop(freeze);
+            return self.sync_now();
+        }
+        self.record(freeze, Scope::Names)
+    }
+
+    /// With `commit_lock` held: appends a record to the log, or commits.
+    fn record(&self, freeze: RwLockWriteGuard<'_, ()>, scope: Scope) -> Result<()> {
         let mark = self.changes.load(Ordering::SeqCst);
         if mark.saturating_sub(self.committed.load(Ordering::SeqCst)) > PENDING_CHANGES {
             drop(freeze);
             return self.commit_for_space();
         }
-        let ((), drained) = self.drain(Blocks::record).map_err(|e| self.failed(e))?;
+        let ((), drained) = self
+            .drain(scope, |blocks| blocks.record(scope))
+            .map_err(|e| self.failed(e))?;
         if let Err(Error::NoSpace) = drained {
             // A commit makes space.
             drop(freeze);
             return self.commit_for_space();
         }
         drained?;
-        // What network disks are given is durable there, or not at all.
-        let carried =
-            (!self.env.options.network_backed).then(|| self.blocks.segments().take_unflushed());
-        let units = match carried.flatten() {
-            Some(units) => units,
-            None => {
-                self.blocks
-                    .segments()
-                    .flush()
-                    .map_err(|e| self.failed(e.into()))?;
-                Vec::new()
-            }
+        let units = match scope {
+            // It refers to no data that was not flushed before.
+            Scope::Names => Vec::new(),
+            Scope::Everything => self.take_data()?,
         };
+        let whole = scope == Scope::Everything || self.data.inodes().deferred_len() == 0;
         let taken = Box::new(move || drop(freeze));
         match self.catalog.get().sync(units, taken) {
             Ok(Some(generation)) => {
-                self.durable.store(mark, Ordering::SeqCst);
+                self.names_durable.store(mark, Ordering::SeqCst);
+                if whole {
+                    self.durable.store(mark, Ordering::SeqCst);
+                }
                 self.remember(generation);
                 if self.blocks.accounts().released_blocks() >= RELEASED_MAX {
                     self.env.requests.ask(|wake| wake.commit = true);
@@ -218,6 +250,18 @@ impl Commits {
             Ok(None) => self.commit_for_space(),
             Err(e) => Err(self.failed(e.into())),
         }
+    }
+
+    /// Units that the record is to carry; what is not carried is flushed.
+    fn take_data(&self) -> Result<Vec<SealedUnits>> {
+        let segments = self.blocks.segments();
+        // What network disks are given is durable there, or not at all.
+        let carried = (!self.env.options.network_backed).then(|| segments.take_unflushed());
+        if let Some(units) = carried.flatten() {
+            return Ok(units);
+        }
+        segments.flush().map_err(|e| self.failed(e.into()))?;
+        Ok(Vec::new())
     }
 
     /// With `commit_lock` held: commits, and where there is no space, once more when what was discarded is punched.
@@ -255,7 +299,7 @@ impl Commits {
     /// With `commit_lock` held: makes durable what is not.
     pub(crate) fn sync_now_if_dirty(&self) -> Result<()> {
         if self.durable.load(Ordering::SeqCst) >= self.changes.load(Ordering::SeqCst)
-            && self.data.inodes().dirty_len() == 0
+            && self.data.inodes().pending_len() == 0
         {
             return Ok(());
         }
@@ -265,7 +309,7 @@ impl Commits {
     /// With `commit_lock` held: commits if anything changed.
     pub(crate) fn commit_now_if_dirty(&self) -> Result<()> {
         if self.committed.load(Ordering::SeqCst) >= self.changes.load(Ordering::SeqCst)
-            && self.data.inodes().dirty_len() == 0
+            && self.data.inodes().pending_len() == 0
             && !self.catalog.get().is_dirty()
         {
             return Ok(());
@@ -313,7 +357,9 @@ impl Commits {
         self.flush_ahead()?;
         let freeze = waiting(|| self.freeze.write());
         let mark = self.changes.load(Ordering::SeqCst);
-        let (settlement, drained) = self.drain(Blocks::settle).map_err(|e| self.failed(e))?;
+        let (settlement, drained) = self
+            .drain(Scope::Everything, Blocks::settle)
+            .map_err(|e| self.failed(e))?;
         let durable = self
             .blocks
             .segments()
@@ -332,6 +378,7 @@ impl Commits {
         if drained.is_ok() {
             self.committed.store(mark, Ordering::SeqCst);
             self.durable.store(mark, Ordering::SeqCst);
+            self.names_durable.store(mark, Ordering::SeqCst);
         }
         let outcome = then(drained);
         drop(freeze);

@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Commits, waiting};
+use crate::accounts::Scope;
 use crate::{Error, Result};
 
 impl Commits {
@@ -57,7 +58,9 @@ impl Commits {
     /// Hands pending changes to the catalog, which writes them to its log when they are many, without a commit.
     pub(crate) fn spill(&self) -> Result<()> {
         let _freeze = waiting(|| self.freeze.write());
-        let ((), drained) = self.drain(|_| Ok(())).map_err(|e| self.failed(e))?;
+        let ((), drained) = self
+            .drain(Scope::Everything, |_| Ok(()))
+            .map_err(|e| self.failed(e))?;
         drained
     }
 }

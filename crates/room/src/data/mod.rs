@@ -206,6 +206,14 @@ impl Data {
         Ok(())
     }
 
+    /// Notes that an inode differs from the catalog. Called with its state locked for writing.
+    pub(crate) fn mark_dirty(&self, cell: &Arc<Cell>) {
+        let deferred = self.inodes.mark_dirty(cell);
+        if !deferred.is_empty() {
+            self.blocks.accounts().end_deferral(&deferred);
+        }
+    }
+
     /// Notes that the data changed.
     pub(crate) fn touch(&self, cell: &Arc<Cell>, state: &mut State, now: Timestamp) {
         state.inode.mtime = now;
@@ -216,7 +224,7 @@ impl Data {
     pub(crate) fn touch_inode(&self, cell: &Arc<Cell>, state: &mut State, now: Timestamp) {
         state.inode.ctime = now;
         state.row_dirty = true;
-        self.inodes.mark_dirty(cell);
+        self.mark_dirty(cell);
     }
 
     /// Replaces part of a chunk's map, and discards what it no longer refers to. The inode's block count follows.
@@ -238,7 +246,7 @@ impl Data {
         state.inode.blocks =
             (state.inode.blocks + u64::from(after)).saturating_sub(u64::from(before));
         state.row_dirty = true;
-        self.inodes.mark_dirty(cell);
+        self.mark_dirty(cell);
         self.blocks.discard(&released)
     }
 

@@ -56,7 +56,7 @@ impl Data {
         }
         state.inode.size = size;
         state.row_dirty = true;
-        self.inodes.mark_dirty(cell);
+        self.mark_dirty(cell);
         Ok(())
     }
 
@@ -214,7 +214,7 @@ impl Data {
             at += u64::from(blocks);
         }
         state.row_dirty = true;
-        self.inodes.mark_dirty(cell);
+        self.mark_dirty(cell);
         Ok(marked)
     }
 
@@ -256,7 +256,7 @@ impl Data {
                 })
                 .collect();
             if source_state.is_some() {
-                self.inodes.mark_dirty(source);
+                self.mark_dirty(source);
             }
             // Counts first: the replacement may discard the very units that come in.
             let chunk = self.changed_chunk(target, target_state, to_index)?;

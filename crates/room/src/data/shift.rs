@@ -116,7 +116,7 @@ impl Data {
         }
         state.chunks.extend(new);
         state.row_dirty = true;
-        self.inodes.mark_dirty(cell);
+        self.mark_dirty(cell);
         Ok(())
     }
 }

@@ -79,7 +79,7 @@ impl Data {
                 state.row_dirty = true;
             }
         }
-        self.inodes.mark_dirty(cell);
+        self.mark_dirty(cell);
         Ok(())
     }
 

@@ -72,6 +72,12 @@ impl Room {
         self.parts.commits.durable()
     }
 
+    /// [`sync`](crate::FileSystem::sync) for names and attributes. Data that clients [committed](Self::place) to new blocks, and
+    /// that no sync covered yet, becomes durable later: no network disk is flushed for a name.
+    pub fn sync_names(&self) -> Result<()> {
+        self.parts()?.commits.sync_names_or_defer()
+    }
+
     /// A value that a program keeps in the room beside the files, sealed and authenticated with the catalog. The name has 1 to
     /// 64 bytes.
     pub fn note(&self, name: &str) -> Result<Option<Vec<u8>>> {

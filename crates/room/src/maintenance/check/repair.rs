@@ -289,7 +289,7 @@ impl Maintenance {
         let mut state = cell.state.write();
         change(self, &cell, &mut state)?;
         state.row_dirty = true;
-        self.data.inodes().mark_dirty(&cell);
+        self.data.mark_dirty(&cell);
         Ok(())
     }
 
