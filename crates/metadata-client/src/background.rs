@@ -17,8 +17,8 @@ use super::writing::PLACE_AT;
 
 /// The age at which written data is committed without a request.
 const PLACE_AFTER: Duration = Duration::from_secs(1);
-/// The longest pause between looking for such data.
-const LOOK: Duration = Duration::from_millis(250);
+/// The longest pause between looking for such data, and between reports of closed files.
+pub(super) const LOOK: Duration = Duration::from_millis(250);
 /// Between heartbeats, at most; a quarter of a lease where that is less.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long a heartbeat may take: then the connection counts as broken.
@@ -151,6 +151,7 @@ impl ClientCore {
 
     fn syncs(&self) {
         while self.pause(LOOK) {
+            self.send_closed();
             if self.budget.percent() >= 50
                 && let Err(e) = self.sync_all()
             {

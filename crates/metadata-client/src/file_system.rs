@@ -21,9 +21,9 @@ const LIST_MAX: usize = 1024;
 pub(super) struct Unnamed(Mutex<HashSet<InodeNo>>);
 
 /// What a change that answers with an inode answered.
-fn inode(changed: Changed) -> Result<Inode> {
+pub(super) fn inode(changed: Changed) -> Result<Inode> {
     match changed {
-        Changed::Inode(inode) => Ok(*inode),
+        Changed::Inode(inode) | Changed::Opened(inode, _) => Ok(*inode),
         Changed::Done | Changed::Copied(_) => Err(Error::Io(std::io::Error::other(
             "the metadata server answered something else",
         ))),
@@ -79,6 +79,10 @@ impl FileSystem for SharedRoom {
         })
     }
 
+    fn create(&self, parent: InodeNo, name: &[u8], new: &NewFile, access: Access) -> Result<Inode> {
+        self.core.create_file(parent, name, new, access)
+    }
+
     fn create_tmpfile(&self, parent: InodeNo, new: &NewFile) -> Result<Inode> {
         let new = new.clone();
         let inode = self
@@ -94,6 +98,7 @@ impl FileSystem for SharedRoom {
     }
 
     fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
+        self.core.send_closed();
         let name = name.to_vec();
         self.core.change(Change::Unlink { parent, name }).map(drop)
     }
@@ -111,6 +116,7 @@ impl FileSystem for SharedRoom {
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<()> {
+        self.core.send_closed();
         let change = Change::Rename {
             parent,
             name: name.to_vec(),
@@ -162,7 +168,7 @@ impl FileSystem for SharedRoom {
             let _ = self
                 .core
                 .call_once_in_session(|client, context, session| async move {
-                    client.close(context, session, no, 1).await
+                    client.close(context, session, vec![(no, 1)]).await
                 });
         }
         self.core.files.tidy(no);
@@ -220,9 +226,9 @@ impl FileSystem for SharedRoom {
                 self.refresh(to)?;
                 Ok(bytes)
             }
-            Changed::Inode(_) | Changed::Done => Err(Error::Io(std::io::Error::other(
-                "the metadata server answered something else",
-            ))),
+            Changed::Inode(_) | Changed::Opened(..) | Changed::Done => Err(Error::Io(
+                std::io::Error::other("the metadata server answered something else"),
+            )),
         }
     }
 

@@ -94,6 +94,18 @@ impl State {
         lost.is_some()
     }
 
+    /// Notes one more open, which the server counts in its session of this generation.
+    pub(super) fn opened(&mut self, generation: u64) {
+        if self.opens == 0 {
+            (self.gone, self.lost_locks) = (false, false);
+        }
+        if self.generation != generation {
+            (self.generation, self.server_opens) = (generation, 0);
+        }
+        self.opens += 1;
+        self.server_opens += 1;
+    }
+
     /// Refuses what must not go on.
     pub(super) fn usable(&self) -> Result<()> {
         if self.gone || self.lost_locks {

@@ -19,6 +19,7 @@
 pub mod admin;
 mod background;
 mod calls;
+mod closed;
 mod disks;
 mod errors;
 mod file_system;
@@ -87,6 +88,7 @@ struct ClientCore {
     grants: grants::Grants,
     maps: maps::Maps,
     files: files::Files,
+    closed: closed::Closed,
     budget: files::Budget,
     unnamed: file_system::Unnamed,
     /// Rises when data was committed: attributes fetched before may be old.
@@ -119,6 +121,7 @@ impl SharedRoom {
             grants: grants::Grants::default(),
             maps: maps::Maps::new(),
             files: files::Files::default(),
+            closed: closed::Closed::default(),
             budget: files::Budget::new(options.log_bytes),
             unnamed: file_system::Unnamed::default(),
             placings: AtomicU64::new(0),

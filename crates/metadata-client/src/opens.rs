@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use metadata_proto::rpc::{Change, Changed, MetadataClient, Posix, Refusal, Reply, SessionId};
-use model::{Access, Inode, InodeNo, Result, spans};
+use model::{Access, Inode, InodeNo, NewFile, Result, spans};
 use tarpc::client::RpcError;
 use tarpc::context::Context;
 
 use super::ClientCore;
 use super::errors::{error, gone};
+use super::file_system::inode;
 use super::files::File;
 use super::link::{Attempt, Connected};
 
@@ -66,14 +67,38 @@ impl ClientCore {
             }
         };
         let mut state = file.state.lock();
-        if state.opens == 0 {
-            (state.gone, state.lost_locks) = (false, false);
+        state.opened(generation);
+        state.set_inode(&inode);
+        Ok(state.seen(inode))
+    }
+
+    /// Makes a regular file and opens it.
+    pub(super) fn create_file(
+        &self,
+        parent: InodeNo,
+        name: &[u8],
+        new: &NewFile,
+        access: Access,
+    ) -> Result<Inode> {
+        let changed = self.change(Change::Create {
+            parent,
+            name: name.to_vec(),
+            new: new.clone(),
+            access,
+        })?;
+        let session = match &changed {
+            Changed::Opened(_, session) => Some(*session),
+            _ => None,
+        };
+        let inode = inode(changed)?;
+        let now = self.connected(self.deadline())?.session;
+        if session != Some(now.id) {
+            // Refused, which the server says again; or its session ended, and the open with it.
+            return self.open_file(inode.no, access);
         }
-        if state.generation != generation {
-            (state.generation, state.server_opens) = (generation, 0);
-        }
-        state.opens += 1;
-        state.server_opens += 1;
+        let file = self.files.get_or_new(inode.no);
+        let mut state = file.state.lock();
+        state.opened(now.generation);
         state.set_inode(&inode);
         Ok(state.seen(inode))
     }
@@ -129,53 +154,70 @@ impl ClientCore {
         if unplaced && let Err(e) = self.flush_file(&file) {
             tracing::error!("{}", super::errors::words(no, &e));
         }
-        let (count, generation) = {
+        let (count, generation, soon) = {
             let mut state = file.state.lock();
             state.opens = state.opens.saturating_sub(1);
             if state.opens > 0 {
                 return;
             }
+            // Somebody may wait for its locks, or for the space of a file without a name.
+            let awaited = !state.locks.is_empty() || state.lost_locks;
+            let soon = awaited || state.inode.as_ref().is_none_or(|i| i.nlink == 0);
             (state.gone, state.lost_locks) = (false, false);
             if let Some(lost) = state.lost.take() {
                 tracing::error!(inode = no.0, "written data was lost: {}", lost.error());
             }
-            (std::mem::take(&mut state.server_opens), state.generation)
+            let count = std::mem::take(&mut state.server_opens);
+            (count, state.generation, soon)
         };
         drop(file);
         self.files.tidy(no);
-        if count == 0 {
+        if count > 0 && (self.closed.add(generation, no, count) || soon) {
+            self.send_closed();
+        }
+    }
+
+    /// Reports files that were closed. Opens end with their session in any case.
+    pub(super) fn send_closed(&self) {
+        let (generation, closed) = self.closed.take();
+        if closed.is_empty() {
             return;
         }
-        // Opens end with their session in any case.
         if let Ok(connected) = self.connected(self.deadline())
             && connected.session.generation == generation
         {
             let deadline = self.deadline();
             let close = |client: MetadataClient, context, session| async move {
-                client.close(context, session, no, count).await
+                client.close(context, session, closed).await
             };
             if let Attempt::Unknown(why) = self.link.attempt(&connected, deadline, close) {
-                tracing::debug!("closing inode {}: {why}", no.0);
+                tracing::debug!("closing files: {why}");
             }
         }
     }
 
-    /// The result of a close or fsync: earlier losses first.
+    /// The result of a close: earlier losses first.
     pub(super) fn flush_and_report(&self, no: InodeNo) -> Result<()> {
+        self.commit_and_report(no, false).map(drop)
+    }
+
+    /// The same of a close or fsync. True: with `sync`, everything is durable already.
+    fn commit_and_report(&self, no: InodeNo, sync: bool) -> Result<bool> {
         let Some(file) = self.files.get(no) else {
-            return Ok(());
+            return Ok(false);
         };
-        let flushed = self.flush_file(&file);
+        let committed = self.commit_file(&file, sync);
         if let Some(lost) = file.state.lock().lost.take() {
             return Err(lost.error());
         }
-        flushed
+        committed
     }
 
     pub(super) fn fsync_file(&self, no: InodeNo) -> Result<()> {
         self.in_one_incarnation(|incarnation| {
-            self.flush_and_report(no)?;
-            self.sync_server()?;
+            if !self.commit_and_report(no, true)? {
+                self.sync_server()?;
+            }
             Ok((self.incarnation() == incarnation).then_some(()))
         })
     }

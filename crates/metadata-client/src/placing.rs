@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use metadata_proto::rpc::{Posix, Refusal, Written};
+use metadata_proto::rpc::{Committed, Posix, Refusal, Written};
 use model::{BLOCK_LEN, Error, InodeNo, Result, Sealed, UNIT_LEN, WrittenExtent, spans};
 use parking_lot::Mutex;
 
@@ -47,12 +47,29 @@ enum Failed {
 impl ClientCore {
     /// Places what was written to a file before this call.
     pub(super) fn flush_file(&self, file: &File) -> Result<()> {
+        self.commit_file(file, false).map(drop)
+    }
+
+    /// The same. With `sync` the server is asked to make it durable; true where it did, with everything that was there before.
+    pub(super) fn commit_file(&self, file: &File, sync: bool) -> Result<bool> {
         let _alone = file.flushing.lock();
-        self.flush_locked(file)
+        let committed = self.commit_locked(file, sync)?;
+        if let Some((Committed { stamp, settled }, generation)) = committed
+            && sync
+        {
+            self.settle(settled, generation);
+            return Ok(settled >= stamp);
+        }
+        Ok(false)
     }
 
     /// The same; the caller holds `flushing`.
     pub(super) fn flush_locked(&self, file: &File) -> Result<()> {
+        self.commit_locked(file, false).map(drop)
+    }
+
+    /// What became of it, and in which session; `None`: there was nothing to commit.
+    fn commit_locked(&self, file: &File, sync: bool) -> Result<Option<(Committed, u64)>> {
         let deadline = self.deadline();
         let mut pause = Duration::ZERO;
         loop {
@@ -63,7 +80,7 @@ impl ClientCore {
                     !state.is_dirty() && state.usable().is_ok()
                 };
                 if nothing() {
-                    return Ok(());
+                    return Ok(None);
                 }
                 let generation = self.connected(deadline)?.session.generation;
                 let mut state = file.state.lock();
@@ -72,13 +89,13 @@ impl ClientCore {
                     return Err(e);
                 }
                 if !state.is_dirty() {
-                    return Ok(());
+                    return Ok(None);
                 }
                 state.take_off();
                 (state.flight.clone(), state.size(), generation)
             };
-            match self.place_blocks(file.no, &blocks, end, deadline) {
-                Ok(stamp) => {
+            match self.place_blocks(file.no, &blocks, end, deadline, sync) {
+                Ok(committed) => {
                     let mut state = file.state.lock();
                     if self.incarnation() > generation {
                         // The server that said so is gone, and may not have kept it.
@@ -86,6 +103,7 @@ impl ClientCore {
                         continue;
                     }
                     state.flight.clear();
+                    let stamp = committed.stamp;
                     state.log.push_back(Logged { stamp, end, blocks });
                     state.placings += 1;
                     state.outdate();
@@ -94,7 +112,7 @@ impl ClientCore {
                     }
                     state.committed();
                     self.placings.fetch_add(1, Ordering::AcqRel);
-                    return Ok(());
+                    return Ok(Some((committed, generation)));
                 }
                 Err(Failed::Again) if Instant::now() + pause < deadline => {
                     self.budget.release(file.state.lock().land());
@@ -108,7 +126,7 @@ impl ClientCore {
                             Error::Unreachable("the metadata server, which takes nothing,".into())
                         }
                     };
-                    return self.not_committed(file, e);
+                    return self.not_committed(file, e).map(|()| None);
                 }
             }
         }
@@ -138,32 +156,42 @@ impl ClientCore {
         Err(e)
     }
 
-    /// Writes blocks to the disks and commits them to the file; returns the stamp.
+    /// Writes blocks to the disks and commits them to the file.
     fn place_blocks(
         &self,
         no: InodeNo,
         blocks: &Blocks,
         end: u64,
         deadline: Instant,
-    ) -> std::result::Result<u64, Failed> {
+        sync: bool,
+    ) -> std::result::Result<Committed, Failed> {
         let written = self.write_out(parts(blocks), blocks, end, deadline)?;
-        let mut stamp = 0;
+        let mut committed = Committed {
+            stamp: 0,
+            settled: 0,
+        };
         // The granted blocks stay busy until the server knows of them.
         let (written, _places): (Vec<_>, Vec<_>) = written.into_iter().unzip();
         let written: Vec<Written> = written.into_iter().flatten().collect();
-        for some in written.chunks(PARTS_MAX) {
-            stamp = stamp.max(self.place_some(no, some)?);
+        let times = written.len().div_ceil(PARTS_MAX);
+        for (at, some) in written.chunks(PARTS_MAX).enumerate() {
+            committed = self.place_some(no, some, sync && at + 1 == times)?;
         }
-        Ok(stamp)
+        Ok(committed)
     }
 
-    fn place_some(&self, no: InodeNo, written: &[Written]) -> std::result::Result<u64, Failed> {
+    fn place_some(
+        &self,
+        no: InodeNo,
+        written: &[Written],
+        sync: bool,
+    ) -> std::result::Result<Committed, Failed> {
         let answer = self.call_once_in_session(|client, context, session| {
             let written = written.to_vec();
-            async move { client.place(context, session, no, written).await }
+            async move { client.place(context, session, no, written, sync).await }
         });
         match answer.map_err(Failed::For)? {
-            Ok(stamp) => Ok(stamp),
+            Ok(committed) => Ok(committed),
             // In the last three cases the server or a disk may be itself again soon.
             Err(
                 Refusal::NoSession

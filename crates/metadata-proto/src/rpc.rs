@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::admin;
 
 /// Version of this protocol: both sides must have the same.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Slots of a client: changes it may have under way at the same time.
 pub const SLOTS_MAX: u32 = 64;
 /// The first byte a server sends after the handshake: the client's key belongs to a user.
@@ -145,6 +145,13 @@ pub enum Change {
         name: Vec<u8>,
         new: NewFile,
     },
+    /// Makes a regular file and opens it: one call for what a program does at once.
+    Create {
+        parent: InodeNo,
+        name: Vec<u8>,
+        new: NewFile,
+        access: Access,
+    },
     /// Counts as one open of the new file.
     #[serde(rename = "MakeUnnamed")]
     CreateTmpfile {
@@ -206,6 +213,8 @@ pub enum Change {
 pub enum Changed {
     /// The inode made, linked or changed.
     Inode(Box<Inode>),
+    /// The inode made, and the session in which it is open: this answer may come to a later one.
+    Opened(Box<Inode>, SessionId),
     /// No data.
     Done,
     /// Bytes copied.
@@ -275,6 +284,15 @@ pub struct Written {
     pub extent: WrittenExtent,
 }
 
+/// What became of data that was committed to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Committed {
+    /// The stamp that covers it.
+    pub stamp: u64,
+    /// Committed data whose stamp is at or below this is durable.
+    pub settled: u64,
+}
+
 /// The answer to a heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat {
@@ -323,16 +341,22 @@ pub trait Metadata {
     async fn recall(session: SessionId, slot: u32, sequence: u64) -> Reply<Recalled>;
     /// Opens a file, which then outlives its last name until it is closed. Its attributes.
     async fn open(session: SessionId, no: InodeNo, access: Access) -> Reply<Inode>;
-    /// Undoes `count` opens.
-    async fn close(session: SessionId, no: InodeNo, count: u64) -> Reply<()>;
+    /// Undoes opens: of each file so many.
+    async fn close(session: SessionId, closed: Vec<(InodeNo, u64)>) -> Reply<()>;
     /// Maps of up to `count` chunks (1 to 64) from `first` on, with what it takes to read them.
     async fn map(session: SessionId, no: InodeNo, first: u64, count: u32) -> Reply<Map>;
     /// The next data (or hole) at or after an offset.
     async fn seek(session: SessionId, no: InodeNo, offset: u64, hole: bool) -> Reply<u64>;
     /// Grants `blocks` blocks (1 to 1024) to write to.
     async fn lend(session: SessionId, blocks: u32) -> Reply<Granted>;
-    /// Takes what was written into a file; the stamp that covers it.
-    async fn place(session: SessionId, no: InodeNo, written: Vec<Written>) -> Reply<u64>;
+    /// Takes what was written into a file. With `sync`, everything committed and changed so far is durable when this returns, or
+    /// the answer says that it is not.
+    async fn place(
+        session: SessionId,
+        no: InodeNo,
+        written: Vec<Written>,
+        sync: bool,
+    ) -> Reply<Committed>;
     /// Releases grants.
     async fn give_back(session: SessionId, grants: Vec<WriteGrantId>) -> Reply<()>;
     /// Makes all committed data and changes so far durable; returns the stamp covered.

@@ -73,6 +73,12 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Makes a file of any kind under a name.
     fn make(&self, parent: InodeNo, name: &[u8], new: &NewFile) -> Result<Inode>;
 
+    /// Makes a regular file and opens it. After an error of the open the file is there.
+    fn create(&self, parent: InodeNo, name: &[u8], new: &NewFile, access: Access) -> Result<Inode> {
+        let no = self.make(parent, name, new)?.no;
+        self.open(no, access)
+    }
+
     /// Makes a regular file without a name (O_TMPFILE), held once for the caller: see [`hold`](Self::hold).
     fn create_tmpfile(&self, parent: InodeNo, new: &NewFile) -> Result<Inode>;
 

@@ -11,12 +11,14 @@
 use std::sync::Arc;
 
 use model::{
-    FileFlags, FileKind, FileSystem, Inode, InodeNo, NewFile, RenameMode, RoomSpace, SetAttr,
+    Access, FileFlags, FileKind, FileSystem, Inode, InodeNo, NewFile, RenameMode, RoomSpace,
+    SetAttr,
 };
 
 use crate::activity::{Activity, Writes};
 use crate::clock;
 use crate::errno::{Errno, OrErrno};
+use crate::flags::check_open;
 use crate::labels::Labels;
 use crate::listings::Listings;
 use crate::lookups::Lookups;
@@ -249,6 +251,29 @@ impl Server {
             .make(parent, name, &new)
             .or_errno("make", parent)?;
         self.names_changed(parent)?;
+        Ok(self.hand_out(inode))
+    }
+
+    /// Makes a regular file and opens it; `append`: what is written through it goes to its end.
+    pub(crate) fn create(
+        &self,
+        caller: Caller,
+        parent: InodeNo,
+        name: &[u8],
+        wanted: Wanted,
+        (access, append): (Access, bool),
+    ) -> Result<Inode, Errno> {
+        let new = new_file(caller, wanted)?;
+        let inode = self
+            .room
+            .create(parent, name, &new, access)
+            .or_errno("create", parent)?;
+        self.names_changed(parent)?;
+        if let Err(refused) = check_open(&inode, access, append) {
+            self.room.close(inode.no, access);
+            return Err(refused);
+        }
+        self.opens.opened(&inode);
         Ok(self.hand_out(inode))
     }
 

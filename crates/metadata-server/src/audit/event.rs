@@ -231,6 +231,7 @@ impl About {
     pub(crate) fn change(change: &Change) -> Self {
         let (name, no) = match change {
             Change::Make { parent, .. } => ("make", *parent),
+            Change::Create { parent, .. } => ("create", *parent),
             Change::CreateTmpfile { parent, .. } => ("create-tmpfile", *parent),
             Change::Link { no, .. } => ("link", *no),
             Change::Unlink { parent, .. } => ("unlink", *parent),

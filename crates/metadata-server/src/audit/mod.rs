@@ -58,7 +58,8 @@ impl Audit {
             | Change::Link { .. }
             | Change::Fallocate { .. }
             | Change::CopyRange { .. } => Ok(()),
-            Change::CreateTmpfile { .. }
+            Change::Create { .. }
+            | Change::CreateTmpfile { .. }
             | Change::Unlink { .. }
             | Change::Rmdir { .. }
             | Change::Rename { .. }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use catalog::CatalogError;
 use metadata_proto::admin;
 use metadata_proto::rpc::{
-    Change, Changed, ClientId, Delay, Granted, Heartbeat, Listing, Map, Metadata, Posix, Recalled,
-    Refusal, Reply, SessionId, VERSION, Welcome, Written,
+    Change, Changed, ClientId, Committed, Delay, Granted, Heartbeat, Listing, Map, Metadata, Posix,
+    Recalled, Refusal, Reply, SessionId, VERSION, Welcome, Written,
 };
 use room::{
     Access, FileSystem as _, Inode, InodeNo, Lock, LockOwner, LockTable, RoomSpace, WriteGrantId,
@@ -518,12 +518,10 @@ impl Metadata for Caller {
         .await
     }
 
-    async fn close(self, _: Context, session: SessionId, no: InodeNo, count: u64) -> Reply<()> {
-        self.within(
-            "close",
-            session,
-            About::of(no),
-            move |(incarnation, session)| {
+    async fn close(self, _: Context, session: SessionId, closed: Vec<(InodeNo, u64)>) -> Reply<()> {
+        let about = About::default();
+        self.within("close", session, about, move |(incarnation, session)| {
+            for (no, count) in closed {
                 let no = incarnation.handles.room_number(no);
                 let (closed, last) = session.close(no, count)?;
                 if last {
@@ -532,9 +530,9 @@ impl Metadata for Caller {
                 if closed > 0 {
                     incarnation.room.release(no, closed);
                 }
-                Ok(())
-            },
-        )
+            }
+            Ok(())
+        })
         .await
     }
 
@@ -583,11 +581,18 @@ impl Metadata for Caller {
         session: SessionId,
         no: InodeNo,
         written: Vec<Written>,
-    ) -> Reply<u64> {
+        sync: bool,
+    ) -> Reply<Committed> {
         self.within("place", session, About::of(no), move |here| {
             let handles = &here.0.handles;
             here.0.audit.reaches(&here.1, handles.seen(no), "w")?;
-            super::data::place(here, handles.room_number(no), written)
+            let stamp = super::data::place(here, handles.room_number(no), written)?;
+            if sync && let Err(e) = self::sync(&here.0) {
+                // The data is in the file. Asked for alone, the sync says what is wrong.
+                tracing::debug!("data that was committed is not durable: {e}");
+            }
+            let settled = here.0.room.settled();
+            Ok(Committed { stamp, settled })
         })
         .await
     }
@@ -745,13 +750,22 @@ fn revoke(
 
 /// Makes everything durable, many callers' changes at once.
 pub(super) fn sync(incarnation: &Incarnation) -> Reply<()> {
-    incarnation.room.sync().map_err(|e| match e {
+    incarnation.room.sync().map_err(not_durable)
+}
+
+/// Makes names and attributes durable, many callers' at once.
+pub(super) fn sync_names(incarnation: &Incarnation) -> Reply<()> {
+    incarnation.room.sync_names().map_err(not_durable)
+}
+
+fn not_durable(e: room::Error) -> Refusal {
+    match e {
         room::Error::NoSpace => Refusal::Posix(Posix::NoSpace),
         other => {
             tracing::error!("a commit failed: {other}");
             Refusal::NotNow(Delay::Reopening)
         }
-    })
+    }
 }
 
 impl Shared {

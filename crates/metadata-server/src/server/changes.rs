@@ -16,7 +16,7 @@ use room::{
     SetTime, WriteGrantId,
 };
 
-use super::calls::{Here, refusal, sync};
+use super::calls::{Here, refusal, sync, sync_names};
 use super::data::drop_privileges;
 use super::files::Found;
 use super::incarnation::Incarnation;
@@ -43,11 +43,12 @@ pub(super) fn make(here: &Here, id: &OperationId, change: Change) -> Outcome {
         return Outcome::Void;
     }
     let mut losses = Losses::default();
+    let durable = durability(&change);
     let applied = apply(here, id, change, &mut losses);
     if incarnation.fails_at(Point::Applied) {
         return Outcome::Void;
     }
-    match (applied, sync(incarnation)) {
+    match (applied, durable(incarnation)) {
         // What it shows may be gone with the storage that failed.
         (_, Err(Refusal::NotNow(_))) => Outcome::Void,
         (Err(e), _) => match refusal(e) {
@@ -68,11 +69,21 @@ pub(super) fn make(here: &Here, id: &OperationId, change: Change) -> Outcome {
     }
 }
 
+/// What makes a change durable. A new file needs nothing of what others wrote to theirs; a name that is moved or removed comes
+/// after the data that was committed before it.
+fn durability(change: &Change) -> fn(&Incarnation) -> Reply<()> {
+    match change {
+        Change::Make { .. } | Change::Create { .. } => sync_names,
+        _ => sync,
+    }
+}
+
 /// Whether the answer to a change of an earlier incarnation may be sent: every disk has a fresh group of capabilities
 /// then, so the removed rights are gone.
 pub(super) fn is_settled(incarnation: &Incarnation, change: &Change) -> bool {
     match change {
         Change::Make { .. }
+        | Change::Create { .. }
         | Change::CreateTmpfile { .. }
         | Change::Link { .. }
         | Change::Rmdir { .. }
@@ -149,19 +160,32 @@ fn apply(
     let (room, subject) = (&incarnation.room, &session.subject);
     let done = |()| Changed::Done;
     match change {
-        Change::Make {
+        Change::Make { parent, name, new } => {
+            let _rights = incarnation.rights.write();
+            make_file(here, id, parent, &name, new)
+        }
+        Change::Create {
             parent,
             name,
-            mut new,
+            new,
+            access,
         } => {
-            check_new(&new)?;
+            if new.kind != FileKind::Regular {
+                return Err(Error::InvalidArgument("a file that is created is regular"));
+            }
             let _rights = incarnation.rights.write();
-            subject.make(incarnation.reach(session, parent)?.object(), &mut new)?;
-            let changed = answering(incarnation, id, || {
-                room.make(parent, &name, &new).map(inode)
-            })?;
-            see(incarnation, &changed, parent);
-            Ok(changed)
+            let made = make_file(here, id, parent, &name, new)?;
+            // The answer that is kept is that of its creation: opens end with their session.
+            Ok(match made {
+                Changed::Inode(inode)
+                    if super::files::open_file(here, inode.no, access).is_ok() =>
+                {
+                    let seen = incarnation.handles.out(inode.no);
+                    incarnation.audit.opened(session, seen, access);
+                    Changed::Opened(inode, session.id)
+                }
+                made => made,
+            })
         }
         Change::CreateTmpfile { parent, mut new } => {
             check_new(&new)?;
@@ -357,6 +381,24 @@ fn apply(
             Ok(changed)
         }
     }
+}
+
+/// Makes a file of any kind. The caller holds the rights exclusively.
+fn make_file(
+    (incarnation, session): &Here,
+    id: &OperationId,
+    parent: InodeNo,
+    name: &[u8],
+    mut new: NewFile,
+) -> room::Result<Changed> {
+    check_new(&new)?;
+    let directory = incarnation.reach(session, parent)?;
+    session.subject.make(directory.object(), &mut new)?;
+    let changed = answering(incarnation, id, || {
+        incarnation.room.make(parent, name, &new).map(inode)
+    })?;
+    see(incarnation, &changed, parent);
+    Ok(changed)
 }
 
 fn set_attributes(

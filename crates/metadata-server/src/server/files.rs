@@ -119,8 +119,13 @@ pub(super) fn xattr((server, session): &Here, no: InodeNo, name: &[u8]) -> Reply
     server.room.xattr(no, name).map_err(refusal)
 }
 
-pub(super) fn open((server, session): &Here, no: InodeNo, access: Access) -> Reply<Inode> {
-    let _rights = server.rights.read();
+pub(super) fn open(here: &Here, no: InodeNo, access: Access) -> Reply<Inode> {
+    let _rights = here.0.rights.read();
+    open_file(here, no, access)
+}
+
+/// The caller holds the rights.
+pub(super) fn open_file((server, session): &Here, no: InodeNo, access: Access) -> Reply<Inode> {
     let found = server.reach(session, no).map_err(refusal)?;
     if access.read && found.inode.kind == FileKind::Directory {
         session.subject.list(found.object()).map_err(refusal)?;

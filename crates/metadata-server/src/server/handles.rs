@@ -130,6 +130,9 @@ impl Handles {
     pub(super) fn changed(&self, changed: Changed) -> Changed {
         match changed {
             Changed::Inode(inode) => Changed::Inode(Box::new(self.inode(*inode))),
+            Changed::Opened(inode, session) => {
+                Changed::Opened(Box::new(self.inode(*inode)), session)
+            }
             Changed::Done | Changed::Copied(_) => changed,
         }
     }
@@ -139,6 +142,7 @@ impl Handles {
         let room = |no: &mut InodeNo| *no = self.room_number(*no);
         match &mut change {
             Change::Make { parent, .. }
+            | Change::Create { parent, .. }
             | Change::CreateTmpfile { parent, .. }
             | Change::Unlink { parent, .. }
             | Change::Rmdir { parent, .. } => room(parent),

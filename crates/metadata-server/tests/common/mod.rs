@@ -366,7 +366,7 @@ impl Raw {
     }
 
     pub fn close(&self, no: InodeNo) -> Reply<()> {
-        self.ask(|c, x, s| async move { c.close(x, s, no, 1).await })
+        self.ask(|c, x, s| async move { c.close(x, s, vec![(no, 1)]).await })
             .unwrap()
     }
 
@@ -391,8 +391,8 @@ impl Raw {
     }
 
     pub fn place(&self, no: InodeNo, written: Vec<Written>) -> Reply<u64> {
-        self.ask(|c, x, s| async move { c.place(x, s, no, written).await })
-            .unwrap()
+        let committed = self.ask(|c, x, s| async move { c.place(x, s, no, written, false).await });
+        committed.unwrap().map(|answer| answer.stamp)
     }
 
     /// Seals and writes one block of `byte` to the `at`th block of a grant; what to place.

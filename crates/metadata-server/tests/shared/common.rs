@@ -176,6 +176,11 @@ impl Shared {
         self.server = Some(server);
     }
 
+    /// Whether the server's room has its log.
+    pub(crate) fn has_log(&self) -> bool {
+        self.dir.path().join("room/catalog.db-log").exists()
+    }
+
     pub(crate) fn stop(&mut self) {
         self.server.take().unwrap().stop().unwrap();
     }

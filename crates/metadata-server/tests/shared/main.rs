@@ -6,6 +6,7 @@ mod failures;
 mod locks;
 #[path = "../common/port.rs"]
 mod port;
+mod rates;
 mod rights;
 mod space;
 

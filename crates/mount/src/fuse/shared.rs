@@ -59,6 +59,20 @@ fn lock(start: u64, end: u64, typ: i32, pid: u32) -> Result<Lock, Errno> {
     })
 }
 
+/// Answers with a file that was made and opened.
+fn is_open(opened: Result<Inode, Errno>, reply: ReplyCreate) {
+    match opened {
+        Ok(inode) => reply.created(
+            &Duration::ZERO,
+            &file_attr(&inode),
+            GENERATION,
+            FileHandle(0),
+            FopenFlags::empty(),
+        ),
+        Err(e) => reply.error(e.into()),
+    }
+}
+
 impl Handler {
     pub(super) fn opened(&self, req: &Request, no: InodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.serve(req, || self.server.open(no, access(flags), appends(flags))) {
@@ -83,13 +97,15 @@ impl Handler {
         reply: ReplyCreate,
     ) {
         let answer = self.serve(req, || {
-            match self.server.make(caller(req), parent, name, wanted) {
+            let open = (access(OpenFlags(flags)), appends(OpenFlags(flags)));
+            let created = self.server.create(caller(req), parent, name, wanted, open);
+            match created {
                 // Somebody else made it since the kernel looked: it looks again, checks permissions, and opens it.
                 Err(Errno(libc::EEXIST)) if flags & libc::O_EXCL == 0 => Err(Errno(libc::ESTALE)),
-                made => made,
+                created => created,
             }
         });
-        self.created(req, answer, flags, reply);
+        is_open(answer, reply);
     }
 
     /// Opens what was just made.
@@ -114,16 +130,7 @@ impl Handler {
                 }
             }
         });
-        match opened {
-            Ok(inode) => reply.created(
-                &Duration::ZERO,
-                &file_attr(&inode),
-                GENERATION,
-                FileHandle(0),
-                FopenFlags::empty(),
-            ),
-            Err(e) => reply.error(e.into()),
-        }
+        is_open(opened, reply);
     }
 
     pub(super) fn released(

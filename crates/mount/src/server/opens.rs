@@ -34,7 +34,7 @@ pub(crate) struct Opens(Mutex<HashMap<u64, Known>>);
 
 impl Opens {
     /// Takes in the file's state at an open; `true` when it is that of the open before.
-    fn opened(&self, inode: &Inode) -> bool {
+    pub(crate) fn opened(&self, inode: &Inode) -> bool {
         let version = Some((inode.mtime, inode.ctime, inode.size));
         let mut files = self.0.lock();
         let known = files.entry(inode.no.0).or_default();

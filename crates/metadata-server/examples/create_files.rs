@@ -1,0 +1,231 @@
+//! How fast clients create small files: a network disk, a metadata server and clients in one process, on loopback.
+//!
+//! `cargo run --release -p strongroom-metadata-server --example create_files -- DIRECTORY mounted|direct CLIENTS SECONDS [fsync]`:
+//! the directory must exist and be empty; `mounted` needs /dev/fuse and root. Each client is one program in a directory of its own:
+//! create a file, write 4 KiB, `fsync` where asked for, close. Prints files per second, and calls and disk requests per file.
+
+use std::error::Error;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use device::FileDevice;
+use metadata_client::{ClientOptions, SharedRoom};
+use metadata_server::enrol::Disk;
+use metadata_server::server::{Config, MetadataServer};
+use mount::MountOptions;
+use netdisk::server::{Config as DiskConfig, Server as DiskServer};
+use netdisk::{DiskAddress, KeyFile, Protection, Store, Surroundings};
+use room::{
+    Access, Credential, FileKind, FileSystem, InodeNo, NewCredential, NewFile, NewRoom, Room,
+    Secret,
+};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+const SIZE: usize = 4096;
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [dir, how, clients, seconds, rest @ ..] = &arguments[..] else {
+        return Err("create_files DIRECTORY mounted|direct CLIENTS SECONDS [fsync]".into());
+    };
+    let (dir, mounted) = (Path::new(dir), how == "mounted");
+    let (clients, seconds): (usize, f64) = (clients.parse()?, seconds.parse()?);
+    let fsync = rest.first().is_some_and(|word| word == "fsync");
+
+    let (disk_server, disk) = disk(&dir.join("disk.store"))?;
+    let key = || Secret::from(vec![7; 32]);
+    let new = NewRoom::with_credential(NewCredential::RawKey(key()));
+    Room::create(&dir.join("room"), new)?.close()?;
+    let mut config = Config::new(dir.join("room"));
+    config.disks = vec![disk];
+    let server = MetadataServer::start(config, Credential::RawKey(key()))?;
+    let (_, root) = server.add_user("root", 0, &[0])?;
+    let connect = || {
+        let options = ClientOptions::new(server.local_addr().to_string());
+        SharedRoom::connect(options, &root).map(Arc::new)
+    };
+    let rooms = (0..clients)
+        .map(|_| connect())
+        .collect::<std::result::Result<Vec<_>, _>>()?;
+
+    let mut programs = Vec::new();
+    for (n, client) in rooms.iter().enumerate() {
+        let parent = client.make(
+            InodeNo::ROOT,
+            format!("client-{n}").as_bytes(),
+            &NewFile::of_kind(FileKind::Directory),
+        )?;
+        programs.push(match mounted {
+            true => Program::Mounted(Mount::new(client, &dir.join(format!("mount-{n}")), n)?),
+            false => Program::Direct(client.clone(), parent.no),
+        });
+    }
+    let running = AtomicBool::new(true);
+    let (files, slowest, took, before, after) = std::thread::scope(|scope| -> Result<_> {
+        // Connections, grants and caches are there before the clock starts.
+        for program in &programs {
+            (0..20).try_for_each(|n| program.create(&format!("first-{n}"), fsync))?;
+        }
+        let counts = || (server.metrics().calls, disk_server.metrics().done);
+        let (before, began) = (counts(), Instant::now());
+        let running = &running;
+        let threads: Vec<_> = programs
+            .iter()
+            .map(|program| {
+                scope.spawn(move || -> Result<(u64, Duration)> {
+                    let (mut files, mut slowest) = (0, Duration::ZERO);
+                    while running.load(Ordering::Relaxed) {
+                        let since = Instant::now();
+                        program.create(&format!("file-{files}"), fsync)?;
+                        slowest = slowest.max(since.elapsed());
+                        files += 1;
+                    }
+                    Ok((files, slowest))
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+        running.store(false, Ordering::Relaxed);
+        let (mut files, mut slowest) = (0, Duration::ZERO);
+        for thread in threads {
+            let (some, longest) = thread.join().map_err(|_| "a client ended by a bug")??;
+            (files, slowest) = (files + some, slowest.max(longest));
+        }
+        Ok((files, slowest, began.elapsed(), before, counts()))
+    })?;
+
+    println!(
+        "{files} files, {:.0} a second, slowest {:.1} ms",
+        files as f64 / took.as_secs_f64(),
+        slowest.as_secs_f64() * 1e3
+    );
+    let per_file = |count: u64| count as f64 / files.max(1) as f64;
+    for (name, count) in &after.0 {
+        let old = before.0.get(name).copied().unwrap_or_default();
+        let (done, ns) = (count.done - old.done, count.ns - old.ns);
+        if done > 0 {
+            let us = ns as f64 / done as f64 / 1e3;
+            println!("  {name:12} {:6.3} a file, {us:.0} us each", per_file(done));
+        }
+    }
+    for ((name, count), (_, old)) in after.1.iter().zip(&before.1) {
+        if count > old {
+            println!("  disk {name:7} {:6.3} a file", per_file(count - old));
+        }
+    }
+    drop(programs);
+    for client in &rooms {
+        client.end()?;
+    }
+    server.stop()?;
+    drop(disk_server);
+    Ok(())
+}
+
+enum Program {
+    Mounted(Mount),
+    Direct(Arc<SharedRoom>, InodeNo),
+}
+
+impl Program {
+    fn create(&self, name: &str, fsync: bool) -> Result<()> {
+        let bytes = [7; SIZE];
+        match self {
+            Self::Mounted(mount) => {
+                let mut file = std::fs::File::create_new(mount.files.join(name))?;
+                file.write_all(&bytes)?;
+                if fsync {
+                    file.sync_all()?;
+                }
+            }
+            // As a mount does it.
+            Self::Direct(client, parent) => {
+                let access = Access {
+                    read: false,
+                    write: true,
+                };
+                let new = NewFile::of_kind(FileKind::Regular);
+                let no = client.create(*parent, name.as_bytes(), &new, access)?.no;
+                client.write(no, 0, &bytes)?;
+                if fsync {
+                    client.fsync(no)?;
+                }
+                client.flush(no)?;
+                client.close(no, access);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A mounted client, unmounted when dropped.
+struct Mount {
+    files: PathBuf,
+    handle: mount::Handle,
+    serving: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Mount {
+    fn new(client: &Arc<SharedRoom>, at: &Path, number: usize) -> Result<Self> {
+        std::fs::create_dir(at)?;
+        let mounted = mount::mount(client.clone(), at, &MountOptions::default())?;
+        let handle = mounted.handle();
+        let wait = move || {
+            if let Err(e) = mounted.wait() {
+                eprintln!("the mount: {e}");
+            }
+        };
+        Ok(Self {
+            files: at.join(format!("client-{number}")),
+            handle,
+            serving: Some(std::thread::spawn(wait)),
+        })
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Busy until the kernel has closed the last file.
+        let gone = (0..200).any(|_| {
+            let done = self.handle.unmount().is_ok();
+            if !done {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            done
+        });
+        if let (true, Some(serving)) = (gone, self.serving.take()) {
+            let _ = serving.join();
+        }
+    }
+}
+
+/// A served disk of 4 GiB, sparse, and its entry for the metadata server.
+fn disk(path: &Path) -> Result<(DiskServer, Disk)> {
+    let device = Arc::new(FileDevice::create(path, (4 << 30) + 4096)?);
+    let keys = KeyFile::generate()?;
+    Store::init(&*device, keys.id, false)?;
+    let surroundings = Surroundings {
+        origin: std::fs::read("/proc/sys/kernel/random/boot_id")?,
+        failures: None,
+    };
+    let server = DiskServer::start(
+        DiskConfig::default(),
+        Store::open(device, surroundings)?,
+        &keys,
+    )?;
+    let entry = Disk {
+        name: "disk".into(),
+        address: DiskAddress {
+            id: keys.id,
+            address: server.local_addr().to_string(),
+            protection: Protection::Secure,
+            certificate: Some(keys.certificate_hash),
+        },
+        key: keys.key,
+    };
+    Ok((server, entry))
+}
