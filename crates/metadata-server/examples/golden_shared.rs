@@ -1,6 +1,6 @@
 //! Creates the golden shared room that `tests/golden.rs` opens: once for each format, never again after its release.
 //!
-//! `cargo run -p strongroom-metadata-server --example golden -- crates/metadata-server/tests/golden/DIRECTORY`: the directory must not exist.
+//! `cargo run -p strongroom-metadata-server --example golden_shared -- crates/metadata-server/tests/golden/DIRECTORY`: the directory must not exist.
 //! It gets the room, its disk's store without the zeros at the end, and the disk's key.
 
 use std::error::Error;
