@@ -16,14 +16,15 @@ pub struct Global {
     /// Say nothing but errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// How far processes that parse others' data drop rights they do not need: auto, required, off
+    /// Confine parsers: auto (default), required, off
     #[arg(
         long,
         global = true,
         value_enum,
         value_name = "MODE",
         default_value = "auto",
-        hide_possible_values = true
+        hide_possible_values = true,
+        hide_default_value = true
     )]
     pub confinement: Confinement,
 }

@@ -1,5 +1,7 @@
 //! A process drops what it does not need: files, networks, system calls, and to be looked into.
 //!
+//! To begin with, copy `examples/drop_rights.rs`.
+//!
 //! Code that parses what others wrote (volumes, containers, rooms, messages) may have a flaw that hands the process to them. What
 //! the process dropped before, it cannot use then. See `docs/decisions/0030-confinement.md`.
 //!
