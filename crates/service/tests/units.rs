@@ -32,7 +32,10 @@ fn systemd_takes_the_units_and_finds_them_confined() {
         std::fs::write(dir.path().join(&name), &text).unwrap();
         let verify = ["verify", "--man=no"];
         let security = ["security", "--offline=true", "--threshold", EXPOSURE_MAX];
-        for arguments in [&verify[..], &security[..]] {
+        // It is a user's own program, which starts fusermount3 with root's rights.
+        let is_server = name != "strongroom-lock@.service";
+        for arguments in [Some(&verify[..]), is_server.then_some(&security[..])] {
+            let Some(arguments) = arguments else { continue };
             let output = Command::new("systemd-analyze")
                 .args(arguments)
                 .arg(&unit)
