@@ -22,7 +22,7 @@ use crate::{Error, Result, SetAttr};
 pub use answers::OperationId;
 pub use file::RoomFile;
 
-/// An open room. All methods, and those of [`FileSystem`], may be called from many threads at once. In a fork of the process that
+/// An open room. All methods, and those of [`FileSystem`](crate::FileSystem), may be called from many threads at once. In a fork of the process that
 /// opened it, methods are refused as [`Error::Forked`] (those without an error do nothing), and dropping it does nothing.
 /// Elsewhere, dropping it commits and closes; errors of that last commit are logged only: [`close`](Self::close) returns them.
 #[derive(Debug)]
@@ -164,8 +164,8 @@ impl Room {
         self.parts.env.options.read_only
     }
 
-    /// Inodes without a name that are [held](Self::hold). Those that [`OpenOptions::keep_unnamed`] holds are to be
-    /// [released](Self::release) when no program can come back for them.
+    /// Inodes without a name that are [held](crate::FileSystem::hold). Those that [`OpenOptions::keep_unnamed`] holds are to be
+    /// [released](crate::FileSystem::release) when no program can come back for them.
     pub fn held_without_name(&self) -> Vec<InodeNo> {
         match self.parts() {
             Ok(parts) => parts.holds.unnamed(),
