@@ -57,12 +57,7 @@ impl Keys {
         self.commits.check_no_transaction()?;
         // A catalog that takes no more changes could not remember what the header is about to become.
         let present = self.header.lock().header.revision();
-        {
-            let _change = self.commits.change()?;
-            self.catalog
-                .get()
-                .set_meta(HEADER_REVISION, present.to_string().as_bytes())?;
-        }
+        self.note_revision(present)?;
         let mut header = self.header.lock();
         let mut next = HeaderState {
             header: header.header.clone(),
@@ -74,15 +69,18 @@ impl Keys {
         *header = next;
         let revision = header.header.revision();
         drop(header);
-        {
-            let _change = self.commits.change()?;
-            self.catalog
-                .get()
-                .set_meta(HEADER_REVISION, revision.to_string().as_bytes())?;
-        }
+        self.note_revision(revision)?;
         // The header itself is durable; a transaction that was begun meanwhile takes what the catalog remembers of it along.
         self.commits.commit_or_defer()?;
         Ok(value)
+    }
+
+    /// Has the catalog remember a revision of the header, with its next commit.
+    pub(crate) fn note_revision(&self, revision: u64) -> Result<()> {
+        let _change = self.commits.change()?;
+        let revision = revision.to_string();
+        let catalog = self.catalog.get();
+        Ok(catalog.set_meta(HEADER_REVISION, revision.as_bytes())?)
     }
 
     pub(crate) fn slots(&self) -> Vec<SlotInfo> {

@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use catalog::{Catalog, FileKind, Inode, InodeNo, SqlCatalog};
+use catalog::{Catalog, FileKind, InodeNo, SqlCatalog};
 use model::now;
 use pages::authentic;
 use seal::{Credential, Header, MasterKey, Suite};
@@ -30,6 +30,7 @@ use crate::layout::{
 use crate::lock::RoomLock;
 use crate::parts::{Found, Parts};
 use crate::rollback::Memory;
+use crate::tree::directory_in_root;
 use crate::{Error, NewRoom, OpenOptions, Result};
 
 /// Creates a room and opens it.
@@ -89,26 +90,7 @@ pub(crate) fn create_on(storage: Arc<dyn Storage>, dir: PathBuf, new: NewRoom) -
         &header.catalog_key(&master),
         &catalog::OpenOptions::default(),
     )?;
-    let now = now();
-    let root = Inode {
-        no: InodeNo::ROOT,
-        kind: FileKind::Directory,
-        mode: 0o755,
-        flags: catalog::FileFlags::NONE,
-        uid: new.uid,
-        gid: new.gid,
-        nlink: 2,
-        size: 0,
-        blocks: 0,
-        rdev: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        btime: now,
-        parent: InodeNo::ROOT,
-        has_xattrs: false,
-        target: Vec::new(),
-    };
+    let root = directory_in_root(InodeNo::ROOT, 0o755, (new.uid, new.gid), now());
     catalog.apply(&[catalog::Change::PutInode(&root)])?;
     catalog.set_meta("room", header.room_id().to_string().as_bytes())?;
     catalog.set_meta(HEADER_REVISION, header.revision().to_string().as_bytes())?;

@@ -7,7 +7,6 @@
 //!    inodes out: data that other machines wrote to new blocks and that nobody has asked to be durable.
 //! 3. One record or commit serves everybody who asked for one before it began.
 //! 4. After a failure other than lack of space the room is poisoned: no change is accepted until it is opened again.
-
 //!
 //! Locks are taken in this order, each released before an earlier one is taken again:
 //! 1. `freeze`, shared by every change, exclusive for a commit: a commit sees whole operations only.

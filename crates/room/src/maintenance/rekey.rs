@@ -21,7 +21,7 @@ use seal::{Credential, MasterKey, SlotInfo};
 use super::Maintenance;
 use super::compact::Tally;
 use crate::header::{HeaderState, keyring};
-use crate::layout::{CATALOG, HEADER_REVISION, NEW_CATALOG, put_new_catalog_in_place};
+use crate::layout::{CATALOG, NEW_CATALOG, put_new_catalog_in_place};
 use crate::reports::{Progress, RekeyReport};
 use crate::{Error, Result};
 
@@ -120,12 +120,7 @@ impl Maintenance {
             Ok(())
         })?;
         drop(header);
-        {
-            let _change = self.commits.change()?;
-            self.catalog
-                .get()
-                .set_meta(HEADER_REVISION, revision.to_string().as_bytes())?;
-        }
+        self.keys.note_revision(revision)?;
         self.commits.commit_or_defer()?;
         Ok(dropped)
     }

@@ -22,9 +22,9 @@ use crate::{Error, Result, SetAttr};
 pub use answers::OperationId;
 pub use file::RoomFile;
 
-/// An open room. All methods, and those of [`FileSystem`](crate::FileSystem), may be called from many threads at once. In a fork of the process that
-/// opened it, methods are refused as [`Error::Forked`] (those without an error do nothing), and dropping it does nothing.
-/// Elsewhere, dropping it commits and closes; errors of that last commit are logged only: [`close`](Self::close) returns them.
+/// An open room. All methods, and those of [`FileSystem`](crate::FileSystem), may be called from many threads at once. In a fork
+/// of the process that opened it, methods are refused as [`Error::Forked`] (those without an error do nothing), and dropping it
+/// does nothing. Elsewhere, dropping it commits and closes; errors of that last commit are logged only: [`close`](Self::close) returns them.
 #[derive(Debug)]
 pub struct Room {
     /// For what only reads memory, and for this process's own: see [`parts`](Self::parts).

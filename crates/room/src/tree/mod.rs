@@ -10,7 +10,7 @@ mod paths;
 
 use std::sync::Arc;
 
-use catalog::{Change, DirEntry, FileKind, Inode, InodeNo};
+use catalog::{Change, DirEntry, FileKind, Inode, InodeNo, Timestamp};
 use parking_lot::Mutex;
 
 use crate::acl;
@@ -45,6 +45,34 @@ pub(crate) struct Tree {
     found: NameCache,
     /// Held by every change of the tree.
     names: Mutex<()>,
+}
+
+/// The inode of an empty directory that is, or will be, in the root; the root is in itself.
+pub(crate) fn directory_in_root(
+    no: InodeNo,
+    mode: u16,
+    (uid, gid): (u32, u32),
+    now: Timestamp,
+) -> Inode {
+    Inode {
+        no,
+        kind: FileKind::Directory,
+        mode,
+        flags: catalog::FileFlags::NONE,
+        uid,
+        gid,
+        nlink: 2,
+        size: 0,
+        blocks: 0,
+        rdev: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        btime: now,
+        parent: InodeNo::ROOT,
+        has_xattrs: false,
+        target: Vec::new(),
+    }
 }
 
 impl Tree {
@@ -149,22 +177,8 @@ impl Tree {
             let is_directory = new.kind == FileKind::Directory;
             let (inode, xattrs) =
                 self.new_inode(&directory, new, if is_directory { 2 } else { 1 })?;
-            let mut changes = vec![Change::PutInode(&inode)];
-            changes.push(Change::PutEntry {
-                parent,
-                name,
-                inode: inode.no,
-                kind: inode.kind,
-            });
-            changes.extend(xattrs.iter().map(|(name, value)| Change::PutXattr {
-                inode: inode.no,
-                name,
-                value,
-            }));
-            let evictions = self.data.inodes().evictions();
-            self.catalog.get().apply(&changes)?;
+            self.enter(&inode, &xattrs, Some((parent, name)))?;
             self.found.put(parent, name, inode.no, self.found.seen());
-            self.data.inodes().adopt(inode.clone(), evictions);
             self.touch_directory(&directory, i64::from(is_directory));
             Ok(inode)
         })
@@ -182,18 +196,36 @@ impl Tree {
             let _names = self.names.lock();
             let directory = self.directory(parent)?;
             let (inode, xattrs) = self.new_inode(&directory, new, 0)?;
-            let mut changes = vec![Change::PutInode(&inode)];
-            changes.extend(xattrs.iter().map(|(name, value)| Change::PutXattr {
-                inode: inode.no,
-                name,
-                value,
-            }));
-            let evictions = self.data.inodes().evictions();
-            self.catalog.get().apply(&changes)?;
-            self.data.inodes().adopt(inode.clone(), evictions);
+            self.enter(&inode, &xattrs, None)?;
             self.holds.hold_unnamed(inode.no);
             Ok(inode)
         })
+    }
+
+    /// Puts a new inode, its extended attributes and its first name, if it has one, into the catalog and into memory. The caller holds
+    /// a change.
+    pub(crate) fn enter(
+        &self,
+        inode: &Inode,
+        xattrs: &[(&'static [u8], Vec<u8>)],
+        name: Option<(InodeNo, &[u8])>,
+    ) -> Result<()> {
+        let mut changes = vec![Change::PutInode(inode)];
+        changes.extend(name.map(|(parent, name)| Change::PutEntry {
+            parent,
+            name,
+            inode: inode.no,
+            kind: inode.kind,
+        }));
+        changes.extend(xattrs.iter().map(|(name, value)| Change::PutXattr {
+            inode: inode.no,
+            name,
+            value,
+        }));
+        let evictions = self.data.inodes().evictions();
+        self.catalog.get().apply(&changes)?;
+        self.data.inodes().adopt(inode.clone(), evictions);
+        Ok(())
     }
 
     /// The inode of a new file, with what it inherits from its directory, and its extended attributes.

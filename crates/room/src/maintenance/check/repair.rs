@@ -4,7 +4,7 @@
 //! 2. Counts become what was counted. An inode that has no name gets one in a new directory `lost+found-<n>`; none is
 //!    deleted.
 
-use catalog::{Change, Extent, FileKind, Inode, InodeNo, SegmentNo};
+use catalog::{Change, Extent, FileKind, InodeNo, SegmentNo};
 
 use super::super::Maintenance;
 use super::tree::each_entry;
@@ -13,6 +13,7 @@ use crate::Result;
 use crate::blocks::BLOCK;
 use crate::data::CHUNK_END;
 use crate::inodes::State;
+use crate::tree::directory_in_root;
 
 /// Something to put right.
 #[derive(Debug, Clone)]
@@ -350,38 +351,10 @@ impl Maintenance {
             let state = root.state.read();
             (state.inode.uid, state.inode.gid)
         };
-        let now = self.env.now();
-        let inode = Inode {
-            no: catalog.new_inode(),
-            kind: FileKind::Directory,
-            mode: 0o700,
-            flags: catalog::FileFlags::NONE,
-            uid,
-            gid,
-            nlink: 2,
-            size: 0,
-            blocks: 0,
-            rdev: 0,
-            atime: now,
-            mtime: now,
-            ctime: now,
-            btime: now,
-            parent: InodeNo::ROOT,
-            has_xattrs: false,
-            target: Vec::new(),
-        };
-        let evictions = self.data.inodes().evictions();
-        catalog.apply(&[
-            Change::PutInode(&inode),
-            Change::PutEntry {
-                parent: InodeNo::ROOT,
-                name: &name,
-                inode: inode.no,
-                kind: inode.kind,
-            },
-        ])?;
-        let no = inode.no;
-        self.data.inodes().adopt(inode, evictions);
+        let no = catalog.new_inode();
+        let inode = directory_in_root(no, 0o700, (uid, gid), self.env.now());
+        let name = Some((InodeNo::ROOT, &name[..]));
+        self.tree.enter(&inode, &[], name)?;
         self.edit(InodeNo::ROOT, |_, _, state| {
             state.inode.nlink += 1;
             Ok(())
