@@ -19,7 +19,6 @@ use rustix::net::{
 
 use crate::error::MountError;
 use crate::options::{AccessTimes, MountOptions, Synchronous};
-use crate::table;
 
 /// What `mount` shows as the type, after `fuse.`.
 const SUBTYPE: &str = "strongroom";
@@ -243,19 +242,6 @@ pub fn detach(mountpoint: &Path) -> Result<(), MountError> {
         }
         Err(e) => Err(failed(e.to_string())),
     }
-}
-
-/// Whether the kernel says that it checks permissions on the mount at `mountpoint`.
-pub(crate) fn permissions_are_checked(mountpoint: &Path) -> bool {
-    table::at(mountpoint).is_some_and(|mount| mount.has_option("default_permissions"))
-}
-
-/// Major and minor number of the device that the files of the mount at `mountpoint` are on. Asks the kernel's table, not
-/// the mount: a thread that waits for its own process to serve it, and holds `/dev/fuse`, waits for ever when the process
-/// is killed, and the process does not end.
-pub(crate) fn device(mountpoint: &Path) -> Option<(u32, u32)> {
-    let device = table::at(mountpoint)?.device;
-    Some((rustix::fs::major(device), rustix::fs::minor(device)))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::options::{MountOptions, Transport};
 use crate::relief;
 use crate::seeker::Seeker;
 use crate::server::Server;
+use crate::table;
 
 /// A room that is mounted. Dropping it leaves the mount as it is: call [`wait`](Self::wait).
 pub struct Mounted {
@@ -74,13 +75,16 @@ pub fn serve(
     fd: std::os::fd::OwnedFd,
     detach: Detach,
 ) -> Result<Mounted, MountError> {
-    if !attach::permissions_are_checked(at) {
+    // Asks the kernel's table, not the mount: a thread that waits for its own process to serve it, and holds `/dev/fuse`, waits
+    // for ever when the process is killed, and the process does not end.
+    let mount = table::at(at).filter(|mount| mount.has_option("default_permissions"));
+    let Some(table::Mount { device, .. }) = mount else {
         return Err(MountError::Refused {
             path: at.to_owned(),
             reason: "the kernel does not check permissions on it (default_permissions is missing)"
                 .to_owned(),
         });
-    }
+    };
     let (server, orders) = Server::new(room, options);
     let server = Arc::new(server);
     let watched = Arc::downgrade(&server);
@@ -90,11 +94,6 @@ pub fn serve(
     let (seeker, seek_thread) =
         Seeker::start(keeper.clone(), kernel.clone(), server.writes.clone())?;
     let session = fuse::start(server, seeker, kernel.clone(), fd, options)?;
-    let (major, minor) = attach::device(at).ok_or_else(|| MountError::Mountpoint {
-        path: at.to_owned(),
-        source: std::io::ErrorKind::NotFound.into(),
-    })?;
-    let device = rustix::fs::makedev(major, minor);
     let duties = Duties {
         mountpoint: at.to_owned(),
         device,
@@ -113,7 +112,7 @@ pub fn serve(
             server: watched,
             kernel: kernel.clone(),
             keeper: keeper.clone(),
-            device: (major, minor),
+            device,
         };
         threads.push(relief::start(orders, duties)?);
     }

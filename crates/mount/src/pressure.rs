@@ -18,7 +18,7 @@
 //! No thread that serves writes notifies the kernel: it may be waiting for these writes with the inode locked.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -26,6 +26,7 @@ use model::{Available, FileSystem, InodeNo};
 use parking_lot::Mutex;
 
 use crate::kernel::Kernel;
+use crate::tune::settings_of;
 
 /// Bytes of space below which the kernel asks before each write, and above which it stops asking.
 const TIGHT: (u64, u64) = (256 << 20, 384 << 20);
@@ -89,8 +90,8 @@ impl Pressure {
         (pressure, Orders(receiver))
     }
 
-    /// Looks for the first time: the mount's device is known now, by its major and minor number.
-    pub(crate) fn begin(&self, device: (u32, u32), room: &dyn FileSystem) {
+    /// Looks for the first time: the mount's device is known now.
+    pub(crate) fn begin(&self, device: u64, room: &dyn FileSystem) {
         *self.limit.lock() = Some(DirtyLimit::new(device));
         self.look(room);
     }
@@ -224,9 +225,9 @@ struct DirtyLimit {
 }
 
 impl DirtyLimit {
-    fn new((major, minor): (u32, u32)) -> Self {
+    fn new(device: u64) -> Self {
         Self {
-            dir: Path::new("/sys/class/bdi").join(format!("{major}:{minor}")),
+            dir: settings_of(device),
             set: None,
         }
     }

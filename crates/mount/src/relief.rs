@@ -21,8 +21,8 @@ pub(crate) struct Duties {
     pub(crate) server: Weak<Server>,
     pub(crate) kernel: Arc<Kernel>,
     pub(crate) keeper: Arc<Keeper>,
-    /// Major and minor number of the mount's device.
-    pub(crate) device: (u32, u32),
+    /// Device of the mount's files.
+    pub(crate) device: u64,
 }
 
 /// Looks for the first time, and starts the thread, which ends with the server.

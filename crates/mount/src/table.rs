@@ -61,10 +61,8 @@ pub fn of_process(pid: u32) -> io::Result<Vec<Mount>> {
 /// The mount at exactly this path, which is absolute and without symbolic links; the one on top where there are several.
 pub fn at(mountpoint: &Path) -> Option<Mount> {
     // A later line covers an earlier one.
-    let mounts = all().into_iter().rev();
-    mounts
-        .into_iter()
-        .find(|mount| mount.mountpoint == mountpoint)
+    let mut mounts = all().into_iter().rev();
+    mounts.find(|mount| mount.mountpoint == mountpoint)
 }
 
 /// The mount that a path is in, by its number: no path is compared, so no name can be mistaken. `None` where the kernel does not
