@@ -258,7 +258,7 @@ impl<FS: Filesystem> Session<FS> {
             guard,
             sender,
             mount,
-            // Nothing comes where the session could not start: joining it tells why.
+            // Nothing comes where the session could not start: joining it returns why.
             io_uring: transport.recv().unwrap_or(false),
         })
     }
@@ -501,7 +501,7 @@ impl<FS: Filesystem> Session<FS> {
 
             #[cfg(target_os = "linux")]
             if config.requested.contains(InitFlags::FUSE_OVER_IO_URING) {
-                // The kernel waits for rings once it was told of them, so they must be there.
+                // The kernel waits for rings once they are announced, so they must be there.
                 match Rings::new(
                     self.config.n_threads.unwrap_or(1),
                     config.max_write as usize,

@@ -4,7 +4,7 @@
 //! its caller runs on. Each thread here has a ring with one entry of one queue: it waits for a request,
 //! serves it, and with one system call commits the answer and waits for the next.
 //!
-//! 1. Rings are created before the handshake's answer: once the kernel was told that they come, it holds all
+//! 1. Rings are created before the handshake's answer: once they are announced to the kernel, it holds all
 //!    requests back until every queue has an entry.
 //! 2. What the kernel sends by the device all the same (`FORGET`, `INTERRUPT`), and everything if an
 //!    entry was refused, is read from the device. Notifications are written to it.
@@ -248,7 +248,7 @@ impl<FS: Filesystem> Worker<FS> {
         queue: u16,
         pool: &Pool<FS>,
     ) -> io::Result<Self> {
-        stay_on(&[queue as usize]);
+        stay_on(queue as usize);
         ring.submitter().register_enable_rings()?;
         let slot = Slot::new(pool.payload, event_loop.ch.sender())?;
         let mut worker = Self {
@@ -406,17 +406,15 @@ fn with_len(entry: squeue::Entry128, len: u32) -> squeue::Entry128 {
     }
 }
 
-/// Keeps this thread on some processors; where that is not allowed, it stays where it may be.
-fn stay_on(processors: &[usize]) {
-    // SAFETY: the set is plain memory, of the size that is said; the numbers are in it.
+/// Keeps this thread on a processor; where that is not allowed, it stays where it may be.
+fn stay_on(processor: usize) {
+    // SAFETY: the set is plain memory, of the size that is said; the number is in it.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        for p in processors {
-            libc::CPU_SET(*p, &mut set);
-        }
+        libc::CPU_SET(processor, &mut set);
         if libc::sched_setaffinity(0, size_of_val(&set), &set) != 0 {
             let e = io::Error::last_os_error();
-            log::debug!("processors {processors:?}: {e}");
+            log::debug!("processor {processor}: {e}");
         }
     }
 }
