@@ -176,7 +176,7 @@ impl ClientCore {
             let size = self.grants.next_size(wanted);
             let granted = self.patiently(self.deadline(), || {
                 self.call_for_capability(|client, context, session| async move {
-                    client.lend(context, session, size).await
+                    client.grant(context, session, size).await
                 })
             })?;
             self.borrowed(granted, generation)?;

@@ -348,7 +348,7 @@ pub trait Metadata {
     /// The next data (or hole) at or after an offset.
     async fn seek(session: SessionId, no: InodeNo, offset: u64, hole: bool) -> Reply<u64>;
     /// Grants `blocks` blocks (1 to 1024) to write to.
-    async fn lend(session: SessionId, blocks: u32) -> Reply<Granted>;
+    async fn grant(session: SessionId, blocks: u32) -> Reply<Granted>;
     /// Takes what was written into a file. With `sync`, everything committed and changed so far is durable when this returns, or
     /// the answer says that it is not.
     async fn place(

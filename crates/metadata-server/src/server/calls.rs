@@ -568,8 +568,8 @@ impl Metadata for Caller {
         .await
     }
 
-    async fn lend(self, _: Context, session: SessionId, blocks: u32) -> Reply<Granted> {
-        self.within("lend", session, About::default(), move |here| {
+    async fn grant(self, _: Context, session: SessionId, blocks: u32) -> Reply<Granted> {
+        self.within("grant", session, About::default(), move |here| {
             super::data::grant(here, blocks)
         })
         .await

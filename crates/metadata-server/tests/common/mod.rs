@@ -376,7 +376,7 @@ impl Raw {
     }
 
     pub fn grant(&self, blocks: u32) -> Reply<Granted> {
-        self.ask(|c, x, s| async move { c.lend(x, s, blocks).await })
+        self.ask(|c, x, s| async move { c.grant(x, s, blocks).await })
             .unwrap()
     }
 

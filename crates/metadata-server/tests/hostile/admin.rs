@@ -94,7 +94,7 @@ fn an_administrator_has_no_session_and_reaches_nothing_with_that_of_another() {
         assert_eq!(client.open(x, s, no, read).await.unwrap().err(), out);
         assert!(client.map(x, s, no, 0, 1).await.unwrap().is_err());
         // words.py: the call has this name
-        assert!(client.lend(x, s, 1).await.unwrap().is_err());
+        assert!(client.grant(x, s, 1).await.unwrap().is_err());
         assert_eq!(client.space(x, s).await.unwrap().err(), out);
         assert_eq!(client.sync(x, s).await.unwrap().err(), out);
         let unlink = Change::Unlink {
