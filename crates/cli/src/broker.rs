@@ -18,7 +18,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use storage::{HostStorage, LockGuard, OpenMode, Space, Storage, StorageFile};
 
-use crate::descriptors::{self, Lines};
+use crate::descriptors::{self, Lines, encode_line};
 
 /// The most bytes of an answer: the names of a directory.
 const ANSWER_MAX: usize = 64 << 20;
@@ -109,15 +109,11 @@ impl Broker {
         let (outcome, file) = match self.carry_out(step) {
             Ok(done) => done,
             Err(e) => {
-                let number = e.raw_os_error();
-                (
-                    Outcome::Failed(number.unwrap_or(rustix::io::Errno::IO.raw_os_error())),
-                    None,
-                )
+                let unknown = rustix::io::Errno::IO.raw_os_error();
+                (Outcome::Failed(e.raw_os_error().unwrap_or(unknown)), None)
             }
         };
-        let mut line = serde_json::to_vec(&outcome)?;
-        line.push(b'\n');
+        let line = encode_line(&outcome);
         descriptors::send(stream, &line, file.as_ref().map(AsFd::as_fd))
     }
 
@@ -299,11 +295,7 @@ mod tests {
                 broker.answer(&step, &there).unwrap();
             }
         });
-        let line = |step| {
-            let mut line = serde_json::to_vec(&step).unwrap();
-            line.push(b'\n');
-            line
-        };
+        let line = |step| encode_line(&step).to_vec();
         (Arc::new(Brokered::new(&here, line).unwrap()), dir)
     }
 

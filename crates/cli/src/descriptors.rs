@@ -13,6 +13,17 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
 };
+use serde::Serialize;
+use zeroize::Zeroizing;
+
+/// A line of JSON with its newline, in a buffer that is wiped.
+pub(crate) fn encode_line(value: &impl Serialize) -> Zeroizing<Vec<u8>> {
+    let mut line = Zeroizing::new(Vec::with_capacity(4096));
+    // Writing to memory cannot fail, and every type here has text for keys.
+    serde_json::to_writer(&mut *line, value).expect("our own messages are JSON");
+    line.push(b'\n');
+    line
+}
 
 /// Sends a line, which ends with its newline, and an open file with it.
 pub(crate) fn send(
@@ -66,14 +77,17 @@ impl Lines {
 
     /// The next line of at most about `max` bytes, without its end, and what came with it.
     pub(crate) fn next(&mut self, max: usize) -> io::Result<(Vec<u8>, Option<File>)> {
+        let mut looked_at = 0;
         loop {
-            if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
-                let rest = self.read.split_off(end + 1);
+            let new = &self.read[looked_at..];
+            if let Some(end) = new.iter().position(|byte| *byte == b'\n') {
+                let rest = self.read.split_off(looked_at + end + 1);
                 let mut line = std::mem::replace(&mut self.read, rest);
                 line.pop();
                 return Ok((line, self.file.take()));
             }
-            if self.read.len() > max {
+            looked_at = self.read.len();
+            if looked_at > max {
                 return Err(ErrorKind::InvalidData.into());
             }
             self.more()?;

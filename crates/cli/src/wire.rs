@@ -3,7 +3,6 @@
 //! Invariant: [`parse_request`] accepts exactly what [`Request`] can express; anything else is an error that names no secret.
 
 use serde::{Deserialize, Serialize};
-use zeroize::Zeroizing;
 
 use crate::broker::Step;
 use crate::credentials::{Given, NewGiven};
@@ -270,15 +269,6 @@ pub fn parse_request(line: &[u8]) -> Result<Request, WireError> {
     })
 }
 
-/// A line of JSON with its newline, in a buffer that is wiped.
-pub(crate) fn encode_line(value: &impl Serialize) -> Zeroizing<Vec<u8>> {
-    let mut line = Zeroizing::new(Vec::with_capacity(4096));
-    // Writing to memory cannot fail, and every type here has text for keys.
-    serde_json::to_writer(&mut *line, value).expect("our own messages are JSON");
-    line.push(b'\n');
-    line
-}
-
 impl From<&crate::error::Error> for Answer {
     fn from(error: &crate::error::Error) -> Answer {
         Answer::Failed {
@@ -304,6 +294,7 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::descriptors::encode_line;
 
     #[test]
     fn every_plain_request_survives_the_wire() {

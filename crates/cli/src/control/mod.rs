@@ -13,7 +13,7 @@
 pub(crate) mod client;
 pub(crate) mod server;
 
-pub(crate) use crate::wire::encode_line;
+pub(crate) use crate::descriptors::encode_line;
 pub use crate::wire::{
     ANSWER_LINE_MAX, Answer, BackupReply, CheckReply, CompactReply, InfoReply, Line, LostReply,
     REQUEST_LINE_MAX, RekeyReply, Reply, Request, SlotReply, SpaceReply, WireError, parse_request,

@@ -1,15 +1,18 @@
 //! `strongroom audit verify`: whether a log is whole, and as the server wrote it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use metadata_server::audit::{self, Expected, Key, Report};
 use serde_json::json;
-use zeroize::Zeroizing;
 
 use crate::args::Global;
+use crate::credentials::secret_file;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output;
+
+/// Longer than any key file, in bytes.
+const KEY_FILE_MAX: u64 = 4096;
 
 /// Check whether a log is whole, and as the server wrote it
 #[derive(Debug, clap::Args)]
@@ -28,10 +31,10 @@ pub(crate) struct Args {
     entries: u64,
 }
 
-fn read_key(path: &PathBuf) -> Result<Key> {
-    let text = std::fs::read_to_string(path).map_err(|e| Error::host(path, e))?;
-    let text = Zeroizing::new(text);
-    Key::parse(&text).ok_or_else(|| {
+fn read_key(path: &Path) -> Result<Key> {
+    let text = secret_file(path, KEY_FILE_MAX)?;
+    let text = std::str::from_utf8(text.expose()).ok();
+    text.and_then(Key::parse).ok_or_else(|| {
         let path = path.display();
         Error::said(
             Exit::WrongCredential,
@@ -41,7 +44,7 @@ fn read_key(path: &PathBuf) -> Result<Key> {
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
-    let key = args.key.as_ref().map(read_key).transpose()?;
+    let key = args.key.as_deref().map(read_key).transpose()?;
     let expected = Expected {
         key: key.as_ref(),
         partial: args.partial,

@@ -22,6 +22,7 @@ use zeroize::Zeroizing;
 use crate::access::{Intent, OpenArgs};
 use crate::broker::{Broker, Brokered, Step};
 use crate::credentials::HexSecret;
+use crate::descriptors::encode_line;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::hex::path_from_hex;
@@ -254,7 +255,7 @@ pub(crate) fn ask_with_progress(
     let begin = || -> std::io::Result<()> {
         stream.set_read_timeout(Some(ANSWER_TIME))?;
         stream.set_write_timeout(Some(LINE_TIME))?;
-        (&stream).write_all(&line(request))
+        (&stream).write_all(&encode_line(request))
     };
     begin().map_err(failed)?;
     let mut broker = None;
@@ -290,12 +291,6 @@ pub(crate) fn ask_with_progress(
 /// The answer is of another kind than was asked for.
 pub(crate) fn unexpected() -> Error {
     Error::failed("the metadata server answers something else: is it of another version?")
-}
-
-fn line(value: &impl Serialize) -> Zeroizing<Vec<u8>> {
-    let mut line = Zeroizing::new(serde_json::to_vec(value).unwrap_or_default());
-    line.push(b'\n');
-    line
 }
 
 fn read_answer(lines: &mut impl BufRead) -> std::io::Result<Zeroizing<Vec<u8>>> {
@@ -513,7 +508,7 @@ fn backup(
     stream: &UnixStream,
 ) -> Result<Reply> {
     let target = path_from_hex(target)?;
-    let storage = Brokered::new(stream, |step| line(&Reply::Step(step)).to_vec())
+    let storage = Brokered::new(stream, |step| encode_line(&Reply::Step(step)).to_vec())
         .map_err(|e| Error::failed(format!("admin socket: {e}")))?;
     let last = Mutex::new(None);
     let progress = |done, total| {
@@ -523,7 +518,7 @@ fn backup(
         }
         *last = Some(Instant::now());
         (&*stream)
-            .write_all(&line(&Reply::Progress(done, total)))
+            .write_all(&encode_line(&Reply::Progress(done, total)))
             .is_ok()
     };
     let report = server.backup(Arc::new(storage), &target, &progress);
@@ -556,7 +551,7 @@ fn answer(
                 .spawn(move || {
                     let reply = backup(&server, &room, &target, &stream).unwrap_or_else(refuse);
                     // A client that has gone does not need the answer.
-                    let _ = (&stream).write_all(&line(&reply));
+                    let _ = (&stream).write_all(&encode_line(&reply));
                 })?;
             return Ok(());
         }
@@ -566,5 +561,5 @@ fn answer(
         (Err(_), _) => refuse(Error::usage("not a request of this version")),
         (_, None) => refuse(Error::failed("the metadata server stops")),
     };
-    (&mut &*stream).write_all(&line(&reply))
+    (&mut &*stream).write_all(&encode_line(&reply))
 }
