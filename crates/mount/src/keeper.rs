@@ -3,9 +3,8 @@
 //!
 //! 1. It holds no descriptor of `/dev/fuse`. A thread that waits in the kernel for its own process to serve a request
 //!    would otherwise keep that device open after the process is killed, and with it everybody who waits for the mount,
-//!    for ever. So it begins by taking a table of descriptors of its own and closing everything in it but 0, 1 and 2;
-//!    from then on it touches no descriptor that another thread made, and does not log. It holds nothing that owns one
-//!    either, such as the room: the last to drop that would close it.
+//!    for ever. So it runs [without descriptors](crate::alone), touches none that another thread made, and does not log. It
+//!    holds nothing that owns one either, such as the room: the last to drop that would close it.
 //! 2. It keeps the mount busy only while one `syncfs` runs. When nothing in the mount is open there is nothing dirty
 //!    either (the kernel writes back at close), and that takes microseconds.
 
@@ -18,6 +17,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::fs::{Mode, OFlags};
 
 use crate::activity::Activity;
+use crate::alone;
 use crate::attach::Detach;
 use crate::error::MountError;
 
@@ -46,8 +46,6 @@ struct State {
     stop: bool,
     /// Process-wide number of the thread, once it runs.
     thread: Option<i32>,
-    /// It could not close its descriptors, and does nothing.
-    crippled: bool,
 }
 
 /// Orders to the thread.
@@ -68,19 +66,10 @@ impl Keeper {
         activity: Arc<Activity>,
     ) -> Result<JoinHandle<()>, MountError> {
         let keeper = self.clone();
-        let thread = std::thread::Builder::new()
-            .name("strongroom-keep".to_owned())
-            .spawn(move || keeper.run(&duties, &activity))
-            .map_err(MountError::Thread)?;
+        let thread = alone::spawn("strongroom-keep", move || keeper.run(&duties, &activity))?;
         let mut state = self.state.lock();
-        while state.thread.is_none() && !state.crippled {
+        while state.thread.is_none() {
             self.news.wait(&mut state);
-        }
-        if state.crippled {
-            drop(state);
-            // It ends at once; a thread that panicked is no news here.
-            let _ = thread.join();
-            return Err(MountError::KernelTooOld("close_range"));
         }
         Ok(thread)
     }
@@ -111,21 +100,10 @@ impl Keeper {
     }
 
     fn run(&self, duties: &Duties, activity: &Activity) {
-        let alone = leave_descriptors();
-        {
-            let mut state = self.state.lock();
-            match alone {
-                true => state.thread = Some(rustix::thread::gettid().as_raw_nonzero().get()),
-                false => state.crippled = true,
-            }
-            if let Some(tid) = state.thread {
-                activity.ignore(tid.unsigned_abs());
-            }
-            self.news.notify_all();
-        }
-        if !alone {
-            return;
-        }
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        activity.ignore(tid.unsigned_abs());
+        self.state.lock().thread = Some(tid);
+        self.news.notify_all();
         let mut last = Instant::now();
         let mut last_try = Instant::now();
         loop {
@@ -187,18 +165,4 @@ fn syncfs(mountpoint: &Path, device: u64) -> rustix::io::Result<()> {
         rustix::fs::syncfs(&root)?;
     }
     Ok(())
-}
-
-/// Gives this thread a table of descriptors of its own with none but 0, 1 and 2. `false`: the kernel cannot.
-#[allow(unsafe_code)]
-fn leave_descriptors() -> bool {
-    // SAFETY: with CLOSE_RANGE_UNSHARE the calling thread first gets its own copy of the table, and closes only there:
-    // descriptors of other threads stay open for them. This thread uses only descriptors that it opened afterwards: invariant 1.
-    unsafe {
-        libc::close_range(
-            3,
-            libc::c_uint::MAX,
-            libc::CLOSE_RANGE_UNSHARE as libc::c_int,
-        ) == 0
-    }
 }

@@ -30,6 +30,7 @@
 #![deny(unsafe_code)]
 
 mod activity;
+mod alone;
 mod attach;
 mod clock;
 mod data;
