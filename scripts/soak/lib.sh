@@ -4,7 +4,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
 CAMPAIGN=$(basename "$0" .sh)
-STRONGROOM_BIN=$(realpath "${STRONGROOM_BIN:-$TARGET_DIR/release/strongroom}")
+STRONGROOM_BIN=$(realpath -m "${STRONGROOM_BIN:-$TARGET_DIR/release/strongroom}")
 export STRONGROOM_BIN
 SEED=${SEED:-$((RANDOM * 32768 + RANDOM))}
 # For what a failure leaves to be looked into.
