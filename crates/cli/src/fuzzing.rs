@@ -265,6 +265,7 @@ mod tests {
             (
                 "status",
                 Reply::Status {
+                    transport: None,
                     pid: 4242,
                     mountpoint: path_to_hex("/mnt".as_ref()),
                     read_only: false,

@@ -113,6 +113,16 @@ pub enum Answer {
     },
 }
 
+/// How requests come from the kernel to a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// Through the device `/dev/fuse`.
+    Device,
+    /// Over io_uring.
+    IoUring,
+}
+
 /// What a request yields.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -127,6 +137,8 @@ pub enum Reply {
         mountpoint: String,
         /// Whether it was mounted read-only.
         read_only: bool,
+        /// How the kernel's requests come; `None` before it is mounted.
+        transport: Option<Transport>,
     },
     /// Facts.
     Info(InfoReply),

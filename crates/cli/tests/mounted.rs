@@ -672,6 +672,7 @@ fn a_read_only_mount_refuses_changes() {
     assert_eq!(s.run(["mkdir", "room:/d"]).code, 1);
     let info: Value = serde_json::from_str(&s.ok(["info", "room", "--json"])).unwrap();
     assert_eq!(info["mounted"]["read_only"], true);
+    assert_eq!(info["mounted"]["transport"], common::transport());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::access::{Access, Intent, OpenArgs};
 use crate::args::Global;
 use crate::control::client::{Client, unexpected};
-use crate::control::{InfoReply, Reply, Request};
+use crate::control::{InfoReply, Reply, Request, Transport};
 use crate::error::Result;
 use crate::output::{self, size};
 use crate::place::{must_be_room, room_argument};
@@ -41,7 +41,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         value["room"] = args.room.to_string_lossy().into();
         value["verified"] = true.into();
         if let Some(client) = &mounted {
-            value["mounted"] = json!({"mountpoint": client.mountpoint.to_string_lossy(), "pid": client.pid, "read_only": client.read_only});
+            value["mounted"] = json!({"mountpoint": client.mountpoint.to_string_lossy(), "pid": client.pid, "read_only": client.read_only, "transport": client.transport});
         }
         output::json_line(&value);
     } else {
@@ -78,8 +78,12 @@ fn people(args: &Args, info: &InfoReply, mounted: Option<&Client>) {
     match mounted {
         Some(client) => {
             let how = if client.read_only { ", read-only" } else { "" };
+            let over = match client.transport {
+                Some(Transport::IoUring) => ", over io_uring",
+                Some(Transport::Device) | None => "",
+            };
             output::line(format!(
-                "mounted     {} by process {}{how}",
+                "mounted     {} by process {}{how}{over}",
                 client.mountpoint.display(),
                 client.pid
             ));

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{ANSWER_LINE_MAX, Line, Reply, Request, SOCKET, encode_line};
+use super::{ANSWER_LINE_MAX, Line, Reply, Request, SOCKET, Transport, encode_line};
 use crate::broker::Step;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -25,6 +25,8 @@ pub(crate) struct Client {
     pub(crate) mountpoint: PathBuf,
     /// Whether it was mounted read-only.
     pub(crate) read_only: bool,
+    /// How the kernel's requests come there.
+    pub(crate) transport: Option<Transport>,
 }
 
 /// How long the serving process may take to say who it is.
@@ -54,11 +56,13 @@ impl Client {
                 pid,
                 mountpoint,
                 read_only,
+                transport,
             } => Ok(Some(Client {
                 room: dir.to_owned(),
                 pid,
                 mountpoint: path_from_hex(&mountpoint)?,
                 read_only,
+                transport,
             })),
             _ => Err(unexpected()),
         }

@@ -4,12 +4,14 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use room::Room;
 
-use super::{Answer, Line, REQUEST_LINE_MAX, Reply, Request, SOCKET, encode_line, parse_request};
+use super::{
+    Answer, Line, REQUEST_LINE_MAX, Reply, Request, SOCKET, Transport, encode_line, parse_request,
+};
 use crate::broker::Brokered;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -53,6 +55,8 @@ struct State {
     dir: PathBuf,
     mountpoint: PathBuf,
     read_only: bool,
+    /// Known once it is mounted.
+    transport: OnceLock<Transport>,
     mount: Mount,
     room: Weak<Room>,
     clients: AtomicUsize,
@@ -77,6 +81,7 @@ impl Server {
             dir: dir.to_owned(),
             mountpoint: mountpoint.to_owned(),
             read_only,
+            transport: OnceLock::new(),
             mount,
             room: Arc::downgrade(room),
             clients: AtomicUsize::new(0),
@@ -89,6 +94,12 @@ impl Server {
             .name("control".into())
             .spawn(move || accept(&on, &accepting))?;
         Ok(Server { state, listener })
+    }
+
+    /// The room is mounted, and the kernel's requests come like this.
+    pub(crate) fn mounted(&self, transport: Transport) {
+        // A mount keeps its transport to its end.
+        let _ = self.state.transport.set(transport);
     }
 
     /// Reports to waiting clients how closing the room ended, and gives them a moment to hear it.
@@ -187,6 +198,7 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
             pid: std::process::id(),
             mountpoint: path_to_hex(&state.mountpoint),
             read_only: state.read_only,
+            transport: state.transport.get().copied(),
         }),
         Request::AwaitClose {} => {
             // Who waits unmounts as soon as this is heard: a process that ends answers nobody whom it did not take up.

@@ -21,6 +21,7 @@ use signal_hook::iterator::Signals;
 use super::launch::Plan;
 use super::mounter::{Helper, Mounter, refused};
 use crate::confinement;
+use crate::control::Transport;
 use crate::control::client::Client;
 use crate::control::server::Server;
 use crate::error::{Error, Result};
@@ -164,7 +165,7 @@ fn serve_room(
             None
         }
     };
-    let outcome = serve_mounted(plan, room.clone(), mounter, signals, start);
+    let outcome = serve_mounted(plan, room.clone(), server.as_ref(), mounter, signals, start);
     if let Some(server) = &server {
         server.stop_work();
         server.remove_name();
@@ -209,7 +210,7 @@ fn serve_shared(
     let shared = SharedRoom::connect(options, &identity).map_err(|e| failed(&e))?;
     drop(identity);
     let shared = Arc::new(shared);
-    let outcome = serve_mounted(plan, shared.clone(), mounter, signals, start);
+    let outcome = serve_mounted(plan, shared.clone(), None, mounter, signals, start);
     let closed = shared.end().map_err(|e| failed(&e));
     match &closed {
         Ok(()) => tracing::info!("{} closed", name.display()),
@@ -222,6 +223,7 @@ fn serve_shared(
 fn serve_mounted(
     plan: &Plan,
     file_system: Arc<dyn FileSystem>,
+    server: Option<&Server>,
     mounter: Mounter,
     mut signals: Signals,
     start: &mut dyn Start,
@@ -244,13 +246,20 @@ fn serve_mounted(
         refused(&e)
     })?;
     mount::tune(&mountpoint);
-    match (plan.io_uring, mounted.transport()) {
-        (true, mount::Transport::Device) => tracing::warn!(
+    let transport = match mounted.transport() {
+        mount::Transport::Device => Transport::Device,
+        mount::Transport::IoUring => Transport::IoUring,
+    };
+    match transport {
+        Transport::Device if plan.io_uring => tracing::warn!(
             "io_uring is not used for requests: the kernel does not offer it (Linux 6.14 with enable_uring of the \
              module fuse), or this process or mount cannot have it"
         ),
-        (_, mount::Transport::Device) => {}
-        (_, mount::Transport::IoUring) => tracing::info!("requests come over io_uring"),
+        Transport::Device => {}
+        Transport::IoUring => tracing::info!("requests come over io_uring"),
+    }
+    if let Some(server) = server {
+        server.mounted(transport);
     }
     start.mounted();
     tracing::info!("{} mounted at {}", name.display(), mountpoint.display());

@@ -16,6 +16,15 @@ use std::time::{Duration, Instant};
 /// The cheapest key derivation there is: these tests are not about it.
 pub const CHEAP: [&str; 4] = ["--kdf-memory", "8", "--kdf-passes", "1"];
 
+/// How the kernel's requests come to the mounts of a test: `STRONGROOM_TEST_TRANSPORT=io_uring` asks for io_uring, which the
+/// machine must offer (`enable_uring` of the module `fuse`). A shared file system does not use it.
+pub fn transport() -> &'static str {
+    match std::env::var_os("STRONGROOM_TEST_TRANSPORT") {
+        Some(transport) if transport == "io_uring" => "io_uring",
+        _ => "device",
+    }
+}
+
 pub struct Sandbox {
     /// What serves the room, if it is on shared storage. Before its files: it ends first.
     servers: Option<setting::Servers>,
@@ -102,8 +111,13 @@ impl Sandbox {
     /// The program, run in this place.
     pub fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(&self.program);
+        let mut args = args.into_iter().peekable();
+        let mounts = args.peek().is_some_and(|first| first.as_ref() == "mount");
+        command.args(args);
+        if mounts && transport() == "io_uring" {
+            command.args(["-o", "io_uring"]);
+        }
         command
-            .args(args)
             .current_dir(self.path(""))
             .env("XDG_STATE_HOME", self.path("state"))
             .env("HOME", self.path("home"))
