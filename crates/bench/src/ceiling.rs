@@ -3,8 +3,8 @@
 mod memory;
 
 use crate::model::{PublishedTable, Report, Row, TableRow};
-use crate::report::words::{self, NOTHING};
 use crate::statistics;
+use crate::words::{self, NOTHING};
 
 pub use memory::MemoryFiles;
 

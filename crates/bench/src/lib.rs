@@ -45,6 +45,7 @@ pub mod store;
 #[allow(unsafe_code)]
 mod sys;
 pub mod validity;
+mod words;
 pub mod work;
 
 pub use error::{Error, Result};

@@ -18,7 +18,7 @@ pub use small_files::small_files;
 pub use tools::{TOOL_WORKS, TOOLS, TOOLS_TITLE, Tool, tools, tools_of};
 
 use crate::model::{Row, TableRow};
-use crate::report::words::{NOTHING, significant};
+use crate::words::{NOTHING, significant};
 
 /// The word for what fails a check.
 const INVALID: &str = "INVALID";

@@ -7,9 +7,9 @@ pub mod page;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod table;
-pub mod words;
 
 use crate::model::{Machine, NoiseFloor, Parts, Report, Row, StoreFacts};
+use crate::words;
 
 /// A time as people read it: RFC 3339 without parts of a second.
 pub(crate) fn moment(rfc3339: &str) -> String {

@@ -13,11 +13,11 @@ use crate::itself;
 use crate::model::{IssueKind, NoiseFloor, Report, Row, SCHEMA};
 use crate::observe::{self, Observer, Subject, ceilings};
 use crate::progress::Progress;
-use crate::report::words;
 use crate::run_file::Run;
 use crate::statistics;
 use crate::store::{self, Making};
 use crate::validity::{self, Limits};
+use crate::words;
 use crate::work::{Bed, Context, Work, is_selected, select};
 use crate::{Error, Result};
 

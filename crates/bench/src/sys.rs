@@ -2,7 +2,14 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use super::observe::CachedPages;
+/// Pages of the machine's page size.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CachedPages {
+    /// In the cache.
+    pub resident: u64,
+    /// Of them not on the device yet, or just going there; `None` where the kernel does not report it.
+    pub dirty: Option<u64>,
+}
 
 /// `cachestat(2)`, the same number on every architecture since Linux 6.5.
 const SYS_CACHESTAT: libc::c_long = 451;

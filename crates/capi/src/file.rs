@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use embed::{Error, File, OpenMode, Result, Whence};
 
+use crate::arguments::session;
 use crate::error::{call, count};
 use crate::path::path;
-use crate::room::session;
 use crate::types::{strongroom_file, strongroom_room, strongroom_stat};
 
 /// For `strongroom_file_open`: reading.

@@ -3,38 +3,11 @@
 use std::ffi::c_char;
 use std::str;
 
-use embed::{Error, Key, Result, Secret, SlotKind};
+use embed::{Error, SlotKind};
 
+use crate::arguments::{key, options, session};
 use crate::error::{call, count};
-use crate::room::{options, session};
 use crate::types::{field, strongroom_key, strongroom_options, strongroom_room, strongroom_slot};
-
-/// Longest secret: no passphrase or key file is longer.
-const SECRET_MAX: usize = 16 << 20;
-
-/// # Safety
-/// `key` is NULL or points to one whose `data` is NULL or points to `len` bytes.
-pub(crate) unsafe fn key(key: *const strongroom_key) -> Result<Key> {
-    // SAFETY: the caller's promise.
-    let key = unsafe { foreign::value(key, "key") }?;
-    if key.len > SECRET_MAX {
-        return Err(Error::Argument(format!(
-            "the key is said to have {} bytes; {SECRET_MAX} are the most",
-            key.len
-        )));
-    }
-    // SAFETY: the same.
-    let data = unsafe { foreign::bytes(key.data, key.len, "the key's data") }?;
-    let secret = Secret::from(data);
-    match key.kind {
-        1 => Ok(Key::Passphrase(secret)),
-        2 => Ok(Key::File(secret)),
-        3 => Ok(Key::Raw(secret)),
-        _ => Err(Error::Argument(
-            "the key's kind is none of strongroom_key_kind".into(),
-        )),
-    }
-}
 
 /// Adds a key. `options`: for the cost of a passphrase, NULL for what is usual. `label`: a word for people, or NULL. `slot`: where the
 /// slot's number goes, or NULL. Durable when it returns. `BUSY`: not within a transaction.

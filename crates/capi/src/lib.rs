@@ -11,6 +11,7 @@
 //! What a pointer must lead to is said at each function. What is decided about rooms is decided in `embed`; this crate deliberately
 //! knows nothing but how C says it.
 
+mod arguments;
 mod error;
 mod file;
 mod keys;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use embed::{Entry, Result};
 use parking_lot::Mutex;
 
+use crate::arguments::session;
 use crate::error::{call, count};
 use crate::path::path;
-use crate::room::session;
 use crate::types::{field, strongroom_dir, strongroom_entry, strongroom_room};
 
 /// What a directory held when it was opened, and has not been asked for yet.

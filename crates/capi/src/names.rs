@@ -4,9 +4,9 @@ use std::ffi::{c_char, c_void};
 
 use embed::{Error, RenameMode};
 
+use crate::arguments::session;
 use crate::error::{call, count};
 use crate::path::path;
-use crate::room::session;
 use crate::types::strongroom_room;
 
 /// For `strongroom_rename`: refuse a target that exists.

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use embed::{Error, Result, SetAttr, SetTime, Timestamp};
 
+use crate::arguments::session;
 use crate::error::call;
-use crate::room::session;
 use crate::types::{strongroom_room, strongroom_stat, strongroom_time};
 
 /// # Safety

@@ -1,83 +1,15 @@
 //! Rooms: made, opened, closed, made durable; transactions.
 
-use std::ffi::{OsStr, c_char};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::ffi::c_char;
 use std::ptr;
-use std::sync::Arc;
 
-use embed::{Argon2Cost, Error, Kind, OpenOptions, Result, Session, Suite};
+use embed::{Kind, OpenOptions, Session, Suite};
 
+use crate::arguments::{directory, key, options, session};
 use crate::error::{call, count};
-use crate::keys::key;
 use crate::types::{
     strongroom_info, strongroom_key, strongroom_options, strongroom_room, strongroom_space,
 };
-
-pub(crate) fn session(room: strongroom_room) -> Result<Arc<Session>> {
-    foreign::get(room, "room handle")
-}
-
-/// What options come to; NULL: what is usual.
-///
-/// # Safety
-/// `options` is NULL or as [`strongroom_options_init`] left it, with `state_dir` NULL or a text.
-pub(crate) unsafe fn options(
-    options: *const strongroom_options,
-) -> Result<(OpenOptions, Option<Argon2Cost>, Option<Suite>)> {
-    let mut open = OpenOptions::default();
-    if options.is_null() {
-        return Ok((open, None, None));
-    }
-    // SAFETY: the size comes first in every version of the structure.
-    let size = unsafe { foreign::value(options.cast::<usize>(), "options") }?;
-    if size != size_of::<strongroom_options>() {
-        return Err(Error::Argument(format!(
-            "the options say they are {size} bytes long, and have {}: fill them by strongroom_options_init",
-            size_of::<strongroom_options>()
-        )));
-    }
-    // SAFETY: the caller's promise, of this version of the structure.
-    let given = unsafe { foreign::value(options, "options") }?;
-    open.read_only = given.read_only != 0;
-    open.accept_rollback = given.accept_rollback != 0;
-    open.commit_interval_ms = given.commit_interval_ms;
-    if !given.state_dir.is_null() {
-        // SAFETY: the caller's promise.
-        open.state_dir = Some(unsafe { directory(given.state_dir, "state_dir") }?);
-    }
-    let numbers = (
-        given.argon2_memory_kib,
-        given.argon2_passes,
-        given.argon2_lanes,
-    );
-    let cost = match numbers {
-        (0, 0, 0) => None,
-        (memory_kib, passes, lanes) => Some(Argon2Cost {
-            memory_kib,
-            passes,
-            lanes,
-        }),
-    };
-    let suite = match given.suite {
-        0 => None,
-        1 => Some(Suite::Aes256Gcm),
-        2 => Some(Suite::ChaCha20Poly1305),
-        _ => return Err(Error::Argument("suite is none of 0, 1 and 2".into())),
-    };
-    Ok((open, cost, suite))
-}
-
-/// # Safety
-/// `path` is NULL or a text.
-unsafe fn directory(path: *const c_char, what: &str) -> Result<PathBuf> {
-    // SAFETY: the caller's promise.
-    let path = unsafe { foreign::text(path, what) }?;
-    match path.is_empty() {
-        true => Err(Error::Argument(format!("{what} is empty"))),
-        false => Ok(OsStr::from_bytes(path).into()),
-    }
-}
 
 fn close_all() {
     for session in foreign::all::<Session>() {

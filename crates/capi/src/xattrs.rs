@@ -4,9 +4,9 @@ use std::ffi::{c_char, c_void};
 
 use embed::{Error, Result, XattrMode};
 
+use crate::arguments::session;
 use crate::error::{call, count};
 use crate::path::path;
-use crate::room::session;
 use crate::types::strongroom_room;
 
 /// For `strongroom_xattr_set`: refuse one that exists.

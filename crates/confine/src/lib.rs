@@ -15,59 +15,13 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod confined;
 mod files;
+mod profile;
 
-use std::fmt;
-use std::path::PathBuf;
-
+pub use confined::{Confined, Error};
 pub use files::Enforced;
-
-/// What a process keeps; everything else is dropped. The default keeps its own open files, memory and threads.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Profile {
-    /// Files, or whole directories, that may be read.
-    pub read: Vec<PathBuf>,
-    /// Files, or whole directories, in which everything may be done but to start a program.
-    pub write: Vec<PathBuf>,
-    /// Directories whose names, and those of the directories below them, may be listed.
-    pub list: Vec<PathBuf>,
-    /// Directories in which Unix sockets may be bound and their names removed.
-    pub sockets: Vec<PathBuf>,
-    /// Networks.
-    pub network: Network,
-    /// Whether other programs may be started, from the system's directories.
-    pub programs: bool,
-    /// Whether io_uring may be used.
-    pub io_uring: bool,
-}
-
-/// What a process keeps of networks. Unix sockets are always kept.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Network {
-    /// Nothing.
-    #[default]
-    None,
-    /// Connections to others.
-    Client,
-    /// To be connected to, at these TCP ports.
-    Server(Vec<u16>),
-    /// Both.
-    Both(Vec<u16>),
-}
-
-impl Network {
-    /// The ports to listen on; `None`: nothing may listen.
-    fn ports(&self) -> &[u16] {
-        match self {
-            Self::None | Self::Client => &[],
-            Self::Server(ports) | Self::Both(ports) => ports,
-        }
-    }
-
-    fn connects(&self) -> bool {
-        matches!(self, Self::Client | Self::Both(_))
-    }
-}
+pub use profile::{Network, Profile};
 
 /// What to do where the system cannot confine a process as its profile says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -77,50 +31,6 @@ pub enum Strictness {
     BestEffort,
     /// Fail.
     Required,
-}
-
-/// Why a process is not confined.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The system does not have all that the profile asks for. What it has is in force.
-    #[error("this kernel cannot confine the process as required: {0}")]
-    NotFully(Confined),
-    /// A path of the profile cannot be used.
-    #[error("Landlock: {0}")]
-    Landlock(#[from] landlock::RulesetError),
-    /// The system refused a filter of system calls.
-    #[error("seccomp: {0}")]
-    Seccomp(#[from] seccompiler::Error),
-    /// The filter could not be made: a bug, or an unknown processor.
-    #[error("seccomp: {0}")]
-    Filter(#[from] seccompiler::BackendError),
-    /// The system refused one of the process's own settings.
-    #[error("{0}")]
-    Process(#[from] rustix::io::Errno),
-}
-
-/// What is in force.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Confined {
-    /// Rules for files, ports and signals (Landlock).
-    pub files: Enforced,
-    /// The filter of system calls (seccomp).
-    pub calls: bool,
-}
-
-impl Confined {
-    /// Whether everything is.
-    pub fn is_whole(self) -> bool {
-        self.files == Enforced::Wholly && self.calls
-    }
-}
-
-impl fmt::Display for Confined {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let calls = if self.calls { "yes" } else { "no" };
-        write!(f, "Landlock {}, seccomp {calls}", self.files)
-    }
 }
 
 /// Drops everything that `profile` does not keep. Call it while the process has one thread.

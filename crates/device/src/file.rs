@@ -253,7 +253,7 @@ impl Device for FileDevice {
         match zeroed? {
             Some(()) => Ok(()),
             None if how.only_fast => Err(range::not_fast()),
-            None => range::write_zeros_by_hand(self, offset, len),
+            None => crate::write_zeros_by_hand(self, offset, len),
         }
     }
 

@@ -21,6 +21,9 @@ use std::io;
 pub use file::{Access, FileDevice, FileIdentity};
 pub use memory::MemoryDevice;
 
+/// Bytes of zeros written at once.
+const ZEROS: usize = 64 << 10;
+
 /// What a device knows of a range without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
@@ -73,7 +76,7 @@ pub trait Device: Send + Sync + Debug {
             return Err(range::not_fast());
         }
         if how.keep_space {
-            return range::write_zeros_by_hand(self, offset, len);
+            return write_zeros_by_hand(self, offset, len);
         }
         self.write_zeros(offset, len)
     }
@@ -96,4 +99,22 @@ pub trait Device: Send + Sync + Debug {
     fn discards_to_zeros(&self) -> bool;
     /// Whether writes are refused.
     fn is_read_only(&self) -> bool;
+}
+
+/// Zeros as data are written.
+fn write_zeros_by_hand<D: Device + ?Sized>(
+    device: &D,
+    mut offset: u64,
+    mut len: u64,
+) -> io::Result<()> {
+    range::to_write(device.len(), offset, len)?;
+    let zeros = vec![0; ZEROS];
+    while len > 0 {
+        // At most 64 KiB, so it fits a usize.
+        let part = len.min(zeros.len() as u64) as usize;
+        device.write_at(&zeros[..part], offset)?;
+        offset += part as u64;
+        len -= part as u64;
+    }
+    Ok(())
 }

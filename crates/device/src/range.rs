@@ -2,11 +2,6 @@
 
 use std::io;
 
-use crate::Device;
-
-/// Bytes of zeros written at once.
-const ZEROS: usize = 64 << 10;
-
 /// `UnexpectedEof` unless `offset..offset + len` is within `0..of`.
 pub fn to_read(of: u64, offset: u64, len: u64) -> io::Result<()> {
     within(of, offset, len).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
@@ -28,24 +23,6 @@ pub(crate) fn not_fast() -> io::Error {
         io::ErrorKind::Unsupported,
         "zeros are no faster than data here",
     )
-}
-
-/// Zeros as data are written.
-pub(crate) fn write_zeros_by_hand<D: Device + ?Sized>(
-    device: &D,
-    mut offset: u64,
-    mut len: u64,
-) -> io::Result<()> {
-    to_write(device.len(), offset, len)?;
-    let zeros = vec![0; ZEROS];
-    while len > 0 {
-        // At most 64 KiB, so it fits a usize.
-        let part = len.min(zeros.len() as u64) as usize;
-        device.write_at(&zeros[..part], offset)?;
-        offset += part as u64;
-        len -= part as u64;
-    }
-    Ok(())
 }
 
 /// The whole units of `unit` bytes in a range within a device: offset and length.

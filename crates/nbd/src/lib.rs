@@ -18,5 +18,5 @@ mod wire;
 
 pub use export::{Export, ExportError};
 pub use proto::PAYLOAD_MAX;
-pub use server::{Config, Listen, Metrics, ServeError, Server, TlsPolicy};
-pub use tls::{Tls, TlsError, TlsFiles};
+pub use server::{Config, Listen, Metrics, ServeError, Server};
+pub use tls::{Tls, TlsError, TlsFiles, TlsPolicy};

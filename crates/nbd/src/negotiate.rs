@@ -11,8 +11,8 @@ use streams::{Receiver, Sender};
 
 use crate::export::{Export, Exports};
 use crate::proto::{
-    FIXED_NEWSTYLE, Form, IHAVEOPT, NBDMAGIC, NO_ZEROES, PAYLOAD_MAX, Rep, STRING_MAX, info, opt,
-    option_reply, u16_at, u32_at, u64_at,
+    ALLOCATION_ID, FIXED_NEWSTYLE, Form, IHAVEOPT, NBDMAGIC, NO_ZEROES, PAYLOAD_MAX, Rep,
+    STRING_MAX, info, opt, option_reply, u16_at, u32_at, u64_at,
 };
 use crate::wire::Wire;
 use crate::{Tls, TlsPolicy};
@@ -23,8 +23,6 @@ const OPTION_MAX: usize = 64 << 10;
 const SKIPPED_MAX: u32 = 16 << 20;
 /// The only metadata context.
 const ALLOCATION: &[u8] = b"base:allocation";
-/// Its number, the same on every connection.
-pub(crate) const ALLOCATION_ID: u32 = 1;
 
 /// What was agreed on.
 #[derive(Debug)]

@@ -16,6 +16,9 @@ pub(crate) const OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
 pub(crate) const FIXED_NEWSTYLE: u16 = 1;
 pub(crate) const NO_ZEROES: u16 = 2;
 
+/// The number of `base:allocation`, the only metadata context, on every connection.
+pub(crate) const ALLOCATION_ID: u32 = 1;
+
 /// Longest name, description or query of a context, bytes.
 pub(crate) const STRING_MAX: usize = 4096;
 /// Longest payload of a request or of an answer, bytes; the protocol's own default.

@@ -16,6 +16,18 @@ use openssl::ssl::{
 };
 use zeroize::Zeroizing;
 
+/// Whether connections go into TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TlsPolicy {
+    /// Never.
+    #[default]
+    Off,
+    /// Where the client asks for it.
+    Allow,
+    /// Always: before it nothing is answered.
+    Require,
+}
+
 /// Most bytes of a file of pre-shared keys.
 const PSK_FILE_MAX: u64 = 1 << 20;
 /// Bytes of a pre-shared key: less is guessed, more OpenSSL does not take.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use crate::keys::CapabilityKey;
+use crate::bytes::{array_at, u32_at, u64_at};
 
 /// Bytes of one block, the unit of extents.
 pub const BLOCK_LEN: usize = 4096;
@@ -111,12 +111,6 @@ impl DiskKey {
     /// A key of these 32 random bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
-    }
-
-    /// The capability with its secret.
-    pub fn ticket(&self, capability: Capability) -> Ticket {
-        let secret = CapabilityKey::of(self).secret(&capability.encode());
-        Ticket { capability, secret }
     }
 
     pub(crate) fn bytes(&self) -> &[u8; 32] {
@@ -249,21 +243,6 @@ impl Capability {
         }
         blocks > 0
     }
-}
-
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(array_at(bytes, at))
-}
-
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(array_at(bytes, at))
-}
-
-/// `N` bytes at `at`, which the caller knows to be there.
-pub(crate) fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let mut out = [0; N];
-    out.copy_from_slice(&bytes[at..at + N]);
-    out
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 //!
 //! It deliberately does not know what makes a message authentic: `sign` does.
 
-use crate::capability::{CAPABILITY_HEAD, CAPABILITY_MAX, EXTENT_LEN, array_at, u32_at, u64_at};
+use crate::bytes::{array_at, u32_at, u64_at};
+use crate::capability::{CAPABILITY_HEAD, CAPABILITY_MAX, EXTENT_LEN};
 use crate::{BLOCK_LEN, Reason};
 
 /// Bytes of a request's head: its fields, the payload's tag (16), and the MAC over both (32).

@@ -10,21 +10,16 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use storage::write_new_private;
 use zeroize::Zeroizing;
 
+use crate::certificate::{DiskCertificate, certificate_end, since_epoch};
 use crate::keys::random;
-use crate::tls;
 use crate::{DiskId, DiskKey};
 
 const TITLE: &str = "strongroom-disk 1";
-/// For how long a certificate is valid.
-const LIFETIME: Duration = Duration::from_secs(730 * 86_400);
-/// It is valid from so long ago: clocks differ.
-const BACKDATED: Duration = Duration::from_secs(86_400);
 /// No key file is longer; in bytes.
 const LEN_MAX: u64 = 64 << 10;
 
@@ -74,54 +69,6 @@ pub struct PreviousKeys {
     pub until: u64,
 }
 
-/// A self-signed certificate, with its private key.
-pub struct DiskCertificate {
-    pub(crate) certificate: Vec<u8>,
-    pub(crate) private_key: Zeroizing<Vec<u8>>,
-}
-
-impl std::fmt::Debug for DiskCertificate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("DiskCertificate(..)")
-    }
-}
-
-impl DiskCertificate {
-    fn generate() -> Result<Self, KeyFileError> {
-        let words = |e: rcgen::Error| KeyFileError::Certificate(e.to_string());
-        let pair = rcgen::KeyPair::generate().map_err(words)?;
-        // Nobody checks the name: the certificate is known by its hash.
-        let mut params =
-            rcgen::CertificateParams::new(vec![tls::SERVER_NAME.to_owned()]).map_err(words)?;
-        let (epoch, now) = (rcgen::date_time_ymd(1970, 1, 1), since_epoch());
-        params.not_before = epoch + now.saturating_sub(BACKDATED);
-        params.not_after = epoch + now + LIFETIME;
-        let certificate = params.self_signed(&pair).map_err(words)?;
-        Ok(Self {
-            certificate: certificate.der().to_vec(),
-            private_key: Zeroizing::new(pair.serialize_der()),
-        })
-    }
-
-    /// SHA-256 of the certificate, in DER.
-    fn hash(&self) -> [u8; 32] {
-        tls::certificate_hash(&self.certificate)
-    }
-
-    /// When it ends, seconds since 1970; `None` where it has no lifetime.
-    pub fn end(&self) -> Option<u64> {
-        // One that is none was refused when the file was read.
-        tls::certificate_end(&self.certificate).ok().flatten()
-    }
-
-    pub(crate) fn for_rustls(&self) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
-        (
-            CertificateDer::from(self.certificate.clone()),
-            PrivatePkcs8KeyDer::from(self.private_key.to_vec()).into(),
-        )
-    }
-}
-
 impl KeyFile {
     /// A new disk's: random identity and key, and a certificate of its own.
     pub fn generate() -> Result<Self, KeyFileError> {
@@ -129,7 +76,8 @@ impl KeyFile {
     }
 
     fn with(id: DiskId, previous: Option<PreviousKeys>) -> Result<Self, KeyFileError> {
-        let certificate = DiskCertificate::generate()?;
+        let certificate =
+            DiskCertificate::generate().map_err(|e| KeyFileError::Certificate(e.to_string()))?;
         Ok(Self {
             id,
             key: DiskKey::new(random()),
@@ -246,7 +194,7 @@ impl KeyFile {
                     "its certificate is not the one it names",
                 ));
             }
-            if tls::certificate_end(&certificate.certificate).is_err() {
+            if certificate_end(&certificate.certificate).is_err() {
                 return Err(KeyFileError::Form("its certificate is none"));
             }
         }
@@ -285,12 +233,6 @@ impl KeyFile {
 }
 
 /// Since 1970.
-fn since_epoch() -> Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-}
-
 fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], KeyFileError> {
     bytes
         .try_into()

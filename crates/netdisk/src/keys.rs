@@ -10,8 +10,8 @@
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use crate::DiskKey;
-use crate::capability::Secret;
+use crate::bytes::array_at;
+use crate::capability::{Capability, DiskKey, Secret, Ticket};
 
 /// Bytes of a head's MAC.
 pub(crate) const MAC_LEN: usize = 32;
@@ -33,6 +33,14 @@ impl CapabilityKey {
 
     pub(crate) fn secret(&self, capability: &[u8]) -> Secret {
         Secret(*blake3::keyed_hash(&self.0, capability).as_bytes())
+    }
+}
+
+impl DiskKey {
+    /// The capability with its secret.
+    pub fn ticket(&self, capability: Capability) -> Ticket {
+        let secret = CapabilityKey::of(self).secret(&capability.encode());
+        Ticket { capability, secret }
     }
 }
 
@@ -65,7 +73,7 @@ impl MessageKeys {
             .update(MESSAGES_LABEL)
             .finalize_xof()
             .fill(&mut out);
-        let part = |i: usize| crate::capability::array_at(&out, i * 32);
+        let part = |i: usize| array_at(&out, i * 32);
         let keys = Self {
             request: part(0),
             request_payload: part(1),
@@ -94,7 +102,7 @@ pub(crate) fn tag(key: &[u8; 32], head: &[u8], payload: &[u8]) -> [u8; TAG_LEN] 
     let tag = key
         .seal_in_place_separate_tag(nonce, Aad::from(payload), &mut [])
         .expect("a payload is far shorter than what GCM can authenticate");
-    crate::capability::array_at(tag.as_ref(), 0)
+    array_at(tag.as_ref(), 0)
 }
 
 /// Whether `tag` is the one of the payload that goes with a head; takes the same time wherever it differs.

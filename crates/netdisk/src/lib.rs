@@ -15,7 +15,9 @@
 
 #![forbid(unsafe_code)]
 
+mod bytes;
 pub mod capability;
+mod certificate;
 pub mod client;
 mod frame;
 mod groups;
@@ -34,9 +36,9 @@ pub use capability::{
     BLOCK_LEN, BlockExtent, Boot, Capability, CapabilityId, ClientId, DiskId, DiskKey, EXTENTS_MAX,
     GroupId, Mode, Secret, Ticket,
 };
+pub use certificate::{DiskCertificate, certificate_end, certificate_hash};
 pub use client::{Admin, DiskAddress, DiskClient, DiskError, DiskStatus, Protection};
 pub use frame::{CAPABILITIES_PER_GROUP, GROUPS_MAX, Op};
-pub use key_file::{DiskCertificate, KeyFile, KeyFileError, PreviousKeys};
+pub use key_file::{KeyFile, KeyFileError, PreviousKeys};
 pub use reason::Reason;
 pub use store::{Store, StoreError, Surroundings};
-pub use tls::{certificate_end, certificate_hash};

@@ -5,7 +5,7 @@
 //!
 //! 1. A head's MAC covers its payload through the tag: one can be refused before the other has come.
 
-use crate::capability::array_at;
+use crate::bytes::array_at;
 use crate::frame::{
     NONCE_LEN, REPLY_FIELDS, REPLY_LEN, REQUEST_FIELDS, REQUEST_LEN, ReplyHead, RequestHead,
 };

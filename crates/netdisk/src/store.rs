@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::{Device, FileDevice};
 
-use crate::capability::{array_at, u32_at, u64_at};
+use crate::bytes::{array_at, u32_at, u64_at};
 use crate::{BLOCK_LEN, BlockExtent, Boot, DiskId, Reason};
 
 const MAGIC: [u8; 8] = *b"SRNETDSK";

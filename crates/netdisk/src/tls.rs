@@ -18,40 +18,13 @@ use rustls::{
 };
 use subtle::ConstantTimeEq;
 
-use crate::key_file::DiskCertificate;
-
-/// The name every disk's certificate has; nobody checks it.
-pub(crate) const SERVER_NAME: &str = "disk.strongroom.invalid";
-/// A certificate that ends later has no lifetime: 4000-01-01, in seconds since 1970.
-const ENDLESS: i64 = 64_060_588_800;
+use crate::bytes::array_at;
+use crate::certificate::{DiskCertificate, SERVER_NAME, certificate_end, certificate_hash};
 
 /// The name by which a client asks for the certificate with this hash.
 pub(crate) fn name_of(hash: &[u8; 32]) -> String {
-    let beginning = u64::from_be_bytes(crate::capability::array_at(hash, 0));
+    let beginning = u64::from_be_bytes(array_at(hash, 0));
     format!("{beginning:016x}.{SERVER_NAME}")
-}
-
-/// When a certificate in DER ends, seconds since 1970; `None` where it has no lifetime.
-///
-/// # Errors
-/// `BadEncoding` where it is no certificate.
-pub fn certificate_end(certificate: &[u8]) -> Result<Option<u64>, CertificateError> {
-    let (_, parsed) = x509_parser::parse_x509_certificate(certificate)
-        .map_err(|_| CertificateError::BadEncoding)?;
-    let end = parsed.validity().not_after.timestamp();
-    Ok(u64::try_from(end).ok().filter(|_| end < ENDLESS))
-}
-
-/// SHA-256 of a certificate in DER.
-pub fn certificate_hash(certificate: &[u8]) -> [u8; 32] {
-    let digest = aws_lc_rs_digest(certificate);
-    let mut out = [0; 32];
-    out.copy_from_slice(digest.as_ref());
-    out
-}
-
-fn aws_lc_rs_digest(data: &[u8]) -> ::aws_lc_rs::digest::Digest {
-    ::aws_lc_rs::digest::digest(&::aws_lc_rs::digest::SHA256, data)
 }
 
 /// The disk's side, with the certificate before the present one where that is still to be shown.

@@ -18,6 +18,7 @@
 mod around;
 pub mod authentic;
 mod file;
+mod registered;
 mod registration;
 #[allow(unsafe_code)]
 mod vfs;

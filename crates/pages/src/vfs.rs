@@ -16,7 +16,7 @@ use rusqlite::ffi;
 use storage::{OpenMode, Storage, parent};
 
 use crate::file::{PageFile, Plain, Unnamed};
-use crate::registration::{Part, resolve, vouched};
+use crate::registered::{Part, resolve, vouched};
 
 /// Longest path, with the NUL.
 const PATH_MAX: c_int = 512;

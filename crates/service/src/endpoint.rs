@@ -9,8 +9,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
-use std::str::FromStr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -25,6 +24,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use sd_notify::NotifyState;
 use tokio::sync::{Semaphore, oneshot};
 
+use crate::address::HealthAddress;
 use crate::measures::{MEDIA_TYPE, Measures};
 use crate::settings::Common;
 
@@ -43,29 +43,6 @@ pub trait Observed: Send + Sync + 'static {
     fn ready(&self) -> Result<(), String>;
     /// What it measures now.
     fn measure(&self, measures: &mut Measures);
-}
-
-/// Where the endpoint listens: a port of this machine, or an address with a port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HealthAddress(pub SocketAddr);
-
-impl FromStr for HealthAddress {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(port) = text.parse() {
-            return Ok(Self(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)));
-        }
-        text.parse().map(Self).map_err(|_| {
-            format!("'{text}' is neither a port nor an address with one: write 9640, 127.0.0.1:9640 or [::1]:9640")
-        })
-    }
-}
-
-impl fmt::Display for HealthAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
 }
 
 const STARTING: u8 = 0;

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 pub mod endpoint;
 pub mod logs;
 pub mod measures;
@@ -19,7 +20,8 @@ mod process;
 pub mod settings;
 pub mod stop;
 
-pub use endpoint::{HealthAddress, Observed, Service};
+pub use address::HealthAddress;
+pub use endpoint::{Observed, Service};
 pub use logs::LogFormat;
 pub use measures::Measures;
 pub use settings::{Common, ServerCommand, SettingsError};

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use toml::{Table, Value};
 
-use crate::endpoint::HealthAddress;
+use crate::address::HealthAddress;
 use crate::logs::LogFormat;
 
 /// Most bytes of a file of settings.

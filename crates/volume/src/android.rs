@@ -23,8 +23,8 @@ use device::Device;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+use crate::common::{Certainty, Credential, OpenOptions, VolumeError, io_error};
 use crate::crypt::{CryptDevice, CryptOptions, Extent};
-use crate::open::{Certainty, Credential, OpenOptions, VolumeError, io_error};
 use crate::sector::SectorCipher;
 
 pub use footer::{Footer, FooterLocation, Kdf, PasswordKind};

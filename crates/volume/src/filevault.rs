@@ -23,8 +23,8 @@ use aws_lc_rs::{digest, pbkdf2};
 use device::Device;
 use zeroize::Zeroizing;
 
+use crate::common::{Certainty, Credential, OpenOptions, VolumeError, io_error};
 use crate::crypt::{CryptDevice, CryptOptions, Extent};
-use crate::open::{Certainty, Credential, OpenOptions, VolumeError, io_error};
 use crate::sector::SectorCipher;
 
 pub(crate) use header::Header;

@@ -10,6 +10,7 @@
 #![deny(unsafe_code)]
 
 pub mod android;
+mod common;
 #[cfg(test)]
 #[path = "../../../fuzz/corpus.rs"]
 mod corpus;
@@ -20,8 +21,6 @@ mod open;
 pub mod sector;
 mod signs;
 
-pub use open::{
-    Certainty, Credential, Format, OpenOptions, Opened, VolumeError, open, open_as_recognised,
-    recognise,
-};
+pub use common::{Certainty, Credential, OpenOptions, VolumeError};
+pub use open::{Format, Opened, open, open_as_recognised, recognise};
 pub use signs::holds;

@@ -6,7 +6,8 @@ use std::io;
 
 use device::Device;
 
-use crate::open::{VolumeError, io_error, recognise};
+use crate::common::{VolumeError, io_error};
+use crate::open::recognise;
 
 /// Name, first byte, mark.
 const MARKS: &[(&str, u64, &[u8])] = &[

@@ -8,8 +8,8 @@ use std::path::Path;
 use super::{Entry, Skipped};
 use crate::model::{Comparison, NoiseFloor, Report, StoreFacts, Unit};
 use crate::report::layout::{cut, shown, width, wrap};
-use crate::report::words::{self, NOTHING, significant};
 use crate::statistics;
+use crate::words::{self, NOTHING, significant};
 
 /// What changed from one result to a later one.
 #[derive(Debug, Clone)]

@@ -11,15 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::sys;
-
-/// Pages of the machine's page size.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CachedPages {
-    /// In the cache.
-    pub resident: u64,
-    /// Of them not on the device yet, or just going there; `None` where the kernel does not report it.
-    pub dirty: Option<u64>,
-}
+pub use crate::sys::CachedPages;
 
 impl CachedPages {
     /// [`resident`](Self::resident) in bytes.

@@ -2,7 +2,7 @@
 
 use super::{INVALID, median, middle, row};
 use crate::model::{Comparison, PublishedTable, Row};
-use crate::report::words::{NOTHING, bytes, loss};
+use crate::words::{NOTHING, bytes, loss};
 
 /// One block size, measured.
 #[derive(Debug, Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use super::{row, seconds};
 use crate::model::{PublishedTable, Row};
-use crate::report::words::{NOTHING, bytes};
+use crate::words::{NOTHING, bytes};
 
 /// One step, measured.
 #[derive(Debug, Clone, Copy)]

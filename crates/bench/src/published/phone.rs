@@ -2,7 +2,7 @@
 
 use super::row;
 use crate::model::{Comparison, PublishedTable, Round, Row};
-use crate::report::words::{NOTHING, loss, significant};
+use crate::words::{NOTHING, loss, significant};
 
 const SOURCE: &str = "AnandTech, 2014-11-20: storage tests of AndEBench and AndroBench";
 

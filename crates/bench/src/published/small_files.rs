@@ -2,7 +2,7 @@
 
 use super::row;
 use crate::model::{Parts, PublishedTable};
-use crate::report::words::{NOTHING, significant};
+use crate::words::{NOTHING, significant};
 
 /// What a published row is here: the sum of parts of these names in these operations.
 enum Here {

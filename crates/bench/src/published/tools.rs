@@ -2,7 +2,7 @@
 
 use super::{median, row, seconds};
 use crate::model::{PublishedTable, Report, Row};
-use crate::report::words::{NOTHING, significant};
+use crate::words::{NOTHING, significant};
 
 /// A store measured here, by the rows of gocryptfs's own suite.
 #[derive(Debug, Clone, Copy, Default)]

@@ -4,13 +4,13 @@
 //! 2. Nothing of a result can end a cell or begin markup.
 
 use super::table::{against, by_work};
-use super::words::{self, NOTHING, duration, significant, time_ns};
 use super::{
     machine_words, moment, noise_words, parts_by_store, parts_cells, said_by_most, store_words,
     why_invalid,
 };
 use crate::model::{PublishedTable, Report, Row};
 use crate::published;
+use crate::words::{self, NOTHING, duration, significant, time_ns};
 
 /// Sections in their order: the result's name, the heading, and what it answers.
 const SECTIONS: [(&str, &str, &str); 14] = [

@@ -15,11 +15,11 @@ mod stacks;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::table::{against, by_work};
-use super::words::{self, NOTHING, significant, time_ns};
 use super::{
     machine_words, moment, noise_words, parts_by_store, parts_cells, said_by_most, store_words,
 };
 use crate::model::{PublishedTable, Report, Row};
+use crate::words::{self, NOTHING, significant, time_ns};
 
 const STYLE: &str = include_str!("page/style.css");
 /// Nothing may be fetched and nothing run; the style is in the page, and so is the empty icon.

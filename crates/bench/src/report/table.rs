@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use super::layout::{cut, grid, shown, width, wrap};
-use super::words::{self, NOTHING, duration, significant, time_ns};
 use crate::model::{Comparison, Issue, IssueKind, Parts, Report, Row};
+use crate::words::{self, NOTHING, duration, significant, time_ns};
 
 /// The narrowest terminal there is a layout for.
 pub const NARROWEST: usize = 80;

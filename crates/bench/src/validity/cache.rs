@@ -2,7 +2,7 @@
 
 use super::{Claim, Direction, Issue, IssueKind, Seen, issue};
 use crate::observe::CachedPages;
-use crate::report::words;
+use crate::words;
 
 /// Pages of the very files, or of the files that keep a served store's bytes, were not cached before a cold read, and the device read as
 /// much as was claimed.

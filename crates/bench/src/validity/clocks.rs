@@ -2,7 +2,7 @@
 
 use super::{Issue, IssueKind, Seen, issue};
 use crate::clock::Elapsed;
-use crate::report::words;
+use crate::words;
 
 /// Whether two times differ by more than the limits bear.
 fn apart(seen: &Seen, one: i64, other: i64) -> bool {

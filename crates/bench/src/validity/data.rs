@@ -1,7 +1,7 @@
 //! Whether the data was right, and whether its content mattered.
 
 use super::{Issue, IssueKind, Limits, Seen, issue};
-use crate::report::words;
+use crate::words;
 
 /// Whatever is read is compared with what was written.
 pub(super) fn wrong(seen: &Seen) -> Option<Issue> {

@@ -3,7 +3,7 @@
 use super::{Direction, Issue, IssueKind, Seen, issue};
 use crate::observe::block::DeviceCounters;
 use crate::observe::process;
-use crate::report::words;
+use crate::words;
 
 /// Direct calls reach the device with all their bytes.
 pub(super) fn bytes_missing(seen: &Seen) -> Option<Issue> {

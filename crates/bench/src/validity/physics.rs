@@ -4,7 +4,7 @@
 //! else was at it, it could.
 
 use super::{Direction, Issue, IssueKind, Seen, device, issue};
-use crate::report::words;
+use crate::words;
 
 /// A sync takes a good part of the shortest time that was measured for one on that device.
 pub(super) fn sync_too_fast(seen: &Seen) -> Option<Issue> {

@@ -19,7 +19,7 @@ use super::Outcome;
 use crate::clock::{Clock, SystemClock};
 use crate::model::{Issue, IssueKind, PublishedTable, Round, Row, TableRow, Unit, Verdict};
 use crate::progress::Progress;
-use crate::report::words::{NOTHING, bytes, significant, time_ns};
+use crate::words::{NOTHING, bytes, significant, time_ns};
 use crate::{Result, statistics};
 
 use subjects::{Bulk, COPYING, Once, bulk, once};

@@ -20,8 +20,8 @@ use crate::data::{BLOCK, Content, Data};
 use crate::model::{Issue, IssueKind, Round, Row, StoreFacts, Unit, Verdict};
 use crate::progress::Progress;
 use crate::published::{self, LadderStep};
-use crate::report::words::{bytes, significant};
 use crate::spans::Spans;
+use crate::words::{bytes, significant};
 use crate::{Error, Result, statistics};
 
 /// The label of the one store there is.

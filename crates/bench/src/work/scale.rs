@@ -19,8 +19,8 @@ use self::step::{Answer, Contents, Operation, Request, Step};
 use super::{Outcome, is_selected};
 use crate::model::{Round, Row, StoreFacts, Unit};
 use crate::progress::Progress;
-use crate::report::words::bytes;
 use crate::validity::{self, Limits};
+use crate::words::bytes;
 use crate::{Error, Result, observe, statistics};
 
 /// The label of the one store there is.

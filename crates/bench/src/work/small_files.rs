@@ -25,9 +25,9 @@ use crate::data::{BLOCK, Content, Data};
 use crate::model::{Issue, IssueKind, Parts, Round, Row, StoreFacts, Unit, Verdict};
 use crate::observe::{self, Ceilings, Evidence, Observer};
 use crate::progress::Progress;
-use crate::report::words::{bytes, time_ns};
 use crate::spans::{Snapshot, Spans};
 use crate::validity::{self, Claim, Direction, Limits};
+use crate::words::{bytes, time_ns};
 use crate::{Error, Result, engine, published, statistics};
 
 pub use host::Directory;

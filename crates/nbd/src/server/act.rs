@@ -11,8 +11,9 @@ use std::io;
 use device::{Device, Extent, Zeroing};
 
 use crate::export::Export;
-use crate::negotiate::ALLOCATION_ID;
-use crate::proto::{Command, Errno, Form, Head, PAYLOAD_MAX, RequestHead, chunk, cmd_flag, state};
+use crate::proto::{
+    ALLOCATION_ID, Command, Errno, Form, Head, PAYLOAD_MAX, RequestHead, chunk, cmd_flag, state,
+};
 
 /// In reads of at least this many bytes holes are looked for.
 const SPARSE_READ_MIN: u64 = 64 << 10;

@@ -25,7 +25,7 @@ use streams::{
 pub use metrics::Metrics;
 
 use crate::export::Exports;
-use crate::{Export, ExportError, PAYLOAD_MAX, Tls};
+use crate::{Export, ExportError, PAYLOAD_MAX, Tls, TlsPolicy};
 use metrics::{Counters, add};
 
 /// Bytes of the stack of a connection's threads.
@@ -38,18 +38,6 @@ pub enum Listen {
     Tcp(String),
     /// A socket file, which must not be there yet, unless nobody listens on it any more. For its owner only.
     Unix(PathBuf),
-}
-
-/// Whether connections go into TLS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum TlsPolicy {
-    /// Never.
-    #[default]
-    Off,
-    /// Where the client asks for it.
-    Allow,
-    /// Always: before it nothing is answered.
-    Require,
 }
 
 /// How exports are served.

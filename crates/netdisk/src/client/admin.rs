@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::DiskAddress;
 use super::DiskError;
 use super::call::{Answer, Call, Line};
-use crate::capability::{array_at, u64_at};
+use crate::bytes::{array_at, u64_at};
 use crate::frame::{GROUPS_MAX, Op, PAYLOAD_MAX, REVOKED_MAX};
 use crate::keys::MessageKeys;
 use crate::{BlockExtent, Boot, CapabilityId, DiskId, DiskKey, GroupId};

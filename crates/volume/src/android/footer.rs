@@ -4,7 +4,7 @@
 
 use device::Device;
 
-use crate::open::{VolumeError, io_error};
+use crate::common::{VolumeError, io_error};
 
 /// Bytes kept for it at the end of a partition.
 const SPACE: u64 = 16 << 10;

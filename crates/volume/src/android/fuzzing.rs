@@ -7,7 +7,7 @@ use device::MemoryDevice;
 use zeroize::Zeroizing;
 
 use super::{Footer, open};
-use crate::open::{Credential, OpenOptions};
+use crate::common::{Credential, OpenOptions};
 
 /// A footer, from its first byte.
 pub fn footer(bytes: &[u8]) {

@@ -3,7 +3,7 @@
 use device::Device;
 use zeroize::Zeroizing;
 
-use crate::open::{VolumeError, io_error};
+use crate::common::{VolumeError, io_error};
 
 /// Bytes of it.
 pub(crate) const LEN: usize = 512;

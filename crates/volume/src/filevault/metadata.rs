@@ -10,7 +10,7 @@ use device::Device;
 use super::header::{Header, checksum_holds, u16_at, u32_at, u64_at};
 use super::plist;
 use super::{KEY, WRAPPED};
-use crate::open::{VolumeError, io_error};
+use crate::common::{VolumeError, io_error};
 use crate::sector::decrypt_unit;
 
 /// Bytes of an encrypted block.

@@ -7,7 +7,7 @@ use device::Device;
 
 use super::header::Header;
 use super::metadata::{Metadata, Segment};
-use crate::open::VolumeError;
+use crate::common::VolumeError;
 
 /// Pieces in order, without a gap; bytes.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use plotters::prelude::*;
 
 use super::chart::{self, Area, Failed, GRID, MUTED, letters, series};
 use crate::model::{Growth, GrowthPoint};
-use crate::report::words::{bytes, time_ns};
+use crate::words::{bytes, time_ns};
 
 /// What grows, in the order it comes, with its operations.
 pub(super) fn overs(growth: &[Growth]) -> Vec<(&str, Vec<&Growth>)> {

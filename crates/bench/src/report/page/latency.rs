@@ -9,7 +9,7 @@ use plotters::prelude::*;
 use super::chart::{self, Area, Failed, GRID, MUTED, letters, series};
 use super::store_colour;
 use crate::model::{Distribution, Report, Row};
-use crate::report::words::time_ns;
+use crate::words::time_ns;
 
 /// Points of a curve for each digit of the percentile.
 const POINTS: usize = 12;

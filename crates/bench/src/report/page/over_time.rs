@@ -6,7 +6,7 @@ use plotters::prelude::*;
 use super::chart::{self, Area, Failed, GRID, MUTED, letters, series, thinned};
 use super::store_colour;
 use crate::model::{Report, Row};
-use crate::report::words::significant;
+use crate::words::significant;
 
 /// Slices drawn of a round at most.
 const SLICES: usize = 60;

@@ -7,7 +7,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::chart::{self, Area, Failed, GRID, INK, MUTED, fit, letters, series};
 use super::store_colour;
 use crate::model::{Comparison, Report};
-use crate::report::words;
+use crate::words;
 
 /// Beyond this the axis ends: bars that reach it go on, and their numbers say how far.
 const FARTHEST: f64 = 4.0;

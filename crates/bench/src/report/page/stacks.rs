@@ -7,7 +7,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::chart::{self, Area, Failed, GRID, INK, MUTED, REST, fit, letters, series};
 use crate::model::Parts;
 use crate::report::part_names;
-use crate::report::words::time_ns;
+use crate::words::time_ns;
 
 const BAR: i32 = 40;
 const FOOT: i32 = 26;

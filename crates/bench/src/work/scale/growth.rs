@@ -3,8 +3,8 @@
 use super::STORE;
 use super::step::{Answer, Operation};
 use crate::model::{Growth, GrowthPoint, PublishedTable, Row, TableRow};
-use crate::report::words::{NOTHING, bytes, ratio, significant, time_ns};
 use crate::statistics::median;
+use crate::words::{NOTHING, bytes, ratio, significant, time_ns};
 
 /// What grows.
 pub(super) const ONE_DIRECTORY: &str = "files in one directory";

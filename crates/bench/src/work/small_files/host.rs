@@ -12,7 +12,7 @@ use tracing::span::EnteredSpan;
 
 use super::Subject;
 use crate::model::{Issue, IssueKind, StoreFacts};
-use crate::report::words::bytes;
+use crate::words::bytes;
 use crate::{Error, Result, observe};
 
 /// A way to open a span of the program's; its name must be a constant there.

@@ -6,10 +6,10 @@
 use crate::model::{Comparison, Unit};
 
 /// The sign where there is nothing.
-pub const NOTHING: &str = "–";
+pub(crate) const NOTHING: &str = "–";
 
 /// Three significant digits, thousands apart: "0.0123", "1.23", "12.3", "123", "1,230".
-pub fn significant(value: f64) -> String {
+pub(crate) fn significant(value: f64) -> String {
     if !value.is_finite() {
         return NOTHING.into();
     }
@@ -38,12 +38,12 @@ pub fn significant(value: f64) -> String {
 }
 
 /// A number that may be missing.
-pub fn maybe(value: Option<f64>) -> String {
+pub(crate) fn maybe(value: Option<f64>) -> String {
     value.map_or(NOTHING.into(), significant)
 }
 
 /// A unit's short name.
-pub fn unit(unit: Unit) -> &'static str {
+pub(crate) fn unit(unit: Unit) -> &'static str {
     match unit {
         Unit::MegabytesPerSecond => "MB/s",
         Unit::OperationsPerSecond => "op/s",
@@ -53,7 +53,7 @@ pub fn unit(unit: Unit) -> &'static str {
 }
 
 /// A time in the unit that fits: "850 ns", "12.3 µs", "4.56 ms", "7.89 s".
-pub fn time_ns(ns: f64) -> String {
+pub(crate) fn time_ns(ns: f64) -> String {
     let (value, unit) = match ns.abs() {
         size if size < 999.5 => (ns, "ns"),
         size if size < 999.5e3 => (ns / 1e3, "µs"),
@@ -64,7 +64,7 @@ pub fn time_ns(ns: f64) -> String {
 }
 
 /// A size in binary units, whole where it can be: "4 KiB", "1.5 GiB".
-pub fn bytes(count: u64) -> String {
+pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = count as f64;
     let mut at = 0;
@@ -80,7 +80,7 @@ pub fn bytes(count: u64) -> String {
 }
 
 /// A ratio: "0.530", with two digits after the point where three would promise too much: "0.53".
-pub fn ratio(value: f64) -> String {
+pub(crate) fn ratio(value: f64) -> String {
     if value.is_finite() && (0.095..9.995).contains(&value) {
         format!("{value:.2}")
     } else {
@@ -90,7 +90,7 @@ pub fn ratio(value: f64) -> String {
 
 /// A comparison: "0.53 (0.49–0.58)", "no difference seen (±4 %)", "0.93 (0.91–0.95), inside the noise" where the interval leaves
 /// out 1 but a store against itself shows as much, or "INVALID".
-pub fn comparison(of: &Comparison) -> String {
+pub(crate) fn comparison(of: &Comparison) -> String {
     let (Some(middle), Some(low), Some(high)) = (of.ratio, of.low, of.high) else {
         return "INVALID".into();
     };
@@ -111,7 +111,7 @@ pub fn comparison(of: &Comparison) -> String {
 }
 
 /// What is lost against the base, in per cent: "47 % (42–51)", "−12 % (−15–−9)" where something is won.
-pub fn loss(of: &Comparison) -> String {
+pub(crate) fn loss(of: &Comparison) -> String {
     let (Some(middle), Some(low), Some(high), None) = (of.ratio, of.low, of.high, &of.invalid)
     else {
         return "INVALID".into();
@@ -145,7 +145,7 @@ fn no_difference(low: f64, high: f64) -> String {
 }
 
 /// Per cent: one digit after the point below ten, none above.
-pub fn per_cent(value: f64) -> String {
+pub(crate) fn per_cent(value: f64) -> String {
     let text = if value.abs() < 9.95 {
         format!("{value:.1}")
     } else {
@@ -155,7 +155,7 @@ pub fn per_cent(value: f64) -> String {
 }
 
 /// Something that takes this many seconds: "42 s", "3 min 20 s", "2 h 5 min".
-pub fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     let whole = seconds.round().max(0.0) as u64;
     match whole {
         0..=9 => format!("{} s", significant(seconds)),
