@@ -58,9 +58,10 @@ impl Server {
         if self.shared && self.opens.is_plain(no) {
             return Ok(false);
         }
+        let changes = self.opens.changes();
         let inode = self.attributes(no)?;
         if inode.mode & 0o6000 == 0 && !inode.has_xattrs {
-            self.opens.note_plain(no);
+            self.opens.note_plain(no, changes);
             return Ok(false);
         }
         let set = SetAttr {

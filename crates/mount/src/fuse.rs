@@ -33,16 +33,13 @@ use crate::kernel::Kernel;
 use crate::locker::Locker;
 use crate::options::Transport;
 use crate::seeker::{Seek, Seeker};
-use crate::server::{Caller, Server};
+use crate::server::{Caller, SHARED, Server};
 
 use convert::file_attr;
 pub(crate) use session::{Session, start};
 
 /// The kernel turns what does not fit its clock into "for ever".
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
-/// For how long attributes of a shared file are taken for right without asking, so that one lookup serves the checks of
-/// permissions that follow it.
-const SHARED: Duration = Duration::from_millis(100);
 /// Inode numbers are never used twice.
 const GENERATION: Generation = Generation(0);
 

@@ -28,6 +28,7 @@ use crate::pressure::{Orders, Pressure};
 mod opens;
 
 use opens::Opens;
+pub(crate) use opens::SHARED;
 
 /// Longest name in bytes.
 const NAME_MAX: usize = 255;
@@ -178,10 +179,11 @@ impl Server {
     }
 
     pub(crate) fn change_attributes(&self, no: InodeNo, set: &SetAttr) -> Result<Inode, Errno> {
-        let inode = self
-            .room
-            .set_attributes(no, set)
-            .or_errno("set attributes", no)?;
+        let set_now = self.room.set_attributes(no, set);
+        if set.mode.is_some() || set.flags.is_some() {
+            self.opens.changed(no);
+        }
+        let inode = set_now.or_errno("set attributes", no)?;
         if set.size.is_some() {
             self.pressure.length_corrected(no);
         }
@@ -264,6 +266,7 @@ impl Server {
         (access, append): (Access, bool),
     ) -> Result<Inode, Errno> {
         let new = new_file(caller, wanted)?;
+        let changes = self.opens.changes();
         let inode = self
             .room
             .create(parent, name, &new, access)
@@ -273,7 +276,7 @@ impl Server {
             self.room.close(inode.no, access);
             return Err(refused);
         }
-        self.opens.opened(&inode);
+        self.opens.opened(&inode, changes);
         Ok(self.hand_out(inode))
     }
 

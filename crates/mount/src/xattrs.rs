@@ -26,9 +26,9 @@ impl Server {
             libc::XATTR_REPLACE => XattrMode::Replace,
             _ => return Err(Errno::EINVAL),
         };
-        self.room
-            .set_xattr(no, name, value, mode, drop_setgid)
-            .or_errno("set xattr", no)?;
+        let set = self.room.set_xattr(no, name, value, mode, drop_setgid);
+        self.opens.changed(no);
+        set.or_errno("set xattr", no)?;
         self.labels.seen(name);
         self.changed(no)
     }

@@ -41,12 +41,25 @@ impl Handler {
         }
     }
 
-    /// Whether the kernel asks before a write that is to fail.
-    pub(super) fn keeps_from_writing(&self, req: &Request, no: InodeNo, name: &[u8]) -> bool {
-        name == CAPABILITY
-            && self
-                .serve(req, || self.server.attributes(no))
-                .is_ok_and(|inode| inode.kind == FileKind::Regular && inode.flags.immutable())
+    /// The answer to what the kernel asks before a write, the length of the file's capabilities, where the file's attributes
+    /// are enough for it.
+    pub(super) fn before_write(
+        &self,
+        req: &Request,
+        no: InodeNo,
+        name: &[u8],
+    ) -> Option<Result<u32, Errno>> {
+        if name != CAPABILITY {
+            return None;
+        }
+        if self.server.opens.is_bare(no) {
+            return Some(Err(Errno(libc::ENODATA)));
+        }
+        let inode = self.serve(req, || self.server.attributes(no)).ok()?;
+        if inode.kind == FileKind::Regular && inode.flags.immutable() {
+            return Some(Ok(1));
+        }
+        (!inode.has_xattrs).then_some(Err(Errno(libc::ENODATA)))
     }
 
     /// A write was refused: what the kernel keeps of it is not in the file.

@@ -529,8 +529,13 @@ impl Filesystem for Handler {
     }
 
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        if size == 0 && self.keeps_from_writing(req, no(ino), name.as_bytes()) {
-            return reply.size(1);
+        if size == 0
+            && let Some(answer) = self.before_write(req, no(ino), name.as_bytes())
+        {
+            return match answer {
+                Ok(size) => reply.size(size),
+                Err(e) => reply.error(e.into()),
+            };
         }
         sized(
             reply,

@@ -1,8 +1,6 @@
 //! The requests that only a shared file system sees: opening, closing, locks. An unshared one answers the first of a kind
 //! with ENOSYS, and it never comes again; but where a file of the room has flags, opens are answered, and judged by them.
 
-use std::time::Duration;
-
 use fuser::{
     FileHandle, FopenFlags, LockOwner, OpenAccMode, OpenFlags, ReplyCreate, ReplyEmpty, ReplyLock,
     ReplyOpen, Request,
@@ -14,7 +12,7 @@ use crate::locker::Asked;
 use crate::server::Wanted;
 
 use super::convert::file_attr;
-use super::{GENERATION, Handler, caller, empty};
+use super::{GENERATION, Handler, Ttl, caller, empty};
 
 /// What the kernel passes in the flags of an open of a program that is to be run (`__FMODE_EXEC`): it reads.
 fn access(flags: OpenFlags) -> Access {
@@ -59,11 +57,13 @@ fn lock(start: u64, end: u64, typ: i32, pid: u32) -> Result<Lock, Errno> {
     })
 }
 
-/// Answers with a file that was made and opened.
-fn is_open(opened: Result<Inode, Errno>, reply: ReplyCreate) {
+/// Answers with a file that was made and opened. Its attributes live as long as those of a lookup: a first write then asks for
+/// none.
+fn is_open(ttl: Ttl, opened: Result<Inode, Errno>, reply: ReplyCreate) {
     match opened {
-        Ok(inode) => reply.created(
-            &Duration::ZERO,
+        Ok(inode) => reply.created_with_ttls(
+            &ttl.attr,
+            &ttl.entry,
             &file_attr(&inode),
             GENERATION,
             FileHandle(0),
@@ -105,7 +105,7 @@ impl Handler {
                 created => created,
             }
         });
-        is_open(answer, reply);
+        is_open(self.ttl, answer, reply);
     }
 
     /// Opens what was just made.
@@ -130,7 +130,7 @@ impl Handler {
                 }
             }
         });
-        is_open(opened, reply);
+        is_open(self.ttl, opened, reply);
     }
 
     pub(super) fn released(

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use model::{Access, Inode, InodeNo, Timestamp};
+use model::{Access, FileFlags, Inode, InodeNo, Timestamp};
 use parking_lot::Mutex;
 
 use super::Server;
@@ -17,6 +17,10 @@ use crate::flags::check_open;
 /// For how long a shared file that had no set-ID bits is taken to have none: each write of an unprivileged program asks.
 const PLAIN_FOR: Duration = Duration::from_secs(1);
 
+/// For how long attributes of a shared file are taken for right without asking, so that one lookup serves the checks of
+/// permissions that follow it.
+pub(crate) const SHARED: Duration = Duration::from_millis(100);
+
 /// What distinguishes one state of a file from another.
 type Version = (Timestamp, Timestamp, u64);
 
@@ -24,52 +28,93 @@ type Version = (Timestamp, Timestamp, u64);
 struct Known {
     version: Option<Version>,
     plain_until: Option<Instant>,
+    bare_until: Option<Instant>,
     /// Owners that may hold a lock of `fcntl`.
     owners: HashSet<u64>,
 }
 
+#[derive(Debug, Default)]
+struct Files {
+    known: HashMap<u64, Known>,
+    changes: u64,
+}
+
 /// What is remembered of open files.
 #[derive(Debug, Default)]
-pub(crate) struct Opens(Mutex<HashMap<u64, Known>>);
+pub(crate) struct Opens(Mutex<Files>);
 
 impl Opens {
-    /// Takes in the file's state at an open; `true` when it is that of the open before.
-    pub(crate) fn opened(&self, inode: &Inode) -> bool {
+    /// How many times something was [changed](Self::changed) here.
+    pub(crate) fn changes(&self) -> u64 {
+        self.0.lock().changes
+    }
+
+    /// Takes in the file's state at an open that was asked for after so many changes; `true` when it is that of the open before.
+    pub(crate) fn opened(&self, inode: &Inode, changes: u64) -> bool {
         let version = Some((inode.mtime, inode.ctime, inode.size));
         let mut files = self.0.lock();
-        let known = files.entry(inode.no.0).or_default();
-        if inode.mode & 0o6000 == 0 && !inode.has_xattrs {
-            known.plain_until = Some(Instant::now() + PLAIN_FOR);
+        let current = files.changes == changes;
+        let known = files.known.entry(inode.no.0).or_default();
+        if current && !inode.has_xattrs {
+            let now = Instant::now();
+            if inode.mode & 0o6000 == 0 {
+                known.plain_until = Some(now + PLAIN_FOR);
+            }
+            if inode.flags == FileFlags::NONE {
+                known.bare_until = Some(now + SHARED);
+            }
         }
         std::mem::replace(&mut known.version, version) == version
     }
 
+    /// The mode, flags or extended attributes of a file were changed by this mount.
+    pub(crate) fn changed(&self, no: InodeNo) {
+        let mut files = self.0.lock();
+        files.changes += 1;
+        if let Some(known) = files.known.get_mut(&no.0) {
+            (known.plain_until, known.bare_until) = (None, None);
+        }
+    }
+
     pub(crate) fn forget(&self, no: InodeNo) {
-        self.0.lock().remove(&no.0);
+        self.0.lock().known.remove(&no.0);
+    }
+
+    /// Whether the file had no flags and no extended attributes at an open so short a time ago that its attributes of then
+    /// are still taken for right.
+    pub(crate) fn is_bare(&self, no: InodeNo) -> bool {
+        let files = self.0.lock();
+        let until = files.known.get(&no.0).and_then(|known| known.bare_until);
+        until.is_some_and(|until| Instant::now() < until)
     }
 
     /// Whether the file had nothing a moment ago that a write removes.
     pub(crate) fn is_plain(&self, no: InodeNo) -> bool {
         let files = self.0.lock();
-        let until = files.get(&no.0).and_then(|known| known.plain_until);
+        let until = files.known.get(&no.0).and_then(|known| known.plain_until);
         until.is_some_and(|until| Instant::now() < until)
     }
 
-    pub(crate) fn note_plain(&self, no: InodeNo) {
-        if let Some(known) = self.0.lock().get_mut(&no.0) {
+    /// Notes that it had nothing of the kind in an answer that was asked for after so many changes.
+    pub(crate) fn note_plain(&self, no: InodeNo, changes: u64) {
+        let mut files = self.0.lock();
+        if files.changes == changes
+            && let Some(known) = files.known.get_mut(&no.0)
+        {
             known.plain_until = Some(Instant::now() + PLAIN_FOR);
         }
     }
 
     /// Notes that `owner` may hold a lock of `fcntl` from now on.
     pub(crate) fn note_owner(&self, no: InodeNo, owner: u64) {
-        self.0.lock().entry(no.0).or_default().owners.insert(owner);
+        let mut files = self.0.lock();
+        files.known.entry(no.0).or_default().owners.insert(owner);
     }
 
     /// Whether `owner` may have held one; it is taken not to any more.
     pub(crate) fn take_owner(&self, no: InodeNo, owner: u64) -> bool {
         let mut files = self.0.lock();
-        let known = files.get_mut(&no.0);
+        let known = files.known.get_mut(&no.0);
         known.is_some_and(|known| known.owners.remove(&owner))
     }
 }
@@ -78,12 +123,13 @@ impl Server {
     /// Opens a file; `append`: what is written through it goes to its end. `true` when what the kernel keeps of it is still
     /// right.
     pub(crate) fn open(&self, no: InodeNo, access: Access, append: bool) -> Result<bool, Errno> {
+        let changes = self.opens.changes();
         let inode = self.room.open(no, access).or_errno("open", no)?;
         if let Err(refused) = check_open(&inode, access, append) {
             self.room.close(no, access);
             return Err(refused);
         }
-        Ok(!self.shared || self.opens.opened(&inode))
+        Ok(!self.shared || self.opens.opened(&inode, changes))
     }
 
     /// A descriptor was closed: passes on what was written through it, then the locks of `fcntl` that its process had.
@@ -139,11 +185,36 @@ mod tests {
     #[test]
     fn cached_pages_are_kept_only_when_nothing_changed_since_the_last_open() {
         let opens = Opens::default();
-        assert!(!opens.opened(&inode(1)), "never seen before");
-        assert!(opens.opened(&inode(1)));
-        assert!(!opens.opened(&inode(2)));
+        assert!(!opens.opened(&inode(1), 0), "never seen before");
+        assert!(opens.opened(&inode(1), 0));
+        assert!(!opens.opened(&inode(2), 0));
         opens.forget(InodeNo(7));
-        assert!(!opens.opened(&inode(2)));
+        assert!(!opens.opened(&inode(2), 0));
+    }
+
+    #[test]
+    fn an_answer_from_before_a_change_says_nothing_about_what_a_write_removes() {
+        let (opens, no) = (Opens::default(), InodeNo(7));
+        let before = opens.changes();
+        opens.changed(no);
+        opens.opened(&inode(1), before);
+        opens.note_plain(no, before);
+        assert!(!opens.is_bare(no) && !opens.is_plain(no));
+        opens.opened(&inode(1), opens.changes());
+        let (plain, bare) = {
+            let files = opens.0.lock();
+            let known = &files.known[&no.0];
+            (known.plain_until, known.bare_until)
+        };
+        assert!(plain.is_some() && bare.is_some());
+        opens.changed(no);
+        assert!(!opens.is_bare(no) && !opens.is_plain(no));
+        let attribute = Inode {
+            has_xattrs: true,
+            ..inode(1)
+        };
+        opens.opened(&attribute, opens.changes());
+        assert!(!opens.is_bare(no) && !opens.is_plain(no));
     }
 
     #[test]
