@@ -2,7 +2,7 @@
 //!
 //! A new thread shares the table of descriptors of the thread that makes it. So one thread of the process takes a table of
 //! its own, once, and makes all the others. Each could close its own copies instead, but closing a file in another mount of
-//! this process waits for whoever serves that, and meanwhile the copies keep locks and sockets in use that were closed.
+//! this process waits for the server of that mount, and meanwhile the copies keep locks and sockets in use that were closed.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
