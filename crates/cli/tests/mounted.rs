@@ -717,7 +717,7 @@ fn an_ordinary_user_mounts_and_nobody_else_gets_in() {
     let s = Sandbox::of_user(Some(65534));
     // Readable by the user it runs as, wherever the build put it.
     let bin = s.path("strongroom");
-    std::fs::copy(common::program(), &bin).unwrap();
+    common::copy_program(&common::program(), &bin);
     s.create_as(&bin);
     let pass = ["--passphrase-file", "pass"];
     // What only the kernel can do takes a fusermount3 that asks it to.

@@ -25,6 +25,18 @@ pub fn transport() -> &'static str {
     }
 }
 
+/// Copies a program that is to be run. Another process writes it: while this one has it open for writing, a process that another
+/// test starts may have it open too, and running it is refused (ETXTBSY).
+pub fn copy_program(from: &Path, to: &Path) {
+    assert!(
+        Command::new("cp")
+            .args([from, to])
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
 pub struct Sandbox {
     /// What serves the room, if it is on shared storage. Before its files: it ends first.
     servers: Option<setting::Servers>,
@@ -93,9 +105,9 @@ impl Sandbox {
 
     /// Runs a copy of the program that every user can reach, wherever the build put it.
     pub fn use_own_copy(&mut self) {
-        let copy = self.path("strongroom");
-        std::fs::copy(&self.program, &copy).unwrap();
-        self.program = copy;
+        let own = self.path("strongroom");
+        copy_program(&self.program, &own);
+        self.program = own;
     }
 
     pub fn create(&self) {
