@@ -18,6 +18,7 @@ mod extents;
 mod file_system;
 mod grants;
 mod inode;
+mod snapshots;
 pub mod spans;
 mod units;
 
@@ -37,6 +38,7 @@ pub use extents::{CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, Piece, Pieces, Release
 pub use file_system::{Access, FileSystem, Lock, LockKind, LockOwner, LockTable};
 pub use grants::*;
 pub use inode::{DirEntry, FileFlags, FileKind, Inode, InodeNo, Timestamp, now};
+pub use snapshots::{SNAPSHOT_NAME_MAX, Snapshot, Snapshots, check_snapshot_name};
 pub use units::{
     BLOCK_LEN, BlockRange, DIGEST_LEN, Digest, NONCE_PART_LEN, NoncePart, Proofs, Sealed,
     SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS, UNIT_LEN,
