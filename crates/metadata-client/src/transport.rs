@@ -4,16 +4,14 @@ use std::io;
 use std::sync::Arc;
 
 use metadata_proto::identity::{Identity, IdentityError};
-use metadata_proto::rpc::{FRAME_MAX, LET_IN, MetadataRequest, MetadataResponse, NOT_LET_IN};
+use metadata_proto::rpc::{LET_IN, MetadataRequest, MetadataResponse, NOT_LET_IN};
+use metadata_proto::transport::{Transport, transport};
 use rustls::pki_types::ServerName;
-use tarpc::serde_transport::Transport;
 use tarpc::{ClientMessage, Response};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_serde::formats::MessagePack;
-use tokio_util::codec::LengthDelimitedCodec;
 
 type Incoming = Response<MetadataResponse>;
 type Outgoing = ClientMessage<MetadataRequest>;
@@ -42,18 +40,13 @@ impl Tls {
     pub(super) async fn transport(
         &self,
         tcp: TcpStream,
-    ) -> io::Result<
-        Transport<TlsStream<TcpStream>, Incoming, Outgoing, MessagePack<Incoming, Outgoing>>,
-    > {
+    ) -> io::Result<Transport<TlsStream<TcpStream>, Incoming, Outgoing>> {
         let mut tls = self.connector.connect(self.name.clone(), tcp).await?;
         match tls.read_u8().await? {
             LET_IN => {}
             NOT_LET_IN => return Err(io::ErrorKind::PermissionDenied.into()),
             _ => return Err(io::Error::other("it is of another version")),
         }
-        let framed = LengthDelimitedCodec::builder()
-            .max_frame_length(FRAME_MAX)
-            .new_framed(tls);
-        Ok(tarpc::serde_transport::new(framed, MessagePack::default()))
+        Ok(transport(tls))
     }
 }

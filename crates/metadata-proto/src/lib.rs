@@ -9,6 +9,7 @@
 pub mod admin;
 pub mod identity;
 pub mod rpc;
+pub mod transport;
 
 /// The port of a metadata server where none is named.
 pub const DEFAULT_PORT: u16 = 7420;

@@ -21,16 +21,13 @@ use serde::{Deserialize, Serialize};
 use crate::admin;
 
 /// Version of this protocol: both sides must have the same.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// Slots of a client: changes it may have under way at the same time.
 pub const SLOTS_MAX: u32 = 64;
 /// The first byte a server sends after the handshake: the client's key belongs to a user.
-pub const LET_IN: u8 = 1;
+pub const LET_IN: u8 = 2;
 /// The same where it does not, or not any more; nothing follows.
 pub const NOT_LET_IN: u8 = 0;
-
-/// Longest message, in bytes.
-pub const FRAME_MAX: usize = 8 << 20;
 
 /// A session: what a client holds open, locked and borrowed. Ends with its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use metadata_proto::rpc::{FRAME_MAX, LET_IN, Metadata, NOT_LET_IN};
+use metadata_proto::rpc::{LET_IN, Metadata, NOT_LET_IN};
+use metadata_proto::transport::transport;
 use parking_lot::{Mutex, RwLock};
 use room::Room;
 use rustls::ServerConfig;
@@ -22,7 +23,6 @@ use tarpc::server::{BaseChannel, Channel};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
-use tokio_util::codec::LengthDelimitedCodec;
 use tokio_util::sync::CancellationToken;
 
 use super::calls::Caller;
@@ -292,14 +292,9 @@ async fn serve(
         .map_err(|_| "it takes nothing".to_owned())?
         .map_err(|e| e.to_string())?;
     tracing::debug!(user = %user.name, "connected");
-    let framed = LengthDelimitedCodec::builder()
-        .max_frame_length(FRAME_MAX)
-        .new_framed(stream);
-    let codec = tokio_serde::formats::MessagePack::default();
-    let transport = tarpc::serde_transport::new(framed, codec);
     let caller = Caller::new(shared.clone(), serial, peer, cut.clone());
     let mut calls = std::pin::pin!(
-        BaseChannel::with_defaults(transport)
+        BaseChannel::with_defaults(transport(stream))
             .max_concurrent_requests(WAITING_MAX)
             .execute(caller.serve())
     );

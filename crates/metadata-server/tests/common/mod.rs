@@ -231,11 +231,7 @@ pub async fn dial(
     if first != [LET_IN] {
         return Err(std::io::ErrorKind::PermissionDenied.into());
     }
-    let framed = tokio_util::codec::LengthDelimitedCodec::builder()
-        .max_frame_length(FRAME_MAX)
-        .new_framed(stream);
-    let codec = tokio_serde::formats::MessagePack::default();
-    let transport = tarpc::serde_transport::new(framed, codec);
+    let transport = metadata_proto::transport::transport(stream);
     Ok(MetadataClient::new(tarpc::client::Config::default(), transport).spawn())
 }
 
