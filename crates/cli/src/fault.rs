@@ -116,7 +116,7 @@ pub(crate) fn room_exit(error: &room::Error) -> Exit {
         E::HeaderDamaged(_) => Exit::HeaderDamaged,
         E::Unsupported(_) => Exit::Newer,
         E::RolledBack { .. } | E::OldHeader { .. } | E::UnusableMemory { .. } => Exit::RolledBack,
-        E::NoSpace => Exit::NoSpace,
+        E::NoSpace | E::QuotaExceeded => Exit::NoSpace,
         E::Io(error) => io_exit(error),
         E::NotARoom(_) => Exit::NotARoom,
         _ => Exit::Failed,

@@ -90,6 +90,7 @@ impl Error {
                 RoomError::FileTooLarge => libc::EFBIG,
                 RoomError::NoXattr => libc::ENODATA,
                 RoomError::XattrTooLarge => libc::ENOSPC,
+                RoomError::QuotaExceeded => libc::EDQUOT,
                 RoomError::NoMoreData => libc::ENXIO,
                 RoomError::TooManySymlinks => libc::ELOOP,
                 RoomError::ReadOnly => libc::EROFS,
@@ -148,7 +149,7 @@ fn of_room(error: &RoomError) -> Kind {
         | E::OnNetworkDisks
         | E::NotOnNetworkDisks
         | E::NoPositionKeys => Kind::NotSupported,
-        E::NoSpace => Kind::NoSpace,
+        E::NoSpace | E::QuotaExceeded => Kind::NoSpace,
         E::Corrupt { .. } | E::Catalog(_) | E::HeaderDamaged(_) | E::Damaged(_) => Kind::Corrupt,
         E::Poisoned | E::Io(_) | E::Stale | E::Interrupted | E::Unreachable(_) => Kind::Io,
         E::WrongCredential(_) => Kind::WrongKey,

@@ -39,6 +39,7 @@ fn posix(kind: Posix) -> Error {
         Posix::TooManySymlinks => Error::TooManySymlinks,
         Posix::ReadOnly => Error::ReadOnly,
         Posix::NoSpace => Error::NoSpace,
+        Posix::QuotaExceeded => Error::QuotaExceeded,
         Posix::WouldBlock => Error::WouldBlock,
         Posix::Deadlock => Error::Deadlock,
         Posix::Stale => Error::Stale,
@@ -55,6 +56,8 @@ pub(super) enum WriteBackError {
     AccessDenied,
     /// No space.
     NoSpace,
+    /// The owner of the file may not have more.
+    QuotaExceeded,
     /// The file is gone, or its locks are.
     Stale,
     /// Anything else that is final.
@@ -70,6 +73,7 @@ impl WriteBackError {
                 Some(Self::AccessDenied)
             }
             Error::NoSpace => Some(Self::NoSpace),
+            Error::QuotaExceeded => Some(Self::QuotaExceeded),
             Error::Stale | Error::NotFound => Some(Self::Stale),
             _ => Some(Self::Failed),
         }
@@ -79,6 +83,7 @@ impl WriteBackError {
         match self {
             Self::AccessDenied => Error::AccessDenied,
             Self::NoSpace => Error::NoSpace,
+            Self::QuotaExceeded => Error::QuotaExceeded,
             Self::Stale => Error::Stale,
             Self::Failed => Error::Io(std::io::Error::other(
                 "data that was written earlier was refused; the log says why",

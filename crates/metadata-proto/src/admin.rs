@@ -7,13 +7,20 @@ use netdisk::{DiskAddress, DiskKey};
 use serde::{Deserialize, Serialize};
 
 /// Version of these requests and answers.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What is asked.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Request {
     /// The users and administrators.
     Users,
+    /// Sets how much a user may have.
+    SetQuota {
+        /// The name.
+        name: String,
+        /// How much.
+        quota: Quota,
+    },
     /// Takes a user out, at once, with every key.
     RemoveUser {
         /// The name.
@@ -59,6 +66,24 @@ pub enum Answer {
     },
 }
 
+/// How much a user may have; `None`: as much as there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Quota {
+    /// Bytes of allocated blocks of 4 KiB.
+    pub bytes: Option<u64>,
+    /// Files of any kind.
+    pub files: Option<u64>,
+}
+
+/// What a user has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Used {
+    /// Bytes of allocated blocks of 4 KiB.
+    pub bytes: u64,
+    /// Files of any kind.
+    pub files: u64,
+}
+
 /// A user, without keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserRow {
@@ -72,6 +97,23 @@ pub struct UserRow {
     pub serials: Vec<[u8; 16]>,
     /// When keys end, seconds since 1970.
     pub ends: Vec<([u8; 16], u64)>,
+    /// How much it may have.
+    pub quota: Quota,
+    /// What it has; `None` where nobody counts: no user has a quota, or no server runs.
+    pub used: Option<Used>,
+}
+
+impl UserRow {
+    /// Whether this is an administrator: without a session, and so without names and data.
+    pub fn is_admin(&self) -> bool {
+        self.uid == u32::MAX
+    }
+
+    /// When a certificate ends; `None` where it has no lifetime.
+    pub fn end_of(&self, serial: &[u8; 16]) -> Option<u64> {
+        let end = self.ends.iter().find(|(of, _)| of == serial);
+        end.map(|(_, end)| *end)
+    }
 }
 
 /// A disk, without its key.

@@ -67,7 +67,6 @@ pub enum Refusal {
     },
     /// The grant is over, or was never this session's: data written under it is to be written again elsewhere.
     #[error("grant {} is over", .0.0)]
-    #[serde(rename = "LoanOver")]
     GrantOver(WriteGrantId),
     /// A disk does not answer.
     #[error("disk {0} does not answer")]
@@ -102,6 +101,7 @@ pub enum Posix {
     TooManySymlinks,
     ReadOnly,
     NoSpace,
+    QuotaExceeded,
     WouldBlock,
     Deadlock,
     Stale,

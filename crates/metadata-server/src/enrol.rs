@@ -9,9 +9,12 @@
 //!
 //! It deliberately does not know sessions, or what a user may do.
 
+mod quotas;
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use metadata_proto::admin::Quota;
 use metadata_proto::identity::provider;
 pub use metadata_proto::identity::{Identity, RENEW_BEFORE, serial_of};
 use netdisk::{DiskAddress, DiskKey};
@@ -25,6 +28,9 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+pub(crate) use quotas::enforce as enforce_quotas;
+pub use quotas::set_quota;
 
 /// A certificate, with what belongs to it.
 struct Issued {
@@ -99,6 +105,13 @@ pub struct User {
     /// When certificates end, seconds since 1970. Those that are not named were made before there were lifetimes, and have none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ends: Vec<([u8; 16], u64)>,
+    /// How much it may have.
+    #[serde(default, skip_serializing_if = "is_unlimited")]
+    pub quota: Quota,
+}
+
+fn is_unlimited(quota: &Quota) -> bool {
+    *quota == Quota::default()
 }
 
 impl User {
@@ -414,6 +427,7 @@ pub fn add_admin(room: &Room, name: &str) -> Result<(User, Identity), EnrolError
             gids: Vec::new(),
             serials: Vec::new(),
             ends: Vec::new(),
+            quota: Quota::default(),
         },
     );
     give_key(room, ADMINS, all, at)
@@ -458,6 +472,7 @@ pub fn add_user(
                 gids: gids.to_vec(),
                 serials: Vec::new(),
                 ends: Vec::new(),
+                quota: Quota::default(),
             };
             users.insert(at, user);
             at

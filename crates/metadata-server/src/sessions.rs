@@ -333,6 +333,7 @@ mod tests {
             gids: vec![1],
             serials: Vec::new(),
             ends: Vec::new(),
+            quota: Default::default(),
         })
     }
 

@@ -82,6 +82,9 @@ pub enum Error {
     /// EROFS.
     #[error("the room was opened read-only")]
     ReadOnly,
+    /// EDQUOT: the owner of the file may not have more.
+    #[error("the quota of the file's owner is used up")]
+    QuotaExceeded,
     /// ENOSPC.
     #[error("no space left where the room is stored")]
     NoSpace,

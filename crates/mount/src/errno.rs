@@ -47,6 +47,7 @@ impl Errno {
             Error::InTransaction => libc::EBUSY,
             Error::ReadOnly => libc::EROFS,
             Error::NoSpace => libc::ENOSPC,
+            Error::QuotaExceeded => libc::EDQUOT,
             Error::Io(e) => {
                 let errno = match e.raw_os_error() {
                     Some(n @ (libc::ENOSPC | libc::EDQUOT | libc::EROFS | libc::ENOMEM)) => n,

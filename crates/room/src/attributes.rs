@@ -14,6 +14,7 @@ use crate::data::Data;
 use crate::environment::Environment;
 use crate::flags;
 use crate::inodes::{Cell, State};
+use crate::owners::More;
 use crate::space::{Claim, Space};
 use crate::{Error, Result, SetAttr, SetTime, XattrMode};
 
@@ -67,6 +68,15 @@ impl Attributes {
             return Err(Error::NotFound);
         }
         flags::check_attributes(&state.inode, set)?;
+        if let Some(uid) = set.uid
+            && uid != state.inode.uid
+        {
+            let more = More {
+                blocks: state.inode.blocks,
+                files: 1,
+            };
+            self.data.owners().check(uid, more)?;
+        }
         if let Some(flags) = set.flags {
             if !matches!(state.inode.kind, FileKind::Regular | FileKind::Directory) {
                 return Err(Error::NotSupported(
@@ -87,7 +97,9 @@ impl Attributes {
             }
         }
         if let Some(uid) = set.uid {
+            self.data.owners().went(&state.inode);
             state.inode.uid = uid;
+            self.data.owners().came(&state.inode);
         }
         if let Some(gid) = set.gid {
             state.inode.gid = gid;

@@ -44,6 +44,7 @@ mod name_cache;
 mod open;
 mod opener;
 mod options;
+mod owners;
 mod parts;
 mod reap;
 mod remote;
@@ -71,6 +72,7 @@ pub use model::{
 };
 pub use opener::Opener;
 pub use options::*;
+pub use owners::{Limit, Used};
 pub use reports::{BackupReport, CheckReport, CompactReport, LostRange, Progress, RekeyReport};
 pub use rollback::default_state_dir;
 pub use room::{OperationId, Room, RoomFile};

@@ -78,6 +78,7 @@ impl Reaper {
                 continue;
             }
             state.liveness = Liveness::Deleted;
+            self.data.owners().went(&state.inode);
             drop(state);
             self.data.inodes().forget(no);
             return Ok(());

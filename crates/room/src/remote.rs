@@ -123,7 +123,16 @@ impl Remote {
                 }
                 entered.set(true);
             }
-            if let Err(e) = self.data.check_extents(&cell, &state, extents) {
+            let checked = self
+                .data
+                .check_extents(&cell, &state, extents)
+                .and_then(|()| {
+                    let left = extents[done.get()..].iter();
+                    let ranges =
+                        left.map(|p| p.offset..p.offset + u64::from(p.sealed.blocks) * BLOCK);
+                    self.data.check_quota(&cell, &state, ranges)
+                });
+            if let Err(e) = checked {
                 // It is in no file, and freed when the grant is over.
                 let mut accounts = self.blocks.accounts();
                 extents[done.get()..]

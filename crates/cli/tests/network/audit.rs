@@ -45,6 +45,8 @@ fn the_log_of_a_mount_names_no_file_and_verifies_until_it_is_changed() {
     }
     let removed = shown(&["--event", "user-removed"]);
     assert!(removed.contains("by=administrator carol"), "{removed}");
+    let quota = shown(&["--event", "quota-set"]);
+    assert!(quota.contains("bytes=10485760 files=7"), "{quota}");
     let all = shown(&["--json"]);
     assert!(!all.contains("secret-plan"));
     assert!(all.contains("\"event\":\"session-begin\""));
@@ -82,6 +84,12 @@ fn administer(cluster: &Cluster) {
         .lines()
         .find(|line| !line.contains("administrator") && !line.starts_with("root"));
     let victim = victim.unwrap().split(' ').next().unwrap();
+    let quota = ["user", "quota", &server, victim, "10MiB", "--files", "7"];
+    assert!(as_carol(&quota).status.success());
+    let listed = cluster.ok(&["user", "list", "room"]);
+    assert!(listed.contains("of 10.00 MiB and 7 files"), "{listed}");
+    let wrong = as_carol(&["user", "quota", &server, victim, "much"]);
+    assert_eq!(wrong.status.code(), Some(2));
     assert!(
         as_carol(&["user", "remove", &server, victim])
             .status

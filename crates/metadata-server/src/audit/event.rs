@@ -187,6 +187,12 @@ pub enum Admin {
     UserRemoved {
         name: String,
     },
+    /// `None`: as much as there is.
+    QuotaSet {
+        name: String,
+        bytes: Option<u64>,
+        files: Option<u64>,
+    },
     AuthorityRotated {},
     RotationFinished {
         forced: bool,

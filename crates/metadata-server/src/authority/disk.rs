@@ -22,7 +22,7 @@ use parking_lot::{Condvar, Mutex};
 use super::Tally;
 use super::group_ids::GroupIdAllocator;
 use super::issued::{Entry, IssuedCapabilities, Purpose};
-use super::quota::Quota;
+use super::rate_limit::RateLimit;
 use crate::sessions::Session;
 
 /// Between two tries to reach a disk.
@@ -50,7 +50,7 @@ struct State {
     /// Which of those given are to be revoked.
     pending: BTreeSet<u32>,
     own: Option<Ticket>,
-    quota: Quota,
+    rate_limit: RateLimit,
     blocks: u64,
     /// The disk's clock when it was asked last, and when that was. No clock of this machine that somebody sets counts: one set
     /// forward would have revocations forgotten while the disk still accepts what they are of.
@@ -73,7 +73,7 @@ impl State {
                 "a session has too many capabilities, which are still to be revoked",
             ));
         }
-        if !self.quota.take(session, now) {
+        if !self.rate_limit.take(session, now) {
             return Err(nowhere(
                 "a session has capabilities made faster than one may",
             ));

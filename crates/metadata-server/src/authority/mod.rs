@@ -13,7 +13,7 @@
 mod disk;
 mod group_ids;
 mod issued;
-mod quota;
+mod rate_limit;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

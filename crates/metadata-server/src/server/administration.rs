@@ -7,12 +7,39 @@ use std::time::Instant;
 
 use super::incarnation::{self, Incarnation};
 use super::{ServerError, Shared, disk_added, drain, io};
+use metadata_proto::admin::{Quota, Used, UserRow};
+
 use crate::audit::event::Admin;
 use crate::authority::REVOCATION_WAIT;
 use crate::enrol;
 
 /// Who asks through the server's own socket.
 pub(super) const LOCAL: &str = "local";
+
+pub(super) fn quota_set(name: &str, quota: Quota) -> Admin {
+    Admin::QuotaSet {
+        name: name.to_owned(),
+        bytes: quota.bytes,
+        files: quota.files,
+    }
+}
+
+pub(super) fn user_rows(room: &room::Room) -> Result<Vec<UserRow>, ServerError> {
+    let all = enrol::everybody(room)?.into_iter();
+    let row = |user: enrol::User| UserRow {
+        used: room.used_by(user.uid).map(|(used, _)| Used {
+            bytes: used.bytes,
+            files: used.files,
+        }),
+        name: user.name,
+        uid: user.uid,
+        gids: user.gids,
+        serials: user.serials,
+        ends: user.ends,
+        quota: user.quota,
+    };
+    Ok(all.map(row).collect())
+}
 
 impl Shared {
     pub(super) fn serving(&self) -> Result<Arc<Incarnation>, ServerError> {
@@ -32,7 +59,21 @@ impl Shared {
         self.recorded(by, Admin::UserRemoved { name: name_of })?;
         let gone = enrol::remove_user(&incarnation.room, name)?;
         self.users.set(&enrol::everybody(&incarnation.room)?);
+        enrol::enforce_quotas(&incarnation.room)?;
         Ok(self.end_keys(&incarnation, &gone.serials))
+    }
+
+    pub(super) fn set_quota(&self, by: &str, name: &str, quota: Quota) -> Result<(), ServerError> {
+        let _one = self.enrolling.lock();
+        let incarnation = self.serving()?;
+        self.recorded(by, quota_set(name, quota))?;
+        enrol::set_quota(&incarnation.room, name, quota)?;
+        Ok(enrol::enforce_quotas(&incarnation.room)?)
+    }
+
+    /// The users and administrators, with what users have.
+    pub(super) fn user_rows(&self) -> Result<Vec<UserRow>, ServerError> {
+        user_rows(&self.serving()?.room)
     }
 
     /// Ends what clients with these keys have: connections, sessions, capabilities. False where a revocation goes on.

@@ -4,6 +4,9 @@
 
 use std::time::Duration;
 
+use metadata_proto::admin::{Quota, UserRow};
+
+use super::administration::{quota_set, user_rows};
 use super::incarnation::open as open_room;
 use super::{ServerError, disk_added, drain, io};
 use crate::audit::{self, event::Admin};
@@ -42,6 +45,23 @@ impl Beside {
         self.storage
             .set_draining(id, false)
             .map_err(io("the placement of segments"))
+    }
+
+    /// [`MetadataServer::set_quota`](super::MetadataServer::set_quota).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_quota(&self, name: &str, quota: Quota) -> Result<(), ServerError> {
+        self.keep_for_audit(quota_set(name, quota))?;
+        Ok(enrol::set_quota(&self.room, name, quota)?)
+    }
+
+    /// [`MetadataServer::users`](super::MetadataServer::users), without what they have: nobody counts.
+    ///
+    /// # Errors
+    /// Of the room.
+    pub fn users(&self) -> Result<Vec<UserRow>, ServerError> {
+        user_rows(&self.room)
     }
 
     /// [`MetadataServer::remove_disk`](super::MetadataServer::remove_disk); its data is moved when a server runs, and whether there is space for it is known only

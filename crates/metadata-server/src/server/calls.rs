@@ -85,6 +85,7 @@ pub(super) fn refusal(error: room::Error) -> Refusal {
         E::TooManySymlinks => Posix::TooManySymlinks,
         E::ReadOnly => Posix::ReadOnly,
         E::NoSpace => Posix::NoSpace,
+        E::QuotaExceeded => Posix::QuotaExceeded,
         E::WouldBlock => Posix::WouldBlock,
         E::Deadlock => Posix::Deadlock,
         E::Stale => Posix::Stale,
@@ -405,8 +406,8 @@ impl Metadata for Caller {
     }
 
     async fn space(self, _: Context, session: SessionId) -> Reply<RoomSpace> {
-        self.within("space", session, About::default(), |(incarnation, _)| {
-            incarnation.room.space().map_err(refusal)
+        self.within("space", session, About::default(), |here| {
+            super::files::space(here).map_err(refusal)
         })
         .await
     }

@@ -2,7 +2,7 @@
 
 use metadata_proto::rpc::{Listing, Posix, Refusal, Reply};
 use room::acl::{self, Acl};
-use room::{Access, Error, FileKind, FileSystem as _, Inode, InodeNo, Timestamp};
+use room::{Access, Error, FileKind, FileSystem as _, Inode, InodeNo, RoomSpace, Timestamp};
 
 use super::calls::{Here, refusal};
 use super::incarnation::Incarnation;
@@ -41,6 +41,20 @@ impl Incarnation {
         };
         Ok(Found { inode, list })
     }
+}
+
+/// The space of the room, as much of it as the user's quota leaves.
+pub(super) fn space((server, session): &Here) -> room::Result<RoomSpace> {
+    let mut space = server.room.space()?;
+    if let Some((used, limit)) = server.room.used_by(session.user.uid)
+        && let Some(bytes) = limit.bytes
+    {
+        let left = bytes.saturating_sub(used.bytes);
+        space.total = space.total.min(bytes);
+        space.free = space.free.min(left);
+        space.available = space.available.min(left);
+    }
+    Ok(space)
 }
 
 pub(super) fn lookup((server, session): &Here, parent: InodeNo, name: &[u8]) -> Reply<Inode> {

@@ -82,6 +82,7 @@ impl Incarnation {
         for disk in &config.disks {
             enrol::add_disk(&room, disk.clone())?;
         }
+        enrol::enforce_quotas(&room)?;
         let handles = Handles::of(&room)?;
         let replies = Replies::of(&room)?;
         let disks = enrol::disks(&room)?.into_iter();

@@ -34,6 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use metadata_proto::admin::{Quota, UserRow};
 use metadata_proto::rpc::SessionId;
 use parking_lot::{Condvar, Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
@@ -419,9 +420,14 @@ impl MetadataServer {
         Some((log.entries(), log.is_failing()))
     }
 
-    /// The users and administrators.
-    pub fn users(&self) -> Result<Vec<User>, ServerError> {
-        Ok(enrol::everybody(&self.incarnation()?.room)?)
+    /// The users and administrators, with what users have.
+    pub fn users(&self) -> Result<Vec<UserRow>, ServerError> {
+        self.shared.user_rows()
+    }
+
+    /// [`enrol::set_quota`], at once in effect. The first quota of a room has all files counted, while clients wait.
+    pub fn set_quota(&self, name: &str, quota: Quota) -> Result<(), ServerError> {
+        self.shared.set_quota(LOCAL, name, quota)
     }
 
     /// [`enrol::add_user`], at once in effect.

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use metadata_proto::admin::{Answer, DiskRow, Request, UserRow, VERSION};
+use metadata_proto::admin::{Answer, DiskRow, Request, VERSION};
 use metadata_proto::rpc::{Posix, Refusal, Reply};
 
 use super::{ServerError, Shared, drain};
@@ -48,16 +48,10 @@ fn carry_out(shared: &Arc<Shared>, name: &str, request: Request) -> Answer {
 
 fn answer(shared: &Arc<Shared>, by: &str, request: Request) -> Result<Answer, ServerError> {
     Ok(match request {
-        Request::Users => {
-            let all = enrol::everybody(&shared.serving()?.room)?.into_iter();
-            let rows = all.map(|user| UserRow {
-                name: user.name,
-                uid: user.uid,
-                gids: user.gids,
-                serials: user.serials,
-                ends: user.ends,
-            });
-            Answer::Users(rows.collect())
+        Request::Users => Answer::Users(shared.user_rows()?),
+        Request::SetQuota { name, quota } => {
+            shared.set_quota(by, &name, quota)?;
+            Answer::Done
         }
         Request::RemoveUser { name } => Answer::Removed(shared.remove_user(by, &name)?),
         Request::Disks => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use metadata_client::admin::{AdminError, administer};
-use metadata_proto::admin::{Answer, Request, VERSION};
+use metadata_proto::admin::{Answer, Quota, Request, Used, VERSION};
 use metadata_proto::rpc::*;
 use metadata_server::enrol::Identity;
 use room::{Access, FileKind, InodeNo};
@@ -25,6 +25,24 @@ fn an_administrator_manages_users_and_disks_over_the_network() {
     };
     let names: Vec<_> = users.iter().map(|user| user.name.as_str()).collect();
     assert_eq!(names, ["bob", "carol"]);
+    let quota = Quota {
+        bytes: Some(1 << 20),
+        files: None,
+    };
+    let set = |name: &str| Request::SetQuota {
+        name: name.into(),
+        quota,
+    };
+    assert_eq!(ask(&world, &carol, set("bob")), Answer::Done);
+    for not_a_user in ["nobody", "carol"] {
+        let refused = ask(&world, &carol, set(not_a_user));
+        assert!(matches!(refused, Answer::Refused { busy: false, .. }));
+    }
+    let Answer::Users(users) = ask(&world, &carol, Request::Users) else {
+        panic!()
+    };
+    assert_eq!(users[0].quota, quota);
+    assert_eq!(users[0].used, Some(Used { bytes: 0, files: 0 }));
     let second = Disk::new("second");
     let (address, key) = (second.address(), second.keys.key.clone());
     let add = Request::AddDisk {
@@ -112,7 +130,16 @@ fn a_user_is_no_administrator_not_even_root() {
     let root = world.client("root", 0, &[0]);
     let address = world.server().local_addr().to_string();
     let name = "root".to_owned();
-    for request in [Request::Users, Request::Disks, Request::RemoveUser { name }] {
+    let set = Request::SetQuota {
+        name: name.clone(),
+        quota: Quota::default(),
+    };
+    for request in [
+        Request::Users,
+        Request::Disks,
+        set,
+        Request::RemoveUser { name },
+    ] {
         let refused = administer(&address, &root.identity, request);
         assert!(matches!(refused, Err(AdminError::NotAnAdministrator)));
     }

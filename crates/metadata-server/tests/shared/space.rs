@@ -1,14 +1,21 @@
 //! Space: disks that are removed, and disks that were full.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use metadata_proto::admin::Quota;
 use metadata_server::server::ServerError;
+use room::{Access, Error, FileSystem, InodeNo, SetAttr};
 
 use crate::common::{Shared, assert_same, noise, wait_for};
 
 const FILE_LEN: usize = 3 << 20;
+const WRITE: Access = Access {
+    read: false,
+    write: true,
+};
 
 fn bytes(n: u64) -> Vec<u8> {
     noise(n, FILE_LEN)
@@ -82,4 +89,80 @@ fn a_disk_is_emptied_while_clients_write_and_its_removal_outlives_the_server() {
         "{refused}"
     );
     assert!(put(&path(1), 1), "a refused removal changes nothing");
+}
+
+#[test]
+fn a_user_with_a_quota_gets_no_more_and_everybody_else_goes_on() {
+    const QUOTA: u64 = 16 << 20;
+    let mut shared = Shared::new();
+    let (ada, bob) = (shared.client("ada", 1001), shared.client("bob", 1002));
+    let set = |shared: &Shared, bytes, files| {
+        let quota = Quota { bytes, files };
+        shared.server().set_quota("ada", quota).unwrap();
+    };
+    let file = |client: &dyn FileSystem, name: &str, uid| {
+        let new = crate::rights::new(uid, 0o600);
+        let made = client.create(InodeNo::ROOT, name.as_bytes(), &new, WRITE)?;
+        let mut written = Ok(());
+        for at in (0..FILE_LEN as u64).step_by(1 << 20) {
+            written = written.and(client.write(made.no, at, &bytes(at)[..1 << 20]));
+        }
+        let synced = written.and_then(|()| client.fsync(made.no));
+        let closed = client.flush(made.no);
+        client.close(made.no, WRITE);
+        synced.and(closed)
+    };
+    let root = SetAttr {
+        mode: Some(0o777),
+        ..SetAttr::default()
+    };
+    shared
+        .client("root", 0)
+        .set_attributes(InodeNo::ROOT, &root)
+        .unwrap();
+    file(&*ada, "before", 1001).unwrap();
+    set(&shared, Some(QUOTA), None);
+    let used = |shared: &Shared| {
+        let users = shared.server().users().unwrap().into_iter();
+        let ada = users.filter(|user| user.name == "ada").next_back().unwrap();
+        ada.used.unwrap()
+    };
+    assert_eq!(used(&shared).bytes, FILE_LEN as u64);
+    assert_eq!(ada.space().unwrap().total, QUOTA);
+    assert_eq!(
+        ada.space().unwrap().available,
+        QUOTA - FILE_LEN as u64,
+        "df shows what is left"
+    );
+    let refused = (0..8).find_map(|n| file(&*ada, &format!("f{n}"), 1001).err());
+    let refused = refused.expect("the quota holds");
+    assert!(matches!(refused, Error::QuotaExceeded), "{refused}");
+    assert!(used(&shared).bytes <= QUOTA && used(&shared).bytes > QUOTA - FILE_LEN as u64);
+    file(&*bob, "of bob", 1002).unwrap();
+    // The next server knows it too.
+    drop(ada);
+    shared.stop();
+    shared.start();
+    let ada = shared.client("ada", 1001);
+    let refused = file(&*ada, "more", 1001).unwrap_err();
+    assert!(matches!(refused, Error::QuotaExceeded), "{refused}");
+    // What is deleted can be used again.
+    for n in 0..4 {
+        ada.unlink(InodeNo::ROOT, format!("f{n}").as_bytes())
+            .unwrap();
+    }
+    wait_for("the deleted files are gone", || {
+        used(&shared).bytes <= QUOTA - FILE_LEN as u64
+    });
+    file(&*ada, "again", 1001).unwrap();
+    set(&shared, None, Some(used(&shared).files));
+    let refused = file(&*ada, "one file too many", 1001).unwrap_err();
+    assert!(matches!(refused, Error::QuotaExceeded), "{refused}");
+    set(&shared, None, None);
+    file(&*ada, "one file too many", 1001).unwrap();
+    let names: BTreeSet<Vec<u8>> = {
+        let names = bob.read_dir(InodeNo::ROOT, 0, 100).unwrap().into_iter();
+        names.map(|(entry, _)| entry.name).collect()
+    };
+    assert!(names.contains(&b"again"[..]) && names.contains(&b"one file too many"[..]));
 }

@@ -347,6 +347,14 @@ impl Commits {
         Ok(())
     }
 
+    /// Commits, and does `then` before any other change is made: what it finds in the catalog is all there is.
+    pub(crate) fn at_rest<T>(&self, then: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.check_poison()?;
+        let _one = waiting(|| self.commit_lock.lock());
+        self.check_no_transaction()?;
+        self.commit_now_and(|drained| drained.and_then(|()| then()))
+    }
+
     /// With `commit_lock` held: commits, and does `then` before any other change is made. Its argument says whether a buffer
     /// found no space; everything else is committed.
     pub(crate) fn commit_now_and<T>(

@@ -122,6 +122,8 @@ impl Contents {
             true => (Cow::Borrowed(data), false),
             false => self.data.allowed(&cell, &state, offset, data)?,
         };
+        let range = offset..offset + data.len() as u64;
+        self.data.check_quota(&cell, &state, [range])?;
         match whole_units {
             true => self
                 .data

@@ -20,6 +20,11 @@ const CHUNKS_AT_ONCE: u64 = 256;
 impl Contents {
     /// Reserves space for what is not stored in the bytes `offset..end`.
     pub(super) fn allocate(&self, no: InodeNo, offset: u64, end: u64) -> Result<()> {
+        {
+            let cell = self.data.cell(no)?;
+            let state = cell.state.read();
+            self.data.check_quota(&cell, &state, [offset..end])?;
+        }
         if self.env.options.network_backed {
             // Space comes in segments there, which are granted to clients: it is looked for, and not reserved.
             return match self.space.fits(Claim::New, end - offset)? {

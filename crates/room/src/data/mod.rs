@@ -15,6 +15,7 @@ mod shape;
 mod shift;
 mod write;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use catalog::{CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, Inode, InodeNo, Piece, Stored, Timestamp};
@@ -24,6 +25,7 @@ use crate::blocks::{BLOCK, Blocks};
 use crate::current::CurrentCatalog;
 use crate::environment::Environment;
 use crate::inodes::{Cell, InodeTable, State};
+use crate::owners::{More, Owners};
 use crate::reports::LostExtent;
 use crate::reservations::Reservations;
 use crate::{Error, FileKind, Result};
@@ -41,6 +43,7 @@ pub(crate) struct Data {
     blocks: Arc<Blocks>,
     inodes: InodeTable,
     reservations: Reservations,
+    owners: Owners,
     flagged: Flagged,
 }
 
@@ -57,6 +60,7 @@ impl Data {
             blocks,
             inodes: InodeTable::new(),
             reservations: Reservations::new(reserved),
+            owners: Owners::default(),
             flagged: Flagged::default(),
         }
     }
@@ -67,6 +71,50 @@ impl Data {
 
     pub(crate) fn reservations(&self) -> &Reservations {
         &self.reservations
+    }
+
+    pub(crate) fn owners(&self) -> &Owners {
+        &self.owners
+    }
+
+    /// `QuotaExceeded` where the owner of a file may not have what these ranges of bytes need.
+    pub(crate) fn check_quota(
+        &self,
+        cell: &Cell,
+        state: &State,
+        ranges: impl IntoIterator<Item = Range<u64>>,
+    ) -> Result<()> {
+        if !self.owners.is_counting() {
+            return Ok(());
+        }
+        let mut blocks = 0;
+        for range in ranges {
+            blocks += self.unallocated(cell, state, &range)?;
+        }
+        self.owners
+            .check(state.inode.uid, More { blocks, files: 0 })
+    }
+
+    /// How many blocks of a range of bytes are neither stored nor reserved.
+    fn unallocated(&self, cell: &Cell, state: &State, range: &Range<u64>) -> Result<u64> {
+        let (mut at, end) = (range.start / BLOCK, range.end.div_ceil(BLOCK));
+        let mut blocks = 0;
+        while at < end {
+            let (index, block) = (at / u64::from(CHUNK_BLOCKS), at % u64::from(CHUNK_BLOCKS));
+            let here = (end - at).min(u64::from(CHUNK_BLOCKS) - block);
+            let chunk = self.chunk(cell.no, state, index)?;
+            blocks += here - u64::from(chunk.allocated(block as u16, here as u16));
+            at += here;
+        }
+        Ok(blocks)
+    }
+
+    /// Sets the number of a file's blocks.
+    pub(crate) fn set_blocks(&self, state: &mut State, blocks: u64) {
+        self.owners
+            .blocks_changed(state.inode.uid, state.inode.blocks, blocks);
+        state.inode.blocks = blocks;
+        state.row_dirty = true;
     }
 
     /// An inode in memory.
@@ -243,9 +291,8 @@ impl Data {
         let after = chunk.blocks();
         let ended = reserved - chunk.reserved_blocks();
         self.reservations.end(u64::from(ended));
-        state.inode.blocks =
-            (state.inode.blocks + u64::from(after)).saturating_sub(u64::from(before));
-        state.row_dirty = true;
+        let blocks = (state.inode.blocks + u64::from(after)).saturating_sub(u64::from(before));
+        self.set_blocks(state, blocks);
         self.mark_dirty(cell);
         self.blocks.discard(&released)
     }

@@ -108,8 +108,8 @@ impl Data {
     }
 
     fn discard_chunk(&self, state: &mut State, mut chunk: Chunk) -> Result<()> {
-        state.inode.blocks = state.inode.blocks.saturating_sub(u64::from(chunk.blocks()));
-        state.row_dirty = true;
+        let blocks = state.inode.blocks.saturating_sub(u64::from(chunk.blocks()));
+        self.set_blocks(state, blocks);
         self.reservations.end(u64::from(chunk.reserved_blocks()));
         self.blocks.discard(&chunk.replace(0, CHUNK_END, &[]))
     }
@@ -209,7 +209,8 @@ impl Data {
             let chunk = self.changed_chunk(cell, state, index)?;
             let fresh = u64::from(chunk.reserve(block, blocks));
             self.reservations.add(fresh);
-            state.inode.blocks += fresh;
+            let blocks = state.inode.blocks + fresh;
+            self.set_blocks(state, blocks);
             marked += fresh;
             at += u64::from(blocks);
         }

@@ -1,5 +1,6 @@
 //! What a program that serves a room to other machines asks of it.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use catalog::{Chunk, InodeNo, SegmentNo};
@@ -8,6 +9,7 @@ use seal::PositionKeys;
 
 use super::Room;
 use crate::grants::WriteGrant;
+use crate::owners::{Limit, Used};
 use crate::{Error, Result};
 
 /// Longest name of a note, in bytes.
@@ -76,6 +78,28 @@ impl Room {
     /// that no sync covered yet, becomes durable later: no network disk is flushed for a name.
     pub fn sync_names(&self) -> Result<()> {
         self.parts()?.commits.sync_names_or_defer()
+    }
+
+    /// Sets how much the owners of files may have, by number, in the place of all earlier limits. The first call counts what
+    /// there is, which reads every inode while nothing is changed. Writing and creating beyond a limit is refused as
+    /// `QuotaExceeded` for everybody; so is a change of owner. Limits are not stored: the program sets them again when it opens
+    /// the room.
+    pub fn set_limits(&self, limits: HashMap<u32, Limit>) -> Result<()> {
+        let parts = self.parts()?;
+        let owners = parts.data.owners();
+        owners.set_limits(limits);
+        if owners.is_counting() {
+            return Ok(());
+        }
+        parts.commits.at_rest(|| {
+            let catalog = parts.catalog.get();
+            owners.count(&*catalog)
+        })
+    }
+
+    /// What an owner has and may have; `None` where [`set_limits`](Self::set_limits) was not called yet.
+    pub fn used_by(&self, owner: u32) -> Option<(Used, Limit)> {
+        self.parts.data.owners().of(owner)
     }
 
     /// A value that a program keeps in the room beside the files, sealed and authenticated with the catalog. The name has 1 to

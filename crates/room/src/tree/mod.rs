@@ -22,6 +22,7 @@ use crate::flags::{refuse_flagged, refuse_immutable};
 use crate::holds::Holds;
 use crate::inodes::Cell;
 use crate::name_cache::NameCache;
+use crate::owners::More;
 use crate::space::Space;
 use crate::{Error, NewFile, RenameMode, Result};
 
@@ -222,8 +223,14 @@ impl Tree {
             name,
             value,
         }));
+        let one = More {
+            blocks: inode.blocks,
+            files: 1,
+        };
+        self.data.owners().check(inode.uid, one)?;
         let evictions = self.data.inodes().evictions();
         self.catalog.get().apply(&changes)?;
+        self.data.owners().came(inode);
         self.data.inodes().adopt(inode.clone(), evictions);
         Ok(())
     }

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use metadata_proto::admin::{Quota, UserRow};
 use metadata_server::audit::event::Admin;
 use metadata_server::enrol::{self, Disk, EnrolError, User};
 use metadata_server::server::{Beside, MetadataServer, ServerError};
@@ -68,6 +69,10 @@ pub(crate) enum Request {
     },
     RemoveUser {
         name: String,
+    },
+    SetQuota {
+        name: String,
+        quota: Quota,
     },
     Users {},
     AddDisk {
@@ -155,7 +160,7 @@ pub(crate) enum Reply {
     Identity(HexSecret),
     /// Whether every disk has taken the rights away.
     Removed(bool),
-    Users(Vec<User>),
+    Users(Vec<UserRow>),
     Disks(Vec<DiskRow>),
     /// Bytes done, and in all; the answer is still to come.
     Progress(u64, u64),
@@ -366,7 +371,11 @@ fn carry_out_beside(opened: &Beside, request: Request) -> std::result::Result<Re
             enrol::remove_user(room, &name)?;
             Reply::Removed(true)
         }
-        Request::Users {} => Reply::Users(enrol::everybody(room)?),
+        Request::SetQuota { name, quota } => {
+            opened.set_quota(&name, quota)?;
+            Reply::Done
+        }
+        Request::Users {} => Reply::Users(opened.users()?),
         Request::AddDisk { disk } => {
             opened.add_disk(disk)?;
             Reply::Done
@@ -414,6 +423,10 @@ fn carry_out(server: &MetadataServer, request: Request) -> std::result::Result<R
             Reply::Done
         }
         Request::RemoveUser { name } => Reply::Removed(server.remove_user(&name)?),
+        Request::SetQuota { name, quota } => {
+            server.set_quota(&name, quota)?;
+            Reply::Done
+        }
         Request::Users {} => Reply::Users(server.users()?),
         Request::AddDisk { disk } => {
             server.add_disk(disk)?;

@@ -3,7 +3,6 @@
 use metadata_client::admin::{AdminError, administer};
 use metadata_proto::admin::{self, Answer};
 use metadata_proto::identity::Identity;
-use metadata_server::enrol::User;
 
 use super::admin::{DiskRow, Reply, Request, protection, unexpected};
 use crate::access::OpenArgs;
@@ -16,6 +15,7 @@ pub(super) fn ask(address: &str, open: &OpenArgs, request: Request) -> Result<Re
     let request = match request {
         Request::Users {} => admin::Request::Users,
         Request::RemoveUser { name } => admin::Request::RemoveUser { name },
+        Request::SetQuota { name, quota } => admin::Request::SetQuota { name, quota },
         Request::Disks {} => admin::Request::Disks,
         Request::AddDisk { disk } => admin::Request::AddDisk {
             name: disk.name,
@@ -25,7 +25,7 @@ pub(super) fn ask(address: &str, open: &OpenArgs, request: Request) -> Result<Re
         Request::RemoveDisk { name } => admin::Request::RemoveDisk { name },
         _ => {
             return Err(Error::usage(
-                "an administrator lists and removes users, and lists, adds and removes disks; do this on the server's machine",
+                "an administrator lists and removes users, sets their quotas, and lists, adds and removes disks; do this on the server's machine",
             ));
         }
     };
@@ -49,7 +49,7 @@ pub(super) fn ask(address: &str, open: &OpenArgs, request: Request) -> Result<Re
         Answer::Done => Reply::Done,
         Answer::Removed(revoked) => Reply::Removed(revoked),
         Answer::Leaving(left) => Reply::Leaving { left, now: true },
-        Answer::Users(rows) => Reply::Users(rows.into_iter().map(user).collect()),
+        Answer::Users(rows) => Reply::Users(rows),
         Answer::Disks(rows) => Reply::Disks(rows.into_iter().map(disk).collect()),
         Answer::Refused { message, busy } => {
             let exit = if busy { Exit::Busy } else { Exit::Failed };
@@ -63,16 +63,6 @@ pub(crate) fn disks(address: &str, open: &OpenArgs) -> Result<Vec<DiskRow>> {
     match ask(address, open, Request::Disks {})? {
         Reply::Disks(rows) => Ok(rows),
         _ => Err(unexpected()),
-    }
-}
-
-fn user(row: admin::UserRow) -> User {
-    User {
-        name: row.name,
-        uid: row.uid,
-        gids: row.gids,
-        serials: row.serials,
-        ends: row.ends,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use metadata_proto::admin::{Quota, UserRow};
 use metadata_proto::identity::Identity;
 use serde_json::json;
 use storage::NewPrivateFile;
@@ -13,6 +14,7 @@ use crate::commands::metadata::admin::{self, Reply, Request};
 use crate::error::{Error, Result};
 use crate::mounting::options::duration;
 use crate::output;
+use crate::size::bytes;
 
 /// Add, renew and remove the users of a room on network disks
 #[derive(Debug, clap::Args)]
@@ -29,6 +31,8 @@ enum Command {
     Renew(Renew),
     /// Take a user out, at once and with every key
     Remove(Remove),
+    /// Set how much a user may have
+    Quota(SetQuota),
     /// List the users
     List(List),
 }
@@ -91,6 +95,42 @@ struct Remove {
 }
 
 #[derive(Debug, clap::Args)]
+struct SetQuota {
+    /// The room's directory
+    room: PathBuf,
+    /// The user's name
+    name: String,
+    /// How much the files that the user owns may take together, as 500MiB or 2TiB; `none`: as much as there is
+    #[arg(value_name = "SIZE", value_parser = |text: &str| Bound::parse(text, bytes))]
+    size: Bound,
+    /// How many files of any kind the user may own; `none`: as many as there is space for
+    #[arg(long, value_name = "N", value_parser = |text: &str| Bound::parse(text, count), default_value = "none")]
+    files: Bound,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+/// A limit; `None`: there is none.
+#[derive(Debug, Clone, Copy)]
+struct Bound(Option<u64>);
+
+impl Bound {
+    fn parse<E>(
+        text: &str,
+        number: impl Fn(&str) -> std::result::Result<u64, E>,
+    ) -> std::result::Result<Self, E> {
+        match text {
+            "none" => Ok(Self(None)),
+            text => Ok(Self(Some(number(text)?))),
+        }
+    }
+}
+
+fn count(text: &str) -> std::result::Result<u64, std::num::ParseIntError> {
+    text.parse()
+}
+
+#[derive(Debug, clap::Args)]
 struct List {
     /// The room's directory
     room: PathBuf,
@@ -103,6 +143,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         Command::Add(args) => add(&args, global),
         Command::Renew(args) => renew(&args, global),
         Command::Remove(args) => remove(&args, global),
+        Command::Quota(args) => set_quota(&args, global),
         Command::List(args) => list(&args, global),
     }
 }
@@ -260,6 +301,50 @@ fn remove(args: &Remove, global: &Global) -> Result<()> {
     }
 }
 
+fn set_quota(args: &SetQuota, global: &Global) -> Result<()> {
+    let quota = Quota {
+        bytes: args.size.0,
+        files: args.files.0,
+    };
+    let name = args.name.clone();
+    let Reply::Done = admin::ask(&args.room, &args.open, Request::SetQuota { name, quota })? else {
+        return Err(admin::unexpected());
+    };
+    output::note(
+        global,
+        match quota_words(&quota) {
+            Some(words) => format!("{} may have {words}.", args.name),
+            None => format!("{} may have as much as there is.", args.name),
+        },
+    );
+    Ok(())
+}
+
+/// `None`: there is no quota.
+fn quota_words(quota: &Quota) -> Option<String> {
+    let bytes = quota.bytes.map(output::size);
+    let files = quota.files.map(|files| output::count(files, "file"));
+    let parts: Vec<String> = [bytes, files].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(" and "))
+}
+
+/// What a user has and may have, for a line of the list.
+fn usage(user: &UserRow) -> String {
+    let used = user.used.map(|used| {
+        format!(
+            "{} in {}",
+            output::size(used.bytes),
+            output::count(used.files, "file")
+        )
+    });
+    match (used, quota_words(&user.quota)) {
+        (Some(used), Some(quota)) => format!("  {used}, of {quota}"),
+        (Some(used), None) => format!("  {used}"),
+        (None, Some(quota)) => format!("  at most {quota}"),
+        (None, None) => String::new(),
+    }
+}
+
 fn list(args: &List, global: &Global) -> Result<()> {
     let Reply::Users(users) = admin::ask(&args.room, &args.open, Request::Users {})? else {
         return Err(admin::unexpected());
@@ -272,7 +357,8 @@ fn list(args: &List, global: &Global) -> Result<()> {
                 if u.is_admin() {
                     return json!({"user": u.name, "admin": true, "keys": u.serials.len(), "ends": ends});
                 }
-                json!({"user": u.name, "uid": u.uid, "gids": u.gids, "keys": u.serials.len(), "ends": ends})
+                json!({"user": u.name, "uid": u.uid, "gids": u.gids, "keys": u.serials.len(), "ends": ends,
+                    "quota": u.quota, "used": u.used})
             })
             .collect();
         output::json_line(&users);
@@ -287,10 +373,11 @@ fn list(args: &List, global: &Global) -> Result<()> {
             false => format!("uid {}  groups {}", user.uid, gids.join(",")),
         };
         output::line(format!(
-            "{}  {what}  {}: {}",
+            "{}  {what}  {}: {}{}",
             user.name,
             output::count(user.serials.len() as u64, "key"),
-            ends.join(", ")
+            ends.join(", "),
+            usage(&user)
         ));
     }
     Ok(())

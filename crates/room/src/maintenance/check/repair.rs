@@ -174,7 +174,7 @@ impl Maintenance {
             }
             Repair::Blocks { no, blocks } => {
                 self.edit(*no, |_, _, state| {
-                    state.inode.blocks = *blocks;
+                    self.data.set_blocks(state, *blocks);
                     Ok(())
                 })?;
                 format!("{}: {blocks} blocks are counted now", inode_text(*no))

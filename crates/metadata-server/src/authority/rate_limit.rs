@@ -35,9 +35,9 @@ impl Account {
 
 /// What sessions had made lately, on one disk.
 #[derive(Debug, Default)]
-pub(super) struct Quota(HashMap<SessionId, Account>);
+pub(super) struct RateLimit(HashMap<SessionId, Account>);
 
-impl Quota {
+impl RateLimit {
     /// Whether one more may be made for a session; then it counts as made.
     pub(super) fn take(&mut self, session: SessionId, now: Instant) -> bool {
         if self.0.len() >= REMEMBERED && !self.0.contains_key(&session) {
@@ -65,28 +65,28 @@ mod tests {
 
     #[test]
     fn a_session_has_a_burst_and_then_so_many_a_second_whatever_others_do() {
-        let mut quota = Quota::default();
+        let mut limit = RateLimit::default();
         let begun = Instant::now();
-        let made = |quota: &mut Quota, session, at| {
+        let made = |limit: &mut RateLimit, session, at| {
             (0..3 * BURST)
-                .filter(|_| quota.take(SessionId(session), at))
+                .filter(|_| limit.take(SessionId(session), at))
                 .count() as u32
         };
-        assert_eq!(made(&mut quota, 1, begun), BURST);
-        assert_eq!(made(&mut quota, 2, begun), BURST);
+        assert_eq!(made(&mut limit, 1, begun), BURST);
+        assert_eq!(made(&mut limit, 2, begun), BURST);
         let later = |ms| begun + Duration::from_millis(ms);
-        assert_eq!(made(&mut quota, 1, later(1000)), RATE);
-        assert_eq!(made(&mut quota, 1, later(1500)), RATE / 2);
-        assert_eq!(made(&mut quota, 1, later(3_600_000)), BURST);
+        assert_eq!(made(&mut limit, 1, later(1000)), RATE);
+        assert_eq!(made(&mut limit, 1, later(1500)), RATE / 2);
+        assert_eq!(made(&mut limit, 1, later(3_600_000)), BURST);
     }
 
     #[test]
     fn sessions_that_had_nothing_made_lately_are_forgotten() {
-        let mut quota = Quota::default();
+        let mut limit = RateLimit::default();
         let begun = Instant::now();
         for session in 0..10 * REMEMBERED as u64 {
-            assert!(quota.take(SessionId(session), begun + Duration::from_millis(session)));
+            assert!(limit.take(SessionId(session), begun + Duration::from_millis(session)));
         }
-        assert!(quota.0.len() <= REMEMBERED, "{}", quota.0.len());
+        assert!(limit.0.len() <= REMEMBERED, "{}", limit.0.len());
     }
 }
