@@ -123,8 +123,8 @@ fn a_user_with_a_quota_gets_no_more_and_everybody_else_goes_on() {
     file(&*ada, "before", 1001).unwrap();
     set(&shared, Some(QUOTA), None);
     let used = |shared: &Shared| {
-        let users = shared.server().users().unwrap().into_iter();
-        let ada = users.filter(|user| user.name == "ada").next_back().unwrap();
+        let users = shared.server().users().unwrap();
+        let ada = users.iter().find(|user| user.name == "ada").unwrap();
         ada.used.unwrap()
     };
     assert_eq!(used(&shared).bytes, FILE_LEN as u64);

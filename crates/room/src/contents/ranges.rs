@@ -235,8 +235,8 @@ impl Contents {
         if len == 0 {
             return Ok(0);
         }
-        self.data
-            .check_quota(&target, &target_state, [to_offset..to_offset + len])?;
+        let range = to_offset..to_offset + len;
+        self.data.check_quota(&target, &target_state, [range])?;
         let ends = from_offset + len;
         // A last partial block can be shared where nothing follows it in either file: beyond the end it is zeros.
         let whole_tail = ends == size && to_offset + len >= target_state.inode.size;

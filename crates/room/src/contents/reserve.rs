@@ -23,7 +23,8 @@ impl Contents {
         {
             let cell = self.data.cell(no)?;
             let state = cell.state.read();
-            self.data.check_quota(&cell, &state, [offset..end])?;
+            let range = offset..end;
+            self.data.check_quota(&cell, &state, [range])?;
         }
         if self.env.options.network_backed {
             // Space comes in segments there, which are granted to clients: it is looked for, and not reserved.

@@ -209,8 +209,8 @@ impl Data {
             let chunk = self.changed_chunk(cell, state, index)?;
             let fresh = u64::from(chunk.reserve(block, blocks));
             self.reservations.add(fresh);
-            let blocks = state.inode.blocks + fresh;
-            self.set_blocks(state, blocks);
+            let allocated = state.inode.blocks + fresh;
+            self.set_blocks(state, allocated);
             marked += fresh;
             at += u64::from(blocks);
         }
