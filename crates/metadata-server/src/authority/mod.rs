@@ -31,8 +31,24 @@ use disk::Disk;
 use group_ids::GroupIdAllocator;
 use issued::Purpose;
 
-/// How long a call waits for a disk to revoke.
-pub const REVOCATION_WAIT: Duration = Duration::from_secs(30);
+/// How long things last between a metadata server and its disks.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    /// Capabilities are good for so long.
+    pub capability_lifetime: Duration,
+    /// How long a call waits for a disk to revoke.
+    pub revocation_timeout: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            capability_lifetime: Duration::from_secs(600),
+            revocation_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
 /// Between two looks at a disk.
 const LOOK: Duration = Duration::from_secs(1);
 /// A disk that does not answer within this cannot be reached.
@@ -112,7 +128,7 @@ pub struct Removal {
 pub struct Authority {
     disks: RwLock<BTreeMap<DiskId, Arc<Disk>>>,
     group_ids: GroupIdAllocator,
-    lifetime: Duration,
+    timing: Timing,
     begun: Instant,
     tally: Arc<Tally>,
     reporting: RwLock<()>,
@@ -122,12 +138,12 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// One without disks. Capabilities are good for `lifetime`.
-    pub fn new(room: &Room, lifetime: Duration) -> room::Result<Arc<Self>> {
+    /// One without disks.
+    pub fn new(room: &Room, timing: Timing) -> room::Result<Arc<Self>> {
         let authority = Self {
             disks: RwLock::default(),
             group_ids: GroupIdAllocator::default(),
-            lifetime,
+            timing,
             begun: Instant::now(),
             tally: Arc::default(),
             reporting: RwLock::new(()),
@@ -139,6 +155,11 @@ impl Authority {
         Ok(Arc::new(authority))
     }
 
+    /// When a call that asks for a revocation now ends its wait for the disks.
+    pub fn revocation_deadline(&self) -> Instant {
+        Instant::now() + self.timing.revocation_timeout
+    }
+
     /// Reserves more numbers of groups where few are left.
     pub fn refill(&self, room: &Room) -> room::Result<()> {
         self.group_ids.refill(room)
@@ -148,7 +169,12 @@ impl Authority {
     /// storage; else that happens when it does.
     pub fn add(self: &Arc<Self>, disk: crate::enrol::Disk, storage: &NetStorage) {
         let id = disk.address.id;
-        let disk = Arc::new(Disk::new(disk, TIMEOUT, self.lifetime, self.tally.clone()));
+        let disk = Arc::new(Disk::new(
+            disk,
+            TIMEOUT,
+            self.timing.capability_lifetime,
+            self.tally.clone(),
+        ));
         self.disks.write().insert(id, disk.clone());
         let mut attached = self.look(&disk, storage, false);
         let (authority, storage) = (self.clone(), storage.clone());
@@ -230,7 +256,8 @@ impl Authority {
 
     /// Whether nothing that an earlier incarnation of the server gave is good any more, at any disk.
     pub fn is_ready(&self) -> bool {
-        self.begun.elapsed() > self.lifetime || self.all().iter().all(|disk| disk.is_ready())
+        self.begun.elapsed() > self.timing.capability_lifetime
+            || self.all().iter().all(|disk| disk.is_ready())
     }
 
     /// How many disks there are.

@@ -3,14 +3,12 @@
 //! Each is recorded before it is done.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::incarnation::{self, Incarnation};
 use super::{ServerError, Shared, disk_added, drain, io};
 use metadata_proto::admin::{Quota, Used, UserRow};
 
 use crate::audit::event::Admin;
-use crate::authority::REVOCATION_WAIT;
 use crate::enrol;
 
 /// Who asks through the server's own socket.
@@ -86,7 +84,8 @@ impl Shared {
         let mut revoked = true;
         for session in ended {
             serving.audit.session_ends(&session, "key-removed");
-            if !incarnation::end_session(serving, &session, Instant::now() + REVOCATION_WAIT) {
+            if !incarnation::end_session(serving, &session, serving.authority.revocation_deadline())
+            {
                 revoked = false;
                 incarnation::end_session_in_time(serving, session);
             }

@@ -1,12 +1,11 @@
 //! The disks of an open room, as one program reaches them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use room::Room;
 
 use super::ServerError;
-use crate::authority::Authority;
+use crate::authority::{Authority, Timing};
 use crate::enrol;
 use crate::placement::NetStorage;
 
@@ -15,9 +14,9 @@ pub(super) fn attach(
     room: &Room,
     storage: &NetStorage,
     disks: Vec<enrol::Disk>,
-    capability_lifetime: Duration,
+    timing: Timing,
 ) -> Result<Arc<Authority>, ServerError> {
-    let authority = Authority::new(room, capability_lifetime)?;
+    let authority = Authority::new(room, timing)?;
     std::thread::scope(|scope| {
         for disk in disks {
             let authority = &authority;

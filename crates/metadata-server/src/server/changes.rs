@@ -22,7 +22,6 @@ use super::files::Found;
 use super::incarnation::Incarnation;
 use super::replies::{self, Outcome};
 use super::testing::Point;
-use crate::authority::REVOCATION_WAIT;
 use crate::policy::Subject;
 use crate::sessions::Session;
 
@@ -372,8 +371,12 @@ fn apply(
                     of_file.map(|grant| (session.id, grant))
                 });
                 let grants: Vec<_> = grants.collect();
-                end_grants(incarnation, &grants, Instant::now() + REVOCATION_WAIT)
-                    .map_err(|_| Error::Io(std::io::ErrorKind::NotConnected.into()))?;
+                end_grants(
+                    incarnation,
+                    &grants,
+                    incarnation.authority.revocation_deadline(),
+                )
+                .map_err(|_| Error::Io(std::io::ErrorKind::NotConnected.into()))?;
             }
             let copied = room.copy_range(from, from_offset, to, to_offset, len)?;
             let changed = Changed::Copied(copied);
@@ -483,7 +486,7 @@ impl Losses {
 
     /// Revokes what was lost, waiting for the disks; where one does not answer, to be called again.
     pub(super) fn revoke(&self, incarnation: &Incarnation) -> Reply<()> {
-        let deadline = Instant::now() + REVOCATION_WAIT;
+        let deadline = incarnation.authority.revocation_deadline();
         let mut outcome = Ok(());
         for no in &self.everybody {
             outcome = outcome.and(incarnation.authority.revoke_file(*no, |_| true, deadline));

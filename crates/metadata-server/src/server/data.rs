@@ -8,7 +8,6 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use metadata_proto::rpc::{Delay, Granted, Map, Posix, Refusal, Reply, SegmentPlace, Written};
 use netdisk::{BlockExtent, Boot, DiskId};
@@ -20,7 +19,6 @@ use room::{
 use super::calls::{Here, refusal};
 use super::files::Found;
 use super::incarnation::Incarnation;
-use crate::authority::REVOCATION_WAIT;
 use crate::placement::DurabilityError;
 use crate::policy::Subject;
 use crate::sessions::Borrowed;
@@ -149,9 +147,10 @@ pub(super) fn grant((incarnation, session): &Here, blocks: u32) -> Reply<Granted
     };
     if let Err(e) = session.borrow(grant.id, borrowed) {
         // The session has ended: its end revokes its other capabilities, and this one is revoked here.
+        let deadline = incarnation.authority.revocation_deadline();
         if incarnation
             .authority
-            .revoke_grants(&[grant.id], Instant::now() + REVOCATION_WAIT)
+            .revoke_grants(&[grant.id], deadline)
             .is_ok()
         {
             incarnation.room.settle_grant(grant.id);
@@ -261,7 +260,7 @@ pub(super) fn release_grants((incarnation, session): &Here, grants: &[WriteGrant
         .collect();
     incarnation
         .authority
-        .revoke_grants(&own, Instant::now() + REVOCATION_WAIT)?;
+        .revoke_grants(&own, incarnation.authority.revocation_deadline())?;
     for grant in own {
         if session.release_grant(grant).is_some() {
             incarnation.room.settle_grant(grant);

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use netdisk::DiskId;
 use parking_lot::Mutex;
@@ -17,7 +17,7 @@ use room::{Room, WriteGrantId};
 
 use super::incarnation::Incarnation;
 use super::{ServerError, io};
-use crate::authority::{DiskState, REVOCATION_WAIT, Removal};
+use crate::authority::{DiskState, Removal};
 use crate::enrol::{self, EnrolError};
 use crate::placement::NetStorage;
 
@@ -193,7 +193,7 @@ fn reclaim_grants(incarnation: &Incarnation, id: DiskId) -> Result<(), String> {
         }
         incarnation
             .authority
-            .revoke_grants(&grants, Instant::now() + REVOCATION_WAIT)
+            .revoke_grants(&grants, incarnation.authority.revocation_deadline())
             .map_err(|_| "a disk does not answer, and clients may still write there".to_owned())?;
         for grant in grants {
             if session.release_grant(grant).is_some() {

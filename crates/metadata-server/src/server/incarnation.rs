@@ -87,7 +87,7 @@ impl Incarnation {
         let replies = Replies::of(&room)?;
         let disks = enrol::disks(&room)?.into_iter();
         let disks = disks.map(|disk| config.as_served(disk)).collect();
-        let authority = attach(&room, &storage, disks, config.capability_lifetime)?;
+        let authority = attach(&room, &storage, disks, config.timing)?;
         super::rekey::finish(&room, credential)?;
         let mut boot = [0; 8];
         getrandom::fill(&mut boot)

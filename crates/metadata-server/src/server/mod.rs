@@ -41,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::audit::event::Admin;
 use crate::audit::{self, Audit};
-use crate::authority::DiskState;
+use crate::authority::{DiskState, Timing};
 use crate::enrol::{self, EnrolError, Identity, User};
 use administration::LOCAL;
 pub use beside::Beside;
@@ -67,8 +67,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// A session ends this long after its last heartbeat.
     pub lease: Duration,
-    /// Capabilities are good for so long.
-    pub capability_lifetime: Duration,
+    /// How long capabilities are good, and revocations are waited for.
+    pub timing: Timing,
     /// How long a flush of a disk that cannot be reached is tried before the room is closed and opened again.
     pub flush_timeout: Duration,
     /// Most connections of users; more are closed.
@@ -98,7 +98,7 @@ impl Config {
             open: room::OpenOptions::default(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             lease: Duration::from_secs(20),
-            capability_lifetime: Duration::from_secs(600),
+            timing: Timing::default(),
             flush_timeout: Duration::from_secs(60),
             connections_max: 1024,
             connections_per_address: 512,

@@ -14,14 +14,12 @@ use room::{Credential, OpenOptions, Progress, RekeyReport, Room};
 use super::ServerError;
 use super::attach::attach;
 use super::incarnation::open as open_room;
-use crate::authority::Authority;
+use crate::authority::{Authority, Timing};
 use crate::enrol;
 use crate::placement::NetStorage;
 
 /// How long a flush of a disk that cannot be reached is tried.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(60);
-/// For how long capabilities are valid: only this program has any.
-const CAPABILITIES_VALID: Duration = Duration::from_secs(600);
 
 /// Gives a shared room another master key. Its server must not run; its disks must. From then on clients get the keys of the
 /// units that they may use, also in a room of before.
@@ -40,7 +38,7 @@ pub fn rekey(
         ..options
     };
     let (room, storage) = open_room(dir, credential, options, FLUSH_TIMEOUT)?;
-    let authority = attach(&room, &storage, enrol::disks(&room)?, CAPABILITIES_VALID)?;
+    let authority = attach(&room, &storage, enrol::disks(&room)?, Timing::default())?;
     let outcome = resealed(&room, &storage, &authority, credential, progress);
     authority.stop();
     let closed = room.close();

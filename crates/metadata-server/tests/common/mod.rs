@@ -109,8 +109,9 @@ impl Disk {
 }
 
 pub struct World {
-    pub disks: Vec<Disk>,
+    /// Ends before its disks: it takes its leave of them.
     pub server: Option<MetadataServer>,
+    pub disks: Vec<Disk>,
     pub lease: Duration,
     /// Changes the server's settings at its next start.
     pub change: fn(&mut Config),
@@ -171,6 +172,7 @@ impl World {
         };
         config.lease = self.lease;
         config.flush_timeout = Duration::from_secs(5);
+        config.timing.revocation_timeout = Duration::from_secs(5);
         config.disks = self.disks.iter().map(Disk::enrolled).collect();
         (self.change)(&mut config);
         self.server = Some(MetadataServer::start(config, credential()).unwrap());

@@ -259,7 +259,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     config.listen = address(&args.listen)?;
     config.open = args.open.options(Intent::Change);
     config.lease = args.lease;
-    config.capability_lifetime = args.capability_lifetime;
+    config.timing.capability_lifetime = args.capability_lifetime;
     config.flush_timeout = args.flush_timeout;
     config.connections_max = args.connections as usize;
     config.connections_per_address = args.connections_per_address as usize;
