@@ -9,51 +9,28 @@
 //!
 //! It deliberately does not know sessions, or what a user may do.
 
+mod authority;
 mod quotas;
+mod rotation;
 
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use metadata_proto::admin::Quota;
-use metadata_proto::identity::provider;
 pub use metadata_proto::identity::{Identity, RENEW_BEFORE, serial_of};
 use netdisk::{DiskAddress, DiskKey};
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SerialNumber,
-};
+use rcgen::ExtendedKeyUsagePurpose;
 use room::Room;
-use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::pki_types::PrivatePkcs8KeyDer;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+use zeroize::Zeroizing;
 
+pub use authority::Authority;
+use authority::USER_LIFETIME;
+pub(crate) use authority::{SERVER_RENEWAL, now};
 pub(crate) use quotas::enforce as enforce_quotas;
 pub use quotas::set_quota;
+pub use rotation::{Lifetime, finish_rotation, lifetimes, rotate_authority};
 
-/// A certificate, with what belongs to it.
-struct Issued {
-    certificate: CertificateDer<'static>,
-    /// In PKCS #8.
-    key: Zeroizing<Vec<u8>>,
-    serial: [u8; 16],
-    /// Seconds since 1970.
-    end: u64,
-}
-
-const DAY: Duration = Duration::from_secs(86_400);
-/// For how long certificates are valid: the authority's, the server's (which has a new one at each start, and in time while it runs),
-/// and those of users.
-const AUTHORITY_LIFETIME: Duration = DAY.saturating_mul(3652);
-const SERVER_LIFETIME: Duration = DAY.saturating_mul(90);
-const USER_LIFETIME: Duration = DAY.saturating_mul(730);
-/// They are valid from so long ago: clocks differ.
-const BACKDATED: Duration = DAY;
-/// A server has a new certificate made after this time.
-pub(crate) const SERVER_RENEWAL: Duration = DAY.saturating_mul(30);
-
-const AUTHORITY: &str = "metadata.authority";
 const USERS: &str = "metadata.users";
 /// Apart from the users: a version that does not know administrators lets none of them in.
 const ADMINS: &str = "metadata.admins";
@@ -149,85 +126,6 @@ pub struct Disk {
     pub key: DiskKey,
 }
 
-/// What the authority signs with.
-#[derive(Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
-struct Stored {
-    certificate: Vec<u8>,
-    key: Vec<u8>,
-    /// The authority before, while it is rotated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    previous: Option<Previous>,
-}
-
-/// An authority that is being replaced.
-#[derive(Clone, Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
-struct Previous {
-    certificate: Vec<u8>,
-    key: Vec<u8>,
-    /// The users' keys that it vouches for.
-    serials: Vec<[u8; 16]>,
-}
-
-/// The room's certificate authority.
-pub struct Authority {
-    signer: Signer,
-    /// The one before, while it is replaced: it vouches for the server, because every client knows it.
-    previous: Option<Signer>,
-    server_name: String,
-}
-
-/// A certificate with the key that signs others.
-struct Signer {
-    certificate: CertificateDer<'static>,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-impl Signer {
-    fn of(certificate: &[u8], key: &[u8]) -> Result<Self, EnrolError> {
-        let certificate = CertificateDer::from(certificate.to_vec());
-        let key = KeyPair::try_from(&PrivatePkcs8KeyDer::from(key)).map_err(failed)?;
-        Ok(Self {
-            issuer: Issuer::from_ca_cert_der(&certificate, key).map_err(failed)?,
-            certificate,
-        })
-    }
-
-    /// A key and a certificate, signed by this one.
-    fn issue(
-        &self,
-        name: &str,
-        alternative: Vec<String>,
-        purpose: ExtendedKeyUsagePurpose,
-        lifetime: Duration,
-    ) -> Result<Issued, EnrolError> {
-        let mut serial: [u8; 16] = random()?;
-        // Positive and without leading zeros, so that its encoding is these 16 bytes.
-        serial[0] = serial[0] & 0x3f | 0x40;
-        let key = KeyPair::generate().map_err(failed)?;
-        let mut params = CertificateParams::new(alternative).map_err(failed)?;
-        params.serial_number = Some(SerialNumber::from_slice(&serial));
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![purpose];
-        let end = limit(&mut params, lifetime, end_of(&self.certificate));
-        let certificate = params.signed_by(&key, &self.issuer).map_err(failed)?;
-        Ok(Issued {
-            certificate: certificate.der().clone(),
-            key: Zeroizing::new(key.serialize_der()),
-            serial,
-            end,
-        })
-    }
-}
-
-impl std::fmt::Debug for Authority {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Authority")
-            .field("server_name", &self.server_name)
-            .finish_non_exhaustive()
-    }
-}
-
 fn failed(error: impl std::fmt::Display) -> EnrolError {
     EnrolError::Certificate(format!("certificates: {error}"))
 }
@@ -259,121 +157,6 @@ fn check_name(name: &str) -> Result<(), EnrolError> {
         "`{}`: a name is 1 to {NAME_MAX} letters, digits, `.`, `_` and `-`, and begins with a letter or digit",
         name.escape_debug()
     )))
-}
-
-/// Seconds since 1970.
-pub(crate) fn now() -> u64 {
-    since_epoch().as_secs()
-}
-
-fn since_epoch() -> Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-}
-
-/// Sets from when a certificate is valid, and until when: `lifetime` from now on, or until `last`.
-fn limit(params: &mut CertificateParams, lifetime: Duration, last: Option<u64>) -> u64 {
-    let (epoch, now) = (rcgen::date_time_ymd(1970, 1, 1), since_epoch());
-    let end = (now + lifetime).as_secs();
-    let end = last.map_or(end, |last| end.min(last));
-    params.not_before = epoch + now.saturating_sub(BACKDATED);
-    params.not_after = epoch + Duration::from_secs(end);
-    end
-}
-
-fn random<const N: usize>() -> Result<[u8; N], EnrolError> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(failed)?;
-    Ok(bytes)
-}
-
-impl Authority {
-    /// The room's authority; made where there is none yet.
-    pub fn of(room: &Room) -> Result<Self, EnrolError> {
-        let server_name = format!("{}.strongroom.internal", room.info()?.id);
-        let stored = match note::<Stored>(room, AUTHORITY)? {
-            Some(stored) => stored,
-            None => {
-                let made = Self::make(&server_name)?;
-                set_note(room, AUTHORITY, &made)?;
-                made
-            }
-        };
-        let previous = stored.previous.as_ref();
-        Ok(Self {
-            signer: Signer::of(&stored.certificate, &stored.key)?,
-            previous: previous
-                .map(|it| Signer::of(&it.certificate, &it.key))
-                .transpose()?,
-            server_name,
-        })
-    }
-
-    /// Every authority whose certificates are accepted, the present one first.
-    fn certificates(&self) -> Vec<CertificateDer<'static>> {
-        let all = [Some(&self.signer), self.previous.as_ref()];
-        let all = all.into_iter().flatten();
-        all.map(|signer| signer.certificate.clone()).collect()
-    }
-
-    fn make(server_name: &str) -> Result<Stored, EnrolError> {
-        let key = KeyPair::generate().map_err(failed)?;
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        params
-            .distinguished_name
-            .push(DnType::CommonName, format!("authority of {server_name}"));
-        limit(&mut params, AUTHORITY_LIFETIME, None);
-        let certificate = params.self_signed(&key).map_err(failed)?;
-        Ok(Stored {
-            certificate: certificate.der().to_vec(),
-            key: key.serialize_der(),
-            previous: None,
-        })
-    }
-
-    /// When the authority's own certificate ends, seconds since 1970; `None` where it has no lifetime.
-    pub fn end(&self) -> Option<u64> {
-        end_of(&self.signer.certificate)
-    }
-
-    /// The TLS of a server of this room, with a fresh key: version 1.3, and clients must have certificates of this room.
-    pub fn server_config(&self) -> Result<ServerConfig, EnrolError> {
-        let Issued {
-            certificate, key, ..
-        } = self.previous.as_ref().unwrap_or(&self.signer).issue(
-            &self.server_name,
-            vec![self.server_name.clone()],
-            ExtendedKeyUsagePurpose::ServerAuth,
-            SERVER_LIFETIME,
-        )?;
-        let mut roots = RootCertStore::empty();
-        for certificate in self.certificates() {
-            roots.add(certificate).map_err(failed)?;
-        }
-        let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
-            .build()
-            .map_err(failed)?;
-        let mut config = ServerConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(failed)?
-            .with_client_cert_verifier(clients)
-            .with_single_cert(
-                vec![certificate],
-                PrivatePkcs8KeyDer::from(key.to_vec()).into(),
-            )
-            .map_err(failed)?;
-        // A session resumed would be one more way in to think about.
-        config.send_tls13_tickets = 0;
-        Ok(config)
-    }
-}
-
-/// When a certificate ends, seconds since 1970; `None` where it has no lifetime.
-fn end_of(certificate: &[u8]) -> Option<u64> {
-    netdisk::certificate_end(certificate).ok().flatten()
 }
 
 /// The users of a room, by name.
@@ -537,124 +320,6 @@ fn give_key(
         authority.server_name,
     );
     Ok((users.swap_remove(at), identity))
-}
-
-fn stored_authority(room: &Room) -> Result<Stored, EnrolError> {
-    // One that is not there yet is made.
-    Authority::of(room)?;
-    note(room, AUTHORITY)?.ok_or_else(|| EnrolError::Unknown("authority".into()))
-}
-
-/// Begins to replace the room's authority: from now on the new one vouches for users, both are accepted, and the one before vouches for
-/// the server. Durable when this returns.
-pub fn rotate_authority(room: &Room) -> Result<(), EnrolError> {
-    let old = stored_authority(room)?;
-    if old.previous.is_some() {
-        return Err(EnrolError::Exists("a rotation that is not finished".into()));
-    }
-    let server_name = Authority::of(room)?.server_name;
-    let mut new = Authority::make(&server_name)?;
-    new.previous = Some(Previous {
-        certificate: old.certificate.clone(),
-        key: old.key.clone(),
-        serials: everybody(room)?
-            .into_iter()
-            .flat_map(|u| u.serials)
-            .collect(),
-    });
-    set_note(room, AUTHORITY, &new)
-}
-
-/// Ends a rotation: the authority before is not accepted any more. Refused while users have keys of it, unless forced; these keys, which
-/// are returned, end. Durable when this returns.
-pub fn finish_rotation(room: &Room, force: bool) -> Result<Vec<[u8; 16]>, EnrolError> {
-    let mut stored = stored_authority(room)?;
-    let Some(previous) = stored.previous.take() else {
-        return Err(EnrolError::Unknown("rotation to finish".into()));
-    };
-    let (mut users, mut admins) = (users(room)?, admins(room)?);
-    let old = |serial: &[u8; 16]| previous.serials.contains(serial);
-    let waiting: Vec<&str> = users
-        .iter_mut()
-        .chain(&mut admins)
-        .filter_map(|user| {
-            user.forget_ended(now());
-            user.serials.iter().any(old).then_some(user.name.as_str())
-        })
-        .collect();
-    if !force && !waiting.is_empty() {
-        return Err(EnrolError::Invalid(format!(
-            "keys from before the rotation, which would end, are of {}: renew them with `user renew --replaces`, remove the users, or force it",
-            waiting.join(", ")
-        )));
-    }
-    let mut ended = Vec::new();
-    for user in users.iter_mut().chain(&mut admins) {
-        user.ends.retain(|(serial, _)| !old(serial));
-        let (gone, kept) = user.serials.iter().partition(|serial| old(serial));
-        user.serials = kept;
-        let gone: Vec<[u8; 16]> = gone;
-        ended.extend(gone);
-    }
-    set_note(room, USERS, &users)?;
-    if !admins.is_empty() {
-        set_note(room, ADMINS, &admins)?;
-    }
-    set_note(room, AUTHORITY, &stored)?;
-    Ok(ended)
-}
-
-/// What is to be renewed soon, or never ends, in sentences for the operator.
-pub fn lifetimes(room: &Room) -> Result<Vec<Lifetime>, EnrolError> {
-    let authority = Authority::of(room)?;
-    let previous = stored_authority(room)?.previous.clone();
-    let mut all = vec![Lifetime {
-        of: "the room's authority".into(),
-        end: authority.end(),
-        replaced: false,
-    }];
-    all.extend(previous.as_ref().map(|it| Lifetime {
-        of: "the room's authority before, until the rotation is finished".into(),
-        end: end_of(&it.certificate),
-        replaced: true,
-    }));
-    for user in everybody(room)? {
-        for serial in &user.serials {
-            let replaced = previous
-                .as_ref()
-                .is_some_and(|it| it.serials.contains(serial));
-            let since = if replaced {
-                ", from before the authority's rotation"
-            } else {
-                ""
-            };
-            all.push(Lifetime {
-                of: format!("a key of {}{since}", user.name),
-                end: user.end_of(serial),
-                replaced,
-            });
-        }
-    }
-    Ok(all)
-}
-
-/// How long something is valid.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lifetime {
-    /// What.
-    pub of: String,
-    /// When it ends, seconds since 1970; `None`: it was made before there were lifetimes.
-    pub end: Option<u64>,
-    /// It belongs to an authority that is being replaced.
-    pub replaced: bool,
-}
-
-impl Lifetime {
-    /// Whether it is to be renewed, or is over.
-    pub fn is_due(&self) -> bool {
-        let soon = now().saturating_add(RENEW_BEFORE.as_secs());
-        self.end.is_some_and(|end| end < soon)
-    }
 }
 
 /// Removes a user or administrator with all keys. Durable when this returns.

@@ -1,5 +1,8 @@
 //! Names, lifetimes and identities.
 
+use rcgen::{CertificateParams, KeyPair};
+
+use super::authority::*;
 use super::*;
 
 #[test]
