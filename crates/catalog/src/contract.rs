@@ -9,8 +9,10 @@ use crate::{
 };
 use segments::{NoncePart, Sealed};
 
+mod past;
 mod whole;
 
+pub use past::*;
 pub use whole::*;
 
 /// Makes the catalogs that the contract is tried on.
@@ -46,6 +48,14 @@ macro_rules! contract_tests {
             totals_follow_the_changes,
             a_copy_holds_the_last_commit,
             a_sound_catalog_has_no_findings,
+            snapshots_are_listed_and_their_numbers_never_used_again,
+            a_snapshot_sees_inodes_and_names_as_they_were,
+            a_snapshot_sees_attributes_as_they_were,
+            a_snapshot_sees_chunks_as_they_were,
+            a_deleted_snapshot_leaves_what_the_others_see,
+            blocks_are_counted_by_the_snapshots_that_hold_them,
+            changes_that_do_not_fit_the_snapshots_are_refused_whole,
+            without_a_snapshot_nothing_is_kept,
         );
     };
     (@each $maker:expr; $($name:ident,)*) => {

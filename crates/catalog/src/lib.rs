@@ -20,6 +20,7 @@ pub mod contract;
 #[path = "../../../fuzz/corpus.rs"]
 mod corpus;
 mod log;
+mod past;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing {
@@ -33,9 +34,11 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use model::{
-    BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, Digest, DirEntry, Extent, FileFlags, FileKind,
-    Inode, InodeNo, NoncePart, Piece, Pieces, Proofs, Released, SegmentNo, Stored, Tag, Timestamp,
+    Births, BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, Digest, DirEntry, Extent, FileFlags,
+    FileKind, Inode, InodeNo, KeptChunk, NoncePart, Piece, Pieces, Proofs, Released, SegmentNo,
+    Snapshot, Stored, Tag, Timestamp,
 };
+pub use past::{KeptRow, SnapshotRow, SpaceRow, latest};
 pub use segments::{SealedUnits, SegmentId};
 pub use sql::{OpenOptions, SqlCatalog};
 
@@ -150,6 +153,52 @@ pub enum Change<'a> {
     },
     /// Removes all answers to a client.
     DropReplies(ClientKey),
+    /// Creates a snapshot: what [`Catalog::new_snapshot`] returned.
+    CreateSnapshot(&'a SnapshotRow),
+    /// Gives a snapshot another name, which no other one has.
+    RenameSnapshot {
+        /// Its number.
+        no: u64,
+        /// The name it gets.
+        name: &'a str,
+    },
+    /// Deletes a snapshot: from now on nothing is read in it, and its name is free. What is kept for it goes by [`MergePast`]
+    /// and [`KeepChunk`], and its row at last by [`DropSnapshot`].
+    ///
+    /// [`MergePast`]: Change::MergePast
+    /// [`KeepChunk`]: Change::KeepChunk
+    /// [`DropSnapshot`]: Change::DropSnapshot
+    DoomSnapshot(u64),
+    /// Removes the row of a deleted snapshot. No effect as long as anything is kept for it.
+    DropSnapshot(u64),
+    /// Moves up to `limit` rows that are kept for a deleted snapshot to the one before, or removes them where that does not need
+    /// them. All rows but those of chunks, which are the room's to move.
+    MergePast {
+        /// The snapshot's number.
+        no: u64,
+        /// Number of rows.
+        limit: u32,
+    },
+    /// Writes what is kept of one chunk for a snapshot; where it covers nothing the row goes.
+    KeepChunk {
+        /// The inode.
+        inode: InodeNo,
+        /// Index of the chunk.
+        index: u64,
+        /// The newest snapshot that it is kept for.
+        until: u64,
+        /// What is kept.
+        kept: &'a KeptChunk,
+    },
+    /// Adds `blocks` to the account of blocks kept for snapshots: see [`SpaceRow`].
+    CountSpace {
+        /// The snapshot after which the blocks were written, as [`Catalog::births`] says.
+        since: u64,
+        /// The newest snapshot that they are kept for.
+        until: u64,
+        /// What to add, may be negative.
+        blocks: i64,
+    },
 }
 
 /// Totals over the catalog.
@@ -189,6 +238,9 @@ pub enum CatalogError {
     /// either, because what is left does not fit the answers that the caller has.
     #[error("an earlier commit of the catalog failed; open the room again")]
     Poisoned,
+    /// There is no snapshot with this number, or no more.
+    #[error("there is no snapshot {0}")]
+    NoSnapshot(u64),
     /// The storage failed.
     #[error("catalog storage: {0}")]
     Io(String),
@@ -209,6 +261,7 @@ impl From<CatalogError> for model::Error {
         match e {
             CatalogError::NoSpace => Self::NoSpace,
             CatalogError::Poisoned => Self::Poisoned,
+            CatalogError::NoSnapshot(_) => Self::Stale,
             other => Self::Catalog(Box::new(other)),
         }
     }
@@ -269,6 +322,69 @@ pub trait Catalog: Send + Sync + Debug {
     fn replies(&self, client: ClientKey) -> Result<Vec<CachedReply>>;
     /// The clients for which answers are kept, in order.
     fn reply_clients(&self) -> Result<Vec<ClientKey>>;
+    /// All snapshots by number, deleted ones included as long as anything is kept for them. Takes no lock of the catalog.
+    fn snapshots(&self) -> Arc<Vec<SnapshotRow>>;
+    /// A snapshot of the catalog as it is now, under the next number. It is created by [`Change::CreateSnapshot`]; where a name
+    /// was added in between, that is refused.
+    fn new_snapshot(&self, name: &str, created: Timestamp, automatic: bool) -> SnapshotRow;
+    /// An inode as snapshot `at` sees it. `NoSnapshot`, as all calls that name a snapshot.
+    fn past_inode(&self, at: u64, no: InodeNo) -> Result<Option<Inode>>;
+    /// A name in a directory, with the inode it leads to, as snapshot `at` sees them.
+    fn past_lookup(&self, at: u64, parent: InodeNo, name: &[u8]) -> Result<Option<Inode>>;
+    /// Up to `limit` names with a cookie above `after`, in the order of cookies, as snapshot `at` sees them.
+    fn past_entries(
+        &self,
+        at: u64,
+        parent: InodeNo,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<DirEntry>>;
+    /// The same with the inodes.
+    fn past_entries_plus(
+        &self,
+        at: u64,
+        parent: InodeNo,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(DirEntry, Inode)>>;
+    /// An extended attribute as snapshot `at` sees it.
+    fn past_xattr(&self, at: u64, inode: InodeNo, name: &[u8]) -> Result<Option<Vec<u8>>>;
+    /// The names of all extended attributes, sorted, as snapshot `at` sees them.
+    fn past_xattr_names(&self, at: u64, inode: InodeNo) -> Result<Vec<Vec<u8>>>;
+    /// The map of one chunk as snapshot `at` sees it: the live one, and over it what is kept of it.
+    fn past_chunk(&self, at: u64, inode: InodeNo, index: u64) -> Result<Chunk>;
+    /// Up to `limit` chunks from `first` on that are not empty, in order, as snapshot `at` sees them. None behind the end of the
+    /// file.
+    fn past_chunks_from(
+        &self,
+        at: u64,
+        inode: InodeNo,
+        first: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Chunk)>>;
+    /// The last chunk before `end` that is not empty, as snapshot `at` sees it. None behind the end of the file.
+    fn past_chunk_before(&self, at: u64, inode: InodeNo, end: u64) -> Result<Option<(u64, Chunk)>>;
+    /// What is kept of one chunk for snapshot `until`; where nothing is, it covers nothing.
+    fn kept_chunk(&self, inode: InodeNo, index: u64, until: u64) -> Result<KeptChunk>;
+    /// After which snapshots below `until` the blocks of a chunk were written that are, or will be, kept for `until`.
+    fn births(&self, inode: InodeNo, index: u64, until: u64) -> Result<Births>;
+    /// The same for some blocks of a chunk only, which reads no more kept chunks than it takes to know them.
+    fn births_of(&self, inode: InodeNo, index: u64, until: u64, blocks: &[u16]) -> Result<Births>;
+    /// Up to `limit` kept chunks after `(inode, index, until)`, over the whole catalog.
+    fn all_kept_chunks(
+        &self,
+        after: Option<(InodeNo, u64, u64)>,
+        limit: usize,
+    ) -> Result<Vec<KeptRow>>;
+    /// Up to `limit` chunks after `(inode, index)` that are kept for snapshot `until`.
+    fn kept_until(
+        &self,
+        until: u64,
+        after: Option<(InodeNo, u64)>,
+        limit: usize,
+    ) -> Result<Vec<KeptRow>>;
+    /// The account of blocks kept for snapshots, by `since` and `until`.
+    fn snapshot_space_rows(&self) -> Result<Vec<SpaceRow>>;
     /// A fresh inode number.
     fn new_inode(&self) -> InodeNo;
     /// Applies one operation.

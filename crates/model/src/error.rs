@@ -79,6 +79,9 @@ pub enum Error {
     /// EBUSY: not while a transaction is open.
     #[error("a transaction is open: complete it first")]
     InTransaction,
+    /// EXDEV: the two are of different moments: one is in a snapshot.
+    #[error("a file of a snapshot cannot be linked or moved: copy it")]
+    CrossDevice,
     /// EROFS.
     #[error("the room was opened read-only")]
     ReadOnly,

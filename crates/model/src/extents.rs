@@ -14,11 +14,13 @@
 mod code;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod kept;
 mod pieces;
 mod reserved;
 #[cfg(test)]
 mod tests;
 
+pub use kept::{Absorbed, Births, KeptChunk, Replaced};
 pub use pieces::{Piece, Pieces, Stored};
 
 use serde::{Deserialize, Serialize};

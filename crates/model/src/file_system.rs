@@ -204,6 +204,12 @@ pub trait FileSystem: Send + Sync + Debug {
         Ok((self.read_dir(no, after, limit)?, u64::MAX))
     }
 
+    /// Whether a name, or that there is none, is known for no time: it changes without a call of this file system.
+    fn is_fleeting(&self, parent: InodeNo, name: &[u8]) -> bool {
+        let _ = (parent, name);
+        false
+    }
+
     /// Stamps files by `clock` from now on. A shared file system keeps its server's clock.
     fn stamp_by(&self, clock: fn() -> Timestamp) {
         let _ = clock;

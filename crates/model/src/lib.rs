@@ -34,7 +34,10 @@ pub use arguments::{
     Available, Fallocate, NewFile, RenameMode, RoomSpace, SeekTo, SetAttr, SetTime, XattrMode,
 };
 pub use error::{Error, PartError, Result};
-pub use extents::{CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, Piece, Pieces, Released, Stored};
+pub use extents::{
+    Absorbed, Births, CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, KeptChunk, Piece, Pieces, Released,
+    Replaced, Stored,
+};
 pub use file_system::{Access, FileSystem, Lock, LockKind, LockOwner, LockTable};
 pub use grants::*;
 pub use inode::{DirEntry, FileFlags, FileKind, Inode, InodeNo, Timestamp, now};

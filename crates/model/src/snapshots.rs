@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::{Error, FileSystem, Result, Timestamp};
+use crate::{Error, FileSystem, InodeNo, Result, Timestamp};
 
 /// Longest name of a snapshot, in bytes.
 pub const SNAPSHOT_NAME_MAX: usize = 255;
@@ -30,6 +30,21 @@ pub trait Snapshots: FileSystem {
     /// The file system as it was: numbers of inodes, times and permissions are those of that moment, and every change is
     /// `ReadOnly`. `NotFound` where no snapshot has the name. After the snapshot is deleted its calls fail as `Stale`.
     fn snapshot(&self, name: &str) -> Result<Arc<dyn FileSystem>>;
+
+    /// Appends to the regular file `to` what `from` has in the snapshot of this number, at the same offset in both, sharing blocks instead
+    /// of copying them. Returns the bytes done: fewer at the end of `from`, and where not all can be shared. `NotSupported` where nothing
+    /// can, or `to` does not end at or before `offset`: read and write then. `Stale` where there is no such snapshot.
+    fn share_from_snapshot(
+        &self,
+        number: u64,
+        from: InodeNo,
+        to: InodeNo,
+        offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let _ = (number, from, to, offset, len);
+        Err(Error::NotSupported("sharing blocks with a snapshot"))
+    }
 }
 
 /// Refuses what cannot be the name of a snapshot: a name has 1 to 255 bytes, is neither `.` nor `..`, and has no `/`, `@`, `:` and

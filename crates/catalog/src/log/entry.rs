@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{
-    CachedReply, Change, Chunk, ClientKey, FileKind, Inode, InodeNo, SegmentAccount, SegmentId,
-    SegmentNo,
+    CachedReply, Change, Chunk, ClientKey, FileKind, Inode, InodeNo, KeptChunk, KeptRow,
+    SegmentAccount, SegmentId, SegmentNo, Snapshot, SnapshotRow, Timestamp,
 };
 
 /// One entry. The order of the variants is part of the format.
@@ -79,6 +79,36 @@ enum Item<'a> {
     },
     /// What was applied as one operation ends here.
     End,
+    CreateSnapshot {
+        no: u64,
+        name: &'a str,
+        created: Timestamp,
+        automatic: bool,
+        next_inode: InodeNo,
+        next_cookie: u64,
+    },
+    RenameSnapshot {
+        no: u64,
+        name: &'a str,
+    },
+    DoomSnapshot(u64),
+    DropSnapshot(u64),
+    MergePast {
+        no: u64,
+        limit: u32,
+    },
+    KeepChunk {
+        inode: InodeNo,
+        index: u64,
+        until: u64,
+        #[serde(borrow, serialize_with = "bytes")]
+        kept: &'a [u8],
+    },
+    CountSpace {
+        since: u64,
+        until: u64,
+        blocks: i64,
+    },
 }
 
 fn bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
@@ -88,16 +118,31 @@ fn bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> 
 /// Appends the changes of one operation.
 pub(super) fn put(out: &mut Vec<u8>, changes: &[Change<'_>]) {
     for change in changes {
-        if let Change::PutChunk {
-            inode,
-            index,
-            chunk,
-        } = *change
-        {
-            let map = &chunk.encode();
-            append(out, &Item::PutChunk { inode, index, map });
-        } else {
-            append(out, &entry(change));
+        match *change {
+            Change::PutChunk {
+                inode,
+                index,
+                chunk,
+            } => {
+                let map = &chunk.encode();
+                append(out, &Item::PutChunk { inode, index, map });
+            }
+            Change::KeepChunk {
+                inode,
+                index,
+                until,
+                kept,
+            } => {
+                let kept = &kept.encode();
+                let keep = Item::KeepChunk {
+                    inode,
+                    index,
+                    until,
+                    kept,
+                };
+                append(out, &keep);
+            }
+            _ => append(out, &entry(change)),
         }
     }
     append(out, &Item::End);
@@ -141,7 +186,9 @@ fn entry<'a>(change: &Change<'a>) -> Item<'a> {
         },
         Change::PutXattr { inode, name, value } => Item::PutXattr { inode, name, value },
         Change::RemoveXattr { inode, name } => Item::RemoveXattr { inode, name },
-        Change::PutChunk { .. } => unreachable!("its map is encoded by the caller"),
+        Change::PutChunk { .. } | Change::KeepChunk { .. } => {
+            unreachable!("its map is encoded by the caller")
+        }
         Change::PutSegment(SegmentAccount { id, length, live }) => Item::PutSegment {
             no: id.no,
             key_epoch: id.key_epoch,
@@ -166,6 +213,27 @@ fn entry<'a>(change: &Change<'a>) -> Item<'a> {
             answer: &reply.answer,
         },
         Change::DropReplies(client) => Item::DropReplies(client.0),
+        Change::CreateSnapshot(row) => Item::CreateSnapshot {
+            no: row.no(),
+            name: &row.snapshot.name,
+            created: row.snapshot.created,
+            automatic: row.snapshot.automatic,
+            next_inode: row.next_inode,
+            next_cookie: row.next_cookie,
+        },
+        Change::RenameSnapshot { no, name } => Item::RenameSnapshot { no, name },
+        Change::DoomSnapshot(no) => Item::DoomSnapshot(no),
+        Change::DropSnapshot(no) => Item::DropSnapshot(no),
+        Change::MergePast { no, limit } => Item::MergePast { no, limit },
+        Change::CountSpace {
+            since,
+            until,
+            blocks,
+        } => Item::CountSpace {
+            since,
+            until,
+            blocks,
+        },
     }
 }
 
@@ -208,6 +276,8 @@ enum Owned<'a> {
     Inode(Inode),
     Chunk(InodeNo, u64, Chunk),
     Reply(ClientKey, CachedReply),
+    Snapshot(SnapshotRow),
+    Kept(KeptRow),
     Other(Change<'a>),
 }
 
@@ -281,6 +351,53 @@ fn owned(entry: Item<'_>) -> Option<Owned<'_>> {
             references,
         },
         Item::DropReplies(client) => Change::DropReplies(ClientKey(client)),
+        Item::CreateSnapshot {
+            no,
+            name,
+            created,
+            automatic,
+            next_inode,
+            next_cookie,
+        } => {
+            let snapshot = Snapshot {
+                number: no,
+                name: name.to_owned(),
+                created,
+                automatic,
+            };
+            return Some(Owned::Snapshot(SnapshotRow {
+                snapshot,
+                doomed: false,
+                next_inode,
+                next_cookie,
+            }));
+        }
+        Item::RenameSnapshot { no, name } => Change::RenameSnapshot { no, name },
+        Item::DoomSnapshot(no) => Change::DoomSnapshot(no),
+        Item::DropSnapshot(no) => Change::DropSnapshot(no),
+        Item::MergePast { no, limit } => Change::MergePast { no, limit },
+        Item::KeepChunk {
+            inode,
+            index,
+            until,
+            kept,
+        } => {
+            return Some(Owned::Kept(KeptRow {
+                inode,
+                index,
+                until,
+                kept: KeptChunk::decode(kept).ok()?,
+            }));
+        }
+        Item::CountSpace {
+            since,
+            until,
+            blocks,
+        } => Change::CountSpace {
+            since,
+            until,
+            blocks,
+        },
         Item::SetMeta { .. } | Item::End => return None,
     }))
 }
@@ -301,6 +418,13 @@ fn apply_owned<E>(
             Owned::Reply(client, reply) => Change::PutReply {
                 client: *client,
                 reply,
+            },
+            Owned::Snapshot(row) => Change::CreateSnapshot(row),
+            Owned::Kept(row) => Change::KeepChunk {
+                inode: row.inode,
+                index: row.index,
+                until: row.until,
+                kept: &row.kept,
             },
             Owned::Other(change) => change.clone(),
         })

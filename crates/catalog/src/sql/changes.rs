@@ -4,6 +4,7 @@
 //! of a page, and both make SQLite or SQLCipher roll back the whole transaction anyway.
 
 use super::rows::{self, damaged, is_name, kind_number, to_sql};
+use super::schema::past;
 use super::{Failure, State, schema};
 use storage::spans;
 
@@ -13,7 +14,7 @@ use crate::{
 };
 
 /// Rough bytes of log that one change can need: the pages it touches in the tables' trees.
-const LOG_PER_CHANGE: u64 = 3 * super::wal::FRAME;
+pub(super) const LOG_PER_CHANGE: u64 = 3 * super::wal::FRAME;
 
 /// The numbers that every commit writes, as the value of [`schema::META_COUNTERS`]: four little-endian 64-bit numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,10 +65,12 @@ impl State {
         if changes.is_empty() {
             return Ok(());
         }
-        let shares = self
-            .checked_shares(changes)
-            .map_err(|error| self.note(error))?;
-        self.changing(log_bytes(changes), |state| {
+        let checked = self
+            .check_snapshots(changes)
+            .and_then(|()| self.checked_shares(changes))
+            .and_then(|shares| Ok((shares, log_bytes(changes) + self.past_bytes(changes)?)));
+        let (shares, bytes) = checked.map_err(|error| self.note(error))?;
+        self.changing(bytes, |state| {
             for change in changes {
                 state.change(change)?;
             }
@@ -187,8 +190,11 @@ impl State {
                 kind,
             } => self.put_entry(parent, name, inode, kind),
             Change::RemoveEntry { parent, name } => {
-                let hash = self.name_hash(name);
-                self.run(schema::DELETE_ENTRY, (to_sql(parent.0), hash, name))
+                let (parent, hash) = (to_sql(parent.0), self.name_hash(name));
+                if self.latest.is_some() {
+                    self.keep_entry(parent, hash, name)?;
+                }
+                self.run(schema::DELETE_ENTRY, (parent, hash, name))
                     .map(drop)
             }
             Change::RenameEntry {
@@ -201,12 +207,15 @@ impl State {
                     (1..=255).contains(&name.len()),
                     "an attribute's name has 1 to 255 bytes"
                 );
+                self.keep_xattr(inode, name)?;
                 self.run(schema::PUT_XATTR, (to_sql(inode.0), name, value))
                     .map(drop)
             }
-            Change::RemoveXattr { inode, name } => self
-                .run(schema::DELETE_XATTR, (to_sql(inode.0), name))
-                .map(drop),
+            Change::RemoveXattr { inode, name } => {
+                self.keep_xattr(inode, name)?;
+                self.run(schema::DELETE_XATTR, (to_sql(inode.0), name))
+                    .map(drop)
+            }
             Change::PutChunk {
                 inode,
                 index,
@@ -233,10 +242,34 @@ impl State {
                 true => self.run(schema::DELETE_REPLIES, [&client.0[..]]).map(drop),
                 false => Ok(()),
             },
+            Change::CreateSnapshot(row) => self.create_snapshot(row),
+            Change::RenameSnapshot { no, name } => self.rename_snapshot(no, name),
+            Change::DoomSnapshot(no) => self.doom_snapshot(no),
+            Change::DropSnapshot(no) => self.drop_snapshot(no),
+            Change::MergePast { no, limit } => self.merge_past(no, limit),
+            Change::KeepChunk {
+                inode,
+                index,
+                until,
+                kept,
+            } => {
+                let key = (to_sql(inode.0), to_sql(index), to_sql(until));
+                let (inode, index, until) = key;
+                match kept.is_empty() {
+                    true => self.run(past::DROP_CHUNK, key),
+                    false => self.run(past::KEEP_CHUNK, (inode, index, until, kept.encode())),
+                }
+                .map(drop)
+            }
+            Change::CountSpace {
+                since,
+                until,
+                blocks,
+            } => self.count_space(since, until, blocks),
         }
     }
 
-    fn run(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize> {
+    pub(super) fn run(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize> {
         Ok(self.statement(sql)?.execute(params)?)
     }
 
@@ -250,6 +283,7 @@ impl State {
             self.raise_version(schema::FLAGS_VERSION)?;
             self.has_flags = true;
         }
+        self.keep_inode(inode.no)?;
         let put = |sql| -> Result<usize> {
             let mut statement = self.statement(sql)?;
             for (index, number) in rows::inode_numbers(inode).iter().enumerate() {
@@ -276,6 +310,8 @@ impl State {
     }
 
     fn delete_inode(&mut self, no: InodeNo) -> Result<()> {
+        self.keep_inode(no)?;
+        self.keep_xattrs(no)?;
         let no = to_sql(no.0);
         self.inodes -= self.run(schema::DELETE_INODE, [no])? as u64;
         self.run(schema::DELETE_XATTRS, [no])?;
@@ -296,7 +332,10 @@ impl State {
         );
         let (parent, hash) = (to_sql(parent.0), self.name_hash(name));
         let (inode, kind) = (to_sql(inode.0), kind_number(kind));
-        if self.run(schema::POINT_ENTRY, (parent, hash, name, inode, kind))? == 0 {
+        // With a snapshot, whether the name is there is known before it is pointed elsewhere.
+        let is_new = self.latest.is_some() && !self.keep_entry(parent, hash, name)?;
+        let point = (parent, hash, name, inode, kind);
+        if is_new || self.run(schema::POINT_ENTRY, point)? == 0 {
             let cookie = to_sql(self.next_cookie);
             self.run(
                 schema::INSERT_ENTRY,
@@ -313,6 +352,9 @@ impl State {
             "a name has 1 to 255 bytes, no slash and no NUL"
         );
         let (hash, new_hash) = (self.name_hash(name), self.name_hash(new_name));
+        if self.latest.is_some() {
+            self.keep_entry(to_sql(parent.0), hash, name)?;
+        }
         let renamed = self.run(
             schema::RENAME_ENTRY,
             (to_sql(parent.0), hash, name, new_hash, new_name),
@@ -393,6 +435,7 @@ fn log_bytes(changes: &[Change<'_>]) -> u64 {
                     Change::PutXattr { value, .. } => value.len() as u64,
                     Change::PutChunk { chunk, .. } => chunk.extents().len() as u64 * 32,
                     Change::PutReply { reply, .. } => reply.answer.len() as u64,
+                    Change::KeepChunk { kept, .. } => kept.chunk().extents().len() as u64 * 32,
                     _ => 0,
                 }
         })

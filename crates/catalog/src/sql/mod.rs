@@ -16,11 +16,14 @@
 
 mod changes;
 mod copy;
+mod keep;
 mod open;
+mod past;
 mod reads;
 mod records;
 mod rows;
 mod schema;
+mod snapshots;
 mod verify;
 mod wal;
 
@@ -30,6 +33,7 @@ mod tests;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use rows::fuzzing::rows as fuzz_rows;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,10 +47,12 @@ use storage::{Storage, spans};
 use crate::log::file::LogFile;
 use crate::log::{Link, Pending};
 use crate::{
-    CachedReply, Catalog, CatalogError, Change, Chunk, ClientKey, DirEntry, Inode, InodeNo, Result,
-    SegmentAccount, SegmentNo, Totals,
+    Births, CHUNK_BLOCKS, CachedReply, Catalog, CatalogError, Change, Chunk, ClientKey, DirEntry,
+    Inode, InodeNo, KeptChunk, KeptRow, Result, SegmentAccount, SegmentNo, SnapshotRow, SpaceRow,
+    Timestamp, Totals,
 };
 use segments::SealedUnits;
+use snapshots::{Moment, SnapshotList};
 use wal::Wal;
 pub(crate) use wal::is_full;
 
@@ -85,6 +91,7 @@ pub struct SqlCatalog {
     /// Opened for reading, and there are records that only an opening for writing applies.
     unreplayed: AtomicBool,
     next_inode: AtomicU64,
+    snapshots: SnapshotList,
     /// Of the last durable commit.
     generation: AtomicU64,
     key: seal::CatalogKey,
@@ -103,6 +110,13 @@ struct State {
     /// Bits of the name hash in use: all, but in tests that need collisions.
     hash_mask: u64,
     next_cookie: u64,
+    snapshots: SnapshotList,
+    /// The highest number that a snapshot ever had: 0 where there was none.
+    last_snapshot: u64,
+    /// The newest snapshot, for which is kept what changes.
+    latest: Option<Moment>,
+    /// Inodes known to be kept for it.
+    kept_inodes: HashSet<InodeNo>,
     /// Whether there is a table of answers.
     has_replies: bool,
     /// Inodes in the catalog, uncommitted ones included.
@@ -393,6 +407,108 @@ impl Catalog for SqlCatalog {
         self.read(State::reply_clients)
     }
 
+    fn snapshots(&self) -> Arc<Vec<SnapshotRow>> {
+        self.snapshots.get()
+    }
+
+    fn new_snapshot(&self, name: &str, created: Timestamp, automatic: bool) -> SnapshotRow {
+        let state = self.lock();
+        state.new_snapshot(
+            name,
+            created,
+            automatic,
+            InodeNo(self.next_inode.load(Ordering::Relaxed)),
+        )
+    }
+
+    fn past_inode(&self, at: u64, no: InodeNo) -> Result<Option<Inode>> {
+        self.read(|state| state.past_inode(at, no))
+    }
+
+    fn past_lookup(&self, at: u64, parent: InodeNo, name: &[u8]) -> Result<Option<Inode>> {
+        self.read(|state| state.past_lookup(at, parent, name))
+    }
+
+    fn past_entries(
+        &self,
+        at: u64,
+        parent: InodeNo,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<DirEntry>> {
+        self.read(|state| state.past_entries(at, parent, after, limit))
+    }
+
+    fn past_entries_plus(
+        &self,
+        at: u64,
+        parent: InodeNo,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(DirEntry, Inode)>> {
+        self.read(|state| state.past_entries_plus(at, parent, after, limit))
+    }
+
+    fn past_xattr(&self, at: u64, inode: InodeNo, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.read(|state| state.past_xattr(at, inode, name))
+    }
+
+    fn past_xattr_names(&self, at: u64, inode: InodeNo) -> Result<Vec<Vec<u8>>> {
+        self.read(|state| state.past_xattr_names(at, inode))
+    }
+
+    fn past_chunk(&self, at: u64, inode: InodeNo, index: u64) -> Result<Chunk> {
+        self.read(|state| state.past_chunk(at, inode, index))
+    }
+
+    fn past_chunks_from(
+        &self,
+        at: u64,
+        inode: InodeNo,
+        first: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Chunk)>> {
+        self.read(|state| state.past_chunks_from(at, inode, first, limit))
+    }
+
+    fn past_chunk_before(&self, at: u64, inode: InodeNo, end: u64) -> Result<Option<(u64, Chunk)>> {
+        self.read(|state| state.past_chunk_before(at, inode, end))
+    }
+
+    fn kept_chunk(&self, inode: InodeNo, index: u64, until: u64) -> Result<KeptChunk> {
+        self.read(|state| state.kept_chunk(inode, index, until))
+    }
+
+    fn births(&self, inode: InodeNo, index: u64, until: u64) -> Result<Births> {
+        let all: Vec<u16> = (0..CHUNK_BLOCKS as u16).collect();
+        self.births_of(inode, index, until, &all)
+    }
+
+    fn births_of(&self, inode: InodeNo, index: u64, until: u64, blocks: &[u16]) -> Result<Births> {
+        self.read(|state| state.births(inode, index, until, blocks))
+    }
+
+    fn all_kept_chunks(
+        &self,
+        after: Option<(InodeNo, u64, u64)>,
+        limit: usize,
+    ) -> Result<Vec<KeptRow>> {
+        self.read(|state| state.all_kept_chunks(after, limit))
+    }
+
+    fn kept_until(
+        &self,
+        until: u64,
+        after: Option<(InodeNo, u64)>,
+        limit: usize,
+    ) -> Result<Vec<KeptRow>> {
+        self.read(|state| state.kept_until(until, after, limit))
+    }
+
+    fn snapshot_space_rows(&self) -> Result<Vec<SpaceRow>> {
+        self.read(|state| state.snapshot_space_rows())
+    }
+
     fn new_inode(&self) -> InodeNo {
         InodeNo(self.next_inode.fetch_add(1, Ordering::Relaxed))
     }
@@ -436,6 +552,7 @@ impl Catalog for SqlCatalog {
                 schema::META_COUNTERS,
                 schema::META_FLAGS,
                 schema::META_ANCHOR,
+                schema::past::META_SNAPSHOTS,
             ]
             .contains(&key),
             "{key} is the catalog's own"

@@ -3,6 +3,7 @@
 //! Invariant: the settings that shape the file (page size, ciphers) are those of the format, whatever the library's
 //! defaults become.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +19,7 @@ use zeroize::Zeroizing;
 
 use super::changes::{Counters, decode_version, encode_version};
 use super::rows::damaged;
+use super::snapshots::SnapshotList;
 use super::wal::{self, Wal};
 use super::{OpenOptions, SqlCatalog, State, named, schema};
 use crate::log::Pending;
@@ -31,7 +33,7 @@ PRAGMA cipher_hmac_algorithm = HMAC_SHA512;
 ";
 
 /// Statements kept ready: more than there are.
-const STATEMENTS: usize = 64;
+const STATEMENTS: usize = 128;
 /// The log is cut back to this length when it starts over; below it, its blocks are used again and again.
 const LOG_KEPT: u64 = 64 << 20;
 
@@ -188,6 +190,7 @@ impl SqlCatalog {
             name: name.to_owned(),
             read_only: options.read_only,
             witness: state.witness.clone(),
+            snapshots: state.snapshots.clone(),
             state: Mutex::new(state),
             committing: Mutex::new(None),
             replayed: Mutex::default(),
@@ -209,6 +212,10 @@ impl State {
             hash_key: [0; 16],
             hash_mask: i64::MAX as u64,
             next_cookie: 0,
+            snapshots: SnapshotList::default(),
+            last_snapshot: 0,
+            latest: None,
+            kept_inodes: HashSet::new(),
             has_replies: false,
             inodes: 0,
             generation: 0,
@@ -233,6 +240,7 @@ impl State {
         state.generation = counters.generation;
         state.has_flags = state.meta(schema::META_FLAGS)?.is_some();
         state.find_anchor()?;
+        state.find_snapshots()?;
         Ok(state)
     }
 

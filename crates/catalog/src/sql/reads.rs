@@ -16,7 +16,7 @@ impl State {
     }
 
     /// The first row, if any.
-    fn one<T>(
+    pub(super) fn one<T>(
         &self,
         sql: &str,
         params: impl Params,
@@ -28,7 +28,7 @@ impl State {
     }
 
     /// All rows.
-    fn all<T>(
+    pub(super) fn all<T>(
         &self,
         sql: &str,
         params: impl Params,

@@ -39,7 +39,7 @@ impl State {
     pub(super) fn put_anchor(&self, anchor: Link) -> Result<()> {
         if self.has_log {
             // A program that does not know the log would pass over what was acknowledged.
-            self.raise_version(schema::VERSION)?;
+            self.raise_version(schema::LOG_VERSION)?;
             self.statement(schema::PUT_META)?
                 .execute((schema::META_ANCHOR, &anchor[..]))?;
         }

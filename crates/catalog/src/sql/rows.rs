@@ -3,6 +3,10 @@
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 
+mod past;
+
+pub(super) use past::*;
+
 use rusqlite::{Row, types::ValueRef};
 
 use crate::{

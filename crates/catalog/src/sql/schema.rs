@@ -8,8 +8,10 @@
 pub(super) const FIRST_VERSION: u32 = 1;
 /// The format of a catalog whose inodes may have flags.
 pub(super) const FLAGS_VERSION: u32 = 2;
-/// The format of a catalog with a log in front of it, and the newest format this program reads.
-pub(super) const VERSION: u32 = 3;
+/// The format of a catalog with a log in front of it.
+pub(super) const LOG_VERSION: u32 = 3;
+/// The format of a catalog with snapshots, and the newest format this program reads.
+pub(super) const VERSION: u32 = 4;
 
 pub(super) const META_VERSION: &str = "format-version";
 pub(super) const META_HASH_KEY: &str = "name-hash-key";
@@ -109,11 +111,13 @@ CREATE TABLE replies (
 /// Declares the statements and the list of them all.
 macro_rules! statements {
     ($($name:ident = $sql:expr;)*) => {
-        $(pub(super) const $name: &str = $sql;)*
+        $(pub(in crate::sql) const $name: &str = $sql;)*
         #[cfg(test)]
-        pub(super) const ALL: &[(&str, &str)] = &[$((stringify!($name), $name)),*];
+        pub(in crate::sql) const ALL: &[(&str, &str)] = &[$((stringify!($name), $name)),*];
     };
 }
+
+pub(super) mod past;
 
 macro_rules! inode_columns {
     () => {
@@ -145,6 +149,7 @@ statements! {
     ALL_INODES = concat!("SELECT ", inode_columns!(), " FROM inodes i WHERE no > ?1 ORDER BY no LIMIT ?2");
     ALL_ENTRIES = "SELECT parent, cookie, name, inode, kind FROM entries WHERE (parent, cookie) > (?1, ?2) \
         ORDER BY parent, cookie LIMIT ?3";
+    LAST_INODE = "SELECT no FROM inodes ORDER BY no DESC LIMIT 1";
     META = "SELECT value FROM meta WHERE key = ?1";
     REPLIES = "SELECT slot, sequence, answer FROM replies WHERE client = ?1 ORDER BY slot";
     NEXT_CLIENT = "SELECT client FROM replies WHERE client > ?1 ORDER BY client LIMIT 1";

@@ -6,6 +6,8 @@ use rusqlite::{Connection, Row};
 use super::{State, rows, schema};
 use crate::Result;
 
+mod past;
+
 /// More findings than this say nothing new.
 const FINDINGS_MAX: usize = 1000;
 
@@ -101,6 +103,9 @@ pub(super) fn findings(state: &State, file_is_all: bool) -> Result<Vec<String>> 
             rows::client(row, 0)?;
             rows::reply(row, 1).map(drop)
         });
+    }
+    if state.has_past() {
+        past::findings(state, &mut found);
     }
     match state
         .conn

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod kept;
+
 /// A unit: segment, position, length in blocks.
 type Unit = (u64, u32, u32);
 

@@ -13,8 +13,11 @@ use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Row, ToSql};
 
 use super::super::changes::{Counters, decode_version, encode_version};
-use super::{chunk, entry, inode, inode_numbers, kind_number, segment, to_sql};
-use crate::{CatalogError, Result};
+use super::{
+    chunk, entry, inode, inode_numbers, kept, kind_number, number, past_inode, past_inode_bytes,
+    segment, snapshot, to_sql,
+};
+use crate::{CatalogError, Inode, InodeNo, Result};
 
 /// Columns of the widest row.
 const COLUMNS: usize = 20;
@@ -31,7 +34,7 @@ pub fn rows(bytes: &[u8]) {
     let Some((of, bytes)) = bytes.split_first() else {
         return;
     };
-    match of % 6 {
+    match of % 9 {
         4 => return counters(bytes),
         5 => return version(bytes),
         _ => {}
@@ -48,10 +51,13 @@ pub fn rows(bytes: &[u8]) {
         }
         let mut rows = statement.raw_query();
         let row = rows.next().expect("one row").expect("one row");
-        let read = match of % 6 {
+        let read = match of % 9 {
             0 => an_inode(row, &columns),
             1 => an_entry(row, &columns),
             2 => a_segment(row, &columns),
+            6 => a_past_inode(row, &columns),
+            7 => a_kept_chunk(row, &columns),
+            8 => a_snapshot(row, &columns),
             _ => a_chunk(row, &columns),
         };
         if let Err(error) = read {
@@ -160,6 +166,48 @@ fn a_segment(row: &Row<'_>, columns: &[Column]) -> Result<()> {
 
 fn a_chunk(row: &Row<'_>, columns: &[Column]) -> Result<()> {
     assert!(columns[0].is_blob(&chunk(row, 0)?.encode()));
+    Ok(())
+}
+
+fn a_past_inode(row: &Row<'_>, columns: &[Column]) -> Result<()> {
+    let no = InodeNo(number(row, 0, "an inode number")?);
+    match past_inode(row, 1, no)? {
+        None => assert_eq!(columns[1], Column::Of(Value::Null)),
+        Some(inode) => {
+            assert!(inode.no == no && no.0 != 0 && inode.mode <= 0o7777);
+            // Each number is one of a live row's.
+            let numbers = inode_numbers(&inode);
+            let bytes = past_inode_bytes(&inode);
+            let again = postcard::from_bytes::<Inode>(&bytes);
+            assert_eq!(again.map(|inode| inode_numbers(&inode)), Ok(numbers));
+        }
+    }
+    Ok(())
+}
+
+fn a_kept_chunk(row: &Row<'_>, columns: &[Column]) -> Result<()> {
+    let kept = kept(row, 0)?;
+    assert!(!kept.is_empty() && columns[0].is_blob(&kept.encode()));
+    Ok(())
+}
+
+fn a_snapshot(row: &Row<'_>, columns: &[Column]) -> Result<()> {
+    let read = snapshot(row)?;
+    assert!(model::check_snapshot_name(&read.snapshot.name).is_ok());
+    let name = read.snapshot.name.as_bytes();
+    assert!(matches!(&columns[1], Column::Text(own) if own == name));
+    let created = read.snapshot.created;
+    for (at, number) in [
+        (0, to_sql(read.no())),
+        (2, created.secs),
+        (3, created.nanos.into()),
+        (4, read.snapshot.automatic.into()),
+        (5, read.doomed.into()),
+        (6, to_sql(read.next_inode.0)),
+        (7, to_sql(read.next_cookie)),
+    ] {
+        assert!(columns[at].is(number), "column {at}: {:?}", columns[at]);
+    }
     Ok(())
 }
 
@@ -273,6 +321,26 @@ mod tests {
         catalog
             .apply(&[Change::PutSegment(segment), chunk])
             .unwrap();
+        let late = (2..8).map(|_| catalog.new_inode()).last().unwrap();
+        let then = catalog.new_snapshot("then", file(2).mtime, true);
+        catalog.apply(&[Change::CreateSnapshot(&then)]).unwrap();
+        let mut kept = crate::KeptChunk::default();
+        kept.keep(0, 210, map(1, 200).extents());
+        kept.keep(220, 1, &[]);
+        catalog
+            .apply(&[
+                Change::PutInode(&file(2)),
+                Change::PutInode(&file(4)),
+                // Absent then.
+                Change::PutInode(&file(late.0)),
+                Change::KeepChunk {
+                    inode: InodeNo(2),
+                    index: 0,
+                    until: then.no(),
+                    kept: &kept,
+                },
+            ])
+            .unwrap();
         catalog.commit().unwrap();
 
         let state = catalog.lock();
@@ -282,6 +350,9 @@ mod tests {
             (1, "entry", "SELECT cookie, name, inode, kind FROM entries"),
             (2, "segment", super::super::super::schema::SEGMENTS),
             (3, "chunk", "SELECT extents FROM chunks"),
+            (6, "past-inode", "SELECT no, inode FROM past_inodes"),
+            (7, "kept-chunk", "SELECT kept FROM past_chunks"),
+            (8, "snapshot", super::super::super::schema::past::SNAPSHOTS),
         ] {
             let mut statement = state.conn.prepare(sql).unwrap();
             let columns = statement.column_count();

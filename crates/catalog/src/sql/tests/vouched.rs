@@ -11,7 +11,7 @@ use super::*;
 
 crate::contract_tests!(Memory::default());
 
-const NAME: &str = "catalog.db";
+pub(super) const NAME: &str = "catalog.db";
 const TABLE: &str = "catalog.db-pages";
 
 #[derive(Default)]
@@ -44,7 +44,7 @@ fn open_in(storage: Arc<dyn Storage>, key: &CatalogKey) -> Result<SqlCatalog> {
 }
 
 /// All files as another process would find them now.
-fn copy_of(memory: &MemoryStorage) -> MemoryStorage {
+pub(super) fn copy_of(memory: &MemoryStorage) -> MemoryStorage {
     let copy = MemoryStorage::new();
     for name in memory.list("").unwrap() {
         let bytes = storage::read_limited(memory, &name, 1 << 30).unwrap();

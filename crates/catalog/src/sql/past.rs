@@ -1,0 +1,292 @@
+//! Reading in a snapshot: of the past rows the one with the lowest `until` that is not below the snapshot's number, else the
+//! live row, where that is as old as the snapshot.
+
+use super::State;
+use super::rows::{self, bound, damaged};
+use super::schema::past;
+use super::snapshots::{Moment, living};
+use crate::{
+    Births, CHUNK_LEN, CatalogError, Chunk, DirEntry, Inode, InodeNo, KeptChunk, KeptRow, Result,
+    SnapshotRow, SpaceRow,
+};
+
+impl State {
+    fn moment(&self, at: u64) -> Result<Moment> {
+        let list = self.snapshots.get();
+        match list.binary_search_by_key(&at, SnapshotRow::no) {
+            Ok(index) if !list[index].doomed => Ok(Moment::of(&list[index])),
+            _ => Err(CatalogError::NoSnapshot(at)),
+        }
+    }
+
+    pub(super) fn past_inode(&self, at: u64, no: InodeNo) -> Result<Option<Inode>> {
+        let moment = self.moment(at)?;
+        if !moment.has_inode(no) {
+            return Ok(None);
+        }
+        let kept = self.one(past::PAST_INODE, (bound(no.0), bound(at)), |row| {
+            rows::past_inode(row, 0, no)
+        })?;
+        match kept {
+            Some(kept) => Ok(kept),
+            None => self.inode(no),
+        }
+    }
+
+    pub(super) fn past_lookup(
+        &self,
+        at: u64,
+        parent: InodeNo,
+        name: &[u8],
+    ) -> Result<Option<Inode>> {
+        let moment = self.moment(at)?;
+        let hash = self.name_hash(name);
+        for sql in [past::LIVE_LOOKUP, past::PAST_LOOKUP] {
+            let params = (
+                bound(parent.0),
+                hash,
+                name,
+                bound(at),
+                bound(moment.next_cookie),
+            );
+            let found = self.one(sql, params, |row| rows::number(row, 0, "an entry's inode"))?;
+            if let Some(no) = found {
+                return self.inode_of_name(at, InodeNo(no)).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    fn inode_of_name(&self, at: u64, no: InodeNo) -> Result<Inode> {
+        self.past_inode(at, no)?
+            .ok_or_else(|| damaged("a name in a snapshot leads to an inode that is not there"))
+    }
+
+    pub(super) fn past_entries(
+        &self,
+        at: u64,
+        parent: InodeNo,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<DirEntry>> {
+        let moment = self.moment(at)?;
+        let mut entries = Vec::new();
+        for sql in [past::LIVE_ENTRIES, past::PAST_ENTRIES] {
+            let params = (
+                bound(parent.0),
+                bound(after),
+                bound(moment.next_cookie),
+                bound(at),
+                bound(limit as u64),
+            );
+            entries.extend(self.all(sql, params, |row| rows::entry(row, 0))?);
+        }
+        entries.sort_unstable_by_key(|entry| entry.cookie);
+        entries.truncate(limit);
+        Ok(entries)
+    }
+
+    pub(super) fn past_entries_plus(
+        &self,
+        at: u64,
+        parent: InodeNo,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(DirEntry, Inode)>> {
+        self.past_entries(at, parent, after, limit)?
+            .into_iter()
+            .map(|entry| {
+                let inode = self.inode_of_name(at, entry.inode)?;
+                Ok((entry, inode))
+            })
+            .collect()
+    }
+
+    pub(super) fn past_xattr(
+        &self,
+        at: u64,
+        inode: InodeNo,
+        name: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        if !self.moment(at)?.has_inode(inode) {
+            return Ok(None);
+        }
+        let kept = self.one(past::PAST_XATTR, (bound(inode.0), name, bound(at)), |row| {
+            rows::past_value(row, 0)
+        })?;
+        match kept {
+            Some(kept) => Ok(kept),
+            None => self.xattr(inode, name),
+        }
+    }
+
+    pub(super) fn past_xattr_names(&self, at: u64, inode: InodeNo) -> Result<Vec<Vec<u8>>> {
+        if !self.moment(at)?.has_inode(inode) {
+            return Ok(Vec::new());
+        }
+        let mut names = Vec::new();
+        for sql in [past::LIVE_XATTR_NAMES, past::PAST_XATTR_NAMES] {
+            names.extend(self.all(sql, (bound(inode.0), bound(at)), |row| {
+                rows::bytes(row, 0, "an attribute's name")
+            })?);
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    pub(super) fn past_chunk(&self, at: u64, inode: InodeNo, index: u64) -> Result<Chunk> {
+        if !self.moment(at)?.has_inode(inode) {
+            return Ok(Chunk::default());
+        }
+        let mut chunk = self.chunk(inode, index)?;
+        let params = (bound(inode.0), bound(index), bound(at));
+        for kept in self.all(past::KEPT_SINCE, params, |row| rows::kept(row, 0))? {
+            kept.overlay(&mut chunk);
+        }
+        Ok(chunk)
+    }
+
+    /// The chunks that a file has in a snapshot, most of them: the index behind the last.
+    fn past_chunks_end(&self, at: u64, inode: InodeNo) -> Result<u64> {
+        let inode = self.past_inode(at, inode)?;
+        Ok(inode.map_or(0, |inode| inode.size.div_ceil(CHUNK_LEN)))
+    }
+
+    fn index(&self, sql: &str, inode: InodeNo, bounded: u64) -> Result<Option<u64>> {
+        self.one(sql, (bound(inode.0), bound(bounded)), |row| {
+            rows::number(row, 0, "a chunk's index")
+        })
+    }
+
+    pub(super) fn past_chunks_from(
+        &self,
+        at: u64,
+        inode: InodeNo,
+        first: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Chunk)>> {
+        let end = self.past_chunks_end(at, inode)?;
+        let (mut chunks, mut next) = (Vec::new(), first);
+        while chunks.len() < limit {
+            let live = self.index(past::NEXT_CHUNK, inode, next)?;
+            let kept = self.index(past::NEXT_KEPT, inode, next)?;
+            let Some(index) = live.into_iter().chain(kept).min().filter(|i| *i < end) else {
+                break;
+            };
+            let chunk = self.past_chunk(at, inode, index)?;
+            if !chunk.is_empty() {
+                chunks.push((index, chunk));
+            }
+            next = index + 1;
+        }
+        Ok(chunks)
+    }
+
+    pub(super) fn past_chunk_before(
+        &self,
+        at: u64,
+        inode: InodeNo,
+        end: u64,
+    ) -> Result<Option<(u64, Chunk)>> {
+        let mut end = end.min(self.past_chunks_end(at, inode)?);
+        loop {
+            let live = self.index(past::CHUNK_INDEX_BEFORE, inode, end)?;
+            let kept = self.index(past::KEPT_INDEX_BEFORE, inode, end)?;
+            let Some(index) = live.into_iter().chain(kept).max() else {
+                return Ok(None);
+            };
+            let chunk = self.past_chunk(at, inode, index)?;
+            if !chunk.is_empty() {
+                return Ok(Some((index, chunk)));
+            }
+            end = index;
+        }
+    }
+
+    pub(super) fn kept_chunk(&self, inode: InodeNo, index: u64, until: u64) -> Result<KeptChunk> {
+        if !self.has_past() {
+            return Ok(KeptChunk::default());
+        }
+        let params = (bound(inode.0), bound(index), bound(until));
+        let kept = self.one(past::KEPT_CHUNK, params, |row| rows::kept(row, 0))?;
+        Ok(kept.unwrap_or_default())
+    }
+
+    pub(super) fn births(
+        &self,
+        inode: InodeNo,
+        index: u64,
+        until: u64,
+        blocks: &[u16],
+    ) -> Result<Births> {
+        let list = self.snapshots.get();
+        // The file itself is younger than the snapshots that do not have it.
+        let younger = list
+            .iter()
+            .rev()
+            .find(|row| row.no() < until && row.next_inode <= inode);
+        let younger = younger.map_or(0, |row| living(&list, row.no()));
+        let mut births = Births::after(younger);
+        if !self.has_past() {
+            return Ok(births);
+        }
+        // From the newest down: the first that covers a block decides.
+        let mut unknown: Vec<u16> = blocks.to_vec();
+        let mut statement = self.statement(past::KEPT_BEFORE)?;
+        let mut rows = statement.query((bound(inode.0), bound(index), bound(until)))?;
+        while !unknown.is_empty()
+            && let Some(row) = rows.next()?
+        {
+            let since: u64 = rows::number(row, 0, "a snapshot")?;
+            let kept = rows::covered(row, 1)?;
+            births.note(&kept, living(&list, since));
+            unknown.retain(|block| !kept.covers(*block, 1));
+        }
+        Ok(births)
+    }
+
+    pub(super) fn all_kept_chunks(
+        &self,
+        after: Option<(InodeNo, u64, u64)>,
+        limit: usize,
+    ) -> Result<Vec<KeptRow>> {
+        if !self.has_past() {
+            return Ok(Vec::new());
+        }
+        // Inode 0 has no chunks.
+        let (inode, index, until) = after.unwrap_or((InodeNo(0), 0, 0));
+        let params = (
+            bound(inode.0),
+            bound(index),
+            bound(until),
+            bound(limit as u64),
+        );
+        self.all(past::ALL_KEPT, params, rows::kept_row)
+    }
+
+    pub(super) fn kept_until(
+        &self,
+        until: u64,
+        after: Option<(InodeNo, u64)>,
+        limit: usize,
+    ) -> Result<Vec<KeptRow>> {
+        if !self.has_past() {
+            return Ok(Vec::new());
+        }
+        let (inode, index) = after.unwrap_or((InodeNo(0), 0));
+        let params = (
+            bound(until),
+            bound(inode.0),
+            bound(index),
+            bound(limit as u64),
+        );
+        self.all(past::KEPT_UNTIL, params, rows::kept_row)
+    }
+
+    pub(super) fn snapshot_space_rows(&self) -> Result<Vec<SpaceRow>> {
+        match self.has_past() {
+            true => self.all(past::SPACE, (), rows::space),
+            false => Ok(Vec::new()),
+        }
+    }
+}

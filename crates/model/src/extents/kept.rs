@@ -1,0 +1,361 @@
+//! What a snapshot sees of a chunk that has changed since: the blocks that were replaced, with the extents they had.
+//!
+//! 1. A block is *covered* when it was replaced or discarded for the first time since the snapshot. It is covered once: later
+//!    changes of the block are none of the snapshot's.
+//! 2. Extents are within the covered blocks; a covered block without an extent was a hole. Nothing is reserved.
+//! 3. Units are counted by chunk, and a kept chunk counts as one more of them. So a unit moves from the live chunk to the kept
+//!    one without a change of its count, unless both refer to it, before or afterwards.
+//!
+//! It deliberately does not know numbers of snapshots, nor how counts of shared units are kept.
+
+use super::reserved::BlockSet;
+use super::{CHUNK, CHUNK_BLOCKS, Chunk, Extent, Released, check_range, release};
+use crate::{BlockRange, UNIT_BLOCKS};
+
+/// The blocks of a chunk as they were, where they have changed since.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeptChunk {
+    covered: BlockSet,
+    chunk: Chunk,
+}
+
+/// What [`KeptChunk::replace_in`] did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Replaced {
+    /// Units that lose a reference.
+    pub released: Vec<Released>,
+    /// Units that gain one, each by itself: the live chunk and the kept one refer to them, and both say that they are shared.
+    pub gained: Vec<BlockRange>,
+    /// What the kept chunk got, cut to the blocks that it covers since.
+    pub kept: Vec<Extent>,
+}
+
+/// What [`KeptChunk::absorb`] did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Absorbed {
+    /// Units that lose a reference.
+    pub released: Vec<Released>,
+    /// What came over.
+    pub moved: Vec<Extent>,
+    /// What did not: its blocks were covered already.
+    pub dropped: Vec<Extent>,
+}
+
+impl KeptChunk {
+    /// Whether it covers nothing.
+    pub fn is_empty(&self) -> bool {
+        self.covered.is_empty()
+    }
+
+    /// The extents of the covered blocks, as a map in which all other blocks are holes.
+    pub fn chunk(&self) -> &Chunk {
+        &self.chunk
+    }
+
+    /// Whether all blocks from `first` on are covered.
+    ///
+    /// # Panics
+    /// If the range leaves the chunk.
+    pub fn covers(&self, first: u16, blocks: u16) -> bool {
+        let end = check_range(first, blocks);
+        self.covered.count_within(first, end) == u32::from(blocks)
+    }
+
+    /// The runs of covered blocks in order, as first block and number of blocks.
+    pub fn covered_runs(&self) -> Vec<(u16, u16)> {
+        runs(&self.covered)
+    }
+
+    /// The runs of blocks from `first` on that are not covered, as first block and number of blocks.
+    ///
+    /// # Panics
+    /// If the range leaves the chunk.
+    pub fn uncovered_runs(&self, first: u16, blocks: u16) -> Vec<(u16, u16)> {
+        let end = check_range(first, blocks);
+        let mut missing = BlockSet::default();
+        missing.insert(first, end);
+        for (from, to) in self.covered.runs() {
+            missing.remove(from, to);
+        }
+        runs(&missing)
+    }
+
+    /// Covers a range in which no block is covered yet, with the extents that it had.
+    ///
+    /// # Panics
+    /// If the range leaves the chunk or is covered in part, or the extents are not in order within it.
+    pub fn keep(&mut self, first: u16, blocks: u16, extents: &[Extent]) {
+        let end = check_range(first, blocks);
+        assert_eq!(
+            self.covered.count_within(first, end),
+            0,
+            "a block is covered once"
+        );
+        self.chunk.replace(first, blocks, extents);
+        self.covered.insert(first, end);
+    }
+
+    /// Replaces blocks of the live chunk, as [`Chunk::replace`] does, and keeps what they were where that is not covered yet.
+    ///
+    /// # Panics
+    /// As [`Chunk::replace`].
+    pub fn replace_in(
+        &mut self,
+        live: &mut Chunk,
+        first: u16,
+        blocks: u16,
+        with: &[Extent],
+    ) -> Replaced {
+        let mut kept = Vec::new();
+        let mut new_here: Vec<BlockRange> = Vec::new();
+        let uncovered = self.uncovered_runs(first, blocks);
+        for (from, count) in &uncovered {
+            for extent in live.slice(*from, *count) {
+                for (unit, _) in extent.units() {
+                    if !self.chunk.refers_to(unit.segment, unit.position)
+                        && !new_here.contains(&unit)
+                    {
+                        new_here.push(unit);
+                    }
+                }
+                kept.push(extent);
+            }
+        }
+        let mut released = live.replace(first, blocks, with);
+        for (from, count) in uncovered {
+            let own: Vec<Extent> = within(&kept, from, count).cloned().collect();
+            self.keep(from, count, &own);
+        }
+        let (gained, moved): (Vec<_>, Vec<_>) = new_here
+            .into_iter()
+            .partition(|unit| live.refers_to(unit.segment, unit.position));
+        if !moved.is_empty() {
+            released = without(&released, &moved);
+        }
+        for unit in &gained {
+            live.mark_unit(unit);
+            self.chunk.mark_unit(unit);
+        }
+        Replaced {
+            released,
+            gained,
+            kept,
+        }
+    }
+
+    /// Takes over what the next snapshot's kept chunk covers and this one does not: that snapshot is deleted, and `later` with it.
+    pub fn absorb(&mut self, later: &Self) -> Absorbed {
+        let mut out = Absorbed::default();
+        let mut new_here = Vec::new();
+        let mut covered = later.covered;
+        for (first, end) in self.covered.runs() {
+            covered.remove(first, end);
+            out.dropped.extend(later.chunk.slice(first, end - first));
+        }
+        let uncovered = runs(&covered);
+        for (first, blocks) in &uncovered {
+            for extent in later.chunk.slice(*first, *blocks) {
+                let units = extent.units().map(|(unit, _)| unit);
+                new_here.extend(
+                    units.filter(|unit| !self.chunk.refers_to(unit.segment, unit.position)),
+                );
+                out.moved.push(extent);
+            }
+        }
+        for (first, blocks) in uncovered {
+            let own: Vec<Extent> = within(&out.moved, first, blocks).cloned().collect();
+            self.keep(first, blocks, &own);
+        }
+        for extent in later.chunk.extents() {
+            for (unit, _) in extent.units().filter(|(unit, _)| !new_here.contains(unit)) {
+                release(&mut out.released, unit, extent.shared);
+            }
+        }
+        out
+    }
+
+    /// Puts other copies of the same blocks in the place of those from `first` on, as [`Chunk::replace`] does: what
+    /// compaction does. What is covered stays so.
+    ///
+    /// # Panics
+    /// If an extent is outside the covered blocks; as [`Chunk::replace`].
+    pub fn rewrite(&mut self, first: u16, blocks: u16, with: &[Extent]) -> Vec<Released> {
+        for extent in with {
+            assert!(
+                self.covers(extent.first, extent.blocks),
+                "an extent is kept for covered blocks"
+            );
+        }
+        self.chunk.replace(first, blocks, with)
+    }
+
+    /// Marks extents as shared, as [`Chunk::mark_shared`] does.
+    ///
+    /// # Panics
+    /// If the range leaves the chunk.
+    pub fn mark_shared(&mut self, first: u16, blocks: u16) {
+        self.chunk.mark_shared(first, blocks);
+    }
+
+    /// Puts the covered blocks of `chunk` back to what they were.
+    pub fn overlay(&self, chunk: &mut Chunk) {
+        for (first, end) in self.covered.runs() {
+            let blocks = end - first;
+            chunk.replace(first, blocks, &self.chunk.slice(first, blocks));
+        }
+    }
+
+    /// The stored form: a byte with the number of covered runs, for each its first block and its number of blocks less one, and
+    /// the extents as [`Chunk::encode`] writes them. Empty where nothing is covered.
+    pub fn encode(&self) -> Vec<u8> {
+        let runs = self.covered_runs();
+        if runs.is_empty() {
+            return Vec::new();
+        }
+        // At most one run for every two blocks.
+        let mut out = vec![runs.len() as u8];
+        for (first, blocks) in runs {
+            out.extend_from_slice(&[first as u8, (blocks - 1) as u8]);
+        }
+        out.extend_from_slice(&self.chunk.encode());
+        out
+    }
+
+    /// Reads the stored form.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn decode(mut bytes: &[u8]) -> Result<Self, String> {
+        let mut kept = Self::decode_runs(&mut bytes)?;
+        if kept.is_empty() {
+            return Ok(kept);
+        }
+        kept.chunk = Chunk::decode(bytes)?;
+        if kept.chunk.reserved_blocks() > 0 {
+            return Err("a kept chunk reserves blocks".into());
+        }
+        match kept
+            .chunk
+            .extents()
+            .iter()
+            .find(|extent| !kept.covers(extent.first, extent.blocks))
+        {
+            Some(extent) => Err(format!("block {} is kept, not covered", extent.first)),
+            None => Ok(kept),
+        }
+    }
+
+    /// Reads only which blocks are covered, as if all of them had been holes.
+    ///
+    /// # Errors
+    /// What is wrong with that, in words.
+    pub fn decode_covered(mut bytes: &[u8]) -> Result<Self, String> {
+        Self::decode_runs(&mut bytes)
+    }
+
+    fn decode_runs(bytes: &mut &[u8]) -> Result<Self, String> {
+        let mut kept = Self::default();
+        let Some(count) = bytes.split_off_first() else {
+            return Ok(kept);
+        };
+        if *count == 0 {
+            return Err("a kept chunk covers nothing".into());
+        }
+        let mut end = None;
+        for _ in 0..*count {
+            let run = bytes.split_off(..2).ok_or("the covered runs are cut off")?;
+            let (first, after) = (u16::from(run[0]), u16::from(run[0]) + u16::from(run[1]) + 1);
+            // Runs that meet would be one: a kept chunk has one encoding.
+            if after > CHUNK || end.is_some_and(|end| first <= end) {
+                return Err(format!("covered blocks out of order at block {first}"));
+            }
+            kept.covered.insert(first, after);
+            end = Some(after);
+        }
+        Ok(kept)
+    }
+}
+
+/// For each block of a chunk, the snapshot after which what it holds was written: 0 where that was before all of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Births([u64; CHUNK_BLOCKS as usize]);
+
+impl Births {
+    /// All blocks were written after snapshot `since`.
+    pub fn after(since: u64) -> Self {
+        Self([since; CHUNK_BLOCKS as usize])
+    }
+
+    /// What the kept chunk of snapshot `since` covers was written after it. In any order.
+    pub fn note(&mut self, kept: &KeptChunk, since: u64) {
+        for (first, end) in kept.covered.runs() {
+            for birth in &mut self.0[usize::from(first)..usize::from(end)] {
+                *birth = since.max(*birth);
+            }
+        }
+    }
+
+    /// The snapshot after which a block's contents were written.
+    ///
+    /// # Panics
+    /// If the block is not in the chunk.
+    pub fn since(&self, block: u16) -> u64 {
+        self.0[usize::from(block)]
+    }
+
+    /// How many of the extents' blocks were written after which snapshot, by snapshot.
+    pub fn count(&self, extents: &[Extent]) -> Vec<(u64, u32)> {
+        let mut counts = std::collections::BTreeMap::new();
+        for extent in extents {
+            for block in extent.first..extent.end() {
+                *counts.entry(self.since(block)).or_default() += 1;
+            }
+        }
+        counts.into_iter().collect()
+    }
+}
+
+impl Chunk {
+    fn mark_unit(&mut self, unit: &BlockRange) {
+        for extent in &mut self.extents {
+            extent.shared |= extent.keeps_unit(unit.segment, unit.position);
+        }
+    }
+}
+
+fn runs(set: &BlockSet) -> Vec<(u16, u16)> {
+    set.runs()
+        .map(|(first, end)| (first, end - first))
+        .collect()
+}
+
+/// The extents, all cut to runs, of one of the runs.
+fn within(extents: &[Extent], first: u16, blocks: u16) -> impl Iterator<Item = &Extent> {
+    let place = first..first + blocks;
+    extents
+        .iter()
+        .filter(move |extent| place.contains(&extent.first))
+}
+
+/// What is released but for some units.
+fn without(released: &[Released], moved: &[BlockRange]) -> Vec<Released> {
+    let mut left = Vec::new();
+    for Released { range, shared } in released {
+        for unit in range.units().filter(|unit| !moved.contains(unit)) {
+            release(&mut left, unit, *shared);
+        }
+    }
+    left
+}
+
+impl BlockRange {
+    /// The units of a range that begins with one.
+    fn units(self) -> impl Iterator<Item = Self> {
+        let step = UNIT_BLOCKS as usize;
+        (0..self.blocks).step_by(step).map(move |at| Self {
+            segment: self.segment,
+            position: self.position + at,
+            blocks: UNIT_BLOCKS.min(self.blocks - at),
+        })
+    }
+}
