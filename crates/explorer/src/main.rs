@@ -9,7 +9,9 @@ use clap::{Args, Parser, Subcommand};
 use explorer::campaign::{self, Bounds};
 use explorer::explore::{Options, Report, record, replay};
 use explorer::states::{Limits, StateId};
-use explorer::workload::{RoomSubject, Workload, grants, keys, ones, random, together, twos};
+use explorer::workload::{
+    RoomSubject, Workload, grants, keys, ones, random, snapshots, together, twos,
+};
 use explorer::{faults, sites, story};
 
 /// Cuts the power of a room at every point and looks at what is left.
@@ -40,6 +42,8 @@ enum Command {
     Keys,
     /// Workloads of another machine that borrows places, writes there itself, and places it into files.
     Grants,
+    /// Every operation with snapshots before and behind it.
+    Snapshots,
     /// Leaves out each sync of the room in turn, and says by which workload that is noticed.
     Sites {
         /// Only sites whose name has this in it.
@@ -51,7 +55,7 @@ enum Command {
     },
     /// Lets operations of the storage fail, each in turn, and damages what is read.
     Faults {
-        /// Of which workloads: ones, twos, together, keys, grants, or random:STEPS for sixteen of them.
+        /// Of which workloads: ones, twos, together, keys, grants, snapshots, or random:STEPS for sixteen of them.
         family: String,
         /// One operation in so many.
         #[arg(long, default_value_t = 1)]
@@ -174,6 +178,7 @@ fn main() -> ExitCode {
         Command::Together => family(together()),
         Command::Keys => family(keys()),
         Command::Grants => family(grants()),
+        Command::Snapshots => family(snapshots()),
         Command::Random { steps } => {
             if how.seconds.is_none() && how.states.is_none() && how.workload.is_none() {
                 eprintln!("random workloads have no end: give --seconds, --states or --workload");
@@ -245,6 +250,7 @@ fn tried_faults(how: &How, family: &str, stride: u64, damage_catalog: bool) -> b
         None if family == "together" => together(),
         None if family == "keys" => keys(),
         None if family == "grants" => grants(),
+        None if family == "snapshots" => snapshots(),
         Some(("random", steps)) => match steps.parse() {
             Ok(steps) => (0..16).map(|n| random(how.seed << 20 | n, steps)).collect(),
             Err(_) => Vec::new(),

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::Hasher;
 
-use room::{Error, FileKind, FileSystem as _, InodeNo, Room, Timestamp};
+use room::{Error, FileKind, FileSystem, InodeNo, Room, Snapshots as _, Timestamp};
 use seal::{Header, SealError};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
@@ -26,7 +26,7 @@ const NAMES: usize = 1000;
 /// What a user can see.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The tree, by paths without a leading slash; the root is `""`.
+    /// The tree, by paths without a leading slash; the root is `""`. The trees of snapshots begin with `@` and their name.
     pub tree: BTreeMap<String, Node>,
     /// Which of the keys of [`credential`] open the room.
     pub keys: Vec<bool>,
@@ -67,13 +67,21 @@ impl Snapshot {
             tree: BTreeMap::new(),
             keys: keys_of(room)?,
         };
-        let root = node(room, room.attributes(InodeNo::ROOT)?)?;
-        snapshot.tree.insert(String::new(), root);
-        snapshot.walk(room, InodeNo::ROOT, "")?;
+        snapshot.walk_all(room, "")?;
+        for there in room.snapshots()? {
+            let view = room.snapshot(&there.name)?;
+            snapshot.walk_all(&*view, &format!("@{}", there.name))?;
+        }
         Ok(snapshot)
     }
 
-    fn walk(&mut self, room: &Room, directory: InodeNo, path: &str) -> room::Result<()> {
+    fn walk_all(&mut self, room: &dyn FileSystem, root: &str) -> room::Result<()> {
+        let node = node(room, room.attributes(InodeNo::ROOT)?)?;
+        self.tree.insert(root.to_owned(), node);
+        self.walk(room, InodeNo::ROOT, root)
+    }
+
+    fn walk(&mut self, room: &dyn FileSystem, directory: InodeNo, path: &str) -> room::Result<()> {
         let mut after = 0;
         loop {
             let entries = room.read_dir(directory, after, NAMES)?;
@@ -226,7 +234,7 @@ fn keys_of(room: &Room) -> room::Result<Vec<bool>> {
         .collect())
 }
 
-fn node(room: &Room, inode: room::Inode) -> room::Result<Node> {
+fn node(room: &dyn FileSystem, inode: room::Inode) -> room::Result<Node> {
     let content = match inode.kind {
         FileKind::Regular => match content(room, inode.no, inode.size) {
             Ok(hash) => Some(hash),
@@ -255,7 +263,7 @@ fn node(room: &Room, inode: room::Inode) -> room::Result<Node> {
 }
 
 /// A hash of the blocks that are not zeros, with their places.
-fn content(room: &Room, no: InodeNo, size: u64) -> room::Result<u128> {
+fn content(room: &dyn FileSystem, no: InodeNo, size: u64) -> room::Result<u128> {
     let mut hasher = SipHasher13::new();
     let mut buffer = vec![0; PIECE.min(size) as usize];
     let mut offset = 0;

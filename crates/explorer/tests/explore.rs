@@ -8,7 +8,9 @@ use explorer::image::Image;
 use explorer::record::Recorder;
 use explorer::sites;
 use explorer::states::Limits;
-use explorer::workload::{RoomSubject, Workload, grants, keys, ones, random, together, twos};
+use explorer::workload::{
+    RoomSubject, Workload, grants, keys, ones, random, snapshots, together, twos,
+};
 use storage::{OpenMode, Storage, read_limited};
 
 /// A file that is replaced step by step, carefully but for what is left out.
@@ -190,6 +192,11 @@ fn operations_on_keys_survive_every_crash() {
 #[test]
 fn borrowed_places_survive_every_crash() {
     survive(grants().into_iter().step_by(12), 45, 600);
+}
+
+#[test]
+fn snapshots_survive_every_crash() {
+    survive(snapshots().into_iter().step_by(37), 60, 600);
 }
 
 #[test]

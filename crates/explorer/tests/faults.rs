@@ -4,7 +4,7 @@
 #![allow(missing_docs)]
 
 use explorer::faults::{Kind, Options, Reference, run, trial};
-use explorer::workload::{Workload, grants, keys, ones, random, twos};
+use explorer::workload::{Workload, grants, keys, ones, random, snapshots, twos};
 use storage::testing::{Fault, Op, Times};
 
 fn survive(workloads: Vec<Workload>, stride: u64, damage_catalog: bool) {
@@ -39,6 +39,11 @@ fn operations_on_keys_survive_faults() {
 #[test]
 fn borrowed_places_survive_faults() {
     survive(grants().into_iter().step_by(29).collect(), 23, false);
+}
+
+#[test]
+fn snapshots_survive_faults() {
+    survive(snapshots().into_iter().step_by(61).collect(), 41, false);
 }
 
 #[test]

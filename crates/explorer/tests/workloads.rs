@@ -8,7 +8,7 @@ use std::sync::Arc;
 use explorer::image::Image;
 use explorer::record::Recorder;
 use explorer::verify::{How, verify};
-use explorer::workload::{Unwatched, Workload, grants, keys, ones, random, run, twos};
+use explorer::workload::{Unwatched, Workload, grants, keys, ones, random, run, snapshots, twos};
 
 const THOROUGH: How = How {
     thorough: true,
@@ -51,6 +51,7 @@ fn every_workload_prints_as_lines_that_name_it_again() {
         .chain(twos())
         .chain(keys())
         .chain(grants())
+        .chain(snapshots())
         .chain([random(1, 50)])
     {
         let again: Workload = workload.to_string().parse().unwrap();

@@ -5,10 +5,11 @@
 //! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/catalog2-flags flags`
 //! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/v1-append-nonces`
 //! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/v1-two-factors two-factors`
+//! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/catalog4-snapshots snapshots`
 
 use room::{
     Argon2Cost, Fallocate, FileFlags, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile,
-    NewRoom, OpenOptions, Room, Secret, SetAttr, SetTime, Suite, XattrMode,
+    NewRoom, NewSnapshot, OpenOptions, Room, Secret, SetAttr, SetTime, Suite, XattrMode,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -21,6 +22,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     new.open = OpenOptions {
         state_dir: Some(state.path().into()),
+        background: false,
+        commit_interval_ms: 0,
         ..OpenOptions::default()
     };
     if std::env::args()
@@ -106,7 +109,44 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             room.set_attributes(room.resolve(path.as_ref(), true)?, &set)?;
         }
     }
+    if std::env::args()
+        .nth(2)
+        .is_some_and(|what| what == "snapshots")
+    {
+        snapshots(&room)?;
+        std::fs::remove_file(std::path::Path::new(&dir).join("lock"))?;
+        // As after a crash: what was synced last is in records of the log.
+        std::process::exit(0);
+    }
     room.close()?;
     std::fs::remove_file(std::path::Path::new(&dir).join("lock"))?;
     Ok(())
+}
+
+/// Four snapshots, one of them deleted and not gone yet, some of it only in the log.
+fn snapshots(room: &Room) -> room::Result<()> {
+    let create = |name| room.create_snapshot(name, NewSnapshot::default());
+    let numbers = room.resolve("/numbers".as_ref(), true)?;
+    create("monday")?;
+    room.write(numbers, 4096, &[0x11; 20_000])?;
+    room.unlink(InodeNo::ROOT, b"link")?;
+    room.set_xattr(numbers, b"user.colour", b"red", XattrMode::Replace, false)?;
+    create("tuesday")?;
+    let cut = SetAttr {
+        size: Some(100_000),
+        ..SetAttr::default()
+    };
+    room.set_attributes(numbers, &cut)?;
+    let papers = room.resolve("/papers".as_ref(), true)?;
+    room.unlink(papers, b"letter.txt")?;
+    room.tend()?;
+    // From here on in the log.
+    room.create_snapshot("hourly", NewSnapshot { automatic: true })?;
+    room.write(numbers, 0, &[0x22; 8192])?;
+    room.unlink(InodeNo::ROOT, b"copy")?;
+    room.sync()?;
+    create("thursday")?;
+    room.rename_snapshot("thursday", "friday")?;
+    room.write(numbers, 50_000, &[0x33; 1000])?;
+    room.delete_snapshot("tuesday")
 }

@@ -7,6 +7,9 @@ use crate::maintenance::Cleaner;
 use crate::parts::Parts;
 use crate::reports::{LostExtent, LostRange};
 
+/// Between two tries of a deletion of snapshots that cannot go on.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// Works until it is asked to stop.
 pub(crate) fn run(room: &Arc<Parts>) {
     let interval = match room.env.options.commit_interval_ms {
@@ -15,8 +18,14 @@ pub(crate) fn run(room: &Arc<Parts>) {
     };
     let mut due = Instant::now() + interval;
     let mut cleaner = Cleaner::new();
+    // When the deletion of snapshots goes on, if there is anything left of one.
+    let mut merge_due: Option<Instant> = None;
     loop {
-        let asked = room.env.requests.take(due.min(cleaner.due()));
+        let wake = due.min(cleaner.due());
+        let asked = room
+            .env
+            .requests
+            .take(merge_due.map_or(wake, |at| at.min(wake)));
         log_damage(room, asked.damaged);
         if asked.stop {
             return;
@@ -27,6 +36,7 @@ pub(crate) fn run(room: &Arc<Parts>) {
         if room.commits.check_poison().is_err() {
             due = Instant::now() + Duration::from_secs(3600);
             cleaner.pause();
+            merge_due = None;
             continue;
         }
         if asked.flush
@@ -51,10 +61,33 @@ pub(crate) fn run(room: &Arc<Parts>) {
         } else if asked.punch {
             room.freed.punch_holes();
         }
+        if asked.merge || merge_due.is_some_and(|at| Instant::now() >= at) {
+            merge_due = delete_snapshots(room);
+        }
         if asked.clean {
             cleaner.hurry();
         }
         cleaner.step(&room.maintenance);
+    }
+}
+
+/// Goes on with the deletion of snapshots; returns when the next step is due, if there is one. Half of the time is left to
+/// others.
+fn delete_snapshots(room: &Parts) -> Option<Instant> {
+    let begun = Instant::now();
+    match room.past.delete_some() {
+        Ok(true) => Some(Instant::now() + begun.elapsed()),
+        Ok(false) => {
+            // Not within a transaction.
+            let wait = room.past.has_deleted();
+            // A commit frees what nobody refers to any more.
+            room.env.requests.ask(|wake| wake.commit |= !wait);
+            wait.then(|| Instant::now() + AGAIN)
+        }
+        Err(e) => {
+            tracing::error!("deleting snapshots: {e}");
+            Some(Instant::now() + AGAIN)
+        }
     }
 }
 

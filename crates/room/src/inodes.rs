@@ -12,10 +12,11 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use catalog::{BlockRange, Catalog, Chunk, DirEntry, Inode, InodeNo, Timestamp};
+use catalog::{BlockRange, Catalog, Chunk, DirEntry, Inode, InodeNo, KeptChunk, Timestamp};
 use lru::LruCache;
 use parking_lot::{Mutex, RwLock};
 
+use crate::history::Held;
 use crate::{Error, Result};
 
 /// Clean inodes kept in memory.
@@ -36,6 +37,10 @@ pub(crate) struct State {
     pub(crate) inode: Inode,
     /// Chunk maps that differ from the catalog.
     pub(crate) chunks: BTreeMap<u64, Chunk>,
+    /// What is kept of chunks for the newest snapshot, where it differs from the catalog.
+    pub(crate) kept: BTreeMap<u64, KeptChunk>,
+    /// Space that snapshots hold and the catalog has not counted.
+    pub(crate) held: Held,
     /// Bytes written but not sealed yet.
     pub(crate) buffer: Option<WriteBuffer>,
     /// The row differs from the catalog.
@@ -85,6 +90,8 @@ impl State {
         Self {
             inode,
             chunks: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            held: Held::new(),
             buffer: None,
             row_dirty: false,
             liveness: Liveness::Live,
@@ -108,6 +115,8 @@ pub(crate) struct InodeTable {
     evictions: AtomicU64,
     pending: Mutex<Pending>,
     chunks: Mutex<LruCache<(InodeNo, u64), Arc<Chunk>>>,
+    /// What is kept of chunks until a snapshot, which is the newest or was it.
+    kept: Mutex<LruCache<(InodeNo, u64, u64), Arc<KeptChunk>>>,
 }
 
 impl InodeTable {
@@ -118,6 +127,7 @@ impl InodeTable {
             evictions: AtomicU64::new(0),
             pending: Mutex::default(),
             chunks: Mutex::new(LruCache::new(chunks)),
+            kept: Mutex::new(LruCache::new(chunks)),
         }
     }
 
@@ -293,6 +303,35 @@ impl InodeTable {
     /// Drops a clean chunk map, because a changed one takes its place. Called with the state locked for writing.
     pub(crate) fn drop_chunk(&self, no: InodeNo, index: u64) -> Option<Arc<Chunk>> {
         self.chunks.lock().pop(&(no, index))
+    }
+
+    /// What is kept of a chunk until the newest snapshot, as the catalog has it. Called with the cell's state locked.
+    pub(crate) fn clean_kept(
+        &self,
+        catalog: &dyn Catalog,
+        (no, index, until): (InodeNo, u64, u64),
+    ) -> Result<Arc<KeptChunk>> {
+        if let Some(kept) = self.kept.lock().get(&(no, index, until)) {
+            return Ok(kept.clone());
+        }
+        let kept = Arc::new(catalog.kept_chunk(no, index, until)?);
+        self.kept.lock().put((no, index, until), kept.clone());
+        Ok(kept)
+    }
+
+    /// Keeps what the catalog now keeps of a chunk. Called with the cell's state locked for writing.
+    pub(crate) fn keep_kept(&self, key: (InodeNo, u64, u64), kept: KeptChunk) {
+        self.kept.lock().put(key, Arc::new(kept));
+    }
+
+    /// Drops what was kept of a chunk, because it changed. Called with the state locked for writing.
+    pub(crate) fn drop_kept(&self, key: (InodeNo, u64, u64)) {
+        self.kept.lock().pop(&key);
+    }
+
+    /// Another snapshot is the newest. No change is under way.
+    pub(crate) fn forget_kept(&self) {
+        self.kept.lock().clear();
     }
 }
 

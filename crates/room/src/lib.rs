@@ -33,6 +33,7 @@ mod flags;
 mod freed;
 mod grants;
 mod header;
+mod history;
 mod holds;
 mod inodes;
 mod keys;
@@ -53,6 +54,7 @@ mod requests;
 mod reservations;
 mod rollback;
 mod room;
+mod snapshots;
 mod space;
 #[cfg(test)]
 mod testing;
@@ -67,8 +69,8 @@ pub use model::{
     Access, Available, BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, DirEntry, Error, Extent,
     Fallocate, FileFlags, FileKind, FileSystem, Inode, InodeNo, Lock, LockKind, LockOwner,
     LockTable, NewFile, NoncePart, PartError, Piece, Pieces, RenameMode, Result, RoomSpace, Sealed,
-    SeekTo, SegmentNo, SetAttr, SetTime, Stored, Timestamp, UNIT_BLOCKS, WriteGrantId,
-    WrittenExtent, XattrMode, now, spans,
+    SeekTo, SegmentNo, SetAttr, SetTime, Snapshot, Snapshots, Stored, Timestamp, UNIT_BLOCKS,
+    WriteGrantId, WrittenExtent, XattrMode, check_snapshot_name, now, spans,
 };
 pub use opener::Opener;
 pub use options::*;
@@ -80,3 +82,4 @@ pub use seal::{
     Argon2Cost, Credential, NewCredential, PositionCipher, PositionKeys, RoomId, Secret, SlotInfo,
     SlotKind, Suite, check_digest, nonce_part, unit_digest,
 };
+pub use snapshots::{NewSnapshot, SnapshotSpace, SnapshotView};

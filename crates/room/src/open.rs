@@ -394,7 +394,8 @@ fn check_shared(
             false => Err(Error::NoPositionKeys),
         };
     }
-    if !catalog.segments()?.is_empty() || !storage.list(SEGMENTS)?.is_empty() {
+    let is_empty = catalog.segments()?.is_empty() && storage.list(SEGMENTS)?.is_empty();
+    if !is_empty || !catalog.snapshots().is_empty() {
         return Err(Error::NotOnNetworkDisks);
     }
     if options.read_only {

@@ -24,6 +24,7 @@ use crate::maintenance::Maintenance;
 use crate::reap::Reaper;
 use crate::remote::Remote;
 use crate::rollback::Memory;
+use crate::snapshots::Past;
 use crate::space::Space;
 use crate::tree::Tree;
 
@@ -44,6 +45,7 @@ pub(crate) struct Parts {
     pub(crate) attributes: Attributes,
     pub(crate) contents: Contents,
     pub(crate) remote: Remote,
+    pub(crate) past: Arc<Past>,
     pub(crate) maintenance: Maintenance,
     /// The last to go: the next opening finds the room closed.
     _lock: RoomLock,
@@ -138,6 +140,15 @@ impl Parts {
                 commits.clone(),
                 space.clone(),
             ),
+            past: Arc::new(Past::new(
+                env.clone(),
+                catalog.clone(),
+                blocks.clone(),
+                data.clone(),
+                commits.clone(),
+                reaper.clone(),
+                space.clone(),
+            )),
             maintenance: Maintenance {
                 env: env.clone(),
                 catalog: catalog.clone(),

@@ -1,6 +1,7 @@
 //! Deleting what lost its last name and its last holder.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use catalog::InodeNo;
 use parking_lot::Mutex;
@@ -32,13 +33,29 @@ impl Reaper {
 
     /// Deletes every inode that lost its last name and its last holder.
     pub(crate) fn reap_all(&self) -> Result<()> {
-        let _one = self.reaping.lock();
+        self.reap_until(None)
+    }
+
+    /// Deletes such inodes for about so long, and leaves the others to the room's own thread.
+    pub(crate) fn reap_for(&self, time: Duration) -> Result<()> {
+        self.reap_until(Some(Instant::now() + time))
+    }
+
+    fn reap_until(&self, end: Option<Instant>) -> Result<()> {
+        let is_over = || end.is_some_and(|end| Instant::now() >= end);
+        let _one = match end {
+            None => self.reaping.lock(),
+            Some(end) => match self.reaping.try_lock_until(end) {
+                Some(one) => one,
+                None => return Ok(()),
+            },
+        };
         let mut outcome = Ok(());
-        loop {
+        while !is_over() {
             let Some(no) = self.holds.take_doomed() else {
-                return outcome;
+                break;
             };
-            match self.reap(no) {
+            match self.reap(no, is_over) {
                 Ok(()) => {}
                 Err(Error::Poisoned) => return Err(Error::Poisoned),
                 // One that resists keeps its space until the next opening; the others go.
@@ -48,11 +65,12 @@ impl Reaper {
                 }
             }
         }
+        outcome
     }
 
     /// Deletes one such inode, a bounded part of it at a time: a commit may come between two parts, and what a crash
     /// leaves is found by its missing name when the room is opened.
-    fn reap(&self, no: InodeNo) -> Result<()> {
+    fn reap(&self, no: InodeNo, is_over: impl Fn() -> bool) -> Result<()> {
         // One cell throughout, which a thread that uses it keeps in memory, and with it the inode's liveness.
         let cell: Arc<Cell> = match self.data.cell(no) {
             Err(Error::NotFound) => return Ok(()),
@@ -75,6 +93,10 @@ impl Reaper {
             state.buffer = None;
             self.data.mark_dirty(&cell);
             if self.data.cut_some_chunks(&cell, &mut state, 0, true)? {
+                if is_over() {
+                    self.holds.doom(no);
+                    return Ok(());
+                }
                 continue;
             }
             state.liveness = Liveness::Deleted;

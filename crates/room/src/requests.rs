@@ -29,6 +29,8 @@ pub(crate) struct Wake {
     pub(crate) punch: bool,
     /// There was no space: the cleaner shall look now.
     pub(crate) clean: bool,
+    /// A snapshot was deleted: what it holds is to go.
+    pub(crate) merge: bool,
     /// What is remembered outside the room is to be written down.
     pub(crate) remember: bool,
     /// Ranges that failed authentication, to be named in the log.
@@ -38,7 +40,8 @@ pub(crate) struct Wake {
 impl Wake {
     fn is_empty(&self) -> bool {
         let asked = self.stop || self.commit || self.reap || self.flush;
-        !(asked || self.punch || self.clean || self.remember) && self.damaged.is_empty()
+        !(asked || self.punch || self.clean || self.merge || self.remember)
+            && self.damaged.is_empty()
     }
 }
 

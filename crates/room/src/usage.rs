@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use catalog::{BlockRange, Catalog, Extent, SegmentAccount, SegmentNo};
+use catalog::{BlockRange, Catalog, Chunk, Extent, SegmentAccount, SegmentNo};
 use segments::SEGMENT_BLOCKS;
 
 use crate::Result;
@@ -103,6 +103,16 @@ impl Counts {
     }
 }
 
+/// Counts the units of a map; a segment with one that cannot be is left out.
+fn refer_to_all(counts: &mut Counts, chunk: &Chunk) {
+    for (unit, _) in chunk.extents().iter().flat_map(Extent::units) {
+        match counts.fault(unit) {
+            Some(_) => drop(counts.segments.remove(&unit.segment)),
+            None => counts.refer(unit),
+        }
+    }
+}
+
 /// The ranges of these segments that no extent refers to, their unused ends included. A segment with an extent that
 /// cannot be is left out. No change is under way, and nobody writes to them.
 pub(crate) fn dead_ranges(
@@ -125,12 +135,19 @@ pub(crate) fn dead_ranges(
             break;
         };
         after = Some((*no, *index));
-        let extents = page.iter().flat_map(|(_, _, chunk)| chunk.extents());
-        for (unit, _) in extents.flat_map(Extent::units) {
-            match counts.fault(unit) {
-                Some(_) => drop(counts.segments.remove(&unit.segment)),
-                None => counts.refer(unit),
-            }
+        for (_, _, chunk) in &page {
+            refer_to_all(&mut counts, chunk);
+        }
+    }
+    let mut after = None;
+    loop {
+        let page = catalog.all_kept_chunks(after, PAGE)?;
+        let Some(last) = page.last() else {
+            break;
+        };
+        after = Some((last.inode, last.index, last.until));
+        for row in &page {
+            refer_to_all(&mut counts, row.kept.chunk());
         }
     }
     let segments = counts.segments.into_values();

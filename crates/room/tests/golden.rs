@@ -9,8 +9,11 @@ use std::path::{Path, PathBuf};
 use common::{copy_tree, pattern};
 use room::{
     Credential, Error, Fallocate, FileFlags, FileKind, FileSystem as _, InodeNo, NoncePart,
-    OpenOptions, Room, Secret, SetAttr, Timestamp,
+    OpenOptions, Room, Secret, SetAttr, Snapshots as _, Timestamp,
 };
+
+/// Bytes that each of the snapshots of the golden room with snapshots holds alone.
+const HELD_IN_GOLDEN: [u64; 3] = [77_824, 0, 0];
 
 struct Copy(tempfile::TempDir);
 
@@ -298,6 +301,71 @@ fn the_golden_room_with_records_in_its_log_opens_with_what_they_say() {
         assert_eq!(room.xattr(dir, b"user.kept").unwrap(), b"value");
         let report = room.check(true, false, &|_, _| true).unwrap();
         assert!(report.findings.is_empty(), "{report:?}");
+        room.close().unwrap();
+    }
+}
+
+#[test]
+fn the_golden_room_with_snapshots_opens_with_what_they_see() {
+    for read_only in [true, false] {
+        let golden = Copy::of("catalog4-snapshots");
+        let options = OpenOptions {
+            state_dir: Some(golden.0.path().join("state")),
+            read_only,
+            ..OpenOptions::default()
+        };
+        let credential = Credential::Passphrase(Secret::from(b"golden passphrase".to_vec()));
+        let room = Room::open(&golden.0.path().join("room"), &credential, options).unwrap();
+        let mut numbers: Vec<u8> = (0..40_000_u32).flat_map(u32::to_le_bytes).collect();
+        numbers[16_000..17_000].fill(0xee);
+        let monday = numbers.clone();
+        numbers[4096..24_096].fill(0x11);
+        numbers.truncate(100_000);
+        let hourly = numbers.clone();
+        numbers[..8192].fill(0x22);
+        let friday = numbers.clone();
+        numbers[50_000..51_000].fill(0x33);
+        let all = room.snapshots().unwrap();
+        let all: Vec<_> = all
+            .iter()
+            .map(|s| (s.number, s.name.as_str(), s.automatic))
+            .collect();
+        assert_eq!(
+            all,
+            [
+                (1, "monday", false),
+                (3, "hourly", true),
+                (4, "friday", false)
+            ]
+        );
+        for (name, contents, names, colour) in [
+            ("monday", monday, 5, b"blue".as_slice()),
+            ("hourly", hourly, 4, b"red"),
+            ("friday", friday, 3, b"red"),
+        ] {
+            let view = room.snapshot(name).unwrap();
+            let inode = view.lookup(InodeNo::ROOT, b"numbers").unwrap();
+            let mut data = vec![0; inode.size as usize];
+            view.read(inode.no, 0, &mut data).unwrap();
+            assert!(data == contents, "{name}");
+            assert_eq!(view.xattr(inode.no, b"user.colour").unwrap(), colour);
+            let entries = view.read_dir(InodeNo::ROOT, 0, 100).unwrap();
+            assert_eq!(entries.len(), names, "{name}");
+            let papers = view.lookup(InodeNo::ROOT, b"papers").unwrap().no;
+            let letter = view.lookup(papers, b"letter.txt");
+            assert_eq!(letter.is_ok(), name == "monday");
+        }
+        assert!(room.read_file("/numbers").unwrap() == numbers);
+        let report = room.check(true, false, &|_, _| true).unwrap();
+        assert!(report.findings.is_empty(), "{report:?}");
+        let held: Vec<_> = room.snapshot_space().unwrap();
+        let held: Vec<_> = held.iter().map(|(_, space)| space.exclusive).collect();
+        if !read_only {
+            // What one of them alone held is gone.
+            room.tend().unwrap();
+            assert_eq!(room.held_by_snapshots().unwrap() % 4096, 0);
+        }
+        assert_eq!(held, HELD_IN_GOLDEN);
         room.close().unwrap();
     }
 }

@@ -14,6 +14,7 @@ mod names;
 mod pairs;
 mod random;
 mod session;
+mod snapshots;
 mod start;
 mod step;
 mod subject;
@@ -29,6 +30,7 @@ pub use key_operations::keys;
 pub use pairs::{ones, together, twos};
 pub use random::random;
 pub use session::{KEYS, Session, credential, open, open_with, options};
+pub use snapshots::snapshots;
 pub use start::Start;
 pub use step::{NoStep, Step, bytes};
 pub use subject::RoomSubject;
@@ -51,7 +53,8 @@ impl Workload {
         Self { name, start, steps }
     }
 
-    /// The workload of a name: `ones:N`, `twos:N`, `together:N`, `keys:N`, `grants:N`, `random:SEED:LENGTH`.
+    /// The workload of a name: `ones:N`, `twos:N`, `together:N`, `keys:N`, `grants:N`, `snapshots:N`,
+    /// `random:SEED:LENGTH`.
     pub fn named(name: &str) -> Option<Self> {
         let (family, rest) = name.split_once(':')?;
         match family {
@@ -59,6 +62,7 @@ impl Workload {
             "twos" => twos().into_iter().nth(rest.parse().ok()?),
             "together" => together().into_iter().nth(rest.parse().ok()?),
             "keys" => keys().into_iter().nth(rest.parse().ok()?),
+            "snapshots" => snapshots().into_iter().nth(rest.parse().ok()?),
             "grants" => grants().into_iter().nth(rest.parse().ok()?),
             "random" => {
                 let (seed, len) = rest.split_once(':')?;

@@ -179,6 +179,7 @@ impl Names {
                     }
                 }
             }
+            Step::Restore(_, _, p) => self.file(p, 0),
             Step::WriteHeld(..) if !self.held => Lack::Never,
             Step::SyncDir(p) => self.dir(p),
             _ => Lack::Nothing,

@@ -14,7 +14,7 @@ use super::step::Step;
 use super::steps_of;
 
 /// The operations, a line each; `;` between the steps of one. They are written for the prepared tree.
-const OPERATIONS: &[&str] = &[
+pub(super) const OPERATIONS: &[&str] = &[
     "create bar",
     "create B/foo",
     "mkdir C",
@@ -102,13 +102,13 @@ fn operation(text: &str) -> Vec<Step> {
 }
 
 /// Steps put together so that each applies.
-struct Maker {
+pub(super) struct Maker {
     names: Names,
     steps: Vec<Step>,
 }
 
 impl Maker {
-    fn from(start: Start) -> Self {
+    pub(super) fn from(start: Start) -> Self {
         Self {
             names: start.names(),
             steps: Vec::new(),
@@ -116,7 +116,7 @@ impl Maker {
     }
 
     /// Puts an operation behind; false where it cannot apply.
-    fn put(&mut self, operation: &[Step]) -> bool {
+    pub(super) fn put(&mut self, operation: &[Step]) -> bool {
         for step in operation {
             let Some(first) = self.names.needs(step) else {
                 return false;
@@ -127,6 +127,10 @@ impl Maker {
             }
         }
         true
+    }
+
+    pub(super) fn into_steps(self) -> Vec<Step> {
+        self.steps
     }
 
     /// Puts a persistence operation behind that concerns what the last step concerned.

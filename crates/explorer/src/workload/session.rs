@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use room::{
-    Credential, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions,
-    RenameMode, Room, Secret, SetAttr, SetTime, Suite, XattrMode,
+    Credential, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile, NewRoom, NewSnapshot,
+    OpenOptions, RenameMode, Room, Secret, SetAttr, SetTime, Snapshots as _, Suite, XattrMode,
 };
 use storage::Storage;
 
@@ -406,6 +406,18 @@ fn whole(room: &Room, target: Option<&Arc<dyn Storage>>, step: &Step) -> room::R
             ))),
             Err(e) => Err(e),
         },
+        Step::Snapshot(name) => room.create_snapshot(name, NewSnapshot::default()).map(drop),
+        Step::DropSnapshot(name) => room.delete_snapshot(name),
+        Step::RenameSnapshot(name, to) => room.rename_snapshot(name, to),
+        Step::Restore(name, from, to) => {
+            let view = room.snapshot(name)?;
+            let mut no = InodeNo::ROOT;
+            for name in from.split('/') {
+                no = view.lookup(no, name.as_bytes())?.no;
+            }
+            room.copy_from_snapshot(name, no, at(room, to)?)
+        }
+        Step::Tend => room.tend(),
         Step::Compact(percent) => room.compact(*percent, &|_, _| true).map(drop),
         Step::Backup => match target {
             Some(target) => room.backup_on(target.clone(), &|_, _| true).map(drop),

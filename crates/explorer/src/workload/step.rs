@@ -94,6 +94,16 @@ pub enum Step {
     BackupHeader,
     /// Closes the room, puts the copy of the header in place, and opens it again.
     RestoreHeader,
+    /// Creates a snapshot of this name.
+    Snapshot(String),
+    /// Deletes it.
+    DropSnapshot(String),
+    /// Gives the first snapshot the second name.
+    RenameSnapshot(String, String),
+    /// Makes a file's contents those that a file had in a snapshot: its name, the file in it, the file now.
+    Restore(String, String, String),
+    /// Does what the room does in the background.
+    Tend,
     /// Gives the room a new master key; this key keeps its slot.
     Rekey(u8),
     /// Rewrites segments less alive than so many percent.
@@ -124,6 +134,10 @@ impl Step {
                 | Self::RemoveSlot(_)
                 | Self::ChangeSlot(..)
                 | Self::RestoreHeader
+                | Self::Snapshot(_)
+                | Self::DropSnapshot(_)
+                | Self::RenameSnapshot(..)
+                | Self::Tend
                 | Self::Rekey(_)
                 | Self::Compact(_)
                 | Self::Backup
@@ -145,6 +159,7 @@ impl Step {
             | Self::Times(path, _)
             | Self::Place(path, ..)
             | Self::Tmpfile(path, _)
+            | Self::Restore(_, _, path)
             | Self::Copy(_, _, path, ..) => vec![path],
             _ => Vec::new(),
         }
@@ -218,6 +233,11 @@ impl fmt::Display for Step {
             Self::ChangeSlot(k, to) => write!(f, "change-slot {k} {to}"),
             Self::BackupHeader => f.write_str("backup-header"),
             Self::RestoreHeader => f.write_str("restore-header"),
+            Self::Snapshot(name) => write!(f, "snapshot {name}"),
+            Self::DropSnapshot(name) => write!(f, "delete-snapshot {name}"),
+            Self::RenameSnapshot(name, to) => write!(f, "rename-snapshot {name} {to}"),
+            Self::Restore(name, p, q) => write!(f, "restore {name} {p} {q}"),
+            Self::Tend => f.write_str("tend"),
             Self::Rekey(k) => write!(f, "rekey {k}"),
             Self::Compact(percent) => write!(f, "compact {percent}"),
             Self::Backup => f.write_str("backup"),
@@ -307,6 +327,11 @@ fn parse(words: &[&str]) -> Option<Step> {
         ("change-slot", [k, to]) => Step::ChangeSlot(k.parse().ok()?, to.parse().ok()?),
         ("backup-header", []) => Step::BackupHeader,
         ("restore-header", []) => Step::RestoreHeader,
+        ("snapshot", [name]) => Step::Snapshot((*name).into()),
+        ("delete-snapshot", [name]) => Step::DropSnapshot((*name).into()),
+        ("rename-snapshot", [name, to]) => Step::RenameSnapshot((*name).into(), (*to).into()),
+        ("restore", [name, p, q]) => Step::Restore((*name).into(), (*p).into(), (*q).into()),
+        ("tend", []) => Step::Tend,
         ("rekey", [k]) => Step::Rekey(k.parse().ok()?),
         ("compact", [percent]) => Step::Compact(percent.parse().ok()?),
         ("backup", []) => Step::Backup,

@@ -7,6 +7,7 @@ use catalog::{Change, Inode};
 use super::Commits;
 use crate::accounts::Scope;
 use crate::blocks::Blocks;
+use crate::history;
 use crate::inodes::Cell;
 use crate::layout::RESERVED;
 use crate::{Error, Result};
@@ -86,6 +87,15 @@ impl Commits {
                     index: *index,
                     chunk,
                 }));
+                if let Some(until) = self.data.kept_until(cell.no) {
+                    changes.extend(state.kept.iter().map(|(index, kept)| Change::KeepChunk {
+                        inode: cell.no,
+                        index: *index,
+                        until,
+                        kept,
+                    }));
+                    changes.extend(history::counts(&state.held));
+                }
                 if state.row_dirty {
                     changes.push(Change::PutInode(row.as_ref().unwrap_or(&state.inode)));
                 }
@@ -98,6 +108,11 @@ impl Commits {
                     for (index, chunk) in std::mem::take(&mut state.chunks) {
                         self.data.inodes().keep_chunk(cell.no, index, chunk);
                     }
+                    let until = self.data.kept_until(cell.no).unwrap_or(0);
+                    for (index, kept) in std::mem::take(&mut state.kept) {
+                        self.data.inodes().keep_kept((cell.no, index, until), kept);
+                    }
+                    state.held.clear();
                 }
             }
         }

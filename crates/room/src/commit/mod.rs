@@ -17,11 +17,12 @@
 //! Long work (check, backup, compaction, rekey) takes its own locks before all of these. Reading takes neither 1 nor 2. A reader
 //! keeps the cell locked while it reads the segments, so what it looks at is not released under it.
 //!
-//! `change` lets operations in, `drain` hands what is pending to the catalog, `transaction` puts commits off, `reclaim` finds what
-//! a crash kept from being freed.
+//! `change` lets operations in, `drain` hands what is pending to the catalog, `moment` does something between two changes,
+//! `transaction` puts commits off, `reclaim` finds what a crash kept from being freed.
 
 mod change;
 mod drain;
+mod moment;
 mod reclaim;
 mod transaction;
 
@@ -214,7 +215,7 @@ impl Commits {
     /// With `commit_lock` held: appends a record to the log, or commits.
     fn record(&self, freeze: RwLockWriteGuard<'_, ()>, scope: Scope) -> Result<()> {
         let mark = self.changes.load(Ordering::SeqCst);
-        if mark.saturating_sub(self.committed.load(Ordering::SeqCst)) > PENDING_CHANGES {
+        if self.is_far_behind(mark) {
             drop(freeze);
             return self.commit_for_space();
         }
@@ -227,6 +228,16 @@ impl Commits {
             return self.commit_for_space();
         }
         drained?;
+        self.append(freeze, scope, mark)
+    }
+
+    /// Whether a commit is due before so many changes are in the log.
+    fn is_far_behind(&self, mark: u64) -> bool {
+        mark.saturating_sub(self.committed.load(Ordering::SeqCst)) > PENDING_CHANGES
+    }
+
+    /// With `commit_lock` held, and everything drained: appends it as a record to the log, or commits. `mark` counts the changes.
+    fn append(&self, freeze: RwLockWriteGuard<'_, ()>, scope: Scope, mark: u64) -> Result<()> {
         let units = match scope {
             // It refers to no data that was not flushed before.
             Scope::Names => Vec::new(),
@@ -345,14 +356,6 @@ impl Commits {
                 .map_err(|e| self.failed(e.into()))?;
         }
         Ok(())
-    }
-
-    /// Commits, and does `then` before any other change is made: what it finds in the catalog is all there is.
-    pub(crate) fn at_rest<T>(&self, then: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.check_poison()?;
-        let _one = waiting(|| self.commit_lock.lock());
-        self.check_no_transaction()?;
-        self.commit_now_and(|drained| drained.and_then(|()| then()))
     }
 
     /// With `commit_lock` held: commits, and does `then` before any other change is made. Its argument says whether a buffer

@@ -75,7 +75,7 @@ mod tests {
 
     use crate::blocks::BLOCK;
     use crate::testing::{copy_tree, credential, options, room_in};
-    use crate::{FileSystem as _, Room};
+    use crate::{FileSystem as _, NewSnapshot, Room, Snapshots as _};
 
     const LARGE: usize = 8 << 20;
 
@@ -131,6 +131,27 @@ mod tests {
         remove(&room, b"stays");
         room.parts.space.make_space().unwrap();
         assert_eq!(room.read_file("/copy").unwrap(), [1; 20 * BLOCK as usize]);
+    }
+
+    #[test]
+    fn nothing_is_freed_that_a_snapshot_still_sees() {
+        let dir = tempfile::tempdir().unwrap();
+        let room = room_after_a_crash(dir.path());
+        room.create_snapshot("s", NewSnapshot::default()).unwrap();
+        remove(&room, b"stays");
+        room.write_file("/stays too", &[4; 100_000]).unwrap();
+        room.tend().unwrap();
+        room.parts.space.make_space().unwrap();
+        assert_eq!(room.parts.freed.reclaimable(), 0);
+        let view = room.snapshot("s").unwrap();
+        for (name, byte) in [("stays", 1), ("stays too", 3)] {
+            let mut data = vec![0; 100_000];
+            let no = view.lookup(InodeNo::ROOT, name.as_bytes()).unwrap().no;
+            view.read(no, 0, &mut data).unwrap();
+            assert_eq!(data, [byte; 100_000]);
+        }
+        let report = room.check(true, false, &|_, _| true).unwrap();
+        assert!(report.findings.is_empty() && report.lost.is_empty());
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Reading and writing the contents of files, whole operations: each takes space, a change and the file's lock.
 //!
-//! `ranges` has what changes a file's shape, `reserve` reserves space, `unsaved` knows what found none.
+//! `ranges` has what changes a file's shape, `reserve` reserves space, `restore` brings back what a snapshot sees, `unsaved` knows
+//! what found none.
 
 mod ranges;
 mod reserve;
+mod restore;
 mod unsaved;
 
 use std::borrow::Cow;
@@ -147,10 +149,9 @@ impl Contents {
             let index = at / u64::from(CHUNK_END);
             let first = (at % u64::from(CHUNK_END)) as u16;
             let blocks = (end - at).min(u64::from(CHUNK_END - first)) as u16;
-            if !self
-                .data
-                .chunk(no, &state, index)?
-                .owns_space(first, blocks)
+            let chunk = self.data.chunk(no, &state, index)?;
+            if !chunk.owns_space(first, blocks)
+                || self.data.is_kept(no, &state, index, first, blocks)?
             {
                 return Ok(false);
             }

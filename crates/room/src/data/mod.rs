@@ -7,10 +7,12 @@
 //! 3. All of it happens under the cell's lock, which callers pass in, and every change within a
 //!    [change](crate::commit::Commits::change).
 //!
-//! `write` gathers and seals, `shape` changes lengths and holes, `shift` moves whole ranges, `append_only` looks at files with
-//! flags. It deliberately does not know names, permissions or when a commit is due.
+//! `write` gathers and seals, `shape` changes lengths and holes, `shift` moves whole ranges, `keep` keeps what snapshots see,
+//! `restore` brings it back, `append_only` looks at files with flags. It deliberately does not know names, permissions or when a commit is due.
 
 mod append_only;
+mod keep;
+mod restore;
 mod shape;
 mod shift;
 mod write;
@@ -30,6 +32,7 @@ use crate::reports::LostExtent;
 use crate::reservations::Reservations;
 use crate::{Error, FileKind, Result};
 use append_only::Flagged;
+use keep::Newest;
 
 /// Largest size and end of a write: off_t's.
 pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
@@ -45,6 +48,7 @@ pub(crate) struct Data {
     reservations: Reservations,
     owners: Owners,
     flagged: Flagged,
+    newest: Newest,
 }
 
 impl Data {
@@ -62,6 +66,7 @@ impl Data {
             reservations: Reservations::new(reserved),
             owners: Owners::default(),
             flagged: Flagged::default(),
+            newest: Newest::default(),
         }
     }
 
@@ -275,7 +280,8 @@ impl Data {
         self.mark_dirty(cell);
     }
 
-    /// Replaces part of a chunk's map, and discards what it no longer refers to. The inode's block count follows.
+    /// Replaces part of a chunk's map, and discards what neither it nor a snapshot refers to any more. The inode's block count
+    /// follows.
     pub(crate) fn replace(
         &self,
         cell: &Arc<Cell>,
@@ -285,16 +291,58 @@ impl Data {
         blocks: u16,
         with: &[Extent],
     ) -> Result<()> {
+        match self.kept_until(cell.no) {
+            None => self.replace_now(cell, state, index, first, blocks, with),
+            Some(until) => self.replace_and_keep(cell, state, until, index, first, blocks, with),
+        }
+    }
+
+    /// Lets part of a chunk's map refer to other copies of the same data: nothing that a snapshot sees changes.
+    pub(crate) fn relocate(
+        &self,
+        cell: &Arc<Cell>,
+        state: &mut State,
+        index: u64,
+        first: u16,
+        blocks: u16,
+        with: &[Extent],
+    ) -> Result<()> {
+        let old = self.chunk(cell.no, state, index)?.slice(first, blocks);
+        if !old.iter().chain(with).any(|extent| extent.shared) {
+            return self.replace_now(cell, state, index, first, blocks, with);
+        }
+        self.unseen(cell.no, state, index, |state| {
+            self.replace_now(cell, state, index, first, blocks, with)
+        })
+    }
+
+    fn replace_now(
+        &self,
+        cell: &Arc<Cell>,
+        state: &mut State,
+        index: u64,
+        first: u16,
+        blocks: u16,
+        with: &[Extent],
+    ) -> Result<()> {
         let chunk = self.changed_chunk(cell, state, index)?;
-        let (before, reserved) = (chunk.blocks(), chunk.reserved_blocks());
+        let before = (chunk.blocks(), chunk.reserved_blocks());
         let released = chunk.replace(first, blocks, with);
-        let after = chunk.blocks();
-        let ended = reserved - chunk.reserved_blocks();
-        self.reservations.end(u64::from(ended));
-        let blocks = (state.inode.blocks + u64::from(after)).saturating_sub(u64::from(before));
-        self.set_blocks(state, blocks);
+        self.count_blocks(state, index, before);
         self.mark_dirty(cell);
         self.blocks.discard(&released)
+    }
+
+    /// Counts what a change of a chunk did to the blocks of its inode and to reservations.
+    fn count_blocks(&self, state: &mut State, index: u64, (blocks, reserved): (u32, u32)) {
+        let Some(chunk) = state.chunks.get(&index) else {
+            return;
+        };
+        let ended = reserved - chunk.reserved_blocks();
+        self.reservations.end(u64::from(ended));
+        let blocks =
+            (state.inode.blocks + u64::from(chunk.blocks())).saturating_sub(u64::from(blocks));
+        self.set_blocks(state, blocks);
     }
 
     /// A chunk's map, to be changed.

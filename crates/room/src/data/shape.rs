@@ -4,10 +4,12 @@
 //! 2. A unit that comes to be referred to by more than one chunk has its count raised first and its extents marked
 //!    shared, so that dropping one reference keeps the others.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use catalog::{CHUNK_LEN, Change, Chunk, Extent, InodeNo, SegmentNo};
 
+use super::keep::Cut;
 use super::{CHUNK_END, Data, SIZE_MAX, regular};
 use crate::blocks::BLOCK;
 use crate::inodes::{Cell, State};
@@ -77,8 +79,13 @@ impl Data {
         let catalog = self.catalog.get();
         let stored = catalog.chunks_from(cell.no, first, CHUNKS_AT_ONCE)?;
         let more = stored.len() == CHUNKS_AT_ONCE;
+        let mut cuts = match self.kept_until(cell.no) {
+            None => HashMap::new(),
+            Some(until) => self.cut_and_keep(cell.no, state, until, &stored, (first, more))?,
+        };
         let nothing = Chunk::default();
-        let changes: Vec<Change<'_>> = if with_inode && !more {
+        let last = with_inode && !more;
+        let mut changes: Vec<Change<'_>> = if last {
             vec![Change::DeleteInode(cell.no)]
         } else {
             stored
@@ -90,28 +97,50 @@ impl Data {
                 })
                 .collect()
         };
+        if let Some(until) = self.kept_until(cell.no) {
+            self.keep_in(&mut changes, cell.no, state, until, &cuts, last);
+        }
         if !changes.is_empty() {
             catalog.apply(&changes)?;
+        }
+        drop(changes);
+        state.held.clear();
+        if last {
+            state.kept.clear();
         }
         for (index, chunk) in stored {
             self.inodes.drop_chunk(cell.no, index);
             let newest = state.chunks.remove(&index).unwrap_or(chunk);
-            self.discard_chunk(state, newest)?;
+            self.discard_chunk(cell.no, state, index, newest, cuts.remove(&index))?;
         }
         if !more {
             // The rest are in memory only.
-            for (_, chunk) in state.chunks.split_off(&first) {
-                self.discard_chunk(state, chunk)?;
+            for (index, chunk) in state.chunks.split_off(&first) {
+                self.discard_chunk(cell.no, state, index, chunk, cuts.remove(&index))?;
             }
         }
         Ok(more)
     }
 
-    fn discard_chunk(&self, state: &mut State, mut chunk: Chunk) -> Result<()> {
+    fn discard_chunk(
+        &self,
+        no: InodeNo,
+        state: &mut State,
+        index: u64,
+        mut chunk: Chunk,
+        cut: Option<Cut>,
+    ) -> Result<()> {
         let blocks = state.inode.blocks.saturating_sub(u64::from(chunk.blocks()));
         self.set_blocks(state, blocks);
         self.reservations.end(u64::from(chunk.reserved_blocks()));
-        self.blocks.discard(&chunk.replace(0, CHUNK_END, &[]))
+        match cut {
+            None => self.blocks.discard(&chunk.replace(0, CHUNK_END, &[])),
+            Some(cut) => {
+                state.kept.remove(&index);
+                self.inodes.drop_kept((no, index, cut.until));
+                self.blocks.discard(&cut.released)
+            }
+        }
     }
 
     /// Makes a range read as zeros, discarding whole blocks.

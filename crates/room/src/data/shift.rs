@@ -8,12 +8,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use catalog::{CHUNK_LEN, Change, Chunk, Extent, SegmentNo};
+use catalog::{CHUNK_LEN, Change, Chunk, Extent, InodeNo, KeptChunk, SegmentNo};
 
 use super::shape::CHUNKS_AT_ONCE;
 use super::{CHUNK_END, Data};
 use crate::Result;
 use crate::blocks::BLOCK;
+use crate::history::{self, Held};
 use crate::inodes::{Cell, State};
 
 impl Data {
@@ -79,8 +80,23 @@ impl Data {
             let chunk = new.entry(target / blocks).or_default();
             chunk.reserve((target % blocks) as u16, 1);
         }
-        // A unit cut in two by a chunk's border is from now on referred to by two chunks.
-        let (before, after) = (count_units(old.values()), count_units(new.values()));
+        let mut kept = match self.kept_until(cell.no) {
+            None => Vec::new(),
+            Some(until) => {
+                let begin = (first, (from_block.min(to_block) % blocks) as u16);
+                self.keep_shifted(cell.no, state, until, begin, (&old, &new))?
+            }
+        };
+        // A unit cut in two by a chunk's border is from now on referred to by two chunks; one that a snapshot sees at its old
+        // place, by what is kept too.
+        let kept_before = kept.iter().map(|k| k.before.chunk());
+        let kept_after = kept.iter().map(|k| k.after.chunk());
+        let before = count_units(old.values().chain(kept_before));
+        let after = count_units(new.values().chain(kept_after));
+        let is_shared = |e: &Extent| {
+            e.units()
+                .any(|(r, _)| after.get(&(r.segment, r.position)) > Some(&1))
+        };
         let mut changes = Vec::new();
         for (unit, now) in &after {
             let was = before.get(unit).copied().unwrap_or(0);
@@ -93,18 +109,18 @@ impl Data {
                 });
             }
         }
+        let ranges = |chunk: &Chunk| -> Vec<(u16, u16)> {
+            let shared = chunk.extents().iter().filter(|e| is_shared(e));
+            shared.map(|e| (e.first, e.blocks)).collect()
+        };
         for chunk in new.values_mut() {
-            let grown: Vec<(u16, u16)> = chunk
-                .extents()
-                .iter()
-                .filter(|e| {
-                    e.units()
-                        .any(|(r, _)| after.get(&(r.segment, r.position)) > Some(&1))
-                })
-                .map(|e| (e.first, e.blocks))
-                .collect();
-            for (first, blocks) in grown {
+            for (first, blocks) in ranges(chunk) {
                 chunk.mark_shared(first, blocks);
+            }
+        }
+        for Shifted { after, .. } in &mut kept {
+            for (first, blocks) in ranges(after.chunk()) {
+                after.mark_shared(first, blocks);
             }
         }
         if !changes.is_empty() {
@@ -115,10 +131,66 @@ impl Data {
             state.chunks.insert(*index, Chunk::default());
         }
         state.chunks.extend(new);
+        for shifted in kept {
+            if shifted.after != *shifted.before {
+                let key = (cell.no, shifted.index, shifted.until);
+                self.inodes.drop_kept(key);
+                state.kept.insert(shifted.index, shifted.after);
+            }
+            history::add_all(&mut state.held, &shifted.held);
+        }
         state.row_dirty = true;
         self.mark_dirty(cell);
         Ok(())
     }
+
+    /// What is kept for the newest snapshot of the chunks of a file that moves from a block of a chunk on. Nothing is different
+    /// yet.
+    fn keep_shifted(
+        &self,
+        no: InodeNo,
+        state: &State,
+        until: u64,
+        (first, block): (u64, u16),
+        (old, new): (&HashMap<u64, Chunk>, &HashMap<u64, Chunk>),
+    ) -> Result<Vec<Shifted>> {
+        let nothing = Chunk::default();
+        let added = new.keys().filter(|index| !old.contains_key(index));
+        old.keys()
+            .chain(added)
+            .map(|index| {
+                let was = old.get(index).unwrap_or(&nothing);
+                let is = new.get(index).unwrap_or(&nothing);
+                let before = self.kept_chunk(no, state, *index, until)?;
+                let mut after = KeptChunk::clone(&before);
+                let from = if *index == first { block } else { 0 };
+                for (run, blocks) in before.uncovered_runs(from, CHUNK_END - from) {
+                    let extents = was.slice(run, blocks);
+                    if !extents.is_empty() || !is.slice(run, blocks).is_empty() {
+                        after.keep(run, blocks, &extents);
+                    }
+                }
+                let held_before = self.held_of(no, *index, until, was, &before)?;
+                let held_after = self.held_of(no, *index, until, is, &after)?;
+                Ok(Shifted {
+                    index: *index,
+                    until,
+                    before,
+                    after,
+                    held: history::difference(&held_before, &held_after),
+                })
+            })
+            .collect()
+    }
+}
+
+/// What is kept of a chunk whose blocks move.
+struct Shifted {
+    index: u64,
+    until: u64,
+    before: Arc<KeptChunk>,
+    after: KeptChunk,
+    held: Held,
 }
 
 /// Puts part of an extent at a block of the file, cut at the borders of chunks.

@@ -11,7 +11,7 @@ mod mover;
 
 use std::collections::HashSet;
 
-use catalog::{InodeNo, SegmentAccount, SegmentNo};
+use catalog::{Chunk, InodeNo, SegmentAccount, SegmentNo};
 use segments::SEGMENT_BLOCKS;
 
 use super::Maintenance;
@@ -215,11 +215,14 @@ impl Maintenance {
     }
 }
 
-/// A walk over all chunk maps of the catalog, which moves the data of certain segments.
+/// A walk over all chunk maps of the catalog, and over what is kept of chunks for snapshots, which moves the data of certain segments.
 #[derive(Debug)]
 pub(crate) struct Walk {
     victims: HashSet<SegmentNo>,
     after: Option<(InodeNo, u64)>,
+    /// Behind the maps of files.
+    in_past: bool,
+    after_kept: Option<(InodeNo, u64, u64)>,
 }
 
 impl Walk {
@@ -232,6 +235,8 @@ impl Walk {
         Self {
             victims,
             after: None,
+            in_past: false,
+            after_kept: None,
         }
     }
 
@@ -243,13 +248,12 @@ impl Walk {
         tally: &mut Tally,
     ) -> Result<bool> {
         let before = tally.moved;
+        if self.in_past {
+            return self.step_in_past(core, bytes, tally);
+        }
         let rows = core.catalog.get().all_chunks(self.after, MAPS)?;
         for (no, index, chunk) in &rows {
-            if chunk
-                .extents()
-                .iter()
-                .any(|e| self.victims.contains(&e.segment))
-            {
+            if self.concerns(chunk) {
                 core.move_chunk(*no, *index, &self.victims, tally)?;
             }
             self.after = Some((*no, *index));
@@ -257,6 +261,28 @@ impl Walk {
                 return Ok(true);
             }
         }
+        self.in_past = rows.len() < MAPS;
+        Ok(!self.in_past || !core.catalog.get().snapshots().is_empty())
+    }
+
+    fn step_in_past(&mut self, core: &Maintenance, bytes: u64, tally: &mut Tally) -> Result<bool> {
+        let before = tally.moved;
+        let rows = core.catalog.get().all_kept_chunks(self.after_kept, MAPS)?;
+        for row in &rows {
+            let key = (row.inode, row.index, row.until);
+            if self.concerns(row.kept.chunk()) {
+                core.move_kept(key, &self.victims, tally)?;
+            }
+            self.after_kept = Some(key);
+            if tally.moved - before >= bytes {
+                return Ok(true);
+            }
+        }
         Ok(rows.len() == MAPS)
+    }
+
+    fn concerns(&self, chunk: &Chunk) -> bool {
+        let mut extents = chunk.extents().iter();
+        extents.any(|e| self.victims.contains(&e.segment))
     }
 }

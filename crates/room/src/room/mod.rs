@@ -5,6 +5,7 @@ mod file;
 mod file_system;
 mod maintenance;
 mod remote;
+mod snapshots;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,7 +72,10 @@ impl Room {
             None
         } else {
             let parts = parts.clone();
-            parts.env.requests.ask(|wake| wake.reap = true);
+            parts.env.requests.ask(|wake| {
+                wake.reap = true;
+                wake.merge = parts.past.has_deleted();
+            });
             Some(
                 std::thread::Builder::new()
                     .name("room".into())
@@ -118,11 +122,12 @@ impl Room {
         Ok(self.parts.catalog.get().checkpoint()?)
     }
 
-    /// Does now what the room's own thread does in time: deletes what lost its last name, commits, and moves the
-    /// catalog's log into its file.
+    /// Does now what the room's own thread does in time: deletes what lost its last name and what only deleted snapshots held,
+    /// commits, and moves the catalog's log into its file.
     pub fn tend(&self) -> Result<()> {
         let parts = self.parts()?;
         parts.reaper.reap_all()?;
+        parts.past.delete_all()?;
         parts.commits.commit_all()?;
         if self.is_read_only() {
             return Ok(());

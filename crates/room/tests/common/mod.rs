@@ -6,6 +6,8 @@
     reason = "each test file uses some of it"
 )]
 
+pub mod model;
+
 use std::path::{Path, PathBuf};
 
 use room::{Argon2Cost, Credential, NewCredential, NewRoom, OpenOptions, Room, Secret};

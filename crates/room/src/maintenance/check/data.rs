@@ -1,10 +1,10 @@
-//! Reading all data: every unit of every extent is opened.
+//! Reading all data: every unit of every extent is opened, those kept for snapshots too.
 //!
 //! Each chunk is read under its file's lock, so nothing is released under the reader; what is written meanwhile was
 //! sealed a moment ago. Only what is wrong with the bytes counts as lost: a storage that fails to read may do better
 //! another day, and is a finding.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use catalog::{CHUNK_LEN, Chunk, Extent, InodeNo};
@@ -29,6 +29,30 @@ struct Found {
     lost: Vec<LostExtent>,
     failures: Vec<String>,
     segments: BTreeMap<u64, u64>,
+    /// What is kept of chunks for snapshots, and fails authentication.
+    kept: BTreeSet<(InodeNo, u64, u64)>,
+}
+
+/// Works on all items in a few threads, until `work` says that it is enough.
+fn each<T: Sync>(items: &[T], work: impl Fn(&T) -> Result<bool> + Sync) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<()> {
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if !work(item)? {
+                break;
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..THREADS).map(|_| scope.spawn(work)).collect();
+        let mine = work();
+        // A panic of a reader is a panic here.
+        others
+            .into_iter()
+            .map(|t| t.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
+            .fold(mine, Result::and)
+    })
 }
 
 impl Maintenance {
@@ -43,6 +67,13 @@ impl Maintenance {
     ) -> Result<()> {
         let found = Mutex::new(Found::default());
         let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        let step = |bytes: u64| {
+            let so_far = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+            if !progress(so_far.min(total), total) {
+                stop.store(true, Ordering::Relaxed);
+            }
+            !stop.load(Ordering::Relaxed)
+        };
         let mut after = None;
         while !stop.load(Ordering::Relaxed) {
             let page = self.catalog.get().all_chunks(after, PAGE)?;
@@ -50,28 +81,20 @@ impl Maintenance {
                 break;
             };
             after = Some((*no, *index));
-            let next = AtomicUsize::new(0);
-            let work = || -> Result<()> {
-                while let Some((no, index, _)) = page.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let bytes = self.read_whole(*no, *index, &found)?;
-                    let so_far = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
-                    if !progress(so_far.min(total), total) {
-                        stop.store(true, Ordering::Relaxed);
-                    }
-                    if stop.load(Ordering::Relaxed) {
-                        break;
-                    }
-                }
-                Ok(())
+            each(&page, |(no, index, _)| {
+                Ok(step(self.read_whole(*no, *index, &found)?))
+            })?;
+        }
+        let mut after = None;
+        while !stop.load(Ordering::Relaxed) {
+            let page = self.catalog.get().all_kept_chunks(after, PAGE)?;
+            let Some(last) = page.last() else {
+                break;
             };
-            std::thread::scope(|scope| {
-                let others: Vec<_> = (1..THREADS).map(|_| scope.spawn(work)).collect();
-                let mine = work();
-                // A panic of a reader is a panic here.
-                others
-                    .into_iter()
-                    .map(|t| t.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
-                    .fold(mine, Result::and)
+            after = Some((last.inode, last.index, last.until));
+            each(&page, |row| {
+                let key = (row.inode, row.index, row.until);
+                Ok(step(self.read_kept(key, &found)?))
             })?;
         }
         let found = found.into_inner();
@@ -87,6 +110,9 @@ impl Maintenance {
         if repair {
             for range in &unreadable {
                 self.discard_range(range, report)?;
+            }
+            for key in found.kept {
+                self.discard_kept(key, report)?;
             }
         }
         lost.extend(unreadable);
@@ -104,44 +130,75 @@ impl Maintenance {
             return Ok(0);
         }
         let chunk = self.data.chunk(no, &state, index)?;
-        let mut bytes = 0;
-        for extent in chunk.extents() {
+        let (bytes, lost) = self.read_extents(chunk.extents(), no, index, found);
+        let size = state.inode.size;
+        let mut found = found.lock();
+        for (offset, len) in lost {
+            let len = len.min(size.saturating_sub(offset));
+            if len > 0 {
+                found.lost.push(LostExtent { no, offset, len });
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Reads what is kept of a chunk until a snapshot. Returns the bytes that opened.
+    fn read_kept(
+        &self,
+        (no, index, until): (InodeNo, u64, u64),
+        found: &Mutex<Found>,
+    ) -> Result<u64> {
+        self.data.with_past(no, || {
+            let kept = self.catalog.get().kept_chunk(no, index, until)?;
+            let (bytes, lost) = self.read_extents(kept.chunk().extents(), no, index, found);
+            let mut found = found.lock();
+            for (offset, len) in lost {
+                found.kept.insert((no, index, until));
+                if found.failures.len() < FAILURES_MAX {
+                    found.failures.push(format!(
+                        "inode {}, kept for snapshot {until}: {len} bytes from byte {offset} do not open",
+                        no.0
+                    ));
+                }
+            }
+            Ok(bytes)
+        })
+    }
+
+    /// Reads extents of a chunk. Returns the bytes that opened, and the ranges of the file that fail authentication.
+    fn read_extents(
+        &self,
+        extents: &[Extent],
+        no: InodeNo,
+        index: u64,
+        found: &Mutex<Found>,
+    ) -> (u64, Vec<(u64, u64)>) {
+        let (mut bytes, mut lost) = (0, Vec::new());
+        for extent in extents {
             let mut out = vec![0; usize::from(extent.stored) * BLOCK as usize];
-            if self
+            let read = self
                 .blocks
                 .segments()
-                .read(extent.range(), extent.proofs(), &mut out)
-                .is_ok()
-            {
+                .read(extent.range(), extent.proofs(), &mut out);
+            if read.is_ok() {
                 bytes += u64::from(extent.blocks) * BLOCK;
                 continue;
             }
             for (first, blocks, error) in self.bad_units(extent) {
                 let offset = index * CHUNK_LEN + u64::from(first) * BLOCK;
-                let len = (u64::from(blocks) * BLOCK).min(state.inode.size.saturating_sub(offset));
+                let len = u64::from(blocks) * BLOCK;
                 let mut found = found.lock();
-                match error {
-                    SegmentError::Corrupt { .. }
-                    | SegmentError::Missing { .. }
-                    | SegmentError::UnknownEpoch { .. } => {
-                        *found.segments.entry(extent.segment.0).or_insert(0) +=
-                            u64::from(blocks) * BLOCK;
-                    }
-                    other => {
-                        if found.failures.len() < FAILURES_MAX {
-                            found
-                                .failures
-                                .push(format!("inode {}, byte {offset}: {other}", no.0));
-                        }
-                        continue;
-                    }
-                }
-                if len > 0 {
-                    found.lost.push(LostExtent { no, offset, len });
+                if is_damage(&error) {
+                    *found.segments.entry(extent.segment.0).or_insert(0) += len;
+                    lost.push((offset, len));
+                } else if found.failures.len() < FAILURES_MAX {
+                    found
+                        .failures
+                        .push(format!("inode {}, byte {offset}: {error}", no.0));
                 }
             }
         }
-        Ok(bytes)
+        (bytes, lost)
     }
 
     /// The units of an extent that fail authentication: the blocks of the chunk in each, and the error.
@@ -179,12 +236,7 @@ impl Maintenance {
                 for (first, blocks, error) in self.bad_units(extent) {
                     let offset = index * CHUNK_LEN + u64::from(first) * BLOCK;
                     let inside = offset < end && offset + u64::from(blocks) * BLOCK > range.offset;
-                    let lost = matches!(
-                        error,
-                        SegmentError::Corrupt { .. }
-                            | SegmentError::Missing { .. }
-                            | SegmentError::UnknownEpoch { .. }
-                    );
+                    let lost = is_damage(&error);
                     if inside && lost {
                         self.data
                             .replace(&cell, &mut state, index, first, blocks, &[])?;
@@ -198,6 +250,37 @@ impl Maintenance {
         ));
         Ok(())
     }
+
+    /// Replaces the units that are kept of a chunk until a snapshot and still fail authentication by holes.
+    fn discard_kept(&self, key: (InodeNo, u64, u64), report: &mut CheckReport) -> Result<()> {
+        let _change = self.commits.change()?;
+        let mut gone = 0;
+        self.data.edit_kept(key, |kept, released| {
+            let extents = kept.chunk().extents().to_vec();
+            for (first, blocks, error) in extents.iter().flat_map(|e| self.bad_units(e)) {
+                if is_damage(&error) {
+                    released.extend(kept.rewrite(first, blocks, &[]));
+                    gone += u64::from(blocks) * BLOCK;
+                }
+            }
+            Ok(())
+        })?;
+        report.repaired.push(format!(
+            "inode {}, kept for snapshot {}: {gone} bytes failed authentication and are zeros now",
+            key.0.0, key.2
+        ));
+        Ok(())
+    }
+}
+
+/// Whether it is the bytes that are wrong.
+fn is_damage(error: &SegmentError) -> bool {
+    matches!(
+        error,
+        SegmentError::Corrupt { .. }
+            | SegmentError::Missing { .. }
+            | SegmentError::UnknownEpoch { .. }
+    )
 }
 
 /// The ranges in order, those that touch as one.

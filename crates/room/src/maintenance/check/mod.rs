@@ -6,12 +6,13 @@
 //!    only be hidden.
 //! 3. Nothing readable is discarded. Discarded data failed authentication and is listed with its file and range.
 //!
-//! `tree` checks inodes and names, `space` extent maps and segments, `repair` repairs both, `data` reads, `names` finds
+//! `tree` checks inodes and names, `space` extent maps and segments, `past` what is kept for snapshots, `repair` repairs both, `data` reads, `names` finds
 //! paths, `examine` checks a room that cannot be opened.
 
 mod data;
 mod examine;
 mod names;
+mod past;
 mod repair;
 mod space;
 mod tree;

@@ -30,6 +30,15 @@ pub(super) enum Repair {
     CutEnd { no: InodeNo, index: u64, size: u64 },
     /// The extents of a chunk are marked as shared.
     Mark { no: InodeNo, index: u64 },
+    /// An extent that leads nowhere goes from what is kept for a snapshot, which sees a hole there.
+    DropKeptExtent {
+        key: (InodeNo, u64, u64),
+        extent: Extent,
+    },
+    /// What is kept of a chunk for a snapshot is marked as shared.
+    MarkKept { key: (InodeNo, u64, u64) },
+    /// The account of blocks that snapshots hold.
+    Held { since: u64, until: u64, by: i64 },
     /// A count of shared units.
     Shared {
         segment: SegmentNo,
@@ -153,6 +162,33 @@ impl Maintenance {
                 })?;
                 format!("{}: chunk {index} is marked as shared", inode_text(*no))
             }
+            Repair::DropKeptExtent { key, extent } => {
+                // As for files.
+                self.edit_past(*key, |kept| {
+                    kept.rewrite(extent.first, extent.blocks, &[]);
+                })?;
+                format!(
+                    "inode {}: {} bytes kept for snapshot {} are zeros now",
+                    key.0.0,
+                    u64::from(extent.blocks) * BLOCK,
+                    key.2
+                )
+            }
+            Repair::MarkKept { key } => {
+                self.edit_past(*key, |kept| kept.mark_shared(0, CHUNK_END))?;
+                format!(
+                    "inode {}: what is kept for snapshot {} is marked as shared",
+                    key.0.0, key.2
+                )
+            }
+            Repair::Held { since, until, by } => {
+                catalog.apply(&[Change::CountSpace {
+                    since: *since,
+                    until: *until,
+                    blocks: *by,
+                }])?;
+                format!("the blocks of snapshots after {since} up to {until} are counted now")
+            }
             Repair::Shared {
                 segment,
                 position,
@@ -274,6 +310,26 @@ impl Maintenance {
             }
             Repair::Adopt { no, kind } => self.adopt(*no, *kind, shelter)?,
         })
+    }
+
+    /// Changes what is kept of a chunk for a snapshot. Counts are set as they were counted.
+    fn edit_past(
+        &self,
+        (inode, index, until): (InodeNo, u64, u64),
+        change: impl FnOnce(&mut catalog::KeptChunk),
+    ) -> Result<()> {
+        let catalog = self.catalog.get();
+        let mut kept = catalog.kept_chunk(inode, index, until)?;
+        change(&mut kept);
+        catalog.apply(&[Change::KeepChunk {
+            inode,
+            index,
+            until,
+            kept: &kept,
+        }])?;
+        // What is in memory is as old as the catalog's was.
+        self.data.inodes().drop_kept((inode, index, until));
+        Ok(())
     }
 
     /// Changes what is known of an inode.

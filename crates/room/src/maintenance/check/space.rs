@@ -10,7 +10,7 @@ use segments::SegmentError;
 
 use super::super::Maintenance;
 use super::repair::Repair;
-use super::{Look, inode_text};
+use super::{Look, inode_text, past};
 use crate::Result;
 use crate::blocks::BLOCK;
 use crate::reports::LostExtent;
@@ -31,6 +31,7 @@ pub(super) fn look(core: &Maintenance, catalog: &dyn Catalog, look: &mut Look) -
         reserved: 0,
     };
     chunks(catalog, &mut counts, look)?;
+    past::look(catalog, &mut counts, look)?;
     accounts(&counts, look);
     reservations(core, &counts, look);
     shares(catalog, &counts, look)?;
@@ -279,6 +280,7 @@ fn shares(catalog: &dyn Catalog, counts: &Counts, look: &mut Look) -> Result<()>
     if counts.extra.is_empty() {
         return Ok(());
     }
+    past::marks(catalog, &counts.extra, look)?;
     let mut after = None;
     loop {
         let page = catalog.all_chunks(after, PAGE)?;

@@ -1,0 +1,240 @@
+//! Space of snapshots: what is kept for them is in existing segments, and the account of what they hold matches it. That each row
+//! belongs to a snapshot, the catalog looks at itself.
+
+use std::collections::{HashMap, HashSet};
+
+use catalog::{CHUNK_LEN, Catalog, InodeNo, KeptRow};
+
+use super::Look;
+use super::repair::Repair;
+use crate::Result;
+use crate::blocks::BLOCK;
+use crate::history::{self, Held, History};
+use crate::usage::{Counts, Unit};
+
+/// Rows read at once.
+const PAGE: usize = 256;
+
+/// Looks at all that is kept of chunks.
+pub(super) fn look(catalog: &dyn Catalog, counts: &mut Counts, look: &mut Look) -> Result<()> {
+    let mut held = Held::new();
+    // The chunk whose rows are being looked at.
+    let mut current: Option<History> = None;
+    let mut at = (InodeNo(0), 0);
+    let mut after = None;
+    loop {
+        let page = catalog.all_kept_chunks(after, PAGE)?;
+        let Some(last) = page.last() else {
+            break;
+        };
+        after = Some((last.inode, last.index, last.until));
+        for row in page {
+            if (row.inode, row.index) != at {
+                at = (row.inode, row.index);
+                if let Some(done) = current.take() {
+                    history::add_all(&mut held, &done.held());
+                }
+            }
+            one(&row, counts, look);
+            let history = match &mut current {
+                Some(history) => history,
+                None => current.insert(History::of_live(catalog, row.inode, row.index)?),
+            };
+            history.kept.insert(row.until, row.kept);
+        }
+    }
+    if let Some(done) = current {
+        history::add_all(&mut held, &done.held());
+    }
+    account(catalog, &held, look)
+}
+
+/// What a finding calls what is kept of a chunk.
+fn text(row: &KeptRow) -> String {
+    let at = row.index * CHUNK_LEN;
+    format!(
+        "inode {}, kept for snapshot {} at byte {at}",
+        row.inode.0, row.until
+    )
+}
+
+fn one(row: &KeptRow, counts: &mut Counts, look: &mut Look) {
+    let mut seen: HashSet<Unit> = HashSet::new();
+    for extent in row.kept.chunk().extents() {
+        if let Some(why) = extent.units().find_map(|(unit, _)| counts.fault(unit)) {
+            look.find_and_repair(
+                format!(
+                    "{}: {} bytes: the map {why}",
+                    text(row),
+                    u64::from(extent.blocks) * BLOCK
+                ),
+                Repair::DropKeptExtent {
+                    key: (row.inode, row.index, row.until),
+                    extent: extent.clone(),
+                },
+            );
+            continue;
+        }
+        for (unit, _) in extent.units() {
+            if seen.insert((unit.segment, unit.position)) {
+                counts.refer(unit);
+            }
+        }
+    }
+}
+
+/// Compares the account of what snapshots hold with what was counted.
+fn account(catalog: &dyn Catalog, held: &Held, look: &mut Look) -> Result<()> {
+    let rows = catalog.snapshot_space_rows()?;
+    let counted: Held = rows
+        .iter()
+        .map(|r| ((r.since, r.until), r.blocks))
+        .collect();
+    for ((since, until), by) in history::difference(&counted, held) {
+        let said = counted.get(&(since, until)).copied().unwrap_or(0);
+        look.find_and_repair(
+            format!(
+                "snapshots after {since} up to {until} hold {} blocks, {said} are counted",
+                said + by
+            ),
+            Repair::Held { since, until, by },
+        );
+    }
+    Ok(())
+}
+
+/// Looks for shared units that what is kept of chunks does not mark as such.
+pub(super) fn marks(
+    catalog: &dyn Catalog,
+    extra: &HashMap<Unit, u64>,
+    look: &mut Look,
+) -> Result<()> {
+    let mut after = None;
+    loop {
+        let page = catalog.all_kept_chunks(after, PAGE)?;
+        let Some(last) = page.last() else {
+            return Ok(());
+        };
+        after = Some((last.inode, last.index, last.until));
+        for row in &page {
+            let unmarked = row.kept.chunk().extents().iter().any(|e| {
+                !e.shared
+                    && e.units()
+                        .any(|(unit, _)| extra.contains_key(&(unit.segment, unit.position)))
+            });
+            if unmarked {
+                look.find_and_repair(
+                    format!("{}: shared data is not marked", text(row)),
+                    Repair::MarkKept {
+                        key: (row.inode, row.index, row.until),
+                    },
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use catalog::{Change, Extent, KeptChunk, SegmentNo};
+
+    use crate::testing::room_in;
+    use crate::{CheckReport, FileSystem as _, NewSnapshot, Room, Snapshots as _};
+
+    fn check(room: &Room, repair: bool) -> CheckReport {
+        room.check(true, repair, &|_, _| true).unwrap()
+    }
+
+    /// What is wrong is found, repaired, and found no more; what the snapshot sees is intact.
+    fn found_and_repaired(spoil: impl Fn(&Room), finding: &str) {
+        let dir = tempfile::tempdir().unwrap();
+        let room = room_in(dir.path());
+        room.write_file("/f", &[1; 100_000]).unwrap();
+        room.create_snapshot("s", NewSnapshot::default()).unwrap();
+        let no = room.resolve("/f".as_ref(), true).unwrap();
+        // A unit of which both have a part.
+        room.write(no, 5 * 4096, &[2; 4096]).unwrap();
+        room.sync().unwrap();
+        assert!(check(&room, false).findings.is_empty());
+        spoil(&room);
+        let report = check(&room, true);
+        assert!(report.findings[0].contains(finding), "{report:?}");
+        assert!(!report.repaired.is_empty());
+        let report = check(&room, false);
+        assert!(report.findings.is_empty(), "{report:?}");
+        let mut data = vec![0; 100_000];
+        let view = room.snapshot("s").unwrap();
+        view.read(no, 0, &mut data).unwrap();
+        assert_eq!(data, [1; 100_000]);
+        room.delete_snapshot("s").unwrap();
+        room.tend().unwrap();
+        let report = check(&room, false);
+        assert!(report.findings.is_empty(), "{report:?}");
+        assert_eq!(room.read_file("/f").unwrap()[5 * 4096..6 * 4096], [2; 4096]);
+    }
+
+    /// Replaces what is kept of `/f` for the snapshot.
+    fn keep(room: &Room, change: impl Fn(KeptChunk) -> KeptChunk) {
+        let no = room.resolve("/f".as_ref(), true).unwrap();
+        let catalog = room.parts.catalog.get();
+        let until = catalog.snapshots()[0].no();
+        let kept = change(catalog.kept_chunk(no, 0, until).unwrap());
+        catalog
+            .apply(&[Change::KeepChunk {
+                inode: no,
+                index: 0,
+                until,
+                kept: &kept,
+            }])
+            .unwrap();
+        room.parts.data.inodes().forget_kept();
+    }
+
+    #[test]
+    fn a_wrong_account_of_what_snapshots_hold_is_counted_again() {
+        found_and_repaired(
+            |room| {
+                let change = Change::CountSpace {
+                    since: 0,
+                    until: 1,
+                    blocks: 7,
+                };
+                room.parts.catalog.get().apply(&[change]).unwrap();
+            },
+            "hold 0 blocks, 7 are counted",
+        );
+    }
+
+    #[test]
+    fn shared_data_that_is_not_marked_is_marked() {
+        found_and_repaired(
+            |room| {
+                keep(room, |kept| {
+                    let extents = kept.chunk().extents().iter().cloned();
+                    let unmarked: Vec<_> = extents.map(|e| Extent { shared: false, ..e }).collect();
+                    let mut kept = KeptChunk::default();
+                    kept.keep(5, 1, &unmarked);
+                    kept
+                });
+            },
+            "shared data is not marked",
+        );
+    }
+
+    #[test]
+    fn what_leads_nowhere_goes() {
+        found_and_repaired(
+            |room| {
+                keep(room, |mut kept| {
+                    let mut lost = kept.chunk().extents()[0].clone();
+                    (lost.first, lost.blocks, lost.skip) = (40, 1, 0);
+                    lost.segment = SegmentNo(999);
+                    // Behind the end of the file.
+                    kept.keep(40, 1, &[lost]);
+                    kept
+                });
+            },
+            "leads to a segment that is not known",
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! Snapshots of an open room: the calls that create, rename, delete and read them.
+
+use std::sync::Arc;
+
+use model::{FileSystem, InodeNo, Snapshot, Snapshots};
+
+use super::Room;
+use crate::Result;
+use crate::snapshots::{NewSnapshot, SnapshotSpace, SnapshotView};
+
+impl Room {
+    /// Creates a snapshot: the whole room at this moment, whatever is still in memory included. It copies nothing, and is durable
+    /// when this returns. `Exists`, `InvalidArgument` and `NameTooLong` for the name, `ReadOnly`, `InTransaction`, `NotSupported`
+    /// for a room on network disks.
+    pub fn create_snapshot(&self, name: &str, new: NewSnapshot) -> Result<Snapshot> {
+        self.parts()?.past.create(name, new)
+    }
+
+    /// Gives a snapshot another name, durable when this returns. `NotFound`, and as [`create_snapshot`](Self::create_snapshot)
+    /// for the new name.
+    pub fn rename_snapshot(&self, from: &str, to: &str) -> Result<()> {
+        self.parts()?.past.rename(from, to)
+    }
+
+    /// Deletes a snapshot, durable when this returns; its name is free at once. Its space is freed in the background, and by
+    /// [`tend`](Self::tend). `NotFound`, `ReadOnly`, `InTransaction`.
+    pub fn delete_snapshot(&self, name: &str) -> Result<()> {
+        self.parts()?.past.delete(name)
+    }
+
+    /// All snapshots, by number, with the space that each alone holds. The time it takes does not depend on the room.
+    pub fn snapshot_space(&self) -> Result<Vec<(Snapshot, SnapshotSpace)>> {
+        Ok(self.parts()?.past.space()?.0)
+    }
+
+    /// Bytes that snapshots hold and the room itself does not refer to any more: what deleting all of them frees.
+    pub fn held_by_snapshots(&self) -> Result<u64> {
+        Ok(self.parts()?.past.space()?.1)
+    }
+
+    /// Makes the contents of the regular file `to` those that the file `from` had in a snapshot, sharing blocks instead of copying
+    /// them. Attributes stay but for size and times. A crash may leave a beginning of it; give the file its name afterwards.
+    /// `NotFound`, `IsDirectory`, and as a truncation of `to`.
+    pub fn copy_from_snapshot(&self, name: &str, from: InodeNo, to: InodeNo) -> Result<()> {
+        let parts = self.parts()?;
+        let at = parts.past.find(name)?.no();
+        parts.contents.copy_from_snapshot(at, from, to)
+    }
+}
+
+impl Snapshots for Room {
+    fn snapshots(&self) -> Result<Vec<Snapshot>> {
+        Ok(self.parts()?.past.list())
+    }
+
+    fn snapshot(&self, name: &str) -> Result<Arc<dyn FileSystem>> {
+        let parts = self.parts()?;
+        let at = parts.past.find(name)?.no();
+        let past = parts.past.clone();
+        Ok(Arc::new(SnapshotView::new(past, at, parts.clone())))
+    }
+
+    fn share_from_snapshot(
+        &self,
+        number: u64,
+        from: InodeNo,
+        to: InodeNo,
+        offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let contents = &self.parts()?.contents;
+        contents.share_from_snapshot(number, from, to, offset, len)
+    }
+}
