@@ -93,6 +93,7 @@ impl Error {
                 RoomError::QuotaExceeded => libc::EDQUOT,
                 RoomError::NoMoreData => libc::ENXIO,
                 RoomError::TooManySymlinks => libc::ELOOP,
+                RoomError::CrossDevice => libc::EXDEV,
                 RoomError::ReadOnly => libc::EROFS,
                 RoomError::Io(e) => e.raw_os_error().unwrap_or(libc::EIO),
                 other => of_room(other).errno(),
@@ -143,6 +144,7 @@ fn of_room(error: &RoomError) -> Kind {
         | E::NoXattr
         | E::NoMoreData
         | E::TooManySymlinks
+        | E::CrossDevice
         | E::Seal(_) => Kind::InvalidArgument,
         E::NotSupported(_)
         | E::Unsupported(_)

@@ -45,6 +45,7 @@ impl Errno {
             Error::NoMoreData => libc::ENXIO,
             Error::TooManySymlinks => libc::ELOOP,
             Error::InTransaction => libc::EBUSY,
+            Error::CrossDevice => libc::EXDEV,
             Error::ReadOnly => libc::EROFS,
             Error::NoSpace => libc::ENOSPC,
             Error::QuotaExceeded => libc::EDQUOT,

@@ -113,6 +113,14 @@ impl Handler {
         }
     }
 
+    /// For how long the kernel may keep what a name leads to.
+    fn name_ttl(&self, parent: InodeNo, name: &[u8]) -> &Duration {
+        match self.server.room.is_fleeting(parent, name) {
+            true => &Duration::ZERO,
+            false => &self.ttl.entry,
+        }
+    }
+
     fn attr(&self, reply: ReplyAttr, answer: Result<Inode, Errno>) {
         match answer {
             Ok(inode) => {

@@ -20,6 +20,7 @@
 //! 8. A listing ends at the names that were there when it began. Of a shared file system it may go on with new ones; but in both
 //!    a file renamed in its directory keeps its place.
 //! 9. Direct reads and writes are synchronous in the kernel, so that its cache never keeps what they replaced.
+//! 10. Snapshots are shown by a file system around the live one, [`WithSnapshots`]; a mount does not know which of the two it serves.
 //!
 //! It deliberately does not know the command line, signals, or how the mounting process goes into the background.
 //!
@@ -51,6 +52,7 @@ mod pressure;
 mod relief;
 mod seeker;
 mod server;
+mod snapshots;
 pub mod table;
 mod tune;
 mod xattrs;
@@ -59,4 +61,5 @@ pub use attach::{Detach, attach, detach};
 pub use error::MountError;
 pub use mounted::{Handle, Mounted, mount, serve};
 pub use options::{AccessTimes, MountOptions, Synchronous, Transport};
+pub use snapshots::{SnapshotDirectory, WithSnapshots, is_in_snapshots};
 pub use tune::tune;

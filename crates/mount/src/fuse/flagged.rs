@@ -56,10 +56,17 @@ impl Handler {
             return Some(Err(Errno(libc::ENODATA)));
         }
         let inode = self.serve(req, || self.server.attributes(no)).ok()?;
-        if inode.kind == FileKind::Regular && inode.flags.immutable() {
-            return Some(Ok(1));
+        let is_immutable = inode.kind == FileKind::Regular && inode.flags.immutable();
+        match (is_immutable, inode.has_xattrs) {
+            (false, true) => None,
+            (false, false) => Some(Err(Errno(libc::ENODATA))),
+            (true, false) => Some(Ok(1)),
+            // Who copies the file asks for the length too.
+            (true, true) => {
+                let value = self.serve(req, || self.server.xattr(no, CAPABILITY));
+                Some(Ok(value.map_or(1, |value| value.len().max(1) as u32)))
+            }
         }
-        (!inode.has_xattrs).then_some(Err(Errno(libc::ENODATA)))
     }
 
     /// A write was refused: what the kernel keeps of it is not in the file.

@@ -37,10 +37,13 @@ impl Filesystem for Handler {
     }
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let ttl = self.name_ttl(no(parent), name.as_bytes());
         match self.serve(req, || self.server.lookup(no(parent), name.as_bytes())) {
-            Ok(Some(inode)) => self.entry(reply, Ok(inode)),
+            Ok(Some(inode)) => {
+                reply.entry_with_ttls(&self.ttl.attr, ttl, &file_attr(&inode), GENERATION);
+            }
             // Inode 0: there is none, and this may be remembered.
-            Ok(None) => reply.entry(&self.ttl.entry, &convert::nothing(), GENERATION),
+            Ok(None) => reply.entry(ttl, &convert::nothing(), GENERATION),
             Err(e) => reply.error(e.into()),
         }
     }
@@ -477,7 +480,7 @@ impl Filesystem for Handler {
                     attr.ino,
                     one.cookie,
                     name,
-                    &self.ttl.entry,
+                    self.name_ttl(no(ino), one.name),
                     &attr,
                     GENERATION,
                 )

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use mount::{Handle, MountOptions, Transport};
-use room::{Credential, NewCredential, NewRoom, OpenOptions, Room, Secret};
+use room::{Credential, FileSystem, NewCredential, NewRoom, OpenOptions, Room, Secret};
 
 /// A mounted room in a directory of its own.
 pub struct Mount {
@@ -17,8 +17,12 @@ pub struct Mount {
     at: PathBuf,
     pub room: Option<Arc<Room>>,
     pub handle: Handle,
+    shown: Shown,
     serving: Option<JoinHandle<Result<(), mount::MountError>>>,
 }
+
+/// What is mounted of a room.
+type Shown = Box<dyn Fn(&Arc<Room>) -> Arc<dyn FileSystem> + Send + Sync>;
 
 const KEY: [u8; 32] = [7; 32];
 
@@ -27,6 +31,10 @@ fn open_options(dir: &Path) -> OpenOptions {
         state_dir: Some(dir.join("state")),
         ..OpenOptions::default()
     }
+}
+
+fn itself() -> Shown {
+    Box::new(|room| room.clone())
 }
 
 /// For root: other users may enter, set-ID bits and device nodes work.
@@ -55,18 +63,32 @@ impl Mount {
         options: MountOptions,
         change: impl FnOnce(&mut OpenOptions),
     ) -> Option<Self> {
-        Self::make(tempfile::tempdir().unwrap(), options, change)
+        Self::make(tempfile::tempdir().unwrap(), options, change, itself())
+    }
+
+    /// What `shown` returns for a new room, mounted in its place.
+    pub fn showing(
+        options: MountOptions,
+        shown: impl Fn(&Arc<Room>) -> Arc<dyn FileSystem> + Send + Sync + 'static,
+    ) -> Option<Self> {
+        Self::make(
+            tempfile::tempdir().unwrap(),
+            options,
+            |_| {},
+            Box::new(shown),
+        )
     }
 
     /// With everything in a directory of the caller's.
     pub fn in_dir(dir: tempfile::TempDir, options: MountOptions) -> Option<Self> {
-        Self::make(dir, options, |_| {})
+        Self::make(dir, options, |_| {}, itself())
     }
 
     fn make(
         dir: tempfile::TempDir,
         options: MountOptions,
         change: impl FnOnce(&mut OpenOptions),
+        shown: Shown,
     ) -> Option<Self> {
         if !Path::new("/dev/fuse").exists() {
             eprintln!("skipped: there is no /dev/fuse");
@@ -86,11 +108,17 @@ impl Mount {
         new.open = open_options(dir.path());
         change(&mut new.open);
         let room = Arc::new(Room::create(&dir.path().join("room"), new).unwrap());
-        Some(Self::start(dir, at, room, options))
+        Some(Self::start(dir, at, room, options, shown))
     }
 
-    fn start(dir: tempfile::TempDir, at: PathBuf, room: Arc<Room>, options: MountOptions) -> Self {
-        let mounted = transport::mount(room.clone(), &at, options);
+    fn start(
+        dir: tempfile::TempDir,
+        at: PathBuf,
+        room: Arc<Room>,
+        options: MountOptions,
+        shown: Shown,
+    ) -> Self {
+        let mounted = transport::mount(shown(&room), &at, options);
         let handle = mounted.handle();
         let serving = std::thread::spawn(move || mounted.wait());
         Self {
@@ -98,6 +126,7 @@ impl Mount {
             at,
             room: Some(room),
             handle,
+            shown,
             serving: Some(serving),
         }
     }
@@ -118,7 +147,8 @@ impl Mount {
             open_options(dir.path()),
         )
         .unwrap();
-        Self::start(dir, self.at.clone(), Arc::new(room), for_all_users())
+        let shown = std::mem::replace(&mut self.shown, itself());
+        Self::start(dir, self.at.clone(), Arc::new(room), for_all_users(), shown)
     }
 
     /// What is durable of the room at this moment: a copy of its directory, opened.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mount::{MountOptions, Mounted, Transport};
-use room::Room;
+use room::FileSystem;
 
 /// Whether the kernel offers FUSE over io_uring to the next mount: of the whole machine, and `N` unless somebody changed it.
 const OFFERED: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -33,7 +33,7 @@ pub fn offered() -> Option<()> {
 }
 
 /// Mounts; over io_uring where the options or the environment say so, and then really over io_uring.
-pub fn mount(room: Arc<Room>, at: &Path, mut options: MountOptions) -> Mounted {
+pub fn mount(room: Arc<dyn FileSystem>, at: &Path, mut options: MountOptions) -> Mounted {
     if all_over_io_uring() {
         options.transport = Transport::IoUring;
     }

@@ -1,0 +1,219 @@
+//! Where an inode is that is not of the live tree, and how it is shown: its number, its parent, its flags.
+
+use model::{DirEntry, Error, FileFlags, FileKind, FileSystem, Inode, InodeNo, Result, Snapshot};
+
+use super::WithSnapshots;
+use super::numbers::{self, Number, is_live};
+use super::routes::Route;
+use super::views::View;
+
+/// Position of the directory of snapshots in a listing of the top directory: behind `.` and `..`, before all others.
+const OWN_COOKIE: u64 = 3;
+/// Position of the snapshot 0 in a listing of snapshots.
+const FIRST_COOKIE: u64 = 16;
+
+/// A file in a snapshot.
+pub(super) struct Past {
+    pub(super) door: InodeNo,
+    pub(super) snapshot: u64,
+    pub(super) view: View,
+    pub(super) no: InodeNo,
+}
+
+/// Where an inode is that is not of the live tree.
+pub(super) enum Place {
+    /// The directory of snapshots in this directory.
+    List(InodeNo),
+    Past(Past),
+}
+
+impl WithSnapshots {
+    /// Where an inode is that is not of the live tree.
+    pub(super) fn place(&self, no: InodeNo) -> Result<Place> {
+        let route = match numbers::parse(no) {
+            Number::List(of) => return Ok(Place::List(of)),
+            Number::Past(snapshot, inode) => Route {
+                door: InodeNo::ROOT,
+                snapshot,
+                inode,
+            },
+            Number::Route => self.routes.find(no).ok_or(Error::Stale)?,
+            Number::Live => return Err(Error::NotFound),
+        };
+        Ok(Place::Past(Past {
+            door: route.door,
+            snapshot: route.snapshot,
+            view: self.views.by_number(route.snapshot)?,
+            no: route.inode,
+        }))
+    }
+
+    /// A file in a snapshot; `refusal` where it is the directory of snapshots.
+    pub(super) fn past(&self, no: InodeNo, refusal: Error) -> Result<Past> {
+        match self.place(no)? {
+            Place::List(_) => Err(refusal),
+            Place::Past(past) => Ok(past),
+        }
+    }
+
+    /// Whether a name in a live directory leads to its snapshots.
+    pub(super) fn is_ours(&self, parent: InodeNo, name: &[u8]) -> Result<bool> {
+        if name != self.directory.name {
+            return Ok(false);
+        }
+        match self.live().lookup(parent, name) {
+            Err(Error::NotFound) => Ok(!self.views.list()?.is_empty()),
+            other => other.map(|_| false),
+        }
+    }
+
+    /// Refuses `refusal` for a name that leads to snapshots; `ReadOnly` in a directory that is not live.
+    pub(super) fn check_name(&self, parent: InodeNo, name: &[u8], refusal: Error) -> Result<()> {
+        if !is_live(parent) {
+            return Err(Error::ReadOnly);
+        }
+        match self.is_ours(parent, name)? {
+            true => Err(refusal),
+            false => Ok(()),
+        }
+    }
+
+    /// The directory of snapshots in the live directory `of`: who may list that may list this.
+    pub(super) fn list_inode(&self, of: &Inode, newest: Option<&Snapshot>) -> Inode {
+        let time = newest.map_or(of.btime, |snapshot| snapshot.created);
+        Inode {
+            no: numbers::list(of.no),
+            kind: FileKind::Directory,
+            mode: of.mode & 0o555,
+            flags: FileFlags::IMMUTABLE,
+            uid: of.uid,
+            gid: of.gid,
+            // A directory whose subdirectories are not counted, as btrfs has it.
+            nlink: 1,
+            size: 0,
+            blocks: 0,
+            rdev: 0,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            btime: of.btime,
+            parent: of.no,
+            has_xattrs: false,
+            target: Vec::new(),
+        }
+    }
+
+    /// The live directory `of` as it was in a snapshot. `NotFound` where it did not exist then, or the snapshot does not exist now.
+    pub(super) fn door(&self, of: InodeNo, snapshot: &Snapshot) -> Result<Inode> {
+        let found = self
+            .views
+            .open(snapshot)
+            .and_then(|view| view.attributes(of));
+        match found {
+            Ok(mut inode) => {
+                self.show(of, snapshot.number, &mut inode);
+                Ok(inode)
+            }
+            Err(Error::Stale) => Err(Error::NotFound),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Turns the attributes of a file in a snapshot into those that are shown.
+    pub(super) fn show(&self, door: InodeNo, snapshot: u64, inode: &mut Inode) {
+        let (no, kind) = (inode.no, inode.kind);
+        inode.no = self.number(door, snapshot, no, kind);
+        if kind == FileKind::Directory {
+            inode.parent = match no == door {
+                true => numbers::list(door),
+                false => self.number(door, snapshot, inode.parent, kind),
+            };
+        }
+        if matches!(kind, FileKind::Directory | FileKind::Regular) {
+            inode.flags = inode.flags.and(FileFlags::IMMUTABLE);
+        }
+    }
+
+    pub(super) fn number(
+        &self,
+        door: InodeNo,
+        snapshot: u64,
+        inode: InodeNo,
+        kind: FileKind,
+    ) -> InodeNo {
+        let door = match kind {
+            FileKind::Directory => door,
+            _ => InodeNo::ROOT,
+        };
+        let short = match door {
+            InodeNo::ROOT => numbers::past(snapshot, inode),
+            _ => None,
+        };
+        short.unwrap_or_else(|| {
+            self.routes.number(Route {
+                door,
+                snapshot,
+                inode,
+            })
+        })
+    }
+
+    /// The snapshots in which a live directory exists, as [`read_dir`](FileSystem::read_dir) has them, and the position of the next.
+    pub(super) fn list(
+        &self,
+        of: InodeNo,
+        after: u64,
+        limit: usize,
+    ) -> Result<(Vec<(DirEntry, Inode)>, u64)> {
+        let snapshots = self.views.list()?;
+        let next = snapshots.last().map_or(0, |s| s.number + 1);
+        let cookie = |snapshot: &Snapshot| FIRST_COOKIE.saturating_add(snapshot.number);
+        let mut entries = Vec::new();
+        for snapshot in snapshots.iter().filter(|s| cookie(s) > after) {
+            if entries.len() == limit {
+                break;
+            }
+            let inode = match self.door(of, snapshot) {
+                Err(Error::NotFound) => continue,
+                found => found?,
+            };
+            let entry = DirEntry {
+                cookie: cookie(snapshot),
+                name: snapshot.name.clone().into_bytes(),
+                inode: inode.no,
+                kind: inode.kind,
+            };
+            entries.push((entry, inode));
+        }
+        Ok((entries, FIRST_COOKIE.saturating_add(next)))
+    }
+
+    pub(super) fn show_all(
+        &self,
+        past: &Past,
+        mut entries: Vec<(DirEntry, Inode)>,
+    ) -> Vec<(DirEntry, Inode)> {
+        for (entry, inode) in &mut entries {
+            self.show(past.door, past.snapshot, inode);
+            entry.inode = inode.no;
+        }
+        entries
+    }
+
+    /// The directory of snapshots as an entry of the top directory, where a listing after `after` shows it.
+    pub(super) fn own_entry(&self, no: InodeNo, after: u64) -> Result<Option<(DirEntry, Inode)>> {
+        let name = &self.directory.name;
+        let begins = no == InodeNo::ROOT && after < OWN_COOKIE;
+        if !self.directory.is_listed || !begins || !self.is_ours(no, name)? {
+            return Ok(None);
+        }
+        let inode = self.lookup(no, name)?;
+        let entry = DirEntry {
+            cookie: OWN_COOKIE,
+            name: name.clone(),
+            inode: inode.no,
+            kind: inode.kind,
+        };
+        Ok(Some((entry, inode)))
+    }
+}
