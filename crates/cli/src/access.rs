@@ -1,7 +1,9 @@
 //! Reaching a room: through the library when nobody has it open, through its serving process when it is mounted.
 //!
-//! Invariant: what a command asks of a room goes through [`Access::run`] or [`Access::tree`], and so works both ways.
+//! Invariant: what a command asks of a room goes through [`Access::run`], [`Access::tree`] or [`Access::source`], and so works both
+//! ways.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -16,8 +18,9 @@ use crate::exit::Exit;
 use crate::mounting::ending;
 use crate::output::Failures;
 use crate::place::{RoomPath, must_be_room};
+use crate::snapshots;
 use crate::socket;
-use crate::tree::{HostTree, RoomTree, Source, Tree};
+use crate::tree::{HostTree, PastTree, RoomTree, Source, Tree};
 use crate::work::{self, Progress};
 
 /// How the room is opened, for every command that may have to.
@@ -136,24 +139,38 @@ impl Access {
         match self {
             Access::Library { room, .. } => Ok(Box::new(RoomTree::new(room))),
             Access::Mounted(client) => {
-                let closed = |e: &dyn std::fmt::Display| {
-                    Error::said(
+                if let Some(name) = &client.snapshot {
+                    return Err(Error::said(
                         Exit::InUse,
                         format!(
-                            "{}: mounted at {} by process {}, where this user cannot enter ({e}): become the user \
-                             who mounted it, or mount it with --allow-other",
+                            "{}: its snapshot {name} is mounted at {}, and not the room itself; unmount it first",
                             client.room.display(),
-                            client.mountpoint.display(),
-                            client.pid
+                            client.mountpoint.display()
                         ),
-                    )
-                };
-                let mount = client.mount().ok_or_else(|| client.no_mount())?;
-                let tree = HostTree::mounted(&mount).map_err(|e| closed(&e))?;
-                // The root of a mount can be held by whom it then lets do nothing.
-                tree.stat(Path::new("/"), true).map_err(|e| closed(&e))?;
-                Ok(Box::new(tree))
+                    ));
+                }
+                Ok(Box::new(entered(client)?))
             }
+        }
+    }
+
+    /// The room's files to read, or those of a snapshot of it.
+    pub(crate) fn source(&self, snapshot: Option<&str>) -> Result<Box<dyn Source + '_>> {
+        let Some(name) = snapshot else {
+            return Ok(self.tree()?);
+        };
+        match self {
+            Access::Library { dir, room } => {
+                let past = PastTree::new(room, name).map_err(|e| match e {
+                    room::Error::NotFound => snapshots::missing(dir, name),
+                    other => Error::room(dir, other),
+                })?;
+                Ok(Box::new(past))
+            }
+            Access::Mounted(client) if client.snapshot.as_deref() == Some(name) => {
+                Ok(Box::new(entered(client)?))
+            }
+            Access::Mounted(client) => Ok(Box::new(past_of_mount(client, name)?)),
         }
     }
 
@@ -163,6 +180,29 @@ impl Access {
             && let Err(e) = self.tree().map(|tree| tree.sync())
         {
             tracing::info!("{e}");
+        }
+    }
+
+    /// Does several changes that shall be one, also after a crash: as far as the room can be reached so.
+    pub(crate) fn at_once(&self, change: impl FnOnce() -> Result<()>) -> Result<()> {
+        match self {
+            Access::Library { dir, room } => {
+                room.begin().map_err(|e| Error::room(dir, e))?;
+                let changed = change();
+                // There is no way back: what was changed becomes durable, and is right in parts.
+                room.complete()
+                    .map_err(|e| Error::room(dir, e))
+                    .and(changed)
+            }
+            Access::Mounted(_) => change(),
+        }
+    }
+
+    /// Frees what only deleted snapshots held. The process of a mount does so in the background.
+    pub(crate) fn free_deleted(&self) -> Result<()> {
+        match self {
+            Access::Library { dir, room } => room.tend().map_err(|e| Error::room(dir, e)),
+            Access::Mounted(_) => Ok(()),
         }
     }
 
@@ -211,20 +251,108 @@ impl Rooms {
     }
 }
 
-/// Does `act` with each path, in the room it points into. What fails is said, and the others are done all the same.
-pub(crate) fn each(
+/// The tree that a process has mounted.
+fn entered(client: &Client) -> Result<HostTree> {
+    let mount = client.mount().ok_or_else(|| client.no_mount())?;
+    let tree = HostTree::mounted(&mount).map_err(|e| closed(client, &e))?;
+    // The root of a mount can be held by whom it then lets do nothing.
+    tree.stat(Path::new("/"), true)
+        .map_err(|e| closed(client, &e))?;
+    Ok(tree)
+}
+
+fn closed(client: &Client, why: &dyn std::fmt::Display) -> Error {
+    Error::said(
+        Exit::InUse,
+        format!(
+            "{}: mounted at {} by process {}, where this user cannot enter ({why}): become the user who mounted it, or mount it \
+             with --allow-other",
+            client.room.display(),
+            client.mountpoint.display(),
+            client.pid
+        ),
+    )
+}
+
+/// A snapshot of a mounted room, through its mount.
+fn past_of_mount(client: &Client, name: &str) -> Result<HostTree> {
+    let Some(directory) = &client.snapshots else {
+        return Err(Error::said(
+            Exit::InUse,
+            format!(
+                "{}: mounted at {} without its snapshots; unmount it first, or mount it without --snapshots off",
+                client.room.display(),
+                client.mountpoint.display()
+            ),
+        ));
+    };
+    let mount = client.mount().ok_or_else(|| client.no_mount())?;
+    HostTree::of_snapshot(&mount, directory, name).map_err(|e| match e.kind() {
+        ErrorKind::AlreadyExists => Error::said(
+            Exit::InUse,
+            format!(
+                "{}: a file of the room is named {}, which hides the snapshots of its mount; unmount it first, or mount it with \
+                 --snapshots-name",
+                client.room.display(),
+                directory.display()
+            ),
+        ),
+        ErrorKind::NotFound => snapshots::missing(&client.room, name),
+        _ => closed(client, &e),
+    })
+}
+
+/// Does `act` with each path, in the room or snapshot it points into. What fails is said, and the others are done all the same.
+pub(crate) fn read_each(
+    paths: &[RoomPath],
+    open: &OpenArgs,
+    global: &Global,
+    mut act: impl FnMut(&dyn Source, &RoomPath, &mut Failures) -> Result<()>,
+) -> Result<()> {
+    each(
+        paths,
+        open,
+        Intent::Read,
+        global,
+        |access, path, failures| {
+            let source = access.source(path.snapshot.as_deref())?;
+            Ok(act(&*source, path, failures))
+        },
+    )
+}
+
+/// The same with what changes rooms: no path may point into a snapshot.
+pub(crate) fn change_each(
+    paths: &[RoomPath],
+    open: &OpenArgs,
+    global: &Global,
+    mut act: impl FnMut(&dyn Tree, &RoomPath, &mut Failures) -> Result<()>,
+) -> Result<()> {
+    each(
+        paths,
+        open,
+        Intent::Change,
+        global,
+        |access, path, failures| {
+            let tree = access.tree()?;
+            Ok(act(&*tree, path, failures))
+        },
+    )
+}
+
+/// `act` fails where nothing can be reached, and returns what became of the path.
+fn each(
     paths: &[RoomPath],
     open: &OpenArgs,
     intent: Intent,
     global: &Global,
-    mut act: impl FnMut(&dyn Tree, &RoomPath, &mut Failures) -> Result<()>,
+    mut act: impl FnMut(&Access, &RoomPath, &mut Failures) -> Result<Result<()>>,
 ) -> Result<()> {
     let mut rooms = Rooms::default();
     let mut failures = Failures::default();
     for path in paths {
         let at = rooms.reach(&path.room, open, intent)?;
-        let tree = rooms.get(at).tree()?;
-        if let Err(error) = act(&*tree, path, &mut failures) {
+        if let Err(error) = act(rooms.get(at), path, &mut failures)? {
             failures.note(&error, global);
         }
     }

@@ -62,6 +62,15 @@ fn with_other_secrets(mut request: Request) -> Request {
         | Request::Check { .. }
         | Request::Compact { .. }
         | Request::Backup { .. }
+        | Request::CreateSnapshot { .. }
+        | Request::SnapshotBeforeRestore {}
+        | Request::Snapshots {}
+        | Request::RenameSnapshot { .. }
+        | Request::DeleteSnapshot { .. }
+        | Request::DiffSnapshots { .. }
+        | Request::SnapshotPolicy {}
+        | Request::SetSnapshotPolicy { .. }
+        | Request::PruneSnapshots { .. }
         | Request::AwaitClose {}
         | Request::Unmount {} => (None, None),
     };
@@ -125,10 +134,11 @@ pub fn answer(bytes: &[u8]) {
 mod tests {
     use super::*;
     use crate::control::{
-        BackupReply, CheckReply, CompactReply, InfoReply, LostReply, REQUEST_LINE_MAX, RekeyReply,
-        SlotReply, SpaceReply,
+        BackupReply, ChangeReply, CheckReply, CompactReply, InfoReply, LostReply, REQUEST_LINE_MAX,
+        RekeyReply, SlotReply, SnapshotReply, SnapshotsReply, SpaceReply,
     };
     use crate::credentials::{Given, GivenKind};
+    use crate::retention::Policy;
 
     #[test]
     fn every_request_of_the_corpus_keeps_the_promises() {
@@ -145,6 +155,15 @@ mod tests {
         let line = vec![b' '; REQUEST_LINE_MAX + 1];
         assert!(matches!(parse_request(&line), Err(WireError::TooLong)));
         request(&line);
+    }
+
+    fn policy() -> Policy {
+        Policy {
+            hourly: 24,
+            daily: 7,
+            weekly: u32::MAX,
+            min_free: 10,
+        }
     }
 
     #[test]
@@ -210,6 +229,26 @@ mod tests {
             ),
             ("compact", Request::Compact { percent: 50 }),
             (
+                "create-snapshot",
+                Request::CreateSnapshot {
+                    name: Some("Zo\u{eb}'s".into()),
+                },
+            ),
+            (
+                "diff-snapshots",
+                Request::DiffSnapshots {
+                    from: "monday".into(),
+                    to: None,
+                },
+            ),
+            (
+                "set-snapshot-policy",
+                Request::SetSnapshotPolicy {
+                    policy: Some(policy()),
+                },
+            ),
+            ("prune-snapshots", Request::PruneSnapshots { dry_run: true }),
+            (
                 "backup",
                 Request::Backup {
                     target: path_to_hex("/media/back\u{1b}up".as_ref()),
@@ -249,6 +288,7 @@ mod tests {
             stored: 6,
             reserved: 8,
             inodes: 7,
+            snapshots: 9,
         };
         let slot = |created| SlotReply {
             slot: 3,
@@ -260,6 +300,13 @@ mod tests {
             kdf_lanes: None,
             recipients: vec!["age1qqqqqq".into()],
         };
+        let snapshot = |automatic| SnapshotReply {
+            number: 7,
+            name: "monday".into(),
+            created: (1_700_000_000, 999_999_999),
+            automatic,
+            exclusive: 4096,
+        };
         let replies = [
             ("nothing", Reply::Nothing),
             (
@@ -269,6 +316,8 @@ mod tests {
                     pid: 4242,
                     mountpoint: path_to_hex("/mnt".as_ref()),
                     read_only: false,
+                    snapshot: Some("monday".into()),
+                    snapshots: Some(path_to_hex(".snapshots".as_ref())),
                 },
             ),
             (
@@ -283,6 +332,7 @@ mod tests {
                     created: 1_700_000_000,
                     slots: 2,
                     segments: 3,
+                    snapshots: 4,
                     space,
                 }),
             ),
@@ -326,6 +376,27 @@ mod tests {
                     problems: vec!["segment 1 is missing".into()],
                 }),
             ),
+            ("snapshot", Reply::Snapshot(snapshot(true))),
+            (
+                "snapshots",
+                Reply::Snapshots(SnapshotsReply {
+                    snapshots: vec![snapshot(true), snapshot(false)],
+                    held: 1 << 20,
+                }),
+            ),
+            (
+                "changes",
+                Reply::Changes(vec![ChangeReply {
+                    change: "renamed".into(),
+                    kind: "file".into(),
+                    path: path_to_hex("/b".as_ref()),
+                    from: Some(path_to_hex("/a".as_ref())),
+                    before: Some(1),
+                    after: None,
+                }]),
+            ),
+            ("policy", Reply::Policy(Some(policy()))),
+            ("pruned", Reply::Pruned(vec![snapshot(true)])),
             (
                 "rekeyed",
                 Reply::Rekeyed(RekeyReply {

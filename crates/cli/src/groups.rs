@@ -62,6 +62,10 @@ pub(crate) const GROUPS: &[Group] = &[
                 "Copy a room to another directory, also while mounted",
             ),
             ("restore", "Restore a room from its backup"),
+            (
+                "snapshot",
+                "Create, compare and restore snapshots of a room",
+            ),
         ],
     },
     Group {

@@ -1,7 +1,9 @@
-//! Where an argument points: into a room (`ROOM:/path`, or just `ROOM`), or at an ordinary file. A room may also be named by
-//! the place where it is mounted.
+//! Where an argument points: into a room (`ROOM:/path`, or just `ROOM`), into a snapshot of one (`ROOM@NAME:/path`, `ROOM@NAME`), or at
+//! an ordinary file. A room may also be named by the place where it is mounted.
 //!
-//! Invariant: a mistyped room is never taken for a host path silently; only `cp` and `mv` take host paths at all.
+//! 1. A mistyped room is never taken for a host path silently; only `cp` and `mv` take host paths at all.
+//! 2. What exists under a name with an `@` is what the name means; only otherwise is it a snapshot.
+//! 3. Who asks for a path to change never gets one in a snapshot: [`room_path`] and [`live`] refuse it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -27,6 +29,8 @@ pub(crate) enum Location {
 pub(crate) struct RoomPath {
     /// The room's directory, as it was typed.
     pub(crate) room: PathBuf,
+    /// The snapshot of the room that it is in; `None`: in the room as it is now.
+    pub(crate) snapshot: Option<String>,
     /// Absolute, without a slash at its end unless it is the root.
     pub(crate) path: PathBuf,
     /// Whether a slash ended it, or it was the root: it must be a directory.
@@ -36,7 +40,15 @@ pub(crate) struct RoomPath {
 impl RoomPath {
     /// As it is written.
     pub(crate) fn words(&self) -> String {
-        format!("{}:{}", self.room.display(), self.path.display())
+        format!("{}:{}", self.tree_words(), self.path.display())
+    }
+
+    /// The room, or the snapshot of it, as it is written.
+    pub(crate) fn tree_words(&self) -> String {
+        match &self.snapshot {
+            Some(name) => format!("{}@{name}", self.room.display()),
+            None => self.room.display().to_string(),
+        }
     }
 
     /// That something failed with it.
@@ -78,7 +90,7 @@ fn below_mount(path: &Path) -> Option<RoomPath> {
     let path = path.canonicalize().ok()?;
     let mount = path.ancestors().find_map(mounts::strongroom_at)?;
     let below = path.strip_prefix(&mount.mountpoint).ok()?;
-    is_room(&mount.source).then(|| inside(mount.source, below.as_os_str().as_bytes()))
+    is_room(&mount.source).then(|| inside(mount.source, None, below.as_os_str().as_bytes()))
 }
 
 /// Whether a directory is certainly a room, and not one that merely has a file `header.json`.
@@ -169,13 +181,23 @@ fn shared(name: &str, mountpoint: Option<&Path>) -> Error {
     ))
 }
 
-/// Reads arguments that must all point into rooms.
+/// Reads arguments that must all point into rooms as they are now.
 pub(crate) fn room_paths(arguments: &[OsString]) -> Result<Vec<RoomPath>> {
     arguments.iter().map(|path| room_path(path)).collect()
 }
 
-/// Reads an argument that must point into a room.
+/// Reads an argument that must point into a room as it is now.
 pub(crate) fn room_path(argument: &OsStr) -> Result<RoomPath> {
+    readable_path(argument).and_then(live)
+}
+
+/// Reads arguments that must all point into rooms or snapshots of them.
+pub(crate) fn readable_paths(arguments: &[OsString]) -> Result<Vec<RoomPath>> {
+    arguments.iter().map(|path| readable_path(path)).collect()
+}
+
+/// Reads an argument that must point into a room or a snapshot of one.
+pub(crate) fn readable_path(argument: &OsStr) -> Result<RoomPath> {
     match place(argument)? {
         Location::Room(path) => Ok(path),
         Location::Host(path) => {
@@ -189,14 +211,27 @@ pub(crate) fn room_path(argument: &OsStr) -> Result<RoomPath> {
                 return Ok(inside);
             }
             must_be_room(&path)?;
-            Ok(whole(path))
+            Ok(whole(path, None))
         }
     }
 }
 
-fn whole(room: PathBuf) -> RoomPath {
+/// Refuses a path in a snapshot.
+pub(crate) fn live(path: RoomPath) -> Result<RoomPath> {
+    match path.snapshot {
+        None => Ok(path),
+        Some(_) => Err(Error::usage(format!(
+            "{}: in a snapshot, which this command does not work on: a snapshot never changes; ls, tree, cat, stat, du, export and cp \
+             (as the source) read it",
+            path.words()
+        ))),
+    }
+}
+
+fn whole(room: PathBuf, snapshot: Option<String>) -> RoomPath {
     RoomPath {
         room,
+        snapshot,
         path: PathBuf::from("/"),
         must_be_directory: true,
     }
@@ -220,9 +255,8 @@ pub(crate) fn place(argument: &OsStr) -> Result<Location> {
     };
     let after = |at: usize| bytes.get(at + 1).copied();
     for at in splits().filter(|at| matches!(after(*at), None | Some(b'/'))) {
-        let room = room_of(PathBuf::from(OsStr::from_bytes(&bytes[..at])));
-        if at > 0 && is_room(&room) {
-            return Ok(Location::Room(inside(room, &bytes[at + 1..])));
+        if let Some((room, snapshot)) = tree_named(&bytes[..at])? {
+            return Ok(Location::Room(inside(room, snapshot, &bytes[at + 1..])));
         }
     }
     if is_url(&argument.to_string_lossy()) {
@@ -230,10 +264,18 @@ pub(crate) fn place(argument: &OsStr) -> Result<Location> {
     }
     let host = PathBuf::from(argument);
     if is_whole_room(&host) {
-        return Ok(Location::Room(whole(host)));
+        return Ok(Location::Room(whole(host, None)));
     }
     if host.exists() || host.is_symlink() {
         return Ok(Location::Host(host));
+    }
+    // With a colon behind the name it was looked at before.
+    let ends_with_name = bytes
+        .rsplit(|b| *b == b'@')
+        .next()
+        .is_some_and(|name| !name.contains(&b':'));
+    if ends_with_name && let Some((room, Some(snapshot))) = tree_named(bytes)? {
+        return Ok(Location::Room(whole(room, Some(snapshot))));
     }
     for at in splits().filter(|at| *at > 0) {
         let room = PathBuf::from(OsStr::from_bytes(&bytes[..at]));
@@ -255,7 +297,54 @@ pub(crate) fn place(argument: &OsStr) -> Result<Location> {
     Ok(Location::Host(host))
 }
 
-fn inside(room: PathBuf, path: &[u8]) -> RoomPath {
+/// A path inside a room that is named by itself: it begins with a slash.
+pub(crate) fn path_in(room: &Path, snapshot: Option<&str>, path: &OsStr) -> Result<RoomPath> {
+    if !path.as_bytes().starts_with(b"/") {
+        return Err(Error::usage(format!(
+            "{}: a path inside a room begins with a slash",
+            path.display()
+        )));
+    }
+    let path = inside(
+        room.to_owned(),
+        snapshot.map(str::to_owned),
+        path.as_bytes(),
+    );
+    if path
+        .path
+        .components()
+        .any(|part| part == std::path::Component::ParentDir)
+    {
+        return Err(Error::usage(format!(
+            "{}: write it without ..",
+            path.words()
+        )));
+    }
+    Ok(path)
+}
+
+/// What is written before a colon: a room, or a snapshot of one. `None`: neither.
+fn tree_named(name: &[u8]) -> Result<Option<(PathBuf, Option<String>)>> {
+    let path = PathBuf::from(OsStr::from_bytes(name));
+    let room = room_of(path.clone());
+    if !name.is_empty() && is_room(&room) {
+        return Ok(Some((room, None)));
+    }
+    // A snapshot's name has no @.
+    let Some(at) = name.iter().rposition(|b| *b == b'@').filter(|at| *at > 0) else {
+        return Ok(None);
+    };
+    let room = room_of(PathBuf::from(OsStr::from_bytes(&name[..at])));
+    if !is_room(&room) || path.symlink_metadata().is_ok() {
+        return Ok(None);
+    }
+    let snapshot = String::from_utf8_lossy(&name[at + 1..]).into_owned();
+    room::check_snapshot_name(&snapshot)
+        .map_err(|e| Error::usage(format!("{}: {e}", path.display())))?;
+    Ok(Some((room, Some(snapshot))))
+}
+
+fn inside(room: PathBuf, snapshot: Option<String>, path: &[u8]) -> RoomPath {
     let parts: Vec<&[u8]> = path
         .split(|b| *b == b'/')
         .filter(|part| !part.is_empty() && *part != b".")
@@ -265,6 +354,7 @@ fn inside(room: PathBuf, path: &[u8]) -> RoomPath {
     let must_be_directory = parts.is_empty() || path.ends_with(b"/") || path.ends_with(b"/.");
     RoomPath {
         room,
+        snapshot,
         path: PathBuf::from(OsStr::from_bytes(&clean)),
         must_be_directory,
     }
@@ -296,11 +386,44 @@ mod tests {
             let place = place(OsStr::new(&format!("{room}{typed}"))).unwrap();
             let expected = RoomPath {
                 room: room.clone().into(),
+                snapshot: None,
                 path: path.into(),
                 must_be_directory: directory,
             };
             assert_eq!(place, Location::Room(expected), "{typed}");
         }
+    }
+
+    #[test]
+    fn an_at_after_a_room_points_into_a_snapshot_unless_something_has_that_name() {
+        let (dir, room) = made();
+        let read = |typed: &str| readable_path(OsStr::new(&format!("{room}{typed}")));
+        for (typed, path, directory) in [
+            ("@monday:/x/y", "/x/y", false),
+            ("@monday:", "/", true),
+            ("@monday", "/", true),
+        ] {
+            let expected = RoomPath {
+                room: room.clone().into(),
+                snapshot: Some("monday".into()),
+                path: path.into(),
+                must_be_directory: directory,
+            };
+            assert_eq!(read(typed).unwrap(), expected, "{typed}");
+            let refused = room_path(OsStr::new(&format!("{room}{typed}"))).unwrap_err();
+            assert_eq!(refused.exit(), Exit::Usage);
+        }
+        for bad in ["@:/x", "@a/b:/x", "@..:/x", "@\u{7}:/x"] {
+            read(bad).unwrap_err();
+        }
+        // A room of that name is that room, and a directory that directory.
+        let other = dir.path().join("a:b@monday");
+        std::fs::create_dir(&other).unwrap();
+        let error = read("@monday:/x").unwrap_err();
+        assert_eq!(error.exit(), Exit::NotARoom, "{error}");
+        std::fs::write(other.join("header.json"), "{}").unwrap();
+        assert_eq!(read("@monday:/x").unwrap().room, other);
+        assert_eq!(read("@monday@tuesday:/x").unwrap().room, other);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::broker::Step;
 use crate::credentials::{Given, NewGiven};
 use crate::exit::Exit;
+use crate::retention::Policy;
 
 /// The most bytes of a request line: the largest key file twice (old and new) in hexadecimal, and some room.
 pub const REQUEST_LINE_MAX: usize = 4 * (1 << 20) + (64 << 10);
@@ -80,6 +81,46 @@ pub enum Request {
         /// Opens the room, and keeps its slot.
         with: Given,
     },
+    /// Creates a snapshot made by hand.
+    CreateSnapshot {
+        /// Its name; `None`: the time.
+        name: Option<String>,
+    },
+    /// Creates the snapshot that a restore can be undone with.
+    SnapshotBeforeRestore {},
+    /// The snapshots, and what they hold.
+    Snapshots {},
+    /// Gives a snapshot another name.
+    RenameSnapshot {
+        /// Its name.
+        from: String,
+        /// Its new name.
+        to: String,
+    },
+    /// Deletes a snapshot.
+    DeleteSnapshot {
+        /// Its name.
+        name: String,
+    },
+    /// What differs between two snapshots.
+    DiffSnapshots {
+        /// The earlier one.
+        from: String,
+        /// The later one; `None`: now.
+        to: Option<String>,
+    },
+    /// The policy for automatic snapshots.
+    SnapshotPolicy {},
+    /// Sets that policy.
+    SetSnapshotPolicy {
+        /// `None`: there is none any more.
+        policy: Option<Policy>,
+    },
+    /// Deletes the automatic snapshots that the policy does not keep.
+    PruneSnapshots {
+        /// Only says which.
+        dry_run: bool,
+    },
     /// Says by a progress line that it was taken up, and answers once the room is unmounted, committed and closed.
     AwaitClose {},
     /// Unmounts the room.
@@ -139,6 +180,12 @@ pub enum Reply {
         read_only: bool,
         /// How the kernel's requests come; `None` before it is mounted.
         transport: Option<Transport>,
+        /// The snapshot that is mounted in the place of the room.
+        #[serde(default)]
+        snapshot: Option<String>,
+        /// Name of the directory with the snapshots in the mount, in hexadecimal; `None`: there is none.
+        #[serde(default)]
+        snapshots: Option<String>,
     },
     /// Facts.
     Info(InfoReply),
@@ -158,6 +205,16 @@ pub enum Reply {
     Backup(BackupReply),
     /// What a rekey did.
     Rekeyed(RekeyReply),
+    /// A snapshot that was created.
+    Snapshot(SnapshotReply),
+    /// All snapshots.
+    Snapshots(SnapshotsReply),
+    /// What differs.
+    Changes(Vec<ChangeReply>),
+    /// The policy for automatic snapshots.
+    Policy(Option<Policy>),
+    /// The snapshots that were deleted.
+    Pruned(Vec<SnapshotReply>),
 }
 
 /// Facts about a room; the JSON of `info`.
@@ -172,6 +229,9 @@ pub struct InfoReply {
     pub(crate) created: u64,
     pub(crate) slots: u64,
     pub(crate) segments: u64,
+    /// How many there are.
+    #[serde(default)]
+    pub(crate) snapshots: u64,
     pub(crate) space: SpaceReply,
 }
 
@@ -187,6 +247,9 @@ pub struct SpaceReply {
     #[serde(default)]
     pub(crate) reserved: u64,
     pub(crate) inodes: u64,
+    /// Bytes that snapshots hold.
+    #[serde(default)]
+    pub(crate) snapshots: u64,
 }
 
 /// A key slot; the JSON of `key list`.
@@ -256,6 +319,42 @@ pub struct BackupReply {
     pub(crate) problems: Vec<String>,
 }
 
+/// Snapshots and what they hold.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SnapshotsReply {
+    /// By number.
+    pub(crate) snapshots: Vec<SnapshotReply>,
+    /// Bytes that deleting all of them frees.
+    pub(crate) held: u64,
+}
+
+/// A snapshot.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SnapshotReply {
+    pub(crate) number: u64,
+    pub(crate) name: String,
+    /// Seconds since 1970, and nanoseconds.
+    pub(crate) created: (i64, u32),
+    pub(crate) automatic: bool,
+    /// Bytes that deleting this one alone frees.
+    pub(crate) exclusive: u64,
+}
+
+/// What became of a file between two moments.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ChangeReply {
+    /// `added`, `removed`, `renamed`, `changed` (its data) or `attributes`.
+    pub(crate) change: String,
+    pub(crate) kind: String,
+    /// In hexadecimal.
+    pub(crate) path: String,
+    /// The earlier path of one that was renamed, likewise.
+    pub(crate) from: Option<String>,
+    /// Length in bytes of a regular file, where it was there.
+    pub(crate) before: Option<u64>,
+    pub(crate) after: Option<u64>,
+}
+
 /// Why a line is not a request.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
@@ -319,6 +418,19 @@ mod tests {
             },
             Request::Compact { percent: 50 },
             Request::AwaitClose {},
+            Request::CreateSnapshot { name: None },
+            Request::DiffSnapshots {
+                from: "monday".into(),
+                to: Some("tuesday".into()),
+            },
+            Request::SetSnapshotPolicy {
+                policy: Some(Policy {
+                    hourly: 24,
+                    daily: 7,
+                    weekly: 5,
+                    min_free: 10,
+                }),
+            },
         ] {
             let line = encode_line(&request);
             let back = parse_request(&line[..line.len() - 1]).unwrap();

@@ -4,13 +4,14 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use room::{Credential, FileSystem as _, Room};
+use room::{Credential, FileSystem as _, Room, Snapshots as _};
 
 use crate::broker::Broker;
 use crate::credentials::Given;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::hex::{hex, path_from_hex};
+use crate::snapshots;
 use crate::wire::{
     BackupReply, CheckReply, CompactReply, InfoReply, LostReply, RekeyReply, Reply, Request,
     SlotReply, SpaceReply,
@@ -36,7 +37,9 @@ pub(crate) fn carry_out(
             ));
         }
         Request::Info {} => Reply::Info(info(dir, room).map_err(failed)?),
-        Request::Space {} => Reply::Space(space(dir, &room.space().map_err(failed)?)),
+        Request::Space {} => {
+            Reply::Space(space(dir, room, &room.space().map_err(failed)?).map_err(failed)?)
+        }
         Request::Sync {} => {
             room.sync().map_err(failed)?;
             Reply::Nothing
@@ -80,6 +83,32 @@ pub(crate) fn carry_out(
                 .backup(&target, progress)
                 .map_err(|e| backup_failed(dir, &target, e))?;
             Reply::Backup(backup_reply(report))
+        }
+        Request::CreateSnapshot { name } => {
+            Reply::Snapshot(snapshots::create(dir, room, name.as_deref())?)
+        }
+        Request::SnapshotBeforeRestore {} => Reply::Snapshot(snapshots::before_restore(dir, room)?),
+        Request::Snapshots {} => Reply::Snapshots(snapshots::list(dir, room)?),
+        Request::RenameSnapshot { from, to } => {
+            snapshots::rename(dir, room, from, to)?;
+            Reply::Nothing
+        }
+        Request::DeleteSnapshot { name } => {
+            snapshots::delete(dir, room, name)?;
+            Reply::Nothing
+        }
+        Request::DiffSnapshots { from, to } => {
+            let go_on = || progress(0, 0);
+            let changes = snapshots::changes(dir, room, from, to.as_deref(), &go_on)?;
+            Reply::Changes(changes)
+        }
+        Request::SnapshotPolicy {} => Reply::Policy(snapshots::policy(dir, room)?),
+        Request::SetSnapshotPolicy { policy } => {
+            snapshots::set_policy(dir, room, policy.as_ref())?;
+            Reply::Nothing
+        }
+        Request::PruneSnapshots { dry_run } => {
+            Reply::Pruned(snapshots::prune(dir, room, *dry_run)?)
         }
         Request::Rekey { with } => {
             let (credential, _) = must_open(dir, room, with)?;
@@ -195,12 +224,13 @@ fn info(dir: &Path, room: &Room) -> room::Result<InfoReply> {
         created: info.created,
         slots: info.slots as u64,
         segments: info.segments,
-        space: space(dir, &info.space),
+        snapshots: room.snapshots()?.len() as u64,
+        space: space(dir, room, &info.space)?,
     })
 }
 
-fn space(dir: &Path, space: &room::RoomSpace) -> SpaceReply {
-    SpaceReply {
+fn space(dir: &Path, room: &Room, space: &room::RoomSpace) -> room::Result<SpaceReply> {
+    Ok(SpaceReply {
         total: space.total,
         free: space.free,
         available: space.available,
@@ -208,7 +238,8 @@ fn space(dir: &Path, space: &room::RoomSpace) -> SpaceReply {
         stored: allocated(dir).unwrap_or(space.stored),
         reserved: space.reserved,
         inodes: space.inodes,
-    }
+        snapshots: room.held_by_snapshots()?,
+    })
 }
 
 /// Bytes that the segments take on the disk. Their lengths say more than that: deleted ranges are holes. `None`: unknown.

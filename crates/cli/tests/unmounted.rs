@@ -99,14 +99,28 @@ fn reports_have_the_same_fields_every_time() {
     assert_eq!(fields(&["du", "room:"]), "bytes files path");
     assert_eq!(
         fields(&["df", "room"]),
-        "available free inodes live reserved room stored total"
+        "available free inodes live reserved room snapshots stored total"
     );
     assert_eq!(
         fields(&["info", "room"]),
-        "created format generation id key_epoch rekeying room segments slots space suite verified"
+        "created format generation id key_epoch rekeying room segments slots snapshots space suite verified"
     );
     assert_eq!(fields(&["key", "list", "room"]), "slots verified");
     assert_eq!(fields(&["cp", "f", "room:/g"]), "bytes files");
+    let snapshot = "automatic created exclusive name number";
+    assert_eq!(fields(&["snapshot", "create", "room", "s"]), snapshot);
+    assert_eq!(fields(&["snapshot", "list", "room"]), snapshot);
+    assert_eq!(fields(&["snapshot", "show", "room", "s"]), snapshot);
+    s.with_pass(["mv", "room:/g", "room:/h"]);
+    assert_eq!(
+        fields(&["snapshot", "diff", "room", "s"]),
+        "bytes_after bytes_before change from kind path"
+    );
+    assert_eq!(
+        fields(&["snapshot", "restore", "room", "s", "/g"]),
+        "before bytes files"
+    );
+    assert_eq!(fields(&["snapshot", "policy", "show", "room"]), "policy");
     assert_eq!(fields(&["header", "backup", "room", "h"]), "bytes file");
 }
 

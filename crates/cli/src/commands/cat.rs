@@ -2,17 +2,17 @@
 
 use std::ffi::OsString;
 
-use crate::access::{self, Intent, OpenArgs};
+use crate::access::{self, OpenArgs};
 use crate::args::Global;
 use crate::error::Result;
 use crate::output;
-use crate::place::{RoomPath, room_paths};
-use crate::tree::{Fault, Tree};
+use crate::place::{RoomPath, readable_paths};
+use crate::tree::{Fault, Source};
 
 /// Write files of a room to standard output
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// ROOM:/path
+    /// ROOM:/path, or ROOM@SNAPSHOT:/path
     #[arg(required = true, value_name = "ROOM:/PATH")]
     paths: Vec<OsString>,
     #[command(flatten)]
@@ -20,13 +20,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let paths = room_paths(&args.paths)?;
-    access::each(&paths, &args.open, Intent::Read, global, |tree, path, _| {
+    let paths = readable_paths(&args.paths)?;
+    access::read_each(&paths, &args.open, global, |tree, path, _| {
         print(tree, path).map_err(|fault| path.failed(fault))
     })
 }
 
-fn print(tree: &dyn Tree, path: &RoomPath) -> std::result::Result<(), Fault> {
+fn print(tree: &dyn Source, path: &RoomPath) -> std::result::Result<(), Fault> {
     let file = tree.open(&path.path)?;
     let mut buf = vec![0; 1 << 20];
     let mut at = 0;

@@ -69,6 +69,7 @@ pub(crate) enum Command {
     Check(check::Args),
     Compact(compact::Args),
     Backup(backup::Args),
+    Snapshot(snapshot::Args),
     Restore(restore::Args),
     Import(import::Args),
     Export(export::Args),

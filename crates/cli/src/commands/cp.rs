@@ -9,14 +9,17 @@ use serde_json::json;
 
 use crate::access::{Intent, OpenArgs, Rooms};
 use crate::args::Global;
+use crate::control::{Reply, Request};
 use crate::copy::Copier;
 use crate::copy::give::Kept;
 use crate::copy::place::Existing;
 use crate::error::{Error, Result};
+use crate::exit::Exit;
 use crate::output::{self, Failures};
-use crate::place::{Location, place};
+use crate::place::{Location, live, place};
 use crate::progress::Bar;
-use crate::tree::{HostTree, Meta, Tree};
+use crate::snapshots::advice_when_full;
+use crate::tree::{HostTree, Meta, Source, Tree};
 
 /// Copy files into a room, out of it, or within it, with all their attributes
 #[derive(Debug, clap::Args)]
@@ -24,7 +27,7 @@ use crate::tree::{HostTree, Meta, Tree};
     after_help = "Mode, owner (where allowed), times, extended attributes, ACLs, hard links and holes are always kept."
 )]
 pub(crate) struct Args {
-    /// What to copy, and last where to: host paths, or ROOM:/path
+    /// What to copy (host paths, ROOM:/path, ROOM@SNAPSHOT:/path), and last where to (a host path or ROOM:/path)
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
     paths: Vec<OsString>,
     /// Copy directories with everything in them
@@ -57,6 +60,9 @@ pub(super) fn sources_and_target(
     let Some(target) = sources.pop() else {
         return Err(Error::usage(format!("{verb} what, and where to?")));
     };
+    if let Location::Room(path) = &target {
+        live(path.clone())?;
+    }
     let in_room = |place: &Location| matches!(place, Location::Room(_));
     if !sources.iter().chain([&target]).any(in_room) {
         return Err(Error::usage(format!(
@@ -77,6 +83,11 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     };
     let done = work.copy_all(&sources, &options, global, &bar, &mut |_, _| Ok(()));
     bar.end();
+    if let Err(error) = &done
+        && error.exit() == Exit::NoSpace
+    {
+        work.advise_when_full(global);
+    }
     // What was copied is committed even if something failed.
     let closed = work.close();
     let (files, bytes, failures) = done?;
@@ -95,11 +106,17 @@ pub(crate) struct CopyOptions {
     pub(crate) durable: bool,
 }
 
+/// Where a source is.
+struct Reached {
+    /// Its room's place in the list; `None`: the host.
+    room: Option<usize>,
+    snapshot: Option<String>,
+}
+
 /// The rooms a copy or move touches, and where it goes.
 pub(crate) struct Transfer {
     rooms: Rooms,
-    /// For each source: its room's place in `rooms`.
-    sources: Vec<Option<usize>>,
+    sources: Vec<Reached>,
     target: Location,
     target_room: Option<usize>,
 }
@@ -122,7 +139,14 @@ impl Transfer {
         let intent = if moving { Intent::Change } else { Intent::Read };
         let sources = sources
             .iter()
-            .map(|place| reach(place, intent))
+            .map(|place| {
+                let snapshot = match place {
+                    Location::Room(path) => path.snapshot.clone(),
+                    Location::Host(_) => None,
+                };
+                let room = reach(place, intent)?;
+                Ok(Reached { room, snapshot })
+            })
             .collect::<Result<_>>()?;
         Ok(Self {
             rooms,
@@ -140,11 +164,21 @@ impl Transfer {
     }
 
     pub(crate) fn same_tree(&self, source: usize) -> bool {
-        self.sources[source] == self.target_room
+        let Reached { room, snapshot } = &self.sources[source];
+        *room == self.target_room && snapshot.is_none()
     }
 
+    /// The tree that a source is moved from.
     pub(crate) fn source_tree(&self, source: usize) -> Result<Box<dyn Tree + '_>> {
-        self.tree(self.sources[source])
+        self.tree(self.sources[source].room)
+    }
+
+    fn source(&self, source: usize) -> Result<Box<dyn Source + '_>> {
+        let Reached { room, snapshot } = &self.sources[source];
+        match room {
+            Some(at) => self.rooms.get(*at).source(snapshot.as_deref()),
+            None => Ok(Box::new(HostTree::whole())),
+        }
     }
 
     /// Where each source goes: into the target if that is a directory, else to the target itself.
@@ -193,7 +227,7 @@ impl Transfer {
         let (mut files, mut bytes) = (0, 0);
         let mut links = HashMap::new();
         for (at, (source, destination)) in sources.iter().zip(&destinations).enumerate() {
-            let from = self.source_tree(at)?;
+            let from = self.source(at)?;
             let (path, must_be_directory) = parts(source);
             let meta = match from.stat(path, must_be_directory || !options.recursive) {
                 Ok(meta) => meta,
@@ -258,7 +292,7 @@ impl Transfer {
     fn expect(&self, sources: &[Location], options: &CopyOptions, bar: &Bar) -> Result<()> {
         let mut total = 0;
         for (at, source) in sources.iter().enumerate() {
-            let from = self.source_tree(at)?;
+            let from = self.source(at)?;
             let (path, must_be_directory) = parts(source);
             // What is not there is reported when it is its turn.
             if let Ok(meta) = from.stat(path, must_be_directory || !options.recursive)
@@ -324,6 +358,20 @@ impl Transfer {
         })
     }
 
+    /// Names the snapshots of a full room that hold space.
+    fn advise_when_full(&self, global: &Global) {
+        let (Location::Room(path), Some(at)) = (&self.target, self.target_room) else {
+            return;
+        };
+        let held = self.rooms.get(at).run(&Request::Snapshots {}, &|_, _| true);
+        if let Ok(Reply::Snapshots(held)) = held {
+            let advice = advice_when_full(&path.room, &held);
+            if !advice.is_empty() {
+                output::note(global, advice);
+            }
+        }
+    }
+
     pub(crate) fn close(self) -> Result<()> {
         self.rooms.close()
     }
@@ -352,7 +400,7 @@ pub(crate) fn words(place: &Location) -> String {
 /// What is put before a path of the same tree in messages.
 fn prefix(place: &Location) -> String {
     match place {
-        Location::Room(path) => format!("{}:", path.room.display()),
+        Location::Room(path) => format!("{}:", path.tree_words()),
         Location::Host(_) => String::new(),
     }
 }

@@ -23,8 +23,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     if !global.json {
         output::line(format!(
-            "{:<24} {:>12} {:>12} {:>12} {:>12} {:>10}",
-            "room", "data", "stored", "disk", "available", "files"
+            "{:<24} {:>12} {:>12} {:>12} {:>12} {:>12} {:>10}",
+            "room", "data", "snapshots", "stored", "disk", "available", "files"
         ));
     }
     for room in &args.rooms {
@@ -40,9 +40,10 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             output::json_line(&value);
         } else {
             output::line(format!(
-                "{:<24} {:>12} {:>12} {:>12} {:>12} {:>10}",
+                "{:<24} {:>12} {:>12} {:>12} {:>12} {:>12} {:>10}",
                 room.display().to_string(),
                 size(space.live),
+                size(space.snapshots),
                 size(space.stored),
                 size(space.total),
                 size(space.available),

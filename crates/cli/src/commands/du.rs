@@ -7,17 +7,17 @@ use std::path::Path;
 use room::FileKind;
 use serde_json::json;
 
-use crate::access::{self, Intent, OpenArgs};
+use crate::access::{self, OpenArgs};
 use crate::args::Global;
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
-use crate::place::{RoomPath, room_paths};
-use crate::tree::{FileId, Meta, Tree};
+use crate::place::{RoomPath, readable_paths};
+use crate::tree::{FileId, Meta, Source};
 
 /// Show how much directories of a room hold
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// ROOM:/path, or ROOM for its root
+    /// ROOM:/path, ROOM for its root, or ROOM@SNAPSHOT:/path
     #[arg(required = true, value_name = "ROOM:/PATH")]
     paths: Vec<OsString>,
     /// Only the sum of each argument
@@ -31,37 +31,31 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let paths = room_paths(&args.paths)?;
-    access::each(
-        &paths,
-        &args.open,
-        Intent::Read,
-        global,
-        |tree, path, failures| {
-            let mut sum = Sum {
-                args: &args,
-                global,
-                tree,
-                path,
-                seen: HashSet::new(),
-                failures,
-            };
-            let meta = tree
-                .stat(&path.path, path.must_be_directory)
-                .map_err(|fault| path.failed(fault))?;
-            let total = sum.of(&path.path, &meta);
-            if args.summarize || meta.kind != FileKind::Directory {
-                sum.show(&path.path, total);
-            }
-            Ok(())
-        },
-    )
+    let paths = readable_paths(&args.paths)?;
+    access::read_each(&paths, &args.open, global, |tree, path, failures| {
+        let mut sum = Sum {
+            args: &args,
+            global,
+            tree,
+            path,
+            seen: HashSet::new(),
+            failures,
+        };
+        let meta = tree
+            .stat(&path.path, path.must_be_directory)
+            .map_err(|fault| path.failed(fault))?;
+        let total = sum.of(&path.path, &meta);
+        if args.summarize || meta.kind != FileKind::Directory {
+            sum.show(&path.path, total);
+        }
+        Ok(())
+    })
 }
 
 struct Sum<'a> {
     args: &'a Args,
     global: &'a Global,
-    tree: &'a dyn Tree,
+    tree: &'a dyn Source,
     path: &'a RoomPath,
     /// Files with several names count once.
     seen: HashSet<FileId>,
@@ -92,7 +86,7 @@ impl Sum<'_> {
                 }
             }
             Err(fault) => {
-                let what = format!("{}:{}", self.path.room.display(), output::shown_path(path));
+                let what = format!("{}:{}", self.path.tree_words(), output::shown_path(path));
                 self.failures.note(&Error::At { what, fault }, self.global);
             }
         }

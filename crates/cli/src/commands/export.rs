@@ -20,9 +20,9 @@ use crate::acls;
 use crate::args::Global;
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
-use crate::place::{RoomPath, room_path};
+use crate::place::{RoomPath, readable_path};
 use crate::progress::Bar;
-use crate::tree::{Fault, FileId, Meta, Tree};
+use crate::tree::{Fault, FileId, Meta, Source};
 use crate::walk::{Step, walk};
 
 /// Bytes read at once.
@@ -36,8 +36,8 @@ holes, hard links, devices. Sockets are left out.\n\nExamples:\n  strongroom exp
 work.strongroom:/papers --tar - | gzip >papers.tar.gz"
 )]
 pub(crate) struct Args {
-    /// What to export: ROOM, or ROOM:/path
-    #[arg(value_name = "ROOM[:/path]")]
+    /// What to export: ROOM, ROOM:/path, or the same of a snapshot: ROOM@SNAPSHOT
+    #[arg(value_name = "ROOM[@SNAPSHOT][:/path]")]
     source: OsString,
     /// Where to: a new FILE, or "-" for standard output
     #[arg(long, value_name = "FILE", required = true)]
@@ -50,7 +50,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let from = room_path(&args.source)?;
+    let from = readable_path(&args.source)?;
     if args.tar.as_os_str() == "-" {
         let stdout = std::io::stdout();
         if stdout.is_terminal() {
@@ -102,7 +102,7 @@ fn export<W: Write>(args: &Args, from: &RoomPath, to: W, global: &Global) -> Res
     access.fetch_written();
     let bar = Bar::counting("exporting", global);
     let done = (|| {
-        let tree = access.tree()?;
+        let tree = access.source(from.snapshot.as_deref())?;
         let mut export = Export {
             tree: &*tree,
             from,
@@ -150,7 +150,7 @@ fn lost(e: std::io::Error) -> Error {
 }
 
 struct Export<'a, W: Write> {
-    tree: &'a dyn Tree,
+    tree: &'a dyn Source,
     from: &'a RoomPath,
     to: Writer<BufWriter<W>>,
     global: &'a Global,
@@ -195,7 +195,7 @@ impl<W: Write> Export<'_, W> {
 
     fn at(&self, path: &Path, fault: Fault) -> Error {
         Error::At {
-            what: format!("{}:{}", self.from.room.display(), output::shown_path(path)),
+            what: format!("{}:{}", self.from.tree_words(), output::shown_path(path)),
             fault,
         }
     }

@@ -74,6 +74,13 @@ fn people(args: &Args, info: &InfoReply, mounted: Option<&Client>) {
         size(info.space.stored),
         output::count(info.segments, "segment")
     ));
+    if info.snapshots > 0 {
+        output::line(format!(
+            "snapshots   {} in {}",
+            size(info.space.snapshots),
+            output::count(info.snapshots, "snapshot")
+        ));
+    }
     output::line(format!("free        {}", size(info.space.available)));
     match mounted {
         Some(client) => {

@@ -6,17 +6,17 @@ use std::path::Path;
 use room::FileKind;
 use serde_json::json;
 
-use crate::access::{self, Intent, OpenArgs};
+use crate::access::{self, OpenArgs};
 use crate::args::Global;
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
-use crate::place::{RoomPath, room_paths};
-use crate::tree::{Meta, Tree};
+use crate::place::{RoomPath, readable_paths};
+use crate::tree::{Meta, Source};
 
 /// List files in a room
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// ROOM:/path, or ROOM for its root
+    /// ROOM:/path, ROOM for its root, or ROOM@SNAPSHOT:/path
     #[arg(required = true, value_name = "ROOM:/PATH")]
     paths: Vec<OsString>,
     /// With mode, links, owner, size and time
@@ -33,33 +33,27 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let paths = room_paths(&args.paths)?;
+    let paths = readable_paths(&args.paths)?;
     let titled = paths.len() > 1 || args.recursive;
-    access::each(
-        &paths,
-        &args.open,
-        Intent::Read,
-        global,
-        |tree, path, failures| {
-            let mut lister = Lister {
-                args: &args,
-                global,
-                tree,
-                path,
-                failures,
-            };
-            let meta = tree
-                .stat(&path.path, path.must_be_directory || !args.long)
-                .map_err(|fault| path.failed(fault))?;
-            lister.list(&path.path, &meta, titled)
-        },
-    )
+    access::read_each(&paths, &args.open, global, |tree, path, failures| {
+        let mut lister = Lister {
+            args: &args,
+            global,
+            tree,
+            path,
+            failures,
+        };
+        let meta = tree
+            .stat(&path.path, path.must_be_directory || !args.long)
+            .map_err(|fault| path.failed(fault))?;
+        lister.list(&path.path, &meta, titled)
+    })
 }
 
 struct Lister<'a> {
     args: &'a Args,
     global: &'a Global,
-    tree: &'a dyn Tree,
+    tree: &'a dyn Source,
     path: &'a RoomPath,
     failures: &'a mut Failures,
 }
@@ -71,7 +65,7 @@ impl Lister<'_> {
             return Ok(());
         }
         let entries = self.tree.list(dir).map_err(|fault| Error::At {
-            what: format!("{}:{}", self.path.room.display(), output::shown_path(dir)),
+            what: format!("{}:{}", self.path.tree_words(), output::shown_path(dir)),
             fault,
         })?;
         if titled && !self.global.json {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use room::FileKind;
 
-use crate::access::{self, Intent, OpenArgs};
+use crate::access::{self, OpenArgs};
 use crate::args::Global;
 use crate::error::Result;
 use crate::place::room_paths;
@@ -26,20 +26,14 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let paths = room_paths(&args.paths)?;
-    access::each(
-        &paths,
-        &args.open,
-        Intent::Change,
-        global,
-        |tree, path, _| {
-            let made = if args.parents {
-                make_all(tree, &path.path)
-            } else {
-                tree.make_dir(&path.path, 0o755)
-            };
-            made.map_err(|fault| path.failed(fault))
-        },
-    )
+    access::change_each(&paths, &args.open, global, |tree, path, _| {
+        let made = if args.parents {
+            make_all(tree, &path.path)
+        } else {
+            tree.make_dir(&path.path, 0o755)
+        };
+        made.map_err(|fault| path.failed(fault))
+    })
 }
 
 fn make_all(tree: &dyn Tree, path: &Path) -> std::result::Result<(), Fault> {

@@ -31,6 +31,7 @@ pub(crate) mod restore;
 pub(crate) mod rm;
 pub(crate) mod serve;
 pub(crate) mod serve_mount;
+pub(crate) mod snapshot;
 pub(crate) mod stat;
 pub(crate) mod sync;
 pub(crate) mod tree;
@@ -83,6 +84,7 @@ pub(crate) fn run(command: Command, global: &Global) -> Result<()> {
         Command::Check(args) => check::run(args, global),
         Command::Compact(args) => compact::run(args, global),
         Command::Backup(args) => backup::run(args, global),
+        Command::Snapshot(args) => snapshot::run(args, global),
         Command::Restore(args) => restore::run(args, global),
         Command::Import(args) => import::run(args, global),
         Command::Export(args) => export::run(args, global),

@@ -9,7 +9,7 @@ use crate::access::OpenArgs;
 use crate::args::Global;
 use crate::error::Result;
 use crate::mounting::launch;
-use crate::mounting::options::{Options, duration};
+use crate::mounting::options::{Options, ShownSnapshots, duration, snapshots_name};
 use crate::output;
 
 /// Mount a room, or a shared file system, on an empty directory
@@ -25,9 +25,18 @@ pub(crate) struct Args {
     /// Refuse every change
     #[arg(short, long, visible_alias = "ro")]
     read_only: bool,
+    /// Mount this snapshot of the room, read-only, in the place of the room itself
+    #[arg(long, value_name = "NAME")]
+    snapshot: Option<String>,
     /// Let other users in, by the files' permissions (ordinary users need user_allow_other in /etc/fuse.conf)
     #[arg(long)]
     allow_other: bool,
+    /// The directory of snapshots, in each directory: hidden (no listing shows it), show (the listing of the top directory does), off
+    #[arg(long, value_enum, value_name = "MODE", hide_possible_values = true)]
+    snapshots: Option<ShownSnapshots>,
+    /// The name of the directory of snapshots [default: .snapshots]
+    #[arg(long, value_name = "NAME", value_parser = snapshots_name)]
+    snapshots_name: Option<String>,
     /// Unmount when nothing was asked for this long and nothing is open: 90s, 10m, 2h
     #[arg(long, value_name = "TIME", value_parser = duration)]
     idle_timeout: Option<Duration>,
@@ -49,7 +58,10 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let mut options = Options {
         credential: args.open.credential,
         read_only: args.read_only,
+        snapshot: args.snapshot,
         allow_other: args.allow_other.then_some(true),
+        snapshots: args.snapshots,
+        snapshots_name: args.snapshots_name,
         idle_timeout: args.idle_timeout,
         timeout: args.timeout,
         accept_rollback: args.open.accept_rollback,

@@ -2,11 +2,13 @@
 
 use std::ffi::OsString;
 
+use room::RenameMode;
+
 use crate::access::OpenArgs;
 use crate::args::Global;
 use crate::error::{Error, Result};
 use crate::output::Failures;
-use crate::place::Location;
+use crate::place::{Location, live};
 use crate::progress::Bar;
 
 use super::cp::{CopyOptions, Transfer, parts, sources_and_target, words};
@@ -27,6 +29,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let (sources, target) = sources_and_target(&args.paths, "move", "mv")?;
+    for source in &sources {
+        if let Location::Room(path) = source {
+            live(path.clone())?;
+        }
+    }
     let mut work = Transfer::new(&sources, &target, &args.open, true)?;
     let within = (0..sources.len()).all(|at| work.same_tree(at));
     let bar = Bar::counting("moving", global);
@@ -49,10 +56,14 @@ fn rename_all(
     keep: bool,
     global: &Global,
 ) -> Result<Failures> {
+    let mode = match keep {
+        true => RenameMode::NoReplace,
+        false => RenameMode::Replace,
+    };
     let mut failures = Failures::default();
     for (at, (source, to)) in sources.iter().zip(work.destinations(sources)?).enumerate() {
         let tree = work.source_tree(at)?;
-        match tree.rename(parts(source).0, &to, !keep) {
+        match tree.rename(parts(source).0, &to, mode) {
             Err(fault) if keep && fault.is_exists() => {}
             Err(fault) => {
                 failures.note(

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use room::FileKind;
 
-use crate::access::{self, Intent, OpenArgs};
+use crate::access::{self, OpenArgs};
 use crate::args::Global;
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
@@ -39,10 +39,9 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         )));
     }
     let bar = Bar::of_files("removing", global);
-    let done = access::each(
+    let done = access::change_each(
         &paths,
         &args.open,
-        Intent::Change,
         global,
         |tree, path, failures| match tree.stat(&path.path, path.must_be_directory) {
             Err(fault) if fault.is_not_found() && args.force => Ok(()),

@@ -5,17 +5,17 @@ use std::ffi::OsString;
 use room::{FileFlags, FileKind, Timestamp};
 use serde_json::json;
 
-use crate::access::{self, Intent, OpenArgs};
+use crate::access::{self, OpenArgs};
 use crate::args::Global;
 use crate::error::Result;
 use crate::output;
-use crate::place::{RoomPath, room_paths};
-use crate::tree::{Fault, Tree};
+use crate::place::{RoomPath, readable_paths};
+use crate::tree::{Fault, Source};
 
 /// Show everything about files of a room
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// ROOM:/path
+    /// ROOM:/path, or ROOM@SNAPSHOT:/path
     #[arg(required = true, value_name = "ROOM:/PATH")]
     paths: Vec<OsString>,
     /// What a symbolic link leads to, instead of the link
@@ -26,14 +26,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let paths = room_paths(&args.paths)?;
-    access::each(&paths, &args.open, Intent::Read, global, |tree, path, _| {
+    let paths = readable_paths(&args.paths)?;
+    access::read_each(&paths, &args.open, global, |tree, path, _| {
         show(tree, path, args.dereference, global).map_err(|fault| path.failed(fault))
     })
 }
 
 fn show(
-    tree: &dyn Tree,
+    tree: &dyn Source,
     path: &RoomPath,
     follow: bool,
     global: &Global,

@@ -10,13 +10,13 @@ use crate::access::{Access, Intent, OpenArgs};
 use crate::args::Global;
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
-use crate::place::room_path;
-use crate::tree::{Meta, Tree};
+use crate::place::readable_path;
+use crate::tree::{Meta, Source};
 
 /// Show a directory of a room and everything below it
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// ROOM:/path, or ROOM for its root
+    /// ROOM:/path, ROOM for its root, or ROOM@SNAPSHOT:/path
     #[arg(value_name = "ROOM:/PATH")]
     path: OsString,
     /// With names that begin with a dot
@@ -30,10 +30,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let path = room_path(&args.path)?;
+    let path = readable_path(&args.path)?;
     let access = Access::reach(&path.room, &args.open, Intent::Read)?;
     let failures = {
-        let tree = access.tree()?;
+        let tree = access.source(path.snapshot.as_deref())?;
         let meta = tree
             .stat(&path.path, true)
             .map_err(|fault| path.failed(fault))?;
@@ -69,7 +69,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
 struct Drawing<'a> {
     args: &'a Args,
     global: &'a Global,
-    tree: &'a dyn Tree,
+    tree: &'a dyn Source,
     failures: Failures,
     directories: u64,
     files: u64,

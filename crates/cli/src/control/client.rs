@@ -9,7 +9,7 @@ use super::{ANSWER_LINE_MAX, Line, Reply, Request, SOCKET, Transport, encode_lin
 use crate::broker::Step;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::hex::path_from_hex;
+use crate::hex::{name_from_hex, path_from_hex};
 use crate::mounts::{self, Mount};
 use crate::socket::{self, Trust, Unreachable};
 use crate::work::{self, Progress};
@@ -27,6 +27,10 @@ pub(crate) struct Client {
     pub(crate) read_only: bool,
     /// How the kernel's requests come there.
     pub(crate) transport: Option<Transport>,
+    /// The snapshot that is mounted in the place of the room.
+    pub(crate) snapshot: Option<String>,
+    /// Name of the directory with the snapshots in the mount, if it has one.
+    pub(crate) snapshots: Option<PathBuf>,
 }
 
 /// How long the serving process may take to say who it is.
@@ -57,12 +61,16 @@ impl Client {
                 mountpoint,
                 read_only,
                 transport,
+                snapshot,
+                snapshots,
             } => Ok(Some(Client {
                 room: dir.to_owned(),
                 pid,
                 mountpoint: path_from_hex(&mountpoint)?,
                 read_only,
                 transport,
+                snapshot,
+                snapshots: snapshots.as_deref().map(name_from_hex).transpose()?,
             })),
             _ => Err(unexpected()),
         }

@@ -15,9 +15,9 @@ pub(crate) mod server;
 
 pub(crate) use crate::descriptors::encode_line;
 pub use crate::wire::{
-    ANSWER_LINE_MAX, Answer, BackupReply, CheckReply, CompactReply, InfoReply, Line, LostReply,
-    REQUEST_LINE_MAX, RekeyReply, Reply, Request, SlotReply, SpaceReply, Transport, WireError,
-    parse_request,
+    ANSWER_LINE_MAX, Answer, BackupReply, ChangeReply, CheckReply, CompactReply, InfoReply, Line,
+    LostReply, REQUEST_LINE_MAX, RekeyReply, Reply, Request, SlotReply, SnapshotReply,
+    SnapshotsReply, SpaceReply, Transport, WireError, parse_request,
 };
 
 /// The socket's name.

@@ -32,6 +32,10 @@ pub(crate) struct Mount {
     pub(crate) unmount: Box<dyn Fn() -> Result<()> + Send + Sync>,
     /// Whether the process can start no other programs.
     pub(crate) confined: bool,
+    /// The snapshot that is mounted in the place of the room.
+    pub(crate) snapshot: Option<String>,
+    /// Name of the directory with the room's snapshots in it, if it has one.
+    pub(crate) snapshots: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for Mount {
@@ -199,6 +203,8 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
             mountpoint: path_to_hex(&state.mountpoint),
             read_only: state.read_only,
             transport: state.transport.get().copied(),
+            snapshot: state.mount.snapshot.clone(),
+            snapshots: state.mount.snapshots.as_deref().map(path_to_hex),
         }),
         Request::AwaitClose {} => {
             // Who waits unmounts as soon as this is heard: a process that ends answers nobody whom it did not take up.

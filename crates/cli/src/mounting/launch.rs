@@ -1,6 +1,8 @@
 //! Starting the process that serves a mount, in the foreground or beside us, and learning how it went.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,7 +11,7 @@ use std::time::Duration;
 use mount::{AccessTimes, Synchronous};
 use serde::{Deserialize, Serialize};
 
-use super::options::Options;
+use super::options::{Options, ShownSnapshots};
 use crate::args::Global;
 use crate::confinement::Confinement;
 use crate::control::{ANSWER_LINE_MAX, Answer, encode_line};
@@ -18,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::hex::{name_from_hex, path_from_hex, path_to_hex};
 use crate::place::must_be_room;
+use crate::snapshots;
 
 /// Everything the serving process needs to know. Paths are absolute, in hexadecimal: they need not be text.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -28,6 +31,8 @@ pub(crate) struct Plan {
     /// Host and port of the metadata server of a shared file system.
     pub(crate) server: Option<String>,
     pub(crate) mountpoint: String,
+    /// The snapshot to mount in the place of the room.
+    pub(crate) snapshot: Option<String>,
     pub(crate) read_only: bool,
     pub(crate) allow_other: Option<bool>,
     pub(crate) suid: Option<bool>,
@@ -40,6 +45,8 @@ pub(crate) struct Plan {
     pub(crate) io_uring: bool,
     #[serde(with = "SynchronousPlan")]
     pub(crate) synchronous: Synchronous,
+    pub(crate) snapshots: ShownSnapshots,
+    pub(crate) snapshots_name: Option<String>,
     pub(crate) idle_timeout_s: Option<u64>,
     /// Of a shared file system.
     pub(crate) timeout_s: Option<u64>,
@@ -101,6 +108,23 @@ impl Plan {
         plan
     }
 
+    /// Name of the directory of snapshots, where the mount has one.
+    pub(crate) fn snapshots_name(&self) -> Option<PathBuf> {
+        let directory = self.snapshot_directory()?;
+        Some(OsString::from_vec(directory.name).into())
+    }
+
+    /// The directory of snapshots, where the mount has one: a snapshot has none.
+    pub(crate) fn snapshot_directory(&self) -> Option<mount::SnapshotDirectory> {
+        let usual = mount::SnapshotDirectory::default();
+        let name = self.snapshots_name.clone().map(String::into_bytes);
+        let is_shown = self.snapshot.is_none() && self.snapshots != ShownSnapshots::Off;
+        is_shown.then(|| mount::SnapshotDirectory {
+            name: name.unwrap_or(usual.name),
+            is_listed: self.snapshots == ShownSnapshots::Show,
+        })
+    }
+
     /// Options of the mount of `dir`, or of the shared file system of this name.
     pub(crate) fn mount_options(&self, dir: &Path) -> mount::MountOptions {
         let usual = mount::MountOptions::default();
@@ -150,6 +174,15 @@ pub(crate) fn mount(
                     room.display()
                 )));
             }
+            if options.snapshot.is_some()
+                || options.snapshots.is_some()
+                || options.snapshots_name.is_some()
+            {
+                return Err(Error::usage(format!(
+                    "{}: snapshots: a shared file system has none; mount it without this option",
+                    room.display()
+                )));
+            }
             super::check_possible(None, mountpoint)?;
             room.to_owned()
         }
@@ -160,7 +193,10 @@ pub(crate) fn mount(
                 ));
             }
             must_be_room(room)?;
-            not_in_use(room)?;
+            if let Some(name) = &options.snapshot {
+                snapshots::check_name(name)?;
+            }
+            not_in_use(room, options.snapshot.as_deref())?;
             super::check_possible(Some(room), mountpoint)?;
             canonical(room)?
         }
@@ -175,7 +211,9 @@ pub(crate) fn mount(
         room: path_to_hex(&source),
         server,
         mountpoint: path_to_hex(&canonical(mountpoint)?),
-        read_only: options.read_only,
+        snapshot: options.snapshot.clone(),
+        // Nothing of a snapshot can be changed.
+        read_only: options.read_only || options.snapshot.is_some(),
         allow_other: options.allow_other,
         suid: options.suid,
         dev: options.dev,
@@ -185,6 +223,8 @@ pub(crate) fn mount(
         lazy_times: options.lazy_times,
         io_uring: options.io_uring,
         synchronous: options.synchronous,
+        snapshots: options.snapshots.unwrap_or_default(),
+        snapshots_name: options.snapshots_name.clone(),
         idle_timeout_s: options.idle_timeout.map(|time| time.as_secs()),
         timeout_s: options.timeout.map(|time| time.as_secs()),
         accept_rollback: options.accept_rollback,
@@ -200,14 +240,21 @@ pub(crate) fn mount(
     }
 }
 
-fn not_in_use(room: &std::path::Path) -> Result<()> {
+fn not_in_use(room: &std::path::Path, snapshot: Option<&str>) -> Result<()> {
     let Some(client) = super::ending::mounted(room)? else {
         return Ok(());
+    };
+    let hint = match (snapshot, &client.snapshots) {
+        (Some(name), Some(snapshots)) => format!(
+            "; the snapshot can be read there: {}",
+            client.mountpoint.join(snapshots).join(name).display()
+        ),
+        _ => String::new(),
     };
     Err(Error::said(
         Exit::InUse,
         format!(
-            "{}: the room is in use by process {}, which has it mounted at {}",
+            "{}: the room is in use by process {}, which has it mounted at {}{hint}",
             room.display(),
             client.pid,
             client.mountpoint.display()

@@ -153,11 +153,13 @@ impl Mounter {
     }
 
     /// The same for requests at the control socket.
-    pub(crate) fn for_requests(&self, at: &Path) -> Mount {
+    pub(crate) fn for_requests(&self, at: &Path, plan: &Plan) -> Mount {
         let (mounter, at) = (self.clone(), at.to_owned());
         Mount {
             confined: matches!(self, Self::Helper(_)),
             unmount: Box::new(move || mounter.unmount(&at, false)),
+            snapshot: plan.snapshot.clone(),
+            snapshots: plan.snapshots_name(),
         }
     }
 

@@ -4,17 +4,32 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use mount::{AccessTimes, Synchronous};
+use mount::{AccessTimes, SnapshotDirectory, Synchronous};
+use serde::{Deserialize, Serialize};
 
 use crate::confinement::Confinement;
 use crate::credentials::CredentialArgs;
 use crate::error::{Error, Result};
+
+/// Whether a mount shows the room's snapshots in a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ValueEnum)]
+pub(crate) enum ShownSnapshots {
+    /// In one that no listing shows.
+    #[default]
+    Hidden,
+    /// In one that the listing of the top directory shows.
+    Show,
+    /// In none.
+    Off,
+}
 
 /// How a room is to be mounted. `None` where the default depends on who mounts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
     pub(crate) credential: CredentialArgs,
     pub(crate) read_only: bool,
+    /// The snapshot to mount in the place of the room.
+    pub(crate) snapshot: Option<String>,
     pub(crate) allow_other: Option<bool>,
     pub(crate) suid: Option<bool>,
     pub(crate) dev: Option<bool>,
@@ -24,6 +39,9 @@ pub(crate) struct Options {
     pub(crate) lazy_times: bool,
     pub(crate) io_uring: bool,
     pub(crate) synchronous: Synchronous,
+    pub(crate) snapshots: Option<ShownSnapshots>,
+    /// The name of the directory of snapshots.
+    pub(crate) snapshots_name: Option<String>,
     pub(crate) idle_timeout: Option<Duration>,
     /// How long a call waits for a server or disk that does not answer.
     pub(crate) timeout: Option<Duration>,
@@ -75,6 +93,13 @@ impl Options {
             match name.as_str() {
                 "ro" => self.read_only = true,
                 "rw" => self.read_only = false,
+                "snapshot" => {
+                    let name = value.filter(|name| !name.is_empty());
+                    let name = name.ok_or_else(|| {
+                        Error::usage("mount option snapshot needs a name: snapshot=NAME")
+                    })?;
+                    self.snapshot = Some(name.to_owned());
+                }
                 "allow-other" => self.allow_other = Some(true),
                 "suid" => self.suid = Some(true),
                 "nosuid" => self.suid = Some(false),
@@ -97,6 +122,16 @@ impl Options {
                 "sync" => self.synchronous = Synchronous::All,
                 "dirsync" => self.synchronous = self.synchronous.max(Synchronous::Names),
                 "async" => self.synchronous = Synchronous::Off,
+                "snapshots" => {
+                    let mode = value.unwrap_or_default();
+                    self.snapshots = Some(ShownSnapshots::from_str(mode, false).map_err(|_| {
+                        Error::usage("mount option snapshots: hidden, show or off")
+                    })?);
+                }
+                "snapshots-name" => {
+                    let name = snapshots_name(value.unwrap_or_default());
+                    self.snapshots_name = Some(name.map_err(Error::usage)?);
+                }
                 "passphrase-file" => self.credential.passphrase_file = path()?,
                 "key-file" => self.credential.key_file = path()?,
                 "ask-passphrase" => self.credential.ask_passphrase = true,
@@ -125,9 +160,9 @@ impl Options {
                 _ if sloppy => {}
                 _ => {
                     return Err(Error::usage(format!(
-                        "unknown mount option `{option}`; known: ro, allow_other, suid, dev, noexec, noatime, \
-                         relatime, strictatime, nodiratime, lazytime, sync, dirsync, io_uring, passphrase-file=, \
-                         key-file=, ask-passphrase, raw-key-file=, identity=, idle-timeout=, timeout=, log=, \
+                        "unknown mount option `{option}`; known: ro, snapshot=, allow_other, suid, dev, noexec, noatime, \
+                         relatime, strictatime, nodiratime, lazytime, sync, dirsync, io_uring, snapshots=, \
+                         snapshots-name=, passphrase-file=, key-file=, ask-passphrase, raw-key-file=, identity=, idle-timeout=, timeout=, log=, \
                          state-dir=, confinement=, accept-rollback"
                     )));
                 }
@@ -151,6 +186,16 @@ impl Options {
             ));
         }
         Ok(())
+    }
+}
+
+/// The name of a directory of snapshots.
+pub(crate) fn snapshots_name(name: &str) -> std::result::Result<String, String> {
+    match SnapshotDirectory::is_name(name.as_bytes()) {
+        true => Ok(name.to_owned()),
+        false => Err(format!(
+            "`{name}` cannot be the name of the directory of snapshots: 1 to 255 bytes without a /, and neither . nor .."
+        )),
     }
 }
 
@@ -217,6 +262,25 @@ mod tests {
         assert!(!options("lazytime,nolazytime").lazy_times);
         assert!(options("io_uring").io_uring);
         assert!(!options("io_uring,noio_uring").io_uring);
+    }
+
+    #[test]
+    fn how_snapshots_are_shown_is_understood_or_refused() {
+        let mut options = Options::default();
+        options
+            .add("snapshots=off,snapshots=show,snapshots_name=past", false)
+            .unwrap();
+        assert_eq!(options.snapshots, Some(ShownSnapshots::Show));
+        assert_eq!(options.snapshots_name.as_deref(), Some("past"));
+        for bad in [
+            "snapshots",
+            "snapshots=all",
+            "snapshots-name=",
+            "snapshots-name=..",
+            "snapshots-name=a/b",
+        ] {
+            assert!(options.add(bad, false).is_err(), "{bad}");
+        }
     }
 
     #[test]

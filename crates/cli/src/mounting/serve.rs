@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use metadata_client::{ClientOptions, SharedRoom};
 use metadata_proto::identity::{Identity, RENEW_BEFORE};
-use room::{FileSystem, OpenOptions, Room};
+use mount::WithSnapshots;
+use room::{FileSystem, OpenOptions, Room, Snapshots as _};
 use rustix::fs::Mode;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -27,6 +28,7 @@ use crate::control::server::Server;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output;
+use crate::snapshots::{self, schedule::Schedule};
 use confine::{Network, Profile};
 
 /// How long closing waits for a check or compaction to reach a safe point.
@@ -150,7 +152,7 @@ fn serve_room(
             other.pid
         ))),
         None => {
-            let mount = mounter.for_requests(&mountpoint);
+            let mount = mounter.for_requests(&mountpoint, plan);
             Server::start(&dir, &mountpoint, plan.read_only, mount, &room)
         }
     };
@@ -165,7 +167,21 @@ fn serve_room(
             None
         }
     };
-    let outcome = serve_mounted(plan, room.clone(), server.as_ref(), mounter, signals, start);
+    let mut schedule = None;
+    let mut begun = |transport| {
+        if let Some(server) = &server {
+            server.mounted(transport);
+        }
+        if !room.is_read_only() {
+            match Schedule::start(dir.clone(), &room) {
+                Ok(started) => schedule = Some(started),
+                Err(e) => tracing::warn!("no thread for automatic snapshots: {e}"),
+            }
+        }
+    };
+    let outcome = file_system(plan, &dir, &room)
+        .and_then(|files| serve_mounted(plan, files, &mut begun, mounter, signals, start));
+    drop(schedule);
     if let Some(server) = &server {
         server.stop_work();
         server.remove_name();
@@ -179,6 +195,20 @@ fn serve_room(
         Err(e) => tracing::error!("{e}"),
     }
     outcome.and(closed)
+}
+
+/// What is mounted: the room, with its snapshots or without, or one of them.
+fn file_system(plan: &Plan, dir: &Path, room: &Arc<Room>) -> Result<Arc<dyn FileSystem>> {
+    if let Some(name) = &plan.snapshot {
+        return room.snapshot(name).map_err(|e| match e {
+            room::Error::NotFound => snapshots::missing(dir, name),
+            other => Error::room(dir, other),
+        });
+    }
+    Ok(match plan.snapshot_directory() {
+        Some(directory) => Arc::new(WithSnapshots::new(room.clone(), directory)),
+        None => room.clone(),
+    })
 }
 
 fn serve_shared(
@@ -210,7 +240,7 @@ fn serve_shared(
     let shared = SharedRoom::connect(options, &identity).map_err(|e| failed(&e))?;
     drop(identity);
     let shared = Arc::new(shared);
-    let outcome = serve_mounted(plan, shared.clone(), None, mounter, signals, start);
+    let outcome = serve_mounted(plan, shared.clone(), &mut |_| {}, mounter, signals, start);
     let closed = shared.end().map_err(|e| failed(&e));
     match &closed {
         Ok(()) => tracing::info!("{} closed", name.display()),
@@ -219,11 +249,11 @@ fn serve_shared(
     outcome.and(closed)
 }
 
-/// Mounts and serves a file system; returns when it is unmounted.
+/// Mounts and serves a file system; returns when it is unmounted. `begun`: called once it is mounted.
 fn serve_mounted(
     plan: &Plan,
     file_system: Arc<dyn FileSystem>,
-    server: Option<&Server>,
+    begun: &mut dyn FnMut(Transport),
     mounter: Mounter,
     mut signals: Signals,
     start: &mut dyn Start,
@@ -258,9 +288,7 @@ fn serve_mounted(
         Transport::Device => {}
         Transport::IoUring => tracing::info!("requests come over io_uring"),
     }
-    if let Some(server) = server {
-        server.mounted(transport);
-    }
+    begun(transport);
     start.mounted();
     tracing::info!("{} mounted at {}", name.display(), mountpoint.display());
     let (handle, at) = (signals.handle(), mountpoint.clone());
@@ -293,6 +321,12 @@ fn close(room: Arc<Room>, dir: &Path) -> Result<()> {
     }
     // Other failures come again when the room is closed.
     let unsaved = room.commit_or_list().unwrap_or_default();
+    let advice = match unsaved.ranges.is_empty() && !unsaved.changes {
+        true => String::new(),
+        false => snapshots::held(&room)
+            .map(|held| snapshots::advice_when_full(dir, &held))
+            .unwrap_or_default(),
+    };
     let closed = close_now(room, dir);
     if unsaved.ranges.is_empty() && !unsaved.changes {
         return closed;
@@ -302,11 +336,11 @@ fn close(room: Arc<Room>, dir: &Path) -> Result<()> {
     {
         return closed;
     }
-    Err(Error::said(Exit::NoSpace, no_space(dir, &unsaved)))
+    Err(Error::said(Exit::NoSpace, no_space(dir, &unsaved, &advice)))
 }
 
 /// What was lost when a room was unmounted whose disk is full.
-fn no_space(dir: &Path, unsaved: &room::Unsaved) -> String {
+fn no_space(dir: &Path, unsaved: &room::Unsaved, advice: &str) -> String {
     let mut text = format!(
         "{}: unmounted, but there is no space left where the room is stored, and some of what was written is lost:",
         dir.display()
@@ -337,6 +371,10 @@ fn no_space(dir: &Path, unsaved: &room::Unsaved) -> String {
     text.push_str(
         "\nEverything that was synced is saved. Free space on the disk before you mount the room again.",
     );
+    if !advice.is_empty() {
+        text.push('\n');
+        text.push_str(advice);
+    }
     text
 }
 

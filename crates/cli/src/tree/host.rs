@@ -1,4 +1,4 @@
-//! A directory of the host as a tree; a mounted room is one, confined to its mountpoint.
+//! A directory of the host as a tree; a mounted room is one, confined to its mountpoint, and so is each of its snapshots.
 //!
 //! Invariant: confined, no path and no symbolic link leads out: every path is opened by `openat2` with
 //! `RESOLVE_IN_ROOT`, and the last name is used only relative to the directory opened so.
@@ -11,13 +11,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use room::{FileFlags, FileKind, Timestamp};
+use room::{FileFlags, FileKind, RenameMode, Timestamp};
 use rustix::fs::{
     self as fs, AtFlags, CWD, Mode, OFlags, ResolveFlags, SeekFrom, Timespec, Timestamps,
 };
 use rustix::io::Errno;
 
 use crate::mounts::Mount;
+use mount::is_in_snapshots;
 
 use super::{Attrs, Fault, FileId, Meta, OpenFile, ReadFile, Result, Source, Tree};
 
@@ -43,6 +44,26 @@ impl HostTree {
             return Err(io::Error::other("another file system is there"));
         }
         Ok(Self { root: Some(root) })
+    }
+
+    /// The snapshot of a mounted room, below the directory `snapshots` of its mount. `NotFound` where there is none;
+    /// `AlreadyExists` where a file of the room itself has that directory's name.
+    pub(crate) fn of_snapshot(mount: &Mount, snapshots: &Path, name: &str) -> io::Result<Self> {
+        let HostTree { root } = Self::mounted(mount)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let open =
+            |root: &OwnedFd, path: &Path| fs::openat2(root, path, flags, Mode::empty(), within);
+        let root = root.map(|root| {
+            let all = open(&root, snapshots)?;
+            match is_in_snapshots(fs::fstat(&all)?.st_ino) {
+                true => open(&all, Path::new(name)),
+                false => Err(Errno::EXIST),
+            }
+        });
+        Ok(Self {
+            root: root.transpose()?,
+        })
     }
 
     fn fault(&self, error: Errno) -> Fault {
@@ -163,6 +184,10 @@ impl Source for HostTree {
 
     fn list(&self, path: &Path) -> Result<Vec<(OsString, Meta)>> {
         let fd = self.open_quietly(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let is_live = match &self.root {
+            Some(root) => !is_in_snapshots(fs::fstat(root).map_err(|e| self.fault(e))?.st_ino),
+            None => false,
+        };
         let mut found = Vec::new();
         for entry in fs::Dir::read_from(&fd).map_err(|e| self.fault(e))? {
             let entry = entry.map_err(|e| self.fault(e))?;
@@ -171,6 +196,8 @@ impl Source for HostTree {
                 continue;
             }
             match stat_fd(fd.as_fd(), name) {
+                // A mount may list its directory of snapshots, which is no file of the room.
+                Ok(meta) if is_live && is_in_snapshots(meta.id.1) => {}
                 Ok(meta) => found.push((name.to_owned(), meta)),
                 // Removed meanwhile.
                 Err(Errno::NOENT) => {}
@@ -222,6 +249,20 @@ impl Source for HostTree {
             }
         }
         Ok(found)
+    }
+
+    fn flags(&self, path: &Path) -> Result<FileFlags> {
+        // Of a file that this user may not read they cannot be seen.
+        let Ok(fd) = self.open_quietly(path, OFlags::RDONLY | OFlags::NONBLOCK) else {
+            return Ok(FileFlags::NONE);
+        };
+        let set = fs::ioctl_getflags(&fd).unwrap_or(fs::IFlags::empty());
+        let known = [
+            (fs::IFlags::APPEND, FileFlags::APPEND_ONLY),
+            (fs::IFlags::IMMUTABLE, FileFlags::IMMUTABLE),
+        ];
+        let known = known.into_iter().filter(|(bit, _)| set.contains(*bit));
+        Ok(known.fold(FileFlags::NONE, |all, (_, flag)| all.and(flag)))
     }
 }
 
@@ -286,13 +327,13 @@ impl Tree for HostTree {
         fs::unlinkat(&dir, &name, AtFlags::REMOVEDIR).map_err(|e| self.fault(e))
     }
 
-    fn rename(&self, from: &Path, to: &Path, replace: bool) -> Result<()> {
+    fn rename(&self, from: &Path, to: &Path, mode: RenameMode) -> Result<()> {
         let (from_dir, from_name) = self.parent(from)?;
         let (to_dir, to_name) = self.parent(to)?;
-        let flags = if replace {
-            fs::RenameFlags::empty()
-        } else {
-            fs::RenameFlags::NOREPLACE
+        let flags = match mode {
+            RenameMode::Replace => fs::RenameFlags::empty(),
+            RenameMode::NoReplace => fs::RenameFlags::NOREPLACE,
+            RenameMode::Exchange => fs::RenameFlags::EXCHANGE,
         };
         fs::renameat_with(&from_dir, &from_name, &to_dir, &to_name, flags)
             .map_err(|e| self.fault(e))
@@ -348,20 +389,6 @@ impl Tree for HostTree {
             Err(Errno::NODATA) => Ok(()),
             done => done.map_err(|e| self.fault(e)),
         }
-    }
-
-    fn flags(&self, path: &Path) -> Result<FileFlags> {
-        // Of a file that this user may not read they cannot be seen.
-        let Ok(fd) = self.open_quietly(path, OFlags::RDONLY | OFlags::NONBLOCK) else {
-            return Ok(FileFlags::NONE);
-        };
-        let set = fs::ioctl_getflags(&fd).unwrap_or(fs::IFlags::empty());
-        let known = [
-            (fs::IFlags::APPEND, FileFlags::APPEND_ONLY),
-            (fs::IFlags::IMMUTABLE, FileFlags::IMMUTABLE),
-        ];
-        let known = known.into_iter().filter(|(bit, _)| set.contains(*bit));
-        Ok(known.fold(FileFlags::NONE, |all, (_, flag)| all.and(flag)))
     }
 
     fn sync(&self) -> Result<()> {

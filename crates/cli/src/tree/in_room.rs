@@ -5,8 +5,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use room::{
-    FileFlags, FileKind, FileSystem as _, Inode, InodeNo, NewFile, RenameMode, Room, SeekTo,
-    SetAttr, SetTime, XattrMode,
+    FileFlags, FileKind, FileSystem, Inode, InodeNo, NewFile, RenameMode, Room, SeekTo, SetAttr,
+    SetTime, XattrMode,
 };
 
 use super::{Attrs, Fault, FileId, Meta, OpenFile, ReadFile, Result, Source, Tree};
@@ -65,60 +65,104 @@ fn meta(inode: &Inode) -> Meta {
 
 impl Source for RoomTree<'_> {
     fn stat(&self, path: &Path, follow: bool) -> Result<Meta> {
-        self.room
-            .attributes(self.no(path, follow)?)
-            .map(|inode| meta(&inode))
-            .map_err(Fault::Room)
+        stat(self.room, self.no(path, follow)?)
     }
 
     fn list(&self, path: &Path) -> Result<Vec<(OsString, Meta)>> {
-        let dir = self.no(path, true)?;
-        let mut found = Vec::new();
-        let mut after = 0;
-        loop {
-            let batch = self
-                .room
-                .read_dir(dir, after, LIST_BATCH)
-                .map_err(Fault::Room)?;
-            let Some((last, _)) = batch.last() else { break };
-            after = last.cookie;
-            found.extend(
-                batch
-                    .into_iter()
-                    .map(|(entry, inode)| (OsString::from_vec(entry.name), meta(&inode))),
-            );
-        }
-        found.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(found)
+        list(self.room, self.no(path, true)?)
     }
 
     fn read_link(&self, path: &Path) -> Result<OsString> {
-        self.room
-            .read_link(self.no(path, false)?)
-            .map(OsString::from_vec)
-            .map_err(Fault::Room)
+        read_link(self.room, self.no(path, false)?)
     }
 
     fn open<'a>(&'a self, path: &Path) -> Result<Box<dyn ReadFile + 'a>> {
         let no = self.no(path, true)?;
-        match self.room.attributes(no).map_err(Fault::Room)?.kind {
-            FileKind::Regular => Ok(Box::new(RoomFile {
-                room: self.room,
-                no,
-            })),
-            FileKind::Directory => Err(Fault::Room(room::Error::IsDirectory)),
-            _ => Err(Fault::Refused("not a regular file".into())),
-        }
+        must_be_regular(self.room, no)?;
+        Ok(Box::new(RoomFile {
+            room: self.room,
+            no,
+        }))
     }
 
     fn xattrs(&self, path: &Path) -> Result<Vec<(OsString, Vec<u8>)>> {
-        let no = self.no(path, false)?;
-        let mut found = Vec::new();
-        for name in self.room.xattr_names(no).map_err(Fault::Room)? {
-            let value = self.room.xattr(no, &name).map_err(Fault::Room)?;
-            found.push((OsString::from_vec(name), value));
+        xattrs(self.room, self.no(path, false)?)
+    }
+
+    fn flags(&self, path: &Path) -> Result<FileFlags> {
+        flags(self.room, self.no(path, true)?)
+    }
+}
+
+pub(super) fn stat(files: &dyn FileSystem, no: InodeNo) -> Result<Meta> {
+    files
+        .attributes(no)
+        .map(|inode| meta(&inode))
+        .map_err(Fault::Room)
+}
+
+pub(super) fn list(files: &dyn FileSystem, dir: InodeNo) -> Result<Vec<(OsString, Meta)>> {
+    let mut found = Vec::new();
+    let mut after = 0;
+    loop {
+        let batch = files
+            .read_dir(dir, after, LIST_BATCH)
+            .map_err(Fault::Room)?;
+        let Some((last, _)) = batch.last() else { break };
+        after = last.cookie;
+        found.extend(
+            batch
+                .into_iter()
+                .map(|(entry, inode)| (OsString::from_vec(entry.name), meta(&inode))),
+        );
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(found)
+}
+
+pub(super) fn read_link(files: &dyn FileSystem, no: InodeNo) -> Result<OsString> {
+    files
+        .read_link(no)
+        .map(OsString::from_vec)
+        .map_err(Fault::Room)
+}
+
+pub(super) fn must_be_regular(files: &dyn FileSystem, no: InodeNo) -> Result<()> {
+    match files.attributes(no).map_err(Fault::Room)?.kind {
+        FileKind::Regular => Ok(()),
+        FileKind::Directory => Err(Fault::Room(room::Error::IsDirectory)),
+        _ => Err(Fault::Refused("not a regular file".into())),
+    }
+}
+
+pub(super) fn xattrs(files: &dyn FileSystem, no: InodeNo) -> Result<Vec<(OsString, Vec<u8>)>> {
+    let mut found = Vec::new();
+    for name in files.xattr_names(no).map_err(Fault::Room)? {
+        let value = files.xattr(no, &name).map_err(Fault::Room)?;
+        found.push((OsString::from_vec(name), value));
+    }
+    Ok(found)
+}
+
+pub(super) fn flags(files: &dyn FileSystem, no: InodeNo) -> Result<FileFlags> {
+    files
+        .attributes(no)
+        .map(|inode| inode.flags)
+        .map_err(Fault::Room)
+}
+
+pub(super) fn next_data(
+    files: &dyn FileSystem,
+    no: InodeNo,
+    offset: u64,
+) -> Result<Option<(u64, u64)>> {
+    match files.seek(no, offset, SeekTo::Data) {
+        Ok(start) => {
+            let end = files.seek(no, start, SeekTo::Hole).map_err(Fault::Room)?;
+            Ok(Some((start, end)))
         }
-        Ok(found)
+        Err(room::Error::NoMoreData) => Ok(None),
+        Err(e) => Err(Fault::Room(e)),
     }
 }
 
@@ -186,14 +230,9 @@ impl Tree for RoomTree<'_> {
         self.room.rmdir(parent, name).map_err(Fault::Room)
     }
 
-    fn rename(&self, from: &Path, to: &Path, replace: bool) -> Result<()> {
+    fn rename(&self, from: &Path, to: &Path, mode: RenameMode) -> Result<()> {
         let (from_parent, from_name) = self.parent(from)?;
         let (to_parent, to_name) = self.parent(to)?;
-        let mode = if replace {
-            RenameMode::Replace
-        } else {
-            RenameMode::NoReplace
-        };
         self.room
             .rename(from_parent, from_name, to_parent, to_name, mode)
             .map_err(Fault::Room)
@@ -238,13 +277,6 @@ impl Tree for RoomTree<'_> {
         }
     }
 
-    fn flags(&self, path: &Path) -> Result<FileFlags> {
-        self.room
-            .attributes(self.no(path, true)?)
-            .map(|inode| inode.flags)
-            .map_err(Fault::Room)
-    }
-
     fn sync(&self) -> Result<()> {
         self.room.sync().map_err(Fault::Room)
     }
@@ -261,17 +293,7 @@ impl ReadFile for RoomFile<'_> {
     }
 
     fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>> {
-        match self.room.seek(self.no, offset, SeekTo::Data) {
-            Ok(start) => {
-                let end = self
-                    .room
-                    .seek(self.no, start, SeekTo::Hole)
-                    .map_err(Fault::Room)?;
-                Ok(Some((start, end)))
-            }
-            Err(room::Error::NoMoreData) => Ok(None),
-            Err(e) => Err(Fault::Room(e)),
-        }
+        next_data(self.room, self.no, offset)
     }
 
     fn as_inode(&self) -> Option<(&Room, InodeNo)> {

@@ -1,5 +1,5 @@
-//! One trait for trees of files, so that `ls`, `cp` and their like are written once: a room through the library, and a host
-//! directory, which a mounted room is too.
+//! One trait for trees of files, so that `ls`, `cp` and their like are written once: a room or a snapshot through the library, and a
+//! host directory, which a mounted room is too.
 //!
 //! 1. Paths are absolute in a room; symbolic links never lead out of it, mounted or not.
 //! 2. Nothing follows a symbolic link at a path's end unless asked to.
@@ -9,6 +9,7 @@
 mod container;
 mod host;
 mod in_room;
+mod past;
 
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
@@ -17,7 +18,8 @@ use std::path::Path;
 pub(crate) use container::ContainerTree;
 pub(crate) use host::HostTree;
 pub(crate) use in_room::RoomTree;
-use room::{FileFlags, FileKind, InodeNo, Room, Timestamp};
+pub(crate) use past::PastTree;
+use room::{FileFlags, FileKind, InodeNo, RenameMode, Room, Timestamp};
 
 pub(crate) use crate::fault::Fault;
 
@@ -71,6 +73,10 @@ pub(crate) trait ReadFile {
     fn as_inode(&self) -> Option<(&Room, InodeNo)> {
         None
     }
+    /// A file of a snapshot of a room: the room, the snapshot's name, the inode.
+    fn as_past(&self) -> Option<(&Room, &str, InodeNo)> {
+        None
+    }
 }
 
 /// A regular file, open for writing too.
@@ -95,6 +101,11 @@ pub(crate) trait Source {
     fn open<'a>(&'a self, path: &Path) -> Result<Box<dyn ReadFile + 'a>>;
     /// All extended attributes this user can see.
     fn xattrs(&self, path: &Path) -> Result<Vec<(OsString, Vec<u8>)>>;
+    /// What keeps a regular file or directory from being changed, as far as this user can see it.
+    fn flags(&self, path: &Path) -> Result<FileFlags> {
+        let _ = path;
+        Ok(FileFlags::NONE)
+    }
 }
 
 /// A tree of files.
@@ -113,16 +124,14 @@ pub(crate) trait Tree: Source {
     fn remove_file(&self, path: &Path) -> Result<()>;
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> Result<()>;
-    /// Moves a name, replacing what is there unless forbidden.
-    fn rename(&self, from: &Path, to: &Path, replace: bool) -> Result<()>;
+    /// Moves a name.
+    fn rename(&self, from: &Path, to: &Path, mode: RenameMode) -> Result<()>;
     /// Sets attributes of the file itself, not of what a symbolic link leads to.
     fn set_attrs(&self, path: &Path, attrs: &Attrs) -> Result<()>;
     /// Sets an extended attribute.
     fn set_xattr(&self, path: &Path, name: &OsString, value: &[u8]) -> Result<()>;
     /// Removes an extended attribute, if it is there.
     fn remove_xattr(&self, path: &Path, name: &OsString) -> Result<()>;
-    /// What keeps a regular file or directory from being changed, as far as this user can see it.
-    fn flags(&self, path: &Path) -> Result<FileFlags>;
     /// Makes everything durable that was done through this tree, as far as the tree can.
     fn sync(&self) -> Result<()>;
 }

@@ -340,7 +340,7 @@ const FIXTURES: &str = "
 fn fixtures_of(document: &str) -> &'static str {
     match document {
         "README.md" => "echo notes >notes.pass",
-        "backup.md" => {
+        "backup.md" | "snapshots.md" => {
             "strongroom create work.strongroom
              strongroom cp -r ~/papers work.strongroom"
         }

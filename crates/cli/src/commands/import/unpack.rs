@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use import::tar::{Member, MemberKind, Reader};
-use room::FileKind;
+use room::{FileKind, RenameMode};
 
 use super::record::{self, Record};
 use crate::acls::Names;
@@ -270,7 +270,7 @@ impl<'a> Unpack<'a> {
         give::owner(&record.meta, to, place, &mut self.done.kept)?;
         self.xattrs(place, record)?;
         if place != path {
-            to.rename(place, path, true)?;
+            to.rename(place, path, RenameMode::Replace)?;
         }
         place::finish(to, path, &record.meta, &self.done.kept)?;
         Ok(digest)
@@ -310,7 +310,7 @@ impl<'a> Unpack<'a> {
             Step::Replace | Step::Leave => {
                 let beside = self.existing.beside(self.to, path)?;
                 self.to.hard_link(target, &beside)?;
-                self.to.rename(&beside, path, true)?;
+                self.to.rename(&beside, path, RenameMode::Replace)?;
             }
         }
         let record = match self.done.records.get(target) {
@@ -359,7 +359,7 @@ impl<'a> Unpack<'a> {
             if place == path {
                 Ok(())
             } else {
-                to.rename(&place, path, true)
+                to.rename(&place, path, RenameMode::Replace)
             }
         });
         if made.is_err() {

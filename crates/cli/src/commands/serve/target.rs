@@ -23,7 +23,7 @@ use crate::control::SOCKET;
 use crate::control::client::Client;
 use crate::credentials::GivenKind;
 use crate::error::{Error, Result};
-use crate::place::{Location, RoomPath, must_be_room, place};
+use crate::place::{Location, RoomPath, live, must_be_room, place};
 use crate::socket;
 use crate::tree::Fault;
 
@@ -81,7 +81,7 @@ impl Target {
     /// Opens what `argument` names.
     pub(crate) fn open(argument: &OsString, args: &TargetArgs) -> Result<Target> {
         match place(argument)? {
-            Location::Room(path) => of_room(&path, args),
+            Location::Room(path) => of_room(&live(path)?, args),
             Location::Host(path) => of_image(&path, args),
         }
     }

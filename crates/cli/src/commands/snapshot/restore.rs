@@ -1,0 +1,381 @@
+//! `strongroom snapshot restore`: puts a file, a directory or the whole room back as it was in a snapshot.
+//!
+//! 1. Before anything is changed, a snapshot of the room as it is now is created: a restore can be undone.
+//! 2. The copy is made whole under another name first. If any of it cannot be made, it is removed, and nothing else was changed.
+//! 3. The copy and what it replaces change places in one step; then what was replaced is removed. The whole room is the exception:
+//!    its names change places one after the other, in one transaction where this process has the room open.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use room::{FileKind, RenameMode};
+use serde_json::json;
+
+use super::InRoom;
+use crate::access::{Access, Intent};
+use crate::args::Global;
+use crate::commands::rm::remove_tree;
+use crate::control::client::unexpected;
+use crate::control::{Reply, Request};
+use crate::copy::Copier;
+use crate::copy::give::{self, Kept};
+use crate::copy::place::Existing;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::output::{self, Failures};
+use crate::place::{RoomPath, path_in};
+use crate::progress::Bar;
+use crate::tree::{Fault, Meta, Source, Tree};
+
+pub(super) const HELP: &str = "Contents, holes, mode, owner, times, extended attributes, ACLs, and hard links within a directory are those of \
+the snapshot. What is there now is replaced as a whole, in one step. First a snapshot before-restore-TIME is created: restore from \
+that one to undo it.\n\nExamples:\n  strongroom snapshot restore work.strongroom monday /papers/letter.txt\n  strongroom snapshot restore \
+work.strongroom monday /papers --to /papers-of-monday";
+
+pub(super) fn run(
+    room: &InRoom,
+    name: &str,
+    path: &OsStr,
+    to: Option<&OsStr>,
+    global: &Global,
+) -> Result<()> {
+    let from = path_in(&room.room, Some(name), path)?;
+    let to = path_in(&room.room, None, to.unwrap_or(path))?;
+    let access = room.reach(Intent::Change)?;
+    let bar = Bar::counting("restoring", global);
+    let done = restored(&access, &from, &to, global, &bar);
+    bar.end();
+    let closed = access.close();
+    let done = done?;
+    closed?;
+    if global.json {
+        output::json_line(
+            &json!({"files": done.files, "bytes": done.bytes, "before": done.before}),
+        );
+    } else {
+        output::note(
+            global,
+            format!(
+                "{} restored. The room as it was before is the snapshot {}.",
+                output::count(done.files, "file"),
+                done.before
+            ),
+        );
+    }
+    if done.owners_lost > 0 {
+        output::note(
+            global,
+            format!(
+                "{} could not be given their owner by this user.",
+                output::count(done.owners_lost, "file")
+            ),
+        );
+    }
+    done.failures.end()
+}
+
+/// What was done.
+struct Done {
+    /// The snapshot of the room before.
+    before: String,
+    files: u64,
+    bytes: u64,
+    owners_lost: u64,
+    /// What of the replaced files could not be removed.
+    failures: Failures,
+}
+
+fn restored(
+    access: &Access,
+    from: &RoomPath,
+    to: &RoomPath,
+    global: &Global,
+    bar: &Bar,
+) -> Result<Done> {
+    let source = access.source(from.snapshot.as_deref())?;
+    let tree = access.tree()?;
+    let meta = source
+        .stat(&from.path, from.must_be_directory)
+        .map_err(|fault| from.failed(fault))?;
+    if from.must_be_directory && meta.kind != FileKind::Directory {
+        return Err(from.failed(Fault::Refused("not a directory".into())));
+    }
+    let is_whole = to.path == Path::new("/");
+    if is_whole && meta.kind != FileKind::Directory {
+        return Err(Error::usage(format!(
+            "{}: only a directory can take the place of a room's root",
+            from.words()
+        )));
+    }
+    let parent = to.path.parent().unwrap_or(Path::new("/"));
+    if from.path != to.path {
+        must_be_directory(&*tree, to, parent)?;
+    }
+    access.fetch_written();
+    let Reply::Snapshot(before) = access.run(&Request::SnapshotBeforeRestore {}, &|_, _| true)?
+    else {
+        return Err(unexpected());
+    };
+    bar.expect(bar.survey(&*source, &from.path, &meta).stored);
+    let mut restore = Restore {
+        access,
+        source: &*source,
+        tree: &*tree,
+        from,
+        to,
+        global,
+        bar,
+        done: Done {
+            before: before.name,
+            files: 0,
+            bytes: 0,
+            owners_lost: 0,
+            failures: Failures::default(),
+        },
+    };
+    if is_whole {
+        restore.whole(&meta)?;
+    } else {
+        restore.one(&meta)?;
+    }
+    tree.sync().map_err(|fault| to.failed(fault))?;
+    Ok(restore.done)
+}
+
+fn must_be_directory(tree: &dyn Tree, to: &RoomPath, parent: &Path) -> Result<()> {
+    match tree.stat(parent, true) {
+        Ok(there) if there.kind == FileKind::Directory => Ok(()),
+        Ok(_) => Err(to.failed(Fault::Refused(format!(
+            "{} is not a directory",
+            output::shown_path(parent)
+        )))),
+        Err(fault) => Err(to.failed(fault)),
+    }
+}
+
+struct Restore<'a> {
+    access: &'a Access,
+    source: &'a dyn Source,
+    tree: &'a dyn Tree,
+    from: &'a RoomPath,
+    to: &'a RoomPath,
+    global: &'a Global,
+    bar: &'a Bar,
+    done: Done,
+}
+
+impl Restore<'_> {
+    /// A file, or a directory with all that is in it.
+    fn one(&mut self, meta: &Meta) -> Result<()> {
+        let missing = self.missing_above()?;
+        let staged = self.staged(&missing, meta);
+        if staged.is_err() {
+            // They are empty again.
+            for dir in missing.iter().rev() {
+                let _ = self.tree.remove_dir(dir);
+            }
+        }
+        let replaced = staged?;
+        for dir in missing.iter().rev() {
+            let given = self.source.stat(dir, true).and_then(|meta| {
+                let mut kept = Kept::default();
+                give::attributes(self.source, dir, &meta, self.tree, dir, &mut kept)
+            });
+            given.map_err(|fault| self.failed(dir, fault))?;
+        }
+        if let Some(replaced) = replaced {
+            self.remove(&replaced)?;
+        }
+        Ok(())
+    }
+
+    /// The directories above the target that are not there any more, from the top. Those of the snapshot take their place.
+    fn missing_above(&self) -> Result<Vec<PathBuf>> {
+        let mut missing = Vec::new();
+        for above in self.to.path.ancestors().skip(1) {
+            match self.tree.stat(above, true) {
+                Ok(_) => break,
+                Err(fault) if fault.is_not_found() => missing.push(above.to_owned()),
+                Err(fault) => return Err(self.failed(above, fault)),
+            }
+        }
+        missing.reverse();
+        Ok(missing)
+    }
+
+    /// Makes the copy and puts it in its place. Returns where what was replaced is now.
+    fn staged(&mut self, missing: &[PathBuf], meta: &Meta) -> Result<Option<PathBuf>> {
+        for dir in missing {
+            let made = self.tree.make_dir(dir, 0o700);
+            made.map_err(|fault| self.failed(dir, fault))?;
+        }
+        let to = &self.to.path;
+        let beside = self.beside(to)?;
+        let from = [(self.from.path.clone(), meta.clone(), beside.clone())];
+        self.copied(&from, &beside)?;
+        let is_there = match self.tree.stat(to, false) {
+            Ok(_) => true,
+            Err(fault) if fault.is_not_found() => false,
+            Err(fault) => return Err(self.discarded(&beside, self.failed(to, fault))),
+        };
+        let mode = match is_there {
+            true => RenameMode::Exchange,
+            false => RenameMode::NoReplace,
+        };
+        match self.tree.rename(&beside, to, mode) {
+            Ok(()) => Ok(is_there.then_some(beside)),
+            Err(fault) => Err(self.discarded(&beside, self.failed(to, fault))),
+        }
+    }
+
+    /// The whole room, or a directory in its place.
+    fn whole(&mut self, meta: &Meta) -> Result<()> {
+        let root = Path::new("/");
+        let stage = self.beside(&root.join("x"))?;
+        let made = self.tree.make_dir(&stage, 0o700);
+        made.map_err(|fault| self.failed(&stage, fault))?;
+        let source = &self.from.path;
+        let entries = match self.source.list(source) {
+            Ok(entries) => entries,
+            Err(fault) => return Err(self.discarded(&stage, self.from.failed(fault))),
+        };
+        let mut then = BTreeSet::new();
+        let mut from = Vec::new();
+        for (name, below) in entries {
+            from.push((source.join(&name), below, stage.join(&name)));
+            then.insert(name);
+        }
+        self.copied(&from, &stage)?;
+        let access = self.access;
+        access.at_once(|| {
+            self.exchange_all(&stage, &then)
+                .and_then(|()| self.give_root(meta))
+        })?;
+        self.remove(&stage)
+    }
+
+    /// Every name of the root changes places with that of the stage.
+    fn exchange_all(&self, stage: &Path, then: &BTreeSet<OsString>) -> Result<()> {
+        let root = Path::new("/");
+        let listed = self.tree.list(root);
+        let now = listed.map_err(|fault| self.failed(root, fault))?;
+        let now: BTreeSet<OsString> = now.into_iter().map(|(name, _)| name).collect();
+        for name in then.union(&now) {
+            let (staged, place) = (stage.join(name), root.join(name));
+            if place == stage {
+                continue;
+            }
+            let moved = match (then.contains(name), now.contains(name)) {
+                (true, true) => self.tree.rename(&staged, &place, RenameMode::Exchange),
+                (true, false) => self.tree.rename(&staged, &place, RenameMode::NoReplace),
+                (false, _) => self.tree.rename(&place, &staged, RenameMode::NoReplace),
+            };
+            moved.map_err(|fault| self.failed(&place, fault))?;
+        }
+        Ok(())
+    }
+
+    /// The root's own attributes: it stays the same directory.
+    fn give_root(&self, meta: &Meta) -> Result<()> {
+        let root = Path::new("/");
+        let source = &self.from.path;
+        let mut kept = Kept::default();
+        let given = self.source.xattrs(source).and_then(|wanted| {
+            for (name, _) in self.tree.xattrs(root)? {
+                if !wanted.iter().any(|(other, _)| *other == name) {
+                    self.tree.remove_xattr(root, &name)?;
+                }
+            }
+            give::attributes(self.source, source, meta, self.tree, root, &mut kept)
+        });
+        given.map_err(|fault| self.failed(root, fault))
+    }
+
+    /// Copies each of these, all of it or nothing: what was copied is below `stage`.
+    fn copied(&mut self, from: &[(PathBuf, Meta, PathBuf)], stage: &Path) -> Result<()> {
+        let mut copier = Copier {
+            from: self.source,
+            to: self.tree,
+            from_name: format!("{}:", self.from.tree_words()),
+            existing: Existing::Replace,
+            durable: false,
+            global: self.global,
+            bar: self.bar,
+            failures: Failures::default(),
+            links: HashMap::new(),
+            files: 0,
+            bytes: 0,
+            present: 0,
+            failed: HashSet::new(),
+            kept: Kept::default(),
+        };
+        let copied = from
+            .iter()
+            .try_for_each(|(from, meta, to)| copier.copy(from, meta, to));
+        self.done.files += copier.files;
+        self.done.bytes += copier.bytes;
+        self.done.owners_lost += copier.kept.owners_lost;
+        let copied = match (copied, copier.failures.any()) {
+            (Ok(()), true) => Err(Error::said(
+                copier
+                    .failures
+                    .end()
+                    .map_or_else(|e| e.exit(), |()| Exit::Failed),
+                format!(
+                    "{}: not all of it can be read in the snapshot, and nothing was changed",
+                    self.from.words()
+                ),
+            )),
+            (Err(error), _) if error.exit() == Exit::Interrupted => Err(Error::said(
+                Exit::Interrupted,
+                "stopped; nothing was changed",
+            )),
+            (copied, _) => copied,
+        };
+        copied.map_err(|error| self.discarded(stage, error))
+    }
+
+    /// A name in the same directory that is free.
+    fn beside(&self, path: &Path) -> Result<PathBuf> {
+        let beside = Existing::Replace.beside(self.tree, path);
+        beside.map_err(|fault| self.failed(path, fault))
+    }
+
+    /// Removes what was copied in vain.
+    fn discarded(&self, stage: &Path, error: Error) -> Error {
+        let mut failures = Failures::default();
+        if let Err(also) = self.removed(stage, &mut failures) {
+            tracing::info!("{also}");
+        }
+        error
+    }
+
+    /// Removes what was replaced.
+    fn remove(&mut self, replaced: &Path) -> Result<()> {
+        let mut failures = Failures::default();
+        let removed = self.removed(replaced, &mut failures);
+        self.done.failures.absorb(failures);
+        removed
+    }
+
+    fn removed(&self, path: &Path, failures: &mut Failures) -> Result<()> {
+        let meta = match self.tree.stat(path, false) {
+            Ok(meta) => meta,
+            Err(fault) if fault.is_not_found() => return Ok(()),
+            Err(fault) => return Err(self.failed(path, fault)),
+        };
+        let words = format!("{}:{}", self.to.tree_words(), output::shown_path(path));
+        let bar = Bar::of_files("removing what was replaced", self.global);
+        let removed = remove_tree(self.tree, path, &meta, &words, failures, self.global, &bar);
+        bar.end();
+        removed
+    }
+
+    fn failed(&self, path: &Path, fault: Fault) -> Error {
+        Error::At {
+            what: format!("{}:{}", self.to.tree_words(), output::shown_path(path)),
+            fault,
+        }
+    }
+}

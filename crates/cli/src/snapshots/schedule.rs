@@ -1,0 +1,91 @@
+//! What the process that has a room mounted does by the room's policy: an automatic snapshot once in each of its shortest periods,
+//! and the deletion of those that it does not keep.
+//!
+//! It looks once a minute, so that a policy set meanwhile counts, and never keeps a room from being closed.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use room::{NewSnapshot, Room, Snapshots as _};
+
+use super::{create_by_time, policy, pruned};
+use crate::error::{Error, Result};
+use crate::retention;
+
+/// How often the policy is looked at.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// The thread; it ends with this.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Schedule {
+    /// Begins for the room in `dir`, which can be changed.
+    pub(crate) fn start(dir: PathBuf, room: &Arc<Room>) -> std::io::Result<Schedule> {
+        let (stop, stopped) = channel();
+        let room = Arc::downgrade(room);
+        let thread = std::thread::Builder::new()
+            .name("snapshots".into())
+            .spawn(move || run(&dir, &room, &stopped))?;
+        Ok(Schedule {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Schedule {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(dir: &std::path::Path, room: &Weak<Room>, stopped: &Receiver<()>) {
+    let mut last_error = String::new();
+    loop {
+        let Some(room) = room.upgrade() else { return };
+        match tick(dir, &room) {
+            Ok(()) => last_error.clear(),
+            // Once is enough for what fails every minute.
+            Err(e) if e.to_string() == last_error => {}
+            Err(e) => {
+                last_error = e.to_string();
+                tracing::warn!("snapshot policy: {e}");
+            }
+        }
+        drop(room);
+        match stopped.recv_timeout(INTERVAL) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// Does what is due now. The log names no snapshots: it is not in the room.
+fn tick(dir: &std::path::Path, room: &Room) -> Result<()> {
+    let Some(policy) = policy(dir, room)? else {
+        return Ok(());
+    };
+    let failed = |e| Error::room(dir, e);
+    if retention::is_due(&policy, &room.snapshots().map_err(failed)?, room::now()) {
+        let new = NewSnapshot { automatic: true };
+        create_by_time(room, "auto-", new).map_err(failed)?;
+        tracing::info!("snapshot policy: created an automatic snapshot");
+    }
+    let gone = pruned(room, &policy, false).map_err(failed)?;
+    if !gone.is_empty() {
+        let count = crate::words::count(gone.len() as u64, "automatic snapshot");
+        tracing::info!("snapshot policy: deleted {count}");
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! A snapshot of a room as a tree to read, through the library.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use room::{FileFlags, FileKind, FileSystem, Inode, InodeNo, Room, Snapshots as _};
+
+use super::in_room::{flags, list, must_be_regular, next_data, read_link, stat, xattrs};
+use super::{Fault, Meta, ReadFile, Result, Source};
+
+/// Most symbolic links followed on one path, as in Linux.
+const SYMLINKS_MAX: u32 = 40;
+
+/// A snapshot of a room that this process has open.
+#[derive(Debug)]
+pub(crate) struct PastTree<'r> {
+    room: &'r Room,
+    name: String,
+    files: Arc<dyn FileSystem>,
+}
+
+impl<'r> PastTree<'r> {
+    /// `NotFound` where the room has no snapshot of this name.
+    pub(crate) fn new(room: &'r Room, name: &str) -> room::Result<Self> {
+        Ok(Self {
+            room,
+            name: name.to_owned(),
+            files: room.snapshot(name)?,
+        })
+    }
+
+    fn no(&self, path: &Path, follow: bool) -> Result<InodeNo> {
+        let path = path.as_os_str().as_bytes();
+        walk(&*self.files, InodeNo::ROOT, path, follow, &mut 0)
+            .map(|inode| inode.no)
+            .map_err(Fault::Room)
+    }
+}
+
+/// Walks a path as a kernel would; `..` above the root is the root.
+fn walk(
+    files: &dyn FileSystem,
+    from: InodeNo,
+    path: &[u8],
+    follow: bool,
+    links: &mut u32,
+) -> room::Result<Inode> {
+    let is_absolute = path.starts_with(b"/");
+    let mut at = files.attributes(if is_absolute { InodeNo::ROOT } else { from })?;
+    let mut names = path
+        .split(|b| *b == b'/')
+        .filter(|name| !name.is_empty() && *name != b".")
+        .peekable();
+    while let Some(name) = names.next() {
+        if at.kind != FileKind::Directory {
+            return Err(room::Error::NotDirectory);
+        }
+        let directory = at.no;
+        at = match name {
+            b".." => files.attributes(at.parent)?,
+            _ => files.lookup(directory, name)?,
+        };
+        if at.kind == FileKind::Symlink && (follow || names.peek().is_some()) {
+            *links += 1;
+            if *links > SYMLINKS_MAX {
+                return Err(room::Error::TooManySymlinks);
+            }
+            at = walk(files, directory, &at.target, true, links)?;
+        }
+    }
+    Ok(at)
+}
+
+impl Source for PastTree<'_> {
+    fn stat(&self, path: &Path, follow: bool) -> Result<Meta> {
+        stat(&*self.files, self.no(path, follow)?)
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<(OsString, Meta)>> {
+        list(&*self.files, self.no(path, true)?)
+    }
+
+    fn read_link(&self, path: &Path) -> Result<OsString> {
+        read_link(&*self.files, self.no(path, false)?)
+    }
+
+    fn open<'a>(&'a self, path: &Path) -> Result<Box<dyn ReadFile + 'a>> {
+        let no = self.no(path, true)?;
+        must_be_regular(&*self.files, no)?;
+        Ok(Box::new(PastFile { tree: self, no }))
+    }
+
+    fn xattrs(&self, path: &Path) -> Result<Vec<(OsString, Vec<u8>)>> {
+        xattrs(&*self.files, self.no(path, false)?)
+    }
+
+    fn flags(&self, path: &Path) -> Result<FileFlags> {
+        flags(&*self.files, self.no(path, true)?)
+    }
+}
+
+struct PastFile<'t> {
+    tree: &'t PastTree<'t>,
+    no: InodeNo,
+}
+
+impl ReadFile for PastFile<'_> {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let files = &self.tree.files;
+        files.read(self.no, offset, buf).map_err(Fault::Room)
+    }
+
+    fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>> {
+        next_data(&*self.tree.files, self.no, offset)
+    }
+
+    fn as_past(&self) -> Option<(&Room, &str, InodeNo)> {
+        Some((self.tree.room, &self.tree.name, self.no))
+    }
+}
