@@ -29,7 +29,7 @@ setup: ## Install what building needs, where it is missing
 setup-test:
 	@scripts/setup.sh test
 
-build: setup ## Build the release binaries: target/release/strongroom and strongroom-bench
+build: setup ## Build the release binaries: target/release/strongroom, strongroom-bench and strongroom-bucket
 	cargo build --release $(LOCKED) -p strongroom-cli
 
 build-capi: setup ## Build the C libraries: target/release/libstrongroom.so, .a and libsqlfs.so

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what `make build` built, stripped: the command, its benchmark, the helper by which mount(8) and fstab find it, manual
+# Installs what `make build` built, stripped: the command, its benchmark, its program for buckets, the helper by which mount(8) and fstab find it, manual
 # pages, completions, and the systemd units of the servers (nothing is enabled).
 #
 #   scripts/install.sh BINARY [DESTDIR [PREFIX]]      default: the running system, /usr/local
@@ -8,11 +8,11 @@ set -euo pipefail
 
 BIN=${1:?the binary to install}
 # Built together with it.
-BENCH=$(dirname "$BIN")/strongroom-bench
+BESIDE=$(dirname "$BIN")
 DESTDIR=${2:-}
 PREFIX=${3:-/usr/local}
 SHARE=$DESTDIR$PREFIX/share
-for program in "$BIN" "$BENCH"; do
+for program in "$BIN" "$BESIDE"/strongroom-bench "$BESIDE"/strongroom-bucket; do
     [ -x "$program" ] || die "there is no $program: run make build"
     install -D -m 0755 --strip "$program" "$DESTDIR$PREFIX/bin/${program##*/}"
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds what users install without a compiler, into target/packages:
 #
-#   strongroom_VERSION_ARCH.deb, strongroom-bench_VERSION_ARCH.deb      for Debian and Ubuntu
+#   strongroom_VERSION_ARCH.deb, strongroom-bench_…, strongroom-bucket_VERSION_ARCH.deb      for Debian and Ubuntu
 #   strongroom-VERSION-MACHINE-linux.tar.gz                             static programs, manual pages, completions, units
 #   strongroom-VERSION-cp311-abi3-*.whl, strongroom-VERSION.tar.gz      for Python: the wheel, and the source
 #   maven/                                                              a Maven repository with the jar, native library inside
@@ -61,17 +61,18 @@ tree() {
 deb() {
     have dpkg-deb || die "dpkg-deb is missing: Debian packages are built on Debian or Ubuntu"
     build --profile "$PROFILE" --locked -p strongroom-cli
-    local root=$WORK/deb bench=$WORK/deb-bench name arch
+    local root=$WORK/deb bench=$WORK/deb-bench bucket=$WORK/deb-bucket name arch
     arch=$(dpkg --print-architecture)
     tree "$TARGET_DIR/$BUILT/strongroom" "$root" /usr
     # mount(8) looks for its helper in /sbin, which is /usr/sbin.
-    install -d "$root/usr/sbin" "$bench/usr/bin" "$bench/usr/share/man/man1"
+    install -d "$root/usr/sbin" "$bench/usr/bin" "$bench/usr/share/man/man1" "$bucket/usr/bin"
     ln -s ../bin/strongroom "$root/usr/sbin/mount.strongroom"
     mv "$root/usr/bin/strongroom-bench" "$bench/usr/bin/"
     mv "$root"/usr/share/man/man1/strongroom-bench*.gz "$bench/usr/share/man/man1/"
-    for name in strongroom strongroom-bench; do
+    mv "$root/usr/bin/strongroom-bucket" "$bucket/usr/bin/"
+    for name in strongroom strongroom-bench strongroom-bucket; do
         local top=$root depends
-        [ $name = strongroom ] || top=$bench
+        case $name in *-bench) top=$bench ;; *-bucket) top=$bucket ;; esac
         install -d "$top/DEBIAN" "$top/usr/share/doc/$name"
         cat LICENSE-MIT >"$top/usr/share/doc/$name/copyright"
         printf '\nOr, at your choice, the Apache License 2.0: /usr/share/common-licenses/Apache-2.0\n' >>"$top/usr/share/doc/$name/copyright"
@@ -80,9 +81,12 @@ deb() {
         depends=$(libraries "$top/usr/bin/$name")
         if [ $name = strongroom ]; then
             depends+=", fuse3"
-            control $name "$arch" "$depends" "$top" "Suggests: strongroom-bench" "encrypted storage that you mount, embed or share" \
+            control $name "$arch" "$depends" "$top" "Suggests: strongroom-bench, strongroom-bucket" "encrypted storage that you mount, embed or share" \
                 "A room is an encrypted POSIX file system in an ordinary directory. It is mounted without root, used without a mount," \
                 "and shared between machines through a metadata server and network disks."
+        elif [ $name = strongroom-bucket ]; then
+            control $name "$arch" "$depends, strongroom (= $VERSION), ca-certificates" "$top" "Section: utils" "Strongroom's rooms in S3 buckets" \
+                "Every command on a room, for rooms in a bucket of an object store. Started by strongroom."
         else
             control $name "$arch" "$depends, strongroom (= $VERSION)" "$top" "Section: utils" "benchmark of Strongroom" \
                 "Measures what encryption costs on a directory, device or room. Started by strongroom bench."
@@ -125,7 +129,7 @@ tarball() {
     OPENSSL_STATIC=1 OPENSSL_LIB_DIR=$libraries OPENSSL_INCLUDE_DIR=/usr/include CARGO_ENCODED_RUSTFLAGS=$CARGO_ENCODED_RUSTFLAGS$'\x1f-Ctarget-feature=+crt-static' \
         build --profile "$PROFILE" --locked -p strongroom-cli --target "$target" --target-dir "$TARGET_DIR/static"
     tree "$TARGET_DIR/static/$target/$BUILT/strongroom" "$WORK/tar" "/$name"
-    cp README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$OUT"/strongroom{,-bench}-"$VERSION".cdx.json "$WORK/tar/$name/"
+    cp README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$OUT"/strongroom{,-bench,-bucket}-"$VERSION".cdx.json "$WORK/tar/$name/"
     # Where the units look for the program.
     sed -i "s|/$name/bin/strongroom|/usr/local/bin/strongroom|" "$WORK/tar/$name"/lib/systemd/system/*.service
     if ldd "$WORK/tar/$name/bin/strongroom" 2>&1 | grep -q '=>'; then

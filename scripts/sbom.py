@@ -38,7 +38,7 @@ def main(version, directory):
     subprocess.run(["cargo", "cyclonedx", "--manifest-path", "crates/cli/Cargo.toml", "--format", "json", "--describe", "binaries",
                     "--spec-version", "1.5", "--no-build-deps", "-qq"],
                    cwd=ROOT, check=True, env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"})
-    for program in ("strongroom", "strongroom-bench"):
+    for program in ("strongroom", "strongroom-bench", "strongroom-bucket"):
         text = (ROOT / f"crates/cli/{program}_bin.cdx.json").read_text()
         bill = json.loads(text.replace(f"path+file://{ROOT}", "path+file:///strongroom"))
         bill["components"].append(libcrypto())

@@ -10,6 +10,7 @@ use clap::Args;
 use room::{OpenOptions, Room};
 
 use crate::args::Global;
+use crate::bucket;
 use crate::control::client::Client;
 use crate::control::{Reply, Request, SOCKET};
 use crate::credentials::{CredentialArgs, Given};
@@ -117,8 +118,8 @@ impl Access {
 
     /// Opens a room that nobody has open.
     pub(crate) fn open(dir: &Path, given: &Given, options: OpenOptions) -> Result<Access> {
-        let room =
-            Room::open(dir, &given.credential()?, options).map_err(|e| Error::room(dir, e))?;
+        let room = bucket::open_room(dir, &given.credential()?, options)
+            .map_err(|e| Error::room(dir, e))?;
         socket::remove_leftovers(dir, SOCKET);
         Ok(Access::Library {
             dir: dir.to_owned(),

@@ -6,9 +6,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use confine::{Profile, Strictness};
+use confine::{Network, Profile, Strictness};
 use serde::{Deserialize, Serialize};
 
+use crate::bucket;
 use crate::credentials::{CredentialArgs, Given, names_plugin};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -119,10 +120,15 @@ pub(crate) fn of_room(dir: &Path, state_dir: Option<&Path>) -> Profile {
     // Created, if it can be.
     let _ = runtime::directory();
     write.extend(runtime::directories());
-    Profile {
+    let mut profile = Profile {
         write,
         ..Profile::default()
+    };
+    if bucket::is_proxy(dir) {
+        profile.network = Network::Client;
+        profile.read = bucket::files_for_store();
     }
+    profile
 }
 
 /// The same, with the files of the credential.

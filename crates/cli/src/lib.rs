@@ -17,6 +17,7 @@ mod acls;
 mod args;
 mod ask;
 mod broker;
+pub mod bucket;
 mod commands;
 mod confinement;
 pub mod control;
@@ -59,6 +60,10 @@ pub use exit::Exit;
 /// Runs the command with these arguments, the program's own name first. Reports failures on standard error.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     seal::protect_process();
+    if let Err(error) = bucket::hand_over(&arguments) {
+        eprintln!("strongroom: {error}");
+        return error.exit().into();
+    }
     if mounting::helper::is_helper(&arguments) {
         return mounting::helper::run(&arguments);
     }

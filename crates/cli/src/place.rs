@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
+use crate::bucket::is_proxy;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::mounts::{self, Mount};
@@ -95,12 +96,13 @@ fn below_mount(path: &Path) -> Option<RoomPath> {
 
 /// Whether a directory is certainly a room, and not one that merely has a file `header.json`.
 fn is_whole_room(dir: &Path) -> bool {
-    is_room(dir) && dir.join("segments").is_dir() && dir.join("catalog.db").exists()
+    is_proxy(dir)
+        || (is_room(dir) && dir.join("segments").is_dir() && dir.join("catalog.db").exists())
 }
 
 /// Whether a directory looks like a room: it has a copy of the header.
 pub(crate) fn is_room(dir: &Path) -> bool {
-    dir.join("header.json").exists() || dir.join("header.backup.json").exists()
+    is_proxy(dir) || dir.join("header.json").exists() || dir.join("header.backup.json").exists()
 }
 
 /// Refuses a directory that is no room, with the next step.

@@ -7,6 +7,7 @@ use std::path::Path;
 use room::{Credential, FileSystem as _, Room, Snapshots as _};
 
 use crate::broker::Broker;
+use crate::bucket;
 use crate::credentials::Given;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -173,7 +174,8 @@ pub(crate) fn backup_failed(room: &Path, target: &Path, error: room::Error) -> E
 
 /// Looks at a room that cannot be opened.
 pub(crate) fn examine(dir: &Path, given: &Given) -> Result<CheckReply> {
-    let report = Room::examine(dir, &given.credential()?).map_err(|e| Error::room(dir, e))?;
+    let report =
+        bucket::examine_room(dir, &given.credential()?).map_err(|e| Error::room(dir, e))?;
     Ok(check(report))
 }
 

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use room::{NewCredential, NewRoom, Room, Suite};
+use room::{NewCredential, NewRoom, Suite};
 use serde_json::json;
 
 use crate::args::Global;
 use crate::ask;
+use crate::bucket;
 use crate::credentials::{self, HexSecret, NewGiven, WorkArgs};
 use crate::error::{Error, Result};
 use crate::output::{self, quoted};
@@ -109,7 +110,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         .as_deref()
         .and_then(|name| Suite::ALL.into_iter().find(|suite| suite.name() == name));
     let failed = |e| Error::room(dir, e);
-    let room = Room::create(dir, new).map_err(failed)?;
+    let room = bucket::create_room(dir, new).map_err(failed)?;
     let info = room.info().map_err(failed)?;
     room.close().map_err(failed)?;
     if global.json {
@@ -132,6 +133,9 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
 
 /// Refuses before a passphrase is asked for.
 fn check_target(dir: &Path) -> Result<()> {
+    if bucket::is_proxy(dir) {
+        return Ok(());
+    }
     let name = dir.display();
     match std::fs::read_dir(dir) {
         Ok(mut entries) => match entries.next() {

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use room::Room;
 use serde_json::json;
 
 use crate::access::{Access, Intent, OpenArgs};
@@ -100,7 +99,7 @@ fn restore(room: &Path, file: &Path, open: &OpenArgs, global: &Global) -> Result
     let given = open
         .credential
         .read(&format!("the backup {}", file.display()))?;
-    Room::header_restore(room, &header, &given.credential()?).map_err(|e| match e {
+    crate::bucket::restore_header(room, &header, &given.credential()?).map_err(|e| match e {
         room::Error::WrongCredential(_) => {
             Error::said(Exit::WrongCredential, format!("{}: {e}", file.display()))
         }

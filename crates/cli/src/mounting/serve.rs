@@ -21,6 +21,7 @@ use signal_hook::iterator::Signals;
 
 use super::launch::Plan;
 use super::mounter::{Helper, Mounter, refused};
+use crate::bucket;
 use crate::confinement;
 use crate::control::Transport;
 use crate::control::client::Client;
@@ -138,8 +139,8 @@ fn serve_room(
         state_dir: plan.state_dir()?,
         ..OpenOptions::default()
     };
-    let room =
-        Room::open(&dir, &plan.credential.credential()?, open).map_err(|e| Error::room(&dir, e))?;
+    let room = bucket::open_room(&dir, &plan.credential.credential()?, open)
+        .map_err(|e| Error::room(&dir, e))?;
     let room = Arc::new(room);
     // A room on a read-only disk has no lock, and may be mounted twice.
     let other = match plan.read_only {

@@ -66,6 +66,23 @@ impl Room {
         )?)
     }
 
+    /// Creates a room in an empty storage that `dir`, an existing directory, represents on this machine: what this machine saw of the
+    /// room is remembered under that directory's name.
+    pub fn create_for(storage: Arc<dyn Storage>, dir: &Path, new: NewRoom) -> Result<Room> {
+        Self::start(crate::open::create_on(storage, dir.to_owned(), new)?)
+    }
+
+    /// Opens the room in such a storage.
+    pub fn open_for(
+        storage: Arc<dyn Storage>,
+        dir: &Path,
+        credential: &Credential,
+        options: OpenOptions,
+    ) -> Result<Room> {
+        let dir = dir.to_owned();
+        Self::start(crate::open::open_on(storage, dir, credential, options)?)
+    }
+
     fn start(parts: Parts) -> Result<Room> {
         let parts = Arc::new(parts);
         let maintenance = if parts.env.options.read_only || !parts.env.options.background {

@@ -163,7 +163,8 @@ fn of_room(path: &RoomPath, args: &TargetArgs) -> Result<Target> {
     };
     let of = |e| Error::room(&path.room, e);
     let room =
-        Room::open(&path.room, &given.credential()?, args.open.options(intent)).map_err(of)?;
+        crate::bucket::open_room(&path.room, &given.credential()?, args.open.options(intent))
+            .map_err(of)?;
     socket::remove_leftovers(&path.room, SOCKET);
     let room = Arc::new(room);
     let at = |fault| path.failed(Fault::Room(fault));

@@ -1,0 +1,351 @@
+//! Chunks of objects in a directory of this machine: what was read or written lately.
+//!
+//! 1. Only bytes of objects that do not change are here, so that nothing here is ever out of date, after a crash or years. What a room has
+//!    not made durable is never here.
+//! 2. A chunk's file ends with a hash of its bytes. One that a crash tore is read from the store again.
+//! 3. There are at most `limit` bytes, plus what is just being added; what was not used for longest goes first. A full disk makes the cache
+//!    smaller, and fails nothing.
+//!
+//! The bytes are those of the store, and as useless without the key.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::names::ObjectName;
+
+/// Bytes of a chunk; the last one of an object is shorter.
+pub(crate) const CHUNK: u64 = 1 << 20;
+/// Bytes of the hash behind them.
+const HASH: usize = 16;
+
+/// A chunk: its object, and its number in it.
+pub(crate) type Key = (ObjectName, u64);
+
+#[derive(Debug)]
+pub(crate) struct Cache {
+    dir: PathBuf,
+    limit: u64,
+    state: Mutex<State>,
+    /// Somebody has fetched what he was fetching.
+    fetched: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    chunks: HashMap<Key, Chunk>,
+    /// By when they were used last.
+    by_use: BTreeMap<u64, Key>,
+    uses: u64,
+    bytes: u64,
+    fetching: HashSet<Key>,
+    /// For names of files that are being written.
+    writes: u64,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    used: u64,
+    len: u64,
+    /// Its hash was compared, in this process.
+    is_whole: bool,
+}
+
+impl State {
+    fn touch(&mut self, key: Key) {
+        self.uses += 1;
+        if let Some(chunk) = self.chunks.get_mut(&key) {
+            self.by_use.remove(&chunk.used);
+            chunk.used = self.uses;
+            self.by_use.insert(self.uses, key);
+        }
+    }
+
+    fn add(&mut self, key: Key, len: u64, is_whole: bool) {
+        self.remove(&key);
+        self.uses += 1;
+        let used = self.uses;
+        self.chunks.insert(
+            key,
+            Chunk {
+                used,
+                len,
+                is_whole,
+            },
+        );
+        self.by_use.insert(used, key);
+        self.bytes += len;
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(chunk) = self.chunks.remove(key) {
+            self.by_use.remove(&chunk.used);
+            self.bytes -= chunk.len;
+        }
+    }
+}
+
+fn file_name((object, chunk): &Key) -> String {
+    match object {
+        ObjectName::Data { epoch, number } => format!("{epoch:x}-{number:x}-{chunk:x}"),
+        ObjectName::Commit(number) => format!("c-{number:x}-{chunk:x}"),
+    }
+}
+
+fn key_of(name: &str) -> Option<Key> {
+    let mut parts = name.split('-').map(|part| u64::from_str_radix(part, 16));
+    let (epoch, number, chunk) = (
+        parts.next()?.ok()?,
+        parts.next()?.ok()?,
+        parts.next()?.ok()?,
+    );
+    let key = (ObjectName::Data { epoch, number }, chunk);
+    (file_name(&key) == name).then_some(key)
+}
+
+fn hash(bytes: &[u8]) -> [u8; HASH] {
+    let whole = blake3::hash(bytes);
+    whole.as_bytes()[..HASH]
+        .try_into()
+        .expect("sixteen of thirty-two")
+}
+
+impl Cache {
+    /// The cache in a directory, which is made where it is missing. Objects of another room there are not distinguished: a directory is one
+    /// room's.
+    pub(crate) fn open(dir: &Path, limit: u64) -> io::Result<Self> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)?;
+        let mut found = Vec::new();
+        for file in fs::read_dir(dir)? {
+            let file = file?;
+            let name = file.file_name();
+            match key_of(&name.to_string_lossy()) {
+                Some(key) => {
+                    let meta = file.metadata()?;
+                    let used = meta.modified().unwrap_or(std::time::UNIX_EPOCH);
+                    found.push((used, key, meta.len().saturating_sub(HASH as u64)));
+                }
+                // What a crash left half written.
+                None if name.to_string_lossy().ends_with(".new") => {
+                    let _ = fs::remove_file(file.path());
+                }
+                None => {}
+            }
+        }
+        found.sort_by_key(|(used, ..)| *used);
+        let mut state = State::default();
+        for (_, key, len) in found {
+            state.add(key, len, false);
+        }
+        let cache = Self {
+            dir: dir.to_owned(),
+            limit,
+            state: Mutex::new(state),
+            fetched: Condvar::new(),
+        };
+        cache.shrink(limit);
+        Ok(cache)
+    }
+
+    fn path(&self, key: &Key) -> PathBuf {
+        self.dir.join(file_name(key))
+    }
+
+    /// Fills `buf` from `offset` within a chunk, if it is here.
+    pub(crate) fn read(&self, key: Key, buf: &mut [u8], offset: u64) -> bool {
+        let is_whole = {
+            let mut state = self.state.lock();
+            let Some(chunk) = state.chunks.get(&key) else {
+                return false;
+            };
+            let is_whole = chunk.is_whole;
+            state.touch(key);
+            is_whole
+        };
+        let done = match is_whole {
+            true => File::open(self.path(&key)).and_then(|file| file.read_exact_at(buf, offset)),
+            false => self.read_first(key, buf, offset),
+        };
+        if let Err(e) = &done {
+            tracing::debug!("{}: {e}; read again", self.path(&key).display());
+            self.forget(&key);
+        }
+        done.is_ok()
+    }
+
+    /// The first time that a process reads a chunk of before.
+    fn read_first(&self, key: Key, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let file = fs::read(self.path(&key))?;
+        let torn = || io::Error::other("torn by a crash");
+        let (bytes, end) = file.split_last_chunk::<HASH>().ok_or_else(torn)?;
+        if hash(bytes) != *end {
+            return Err(torn());
+        }
+        let from = offset as usize;
+        let wanted = bytes.get(from..from + buf.len()).ok_or_else(torn)?;
+        buf.copy_from_slice(wanted);
+        if let Some(chunk) = self.state.lock().chunks.get_mut(&key) {
+            chunk.is_whole = true;
+        }
+        Ok(())
+    }
+
+    /// Adds a chunk.
+    pub(crate) fn add(&self, key: Key, bytes: &[u8]) {
+        let number = {
+            let mut state = self.state.lock();
+            state.writes += 1;
+            state.writes
+        };
+        let new = self
+            .dir
+            .join(format!("{}-{number}.new", std::process::id()));
+        let write = || {
+            let file = File::options()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&new)?;
+            file.write_all_at(bytes, 0)?;
+            file.write_all_at(&hash(bytes), bytes.len() as u64)?;
+            fs::rename(&new, self.path(&key))
+        };
+        match write() {
+            Ok(()) => {
+                self.state.lock().add(key, bytes.len() as u64, true);
+                self.shrink(self.limit);
+            }
+            Err(e) => {
+                tracing::debug!("{}: not cached: {e}", self.dir.display());
+                let _ = fs::remove_file(&new);
+                if e.kind() == io::ErrorKind::StorageFull {
+                    let bytes = self.state.lock().bytes;
+                    self.shrink(bytes / 2);
+                }
+            }
+        }
+    }
+
+    /// Removes what was not used for longest until there are at most `limit` bytes.
+    fn shrink(&self, limit: u64) {
+        loop {
+            let mut state = self.state.lock();
+            if state.bytes <= limit {
+                return;
+            }
+            let Some(key) = state.by_use.first_key_value().map(|(_, key)| *key) else {
+                return;
+            };
+            state.remove(&key);
+            let _ = fs::remove_file(self.path(&key));
+        }
+    }
+
+    fn forget(&self, key: &Key) {
+        let mut state = self.state.lock();
+        state.remove(key);
+        let _ = fs::remove_file(self.path(key));
+    }
+
+    /// Removes an object's chunks.
+    pub(crate) fn forget_object(&self, object: ObjectName, size: u64) {
+        for chunk in 0..size.div_ceil(CHUNK) {
+            if self.has(&(object, chunk)) {
+                self.forget(&(object, chunk));
+            }
+        }
+    }
+
+    /// Whether a chunk is here.
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        self.state.lock().chunks.contains_key(key)
+    }
+
+    /// Those of the chunks that the caller is to fetch; waits for those that others are fetching. Each one returned must be given to
+    /// [`fetched`](Self::fetched).
+    pub(crate) fn missing(&self, keys: &[Key]) -> Vec<Key> {
+        let mut state = self.state.lock();
+        loop {
+            let wanted = keys.iter().filter(|key| !state.chunks.contains_key(key));
+            let (others, mine): (Vec<&Key>, Vec<&Key>) =
+                wanted.partition(|key| state.fetching.contains(key));
+            if !mine.is_empty() || others.is_empty() {
+                let mine: Vec<Key> = mine.into_iter().copied().collect();
+                state.fetching.extend(&mine);
+                return mine;
+            }
+            self.fetched.wait(&mut state);
+        }
+    }
+
+    /// A chunk was fetched, or could not be.
+    pub(crate) fn fetched(&self, keys: &[Key]) {
+        let mut state = self.state.lock();
+        for key in keys {
+            state.fetching.remove(key);
+        }
+        self.fetched.notify_all();
+    }
+
+    /// Bytes in the cache.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.state.lock().bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: u64, chunk: u64) -> Key {
+        (ObjectName::Data { epoch: 1, number }, chunk)
+    }
+
+    #[test]
+    fn what_was_added_is_read_in_this_process_and_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(dir.path(), 1000).unwrap();
+        cache.add(key(1, 0), &[7; 100]);
+        for cache in [&cache, &Cache::open(dir.path(), 1000).unwrap()] {
+            let mut buf = [0; 10];
+            assert!(cache.read(key(1, 0), &mut buf, 90));
+            assert_eq!(buf, [7; 10]);
+            assert!(!cache.read(key(1, 1), &mut buf, 0));
+        }
+    }
+
+    #[test]
+    fn a_torn_chunk_is_not_there() {
+        let dir = tempfile::tempdir().unwrap();
+        Cache::open(dir.path(), 1000)
+            .unwrap()
+            .add(key(1, 0), &[7; 100]);
+        let file = dir.path().join(file_name(&key(1, 0)));
+        let mut bytes = fs::read(&file).unwrap();
+        bytes[50] = 0;
+        fs::write(&file, bytes).unwrap();
+        let cache = Cache::open(dir.path(), 1000).unwrap();
+        assert!(!cache.read(key(1, 0), &mut [0; 10], 0));
+        assert!(!cache.has(&key(1, 0)) && !file.exists());
+    }
+
+    #[test]
+    fn the_oldest_go_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(dir.path(), 250).unwrap();
+        cache.add(key(1, 0), &[1; 100]);
+        cache.add(key(2, 0), &[2; 100]);
+        assert!(cache.read(key(1, 0), &mut [0; 1], 0));
+        cache.add(key(3, 0), &[3; 100]);
+        assert!(cache.has(&key(1, 0)) && !cache.has(&key(2, 0)) && cache.has(&key(3, 0)));
+        assert_eq!(cache.bytes(), 200);
+    }
+}

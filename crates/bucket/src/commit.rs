@@ -1,0 +1,425 @@
+//! The order of commits: one conditional create each, which makes everything in it durable, and shows whether this is still the writer.
+//!
+//! 1. One commit at a time. The next one has the next number, and is begun when the one before is durable.
+//! 2. Objects are in the store before the commit that refers to them is created, and are removed some time after the commit that stops
+//!    referring to them is durable.
+//! 3. A commit that is not known to be ours ends writing: nothing behind it is acknowledged.
+//! 4. A checkpoint is a state in one object, after which the commits before it are not needed. One that fails is made later.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+
+use crate::client::Created;
+use crate::file::{File, Place, Wanted, data};
+use crate::history::{History, new_id};
+use crate::manifest::{Manifest, Stored};
+use crate::names::{self, ObjectName};
+use crate::pieces::Source;
+use crate::record::{Op, Record};
+use crate::shared::{PART, Shared};
+
+/// Bytes that a commit carries itself; more go into objects of their own first.
+const INLINE: u64 = 1 << 20;
+/// Bytes that are too few for one more object.
+const REST: u64 = 256 << 10;
+/// Bytes of thin objects that one checkpoint moves.
+const MOVED: u64 = 32 << 20;
+
+/// A thing that waits until no reader needs it.
+#[derive(Debug)]
+struct Old {
+    since: Instant,
+    names: Vec<String>,
+}
+
+/// The writer's end of the history.
+#[derive(Debug)]
+pub(crate) struct Committer {
+    pub(crate) manifest: Manifest,
+    /// Bytes in commits behind the checkpoint.
+    bodies: BTreeMap<u64, Bytes>,
+    /// The commit of the last checkpoint, and behind which one the next is due.
+    checkpoint: u64,
+    next_checkpoint: u64,
+    /// Objects that no file has bytes of, and since when.
+    idle: BTreeMap<ObjectName, Instant>,
+    /// Commits and checkpoints before the last one.
+    old: VecDeque<Old>,
+    /// Objects that were removed, for the next commit.
+    deleted: Arc<Mutex<Vec<ObjectName>>>,
+}
+
+/// A file's bytes and where a commit puts them.
+struct Put {
+    file: Arc<File>,
+    offset: u64,
+    bytes: Bytes,
+}
+
+fn sum(puts: &[Put]) -> u64 {
+    puts.iter().map(|put| put.bytes.len() as u64).sum()
+}
+
+impl Committer {
+    pub(crate) fn new(history: History, shared: &Shared) -> Self {
+        let History {
+            manifest,
+            checkpoint,
+            bodies,
+        } = history;
+        Self {
+            next_checkpoint: checkpoint + shared.options.checkpoint_commits,
+            manifest,
+            bodies,
+            checkpoint,
+            idle: BTreeMap::new(),
+            old: VecDeque::new(),
+            deleted: Arc::default(),
+        }
+    }
+
+    /// The commit of the last checkpoint; zero: there is none.
+    pub(crate) fn checkpoint_number(&self) -> u64 {
+        self.checkpoint
+    }
+
+    /// Makes the names durable, and what was written to these files.
+    pub(crate) fn commit(&mut self, shared: &Shared, files: &[Arc<File>]) -> io::Result<()> {
+        shared.check()?;
+        let mut ops = std::mem::take(&mut shared.names.lock().pending);
+        let mut puts = Vec::new();
+        let mut seen = BTreeSet::new();
+        for file in files {
+            if file.is_removed() || !seen.insert(file.number) {
+                continue;
+            }
+            let changes = file.take_changes();
+            for (name, size) in changes.objects {
+                let known = self.manifest.objects.contains_key(&name);
+                if !known && !has_object(&ops, name) {
+                    ops.push(Op::Object { name, size });
+                }
+            }
+            ops.extend(changes.ops);
+            puts.extend(changes.unsent.into_iter().map(|(offset, bytes)| Put {
+                file: file.clone(),
+                offset,
+                bytes,
+            }));
+        }
+        if ops.is_empty() && puts.is_empty() {
+            return Ok(());
+        }
+        let done = self.write(shared, ops, puts);
+        done.map_err(|e| shared.fail(&e))?;
+        self.tidy(shared);
+        let bytes: u64 = self.bodies.values().map(|body| body.len() as u64).sum();
+        if self.manifest.number >= self.next_checkpoint || bytes >= shared.options.checkpoint_bytes
+        {
+            self.checkpoint(shared)?;
+        }
+        Ok(())
+    }
+
+    /// Puts data into objects and the commit, and creates that.
+    fn write(&mut self, shared: &Shared, mut ops: Vec<Op>, puts: Vec<Put>) -> io::Result<()> {
+        let mut groups: Vec<Vec<Put>> = Vec::new();
+        let mut rest = puts;
+        while sum(&rest) > if groups.is_empty() { INLINE } else { REST } {
+            let mut len = 0;
+            let end = rest.iter().position(|put| {
+                len += put.bytes.len() as u64;
+                len >= PART
+            });
+            let behind = rest.split_off(end.map_or(rest.len(), |end| end + 1));
+            groups.push(std::mem::replace(&mut rest, behind));
+        }
+        let mut settled = Vec::new();
+        let mut objects = Vec::new();
+        for group in groups {
+            let (name, size) = (shared.new_object(), sum(&group));
+            ops.push(Op::Object { name, size });
+            let parts = group.iter().map(|put| put.bytes.clone()).collect();
+            objects.push((name, parts));
+            let mut at = 0;
+            for put in group {
+                let stored = Stored { object: name, at };
+                at += put.bytes.len() as u64;
+                settled.push((put, Place::Stored { stored, size }));
+            }
+        }
+        shared.put_objects(objects)?;
+        let object = ObjectName::Commit(self.manifest.number + 1);
+        let mut body = BytesMut::with_capacity(sum(&rest) as usize);
+        for put in &rest {
+            body.extend_from_slice(&put.bytes);
+        }
+        let body = body.freeze();
+        let mut at = 0;
+        for put in rest {
+            let len = put.bytes.len() as u64;
+            let place = Place::Inline {
+                stored: Stored { object, at },
+                bytes: body.slice(at as usize..(at + len) as usize),
+            };
+            settled.push((put, place));
+            at += len;
+        }
+        for (put, place) in &settled {
+            let (Place::Inline { stored, .. } | Place::Stored { stored, .. }) = place else {
+                unreachable!("has just got a place");
+            };
+            let len = put.bytes.len() as u64;
+            ops.push(data(put.file.number, put.offset, len, *stored));
+        }
+        self.append(shared, ops, body)?;
+        for (put, place) in settled {
+            let len = put.bytes.len() as u64;
+            put.file
+                .settle(put.offset, &put.bytes, |by| place.skip(by).keep(len - by));
+        }
+        Ok(())
+    }
+
+    /// Creates the next commit.
+    fn append(&mut self, shared: &Shared, mut ops: Vec<Op>, body: Bytes) -> io::Result<()> {
+        let deleted = std::mem::take(&mut *self.deleted.lock());
+        ops.extend(deleted.into_iter().map(|name| Op::Deleted { name }));
+        let record = Record {
+            number: self.manifest.number + 1,
+            id: new_id()?,
+            previous: self.manifest.id,
+            ops,
+            data: body,
+        };
+        let name = names::commit(record.number);
+        let parts = Record::encode(
+            record.number,
+            &record.id,
+            &record.previous,
+            &record.ops,
+            std::slice::from_ref(&record.data),
+        );
+        let client = shared.objects.client.clone();
+        let create = async move { client.create(name, parts).await };
+        if shared.objects.client.wait(create)?? == Created::Taken {
+            return Err(io::Error::other(format!(
+                "another writer has taken the room over: commit {} is not ours",
+                record.number
+            )));
+        }
+        let applied = self.manifest.apply(&record);
+        applied.map_err(|why| io::Error::other(format!("our own commit {why}")))?;
+        if !record.data.is_empty() {
+            self.bodies.insert(record.number, record.data);
+        }
+        shared.live.store(self.manifest.live(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The last commit of a writer.
+    pub(crate) fn end(&mut self, shared: &Shared) -> io::Result<()> {
+        shared.check()?;
+        self.append(shared, vec![Op::End], Bytes::new())
+    }
+
+    /// Removes what no reader needs any more.
+    fn tidy(&mut self, shared: &Shared) {
+        let (now, grace) = (Instant::now(), shared.options.grace);
+        let is_data = |name: &&ObjectName| matches!(name, ObjectName::Data { .. });
+        let idle = &self.manifest.idle;
+        self.idle.retain(|name, _| idle.contains(name));
+        for name in idle.iter().filter(is_data) {
+            self.idle.entry(*name).or_insert(now);
+        }
+        let due: Vec<ObjectName> = self
+            .idle
+            .iter()
+            .filter(|(_, since)| now.saturating_duration_since(**since) >= grace)
+            .map(|(name, _)| *name)
+            .collect();
+        let held = match due.is_empty() {
+            true => BTreeSet::new(),
+            false => shared.held_objects(),
+        };
+        let mut objects = Vec::new();
+        for name in due.into_iter().filter(|name| !held.contains(name)) {
+            // Asked for again, should it fail, when as much time has passed.
+            self.idle.insert(name, now);
+            if let Some(object) = self.manifest.objects.get(&name) {
+                shared.objects.cache.forget_object(name, object.size);
+            }
+            objects.push(name);
+        }
+        let mut gone: Vec<String> = objects.iter().map(ObjectName::to_string).collect();
+        while let Some(old) = self.old.front()
+            && now.saturating_duration_since(old.since) >= grace
+        {
+            gone.extend(self.old.pop_front().expect("just seen").names);
+        }
+        if gone.is_empty() {
+            return;
+        }
+        let (client, deleted) = (shared.objects.client.clone(), self.deleted.clone());
+        shared.objects.client.spawn(async move {
+            let gone = client.delete(gone).await;
+            let objects = gone.iter().filter_map(|name| ObjectName::parse_data(name));
+            deleted.lock().extend(objects);
+        });
+    }
+
+    /// Commits and checkpoints, by name, that are not needed any more when readers of today are done.
+    pub(crate) fn remove_in_time(&mut self, names: Vec<String>) {
+        if !names.is_empty() {
+            self.old.push_back(Old {
+                since: Instant::now(),
+                names,
+            });
+        }
+    }
+
+    /// Makes a checkpoint. `Err` where that ended writing; what else fails is done later.
+    pub(crate) fn checkpoint(&mut self, shared: &Shared) -> io::Result<()> {
+        let every = shared.options.checkpoint_commits;
+        self.next_checkpoint = self.manifest.number + every.min(64);
+        let moved = match self.moved(shared) {
+            Ok(moved) => moved,
+            Err(e) => {
+                tracing::warn!("a checkpoint has to wait: {e}");
+                return Ok(());
+            }
+        };
+        if !moved.is_empty() {
+            self.relocate(shared, moved).map_err(|e| shared.fail(&e))?;
+        }
+        self.manifest.forget_idle_commits();
+        self.bodies.clear();
+        let number = self.manifest.number;
+        let (name, parts) = (names::checkpoint(number), self.manifest.encode());
+        let client = shared.objects.client.clone();
+        let put = async move { client.put(name, parts).await };
+        if let Err(e) = shared.objects.client.wait(put).and_then(|done| done) {
+            tracing::warn!("a checkpoint has to wait: {e}");
+            return Ok(());
+        }
+        let begins = &self.manifest.begins;
+        let before = (self.checkpoint..number).filter(|n| *n > 0 && !begins.contains(n));
+        let mut old: Vec<String> = before.map(names::commit).collect();
+        if self.checkpoint > 0 {
+            old.push(names::checkpoint(self.checkpoint));
+        }
+        self.remove_in_time(old);
+        self.checkpoint = number;
+        self.next_checkpoint = number + every;
+        Ok(())
+    }
+
+    /// Copies what commits carry, and what is left of thin objects, into new objects. Returns what went where.
+    fn moved(&self, shared: &Shared) -> io::Result<Vec<Moved>> {
+        let mut budget = MOVED;
+        let mut thin = BTreeSet::new();
+        for (name, object) in &self.manifest.objects {
+            let is_data = matches!(name, ObjectName::Data { .. });
+            if is_data && object.live > 0 && object.live * 2 < object.size && object.live <= budget
+            {
+                budget -= object.live;
+                thin.insert(*name);
+            }
+        }
+        let mut moved = Vec::new();
+        let mut objects: Vec<(ObjectName, Vec<Bytes>)> = Vec::new();
+        let mut at = PART;
+        for (file, map) in &self.manifest.files {
+            for piece in map.pieces.iter() {
+                let from = piece.source;
+                let bytes = match from.object {
+                    ObjectName::Commit(number) => {
+                        let body = self.bodies.get(&number).ok_or_else(|| {
+                            io::Error::other(format!("the bytes of commit {number} are not here"))
+                        })?;
+                        body.slice(from.at as usize..(from.at + piece.len) as usize)
+                    }
+                    name if thin.contains(&name) => {
+                        let mut bytes = vec![0; piece.len as usize];
+                        let wanted = Wanted {
+                            to: 0,
+                            len: bytes.len(),
+                            stored: from,
+                            size: self.manifest.objects[&name].size,
+                        };
+                        shared.objects.fill(&[wanted], &mut bytes)?;
+                        bytes.into()
+                    }
+                    _ => continue,
+                };
+                if at >= PART {
+                    objects.push((shared.new_object(), Vec::new()));
+                    at = 0;
+                }
+                let (object, parts) = objects.last_mut().expect("just added");
+                moved.push(Moved {
+                    file: *file,
+                    offset: piece.offset,
+                    len: piece.len,
+                    from,
+                    to: Stored {
+                        object: *object,
+                        at,
+                    },
+                });
+                at += piece.len;
+                parts.push(bytes);
+            }
+        }
+        shared.put_objects(objects)?;
+        Ok(moved)
+    }
+
+    /// Commits that bytes are elsewhere, and has them read there.
+    fn relocate(&mut self, shared: &Shared, moved: Vec<Moved>) -> io::Result<()> {
+        let mut sizes: BTreeMap<ObjectName, u64> = BTreeMap::new();
+        for moved in &moved {
+            *sizes.entry(moved.to.object).or_default() += moved.len;
+        }
+        let objects = sizes.iter();
+        let mut ops: Vec<Op> = objects
+            .map(|(name, size)| Op::Object {
+                name: *name,
+                size: *size,
+            })
+            .collect();
+        ops.extend(moved.iter().map(|m| data(m.file, m.offset, m.len, m.to)));
+        self.append(shared, ops, Bytes::new())?;
+        let files = shared.files();
+        for moved in moved {
+            if let Some(file) = files.get(&moved.file) {
+                let place = Place::Stored {
+                    stored: moved.to,
+                    size: sizes[&moved.to.object],
+                };
+                file.relocate(moved.offset, moved.len, moved.from, &place);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a file that are in another object too.
+struct Moved {
+    file: u64,
+    offset: u64,
+    len: u64,
+    from: Stored,
+    to: Stored,
+}
+
+fn has_object(ops: &[Op], object: ObjectName) -> bool {
+    let mut ops = ops.iter();
+    ops.any(|op| matches!(op, Op::Object { name, .. } if *name == object))
+}

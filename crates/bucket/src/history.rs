@@ -1,0 +1,173 @@
+//! Commits and checkpoints in the store: which state is the newest, and how a writer begins.
+//!
+//! 1. The state is that of the newest checkpoint, with the commits behind it applied, each of which names the one before.
+//! 2. Commits with which a writer began are never removed. A writer that was overtaken finds, under its next number, the begin of the one
+//!    that overtook it: always, however long it slept.
+//! 3. An opening may find old numbers free that were in use, because commits before a checkpoint are removed. So it looks, after its begin,
+//!    whether anything is newer; if so its begin is of no consequence, and it looks again.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+
+use crate::client::{Client, Created};
+use crate::manifest::Manifest;
+use crate::names::{self, CHECKPOINTS, COMMITS};
+use crate::record::{Id, Op, Record};
+
+/// Objects read at once.
+const TOGETHER: usize = 16;
+/// How often an opening begins again because others write.
+const TRIES: usize = 8;
+
+/// The newest state.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    pub(crate) manifest: Manifest,
+    /// The number of the checkpoint; zero: none.
+    pub(crate) checkpoint: u64,
+    /// Bytes in the commits behind it.
+    pub(crate) bodies: BTreeMap<u64, Bytes>,
+}
+
+/// A random id.
+pub(crate) fn new_id() -> io::Result<Id> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).map_err(|e| io::Error::other(format!("no random numbers: {e}")))?;
+    Ok(id)
+}
+
+pub(crate) fn damaged(name: &str, why: &str) -> io::Error {
+    let text = format!("the object {name} {why}");
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+/// Reads the newest state; `None` where there is no room.
+pub(crate) async fn load(client: &Client) -> io::Result<Option<History>> {
+    let mut tried = 0;
+    loop {
+        tried += 1;
+        match load_once(client).await {
+            // Removed while we looked, by a writer whose newer checkpoint we have not seen.
+            Err(e) if e.kind() == io::ErrorKind::NotFound && tried < TRIES => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, e));
+            }
+            other => return other,
+        }
+    }
+}
+
+async fn load_once(client: &Client) -> io::Result<Option<History>> {
+    let checkpoints = client.list(CHECKPOINTS, None).await?;
+    let numbers = checkpoints.iter();
+    let newest = numbers.filter_map(|(name, _)| names::number_of(CHECKPOINTS, name));
+    let mut history = History {
+        checkpoint: newest.max().unwrap_or(0),
+        ..History::default()
+    };
+    let checkpoint = history.checkpoint;
+    if checkpoint > 0 {
+        let name = names::checkpoint(checkpoint);
+        let bytes = client.get(name.clone()).await?;
+        history.manifest =
+            Manifest::parse(checkpoint, &bytes).map_err(|why| damaged(&name, &why))?;
+    }
+    let after = names::commit(checkpoint);
+    let commits = client.list(COMMITS, Some(after)).await?;
+    let numbers: Vec<u64> = commits
+        .iter()
+        .filter_map(|(name, _)| names::number_of(COMMITS, name))
+        .filter(|number| *number > checkpoint)
+        .collect();
+    if numbers.is_empty() && checkpoint == 0 {
+        return Ok(None);
+    }
+    let gets = numbers.clone().into_iter().map(|number| {
+        let client = client.clone();
+        async move { client.get(names::commit(number)).await }
+    });
+    let mut read = futures_util::stream::iter(gets).buffered(TOGETHER);
+    for number in &numbers {
+        let expected = history.manifest.number + 1;
+        if *number != expected {
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("the object {} is missing", names::commit(expected)),
+            ));
+        }
+        let bytes = read.next().await.expect("one for each")?;
+        let record = Record::parse(*number, &bytes)
+            .and_then(|record| history.manifest.apply(&record).map(|()| record))
+            .map_err(|why| damaged(&names::commit(*number), &why))?;
+        if !record.data.is_empty() {
+            history.bodies.insert(*number, record.data);
+        }
+    }
+    Ok(Some(history))
+}
+
+/// Whether anything in the store is newer than a commit.
+async fn is_overtaken(client: &Client, number: u64) -> io::Result<bool> {
+    let later = client.list(COMMITS, Some(names::commit(number))).await?;
+    let checkpoints = client.list(CHECKPOINTS, None).await?;
+    let newer = |directory, list: Vec<(String, u64)>| {
+        list.iter()
+            .any(|(name, _)| names::number_of(directory, name).is_some_and(|n| n > number))
+    };
+    Ok(newer(COMMITS, later) || newer(CHECKPOINTS, checkpoints))
+}
+
+/// Writes a begin behind a state. False: another writer was faster.
+pub(crate) async fn begin(client: &Client, history: &mut History) -> io::Result<bool> {
+    let manifest = &mut history.manifest;
+    let record = Record {
+        number: manifest.number + 1,
+        id: new_id()?,
+        previous: manifest.id,
+        ops: vec![Op::Begin],
+        data: Bytes::new(),
+    };
+    let name = names::commit(record.number);
+    let parts = Record::encode(
+        record.number,
+        &record.id,
+        &record.previous,
+        &record.ops,
+        &[],
+    );
+    if client.create(name.clone(), parts).await? == Created::Taken
+        || is_overtaken(client, record.number).await?
+    {
+        return Ok(false);
+    }
+    manifest
+        .apply(&record)
+        .map_err(|why| damaged(&name, &why))?;
+    Ok(true)
+}
+
+/// Reads the newest state and begins to write, if `may` says so of it; `None` where there is no room.
+pub(crate) async fn load_and_begin(
+    client: &Client,
+    may: impl Fn(&Manifest) -> io::Result<()>,
+) -> io::Result<Option<History>> {
+    for _ in 0..TRIES {
+        let Some(mut history) = load(client).await? else {
+            return Ok(None);
+        };
+        may(&history.manifest)?;
+        if begin(client, &mut history).await? {
+            return Ok(Some(history));
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::ResourceBusy,
+        "others are writing to this room: an opening was overtaken again and again",
+    ))
+}

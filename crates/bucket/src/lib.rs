@@ -1,0 +1,37 @@
+//! A room in a bucket: [`storage::Storage`] over an object store.
+//!
+//! 1. **A sync is one conditional create** of the object `commits/<n>`, with `If-None-Match: *`. It carries what changed, makes that durable
+//!    and takes the number, all in one request. A writer that finds its next number taken was overtaken, and acknowledges nothing more.
+//! 2. **Objects never change.** Many bytes go into objects of their own first, under names that no other writer uses.
+//! 3. **Nothing is removed that a commit refers to**, nor, for a time, what one referred to lately.
+//! 4. **Opening begins with a commit**, so that the writer before it is overtaken from then on.
+//!
+//! It deliberately does not know keys, formats, or what the files hold: everything in them was sealed before. That what is read is what
+//! was written, and of one moment, is checked by the room.
+
+#![forbid(unsafe_code)]
+
+mod cache;
+mod client;
+mod commit;
+mod file;
+mod history;
+mod manifest;
+mod names;
+mod objects;
+mod opening;
+mod options;
+mod pieces;
+mod place;
+mod probe;
+mod record;
+mod shared;
+mod storage;
+mod syncs;
+
+pub use client::Requests;
+pub use object_store::ObjectStore;
+pub use options::Options;
+pub use place::{Place, SCHEME};
+
+pub use crate::storage::BucketStorage;

@@ -1,0 +1,37 @@
+//! How a storage in a bucket is opened.
+
+use std::time::Duration;
+
+/// Settings of a storage in a bucket.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// Nothing is written, and a writer elsewhere is not disturbed. The files are as of the opening.
+    pub read_only: bool,
+    /// Whether a room that another machine has open, or whose writer died there, is taken over. That writer acknowledges nothing more.
+    pub take_over: bool,
+    /// The most bytes that the cache keeps on this machine's disk.
+    pub cache_bytes: u64,
+    /// How long a request is tried before it fails. A sync that fails ends writing.
+    pub timeout: Duration,
+    /// How long objects stay that no file has bytes of any more, for readers of an older moment.
+    pub grace: Duration,
+    /// Commits between two checkpoints: the most that an opening reads.
+    pub checkpoint_commits: u64,
+    /// Bytes in commits between two checkpoints.
+    pub checkpoint_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            take_over: false,
+            cache_bytes: 10 << 30,
+            timeout: Duration::from_secs(60),
+            grace: Duration::from_secs(600),
+            checkpoint_commits: 256,
+            checkpoint_bytes: 16 << 20,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What all parts of an open storage share: the objects, the names, what failed.
+//!
+//! 1. After a failure nothing is written any more, and nothing acknowledged. Reading goes on.
+//! 2. Uploads that are not needed by a sync yet take bounded memory: a writer waits for those before.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+
+use crate::file::File;
+use crate::names::ObjectName;
+use crate::objects::Objects;
+use crate::options::Options;
+use crate::record::Op;
+
+/// Bytes of an object of data: a file's bytes go into one when there are so many.
+pub(crate) const PART: u64 = 16 << 20;
+/// Objects on the way before a sync asks for them.
+const UPLOADS: usize = 4;
+
+/// What a name means.
+#[derive(Debug, Clone)]
+pub(crate) enum Node {
+    Directory,
+    File(Arc<File>),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) entries: BTreeMap<String, Node>,
+    /// Changes since the last commit, in order.
+    pub(crate) pending: Vec<Op>,
+    pub(crate) next_file: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) objects: Objects,
+    pub(crate) options: Options,
+    pub(crate) names: Mutex<Names>,
+    /// Files without a name that may be open.
+    pub(crate) removed: Mutex<Vec<Weak<File>>>,
+    /// Bytes in the store.
+    pub(crate) live: AtomicU64,
+    /// Reads ahead that are under way.
+    pub(crate) ahead: AtomicUsize,
+    epoch: u64,
+    next_object: AtomicU64,
+    failure: Mutex<Option<String>>,
+    uploads: Mutex<usize>,
+    uploaded: Condvar,
+}
+
+impl Shared {
+    pub(crate) fn new(objects: Objects, options: Options, names: Names, epoch: u64) -> Self {
+        Self {
+            objects,
+            options,
+            names: Mutex::new(names),
+            removed: Mutex::default(),
+            live: AtomicU64::new(0),
+            ahead: AtomicUsize::new(0),
+            epoch,
+            next_object: AtomicU64::new(0),
+            failure: Mutex::default(),
+            uploads: Mutex::new(0),
+            uploaded: Condvar::new(),
+        }
+    }
+
+    /// Fails where nothing may be written.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        if self.options.read_only {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
+        match &*self.failure.lock() {
+            Some(why) => Err(io::Error::other(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends writing. The first failure is the one that is reported.
+    pub(crate) fn fail(&self, why: &dyn std::fmt::Display) -> io::Error {
+        let mut failure = self.failure.lock();
+        let text = failure.get_or_insert_with(|| {
+            let text = format!("{why}; nothing more is written until the room is opened again");
+            tracing::error!("{text}");
+            text
+        });
+        io::Error::other(text.clone())
+    }
+
+    pub(crate) fn new_object(&self) -> ObjectName {
+        ObjectName::Data {
+            epoch: self.epoch,
+            number: self.next_object.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// Writes objects side by side; returns when all are in the store.
+    pub(crate) fn put_objects(&self, objects: Vec<(ObjectName, Vec<Bytes>)>) -> io::Result<()> {
+        if objects.is_empty() {
+            return Ok(());
+        }
+        let client = self.objects.client.clone();
+        let puts = objects.clone();
+        self.objects.client.wait(async move {
+            let puts = puts.into_iter();
+            let puts = puts.map(|(name, parts)| client.put(name.to_string(), parts));
+            futures_util::future::try_join_all(puts).await
+        })??;
+        for (name, parts) in &objects {
+            self.objects.keep(*name, parts);
+        }
+        Ok(())
+    }
+
+    /// Begins to upload a file's dirty bytes, if there are many. Waits while others are on the way.
+    pub(crate) fn upload(self: &Arc<Self>, file: &Arc<File>) {
+        let Some((upload, taken)) = file.take_for_upload(PART) else {
+            return;
+        };
+        {
+            let mut uploads = self.uploads.lock();
+            while *uploads >= UPLOADS {
+                self.uploaded.wait(&mut uploads);
+            }
+            *uploads += 1;
+        }
+        let (shared, file, object) = (self.clone(), file.clone(), self.new_object());
+        let parts: Vec<Bytes> = taken.iter().map(|(_, bytes)| bytes.clone()).collect();
+        let size = parts.iter().map(|part| part.len() as u64).sum();
+        self.objects.client.clone().spawn(async move {
+            let put = shared.objects.client.put(object.to_string(), parts.clone());
+            let done = put.await;
+            let after = move || {
+                match done {
+                    Ok(()) => {
+                        shared.objects.keep(object, &parts);
+                        file.sent(upload, &taken, object, size);
+                    }
+                    Err(e) => {
+                        shared.fail(&e);
+                        file.unsendable(upload);
+                    }
+                }
+                *shared.uploads.lock() -= 1;
+                shared.uploaded.notify_one();
+            };
+            // It writes to the cache.
+            let _ = tokio::task::spawn_blocking(after).await;
+        });
+    }
+
+    /// Objects that open files without a name have bytes in.
+    pub(crate) fn held_objects(&self) -> std::collections::BTreeSet<ObjectName> {
+        let mut removed = self.removed.lock();
+        removed.retain(|file| file.strong_count() > 0);
+        let files: Vec<_> = removed.iter().filter_map(Weak::upgrade).collect();
+        drop(removed);
+        files.iter().flat_map(|file| file.objects()).collect()
+    }
+
+    /// The open files, by number.
+    pub(crate) fn files(&self) -> BTreeMap<u64, Arc<File>> {
+        let names = self.names.lock();
+        let files = names.entries.values().filter_map(|node| match node {
+            Node::File(file) => Some((file.number, file.clone())),
+            Node::Directory => None,
+        });
+        files.collect()
+    }
+}

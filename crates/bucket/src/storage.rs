@@ -1,0 +1,452 @@
+//! A bucket as [`Storage`]: names, files, syncs.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use object_store::ObjectStore;
+use storage::{HostStorage, LockGuard, OpenMode, Space, Storage, StorageFile, parent};
+
+use crate::cache::Cache;
+use crate::client::{Client, Requests};
+use crate::commit::Committer;
+use crate::file::{File, Wanted};
+use crate::history::{self, History};
+use crate::manifest::Manifest;
+use crate::names::{CHECKPOINTS, COMMITS, DATA};
+use crate::objects::Objects;
+use crate::opening::{WRITER, cache_dir, local, names_of, writer_line};
+use crate::options::Options;
+use crate::probe;
+use crate::record::Op;
+use crate::shared::{Node, Shared};
+use crate::syncs::{Commits, sweep};
+
+/// The lock file of a room: of this machine, never in the bucket.
+const LOCK: &str = "lock";
+/// What an object store can hold, as far as a file system asks.
+const SPACE: u64 = 1 << 50;
+/// Reads ahead at once.
+const AHEAD: usize = 4;
+/// How often a read begins again because an object was put elsewhere.
+const TRIES: usize = 3;
+
+/// A room's files in a bucket, below a prefix.
+///
+/// Each sync is one commit, whatever it is of: it makes durable what was written to that file, and all names. Dropping it ends a
+/// writer in good order; what was not synced is lost.
+#[derive(Debug)]
+pub struct BucketStorage {
+    shared: Arc<Shared>,
+    commits: Option<Arc<Commits>>,
+    local: HostStorage,
+    _writer: Option<Box<dyn LockGuard>>,
+}
+
+impl BucketStorage {
+    /// Makes an empty storage below `prefix`, after a test of what the store can do, and begins to write. `dir` is a directory of this
+    /// machine for the cache and locks; it is made where it is missing.
+    ///
+    /// # Errors
+    /// `AlreadyExists` where there is something, `Unsupported` where the store would let each of two writers take itself for the only one.
+    pub fn create(
+        store: Arc<dyn ObjectStore>,
+        prefix: &str,
+        dir: &Path,
+        options: Options,
+    ) -> io::Result<Self> {
+        let client = Client::new(store, prefix, options.timeout)?;
+        let (local, writer) = local(dir, false)?;
+        let probing = client.clone();
+        client.wait(async move {
+            for directory in [COMMITS, CHECKPOINTS, DATA] {
+                if !probing.list(directory, None).await?.is_empty() {
+                    return Err(io::Error::new(
+                        io::ErrorKind::AlreadyExists,
+                        "there is a room in the bucket already, or what is left of one",
+                    ));
+                }
+            }
+            probe::probe(&probing).await
+        })??;
+        let begun = client.clone();
+        let history = client.wait(async move {
+            let mut history = History::default();
+            match history::begin(&begun, &mut history).await? {
+                true => Ok(history),
+                false => Err(io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    "somebody else is just creating a room there",
+                )),
+            }
+        })??;
+        Self::with(client, history, local, writer, dir, options)
+    }
+
+    /// Opens the storage below `prefix`. The rest as for [`create`](Self::create).
+    ///
+    /// # Errors
+    /// `NotFound` where there is none, `ResourceBusy` where another machine has it open and `take_over` is not set, or another process of
+    /// this machine.
+    pub fn open(
+        store: Arc<dyn ObjectStore>,
+        prefix: &str,
+        dir: &Path,
+        options: Options,
+    ) -> io::Result<Self> {
+        let client = Client::new(store, prefix, options.timeout)?;
+        let (local, writer) = local(dir, options.read_only)?;
+        let (loading, read_only) = (client.clone(), options.read_only);
+        let take_over = options.take_over;
+        let last_here = std::fs::read_to_string(dir.join(WRITER)).unwrap_or_default();
+        let history = client.wait(async move {
+            if read_only {
+                return history::load(&loading).await;
+            }
+            let may = |manifest: &Manifest| {
+                if !manifest.is_open || take_over || last_here == writer_line(manifest) {
+                    return Ok(());
+                }
+                Err(io::Error::new(
+                    io::ErrorKind::ResourceBusy,
+                    format!(
+                        "open for writing elsewhere, or its writer (which began with commit {}) died there; if it did, --take-over goes on \
+                         here, and what that writer still tries to write is refused",
+                        manifest.epoch
+                    ),
+                ))
+            };
+            history::load_and_begin(&loading, may).await
+        })??;
+        let history = history.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, "there is no room in the bucket")
+        })?;
+        Self::with(client, history, local, writer, dir, options)
+    }
+
+    fn with(
+        client: Client,
+        history: History,
+        local: HostStorage,
+        writer: Option<Box<dyn LockGuard>>,
+        dir: &Path,
+        options: Options,
+    ) -> io::Result<Self> {
+        let manifest = &history.manifest;
+        if !options.read_only {
+            std::fs::write(dir.join(WRITER), writer_line(manifest))?;
+        }
+        let cache = Cache::open(&cache_dir(dir, manifest)?, options.cache_bytes)?;
+        let objects = Objects { client, cache };
+        let names = names_of(&history)?;
+        let (epoch, live, read_only) = (manifest.epoch, manifest.live(), options.read_only);
+        let shared = Shared::new(objects, options, names, epoch);
+        shared.live.store(live, Ordering::Relaxed);
+        let commits =
+            (!read_only).then(|| Arc::new(Commits::new(Committer::new(history, &shared))));
+        if let Some(commits) = &commits {
+            sweep(&shared, commits);
+        }
+        Ok(Self {
+            shared: Arc::new(shared),
+            commits,
+            local,
+            _writer: writer,
+        })
+    }
+
+    /// Requests since it was opened.
+    pub fn requests(&self) -> Requests {
+        self.shared.objects.client.requests()
+    }
+
+    /// Bytes in the cache.
+    pub fn cached_bytes(&self) -> u64 {
+        self.shared.objects.cache.bytes()
+    }
+
+    /// Makes a checkpoint now.
+    pub fn checkpoint(&self) -> io::Result<()> {
+        self.shared.check()?;
+        match &self.commits {
+            Some(commits) => commits.committer.lock().checkpoint(&self.shared),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves the bucket as a writer does that dies now. For tests.
+    #[doc(hidden)]
+    pub fn die(&self) {
+        self.shared.fail(&"died in a test");
+    }
+
+    /// Removes everything of a room whose creation failed.
+    pub fn discard(self) -> io::Result<()> {
+        self.shared.fail(&"discarded");
+        let client = self.shared.objects.client.clone();
+        client.clone().wait(async move {
+            for directory in [DATA, CHECKPOINTS, COMMITS] {
+                let listed = client.list(directory, None).await?;
+                client
+                    .delete(listed.into_iter().map(|(name, _)| name).collect())
+                    .await;
+            }
+            Ok(())
+        })?
+    }
+
+    fn node(&self, path: &str) -> Option<Node> {
+        self.shared.names.lock().entries.get(path).cloned()
+    }
+
+    fn must_be_directory(&self, dir: &str) -> io::Result<()> {
+        match dir.is_empty() || matches!(self.node(dir), Some(Node::Directory)) {
+            true => Ok(()),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+impl Drop for BucketStorage {
+    fn drop(&mut self) {
+        if let Some(commits) = &self.commits
+            && self.shared.check().is_ok()
+        {
+            if let Err(e) = commits.committer.lock().end(&self.shared) {
+                tracing::warn!("the room is closed, but not marked so in the bucket: {e}");
+            }
+            // Handles that outlive it write nothing.
+            self.shared.fail(&"the room is closed");
+        }
+    }
+}
+
+impl Storage for BucketStorage {
+    fn open(&self, path: &str, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
+        if path == LOCK {
+            return self.local.open(path, mode);
+        }
+        let file = match mode {
+            OpenMode::CreateNew => {
+                self.shared.check()?;
+                self.must_be_directory(parent(path))?;
+                let mut names = self.shared.names.lock();
+                if names.entries.contains_key(path) {
+                    return Err(io::ErrorKind::AlreadyExists.into());
+                }
+                let file = Arc::new(File::new(names.next_file));
+                names.next_file += 1;
+                let (path, node) = (path.to_owned(), Node::File(file.clone()));
+                names.entries.insert(path.clone(), node);
+                let file_number = file.number;
+                names.pending.push(Op::File {
+                    path,
+                    file: file_number,
+                });
+                file
+            }
+            OpenMode::Read | OpenMode::ReadWrite => match self.node(path) {
+                Some(Node::File(file)) => file,
+                Some(Node::Directory) => return Err(io::ErrorKind::IsADirectory.into()),
+                None => return Err(io::ErrorKind::NotFound.into()),
+            },
+        };
+        Ok(Arc::new(Handle {
+            file,
+            shared: self.shared.clone(),
+            commits: self.commits.clone(),
+            is_writable: mode != OpenMode::Read,
+        }))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.shared.check()?;
+        self.must_be_directory(parent(to))?;
+        let mut names = self.shared.names.lock();
+        let Some(Node::File(file)) = names.entries.get(from).cloned() else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        if from == to {
+            return Ok(());
+        }
+        match names.entries.get(to) {
+            Some(Node::Directory) => return Err(io::ErrorKind::IsADirectory.into()),
+            Some(Node::File(replaced)) => self.unname(replaced),
+            None => {}
+        }
+        names.entries.remove(from);
+        names.entries.insert(to.to_owned(), Node::File(file));
+        let (from, to) = (from.to_owned(), to.to_owned());
+        names.pending.push(Op::Rename { from, to });
+        Ok(())
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.shared.check()?;
+        let mut names = self.shared.names.lock();
+        match names.entries.get(path) {
+            Some(Node::File(file)) => self.unname(file),
+            Some(Node::Directory) => return Err(io::ErrorKind::IsADirectory.into()),
+            None => return Err(io::ErrorKind::NotFound.into()),
+        }
+        names.entries.remove(path);
+        let path = path.to_owned();
+        names.pending.push(Op::Remove { path });
+        Ok(())
+    }
+
+    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        self.must_be_directory(dir)?;
+        let names = self.shared.names.lock();
+        let inside = names.entries.keys().filter(|path| parent(path) == dir);
+        let last = |path: &String| path.rsplit('/').next().unwrap_or(path).to_owned();
+        Ok(inside.map(last).collect())
+    }
+
+    fn create_dir(&self, path: &str) -> io::Result<()> {
+        self.shared.check()?;
+        self.must_be_directory(parent(path))?;
+        let mut names = self.shared.names.lock();
+        if names.entries.contains_key(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let path = path.to_owned();
+        names.entries.insert(path.clone(), Node::Directory);
+        names.pending.push(Op::Directory { path });
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &str) -> io::Result<()> {
+        self.must_be_directory(dir)?;
+        match &self.commits {
+            Some(commits) => commits.sync(&self.shared, None),
+            None => Ok(()),
+        }
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        let free = SPACE.saturating_sub(self.shared.live.load(Ordering::Relaxed));
+        Ok(Space {
+            total: SPACE,
+            free,
+            available: free,
+        })
+    }
+
+    fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>> {
+        self.local.lock(path, note)
+    }
+}
+
+impl BucketStorage {
+    /// A file loses its name; it may be open.
+    fn unname(&self, file: &Arc<File>) {
+        file.set_removed();
+        self.shared.removed.lock().push(Arc::downgrade(file));
+    }
+}
+
+/// An open file.
+#[derive(Debug)]
+struct Handle {
+    file: Arc<File>,
+    shared: Arc<Shared>,
+    commits: Option<Arc<Commits>>,
+    is_writable: bool,
+}
+
+impl Handle {
+    fn writable(&self) -> io::Result<()> {
+        self.shared.check()?;
+        match self.is_writable {
+            true => Ok(()),
+            false => Err(io::ErrorKind::PermissionDenied.into()),
+        }
+    }
+}
+
+impl StorageFile for Handle {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            let wanted = self.file.read(buf, offset)?;
+            if wanted.is_empty() {
+                return Ok(());
+            }
+            match self.shared.objects.fill(&wanted, buf) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound && tried < TRIES => {}
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    let why = "; a room that is read while another machine writes to it has to be opened again in time";
+                    return Err(io::Error::other(format!("{e}{why}")));
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.writable()?;
+        if self.file.write(buf, offset)? >= crate::shared::PART {
+            self.shared.upload(&self.file);
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.len())
+    }
+
+    fn allocated(&self) -> io::Result<Option<u64>> {
+        Ok(Some(self.file.allocated()))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.writable()?;
+        self.file.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        match &self.commits {
+            Some(commits) => commits.sync(&self.shared, Some(&self.file)),
+            None => Ok(()),
+        }
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.writable()?;
+        self.file.punch(offset, len);
+        Ok(())
+    }
+
+    fn allocate(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        // A bucket has no space to set aside, and does not fill up.
+        self.writable()
+    }
+
+    fn prefetch(&self, offset: u64, len: u64) {
+        let stored = self.file.stored_within(offset, len);
+        if stored.is_empty() {
+            return;
+        }
+        let shared = self.shared.clone();
+        if shared.ahead.fetch_add(1, Ordering::Relaxed) >= AHEAD {
+            shared.ahead.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        self.shared.objects.client.spawn_blocking(move || {
+            let wanted: Vec<Wanted> = stored
+                .into_iter()
+                .map(|(stored, len, size)| Wanted {
+                    to: 0,
+                    len: len as usize,
+                    stored,
+                    size,
+                })
+                .collect();
+            shared.objects.warm(&wanted);
+            shared.ahead.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+}

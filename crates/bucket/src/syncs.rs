@@ -1,0 +1,115 @@
+//! Syncs: many threads ask, one commits for all who asked before it began.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::commit::Committer;
+use crate::file::File;
+use crate::names::{self, CHECKPOINTS, COMMITS, DATA, ObjectName};
+use crate::shared::Shared;
+
+/// Syncs, and who waits for one.
+#[derive(Debug)]
+pub(crate) struct Commits {
+    pub(crate) committer: Mutex<Committer>,
+    waiting: Mutex<Waiting>,
+    /// Syncs that are done: those that came before this number.
+    done: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    files: Vec<Arc<File>>,
+    number: u64,
+}
+
+impl Commits {
+    pub(crate) fn new(committer: Committer) -> Self {
+        Self {
+            committer: Mutex::new(committer),
+            waiting: Mutex::default(),
+            done: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns when everything is durable that was written to the file before, and every change of names.
+    pub(crate) fn sync(&self, shared: &Shared, file: Option<&Arc<File>>) -> io::Result<()> {
+        if let Some(file) = file {
+            file.wait_for_uploads();
+        }
+        shared.check()?;
+        let number = {
+            let mut waiting = self.waiting.lock();
+            waiting.files.extend(file.cloned());
+            waiting.number += 1;
+            waiting.number
+        };
+        let mut committer = self.committer.lock();
+        if self.done.load(Ordering::Acquire) >= number {
+            // The one who held the lock did it with his own.
+            return Ok(());
+        }
+        let (files, last) = {
+            let mut waiting = self.waiting.lock();
+            (std::mem::take(&mut waiting.files), waiting.number)
+        };
+        committer.commit(shared, &files)?;
+        self.done.store(last, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// Removes what a writer of before left: objects that nothing refers to at once, commits and checkpoints in time.
+pub(crate) fn sweep(shared: &Shared, commits: &Arc<Commits>) {
+    let (client, commits) = (shared.objects.client.clone(), Arc::downgrade(commits));
+    shared.objects.client.spawn(async move {
+        let swept = async {
+            // Listed before the manifest is looked at: an object that comes later is not in the list.
+            let data = client.list(DATA, None).await?;
+            let checkpoints = client.list(CHECKPOINTS, None).await?;
+            let old = client.list(COMMITS, None).await?;
+            // The committer may be waiting for a task of this runtime: not here.
+            let look = move || past(&commits, data, checkpoints, old);
+            let orphans = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+            client.delete(orphans).await;
+            io::Result::Ok(())
+        };
+        if let Err(e) = swept.await {
+            tracing::info!("what earlier writers left is removed another time: {e}");
+        }
+    });
+}
+
+/// Objects that nothing refers to. What was needed before the last checkpoint is removed in time.
+fn past(
+    commits: &Weak<Commits>,
+    data: Vec<(String, u64)>,
+    checkpoints: Vec<(String, u64)>,
+    old: Vec<(String, u64)>,
+) -> Vec<String> {
+    let Some(commits) = commits.upgrade() else {
+        return Vec::new();
+    };
+    let mut committer = commits.committer.lock();
+    let (checkpoint, manifest) = (committer.checkpoint_number(), &committer.manifest);
+    let is_orphan = |name: &String| match ObjectName::parse_data(name) {
+        // What this writer has uploaded may be waiting for its commit.
+        Some(ObjectName::Data { epoch, .. }) if epoch >= manifest.epoch => false,
+        Some(name) => !manifest.objects.contains_key(&name),
+        None => false,
+    };
+    let names = |list: Vec<(String, u64)>| list.into_iter().map(|(name, _)| name);
+    let orphans = names(data).filter(is_orphan).collect();
+    let is_before = |directory, name: &String| {
+        names::number_of(directory, name).filter(|number| *number < checkpoint)
+    };
+    let past = names(old)
+        .filter(|name| is_before(COMMITS, name).is_some_and(|n| !manifest.begins.contains(&n)))
+        .chain(names(checkpoints).filter(|name| is_before(CHECKPOINTS, name).is_some()))
+        .collect();
+    committer.remove_in_time(past);
+    orphans
+}

@@ -1,0 +1,142 @@
+//! What becomes of requests that fail, are lost, come twice, or are never answered.
+
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+use storage::{OpenMode, Storage};
+
+use crate::made::{create, noise, open, options, read, write};
+use crate::store::{Fate, Store, contents, overwrite};
+
+#[test]
+fn requests_that_fail_for_a_while_are_of_no_consequence() {
+    for fate in [
+        Fate::Refused,
+        Fate::AnswerLost,
+        Fate::Forbidden,
+        Fate::Repeated,
+        Fate::Slow,
+    ] {
+        let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+        let storage = create(&store, dir.path(), options()).unwrap();
+        store.fates([fate, fate]);
+        write(&storage, "little", b"x").unwrap();
+        store.fates([fate, fate]);
+        write(&storage, "much", &noise(1, 2 << 20)).unwrap();
+        drop(storage);
+        let storage = open(&store, dir.path(), options()).unwrap();
+        assert_eq!(read(&storage, "little").unwrap(), b"x", "{fate:?}");
+        assert!(
+            read(&storage, "much").unwrap() == noise(1, 2 << 20),
+            "{fate:?}"
+        );
+    }
+}
+
+#[test]
+fn while_the_store_is_away_what_is_cached_is_read_and_a_sync_fails_in_time() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let mut options = options();
+    options.timeout = Duration::from_millis(300);
+    let storage = create(&store, dir.path(), options.clone()).unwrap();
+    write(&storage, "f", &noise(1, 2 << 20)).unwrap();
+    store.away(true);
+    assert!(read(&storage, "f").unwrap() == noise(1, 2 << 20));
+    let file = storage.open("f", OpenMode::ReadWrite).unwrap();
+    file.write_at(b"late", 0).unwrap();
+    let began = Instant::now();
+    let refused = file.sync().unwrap_err().to_string();
+    assert!(
+        refused.contains("failed for") && refused.contains("opened again"),
+        "{refused}"
+    );
+    assert!(began.elapsed() < Duration::from_secs(5));
+    store.away(false);
+    assert!(
+        file.sync().is_err(),
+        "nobody knows what became of the commit before"
+    );
+    assert_eq!(&read(&storage, "f").unwrap()[..4], b"late");
+    drop((file, storage));
+    let storage = open(&store, dir.path(), options).unwrap();
+    assert!(read(&storage, "f").unwrap() == noise(1, 2 << 20));
+}
+
+/// The writer's connection ends after every number of changes, the next one done or not. What was acknowledged is there; what was not is
+/// there whole or not at all.
+#[test]
+fn a_writer_cut_off_anywhere_loses_nothing_that_it_acknowledged() {
+    let mut options = options();
+    options.checkpoint_commits = 3;
+    options.grace = Duration::ZERO;
+    options.timeout = Duration::from_millis(40);
+    let mut cut = 0;
+    loop {
+        let mut reached_the_end = false;
+        for next_is_done in [false, true] {
+            let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+            let storage = create(&store, dir.path(), options.clone()).unwrap();
+            store.end_after(cut, next_is_done);
+            let mut acknowledged = 0;
+            let version = |n: u64| noise(n, if n.is_multiple_of(3) { 1_500_000 } else { 3000 });
+            for n in 1..8 {
+                let _ = storage.remove("f.new");
+                let done = storage::replace(&storage, "f", &version(n));
+                if done.is_err() {
+                    break;
+                }
+                acknowledged = n;
+            }
+            reached_the_end |= acknowledged == 7;
+            drop(storage);
+            store.heal();
+            let elsewhere = tempfile::tempdir().unwrap();
+            let storage = open(&store, elsewhere.path(), options.clone()).unwrap();
+            let found = match read(&storage, "f") {
+                Err(e) if e.kind() == ErrorKind::NotFound => None,
+                found => Some(found.unwrap()),
+            };
+            let is = |n: u64| match n {
+                0 => found.is_none(),
+                n => found.as_deref() == Some(&version(n)[..]),
+            };
+            assert!(
+                is(acknowledged) || is(acknowledged + 1),
+                "cut {cut}, {next_is_done}: acknowledged {acknowledged}"
+            );
+            write(&storage, "after", b"it goes on").unwrap();
+        }
+        if reached_the_end {
+            break;
+        }
+        cut += 1;
+    }
+    assert!(cut > 15, "{cut}");
+}
+
+#[test]
+fn a_garbled_commit_or_checkpoint_is_refused_by_name() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let storage = create(&store, dir.path(), options()).unwrap();
+    write(&storage, "f", b"x").unwrap();
+    storage.checkpoint().unwrap();
+    write(&storage, "g", b"x").unwrap();
+    drop(storage);
+    for directory in ["checkpoints", "commits"] {
+        let (name, bytes) = contents(&store, &format!("rooms/a/{directory}"))
+            .pop()
+            .unwrap();
+        let mut garbled = bytes.clone();
+        *garbled.last_mut().unwrap() ^= 1;
+        overwrite(&store, &name, garbled);
+        let refused = open(&store, dir.path(), options()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidData);
+        let said = refused.to_string();
+        assert!(
+            said.contains(name.rsplit('/').next().unwrap()) && said.contains("damaged"),
+            "{said}"
+        );
+        overwrite(&store, &name, bytes);
+    }
+    open(&store, dir.path(), options()).unwrap();
+}

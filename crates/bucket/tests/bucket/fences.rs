@@ -1,0 +1,201 @@
+//! Two writers never both acknowledge under one number.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use storage::{OpenMode, Storage};
+
+use crate::made::{arc, create, noise, open, options, read, write};
+use crate::store::{Fate, Store};
+
+#[test]
+fn a_writer_that_was_overtaken_acknowledges_nothing_more() {
+    let (store, here, there) = (
+        Store::new(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    let first = create(&store, here.path(), options()).unwrap();
+    write(&first, "f", b"of the first").unwrap();
+    let second = open(&store, there.path(), options()).unwrap();
+    assert_eq!(read(&second, "f").unwrap(), b"of the first");
+    let file = first.open("f", OpenMode::ReadWrite).unwrap();
+    file.write_at(b"lost", 0).unwrap();
+    let refused = file.sync().unwrap_err().to_string();
+    assert!(
+        refused.contains("another writer has taken the room over"),
+        "{refused}"
+    );
+    assert!(file.sync().is_err() && first.sync_dir("").is_err());
+    assert!(file.write_at(b"x", 0).is_err() && first.remove("f").is_err());
+    // What it acknowledged can still be read there.
+    assert_eq!(&read(&first, "f").unwrap()[4..], b"he first");
+    write(&second, "g", b"of the second").unwrap();
+    drop(first);
+    drop(second);
+    let third = open(&store, here.path(), options()).unwrap();
+    assert_eq!(read(&third, "f").unwrap(), b"of the first");
+    assert_eq!(read(&third, "g").unwrap(), b"of the second");
+}
+
+/// The number that a sleeping writer would take next was used long ago, and everything around it was removed.
+#[test]
+fn a_writer_that_slept_through_checkpoints_and_removals_is_fenced_all_the_same() {
+    let (store, here, there) = (
+        Store::new(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    let sleeping = create(&store, here.path(), options()).unwrap();
+    write(&sleeping, "f", b"x").unwrap();
+    let mut quick = options();
+    quick.checkpoint_commits = 2;
+    quick.grace = Duration::ZERO;
+    for opening in 0..3 {
+        let awake = open(&store, there.path(), quick.clone()).unwrap();
+        for n in 0..20 {
+            write(&awake, &format!("{opening}-{n}"), b"y").unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        write(&awake, &format!("{opening}-last"), b"y").unwrap();
+    }
+    let file = sleeping.open("f", OpenMode::ReadWrite).unwrap();
+    file.write_at(b"z", 0).unwrap();
+    assert!(file.sync().is_err());
+    drop(sleeping);
+    let awake = open(&store, there.path(), quick).unwrap();
+    assert_eq!(read(&awake, "f").unwrap(), b"x");
+    assert_eq!(awake.list("").unwrap().len(), 3 * 21 + 1);
+}
+
+/// Writers take the room from each other all the time. What one acknowledged is there for ever after.
+#[test]
+fn writers_that_fight_never_lose_what_one_acknowledged() {
+    const ROUNDS: u64 = 25;
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    drop(create(&store, dir.path(), options()).unwrap());
+    let mut quick = options();
+    quick.checkpoint_commits = 5;
+    quick.grace = Duration::ZERO;
+    store.weather(Some(5));
+    let acknowledged: Vec<String> = std::thread::scope(|scope| {
+        let threads = (0..3).map(|who| {
+            let (store, quick) = (&store, &quick);
+            scope.spawn(move || {
+                let dir = tempfile::tempdir().unwrap();
+                let mut random = fastrand::Rng::with_seed(who);
+                let mut acknowledged = Vec::new();
+                for round in 0..ROUNDS {
+                    // Overtaken again and again, or disturbed in the middle.
+                    let Ok(storage) = open(store, dir.path(), quick.clone()) else {
+                        continue;
+                    };
+                    for n in 0..random.u8(1..6) {
+                        let name = format!("{who}-{round}-{n}");
+                        match write(&storage, &name, name.as_bytes()) {
+                            Ok(()) => acknowledged.push(name),
+                            Err(_) => break,
+                        }
+                    }
+                }
+                acknowledged
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    store.weather(None);
+    let storage = open(&store, dir.path(), quick).unwrap();
+    assert!(acknowledged.len() > 20, "{}", acknowledged.len());
+    for name in acknowledged {
+        assert_eq!(read(&storage, &name).unwrap(), name.as_bytes(), "{name}");
+    }
+}
+
+#[test]
+fn a_room_that_is_open_elsewhere_is_taken_over_only_when_asked_for() {
+    let (store, here, there) = (
+        Store::new(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    let mut polite = options();
+    polite.take_over = false;
+    let first = create(&store, here.path(), polite.clone()).unwrap();
+    let refused = open(&store, there.path(), polite.clone()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ResourceBusy);
+    assert!(refused.to_string().contains("--take-over"), "{refused}");
+    // The same directory: the process that has it open is named.
+    let refused = open(&store, here.path(), polite.clone()).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains(&std::process::id().to_string()),
+        "{refused}"
+    );
+    write(&first, "f", b"x").unwrap();
+    // It died here: nobody else can have it open.
+    first.die();
+    drop(first);
+    drop(open(&store, here.path(), polite.clone()).unwrap());
+    // It was closed: anybody may go on.
+    drop(open(&store, there.path(), polite).unwrap());
+}
+
+#[test]
+fn a_store_that_does_not_fence_is_refused_and_nothing_is_left_there() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    store.ignore_conditions();
+    let refused = create(&store, dir.path(), options()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported);
+    assert!(refused.to_string().contains("overwrites"), "{refused}");
+    assert!(crate::store::list(&store, "rooms").is_empty());
+}
+
+#[test]
+fn a_place_that_has_a_room_gets_no_other() {
+    let (store, here, there) = (
+        Store::new(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    let first = create(&store, here.path(), options()).unwrap();
+    assert_eq!(
+        create(&store, there.path(), options()).unwrap_err().kind(),
+        ErrorKind::AlreadyExists
+    );
+    write(&first, "f", b"x").unwrap();
+    first.discard().unwrap();
+    assert!(crate::store::list(&store, "rooms").is_empty());
+    create(&store, there.path(), options()).unwrap();
+    let elsewhere =
+        strongroom_bucket::BucketStorage::open(arc(&store), "rooms/b", here.path(), options());
+    assert_eq!(elsewhere.unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+/// A cache that belongs to a room that was at this place before is not taken for this one's.
+#[test]
+fn a_new_room_at_an_old_place_has_a_new_cache() {
+    let dir = tempfile::tempdir().unwrap();
+    for seed in 0..2 {
+        let store = Store::new();
+        let storage = create(&store, dir.path(), options()).unwrap();
+        let bytes = noise(seed, 3 << 20);
+        write(&storage, "f", &bytes).unwrap();
+        drop(storage);
+        let storage = open(&store, dir.path(), options()).unwrap();
+        assert!(read(&storage, "f").unwrap() == bytes);
+    }
+}
+
+#[test]
+fn a_lost_answer_of_an_opening_does_not_lock_its_writer_out() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    drop(create(&store, dir.path(), options()).unwrap());
+    store.fates([Fate::AnswerLost, Fate::AnswerLost]);
+    let storage = open(&store, dir.path(), options()).unwrap();
+    write(&storage, "f", b"x").unwrap();
+}

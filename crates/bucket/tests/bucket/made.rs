@@ -1,0 +1,50 @@
+//! Storages for the tests of this directory.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use storage::{OpenMode, Storage};
+use strongroom_bucket::{BucketStorage, ObjectStore, Options};
+
+use crate::store::Store;
+
+/// Options with which tests do not wait.
+pub(crate) fn options() -> Options {
+    let mut options = Options::default();
+    options.timeout = Duration::from_secs(5);
+    options.take_over = true;
+    options
+}
+
+pub(crate) fn arc(store: &Store) -> Arc<dyn ObjectStore> {
+    Arc::new(store.clone())
+}
+
+pub(crate) fn create(store: &Store, dir: &Path, options: Options) -> io::Result<BucketStorage> {
+    BucketStorage::create(arc(store), "rooms/a", dir, options)
+}
+
+pub(crate) fn open(store: &Store, dir: &Path, options: Options) -> io::Result<BucketStorage> {
+    BucketStorage::open(arc(store), "rooms/a", dir, options)
+}
+
+/// Writes a new file durably.
+pub(crate) fn write(storage: &dyn Storage, path: &str, bytes: &[u8]) -> io::Result<()> {
+    let file = storage.open(path, OpenMode::CreateNew)?;
+    file.write_at(bytes, 0)?;
+    file.sync()
+}
+
+pub(crate) fn read(storage: &dyn Storage, path: &str) -> io::Result<Vec<u8>> {
+    storage::read_limited(storage, path, 1 << 30)
+}
+
+/// Bytes that are no hole and have no pattern.
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut bytes = vec![0; len];
+    random.fill(&mut bytes);
+    bytes
+}

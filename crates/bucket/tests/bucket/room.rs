@@ -1,0 +1,222 @@
+//! Rooms in a bucket: what they acknowledged survives, the store learns nothing, and what it changes is noticed.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use room::{Credential, Error, FileSystem, NewCredential, NewRoom, OpenOptions, Room};
+use strongroom_bucket::{BucketStorage, Options};
+
+use crate::made::{create, noise, open, options};
+use crate::store::{Store, contents, overwrite};
+
+const KEY: [u8; 32] = [7; 32];
+
+fn in_room(dir: &Path) -> OpenOptions {
+    OpenOptions {
+        state_dir: Some(dir.join("state")),
+        background: false,
+        ..OpenOptions::default()
+    }
+}
+
+fn make(store: &Store, dir: &Path, options: Options) -> (Arc<BucketStorage>, Room) {
+    let storage = Arc::new(create(store, dir, options).unwrap());
+    let mut new = NewRoom::with_credential(NewCredential::RawKey(KEY.to_vec().into()));
+    new.open = in_room(dir);
+    let room = Room::create_on(storage.clone(), new).unwrap();
+    (storage, room)
+}
+
+fn reopen(store: &Store, dir: &Path, options: Options) -> room::Result<(Arc<BucketStorage>, Room)> {
+    let storage = Arc::new(open(store, dir, options)?);
+    let credential = Credential::RawKey(KEY.to_vec().into());
+    let room = Room::open_on(storage.clone(), &credential, in_room(dir))?;
+    Ok((storage, room))
+}
+
+fn put(room: &Room, path: &str, bytes: &[u8]) -> room::Result<()> {
+    room.write_file(path, bytes)?;
+    room.open_file(path)?.sync()
+}
+
+#[test]
+fn a_room_goes_on_elsewhere_after_its_writer_died() {
+    let (store, here, there) = (
+        Store::new(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    let (storage, room) = make(&store, here.path(), options());
+    let big = noise(1, 5 << 20);
+    put(&room, "/big", &big).unwrap();
+    room.make_dir("/papers", false).unwrap();
+    put(&room, "/papers/little", b"few bytes").unwrap();
+    storage.die();
+    drop(room);
+    let (_, room) = reopen(&store, there.path(), options()).unwrap();
+    assert!(room.read_file("/big").unwrap() == big);
+    assert_eq!(room.read_file("/papers/little").unwrap(), b"few bytes");
+    let report = room.check(true, false, &|_, _| true).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    room.close().unwrap();
+}
+
+#[test]
+fn a_small_synced_file_is_one_request() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let (storage, room) = make(&store, dir.path(), options());
+    put(&room, "/first", b"x").unwrap();
+    let before = storage.requests();
+    for n in 0..10 {
+        put(&room, &format!("/f{n}"), &noise(n, 4096)).unwrap();
+    }
+    let after = storage.requests();
+    assert_eq!(after.puts - before.puts, 10);
+    assert_eq!((after.gets, after.lists), (before.gets, before.lists));
+}
+
+/// The writer is cut off after every number of changes of the store. What it synced is in the room that is opened elsewhere.
+#[test]
+fn a_room_cut_off_anywhere_has_all_that_was_synced() {
+    let mut quick = options();
+    quick.checkpoint_commits = 5;
+    quick.grace = Duration::ZERO;
+    quick.timeout = Duration::from_millis(40);
+    let mut cut = 0;
+    loop {
+        let mut is_over = false;
+        for next_is_done in [false, true] {
+            let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+            let (_, room) = make(&store, dir.path(), quick.clone());
+            store.end_after(cut, next_is_done);
+            let content = |n: u64| noise(n, if n == 3 { 1_500_000 } else { 5000 });
+            let mut synced = Vec::new();
+            for n in 0..6 {
+                let name = format!("/f{n}");
+                if n == 4 && room.sync().is_err() {
+                    break;
+                }
+                match put(&room, &name, &content(n)) {
+                    Ok(()) => synced.push(n),
+                    Err(_) => break,
+                }
+            }
+            let is_closed = room.close().is_ok();
+            is_over |= synced.len() == 6 && is_closed;
+            store.heal();
+            let (_, room) = reopen(&store, dir.path(), options()).unwrap();
+            for n in synced {
+                let found = room.read_file(format!("/f{n}")).unwrap();
+                assert!(found == content(n), "f{n}, cut {cut}, {next_is_done}");
+            }
+            let report = room.check(true, false, &|_, _| true).unwrap();
+            assert!(
+                report.findings.is_empty(),
+                "cut {cut}: {:?}",
+                report.findings
+            );
+        }
+        if is_over {
+            break;
+        }
+        // The first ones are the creation's end; later ones repeat each other.
+        cut += if cut < 6 { 1 } else { 3 };
+    }
+    assert!(cut > 12, "{cut}");
+}
+
+#[test]
+fn bucket_and_cache_have_no_name_and_no_content_in_clear() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let (storage, room) = make(&store, dir.path(), options());
+    let (name, content) = (
+        "a-very-secret-name",
+        b"and a very secret content ".repeat(100_000),
+    );
+    put(&room, &format!("/{name}"), &content).unwrap();
+    put(&room, &format!("/{name}.small"), &content[..26]).unwrap();
+    room.close().unwrap();
+    storage.checkpoint().unwrap();
+    drop(storage);
+    let mut all = contents(&store, "rooms/a");
+    for dir in std::fs::read_dir(dir.path()).unwrap() {
+        let Ok(files) = std::fs::read_dir(dir.unwrap().path()) else {
+            continue;
+        };
+        for file in files {
+            let path = file.unwrap().path();
+            all.push((path.display().to_string(), std::fs::read(path).unwrap()));
+        }
+    }
+    assert!(all.iter().any(|(name, _)| name.contains("chunks-")));
+    for (object, bytes) in all {
+        for secret in [name.as_bytes(), b"secret content", &KEY] {
+            assert!(
+                !bytes.windows(secret.len()).any(|part| part == secret),
+                "{object}"
+            );
+        }
+    }
+}
+
+/// A whole older state is refused on a machine that saw the newer one.
+#[test]
+fn a_store_that_goes_back_is_noticed() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let (_, room) = make(&store, dir.path(), options());
+    put(&room, "/f", b"first").unwrap();
+    room.close().unwrap();
+    let old = contents(&store, "rooms/a");
+    let (_, room) = reopen(&store, dir.path(), options()).unwrap();
+    put(&room, "/f", b"second").unwrap();
+    room.close().unwrap();
+    let back = Store::new();
+    for (name, bytes) in old {
+        overwrite(&back, &name, bytes);
+    }
+    let refused = reopen(&back, dir.path(), options()).unwrap_err();
+    assert!(matches!(refused, Error::RolledBack { .. }), "{refused}");
+}
+
+/// Anyone with the bucket changes any object, hash included: what is read is right, or an error.
+#[test]
+fn a_store_that_changes_bytes_is_noticed() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let (_, room) = make(&store, dir.path(), options());
+    let big = noise(1, 2 << 20);
+    put(&room, "/big", &big).unwrap();
+    put(&room, "/small", b"few bytes").unwrap();
+    room.close().unwrap();
+    let mut noticed = 0;
+    for (name, bytes) in contents(&store, "rooms/a") {
+        for at in [bytes.len() / 2, bytes.len() - 1] {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            if !name.contains("/data/") {
+                let mut hashed = changed.clone();
+                hashed[56..88].fill(0);
+                changed[56..88].copy_from_slice(blake3::hash(&hashed).as_bytes());
+            }
+            let other = Store::new();
+            for (name, bytes) in contents(&store, "rooms/a") {
+                overwrite(&other, &name, bytes);
+            }
+            overwrite(&other, &name, changed);
+            let elsewhere = tempfile::tempdir().unwrap();
+            let mut read = options();
+            read.take_over = true;
+            let Ok((_, room)) = reopen(&other, elsewhere.path(), read) else {
+                noticed += 1;
+                continue;
+            };
+            for (path, expected) in [("/big", &big[..]), ("/small", &b"few bytes"[..])] {
+                match room.read_file(path) {
+                    Ok(found) => assert!(found == expected, "{path} with {name} changed at {at}"),
+                    Err(_) => noticed += 1,
+                }
+            }
+        }
+    }
+    assert!(noticed > 5, "{noticed}");
+}

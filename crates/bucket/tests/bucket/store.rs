@@ -1,0 +1,270 @@
+//! An object store in memory that fails on purpose: answers lost after success, errors, delays, refusals, repetitions, an end.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+
+/// What becomes of a request that changes something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Done,
+    /// An error, and nothing was done.
+    Refused,
+    /// An error, although it was done.
+    AnswerLost,
+    /// No rights.
+    Forbidden,
+    /// Done twice, as by a proxy that tries again; the second answer is returned.
+    Repeated,
+    Slow,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    fates: VecDeque<Fate>,
+    /// Requests that are still answered; the last one before the end may be done without an answer.
+    left: Option<(u64, bool)>,
+    away: bool,
+    ignores_conditions: bool,
+    /// Where bad fates come from, at random.
+    seed: Option<fastrand::Rng>,
+}
+
+/// The double. Clones are one store.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Store {
+    inner: Arc<InMemory>,
+    plan: Arc<Mutex<Plan>>,
+    reads: Arc<AtomicU64>,
+}
+
+fn broken(what: &str) -> Error {
+    Error::Generic {
+        store: "double",
+        source: what.into(),
+    }
+}
+
+fn forbidden(path: &Path) -> Error {
+    Error::PermissionDenied {
+        path: path.to_string(),
+        source: "no rights".into(),
+    }
+}
+
+impl Store {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// The fates of the next requests that change something.
+    pub(crate) fn fates(&self, fates: impl IntoIterator<Item = Fate>) {
+        self.plan.lock().unwrap().fates = fates.into_iter().collect();
+    }
+
+    /// One in four requests has a bad fate.
+    pub(crate) fn weather(&self, seed: Option<u64>) {
+        self.plan.lock().unwrap().seed = seed.map(fastrand::Rng::with_seed);
+    }
+
+    /// After so many more changes the store does not answer any more; the next one may still be done.
+    pub(crate) fn end_after(&self, changes: u64, next_is_done: bool) {
+        self.plan.lock().unwrap().left = Some((changes, next_is_done));
+    }
+
+    /// Not to be reached.
+    pub(crate) fn away(&self, away: bool) {
+        self.plan.lock().unwrap().away = away;
+    }
+
+    /// Like Garage 2.5.
+    pub(crate) fn ignore_conditions(&self) {
+        self.plan.lock().unwrap().ignores_conditions = true;
+    }
+
+    pub(crate) fn heal(&self) {
+        *self.plan.lock().unwrap() = Plan::default();
+    }
+
+    pub(crate) fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+
+    fn fate(&self) -> Result<Fate> {
+        let mut plan = self.plan.lock().unwrap();
+        if plan.away {
+            return Err(broken("not to be reached"));
+        }
+        if let Some((left, next_is_done)) = plan.left {
+            if left == 0 {
+                plan.left = Some((0, false));
+                return match next_is_done {
+                    true => Ok(Fate::AnswerLost),
+                    false => Err(broken("gone")),
+                };
+            }
+            plan.left = Some((left - 1, next_is_done));
+        }
+        if let Some(random) = &mut plan.seed {
+            return Ok(match random.u8(0..20) {
+                0 => Fate::Refused,
+                1 => Fate::AnswerLost,
+                2 => Fate::Forbidden,
+                3 => Fate::Repeated,
+                4 => Fate::Slow,
+                _ => Fate::Done,
+            });
+        }
+        Ok(plan.fates.pop_front().unwrap_or(Fate::Done))
+    }
+
+    fn read(&self) -> Result<()> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let mut plan = self.plan.lock().unwrap();
+        let is_gone = plan.left == Some((0, false));
+        if plan.away || is_gone {
+            return Err(broken("not to be reached"));
+        }
+        let is_bad = plan
+            .seed
+            .as_mut()
+            .is_some_and(|random| random.u8(0..10) == 0);
+        match is_bad {
+            true => Err(broken("503")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("double")
+    }
+}
+
+#[async_trait::async_trait]
+impl ObjectStore for Store {
+    async fn put_opts(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        mut options: PutOptions,
+    ) -> Result<PutResult> {
+        let fate = self.fate()?;
+        if self.plan.lock().unwrap().ignores_conditions {
+            options.mode = PutMode::Overwrite;
+        }
+        let put = || self.inner.put_opts(path, payload.clone(), options.clone());
+        match fate {
+            Fate::Done => put().await,
+            Fate::Refused => Err(broken("500")),
+            Fate::Forbidden => Err(forbidden(path)),
+            Fate::AnswerLost => {
+                let _ = put().await;
+                Err(broken("the answer was lost"))
+            }
+            Fate::Repeated => {
+                let _ = put().await;
+                put().await
+            }
+            Fate::Slow => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                put().await
+            }
+        }
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        _path: &Path,
+        _options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        unreachable!("not used")
+    }
+
+    async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+        self.read()?;
+        self.inner.get_opts(path, options).await
+    }
+
+    fn delete_stream(
+        &self,
+        paths: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        match self.fate() {
+            Ok(Fate::Done | Fate::Repeated | Fate::Slow) => self.inner.delete_stream(paths),
+            Ok(Fate::AnswerLost) => self
+                .inner
+                .delete_stream(paths)
+                .map(|_| Err(broken("the answer was lost")))
+                .boxed(),
+            Ok(_) => paths.map(|_| Err(broken("500"))).boxed(),
+            Err(_) => paths.map(|_| Err(broken("gone"))).boxed(),
+        }
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        match self.read() {
+            Ok(()) => self.inner.list(prefix),
+            Err(e) => futures_util::stream::iter([Err(e)]).boxed(),
+        }
+    }
+
+    async fn list_with_delimiter(&self, _prefix: Option<&Path>) -> Result<ListResult> {
+        unreachable!("not used")
+    }
+
+    async fn copy_opts(&self, _from: &Path, _to: &Path, _options: CopyOptions) -> Result<()> {
+        unreachable!("not used")
+    }
+}
+
+/// Names and sizes below a prefix, past all plans.
+pub(crate) fn list(store: &Store, prefix: &str) -> Vec<(String, u64)> {
+    let listed = store.inner.list(Some(&Path::from(prefix)));
+    let listed = listed.map(|meta| meta.map(|meta| (meta.location.to_string(), meta.size)));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let listed: Vec<_> = runtime.block_on(listed.collect());
+    listed.into_iter().collect::<Result<_>>().unwrap()
+}
+
+/// All objects below a prefix, past all plans.
+pub(crate) fn contents(store: &Store, prefix: &str) -> Vec<(String, Vec<u8>)> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let all = list(store, prefix).into_iter().map(|(name, _)| {
+        let bytes = runtime.block_on(async {
+            let path = Path::from(name.as_str());
+            let got = store.inner.get_opts(&path, GetOptions::default());
+            got.await.unwrap().bytes().await.unwrap()
+        });
+        (name, bytes.to_vec())
+    });
+    all.collect()
+}
+
+/// Puts an object, past all plans, over one that is there.
+pub(crate) fn overwrite(store: &Store, name: &str, bytes: Vec<u8>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let path = Path::from(name);
+    let put = store
+        .inner
+        .put_opts(&path, bytes.into(), PutOptions::default());
+    runtime.block_on(put).unwrap();
+}

@@ -1,0 +1,279 @@
+//! The storage contract, what is durable, checkpoints, the cache, and what is removed.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use storage::testing::contract;
+use storage::{OpenMode, Storage};
+
+use crate::made::{create, noise, open, options, read, write};
+use crate::store::Store;
+
+#[test]
+fn a_bucket_keeps_the_contract_of_storages() {
+    contract::run(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = create(&Store::new(), dir.path(), options()).unwrap();
+        (Arc::new(storage) as Arc<dyn Storage>, dir)
+    });
+}
+
+#[test]
+fn what_was_synced_is_there_after_the_writer_died_and_on_another_machine() {
+    let (store, here, there) = (
+        Store::new(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    let storage = create(&store, here.path(), options()).unwrap();
+    storage.create_dir("segments").unwrap();
+    let big = noise(1, 40 << 20);
+    write(&storage, "segments/1", &big).unwrap();
+    write(&storage, "small", b"few bytes").unwrap();
+    storage
+        .open("small", OpenMode::ReadWrite)
+        .unwrap()
+        .write_at(b"lost", 0)
+        .unwrap();
+    storage.die();
+    drop(storage);
+    let storage = open(&store, there.path(), options()).unwrap();
+    assert_eq!(read(&storage, "segments/1").unwrap(), big);
+    assert_eq!(read(&storage, "small").unwrap(), b"few bytes");
+    assert_eq!(storage.list("").unwrap(), ["segments", "small"]);
+    let reads = store.reads();
+    assert_eq!(read(&storage, "segments/1").unwrap(), big);
+    assert_eq!(store.reads(), reads, "the second time it is in the cache");
+}
+
+#[test]
+fn a_sync_of_little_is_one_request_and_one_of_nothing_is_none() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let storage = create(&store, dir.path(), options()).unwrap();
+    write(&storage, "f", b"x").unwrap();
+    let before = storage.requests();
+    let file = storage.open("f", OpenMode::ReadWrite).unwrap();
+    file.write_at(&noise(2, 5000), 100).unwrap();
+    file.sync().unwrap();
+    let after = storage.requests();
+    assert_eq!(
+        (
+            after.puts - before.puts,
+            after.gets - before.gets,
+            after.lists - before.lists
+        ),
+        (1, 0, 0)
+    );
+    file.sync().unwrap();
+    storage.sync_dir("").unwrap();
+    assert_eq!(storage.requests(), after);
+}
+
+#[test]
+fn zeros_take_no_space() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let storage = create(&store, dir.path(), options()).unwrap();
+    let before = storage.requests().bytes_put;
+    write(&storage, "log", &vec![0; 4 << 20]).unwrap();
+    assert!(storage.requests().bytes_put - before < 1000);
+    drop(storage);
+    let storage = open(&store, dir.path(), options()).unwrap();
+    assert_eq!(read(&storage, "log").unwrap(), vec![0; 4 << 20]);
+}
+
+/// Random changes of files, with checkpoints after a few commits and nothing kept for readers, agree with a model after every opening.
+#[test]
+fn files_agree_with_a_model_over_commits_checkpoints_and_openings() {
+    let mut random = fastrand::Rng::with_seed(11);
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let mut options = options();
+    options.checkpoint_commits = 7;
+    options.grace = Duration::ZERO;
+    options.cache_bytes = 4 << 20;
+    let mut storage = create(&store, dir.path(), options.clone()).unwrap();
+    let mut model: std::collections::BTreeMap<String, Vec<u8>> = Default::default();
+    for step in 0..400_u64 {
+        let name = format!("f{}", random.u8(0..6));
+        let file = match model.contains_key(&name) {
+            true => storage.open(&name, OpenMode::ReadWrite).unwrap(),
+            false => {
+                model.insert(name.clone(), Vec::new());
+                storage.open(&name, OpenMode::CreateNew).unwrap()
+            }
+        };
+        let bytes = model.get_mut(&name).unwrap();
+        let offset = random.usize(0..300_000);
+        match random.u8(0..12) {
+            0 => {
+                file.set_len(offset as u64).unwrap();
+                bytes.resize(offset, 0);
+            }
+            1 => {
+                file.punch(offset as u64, 100_000).unwrap();
+                let end = bytes.len().min(offset + 100_000);
+                if offset < end {
+                    bytes[offset..end].fill(0);
+                }
+            }
+            2 => {
+                storage.remove(&name).unwrap();
+                model.remove(&name);
+            }
+            3 => {
+                storage.rename(&name, "f0").unwrap();
+                let moved = model.remove(&name).unwrap();
+                model.insert("f0".into(), moved);
+            }
+            _ => {
+                let len = match random.u8(0..20) {
+                    0 => 3 << 20,
+                    _ => random.usize(1..20_000),
+                };
+                let new = noise(step, len);
+                file.write_at(&new, offset as u64).unwrap();
+                bytes.resize(bytes.len().max(offset + len), 0);
+                bytes[offset..offset + len].copy_from_slice(&new);
+            }
+        }
+        if random.u8(0..3) == 0 {
+            for name in model.keys() {
+                storage
+                    .open(name, OpenMode::ReadWrite)
+                    .unwrap()
+                    .sync()
+                    .unwrap();
+            }
+            storage.sync_dir("").unwrap();
+            if random.u8(0..6) == 0 {
+                if random.bool() {
+                    storage.die();
+                }
+                drop(storage);
+                storage = open(&store, dir.path(), options.clone()).unwrap();
+            }
+        }
+        if step % 10 == 0 {
+            let names: Vec<&String> = model.keys().collect();
+            assert_eq!(
+                storage.list("").unwrap(),
+                names.iter().map(|n| n.as_str()).collect::<Vec<_>>()
+            );
+            for (name, bytes) in &model {
+                assert!(
+                    read(&storage, name).unwrap() == *bytes,
+                    "{name} after step {step}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_needed_is_removed_and_what_crashed_uploads_left_too() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let mut options = options();
+    options.checkpoint_commits = 4;
+    options.grace = Duration::ZERO;
+    let storage = create(&store, dir.path(), options.clone()).unwrap();
+    write(&storage, "gone", &noise(3, 20 << 20)).unwrap();
+    // Uploaded, and never committed.
+    let lost = storage.open("lost", OpenMode::CreateNew).unwrap();
+    lost.write_at(&noise(4, 17 << 20), 0).unwrap();
+    wait_for(|| names(&store, "data").len() >= 2);
+    storage.remove("gone").unwrap();
+    storage.sync_dir("").unwrap();
+    storage.die();
+    drop((lost, storage));
+    let storage = open(&store, dir.path(), options).unwrap();
+    for n in 0..30 {
+        write(&storage, &format!("f{n}"), &noise(n, 1000)).unwrap();
+    }
+    wait_for(|| {
+        storage.sync_dir("").unwrap();
+        write(
+            &storage,
+            &format!("g{}", storage.list("").unwrap().len()),
+            b"x",
+        )
+        .unwrap();
+        let bytes: u64 = names(&store, "data").iter().map(|(_, size)| size).sum();
+        bytes < 200_000
+            && names(&store, "commits").len() < 12
+            && names(&store, "checkpoints").len() <= 2
+    });
+    // Both openings are there for good.
+    let commits = names(&store, "commits");
+    assert!(
+        commits[0].0.ends_with("/00000000000000000001"),
+        "{commits:?}"
+    );
+}
+
+#[test]
+fn a_removed_file_can_be_read_as_long_as_it_is_open() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let mut options = options();
+    options.grace = Duration::ZERO;
+    options.cache_bytes = 0;
+    let storage = create(&store, dir.path(), options).unwrap();
+    let bytes = noise(5, 3 << 20);
+    write(&storage, "f", &bytes).unwrap();
+    let file = storage.open("f", OpenMode::Read).unwrap();
+    storage.remove("f").unwrap();
+    for n in 0..5 {
+        write(&storage, &format!("g{n}"), b"x").unwrap();
+    }
+    let mut found = vec![0; bytes.len()];
+    file.read_at(&mut found, 0).unwrap();
+    assert!(found == bytes);
+    drop(file);
+    let mut n = 5;
+    wait_for(|| {
+        n += 1;
+        write(&storage, &format!("g{n}"), b"x").unwrap();
+        names(&store, "data").is_empty()
+    });
+}
+
+#[test]
+fn a_reader_sees_one_moment_and_disturbs_nobody() {
+    let (store, here, there) = (
+        Store::new(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    let storage = create(&store, here.path(), options()).unwrap();
+    write(&storage, "f", b"first").unwrap();
+    let mut reading = options();
+    reading.read_only = true;
+    let reader = open(&store, there.path(), reading.clone()).unwrap();
+    let file = storage.open("f", OpenMode::ReadWrite).unwrap();
+    file.write_at(b"other", 0).unwrap();
+    file.sync().unwrap();
+    assert_eq!(read(&reader, "f").unwrap(), b"first");
+    let refused = reader.open("g", OpenMode::CreateNew).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+    drop(reader);
+    let reader = open(&store, there.path(), reading).unwrap();
+    assert_eq!(read(&reader, "f").unwrap(), b"other");
+}
+
+/// Names and sizes of the objects in a directory of the room.
+fn names(store: &Store, directory: &str) -> Vec<(String, u64)> {
+    let mut names = crate::store::list(store, &format!("rooms/a/{directory}"));
+    names.sort();
+    names
+}
+
+/// Other threads get there.
+#[track_caller]
+fn wait_for(mut what: impl FnMut() -> bool) {
+    for _ in 0..2000 {
+        if what() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("it does not come");
+}

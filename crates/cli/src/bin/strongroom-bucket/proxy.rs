@@ -1,0 +1,128 @@
+//! The directory that represents a room in a bucket: where the room is, how it is opened, and the cache.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bucket::{BucketStorage, Options, Place};
+use storage::Storage;
+use strongroom_cli::bucket::{Buckets, MARKER};
+
+/// A file that is there when the next opening shall take the room over.
+const TAKE_OVER: &str = "take-over";
+
+/// What a command line says about how a room is opened.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) cache_bytes: Option<u64>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) take_over: bool,
+}
+
+/// A line of the marker: the place first, then `name value`.
+fn value(marker: &str, name: &str) -> Option<u64> {
+    let mut lines = marker.lines().filter_map(|line| line.split_once(' '));
+    lines.find(|(known, _)| *known == name)?.1.parse().ok()
+}
+
+/// Makes the directory of a place, and keeps the settings there.
+pub(crate) fn note(dir: &Path, place: &Place, settings: &Settings) -> Result<(), String> {
+    let failed = |e: io::Error| format!("{}: {e}", dir.display());
+    let path = dir.join(MARKER);
+    let known = match fs::read_to_string(&path) {
+        Ok(known) => known,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(e) => return Err(failed(e)),
+    };
+    if known.is_empty() {
+        let mut builder = fs::DirBuilder::new();
+        builder
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(failed)?;
+        let is_other = fs::read_dir(dir).map_err(failed)?.next().is_some();
+        if is_other {
+            return Err(format!(
+                "{}: not empty, and no cache of a room; choose another --cache",
+                dir.display()
+            ));
+        }
+    } else if known.lines().next() != Some(&place.to_string()) {
+        return Err(format!(
+            "{}: the cache of {}; a cache is of one room",
+            dir.display(),
+            known.lines().next().unwrap_or_default()
+        ));
+    }
+    let mut text = format!("{place}\n");
+    if let Some(bytes) = settings.cache_bytes.or_else(|| value(&known, "cache")) {
+        text.push_str(&format!("cache {bytes}\n"));
+    }
+    let timeout = settings.timeout.map(|timeout| timeout.as_secs());
+    if let Some(seconds) = timeout.or_else(|| value(&known, "timeout")) {
+        text.push_str(&format!("timeout {seconds}\n"));
+    }
+    if text != known {
+        fs::write(&path, text).map_err(failed)?;
+    }
+    if settings.take_over {
+        fs::write(dir.join(TAKE_OVER), "").map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Opens what the directories of this machine represents.
+pub(crate) struct Proxies;
+
+fn place_and_options(dir: &Path) -> io::Result<(Place, Options)> {
+    let marker = fs::read_to_string(dir.join(MARKER))?;
+    let place = Place::parse(marker.lines().next().unwrap_or_default());
+    let place = place.map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
+    let mut options = Options::default();
+    if let Some(bytes) = value(&marker, "cache") {
+        options.cache_bytes = bytes;
+    }
+    if let Some(seconds) = value(&marker, "timeout") {
+        options.timeout = Duration::from_secs(seconds);
+    }
+    Ok((place, options))
+}
+
+/// An error with the place in front: the directory is not what the user typed.
+fn at(place: &Place) -> impl Fn(io::Error) -> io::Error {
+    move |e| io::Error::new(e.kind(), format!("{place}: {e}"))
+}
+
+impl Buckets for Proxies {
+    fn create(&self, dir: &Path) -> io::Result<Arc<dyn Storage>> {
+        let (place, options) = place_and_options(dir)?;
+        let made = BucketStorage::create(place.store()?, place.prefix(), dir, options);
+        Ok(Arc::new(made.map_err(at(&place))?))
+    }
+
+    fn open(&self, dir: &Path, read_only: bool) -> io::Result<Arc<dyn Storage>> {
+        let (place, mut options) = place_and_options(dir)?;
+        options.read_only = read_only;
+        let asked = dir.join(TAKE_OVER);
+        options.take_over = !read_only && asked.exists();
+        let opened = BucketStorage::open(place.store()?, place.prefix(), dir, options);
+        let opened = opened.map_err(at(&place))?;
+        // Asked once, done once.
+        match read_only {
+            true => {}
+            false => drop(fs::remove_file(asked)),
+        }
+        Ok(Arc::new(opened))
+    }
+
+    fn discard(&self, dir: &Path) -> io::Result<()> {
+        let (place, mut options) = place_and_options(dir)?;
+        options.take_over = true;
+        let opened = BucketStorage::open(place.store()?, place.prefix(), dir, options);
+        opened.map_err(at(&place))?.discard()
+    }
+}

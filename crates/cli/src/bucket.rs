@@ -1,0 +1,150 @@
+//! Rooms in buckets, which another program of this package opens: `strongroom-bucket`.
+//!
+//! A room in a bucket has a *proxy* on this machine: a directory with a file that names the place, the cache, the locks, the control
+//! socket. Commands work with that directory as with a room's; only here it is found out that its files are in a bucket.
+//!
+//! It deliberately does not know object stores: `strongroom-bucket` brings what opens them, as [`Buckets`].
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+
+use room::{CheckReport, Credential, NewRoom, OpenOptions, Room};
+use storage::Storage;
+
+use crate::error::{Error, Result};
+use crate::siblings;
+
+/// The file in a proxy that names its place.
+pub const MARKER: &str = "bucket";
+/// How the name of a place begins.
+pub const SCHEME: &str = "s3://";
+const PROGRAM: &str = "strongroom-bucket";
+
+/// Opens the storages of proxies.
+pub trait Buckets: Send + Sync {
+    /// Makes an empty storage.
+    fn create(&self, dir: &Path) -> io::Result<Arc<dyn Storage>>;
+    /// Opens the storage.
+    fn open(&self, dir: &Path, read_only: bool) -> io::Result<Arc<dyn Storage>>;
+    /// Removes what a creation left that failed.
+    fn discard(&self, dir: &Path) -> io::Result<()>;
+}
+
+static BUCKETS: OnceLock<Box<dyn Buckets>> = OnceLock::new();
+
+/// From now on this process can open rooms in buckets.
+pub fn provide(buckets: Box<dyn Buckets>) {
+    let _ = BUCKETS.set(buckets);
+}
+
+/// Whether a directory represents a room in a bucket.
+pub(crate) fn is_proxy(dir: &Path) -> bool {
+    dir.join(MARKER).is_file()
+}
+
+/// Becomes the program for rooms in buckets, if an argument names one and this is not that program.
+pub(crate) fn hand_over(arguments: &[OsString]) -> Result<()> {
+    let is_place = |argument: &OsString| argument.as_bytes().starts_with(SCHEME.as_bytes());
+    if BUCKETS.get().is_some() || !arguments.iter().skip(1).any(is_place) {
+        return Ok(());
+    }
+    let Some(program) = siblings::find(PROGRAM) else {
+        return Err(Error::failed(format!(
+            "rooms in buckets are opened by {PROGRAM}, which is not installed: install the package {PROGRAM}, or put that program \
+             beside this one"
+        )));
+    };
+    let mut command = Command::new(&program);
+    // mount(8) starts a helper by that name.
+    command.arg0(&arguments[0]).args(&arguments[1..]);
+    let error = command.exec();
+    Err(Error::host(&program, error))
+}
+
+fn buckets() -> io::Result<&'static dyn Buckets> {
+    BUCKETS.get().map(|buckets| &**buckets).ok_or_else(|| {
+        io::Error::other("this directory is the cache of a room in a bucket: name the room itself, as in s3://bucket/prefix")
+    })
+}
+
+/// The storage of a room that is in a bucket; `None` where `dir` is the room.
+pub(crate) fn storage(dir: &Path, read_only: bool) -> io::Result<Option<Arc<dyn Storage>>> {
+    match is_proxy(dir) {
+        true => buckets()?.open(dir, read_only).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// Opens the room of a directory, wherever its files are.
+pub(crate) fn open_room(
+    dir: &Path,
+    credential: &Credential,
+    options: OpenOptions,
+) -> room::Result<Room> {
+    match storage(dir, options.read_only)? {
+        Some(storage) => Room::open_for(storage, dir, credential, options),
+        None => Room::open(dir, credential, options),
+    }
+}
+
+/// Creates a room in a directory, or in the bucket that the directory represents.
+pub(crate) fn create_room(dir: &Path, new: NewRoom) -> room::Result<Room> {
+    if !is_proxy(dir) {
+        return Room::create(dir, new);
+    }
+    let buckets = buckets()?;
+    let storage = buckets.create(dir)?;
+    Room::create_for(storage, dir, new).inspect_err(|_| {
+        if let Err(e) = buckets.discard(dir) {
+            tracing::warn!(
+                "{}: what was made of the room is still there: {e}",
+                dir.display()
+            );
+        }
+    })
+}
+
+/// Checks a room that cannot be opened.
+pub(crate) fn examine_room(dir: &Path, credential: &Credential) -> room::Result<CheckReport> {
+    match storage(dir, true)? {
+        Some(storage) => Room::examine_on(storage, credential),
+        None => Room::examine(dir, credential),
+    }
+}
+
+/// Puts a header into a room that is not open.
+pub(crate) fn restore_header(
+    dir: &Path,
+    backup: &[u8],
+    credential: &Credential,
+) -> room::Result<()> {
+    match storage(dir, false)? {
+        Some(storage) => Room::header_restore_on(storage, backup, credential),
+        None => Room::header_restore(dir, backup, credential),
+    }
+}
+
+/// Files that a process reads to reach a store: certificates, and tokens that represents credentials.
+pub(crate) fn files_for_store() -> Vec<std::path::PathBuf> {
+    let variables = [
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    ];
+    let given = variables.into_iter().filter_map(std::env::var_os);
+    let usual = [
+        "/etc/ssl",
+        "/etc/pki",
+        "/usr/share/ca-certificates",
+        "/usr/local/share/ca-certificates",
+    ];
+    let usual = usual.into_iter().map(OsStr::new).map(OsStr::to_owned);
+    let all = given.chain(usual).map(std::path::PathBuf::from);
+    all.filter(|path| path.exists()).collect()
+}
