@@ -61,6 +61,7 @@ impl Confinement {
         what: &str,
         credential: &CredentialArgs,
     ) -> Result<()> {
+        credential.run_commands()?;
         // A pipe can be read once.
         let identity = credential.identity.as_deref().filter(|file| file.is_file());
         let text = identity.and_then(|file| std::fs::read(file).ok());

@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use crate::ask;
 use crate::error::{Error, Result};
 
+mod command;
 mod hex;
+pub(crate) use command::{Printed, run as passphrase_of_command};
 pub(crate) use hex::HexSecret;
 
 /// The largest key file, in bytes.
@@ -30,11 +32,17 @@ pub struct CredentialArgs {
     /// Read the passphrase from FILE ("-": one line of standard input); one trailing newline is stripped
     #[arg(long, value_name = "FILE", group = "credential")]
     pub(crate) passphrase_file: Option<PathBuf>,
-    /// Use the content of FILE as the key (up to 1 MiB, every byte counts); with --passphrase-file or --ask-passphrase, both together
+    /// Run CMD with sh, and take what it prints as the passphrase; one trailing newline is stripped
+    #[arg(long, value_name = "CMD", group = "credential")]
+    pub(crate) passphrase_command: Option<String>,
+    /// What CMD printed, once it ran.
+    #[arg(skip)]
+    pub(crate) printed: Printed,
+    /// Use the content of FILE as the key (up to 1 MiB, every byte counts); with a passphrase option, both together
     #[arg(long, value_name = "FILE", conflicts_with_all = ["raw_key_file", "identity"])]
     pub(crate) key_file: Option<PathBuf>,
     /// Ask for the passphrase that goes with the key file
-    #[arg(long, requires = "key_file", conflicts_with = "passphrase_file")]
+    #[arg(long, requires = "key_file", conflicts_with_all = ["passphrase_file", "passphrase_command"])]
     pub(crate) ask_passphrase: bool,
     /// Read a raw key from FILE: 32 bytes, or 64 hexadecimal digits
     #[arg(long, value_name = "FILE", group = "credential")]
@@ -47,10 +55,30 @@ pub struct CredentialArgs {
 impl CredentialArgs {
     /// Whether any option was given.
     pub(crate) fn any(&self) -> bool {
-        self.passphrase_file.is_some()
+        self.names_passphrase()
             || self.key_file.is_some()
             || self.raw_key_file.is_some()
             || self.identity.is_some()
+    }
+
+    /// Whether an option says where the passphrase comes from.
+    pub(crate) fn names_passphrase(&self) -> bool {
+        self.passphrase_file.is_some() || self.passphrase_command.is_some()
+    }
+
+    /// Runs what can no longer be run once the process is confined.
+    pub(crate) fn run_commands(&self) -> Result<()> {
+        match &self.passphrase_command {
+            Some(command) => self.printed.by(command).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn passphrase(&self, of: &str) -> Result<Secret> {
+        match &self.passphrase_command {
+            Some(command) => self.printed.by(command),
+            None => passphrase_given(self.passphrase_file.as_deref(), of, ask::passphrase),
+        }
     }
 
     /// The credential that the options name; without any, asks for the passphrase of `of`.
@@ -62,12 +90,10 @@ impl CredentialArgs {
     pub(crate) fn read(&self, of: &str) -> Result<Given> {
         if let Some(file) = &self.key_file {
             let content = secret_file(file, KEY_FILE_MAX)?;
-            if self.passphrase_file.is_none() && !self.ask_passphrase {
+            if !self.names_passphrase() && !self.ask_passphrase {
                 return Ok(Given::of(GivenKind::KeyFile, content));
             }
-            let passphrase = self.passphrase_file.as_deref();
-            let passphrase = passphrase_given(passphrase, of, ask::passphrase)?;
-            let given = Given::of(GivenKind::PassphraseAndKeyFile, passphrase);
+            let given = Given::of(GivenKind::PassphraseAndKeyFile, self.passphrase(of)?);
             return Ok(Given {
                 key_file: Some(HexSecret(content)),
                 ..given
@@ -80,9 +106,7 @@ impl CredentialArgs {
             let content = secret_file(file, SMALL_FILE_MAX)?;
             return Ok(Given::of(GivenKind::Identity, content));
         }
-        let file = self.passphrase_file.as_deref();
-        let passphrase = passphrase_given(file, of, ask::passphrase)?;
-        Ok(Given::of(GivenKind::Passphrase, passphrase))
+        Ok(Given::of(GivenKind::Passphrase, self.passphrase(of)?))
     }
 }
 
@@ -93,20 +117,23 @@ pub(crate) struct NewCredentialArgs {
     /// Read the new passphrase from FILE ("-": one line of standard input)
     #[arg(long, value_name = "FILE", group = "new_credential")]
     pub(crate) new_passphrase_file: Option<PathBuf>,
-    /// Make the content of FILE the new key; with --new-passphrase-file or --ask-new-passphrase, the slot needs both
+    /// Run CMD with sh, and take what it prints as the new passphrase
+    #[arg(long, value_name = "CMD", group = "new_credential")]
+    pub(crate) new_passphrase_command: Option<String>,
+    /// Make the content of FILE the new key; with an option for a new passphrase, the slot needs both
     #[arg(long, value_name = "FILE", conflicts_with_all = ["new_raw_key_file", "new_recipient"])]
     pub(crate) new_key_file: Option<PathBuf>,
     /// Ask for a new passphrase that is needed beside the new key file
     #[arg(
         long,
         requires = "new_key_file",
-        conflicts_with = "new_passphrase_file"
+        conflicts_with_all = ["new_passphrase_file", "new_passphrase_command"]
     )]
     pub(crate) ask_new_passphrase: bool,
     /// Make the 32 bytes (or 64 hexadecimal digits) in FILE the new key
     #[arg(long, value_name = "FILE", group = "new_credential")]
     pub(crate) new_raw_key_file: Option<PathBuf>,
-    /// Let an age or SSH recipient open the room: age1..., ssh-ed25519 ..., ssh-rsa ...; may be repeated
+    /// Let an age or SSH recipient open the room: age1..., age1PLUGIN1..., ssh-ed25519 ..., ssh-rsa ...; may be repeated
     #[arg(long, value_name = "RECIPIENT", group = "new_credential")]
     pub(crate) new_recipient: Vec<String>,
     #[command(flatten)]
@@ -126,9 +153,15 @@ impl NewCredentialArgs {
     /// Reads what the options name; without any, asks for a new passphrase for `of`.
     pub(crate) fn read(&self, of: &str) -> Result<NewGiven> {
         let cost = self.work.cost()?;
+        let passphrase = || match &self.new_passphrase_command {
+            Some(command) => passphrase_of_command(command),
+            None => passphrase_given(self.new_passphrase_file.as_deref(), of, ask::new_passphrase),
+        };
         if let Some(file) = &self.new_key_file {
-            let passphrase = self.new_passphrase_file.as_deref();
-            return NewGiven::with_key_file(file, passphrase, self.ask_new_passphrase, of, cost);
+            let both = self.ask_new_passphrase
+                || self.new_passphrase_file.is_some()
+                || self.new_passphrase_command.is_some();
+            return NewGiven::with_key_file(file, both.then_some(passphrase), cost);
         }
         if let Some(file) = &self.new_raw_key_file {
             return Ok(NewGiven::RawKey {
@@ -140,9 +173,8 @@ impl NewCredentialArgs {
                 recipients: self.new_recipient.clone(),
             });
         }
-        let file = self.new_passphrase_file.as_deref();
         Ok(NewGiven::Passphrase {
-            secret: HexSecret(passphrase_given(file, of, ask::new_passphrase)?),
+            secret: HexSecret(passphrase()?),
             cost,
         })
     }
@@ -310,22 +342,19 @@ pub enum NewGiven {
 }
 
 impl NewGiven {
-    /// A key file, alone or with a passphrase: from a file, or asked for.
+    /// A key file, alone or with the passphrase that `passphrase` gets.
     pub(crate) fn with_key_file(
         key_file: &Path,
-        passphrase_file: Option<&Path>,
-        ask: bool,
-        of: &str,
+        passphrase: Option<impl FnOnce() -> Result<Secret>>,
         cost: Option<Argon2Cost>,
     ) -> Result<NewGiven> {
         let content = HexSecret(secret_file(key_file, KEY_FILE_MAX)?);
-        if passphrase_file.is_none() && !ask {
+        let Some(passphrase) = passphrase else {
             let secret = content;
             return Ok(NewGiven::KeyFile { secret, cost });
-        }
-        let passphrase = passphrase_given(passphrase_file, of, ask::new_passphrase)?;
+        };
         Ok(NewGiven::PassphraseAndKeyFile {
-            passphrase: HexSecret(passphrase),
+            passphrase: HexSecret(passphrase()?),
             key_file: content,
             cost,
         })
@@ -336,7 +365,7 @@ impl NewGiven {
         match self {
             Self::Recipients { recipients } => recipients
                 .iter()
-                .any(|text| seal::is_plugin_recipient(text)),
+                .any(|text| seal::recipient_plugin(text).is_some()),
             _ => false,
         }
     }

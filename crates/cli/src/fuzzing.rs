@@ -299,6 +299,7 @@ mod tests {
             kdf_passes: Some(1),
             kdf_lanes: None,
             recipients: vec!["age1qqqqqq".into()],
+            plugins: Vec::new(),
         };
         let snapshot = |automatic| SnapshotReply {
             number: 7,

@@ -266,6 +266,9 @@ pub struct SlotReply {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) kdf_lanes: Option<u32>,
     pub(crate) recipients: Vec<String>,
+    /// The programs that sealing for the recipients starts: `age-plugin-NAME`.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub(crate) plugins: Vec<String>,
 }
 
 /// What a check found; the JSON of `check`.

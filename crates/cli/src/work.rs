@@ -130,7 +130,11 @@ pub(crate) fn needs_plugin(room: &Room, request: &Request) -> bool {
         Request::Rekey { with } => {
             let mut slots = room.slots().into_iter();
             with.uses_plugin()
-                || slots.any(|slot| slot.recipients.iter().any(|r| seal::is_plugin_recipient(r)))
+                || slots.any(|slot| {
+                    slot.recipients
+                        .iter()
+                        .any(|r| seal::recipient_plugin(r).is_some())
+                })
         }
         _ => false,
     }
@@ -263,5 +267,15 @@ pub(crate) fn slot(slot: &seal::SlotInfo) -> SlotReply {
         kdf_passes: slot.cost.map(|cost| cost.passes),
         kdf_lanes: slot.cost.map(|cost| cost.lanes),
         recipients: slot.recipients.clone(),
+        plugins: plugins(slot),
     }
+}
+
+/// The programs of the age plugins that a slot's recipients name.
+fn plugins(slot: &seal::SlotInfo) -> Vec<String> {
+    let named = slot.recipients.iter();
+    let mut programs: Vec<_> = named.filter_map(|r| seal::recipient_plugin(r)).collect();
+    programs.sort();
+    programs.dedup();
+    programs
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Argon2Cost, NamedRecipient, Secret};
+use crate::{Argon2Cost, NamedIdentity, NamedRecipient, Secret};
 
 /// The kinds of key slot. Their numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -88,7 +88,7 @@ pub enum Credential {
     /// 32 bytes.
     RawKey(Secret),
     /// age or SSH identities; any of them may open any recipients' slot.
-    Identities(Vec<Box<dyn age::Identity + Send + Sync>>),
+    Identities(Vec<NamedIdentity>),
     /// Both, for a slot that needs both.
     PassphraseAndKeyFile {
         /// The passphrase, byte for byte as it was set.

@@ -50,7 +50,7 @@ pub use model::{
     BLOCK_LEN, DIGEST_LEN, Digest, NONCE_PART_LEN, NoncePart, Proofs, TAG_LEN, Tag, UNIT_LEN,
 };
 pub use positions::{POSITIONS, PositionCipher, PositionKeys, PositionTree};
-pub use recipients::{NamedRecipient, is_plugin_recipient, parse_identities};
+pub use recipients::{NamedIdentity, NamedRecipient, parse_identities, recipient_plugin};
 pub use record::LogKey;
 pub use secret::Secret;
 pub use segment::{SegmentKey, check_digest, nonce_part, unit_digest};

@@ -20,6 +20,7 @@ use std::io::{Read, Write};
 use zeroize::Zeroizing;
 
 use crate::keys::derive;
+use crate::recipients::{self, NamedIdentity, recipient_plugin};
 use crate::secret::fill_random;
 use crate::wrap::WrappedKey;
 use crate::{
@@ -306,7 +307,16 @@ fn seal_for(recipients: &[NamedRecipient], secret: &SlotSecret) -> Result<Vec<u8
     let list = recipients
         .iter()
         .map(|named| &*named.recipient as &dyn age::Recipient);
-    let encryptor = age::Encryptor::with_recipients(list).map_err(SealError::age)?;
+    let programs = || {
+        let mut programs: Vec<_> = recipients
+            .iter()
+            .filter_map(|named| recipient_plugin(&named.text))
+            .collect();
+        programs.dedup();
+        programs
+    };
+    let encryptor = age::Encryptor::with_recipients(list)
+        .map_err(|error| recipients::not_wrapped(&programs(), &error))?;
     let mut file = Vec::new();
     let mut writer = encryptor.wrap_output(&mut file).map_err(SealError::age)?;
     writer
@@ -327,18 +337,30 @@ pub(crate) fn is_allowed(recipient: &impl AsRef<str>) -> bool {
     text.len() <= RECIPIENT_LEN_MAX && !text.chars().any(char::is_control)
 }
 
-fn open_with(
-    identities: &[Box<dyn age::Identity + Send + Sync>],
-    file: &[u8],
-) -> Result<Option<SlotSecret>, SealError> {
+/// The key inside an age file. An identity that fails does not keep the next from being tried.
+fn open_with(identities: &[NamedIdentity], file: &[u8]) -> Result<Option<SlotSecret>, SealError> {
+    let mut failure = None;
+    for named in identities {
+        match open_with_one(named, file) {
+            Ok(None) => {}
+            Ok(opened) => return Ok(opened),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    failure.map_or(Ok(None), Err)
+}
+
+fn open_with_one(named: &NamedIdentity, file: &[u8]) -> Result<Option<SlotSecret>, SealError> {
     let decryptor = age::Decryptor::new_buffered(file).map_err(SealError::age)?;
-    let list = identities
-        .iter()
-        .map(|identity| &**identity as &dyn age::Identity);
-    let mut reader = match decryptor.decrypt(list) {
-        Ok(reader) => reader,
-        Err(age::DecryptError::NoMatchingKeys) => return Ok(None),
-        Err(error) => return Err(SealError::age(error)),
+    let identity: &dyn age::Identity = &*named.identity;
+    let mut reader = match (decryptor.decrypt(std::iter::once(identity)), &named.program) {
+        (Ok(reader), _) => reader,
+        (Err(age::DecryptError::NoMatchingKeys), None) => return Ok(None),
+        (Err(age::DecryptError::NoMatchingKeys), Some(program)) => {
+            return recipients::cannot_start(program).map_or(Ok(None), Err);
+        }
+        (Err(error), None) => return Err(SealError::age(error)),
+        (Err(error), Some(program)) => return Err(recipients::of_plugin(program, &error)),
     };
     let mut secret = SlotSecret::default();
     reader

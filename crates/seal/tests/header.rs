@@ -406,9 +406,9 @@ fn a_damaged_age_file_is_reported_on_one_line() {
         body["slots"][1]["recipients"] = json!(["age1"]);
         body["slots"][1]["age"] = "00".into();
     });
-    let identity = Box::new(seal::age::x25519::Identity::generate());
+    let identity = seal::age::x25519::Identity::generate();
     let header = Header::parse(&bytes).unwrap();
-    let error = header.unlock(&Credential::Identities(vec![identity]));
+    let error = header.unlock(&Credential::Identities(vec![identity.into()]));
     let error = error.unwrap_err();
     assert!(matches!(error, SealError::Age(_)));
     assert!(!error.to_string().chars().any(char::is_control), "{error}");

@@ -99,7 +99,7 @@ fn no_header_takes_much_memory_before_it_is_verified() {
     let header = header.unwrap();
     assert!(memory < MOST, "{memory} bytes");
     let identity = seal::age::x25519::Identity::generate();
-    let credential = Credential::Identities(vec![Box::new(identity)]);
+    let credential = Credential::Identities(vec![identity.into()]);
     let (refused, memory) = taken(|| header.unlock(&credential));
     assert!(refused.is_err());
     assert!(memory < MOST, "{memory} bytes");

@@ -3,7 +3,7 @@
 use age::secrecy::ExposeSecret;
 use seal::{
     Argon2Cost, Credential, Header, MasterKey, NamedRecipient, NewCredential, SealError, Secret,
-    SlotKind, Suite, parse_identities,
+    SlotKind, Suite, parse_identities, recipient_plugin,
 };
 use strongroom_seal as seal;
 
@@ -395,6 +395,45 @@ fn texts_that_are_no_recipient_or_identity_are_refused() {
         let result = parse_identities(&text.into(), age::NoCallbacks);
         assert!(matches!(result, Err(SealError::BadIdentity(_))), "{text}");
     }
+}
+
+/// The first is the example of the age library's own tests; the second is bech32 of a few bytes.
+#[test]
+fn only_recipients_of_plugins_name_a_program() {
+    let tagged = "age1tag1qt8lw0ual6avlwmwatk888yqnmdamm7xfd0wak53ut6elz5c4swx2yqdj4e";
+    assert!(NamedRecipient::parse(tagged, age::NoCallbacks).is_ok());
+    let x25519 = age::x25519::Identity::generate().to_public().to_string();
+    for text in [tagged, &x25519, ED25519_PUB, RSA_PUB, "age1", "hello"] {
+        assert_eq!(recipient_plugin(text), None, "{text}");
+    }
+    let of_plugin = "age1toy1w3hhjgrtv4us8wu4c0";
+    assert_eq!(
+        recipient_plugin(of_plugin).as_deref(),
+        Some("age-plugin-toy")
+    );
+    let error = NamedRecipient::parse(of_plugin, age::NoCallbacks).unwrap_err();
+    assert!(
+        error.to_string().contains("age-plugin-toy is not in PATH"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_identity_that_needs_a_plugin_says_which() {
+    let refused = |text: &str| {
+        parse_identities(&text.into(), age::NoCallbacks)
+            .unwrap_err()
+            .to_string()
+    };
+    let error = refused("AGE-PLUGIN-TOY-1W3HHJGRTV4USZV09ER\n");
+    assert!(error.contains("age-plugin-toy is not in PATH"), "{error}");
+    let error = refused("# created\nAGE-SECRET-KEY-PQ-1XYZ\n");
+    assert!(error.contains("age-plugin-pq"), "{error}");
+    let error = refused("AGE-SECRET-KEY-1HUSH\n");
+    assert!(
+        error.contains("line 1") && !error.contains("HUSH"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -20,16 +20,19 @@ pub(crate) struct Args {
     /// Read the passphrase from FILE ("-": one line of standard input); one trailing newline is stripped
     #[arg(long, value_name = "FILE", group = "credential")]
     passphrase_file: Option<PathBuf>,
-    /// Make the content of FILE the key (up to 1 MiB, every byte counts); with --passphrase-file or --ask-passphrase, the room needs both
+    /// Run CMD with sh, and take what it prints as the passphrase
+    #[arg(long, value_name = "CMD", group = "credential")]
+    passphrase_command: Option<String>,
+    /// Make the content of FILE the key (up to 1 MiB, every byte counts); with a passphrase option, the room needs both
     #[arg(long, value_name = "FILE", conflicts_with_all = ["raw_key_file", "recipient"])]
     key_file: Option<PathBuf>,
     /// Ask for a passphrase that is needed beside the key file
-    #[arg(long, requires = "key_file", conflicts_with = "passphrase_file")]
+    #[arg(long, requires = "key_file", conflicts_with_all = ["passphrase_file", "passphrase_command"])]
     ask_passphrase: bool,
     /// Make the raw key in FILE (32 bytes, or 64 hexadecimal digits) the key
     #[arg(long, value_name = "FILE", group = "credential")]
     raw_key_file: Option<PathBuf>,
-    /// Let an age or SSH recipient open the room: age1..., ssh-ed25519 ..., ssh-rsa ...; may be repeated
+    /// Let an age or SSH recipient open the room: age1..., age1PLUGIN1..., ssh-ed25519 ..., ssh-rsa ...; may be repeated
     #[arg(long, value_name = "RECIPIENT", group = "credential")]
     recipient: Vec<String>,
     /// A word for the first key slot
@@ -64,15 +67,19 @@ impl Args {
     fn credential(&self) -> Result<NewCredential> {
         let cost = self.work.cost()?;
         let secret = HexSecret;
+        let of = self.room.display().to_string();
+        let named = self.passphrase_file.is_some() || self.passphrase_command.is_some();
+        let passphrase = || match &self.passphrase_command {
+            Some(command) => credentials::passphrase_of_command(command),
+            None => credentials::passphrase_given(
+                self.passphrase_file.as_deref(),
+                &of,
+                ask::new_passphrase,
+            ),
+        };
         let given = if let Some(file) = &self.key_file {
-            let passphrase = self.passphrase_file.as_deref();
-            let of = self.room.display().to_string();
-            NewGiven::with_key_file(file, passphrase, self.ask_passphrase, &of, cost)?
-        } else if let Some(file) = &self.passphrase_file {
-            NewGiven::Passphrase {
-                secret: secret(credentials::passphrase_file(file)?),
-                cost,
-            }
+            let both = named || self.ask_passphrase;
+            NewGiven::with_key_file(file, both.then_some(passphrase), cost)?
         } else if let Some(file) = &self.raw_key_file {
             NewGiven::RawKey {
                 secret: secret(credentials::raw_key_file(file)?),
@@ -81,14 +88,9 @@ impl Args {
             NewGiven::Recipients {
                 recipients: self.recipient.clone(),
             }
-        } else if ask::somebody_is_there() {
-            NewGiven::Passphrase {
-                secret: secret(ask::new_passphrase(&self.room.display().to_string())?),
-                cost,
-            }
         } else {
             NewGiven::Passphrase {
-                secret: secret(credentials::passphrase_file(Path::new("-"))?),
+                secret: secret(passphrase()?),
                 cost,
             }
         };

@@ -192,6 +192,9 @@ pub(crate) fn people(slot: &SlotReply) -> String {
     }
     for recipient in &slot.recipients {
         text.push_str(&format!("\n    {recipient}"));
+        if let Some(program) = seal::recipient_plugin(recipient) {
+            text.push_str(&format!("  ({program})"));
+        }
     }
     text
 }

@@ -133,6 +133,16 @@ impl Options {
                     self.snapshots_name = Some(name.map_err(Error::usage)?);
                 }
                 "passphrase-file" => self.credential.passphrase_file = path()?,
+                "passphrase-command" => match value {
+                    Some(command) if !command.is_empty() => {
+                        self.credential.passphrase_command = Some(command.to_owned());
+                    }
+                    _ => {
+                        return Err(Error::usage(
+                            "mount option passphrase-command needs a command: passphrase-command=CMD",
+                        ));
+                    }
+                },
                 "key-file" => self.credential.key_file = path()?,
                 "ask-passphrase" => self.credential.ask_passphrase = true,
                 "raw-key-file" => self.credential.raw_key_file = path()?,
@@ -162,7 +172,7 @@ impl Options {
                     return Err(Error::usage(format!(
                         "unknown mount option `{option}`; known: ro, snapshot=, allow_other, suid, dev, noexec, noatime, \
                          relatime, strictatime, nodiratime, lazytime, sync, dirsync, io_uring, snapshots=, \
-                         snapshots-name=, passphrase-file=, key-file=, ask-passphrase, raw-key-file=, identity=, idle-timeout=, timeout=, log=, \
+                         snapshots-name=, passphrase-file=, passphrase-command=, key-file=, ask-passphrase, raw-key-file=, identity=, idle-timeout=, timeout=, log=, \
                          state-dir=, confinement=, accept-rollback"
                     )));
                 }
@@ -171,18 +181,23 @@ impl Options {
         let given = &self.credential;
         // A passphrase and a key file open a slot that needs both.
         let kinds = [
-            given.passphrase_file.is_some() || given.key_file.is_some(),
+            given.names_passphrase() || given.key_file.is_some(),
             given.raw_key_file.is_some(),
             given.identity.is_some(),
         ];
         if kinds.into_iter().filter(|is_given| *is_given).count() > 1 {
             return Err(Error::usage(
-                "more than one of passphrase-file or key-file, raw-key-file and identity: give one",
+                "more than one of a passphrase or key-file, raw-key-file and identity: give one",
             ));
         }
-        if given.ask_passphrase && (given.key_file.is_none() || given.passphrase_file.is_some()) {
+        if given.passphrase_file.is_some() && given.passphrase_command.is_some() {
             return Err(Error::usage(
-                "ask-passphrase goes with key-file, and in the place of passphrase-file",
+                "passphrase-file and passphrase-command: give one",
+            ));
+        }
+        if given.ask_passphrase && (given.key_file.is_none() || given.names_passphrase()) {
+            return Err(Error::usage(
+                "ask-passphrase goes with key-file, and in the place of passphrase-file and passphrase-command",
             ));
         }
         Ok(())
@@ -300,6 +315,15 @@ mod tests {
                 .add("passphrase-file=/a,raw-key-file=/b", false)
                 .is_err()
         );
+        let command = "passphrase-command=pass show room";
+        let mut named = Options::default();
+        named.add(command, false).unwrap();
+        assert_eq!(
+            named.credential.passphrase_command.as_deref(),
+            Some("pass show room")
+        );
+        assert!(named.add("passphrase-file=/a", false).is_err());
+        assert!(named.add("passphrase-command=", false).is_err());
         let mut both = Options::default();
         both.add("passphrase-file=/a,key-file=/b", false).unwrap();
         assert!(both.add("ask-passphrase", false).is_err());

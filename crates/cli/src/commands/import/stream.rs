@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args, tar: &Path, to: &RoomPath, global: &Global) -> Re
         .is_some_and(|file| file.as_os_str() == "-");
     if is_stdin && (from_stdin || !credential.any()) && Client::find(&to.room)?.is_none() {
         return Err(Error::usage(
-            "standard input brings the tar stream, so the passphrase cannot come from there: name its file with --passphrase-file",
+            "standard input brings the tar stream, so the passphrase cannot come from there: name its file with --passphrase-file, or the program that prints it with --passphrase-command",
         ));
     }
     if is_stdin && ask::somebody_is_there() {

@@ -1,0 +1,420 @@
+//! Keys that another program has: age plugins, and programs that print a passphrase. Through the real program.
+//!
+//! `plugins/age-plugin-toy` speaks the plugin protocol in a few lines of shell.
+#![allow(missing_docs)]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{CHEAP, Ran, Sandbox, can_mount, copy_program, noise};
+
+/// Bech32 of `toy key`, by name of the plugin.
+const RECIPIENT: &str = "age1toy1w3hhjgrtv4us8wu4c0";
+const IDENTITY: &str = "AGE-PLUGIN-TOY-1W3HHJGRTV4USZV09ER";
+const EVIL_RECIPIENT: &str = "age1evil1w3hhjgrtv4usm3kx2u";
+const OTHER_IDENTITY: &str = "AGE-PLUGIN-OTR-1W3HHJGRTV4US682S5X";
+
+/// A place where the plugin is in PATH.
+struct Place {
+    s: Sandbox,
+}
+
+impl Place {
+    /// With a room that a passphrase opens.
+    fn new() -> Self {
+        let s = Sandbox::with_room();
+        std::fs::create_dir(s.path("bin")).unwrap();
+        let place = Self { s };
+        for name in ["toy", "otr", "evil"] {
+            place.install(name);
+        }
+        std::fs::write(place.s.path("id"), format!("# toy\n{IDENTITY}\n")).unwrap();
+        place
+    }
+
+    /// The same with a slot for the plugin.
+    fn with_slot() -> Self {
+        let place = Self::new();
+        place.ok(
+            "",
+            &pass(&["key", "add", "room", "--new-recipient", RECIPIENT]),
+        );
+        place
+    }
+
+    fn install(&self, name: &str) {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plugins/age-plugin-toy");
+        copy_program(&script, &self.program(name));
+    }
+
+    fn program(&self, name: &str) -> PathBuf {
+        self.s.path(format!("bin/age-plugin-{name}"))
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.s.path("log")).unwrap_or_default()
+    }
+
+    fn clear_log(&self) {
+        let _ = std::fs::remove_file(self.s.path("log"));
+    }
+
+    /// Has the program run without a terminal, where plugins would ask.
+    fn command(&self, toy: &str, args: &[&str]) -> Command {
+        let inner = self.s.command(args);
+        let mut command = Command::new("setsid");
+        command.arg("--wait").arg(inner.get_program());
+        command.args(inner.get_args());
+        command.current_dir(self.s.path(""));
+        for (name, value) in inner.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = [self.s.path("bin")]
+            .into_iter()
+            .chain(std::env::split_paths(&path));
+        command
+            .env("PATH", std::env::join_paths(path).unwrap())
+            .env("TOY", toy)
+            .env("TOY_LOG", self.s.path("log"))
+            .stdin(std::process::Stdio::null());
+        command
+    }
+
+    fn run(&self, toy: &str, args: &[&str]) -> Ran {
+        self.command(toy, args).output().unwrap().into()
+    }
+
+    fn ok(&self, toy: &str, args: &[&str]) -> String {
+        let ran = self.run(toy, args);
+        assert_eq!(ran.code, 0, "{args:?}: {}", ran.err);
+        ran.text()
+    }
+
+    fn fails(&self, toy: &str, code: i32, args: &[&str]) -> String {
+        let ran = self.run(toy, args);
+        assert_eq!(ran.code, code, "{args:?}: {}", ran.err);
+        ran.err
+    }
+}
+
+fn pass<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    [args, &["--passphrase-file", "pass"]].concat()
+}
+
+#[test]
+fn a_slot_of_a_plugin_is_added_listed_used_and_removed() {
+    let place = Place::with_slot();
+    let list = place.ok("", &["key", "list", "room"]);
+    assert!(list.contains(RECIPIENT), "{list}");
+    let list = place.ok("", &["key", "list", "room", "--json"]);
+    assert!(list.contains("\"plugins\":[\"age-plugin-toy\"]"), "{list}");
+    place.clear_log();
+    place.ok("", &["mkdir", "room:/made", "--identity", "id"]);
+    assert_eq!(place.ok("", &["ls", "room:", "--identity", "id"]), "made\n");
+    // Identity and stanzas are all that the plugin gets; what is neither tests that it passes over what it does not know.
+    let log = place.log();
+    for line in log.lines().filter(|line| line.starts_with("-> ")) {
+        let is_known = line.starts_with("-> add-identity ")
+            || line.starts_with("-> recipient-stanza 0 ")
+            || line == "-> done"
+            || line.contains("grease");
+        assert!(is_known, "{line}");
+    }
+    assert!(log.contains(IDENTITY), "{log}");
+    // A plugin without a key of its own in the room.
+    std::fs::write(place.s.path("other"), OTHER_IDENTITY).unwrap();
+    place.fails("", 3, &["ls", "room:", "--identity", "other"]);
+    place.ok("", &["key", "remove", "room", "1", "--identity", "id"]);
+    place.fails("", 3, &["ls", "room:", "--identity", "id"]);
+    place.ok("", &pass(&["ls", "room:"]));
+}
+
+#[test]
+fn an_error_of_a_plugin_names_it() {
+    let place = Place::with_slot();
+    let ls = ["ls", "room:", "--identity", "id"];
+    for (toy, expected) in [
+        ("dies", "ended before it answered"),
+        ("babbles", "not the plugin protocol"),
+        ("cheats", "returned a wrong key"),
+        ("fails", "the token is not plugged in"),
+        // Nobody is there to be asked.
+        ("asks", "no PIN was given"),
+    ] {
+        let ran = place.run(toy, &ls);
+        assert_ne!(ran.code, 0);
+        assert!(ran.err.contains("age-plugin-toy"), "{toy}: {}", ran.err);
+        assert!(ran.err.contains(expected), "{toy}: {}", ran.err);
+        assert_eq!(ran.err.trim_end().lines().count(), 1, "{toy}: {}", ran.err);
+    }
+    let add = pass(&["key", "add", "room", "--new-recipient", RECIPIENT]);
+    for toy in ["dies", "babbles", "fails", "asks"] {
+        let ran = place.run(toy, &add);
+        assert_ne!(ran.code, 0);
+        assert!(ran.err.contains("age-plugin-toy"), "{toy}: {}", ran.err);
+    }
+    // Another plugin's failure does not hide an identity that opens.
+    std::fs::write(
+        place.s.path("two"),
+        format!("{OTHER_IDENTITY}\n{IDENTITY}\n"),
+    )
+    .unwrap();
+    std::fs::remove_file(place.program("otr")).unwrap();
+    std::fs::write(place.s.path("otr"), "#!/no/such/interpreter\n").unwrap();
+    copy_program(&place.s.path("otr"), &place.program("otr"));
+    let made = Command::new("chmod")
+        .arg("755")
+        .arg(place.program("otr"))
+        .status();
+    assert!(made.unwrap().success());
+    place.ok("", &["ls", "room:", "--identity", "two"]);
+    std::fs::write(place.s.path("other"), OTHER_IDENTITY).unwrap();
+    let ran = place.run("", &["ls", "room:", "--identity", "other"]);
+    assert!(
+        ran.err.contains("age-plugin-otr could not be started"),
+        "{}",
+        ran.err
+    );
+
+    std::fs::remove_file(place.program("toy")).unwrap();
+    let error = place.fails("", 2, &ls);
+    assert!(error.contains("age-plugin-toy is not in PATH"), "{error}");
+    let error = place.fails("", 2, &add);
+    assert!(error.contains("age-plugin-toy is not in PATH"), "{error}");
+    // The slots of before are all there.
+    assert_eq!(
+        place
+            .ok("", &pass(&["key", "list", "room"]))
+            .lines()
+            .count(),
+        3
+    );
+}
+
+/// Someone who can write to the room's directory puts another plugin's name in the header: it must not be started.
+#[test]
+fn no_program_starts_because_a_header_names_it() {
+    let place = Place::with_slot();
+    place.clear_log();
+    place.ok("", &pass(&["ls", "room:"]));
+    place.ok("", &["key", "list", "room"]);
+    place.ok("", &pass(&["key", "list", "room"]));
+    place.ok("", &["info", "room"]);
+    assert_eq!(place.log(), "");
+
+    for name in ["header.json", "header.backup.json"] {
+        let path = place.s.path("room").join(name);
+        let header = std::fs::read_to_string(&path).unwrap();
+        assert!(header.contains(RECIPIENT));
+        std::fs::write(&path, header.replace(RECIPIENT, EVIL_RECIPIENT)).unwrap();
+    }
+    place.ok("", &["key", "list", "room"]);
+    for args in [
+        pass(&["ls", "room:"]),
+        pass(&["rekey", "room"]),
+        pass(&["key", "list", "room"]),
+        vec!["ls", "room:", "--identity", "id"],
+    ] {
+        assert_ne!(place.run("", &args).code, 0, "{args:?}");
+    }
+    let log = place.log();
+    assert!(log.contains("as age-plugin-toy"), "{log}");
+    assert!(!log.contains("as age-plugin-evil"), "{log}");
+}
+
+#[test]
+fn a_rekey_wraps_for_the_plugin_again() {
+    let place = Place::with_slot();
+    place.ok("", &pass(&["rekey", "room"]));
+    place.ok("", &["ls", "room:", "--identity", "id"]);
+    // A plugin that fails loses its slot, and the command says so.
+    let dropped = place.ok("dies", &pass(&["rekey", "room"]));
+    assert!(dropped.contains("key slot 1 (recipients)"), "{dropped}");
+    place.ok("", &pass(&["ls", "room:"]));
+}
+
+#[test]
+fn a_room_is_mounted_with_a_plugin() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::with_slot();
+    place.ok("", &["mount", "room", "mnt", "--identity", "id"]);
+    std::fs::write(place.s.path("mnt/f"), noise(100_000, 1)).unwrap();
+    // The process of this mount can start it.
+    place.ok(
+        "",
+        &[
+            "key",
+            "add",
+            "room",
+            "--identity",
+            "id",
+            "--new-recipient",
+            RECIPIENT,
+        ],
+    );
+    place.ok("", &["umount", "mnt"]);
+    place.ok("", &pass(&["mount", "room", "mnt"]));
+    assert_eq!(
+        std::fs::read(place.s.path("mnt/f")).unwrap(),
+        noise(100_000, 1)
+    );
+    place.ok("", &["umount", "mnt"]);
+    let error = place.fails(
+        "",
+        1,
+        &[
+            "mount",
+            "room",
+            "mnt",
+            "--identity",
+            "id",
+            "--confinement",
+            "required",
+        ],
+    );
+    assert!(error.contains("plugin"), "{error}");
+    let ran = place.run("fails", &["mount", "room", "mnt", "--identity", "id"]);
+    assert!(ran.err.contains("age-plugin-toy: "), "{}", ran.err);
+    assert!(!place.s.is_mounted());
+}
+
+/// Recipients of hardware in the age format's own form need no program where a slot is added.
+#[test]
+fn tagged_recipients_need_no_plugin_to_add() {
+    let place = Place::new();
+    let tagged = "age1tag1qt8lw0ual6avlwmwatk888yqnmdamm7xfd0wak53ut6elz5c4swx2yqdj4e";
+    place.ok(
+        "",
+        &pass(&["key", "add", "room", "--new-recipient", tagged]),
+    );
+    let list = place.ok("", &["key", "list", "room", "--json"]);
+    assert!(
+        list.contains(tagged) && !list.contains("age-plugin-tag"),
+        "{list}"
+    );
+    place.ok("", &pass(&["rekey", "room"]));
+    let list = place.ok("", &["key", "list", "room", "--json"]);
+    assert!(list.contains(tagged), "{list}");
+}
+
+/// Post-quantum recipients, ML-KEM-768 with X25519, through the plugin of the age project, where it is installed.
+#[test]
+fn a_post_quantum_recipient_opens_a_room() {
+    let place = Place::new();
+    let run = |program: &str, args: &[&str]| {
+        let output = Command::new(program)
+            .args(args)
+            .current_dir(place.s.path(""))
+            .output();
+        output.ok().filter(|output| output.status.success())
+    };
+    // `go install filippo.io/age/cmd/age-keygen@v1.3.1 filippo.io/age/extra/age-plugin-pq@v1.3.1`
+    if run("age-keygen", &["-pq", "-o", "native"]).is_none() {
+        eprintln!("skipped: age-keygen of age 1.3 is not in PATH");
+        return;
+    }
+    let public = run("age-keygen", &["-y", "native"]).unwrap();
+    let recipient = String::from_utf8(public.stdout).unwrap().trim().to_owned();
+    assert!(recipient.starts_with("age1pq1"), "{recipient}");
+    let Some(_) = run("age-plugin-pq", &["-identity", "-o", "pq", "native"]) else {
+        eprintln!("skipped: age-plugin-pq is not in PATH");
+        return;
+    };
+    place.ok(
+        "",
+        &pass(&["key", "add", "room", "--new-recipient", &recipient]),
+    );
+    assert_eq!(place.ok("", &["ls", "room:", "--identity", "pq"]), "");
+    let error = place.fails("", 2, &["ls", "room:", "--identity", "native"]);
+    assert!(error.contains("age-plugin-pq -identity"), "{error}");
+    place.ok("", &pass(&["rekey", "room"]));
+    place.ok("", &["ls", "room:", "--identity", "pq"]);
+    // age does not mix recipients that a quantum computer breaks with those that it does not.
+    let both = [
+        "key",
+        "add",
+        "room",
+        "--new-recipient",
+        &recipient,
+        "--new-recipient",
+        RECIPIENT,
+    ];
+    let error = place.run("", &pass(&both)).err;
+    assert!(error.contains("postquantum"), "{error}");
+}
+
+#[test]
+fn a_program_prints_the_passphrase() {
+    let place = Place::new();
+    let print = ["--passphrase-command", "cat pass"];
+    let with = |args: &[&'static str]| [args, &print].concat();
+    assert_eq!(place.ok("", &with(&["ls", "room:"])), "");
+    let wrong = ["ls", "room:", "--passphrase-command", "cat wrong"];
+    place.fails("", 3, &wrong);
+    let error = place.fails(
+        "",
+        1,
+        &["ls", "room:", "--passphrase-command", "echo hush; exit 4"],
+    );
+    assert!(
+        error.contains("exit status: 4") && !error.contains("hush"),
+        "{error}"
+    );
+    place.fails("", 2, &pass(&with(&["ls", "room:"])));
+
+    // New keys, alone and as one of two factors.
+    std::fs::write(place.s.path("key"), noise(64, 2)).unwrap();
+    let add = [
+        &[
+            "key",
+            "add",
+            "room",
+            "--new-passphrase-command",
+            "echo second",
+        ],
+        &CHEAP[..],
+    ]
+    .concat();
+    place.ok("", &[&add[..], &print].concat());
+    place.ok(
+        "",
+        &["ls", "room:", "--passphrase-command", "printf second"],
+    );
+    let add = [&add[..], &["--new-key-file", "key"], &print].concat();
+    place.ok("", &add);
+    let both = ["--key-file", "key", "--passphrase-command", "echo second"];
+    place.ok("", &[&["ls", "room:"], &both[..]].concat());
+    place.ok(
+        "",
+        &[
+            &["create", "two", "--passphrase-command", "echo x"],
+            &CHEAP[..],
+        ]
+        .concat(),
+    );
+    place.ok("", &["ls", "two:", "--passphrase-command", "echo x"]);
+
+    // Where the process confines itself before it opens the room.
+    std::fs::create_dir(place.s.path("tree")).unwrap();
+    std::fs::write(place.s.path("tree/f"), "in").unwrap();
+    place.ok(
+        "",
+        &with(&["import", "tree", "room:/tree", "--as-directory"]),
+    );
+    assert_eq!(place.ok("", &with(&["cat", "room:/tree/f"])), "in");
+    if can_mount() {
+        place.ok(
+            "",
+            &["mount", "room", "mnt", "-o", "passphrase-command=cat pass"],
+        );
+        place.ok("", &["umount", "mnt"]);
+    }
+}
