@@ -49,6 +49,7 @@ macro_rules! contract_tests {
             a_copy_holds_the_last_commit,
             a_sound_catalog_has_no_findings,
             snapshots_are_listed_and_their_numbers_never_used_again,
+            what_changed_since_a_snapshot_is_found_by_it,
             a_snapshot_sees_inodes_and_names_as_they_were,
             a_snapshot_sees_attributes_as_they_were,
             a_snapshot_sees_chunks_as_they_were,

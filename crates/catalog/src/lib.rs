@@ -347,6 +347,11 @@ pub trait Catalog: Send + Sync + Debug {
         after: u64,
         limit: usize,
     ) -> Result<Vec<(DirEntry, Inode)>>;
+    /// The name with a cookie, as snapshot `at` sees it.
+    fn past_entry(&self, at: u64, parent: InodeNo, cookie: u64) -> Result<Option<DirEntry>>;
+    /// Up to `limit` inode numbers from `from` on that the catalog has, now or for snapshots: those with a lower number than the
+    /// first that is younger than snapshot `at`. Not all of them are inodes in it.
+    fn past_numbers(&self, at: u64, from: InodeNo, limit: usize) -> Result<Vec<InodeNo>>;
     /// An extended attribute as snapshot `at` sees it.
     fn past_xattr(&self, at: u64, inode: InodeNo, name: &[u8]) -> Result<Option<Vec<u8>>>;
     /// The names of all extended attributes, sorted, as snapshot `at` sees them.
@@ -383,10 +388,28 @@ pub trait Catalog: Send + Sync + Debug {
         after: Option<(InodeNo, u64)>,
         limit: usize,
     ) -> Result<Vec<KeptRow>>;
+    /// Up to `limit` inodes after `after` that are kept for snapshot `until`.
+    fn inodes_until(&self, until: u64, after: InodeNo, limit: usize) -> Result<Vec<InodeNo>>;
+    /// Up to `limit` names after `(parent, cookie)` that are kept for snapshot `until`, each as its directory and its cookie.
+    fn entries_until(
+        &self,
+        until: u64,
+        after: (InodeNo, u64),
+        limit: usize,
+    ) -> Result<Vec<(InodeNo, u64)>>;
+    /// Up to `limit` extended attributes after `(inode, name)` that are kept for snapshot `until`.
+    fn xattrs_until(
+        &self,
+        until: u64,
+        after: &(InodeNo, Vec<u8>),
+        limit: usize,
+    ) -> Result<Vec<(InodeNo, Vec<u8>)>>;
     /// The account of blocks kept for snapshots, by `since` and `until`.
     fn snapshot_space_rows(&self) -> Result<Vec<SpaceRow>>;
     /// A fresh inode number.
     fn new_inode(&self) -> InodeNo;
+    /// From now on fresh inode numbers are not below `next`.
+    fn skip_inodes(&self, next: InodeNo);
     /// Applies one operation.
     fn apply(&self, changes: &[Change<'_>]) -> Result<()>;
     /// Whether anything was applied since the last commit.

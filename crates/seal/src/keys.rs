@@ -16,6 +16,9 @@
 //! | data | master key | none | `data` | |
 //! | log | master key | none | `log` | |
 //! | log record | log key | the record's 32-byte salt | `log record` | suite number, 1 byte |
+//! | moment | master key | none | `moment` | |
+//! | changes | master key | none | `changes` | |
+//! | changes record | changes key | the record's 32-byte salt | `changes record` | suite number, 1 byte |
 //! | segment header | master key | none | `segment header` | |
 //! | previous master | master key | none | `previous master` | |
 //! | segment | data key | the segment's 32-byte salt | `segment` | suite number, 1 byte |
@@ -30,7 +33,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
 use crate::memory::KeyPage;
-use crate::record::LogKey;
+use crate::record::{ChangesKey, LogKey};
 use crate::secret::{array_from_hex, fill_random, to_hex};
 use crate::{KEY_LEN, MAC_LEN, PositionTree, SealError, SegmentKey, Suite};
 
@@ -173,6 +176,16 @@ impl MasterKey {
         LogKey::new(self.derived("log", room), *room, suite)
     }
 
+    /// The key that the records of changes for a replica are sealed under, with `suite`.
+    pub fn changes_key(&self, room: &RoomId, suite: Suite) -> ChangesKey {
+        ChangesKey::new(self.derived("changes", room), *room, suite)
+    }
+
+    /// The key that gives the moments of a room names that say nothing about them.
+    pub fn moment_key(&self, room: &RoomId) -> MomentKey {
+        MomentKey(MacKey::new(&self.derived("moment", room)))
+    }
+
     /// The key that vouches that the catalog's pages are of one moment.
     pub fn page_digest_key(&self, room: &RoomId) -> PageDigestKey {
         PageDigestKey(MacKey::new(&self.derived("page digest", room)))
@@ -255,6 +268,10 @@ mac_key! {
 mac_key! {
     /// Vouches that the catalog's pages are of one moment.
     PageDigestKey
+}
+mac_key! {
+    /// Names the moments of a room.
+    MomentKey
 }
 mac_key! {
     /// Authenticates segment headers.

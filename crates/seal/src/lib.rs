@@ -43,7 +43,8 @@ pub use credential::{Credential, NewCredential, SlotKind};
 pub use error::{HeaderError, SealError};
 pub use header::{FORMAT, Header, Unlocked};
 pub use keys::{
-    CatalogKey, DataKey, HeaderKey, MasterKey, PageDigestKey, RoomId, SALT_LEN, SegmentHeaderKey,
+    CatalogKey, DataKey, HeaderKey, MasterKey, MomentKey, PageDigestKey, RoomId, SALT_LEN,
+    SegmentHeaderKey,
 };
 pub use memory::protect_process;
 pub use model::{
@@ -51,7 +52,7 @@ pub use model::{
 };
 pub use positions::{POSITIONS, PositionCipher, PositionKeys, PositionTree};
 pub use recipients::{NamedIdentity, NamedRecipient, parse_identities, recipient_plugin};
-pub use record::LogKey;
+pub use record::{ChangesKey, LogKey};
 pub use secret::Secret;
 pub use segment::{SegmentKey, check_digest, nonce_part, unit_digest};
 pub use slot::SlotInfo;

@@ -1,6 +1,6 @@
-//! Sealing and opening the records of a room's log.
+//! Sealing and opening the records of a room's log, and those of the changes that a replica gets.
 //!
-//! 1. Every record has a key of its own, derived from the log key and 32 fresh random bytes. So two records never share a
+//! 1. Every record has a key of its own, derived from the key of its kind and 32 fresh random bytes. So two records never share a
 //!    key and a nonce, also where memory was cloned and both copies go on.
 //! 2. Nothing that does not verify is returned.
 
@@ -13,21 +13,17 @@ use crate::keys::derive;
 use crate::memory::KeyPage;
 use crate::{KEY_LEN, RoomId, SALT_LEN, SealError, Suite, Tag};
 
-/// The key that the key of every record comes from.
+/// What the keys of records of one kind come from.
 #[derive(Clone)]
-pub struct LogKey {
+struct Root {
     key: KeyPage,
     room: RoomId,
     suite: Suite,
+    purpose: &'static str,
 }
 
-impl LogKey {
-    pub(crate) fn new(key: KeyPage, room: RoomId, suite: Suite) -> LogKey {
-        LogKey { key, room, suite }
-    }
-
-    /// Seals a record in place. `salt` is fresh and random; `header` is authenticated with it.
-    pub fn seal(&self, salt: &[u8; SALT_LEN], header: &[u8], body: &mut [u8]) -> Tag {
+impl Root {
+    fn seal(&self, salt: &[u8; SALT_LEN], header: &[u8], body: &mut [u8]) -> Tag {
         let tag =
             self.record_key(salt)
                 .seal_in_place_separate_tag(nonce(), Aad::from(header), body);
@@ -38,11 +34,7 @@ impl LogKey {
             .expect("both suites have 16-byte tags")
     }
 
-    /// Opens a record in place. When it fails, `body` holds nothing of it.
-    ///
-    /// # Errors
-    /// [`SealError::MacMismatch`] where header, body or tag are not those of one record sealed under this key.
-    pub fn open(
+    fn open(
         &self,
         salt: &[u8; SALT_LEN],
         header: &[u8],
@@ -66,7 +58,7 @@ impl LogKey {
         derive(
             self.key.bytes(),
             salt,
-            "log record",
+            self.purpose,
             &self.room,
             &[self.suite.id()],
             &mut key,
@@ -77,10 +69,57 @@ impl LogKey {
     }
 }
 
-impl fmt::Debug for LogKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LogKey(..)")
-    }
+macro_rules! record_key {
+    ($(#[$docs:meta])* $name:ident, $purpose:literal) => {
+        $(#[$docs])*
+        #[derive(Clone)]
+        pub struct $name(Root);
+
+        impl $name {
+            pub(crate) fn new(key: KeyPage, room: RoomId, suite: Suite) -> $name {
+                $name(Root {
+                    key,
+                    room,
+                    suite,
+                    purpose: $purpose,
+                })
+            }
+
+            /// Seals a record in place. `salt` is fresh and random; `header` is authenticated with it.
+            pub fn seal(&self, salt: &[u8; SALT_LEN], header: &[u8], body: &mut [u8]) -> Tag {
+                self.0.seal(salt, header, body)
+            }
+
+            /// Opens a record in place. When it fails, `body` holds nothing of it.
+            ///
+            /// # Errors
+            /// [`SealError::MacMismatch`] where header, body or tag are not those of one record sealed under this key.
+            pub fn open(
+                &self,
+                salt: &[u8; SALT_LEN],
+                header: &[u8],
+                tag: &Tag,
+                body: &mut [u8],
+            ) -> Result<(), SealError> {
+                self.0.open(salt, header, tag, body)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(concat!(stringify!($name), "(..)"))
+            }
+        }
+    };
+}
+
+record_key! {
+    /// The key that the key of every record of the log comes from.
+    LogKey, "log record"
+}
+record_key! {
+    /// The key that the key of every record of changes for a replica comes from.
+    ChangesKey, "changes record"
 }
 
 /// A record's key seals once: its nonce is zero (RFC 5116, section 3.1, asks only that none repeats under a key).
@@ -113,6 +152,13 @@ mod tests {
             assert!(open(&master.log_key(&other, suite), 1, b"header", &tag).is_err());
             let mut again = b"changes".to_vec();
             assert_ne!(key.seal(&[2; 32], b"header", &mut again), tag);
+            let mut changes = b"changes".to_vec();
+            assert_ne!(
+                master
+                    .changes_key(&room, suite)
+                    .seal(&[1; 32], b"header", &mut changes),
+                tag
+            );
         }
     }
 }

@@ -409,6 +409,70 @@ pub fn blocks_are_counted_by_the_snapshots_that_hold_them(maker: &mut dyn Maker)
     assert_eq!(maker.after_crash().snapshot_space_rows().unwrap(), found());
 }
 
+pub fn what_changed_since_a_snapshot_is_found_by_it(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    let (a, b) = (
+        put_file(&*catalog, ROOT, b"a"),
+        put_file(&*catalog, ROOT, b"b"),
+    );
+    let cookie = catalog.entries(ROOT, 0, 10).unwrap()[0].cookie;
+    let first = snapshot(&*catalog, "first");
+    let xattr = |name: &'static [u8]| Change::PutXattr {
+        inode: b,
+        name,
+        value: b"v",
+    };
+    catalog
+        .apply(&[
+            Change::RemoveEntry {
+                parent: ROOT,
+                name: b"a",
+            },
+            Change::DeleteInode(a),
+            xattr(b"user.x"),
+            xattr(b"user.y"),
+        ])
+        .unwrap();
+    let second = snapshot(&*catalog, "second");
+    let c = put_file(&*catalog, ROOT, b"c");
+
+    let inodes = catalog.inodes_until(first, InodeNo(0), 10).unwrap();
+    assert!(inodes.contains(&a) && !inodes.contains(&c), "{inodes:?}");
+    assert!(!catalog.inodes_until(first, a, 10).unwrap().contains(&a));
+    let names = |after| catalog.entries_until(first, after, 10).unwrap();
+    assert_eq!(names((InodeNo(0), 0)), [(ROOT, cookie)]);
+    assert!(names((ROOT, cookie)).is_empty());
+    let all = catalog.xattrs_until(first, &(InodeNo(0), Vec::new()), 10);
+    let expected = [(b, b"user.x".to_vec()), (b, b"user.y".to_vec())];
+    assert_eq!(all.unwrap(), expected);
+    let rest = catalog.xattrs_until(first, &expected[0], 10).unwrap();
+    assert_eq!(rest, expected[1..]);
+
+    let name_in = |at| catalog.past_entry(at, ROOT, cookie).unwrap();
+    assert_eq!(
+        name_in(first).map(|e| (e.name, e.inode)),
+        Some((b"a".to_vec(), a))
+    );
+    assert_eq!(name_in(second), None);
+    let numbers = catalog.past_numbers(second, a, 10).unwrap();
+    assert_eq!(numbers, [a, b]);
+    assert_eq!(catalog.past_numbers(second, b, 1).unwrap(), [b]);
+    assert!(catalog.past_numbers(9, a, 1).is_err());
+
+    catalog.skip_inodes(InodeNo(1000));
+    assert_eq!(catalog.new_inode(), InodeNo(1000));
+    catalog.skip_inodes(InodeNo(5));
+    assert_eq!(catalog.new_inode(), InodeNo(1001));
+    // Numbers of snapshots only rise, and may leave some out.
+    let mut later = catalog.new_snapshot("later", THEN, false);
+    later.snapshot.number = 7;
+    catalog.apply(&[Change::CreateSnapshot(&later)]).unwrap();
+    let mut again = catalog.new_snapshot("again", THEN, false);
+    assert_eq!(again.no(), 8);
+    again.snapshot.number = 7;
+    assert!(catalog.apply(&[Change::CreateSnapshot(&again)]).is_err());
+}
+
 pub fn changes_that_do_not_fit_the_snapshots_are_refused_whole(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     let no = put_file(&*catalog, ROOT, b"a");

@@ -449,6 +449,14 @@ impl Catalog for SqlCatalog {
         self.read(|state| state.past_entries_plus(at, parent, after, limit))
     }
 
+    fn past_entry(&self, at: u64, parent: InodeNo, cookie: u64) -> Result<Option<DirEntry>> {
+        self.read(|state| state.past_entry(at, parent, cookie))
+    }
+
+    fn past_numbers(&self, at: u64, from: InodeNo, limit: usize) -> Result<Vec<InodeNo>> {
+        self.read(|state| state.past_numbers(at, from, limit))
+    }
+
     fn past_xattr(&self, at: u64, inode: InodeNo, name: &[u8]) -> Result<Option<Vec<u8>>> {
         self.read(|state| state.past_xattr(at, inode, name))
     }
@@ -505,8 +513,34 @@ impl Catalog for SqlCatalog {
         self.read(|state| state.kept_until(until, after, limit))
     }
 
+    fn inodes_until(&self, until: u64, after: InodeNo, limit: usize) -> Result<Vec<InodeNo>> {
+        self.read(|state| state.inodes_until(until, after, limit))
+    }
+
+    fn entries_until(
+        &self,
+        until: u64,
+        after: (InodeNo, u64),
+        limit: usize,
+    ) -> Result<Vec<(InodeNo, u64)>> {
+        self.read(|state| state.entries_until(until, after, limit))
+    }
+
+    fn xattrs_until(
+        &self,
+        until: u64,
+        after: &(InodeNo, Vec<u8>),
+        limit: usize,
+    ) -> Result<Vec<(InodeNo, Vec<u8>)>> {
+        self.read(|state| state.xattrs_until(until, after, limit))
+    }
+
     fn snapshot_space_rows(&self) -> Result<Vec<SpaceRow>> {
         self.read(|state| state.snapshot_space_rows())
+    }
+
+    fn skip_inodes(&self, next: InodeNo) {
+        self.next_inode.fetch_max(next.0, Ordering::Relaxed);
     }
 
     fn new_inode(&self) -> InodeNo {

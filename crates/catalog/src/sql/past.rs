@@ -102,6 +102,45 @@ impl State {
             .collect()
     }
 
+    pub(super) fn past_entry(
+        &self,
+        at: u64,
+        parent: InodeNo,
+        cookie: u64,
+    ) -> Result<Option<DirEntry>> {
+        if !self.moment(at)?.has_cookie(cookie) {
+            return Ok(None);
+        }
+        let params = (bound(parent.0), bound(cookie), bound(at));
+        let kept = self.one(past::PAST_ENTRY, params, |row| rows::entry(row, 0))?;
+        match kept {
+            Some(kept) => Ok(Some(kept)),
+            None => self.one(past::LIVE_ENTRY, (bound(parent.0), bound(cookie)), |row| {
+                rows::entry(row, 0)
+            }),
+        }
+    }
+
+    pub(super) fn past_numbers(
+        &self,
+        at: u64,
+        from: InodeNo,
+        limit: usize,
+    ) -> Result<Vec<InodeNo>> {
+        let end = self.moment(at)?.next_inode();
+        let mut numbers = Vec::new();
+        for sql in [past::LIVE_NUMBERS, past::PAST_NUMBERS] {
+            let params = (bound(from.0), bound(end.0), bound(limit as u64));
+            numbers.extend(self.all(sql, params, |row| {
+                rows::number(row, 0, "an inode number").map(InodeNo)
+            })?);
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers.truncate(limit);
+        Ok(numbers)
+    }
+
     pub(super) fn past_xattr(
         &self,
         at: u64,
@@ -281,6 +320,58 @@ impl State {
             bound(limit as u64),
         );
         self.all(past::KEPT_UNTIL, params, rows::kept_row)
+    }
+
+    pub(super) fn inodes_until(
+        &self,
+        until: u64,
+        after: InodeNo,
+        limit: usize,
+    ) -> Result<Vec<InodeNo>> {
+        if !self.has_past() {
+            return Ok(Vec::new());
+        }
+        let params = (bound(until), bound(after.0), bound(limit as u64));
+        self.all(past::INODES_AFTER, params, |row| {
+            rows::number(row, 0, "an inode number").map(InodeNo)
+        })
+    }
+
+    pub(super) fn entries_until(
+        &self,
+        until: u64,
+        (parent, cookie): (InodeNo, u64),
+        limit: usize,
+    ) -> Result<Vec<(InodeNo, u64)>> {
+        if !self.has_past() {
+            return Ok(Vec::new());
+        }
+        let params = (
+            bound(until),
+            bound(parent.0),
+            bound(cookie),
+            bound(limit as u64),
+        );
+        self.all(past::ENTRIES_AFTER, params, |row| {
+            let parent = rows::number(row, 0, "an entry's directory")?;
+            Ok((InodeNo(parent), rows::number(row, 1, "a cookie")?))
+        })
+    }
+
+    pub(super) fn xattrs_until(
+        &self,
+        until: u64,
+        (inode, name): &(InodeNo, Vec<u8>),
+        limit: usize,
+    ) -> Result<Vec<(InodeNo, Vec<u8>)>> {
+        if !self.has_past() {
+            return Ok(Vec::new());
+        }
+        let params = (bound(until), bound(inode.0), name, bound(limit as u64));
+        self.all(past::XATTRS_AFTER, params, |row| {
+            let inode = rows::number(row, 0, "an attribute's inode")?;
+            Ok((InodeNo(inode), rows::bytes(row, 1, "an attribute's name")?))
+        })
     }
 
     pub(super) fn snapshot_space_rows(&self) -> Result<Vec<SpaceRow>> {

@@ -47,6 +47,11 @@ impl Moment {
         no < self.next_inode
     }
 
+    /// Inodes from this number on are younger.
+    pub(super) fn next_inode(&self) -> InodeNo {
+        self.next_inode
+    }
+
     pub(super) fn has_cookie(&self, cookie: u64) -> bool {
         cookie < self.next_cookie
     }
@@ -135,7 +140,7 @@ impl State {
                 Change::CreateSnapshot(row) => {
                     name_fits(&list, &row.snapshot.name)?;
                     if changes.len() > 1
-                        || row.no() != self.last_snapshot + 1
+                        || row.no() <= self.last_snapshot
                         || row.next_cookie != self.next_cookie
                         || self.highest_inode()? >= row.next_inode
                         || row.doomed

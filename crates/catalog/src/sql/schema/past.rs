@@ -100,6 +100,11 @@ statements! {
         WHERE e.parent = ?1 AND e.cookie > ?2 AND e.cookie < ?3 \
         AND NOT EXISTS (SELECT 1 FROM past_entries p WHERE p.parent = e.parent AND p.cookie = e.cookie AND p.until >= ?4) \
         ORDER BY e.cookie LIMIT ?5";
+    PAST_ENTRY = "SELECT cookie, name, inode, kind FROM past_entries WHERE parent = ?1 AND cookie = ?2 AND until >= ?3 \
+        ORDER BY until LIMIT 1";
+    LIVE_ENTRY = "SELECT cookie, name, inode, kind FROM entries WHERE parent = ?1 AND cookie = ?2";
+    LIVE_NUMBERS = "SELECT no FROM inodes WHERE no >= ?1 AND no < ?2 ORDER BY no LIMIT ?3";
+    PAST_NUMBERS = "SELECT DISTINCT no FROM past_inodes WHERE no >= ?1 AND no < ?2 ORDER BY no LIMIT ?3";
     PAST_XATTR = "SELECT value FROM past_xattrs WHERE inode = ?1 AND name = ?2 AND until >= ?3 ORDER BY until LIMIT 1";
     PAST_XATTR_NAMES = "SELECT p.name FROM past_xattrs p WHERE p.inode = ?1 AND p.until >= ?2 AND p.value IS NOT NULL \
         AND NOT EXISTS (SELECT 1 FROM past_xattrs q WHERE q.inode = p.inode AND q.name = p.name \
@@ -117,6 +122,13 @@ statements! {
         ORDER BY inode, idx, until LIMIT ?4";
     KEPT_UNTIL = "SELECT inode, idx, until, kept FROM past_chunks INDEXED BY past_chunks_until \
         WHERE until = ?1 AND (inode, idx) > (?2, ?3) ORDER BY inode, idx LIMIT ?4";
+
+    // What changed between two snapshots.
+    INODES_AFTER = "SELECT no FROM past_inodes INDEXED BY past_inodes_until WHERE until = ?1 AND no > ?2 ORDER BY no LIMIT ?3";
+    ENTRIES_AFTER = "SELECT parent, cookie FROM past_entries INDEXED BY past_entries_until \
+        WHERE until = ?1 AND (parent, cookie) > (?2, ?3) ORDER BY parent, cookie LIMIT ?4";
+    XATTRS_AFTER = "SELECT inode, name FROM past_xattrs INDEXED BY past_xattrs_until \
+        WHERE until = ?1 AND (inode, name) > (?2, ?3) ORDER BY inode, name LIMIT ?4";
 
     // Snapshots, and their deletion. ?2 or ?3 is the deleted one, the last parameter the one before.
     INSERT_SNAPSHOT = "INSERT INTO snapshots (no, name, created_s, created_ns, automatic, deleted, next_inode, next_cookie) \
