@@ -1,5 +1,7 @@
 //! A room in a bucket: [`storage::Storage`] over an object store.
 //!
+//! To begin with, copy `examples/room_in_bucket.rs`.
+//!
 //! 1. **A sync is one conditional create** of the object `commits/<n>`, with `If-None-Match: *`. It carries what changed, makes that durable
 //!    and takes the number, all in one request. A writer that finds its next number taken was overtaken, and acknowledges nothing more.
 //! 2. **Objects never change.** Many bytes go into objects of their own first, under names that no other writer uses.

@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Crate, example, and lines that it prints.
-const EXAMPLES: [(&str, &str, &[&str]); 21] = [
+const EXAMPLES: [(&str, &str, &[&str]); 22] = [
     (
         "model",
         "map_a_file",
@@ -93,6 +93,7 @@ const EXAMPLES: [(&str, &str, &[&str]); 21] = [
         "read_tar",
         &["letters/hello.txt: File { size: 5, data: None }, hello"],
     ),
+    ("bucket", "room_in_bucket", &["Dear Ada"]),
     ("bench", "measure_directory", &[]),
     ("cli", "own_command", &[]),
 ];

@@ -9,6 +9,8 @@ use super::step::{Step, bytes};
 use super::{Start, Workload, steps_of};
 
 const BLOCK: usize = 4096;
+/// Blocks of a grant that is asked for again.
+const GRANT_BLOCKS: u32 = 64;
 
 /// What a borrower does, `;` between the steps of one.
 const OPERATIONS: &[&str] = &[
@@ -69,9 +71,11 @@ impl Grants {
             }
             Step::Place(path, offset, len) => {
                 let no = room.resolve(path.as_ref(), false)?;
-                // There is no grant where the storage failed before.
-                let nothing = || std::io::Error::other("there is no grant to write to");
-                let (grant, used) = self.0.last_mut().ok_or_else(nothing)?;
+                if self.0.is_empty() {
+                    // The storage failed when one was asked for.
+                    self.0.push((room.grant(0, GRANT_BLOCKS)?, 0));
+                }
+                let (grant, used) = self.0.last_mut().expect("one was granted");
                 let (sealed, end) = write(room, storage, grant, used, &bytes(salt, *len))?;
                 let extent = WrittenExtent {
                     offset: *offset,
