@@ -34,7 +34,7 @@ mkdir -p "$SHARE/man/man1" "$SHARE/bash-completion/completions" "$SHARE/zsh/site
 chmod -R a+rX "$SHARE/man/man1"
 UNITS=$DESTDIR$PREFIX/lib/systemd/system
 mkdir -p "$UNITS"
-for unit in "$ROOT"/packaging/systemd/*.service; do
+for unit in "$ROOT"/packaging/systemd/*; do
     sed "s|/usr/bin/strongroom|$PREFIX/bin/strongroom|" "$unit" >"$UNITS/${unit##*/}"
 done
 say "Installed strongroom under $DESTDIR$PREFIX"

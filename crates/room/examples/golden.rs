@@ -6,10 +6,12 @@
 //! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/v1-append-nonces`
 //! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/v1-two-factors two-factors`
 //! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/catalog4-snapshots snapshots`
+//! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/stream-v1 stream`
 
 use room::{
     Argon2Cost, Fallocate, FileFlags, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile,
-    NewRoom, NewSnapshot, OpenOptions, Room, Secret, SetAttr, SetTime, Suite, XattrMode,
+    NewRoom, NewSnapshot, OpenOptions, Room, Secret, SendRequest, SetAttr, SetTime, Suite,
+    XattrMode,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -40,6 +42,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         room.close()?;
         std::fs::remove_file(std::path::Path::new(&dir).join("lock"))?;
         return Ok(());
+    }
+    if std::env::args().nth(2).is_some_and(|what| what == "stream") {
+        return streams(dir.as_ref(), new);
     }
     new.suite = Some(Suite::Aes256Gcm);
     (new.uid, new.gid) = (1000, 1000);
@@ -149,4 +154,35 @@ fn snapshots(room: &Room) -> room::Result<()> {
     room.rename_snapshot("thursday", "friday")?;
     room.write(numbers, 50_000, &[0x33; 1000])?;
     room.delete_snapshot("tuesday")
+}
+
+/// Streams of two moments of a room, in files of a directory.
+fn streams(dir: &std::path::Path, new: NewRoom) -> Result<(), Box<dyn std::error::Error>> {
+    let place = tempfile::tempdir()?;
+    let room = Room::create(&place.path().join("room"), new)?;
+    room.make_dir("/papers", true)?;
+    room.write_file(
+        "/papers/letter.txt",
+        b"Dear reader, this is the first moment.\n",
+    )?;
+    room.write_file("/draft", &[7; 20_000])?;
+    room.create_snapshot("first", NewSnapshot::default())?;
+    room.write_file(
+        "/papers/letter.txt",
+        b"Dear reader, this is the second moment.\n",
+    )?;
+    room.unlink(InodeNo::ROOT, b"draft")?;
+    room.write_file("/note", b"new\n")?;
+    room.create_snapshot("second", NewSnapshot::default())?;
+    std::fs::create_dir_all(dir)?;
+    for (since, to) in [(None, "first"), (Some("first"), "second")] {
+        let mut file = std::fs::File::create_new(dir.join(to))?;
+        let request = SendRequest {
+            to: to.to_owned(),
+            since: since.map(str::to_owned),
+            ..SendRequest::default()
+        };
+        room.send(&request, &mut file, &|_, _| true)?;
+    }
+    Ok(room.close()?)
 }

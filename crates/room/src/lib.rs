@@ -49,6 +49,7 @@ mod owners;
 mod parts;
 mod reap;
 mod remote;
+mod replica;
 mod reports;
 mod requests;
 mod reservations;
@@ -75,6 +76,10 @@ pub use model::{
 pub use opener::Opener;
 pub use options::*;
 pub use owners::{Limit, Used};
+pub use replica::{
+    MomentId, ReceiveReport, ReplicaStatus, ResumeToken, SendReport, SendRequest, Unfinished,
+    receive, receive_on,
+};
 pub use reports::{BackupReport, CheckReport, CompactReport, LostRange, Progress, RekeyReport};
 pub use rollback::default_state_dir;
 pub use room::{OperationId, Room, RoomFile};

@@ -29,6 +29,7 @@ use crate::layout::{
 };
 use crate::lock::RoomLock;
 use crate::parts::{Found, Parts};
+use crate::replica;
 use crate::rollback::Memory;
 use crate::tree::directory_in_root;
 use crate::{Error, NewRoom, OpenOptions, Result};
@@ -110,9 +111,27 @@ pub(crate) fn create_on(storage: Arc<dyn Storage>, dir: PathBuf, new: NewRoom) -
     assemble(dir, new.open, lock, header, None, opened)
 }
 
+/// What a directory that is a replica is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// For its user, who only reads it.
+    User,
+    /// To apply what was received, for good.
+    Settle,
+}
+
 /// Opens a room.
 pub(crate) fn open(dir: &Path, credential: &Credential, options: OpenOptions) -> Result<Parts> {
     open_on(host(dir)?, dir.to_owned(), credential, options)
+}
+
+/// Opens a replica for writing: what was received is applied to it for good.
+pub(crate) fn settle(dir: &Path, credential: &Credential, options: OpenOptions) -> Result<Parts> {
+    let storage = host(dir)?;
+    if !replica::is_replica(&*storage)? {
+        return Err(Error::InvalidArgument("the directory is not a replica"));
+    }
+    open_as(Role::Settle, storage, dir.to_owned(), credential, options)
 }
 
 /// The directory of a room as a storage.
@@ -133,12 +152,26 @@ pub(crate) fn open_on(
     credential: &Credential,
     options: OpenOptions,
 ) -> Result<Parts> {
+    open_as(Role::User, storage, dir, credential, options)
+}
+
+fn open_as(
+    role: Role,
+    storage: Arc<dyn Storage>,
+    dir: PathBuf,
+    credential: &Credential,
+    options: OpenOptions,
+) -> Result<Parts> {
     let names = storage.list("")?;
     let has = |name: &str| names.iter().any(|found| found == name);
     if !has(header::HEADER) && !has(header::BACKUP) && !has(CATALOG) {
         return Err(Error::NotARoom(dir));
     }
     let lock = RoomLock::take(&*storage, options.read_only)?;
+    let is_replica = replica::is_replica(&*storage)?;
+    if is_replica {
+        prepare_replica(&*storage, role, options.read_only)?;
+    }
     if !has(CATALOG) && !has(NEW_CATALOG) {
         return Err(Error::Damaged(format!("{CATALOG} is missing")));
     }
@@ -148,13 +181,81 @@ pub(crate) fn open_on(
     }
     settle_rekey(&storage, &header, options.read_only)?;
     let key = header.header.catalog_key(&header.master);
-    let opened = open_catalog(storage, &key, &options)?;
+    let mut opened = open_catalog(storage, &key, &options)?;
+    if is_replica {
+        let key = header
+            .master
+            .changes_key(&header.header.room_id(), header.header.suite());
+        opened = replicated(
+            opened,
+            &header.header.catalog_key(&header.master),
+            &key,
+            &options,
+        )?;
+    }
     let parts = assemble(dir, options, lock, header, unlocked.previous, opened)?;
     if warning.is_some() && !parts.env.options.read_only {
         // Only now is it certain that this copy is the room's newest.
         header::write_both(&*parts.env.storage, &parts.keys.header().bytes)?;
     }
     Ok(parts)
+}
+
+/// Completes what was received, and refuses what would make a replica another room than its source.
+fn prepare_replica(storage: &dyn Storage, role: Role, read_only: bool) -> Result<()> {
+    if role == Role::User && !read_only {
+        return Err(Error::NotPermitted(
+            "the directory is a replica: open it for reading only, or make it a room of its own with `strongroom receive --promote`",
+        ));
+    }
+    match replica::complete(storage) {
+        Err(e) if read_only => {
+            // What it was before is whole.
+            tracing::warn!("what the replica received is not put in its place: {e}");
+            Ok(())
+        }
+        done => done,
+    }
+}
+
+/// Applies what a replica received; where nothing may be written, in memory.
+fn replicated(
+    opened: OpenedCatalog,
+    key: &seal::CatalogKey,
+    changes: &seal::ChangesKey,
+    options: &OpenOptions,
+) -> Result<OpenedCatalog> {
+    let OpenedCatalog {
+        mut catalog,
+        mut storage,
+        ..
+    } = opened;
+    if !replica::has_more(&*storage, &*catalog)? {
+        return Ok(OpenedCatalog {
+            found: catalog.generation(),
+            catalog,
+            storage,
+        });
+    }
+    if options.read_only {
+        drop(catalog);
+        storage = Arc::new(storage::Overlay::new(storage));
+        catalog = Arc::new(SqlCatalog::open(
+            &storage,
+            CATALOG,
+            key,
+            &catalog::OpenOptions::default(),
+        )?);
+    }
+    replica::apply_all(&*storage, &*catalog, changes)?;
+    if !options.read_only {
+        replica::remove_applied(&*storage, &*catalog)?;
+    }
+    Ok(OpenedCatalog {
+        found: catalog.generation(),
+        catalog,
+        storage,
+    })
 }
 
 /// A catalog at the state of the last record of its log.
@@ -283,7 +384,13 @@ fn assemble(
         .meta(LINEAGE)?
         .map(|v| String::from_utf8_lossy(&v).into_owned());
     let mut memory = Memory::load(&room, lineage.as_deref(), &dir, &options)?;
-    memory.check(found, options.accept_rollback, options.read_only)?;
+    let is_replica = replica::is_replica(&*storage)?;
+    memory.check(
+        found,
+        options.accept_rollback,
+        options.read_only,
+        is_replica,
+    )?;
     if !options.read_only && memory.note(catalog.generation()) {
         memory.write();
     }

@@ -174,12 +174,13 @@ impl Memory {
     }
 
     /// Refuses a room older than remembered, unless that is wanted: then the older one is what is remembered from now on,
-    /// if the room was not opened `read_only`.
+    /// if the room was not opened `read_only`. A newer one is remembered then too, but of a backup: a replica is mostly read.
     pub(crate) fn check(
         &mut self,
         found: u64,
         accept_rollback: bool,
         read_only: bool,
+        is_replica: bool,
     ) -> Result<()> {
         if found < self.least {
             if !accept_rollback {
@@ -195,7 +196,7 @@ impl Memory {
             self.may_lower = true;
         }
         self.entry.generation = found;
-        if !read_only || (!self.is_copy && found >= self.least) {
+        if !read_only || ((is_replica || !self.is_copy) && found >= self.least) {
             self.write();
         }
         Ok(())

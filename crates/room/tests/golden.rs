@@ -619,3 +619,41 @@ fn a_missing_or_cut_segment_costs_only_the_data_that_was_in_it() {
         assert!(!report.lost.is_empty());
     }
 }
+
+#[test]
+fn streams_of_the_first_form_make_a_replica() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/stream-v1");
+    let dir = tempfile::tempdir().unwrap();
+    let replica = dir.path().join("replica");
+    let options = OpenOptions {
+        read_only: true,
+        state_dir: Some(dir.path().join("state")),
+        ..OpenOptions::default()
+    };
+    let credential = Credential::Passphrase(Secret::from(b"golden passphrase".to_vec()));
+    for (moment, letter) in [
+        ("first", &b"Dear reader, this is the first moment.\n"[..]),
+        ("second", b"Dear reader, this is the second moment.\n"),
+    ] {
+        let mut stream = fs::File::open(golden.join(moment)).unwrap();
+        room::receive(&replica, &mut stream, &options, &|_, _| true).unwrap();
+        let room = Room::open(&replica, &credential, options.clone()).unwrap();
+        assert_eq!(room.read_file("/papers/letter.txt").unwrap(), letter);
+        assert_eq!(
+            room.resolve("/draft".as_ref(), true).is_ok(),
+            moment == "first"
+        );
+        assert_eq!(
+            room.snapshot_of(&room.moment(moment).unwrap())
+                .unwrap()
+                .as_deref(),
+            Some(moment)
+        );
+        assert!(
+            room.check(true, false, &|_, _| true)
+                .unwrap()
+                .findings
+                .is_empty()
+        );
+    }
+}

@@ -27,6 +27,7 @@ pub(crate) mod mkdir;
 pub(crate) mod mount;
 pub(crate) mod mv;
 pub(crate) mod rekey;
+pub(crate) mod replica;
 pub(crate) mod restore;
 pub(crate) mod rm;
 pub(crate) mod serve;
@@ -86,6 +87,9 @@ pub(crate) fn run(command: Command, global: &Global) -> Result<()> {
         Command::Backup(args) => backup::run(args, global),
         Command::Snapshot(args) => snapshot::run(args, global),
         Command::Restore(args) => restore::run(args, global),
+        Command::Send(args) => replica::send::run(args, global),
+        Command::Receive(args) => replica::receive::run(args, global),
+        Command::Replicate(args) => replica::replicate::run(args, global),
         Command::Import(args) => import::run(args, global),
         Command::Export(args) => export::run(args, global),
         Command::Rekey(args) => rekey::run(args, global),

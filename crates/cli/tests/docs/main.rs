@@ -87,6 +87,13 @@ const EXCUSED: &[(&str, &str, &str)] = &[
         "the crash explorer's own tests run it",
     ),
     (
+        "replication.md",
+        "strongroom replicate work.strongroom ssh://",
+        REPLICAS,
+    ),
+    ("replication.md", "systemctl enable", REPLICAS),
+    ("replication.md", "strongroom send", REPLICAS),
+    (
         "volumes.md",
         "strongroom volume format disk.img --size 20GiB",
         LARGE,
@@ -109,6 +116,8 @@ const EXCUSED: &[(&str, &str, &str)] = &[
     ),
     ("volumes.md", "strongroom bench", MINUTES),
 ];
+const REPLICAS: &str =
+    "another host, or what runs every hour; tests/replicate.rs runs the commands";
 const MINUTES: &str = "minutes of measuring; tests/bench runs each command on little data";
 const BINDINGS: &str =
     "builds what scripts/test-java.sh, scripts/test-python.sh and the tests of capi build and run";
@@ -345,7 +354,7 @@ const FIXTURES: &str = "
 fn fixtures_of(document: &str) -> &'static str {
     match document {
         "README.md" => "echo notes >notes.pass",
-        "backup.md" | "snapshots.md" => {
+        "backup.md" | "snapshots.md" | "replication.md" => {
             "strongroom create work.strongroom
              strongroom cp -r ~/papers work.strongroom"
         }

@@ -5,6 +5,7 @@ mod file;
 mod file_system;
 mod maintenance;
 mod remote;
+mod replica;
 mod snapshots;
 
 use std::path::{Path, PathBuf};

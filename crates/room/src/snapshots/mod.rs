@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use catalog::{Change, SnapshotRow};
 use model::{Snapshot, check_snapshot_name};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::blocks::{BLOCK, Blocks};
 use crate::commit::Commits;
@@ -92,6 +92,11 @@ impl Past {
         let rows = self.catalog.get().snapshots();
         let there = rows.iter().filter(|row| !row.doomed);
         there.map(|row| row.snapshot.clone()).collect()
+    }
+
+    /// While this is held, nothing that is kept for deleted snapshots moves.
+    pub(crate) fn hold_still(&self) -> MutexGuard<'_, ()> {
+        self.deleting.lock()
     }
 
     /// The snapshot of a name.

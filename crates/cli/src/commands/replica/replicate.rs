@@ -1,0 +1,329 @@
+//! `strongroom replicate`: brings a replica up to date, whatever it has.
+//!
+//! It keeps a snapshot in common with each target, under a name of its own. To a retention policy that is a snapshot made by hand: were
+//! it deleted, everything would have to be sent again.
+
+use std::ffi::OsStr;
+use std::io::{BufReader, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use room::{MomentId, NewSnapshot, ReplicaStatus, ResumeToken, Room, SendRequest, Snapshots};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::send::words;
+use crate::access::{Intent, OpenArgs};
+use crate::args::Global;
+use crate::error::{Error, Result};
+use crate::output;
+use crate::place::room_argument;
+use crate::progress::Bar;
+
+/// Bring a replica of a room up to date, here or on another host, which needs no key
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The first time everything is sent, later what changed. An interrupted transfer goes on.\n\nExamples:\n  strongroom replicate work.strongroom /media/usb/work\n  strongroom replicate work.strongroom ssh://backup/srv/work"
+)]
+pub(crate) struct Args {
+    /// The room's directory
+    #[arg(value_parser = room_argument())]
+    room: PathBuf,
+    /// The replica: a directory, or ssh://HOST/DIRECTORY
+    target: PathBuf,
+    /// What starts strongroom on the other host
+    #[arg(long, value_name = "COMMAND", default_value = "strongroom")]
+    remote_command: String,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+/// Where a replica is.
+enum Target {
+    Here(PathBuf),
+    Ssh {
+        host: String,
+        dir: String,
+        command: String,
+    },
+}
+
+/// What `receive --status --json` says.
+#[derive(Deserialize)]
+struct RemoteStatus {
+    moment: Option<String>,
+    unfinished: Option<RemoteUnfinished>,
+}
+
+#[derive(Deserialize)]
+struct RemoteUnfinished {
+    since: Option<String>,
+    to: String,
+    token: String,
+}
+
+/// A word as a shell takes it.
+fn shell_word(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+impl Target {
+    fn parse(args: &Args) -> Result<Target> {
+        let Some(rest) = args.target.to_str().and_then(|t| t.strip_prefix("ssh://")) else {
+            if args
+                .target
+                .as_os_str()
+                .as_bytes()
+                .windows(3)
+                .any(|w| w == b"://")
+            {
+                return Err(Error::usage(format!(
+                    "{}: a replica is in a directory, or at ssh://HOST/DIRECTORY",
+                    args.target.display()
+                )));
+            }
+            let dir = std::path::absolute(&args.target);
+            return Ok(Target::Here(dir.map_err(|e| Error::host(&args.target, e))?));
+        };
+        match rest.split_once('/') {
+            Some((host, dir)) if !host.is_empty() && !host.starts_with('-') && !dir.is_empty() => {
+                Ok(Target::Ssh {
+                    host: host.to_owned(),
+                    dir: format!("/{dir}"),
+                    command: args.remote_command.clone(),
+                })
+            }
+            _ => Err(Error::usage(
+                "name a host and a directory: ssh://HOST/DIRECTORY",
+            )),
+        }
+    }
+
+    /// What the names of its snapshots begin with.
+    fn prefix(&self) -> String {
+        let place = match self {
+            Target::Here(dir) => dir.as_os_str().as_bytes().to_vec(),
+            Target::Ssh { host, dir, .. } => format!("ssh://{host}{dir}").into_bytes(),
+        };
+        let digest = blake3::hash(&place).to_hex();
+        format!("replicate-{}-", &digest[..8])
+    }
+
+    fn status(&self) -> Result<ReplicaStatus> {
+        match self {
+            Target::Here(dir) => ReplicaStatus::of(dir).map_err(|e| Error::room(dir, e)),
+            Target::Ssh { host, .. } => {
+                let mut child = self.start(&["--status", "--json"], Stdio::null())?;
+                let mut text = String::new();
+                let read = child.stdout.take().map_or(Ok(0), |mut out| {
+                    use std::io::Read;
+                    Read::take(&mut out, 64 << 10).read_to_string(&mut text)
+                });
+                let ended = child.wait().map_err(|e| ssh(host, &e))?;
+                if !ended.success() || read.is_err() {
+                    return Err(Error::failed(format!(
+                        "{host}: `strongroom receive --status` failed there"
+                    )));
+                }
+                parse_status(&text).ok_or_else(|| {
+                    Error::failed(format!("{host}: its answer cannot be understood: {text}"))
+                })
+            }
+        }
+    }
+
+    fn start(&self, options: &[&str], input: Stdio) -> Result<Child> {
+        let Target::Ssh { host, dir, command } = self else {
+            return Err(Error::failed("a directory needs no other process"));
+        };
+        let mut line = format!("{command} receive {}", shell_word(dir));
+        for option in options {
+            line = format!("{line} {option}");
+        }
+        Command::new("ssh")
+            .args([OsStr::new("--"), OsStr::new(host), OsStr::new(&line)])
+            .stdin(input)
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| ssh(host, &e))
+    }
+}
+
+fn ssh(host: &str, error: &std::io::Error) -> Error {
+    Error::failed(format!("ssh {host}: {error}"))
+}
+
+fn parse_status(text: &str) -> Option<ReplicaStatus> {
+    let status: RemoteStatus = serde_json::from_str(text.lines().last()?).ok()?;
+    let moment = |text: Option<String>| -> Option<Option<MomentId>> {
+        text.map(|text| text.parse().ok())
+            .map_or(Some(None), |m| m.map(Some))
+    };
+    let unfinished = match status.unfinished {
+        None => None,
+        Some(u) => Some(room::Unfinished {
+            since: moment(u.since)?,
+            to: u.to.parse().ok()?,
+            token: u.token.parse().ok()?,
+        }),
+    };
+    Some(ReplicaStatus {
+        moment: moment(status.moment)?,
+        unfinished,
+    })
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    let target = Target::parse(&args)?;
+    let status = target.status()?;
+    let room = super::open_source(&args.room, &args.open, Intent::Change)?;
+    let failed = |e| Error::room(&args.room, e);
+    let since = match &status.moment {
+        None => None,
+        Some(moment) => {
+            let name = room.snapshot_of(moment).map_err(failed)?;
+            Some(name.ok_or_else(|| {
+                Error::failed(format!(
+                    "{}: none of its snapshots is the moment {moment} of the replica: replicate to an empty directory",
+                    args.room.display()
+                ))
+            })?)
+        }
+    };
+    let unfinished = resumable(&room, &status).map_err(failed)?;
+    let (to, resume) = match unfinished {
+        Some((to, token)) => (to, Some(token)),
+        None => (create(&room, &target.prefix()).map_err(failed)?, None),
+    };
+    let mut request = SendRequest {
+        to,
+        since,
+        resume,
+        scratch: None,
+    };
+    let sent = match transfer(&room, &args, &target, &request, global) {
+        // What was sent first has moved since.
+        Err(Error::Room {
+            source: room::Error::InvalidArgument(_),
+            ..
+        }) if request.resume.is_some() => {
+            request.resume = None;
+            transfer(&room, &args, &target, &request, global)?
+        }
+        other => other?,
+    };
+    for snapshot in room.snapshots().map_err(failed)? {
+        if snapshot.name.starts_with(&target.prefix()) && snapshot.name != request.to {
+            room.delete_snapshot(&snapshot.name).map_err(failed)?;
+        }
+    }
+    room.close().map_err(failed)?;
+    if global.json {
+        output::json_line(&json!({
+            "snapshot": request.to,
+            "since": request.since,
+            "moment": sent.moment.to_string(),
+            "sent": sent.sent,
+            "data": sent.data,
+        }));
+    } else {
+        output::note(
+            global,
+            format!(
+                "Replicated {} to {}: {} sent.",
+                args.room.display(),
+                args.target.display(),
+                output::size(sent.sent)
+            ),
+        );
+    }
+    Ok(())
+}
+
+/// The transfer that was interrupted, if it leads from the replica's moment to a snapshot that there still is.
+fn resumable(room: &Room, status: &ReplicaStatus) -> room::Result<Option<(String, ResumeToken)>> {
+    let Some(unfinished) = status
+        .unfinished
+        .as_ref()
+        .filter(|u| u.since == status.moment)
+    else {
+        return Ok(None);
+    };
+    let name = room.snapshot_of(&unfinished.to)?;
+    Ok(name.map(|name| (name, unfinished.token)))
+}
+
+fn create(room: &Room, prefix: &str) -> room::Result<String> {
+    let all = room.snapshots()?;
+    let numbers = all.iter().filter_map(|s| s.name.strip_prefix(prefix));
+    let last = numbers.filter_map(|n| n.parse::<u64>().ok()).max();
+    let name = format!("{prefix}{}", last.unwrap_or(0) + 1);
+    room.create_snapshot(&name, NewSnapshot { automatic: false })?;
+    Ok(name)
+}
+
+fn transfer(
+    room: &Room,
+    args: &Args,
+    target: &Target,
+    request: &SendRequest,
+    global: &Global,
+) -> Result<room::SendReport> {
+    let bar = Bar::start("replicating", global);
+    let progress = |done, total| bar.report(done, total);
+    let send = |out: &mut dyn Write| {
+        room.send(request, out, &progress)
+            .map_err(|e| words(&args.room, request, e))
+    };
+    let done = match target {
+        Target::Here(dir) => here(dir, args, send),
+        Target::Ssh { host, .. } => {
+            let mut child = target.start(&["--quiet"], Stdio::piped())?;
+            let sent = match child.stdin.take() {
+                Some(input) => send(&mut BufWriter::with_capacity(1 << 20, input)),
+                None => Err(Error::failed("ssh takes no input")),
+            };
+            let ended = child.wait().map_err(|e| ssh(host, &e))?;
+            match (sent, ended.success()) {
+                (Ok(report), true) => Ok(report),
+                // The other side says why on standard error.
+                (Ok(_), false) => Err(Error::failed(format!(
+                    "{host}: the stream was not received"
+                ))),
+                (Err(e), _) => Err(e),
+            }
+        }
+    };
+    bar.end();
+    done
+}
+
+/// Sends to a directory of this host.
+fn here(
+    dir: &Path,
+    args: &Args,
+    send: impl FnOnce(&mut dyn Write) -> Result<room::SendReport>,
+) -> Result<room::SendReport> {
+    let (read, write) = std::io::pipe().map_err(|e| Error::host(dir, e))?;
+    let options = args.open.options(Intent::Change);
+    let (sent, received) = std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            let mut from = BufReader::with_capacity(1 << 20, read);
+            room::receive(dir, &mut from, &options, &|_, _| true)
+        });
+        let sent = send(&mut BufWriter::with_capacity(1 << 20, write));
+        (sent, receiver.join())
+    });
+    match received {
+        Ok(Ok(_)) => sent,
+        // That the other end went away is not what there is to say.
+        Ok(Err(e)) => match sent {
+            Err(Error::Room { source, room }) if !matches!(source, room::Error::Io(_)) => {
+                Err(Error::Room { source, room })
+            }
+            _ => Err(Error::room(dir, e)),
+        },
+        Err(_) => Err(Error::failed("the receiver failed")),
+    }
+}

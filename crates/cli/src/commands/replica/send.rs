@@ -1,0 +1,143 @@
+//! `strongroom send`: a snapshot of a room as a stream.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, IsTerminal, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use room::{ResumeToken, SendRequest};
+use serde_json::json;
+
+use crate::access::{Intent, OpenArgs};
+use crate::args::Global;
+use crate::error::{Error, Result};
+use crate::output;
+use crate::place::room_of;
+use crate::progress::Bar;
+
+/// Write a snapshot of a room as a stream, which `receive` reads without the key
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  strongroom send work.strongroom@monday | ssh backup strongroom receive work\n  strongroom send work.strongroom@tuesday --since monday --to tuesday.stream"
+)]
+pub(crate) struct Args {
+    /// The room's directory and the snapshot: ROOM@SNAPSHOT
+    #[arg(value_name = "ROOM@SNAPSHOT")]
+    what: OsString,
+    /// Send only what changed since this snapshot, which the receiver has
+    #[arg(long, value_name = "SNAPSHOT")]
+    since: Option<String>,
+    /// Write to this file, which must not exist [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+    /// Leave out what an interrupted transfer brought: the token that `receive` printed
+    #[arg(long, value_name = "TOKEN")]
+    resume: Option<ResumeToken>,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    let (dir, to) = parse(&args.what)?;
+    if args.to.is_none() && std::io::stdout().is_terminal() {
+        return Err(Error::usage(
+            "the stream is not text for a terminal: give a file with --to, or a pipe",
+        ));
+    }
+    let room = super::open_source(&dir, &args.open, Intent::Read)?;
+    let request = SendRequest {
+        to,
+        since: args.since,
+        resume: args.resume,
+        scratch: None,
+    };
+    let bar = Bar::start("sending", global);
+    let progress = |done, total| bar.report(done, total);
+    let sent = match &args.to {
+        Some(path) => to_file(path, |file| {
+            room.send(&request, file, &progress)
+                .map_err(|e| words(&dir, &request, e))
+        }),
+        None => {
+            let mut out = BufWriter::new(std::io::stdout().lock());
+            room.send(&request, &mut out, &progress)
+                .map_err(|e| words(&dir, &request, e))
+        }
+    };
+    bar.end();
+    let report = sent?;
+    let text = format!(
+        "Sent {} as {}: moment {}.",
+        output::size(report.data),
+        output::size(report.sent),
+        report.moment
+    );
+    if global.json && args.to.is_some() {
+        output::json_line(&json!({
+            "moment": report.moment.to_string(),
+            "sent": report.sent,
+            "data": report.data,
+        }));
+    } else {
+        output::note(global, text);
+    }
+    Ok(())
+}
+
+fn parse(what: &OsString) -> Result<(PathBuf, String)> {
+    let bytes = what.as_bytes();
+    let at = bytes.iter().rposition(|byte| *byte == b'@');
+    let parts = at.and_then(|at| {
+        let name = std::str::from_utf8(&bytes[at + 1..]).ok()?;
+        let dir = OsString::from_vec(bytes[..at].to_vec());
+        (!name.is_empty() && !dir.is_empty()).then(|| (PathBuf::from(dir), name.to_owned()))
+    });
+    let (dir, name) = parts.ok_or_else(|| {
+        Error::usage(format!(
+            "{}: name a room and one of its snapshots: ROOM@SNAPSHOT",
+            what.to_string_lossy()
+        ))
+    })?;
+    Ok((room_of(dir), name))
+}
+
+/// Names the snapshots where one of them is not there.
+pub(super) fn words(dir: &Path, request: &SendRequest, error: room::Error) -> Error {
+    match error {
+        room::Error::NotFound => Error::failed(format!(
+            "{}: there is no snapshot {}",
+            dir.display(),
+            match &request.since {
+                Some(since) => format!("{}, or no {since}", request.to),
+                None => request.to.clone(),
+            }
+        )),
+        other => Error::room(dir, other),
+    }
+}
+
+/// A file that is there only when it is complete.
+fn to_file<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T>) -> Result<T> {
+    let named = |e| Error::host(path, e);
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    let file = file.map_err(named)?;
+    let written = fill(&file, write, path);
+    if written.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    written
+}
+
+fn fill<T>(file: &File, write: impl FnOnce(&mut dyn Write) -> Result<T>, path: &Path) -> Result<T> {
+    let mut out = BufWriter::new(file);
+    let value = write(&mut out)?;
+    let done = out.flush().and_then(|()| file.sync_all());
+    done.map_err(|e| Error::host(path, e))?;
+    Ok(value)
+}

@@ -1,0 +1,141 @@
+//! `replicate`, `send` and `receive`: a replica in a directory, here and on another host.
+#![allow(missing_docs)]
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use common::{Sandbox, noise};
+
+fn with_file(bytes: usize) -> Sandbox {
+    let s = Sandbox::with_room();
+    std::fs::write(s.path("f"), noise(bytes, 5)).unwrap();
+    s.with_pass(["cp", "f", "room:/f"]);
+    s
+}
+
+fn file_of(s: &Sandbox, replica: &str, name: &str) -> Vec<u8> {
+    let _ = std::fs::remove_file(s.path("out"));
+    s.with_pass(["cp", &format!("{replica}:/{name}"), "out"]);
+    std::fs::read(s.path("out")).unwrap()
+}
+
+#[test]
+fn a_room_is_replicated_again_and_again_and_promoted_at_last() {
+    let s = with_file(3_000_000);
+    s.with_pass(["replicate", "room", "copy"]);
+    assert_eq!(file_of(&s, "copy", "f"), noise(3_000_000, 5));
+    s.with_pass(["cp", "pass", "room:/later"]);
+    s.with_pass(["replicate", "room", "copy"]);
+    assert_eq!(s.with_pass(["ls", "copy"]), "f\nlater\n");
+    // It is read only.
+    s.fails(1, ["cp", "pass", "copy:/no"]);
+    let moment = s.ok(["receive", "copy", "--status"]);
+    assert!(moment.starts_with("moment      "), "{moment}");
+    s.with_pass(["receive", "copy", "--status", "--verify"]);
+    s.with_pass(["rm", "room:/f"]);
+    s.with_pass(["replicate", "room", "copy"]);
+    assert_eq!(s.with_pass(["ls", "copy"]), "later\n");
+    s.with_pass(["check", "--read-data", "copy"]);
+    s.with_pass(["receive", "copy", "--promote"]);
+    s.with_pass(["cp", "pass", "copy:/own"]);
+    s.fails(1, ["replicate", "room", "copy"]);
+    assert_eq!(s.with_pass(["ls", "room"]), "later\n");
+}
+
+#[test]
+fn another_host_receives_without_a_key() {
+    let s = with_file(200_000);
+    // What ssh does, on this host: without anything that opens a room.
+    let ssh = s.path("bin/ssh");
+    std::fs::create_dir(s.path("bin")).unwrap();
+    std::fs::write(
+        &ssh,
+        "#!/bin/sh\n[ \"$1\" = -- ] || exit 9\n[ \"$2\" = backup ] || exit 8\nexec env -u STRONGROOM_PASSPHRASE sh -c \"$3\"\n",
+    )
+    .unwrap();
+    std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!(
+        "{}:{}",
+        s.path("bin").display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let place = format!("ssh://backup{}", s.path("it's a copy").display());
+    for name in ["one", "two"] {
+        s.with_pass(["cp", "pass", &format!("room:/{name}")]);
+        let mut command = s.command([
+            "replicate",
+            "room",
+            &place,
+            "--passphrase-file",
+            "pass",
+            "--remote-command",
+            &common::program().display().to_string(),
+        ]);
+        let ran = command.env("PATH", &path).output().unwrap();
+        assert!(
+            ran.status.success(),
+            "{}",
+            String::from_utf8_lossy(&ran.stderr)
+        );
+    }
+    assert_eq!(s.with_pass(["ls", "it's a copy"]), "f\none\ntwo\n");
+    s.with_pass(["check", "--read-data", "it's a copy"]);
+}
+
+#[test]
+fn a_killed_replication_goes_on() {
+    let s = with_file(20_000_000);
+    let mut kills = 0;
+    for turn in 0..12_u64 {
+        let mut command = s.command(["replicate", "room", "copy", "--passphrase-file", "pass"]);
+        let mut child = command.spawn().unwrap();
+        // What the test holds does not depend on when that is.
+        std::thread::sleep(Duration::from_millis(20 + (turn * 37) % 400));
+        if child.try_wait().unwrap().is_none() {
+            kills += 1;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if s.path("copy/replica").exists() {
+            assert_eq!(file_of(&s, "copy", "f"), noise(20_000_000, 5));
+            s.with_pass(["check", "--read-data", "copy"]);
+        }
+    }
+    println!("{kills} of 12 were killed");
+    s.with_pass(["replicate", "room", "copy"]);
+    s.with_pass(["check", "--read-data", "copy"]);
+    assert_eq!(file_of(&s, "copy", "f"), noise(20_000_000, 5));
+}
+
+#[test]
+fn a_stream_goes_through_a_file_and_is_refused_where_it_does_not_fit() {
+    let s = with_file(200_000);
+    s.with_pass(["replicate", "room", "copy"]);
+    let unknown = s.fails(1, ["send", "room@none", "--to", "s"]);
+    assert!(unknown.contains("there is no snapshot none"), "{unknown}");
+    s.fails(2, ["send", "room", "--to", "s"]);
+    // The name of the snapshot in common is the command's own.
+    let status = s.command([
+        "replicate",
+        "room",
+        "other",
+        "--json",
+        "--passphrase-file",
+        "pass",
+    ]);
+    let out = { status }.output().unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    let from = text.find("\"snapshot\":\"").unwrap() + 12;
+    let name = &text[from..from + text[from..].find('"').unwrap()];
+    s.with_pass(["send", &format!("room@{name}"), "--to", "s"]);
+    s.ok(["receive", "third", "--from", "s"]);
+    assert_eq!(s.with_pass(["ls", "third"]), "f\n");
+    s.fails(1, ["receive", "third", "--from", "s"]);
+    s.fails(1, ["receive", "room", "--from", "s"]);
+    let whole = std::fs::read(s.path("s")).unwrap();
+    std::fs::write(s.path("s"), &whole[..whole.len() - 40]).unwrap();
+    let cut = s.fails(1, ["receive", "fourth", "--from", "s"]);
+    assert!(cut.contains("cut off") && cut.contains("--resume"), "{cut}");
+}

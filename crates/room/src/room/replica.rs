@@ -1,0 +1,75 @@
+//! Sending the moments of an open room, and what only the key does to a replica.
+
+use std::io::Write;
+use std::path::Path;
+
+use seal::Credential;
+
+use super::Room;
+use crate::options::OpenOptions;
+use crate::replica::{self, MomentId, SendReport, SendRequest};
+use crate::reports::Progress;
+use crate::{Result, Snapshots as _};
+
+impl Room {
+    /// Writes a stream that makes a replica, or brings one up to date: see [`receive`](crate::receive). The room can be used
+    /// meanwhile; space that is freed comes back when it is done.
+    ///
+    /// A replica has the snapshots that the room has up to `to`. Space that was reserved for holes of files is not reserved there.
+    ///
+    /// # Errors
+    /// `NotFound` where there is no such snapshot, `InvalidArgument` where `to` is not younger than `since` or the token is of
+    /// something else, `NotSupported` for a room on network disks or in the middle of a rekey.
+    pub fn send(
+        &self,
+        request: &SendRequest,
+        out: &mut dyn Write,
+        progress: Progress<'_>,
+    ) -> Result<SendReport> {
+        replica::send(self.parts()?, request, out, progress)
+    }
+
+    /// The name by which a receiver knows a snapshot's moment. `NotFound`.
+    pub fn moment(&self, snapshot: &str) -> Result<MomentId> {
+        replica::moment(self.parts()?, snapshot)
+    }
+
+    /// The snapshot whose moment has this name, if there still is one.
+    pub fn snapshot_of(&self, moment: &MomentId) -> Result<Option<String>> {
+        for snapshot in self.snapshots()? {
+            if self.moment(&snapshot.name)? == *moment {
+                return Ok(Some(snapshot.name));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Applies what a replica received for good, and frees what it does not need any more. Without it every opening applies it
+    /// in memory. `InvalidArgument` where `dir` is no replica, and as [`open`](Self::open).
+    pub fn settle_replica(dir: &Path, credential: &Credential, options: OpenOptions) -> Result<()> {
+        let room = Self::start(crate::open::settle(
+            dir,
+            credential,
+            OpenOptions {
+                read_only: false,
+                background: false,
+                // It may get a name later, at the source.
+                keep_unnamed: true,
+                ..options
+            },
+        )?)?;
+        room.tend()?;
+        room.close()
+    }
+
+    /// Makes a replica a room of its own, which can be changed and receives nothing more. As
+    /// [`settle_replica`](Self::settle_replica).
+    pub fn promote_replica(
+        dir: &Path,
+        credential: &Credential,
+        options: OpenOptions,
+    ) -> Result<()> {
+        Self::settle_replica(dir, credential, options)?;
+        replica::promote(&*crate::open::host(dir)?)
+    }
+}
