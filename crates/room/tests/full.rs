@@ -6,7 +6,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{credential, pattern, secret};
+use common::{Place, credential, pattern, secret};
 use room::{
     Argon2Cost, Error, Fallocate, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile,
     NewRoom, OpenOptions, RenameMode, Room, SeekTo, SetAttr,
@@ -427,4 +427,27 @@ fn what_a_cache_accepted_before_the_room_was_full_still_finds_space() {
     let refused = room.write(no, at, &[1; 4096]);
     assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
     room.close().unwrap();
+}
+
+/// A variable that hid another one let the loop go on behind blocks that it had not marked, where a file had blocks already.
+#[test]
+fn every_hole_of_a_range_over_many_chunks_is_reserved() {
+    const BLOCK: u64 = 4096;
+    let place = Place::new();
+    let room = place.create();
+    let root = InodeNo::ROOT;
+    let no = room
+        .make(root, b"f", &NewFile::of_kind(FileKind::Regular))
+        .unwrap()
+        .no;
+    // 300 blocks from block 100 on, over the end of the first chunk.
+    room.write(no, 100 * BLOCK, &pattern(1, 300 * BLOCK as usize))
+        .unwrap();
+    room.fsync(no).unwrap();
+    let all = Fallocate::Allocate { keep_size: true };
+    room.fallocate(no, all, 0, 2000 * BLOCK).unwrap();
+    assert_eq!(room.attributes(no).unwrap().blocks, 2000);
+    assert_eq!(room.space().unwrap().reserved, 1700 * BLOCK);
+    let report = room.check(true, false, &|_, _| true).unwrap();
+    assert!(report.findings.is_empty(), "{report:?}");
 }

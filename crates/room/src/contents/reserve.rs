@@ -11,6 +11,7 @@ use catalog::InodeNo;
 use super::Contents;
 use crate::blocks::BLOCK;
 use crate::data::{CHUNK_END, regular};
+use crate::owners::More;
 use crate::space::Claim;
 use crate::{Error, Result};
 
@@ -20,21 +21,18 @@ const CHUNKS_AT_ONCE: u64 = 256;
 impl Contents {
     /// Reserves space for what is not stored in the bytes `offset..end`.
     pub(super) fn allocate(&self, no: InodeNo, offset: u64, end: u64) -> Result<()> {
-        {
-            let cell = self.data.cell(no)?;
-            let state = cell.state.read();
-            let range = offset..end;
-            self.data.check_quota(&cell, &state, [range])?;
-        }
+        let (first, behind) = (offset / BLOCK, end.div_ceil(BLOCK));
         if self.env.options.network_backed {
+            if self.data.owners().is_counting() {
+                self.wanted(no, first, behind)?;
+            }
             // Space comes in segments there, which are granted to clients: it is looked for, and not reserved.
             return match self.space.fits(Claim::New, end - offset)? {
                 true => Ok(()),
                 false => Err(Error::NoSpace),
             };
         }
-        let (first, end) = (offset / BLOCK, end.div_ceil(BLOCK));
-        let wanted = self.unallocated(no, first, end)?;
+        let wanted = self.wanted(no, first, behind)?;
         if wanted == 0 {
             return Ok(());
         }
@@ -43,7 +41,7 @@ impl Contents {
         let mut left = wanted;
         let marked = self
             .require_reservations()
-            .and_then(|()| self.mark(no, first, end, &mut left));
+            .and_then(|()| self.mark(no, first, behind, &mut left));
         self.data.reservations().end_promise(left);
         marked
     }
@@ -65,6 +63,14 @@ impl Contents {
                 refused.and(Err(Error::NoSpace))
             }
         }
+    }
+
+    /// How many blocks a range lacks. `QuotaExceeded` where the file's owner may not have them.
+    fn wanted(&self, no: InodeNo, first: u64, end: u64) -> Result<u64> {
+        let blocks = self.unallocated(no, first, end)?;
+        let owner = self.data.attributes(no)?.uid;
+        self.data.owners().check(owner, More { blocks, files: 0 })?;
+        Ok(blocks)
     }
 
     /// How many blocks of a range are neither stored nor reserved.

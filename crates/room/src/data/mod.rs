@@ -82,7 +82,8 @@ impl Data {
         &self.owners
     }
 
-    /// `QuotaExceeded` where the owner of a file may not have what these ranges of bytes need.
+    /// `QuotaExceeded` where the owner of a file may not have what these ranges of bytes need. The ranges are as short as data
+    /// that is there: each of their chunks is looked at.
     pub(crate) fn check_quota(
         &self,
         cell: &Cell,
@@ -94,24 +95,17 @@ impl Data {
         }
         let mut blocks = 0;
         for range in ranges {
-            blocks += self.unallocated(cell, state, &range)?;
+            let (mut at, end) = (range.start / BLOCK, range.end.div_ceil(BLOCK));
+            while at < end {
+                let (index, block) = (at / u64::from(CHUNK_BLOCKS), at % u64::from(CHUNK_BLOCKS));
+                let here = (end - at).min(u64::from(CHUNK_BLOCKS) - block);
+                let chunk = self.chunk(cell.no, state, index)?;
+                blocks += here - u64::from(chunk.allocated(block as u16, here as u16));
+                at += here;
+            }
         }
         self.owners
             .check(state.inode.uid, More { blocks, files: 0 })
-    }
-
-    /// How many blocks of a range of bytes are neither stored nor reserved.
-    fn unallocated(&self, cell: &Cell, state: &State, range: &Range<u64>) -> Result<u64> {
-        let (mut at, end) = (range.start / BLOCK, range.end.div_ceil(BLOCK));
-        let mut blocks = 0;
-        while at < end {
-            let (index, block) = (at / u64::from(CHUNK_BLOCKS), at % u64::from(CHUNK_BLOCKS));
-            let here = (end - at).min(u64::from(CHUNK_BLOCKS) - block);
-            let chunk = self.chunk(cell.no, state, index)?;
-            blocks += here - u64::from(chunk.allocated(block as u16, here as u16));
-            at += here;
-        }
-        Ok(blocks)
     }
 
     /// Sets the number of a file's blocks.
