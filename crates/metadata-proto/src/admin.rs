@@ -3,8 +3,12 @@
 //! 1. Nothing here returns or changes names, rights or data of files, and nothing makes a key: who makes keys could make one for a
 //!    user, and read what that user may.
 
+pub use model::{Quota, Used};
 use netdisk::{DiskAddress, DiskKey};
 use serde::{Deserialize, Serialize};
+
+/// The number of an administrator, which no user has.
+pub const ADMINISTRATOR: u32 = u32::MAX;
 
 /// Version of these requests and answers.
 pub const VERSION: u32 = 2;
@@ -66,24 +70,6 @@ pub enum Answer {
     },
 }
 
-/// How much a user may have; `None`: as much as there is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Quota {
-    /// Bytes of allocated blocks of 4 KiB.
-    pub bytes: Option<u64>,
-    /// Files of any kind.
-    pub files: Option<u64>,
-}
-
-/// What a user has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Used {
-    /// Bytes of allocated blocks of 4 KiB.
-    pub bytes: u64,
-    /// Files of any kind.
-    pub files: u64,
-}
-
 /// A user, without keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserRow {
@@ -106,14 +92,19 @@ pub struct UserRow {
 impl UserRow {
     /// Whether this is an administrator: without a session, and so without names and data.
     pub fn is_admin(&self) -> bool {
-        self.uid == u32::MAX
+        self.uid == ADMINISTRATOR
     }
 
     /// When a certificate ends; `None` where it has no lifetime.
     pub fn end_of(&self, serial: &[u8; 16]) -> Option<u64> {
-        let end = self.ends.iter().find(|(of, _)| of == serial);
-        end.map(|(_, end)| *end)
+        end_of(&self.ends, serial)
     }
+}
+
+/// When a certificate ends, of these; `None` where it has no lifetime.
+pub fn end_of(ends: &[([u8; 16], u64)], serial: &[u8; 16]) -> Option<u64> {
+    let end = ends.iter().find(|(of, _)| of == serial);
+    end.map(|(_, end)| *end)
 }
 
 /// A disk, without its key.

@@ -15,7 +15,7 @@ mod rotation;
 
 use std::time::Duration;
 
-use metadata_proto::admin::Quota;
+use metadata_proto::admin::{self, ADMINISTRATOR, Quota};
 pub use metadata_proto::identity::{Identity, RENEW_BEFORE, serial_of};
 use netdisk::{DiskAddress, DiskKey};
 use rcgen::ExtendedKeyUsagePurpose;
@@ -34,8 +34,6 @@ pub use rotation::{Lifetime, finish_rotation, lifetimes, rotate_authority};
 const USERS: &str = "metadata.users";
 /// Apart from the users: a version that does not know administrators lets none of them in.
 const ADMINS: &str = "metadata.admins";
-/// The number of an administrator, which no user has.
-const NOBODY: u32 = u32::MAX;
 const DISKS: &str = "metadata.disks";
 /// Most users of a room.
 pub const USERS_MAX: usize = 4096;
@@ -94,13 +92,12 @@ fn is_unlimited(quota: &Quota) -> bool {
 impl User {
     /// Whether this is an administrator: without a session, and so without names and data.
     pub fn is_admin(&self) -> bool {
-        self.uid == NOBODY
+        self.uid == ADMINISTRATOR
     }
 
     /// When a certificate ends; `None` where it has no lifetime.
     pub fn end_of(&self, serial: &[u8; 16]) -> Option<u64> {
-        let end = self.ends.iter().find(|(of, _)| of == serial);
-        end.map(|(_, end)| *end)
+        admin::end_of(&self.ends, serial)
     }
 
     /// Forgets certificates that have ended.
@@ -206,7 +203,7 @@ pub fn add_admin(room: &Room, name: &str) -> Result<(User, Identity), EnrolError
         at,
         User {
             name: name.to_owned(),
-            uid: NOBODY,
+            uid: ADMINISTRATOR,
             gids: Vec::new(),
             serials: Vec::new(),
             ends: Vec::new(),

@@ -169,3 +169,21 @@ pub struct Available {
     /// Of new data that a cache has accepted already: [`write_cached`](crate::FileSystem::write_cached). At least `new`.
     pub cached: u64,
 }
+
+/// How much the owner of files may have; `None`: as much as there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Quota {
+    /// Bytes of allocated blocks of 4 KiB.
+    pub bytes: Option<u64>,
+    /// Files of any kind.
+    pub files: Option<u64>,
+}
+
+/// What the owner of files has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Used {
+    /// Bytes of allocated blocks of 4 KiB. What two files share counts for both.
+    pub bytes: u64,
+    /// Files of any kind.
+    pub files: u64,
+}

@@ -31,7 +31,8 @@ pub mod fuzzing {
 }
 
 pub use arguments::{
-    Available, Fallocate, NewFile, RenameMode, RoomSpace, SeekTo, SetAttr, SetTime, XattrMode,
+    Available, Fallocate, NewFile, Quota, RenameMode, RoomSpace, SeekTo, SetAttr, SetTime, Used,
+    XattrMode,
 };
 pub use error::{Error, PartError, Result};
 pub use extents::{

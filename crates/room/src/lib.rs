@@ -69,13 +69,12 @@ pub use maintenance::prepare_backup;
 pub use model::{
     Access, Available, BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, DirEntry, Error, Extent,
     Fallocate, FileFlags, FileKind, FileSystem, Inode, InodeNo, Lock, LockKind, LockOwner,
-    LockTable, NewFile, NoncePart, PartError, Piece, Pieces, RenameMode, Result, RoomSpace, Sealed,
-    SeekTo, SegmentNo, SetAttr, SetTime, Snapshot, Snapshots, Stored, Timestamp, UNIT_BLOCKS,
-    WriteGrantId, WrittenExtent, XattrMode, check_snapshot_name, now, spans,
+    LockTable, NewFile, NoncePart, PartError, Piece, Pieces, Quota, RenameMode, Result, RoomSpace,
+    Sealed, SeekTo, SegmentNo, SetAttr, SetTime, Snapshot, Snapshots, Stored, Timestamp,
+    UNIT_BLOCKS, Used, WriteGrantId, WrittenExtent, XattrMode, check_snapshot_name, now, spans,
 };
 pub use opener::Opener;
 pub use options::*;
-pub use owners::{Limit, Used};
 pub use replica::{
     MomentId, ReceiveReport, ReplicaStatus, ResumeToken, SendReport, SendRequest, Unfinished,
     receive, receive_on,

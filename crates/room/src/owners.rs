@@ -15,28 +15,10 @@ use catalog::{Catalog, Inode, InodeNo};
 use parking_lot::Mutex;
 
 use crate::blocks::BLOCK;
-use crate::{Error, Result};
+use crate::{Error, Quota, Result, Used};
 
 /// Rows read at once.
 const PAGE: usize = 1024;
-
-/// How much an owner may have; `None`: as much as there is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Limit {
-    /// Bytes of allocated blocks of 4 KiB.
-    pub bytes: Option<u64>,
-    /// Files of any kind.
-    pub files: Option<u64>,
-}
-
-/// What an owner has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Used {
-    /// Bytes of allocated blocks of 4 KiB. What two files share counts for both.
-    pub bytes: u64,
-    /// Files of any kind.
-    pub files: u64,
-}
 
 /// What a change adds to an account.
 #[derive(Debug, Clone, Copy, Default)]
@@ -54,7 +36,7 @@ struct Account {
 #[derive(Debug, Default)]
 struct Table {
     accounts: HashMap<u32, Account>,
-    limits: HashMap<u32, Limit>,
+    quotas: HashMap<u32, Quota>,
 }
 
 /// The accounts of all owners.
@@ -69,9 +51,9 @@ impl Owners {
         self.counting.load(Ordering::Relaxed)
     }
 
-    /// Sets the limits, by number of the owner. They hold when the files are [counted](Self::count).
-    pub(crate) fn set_limits(&self, limits: HashMap<u32, Limit>) {
-        self.table.lock().limits = limits;
+    /// Sets the quotas, by number of the owner. They hold when the files are [counted](Self::count).
+    pub(crate) fn set_quotas(&self, quotas: HashMap<u32, Quota>) {
+        self.table.lock().quotas = quotas;
     }
 
     /// Begins to count, with all files of the catalog. The caller keeps changes away, and none is pending.
@@ -96,7 +78,7 @@ impl Owners {
     }
 
     /// What an owner has and may have. `None`: nothing is counted.
-    pub(crate) fn of(&self, owner: u32) -> Option<(Used, Limit)> {
+    pub(crate) fn of(&self, owner: u32) -> Option<(Used, Quota)> {
         if !self.is_counting() {
             return None;
         }
@@ -106,19 +88,19 @@ impl Owners {
             bytes: account.blocks.saturating_mul(BLOCK),
             files: account.files,
         };
-        Some((used, table.limits.get(&owner).copied().unwrap_or_default()))
+        Some((used, table.quotas.get(&owner).copied().unwrap_or_default()))
     }
 
     /// `QuotaExceeded` where an owner may not have so much more.
     pub(crate) fn check(&self, owner: u32, more: More) -> Result<()> {
-        let Some((used, limit)) = self.of(owner) else {
+        let Some((used, quota)) = self.of(owner) else {
             return Ok(());
         };
         let bytes = more.blocks.saturating_mul(BLOCK);
         let passes = |used: u64, more: u64, limit: Option<u64>| {
             more > 0 && limit.is_some_and(|limit| used.saturating_add(more) > limit)
         };
-        match passes(used.bytes, bytes, limit.bytes) || passes(used.files, more.files, limit.files)
+        match passes(used.bytes, bytes, quota.bytes) || passes(used.files, more.files, quota.files)
         {
             true => Err(Error::QuotaExceeded),
             false => Ok(()),

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use common::{Place, pattern};
 use room::{
-    Error, Fallocate, FileKind, FileSystem as _, Inode, InodeNo, Limit, NewFile, RenameMode, Room,
+    Error, Fallocate, FileKind, FileSystem as _, Inode, InodeNo, NewFile, Quota, RenameMode, Room,
     SetAttr, Used,
 };
 
@@ -34,8 +34,8 @@ fn make(room: &Room, name: &str, uid: u32) -> InodeNo {
 }
 
 fn limit(room: &Room, owner: u32, bytes: Option<u64>, files: Option<u64>) {
-    let limits = HashMap::from([(owner, Limit { bytes, files })]);
-    room.set_limits(limits).unwrap();
+    let quotas = HashMap::from([(owner, Quota { bytes, files })]);
+    room.set_quotas(quotas).unwrap();
 }
 
 fn used(room: &Room, owner: u32) -> Used {
@@ -90,6 +90,8 @@ fn an_owner_gets_no_more_than_the_limit_and_others_are_not_concerned() {
     is_refused(room.copy_range(bob, 0, ada, 10 * BLOCK, BLOCK));
     let allocate = Fallocate::Allocate { keep_size: true };
     is_refused(room.fallocate(ada, allocate, 0, 11 * BLOCK));
+    // Counted by what is stored, not by each chunk that could be.
+    is_refused(room.fallocate(ada, allocate, 0, i64::MAX as u64));
     assert_eq!(room.copy_range(bob, 0, ada, 0, BLOCK).unwrap(), BLOCK);
     let to_ada = SetAttr {
         uid: Some(ADA),
@@ -119,7 +121,7 @@ fn an_owner_gets_no_more_than_the_limit_and_others_are_not_concerned() {
     limit(&room, ADA, Some(0), Some(0));
     room.write(ada, 0, b"as long as before").unwrap();
     is_refused(room.write(ada, 100 * BLOCK, b"more"));
-    room.set_limits(HashMap::new()).unwrap();
+    room.set_quotas(HashMap::new()).unwrap();
     room.write(ada, 100 * BLOCK, b"more").unwrap();
 }
 

@@ -4,8 +4,7 @@
 
 use std::collections::HashMap;
 
-use metadata_proto::admin::Quota;
-use room::{Limit, Room};
+use room::{Quota, Room};
 
 use super::{ADMINS, EnrolError, USERS, find, set_note, users};
 
@@ -23,18 +22,18 @@ pub fn set_quota(room: &Room, name: &str, quota: Quota) -> Result<(), EnrolError
 
 /// Has the room enforce the quotas of its users. A room without any does not count what its users have.
 pub(crate) fn enforce(room: &Room) -> Result<(), EnrolError> {
-    let mut limits: HashMap<u32, Limit> = HashMap::new();
+    let mut quotas: HashMap<u32, Quota> = HashMap::new();
     for user in users(room)? {
         if user.quota != Quota::default() {
-            let limit = limits.entry(user.uid).or_default();
+            let quota = quotas.entry(user.uid).or_default();
             // Of two users with one number, the stricter counts.
-            limit.bytes = least(limit.bytes, user.quota.bytes);
-            limit.files = least(limit.files, user.quota.files);
+            quota.bytes = least(quota.bytes, user.quota.bytes);
+            quota.files = least(quota.files, user.quota.files);
         }
     }
-    match limits.is_empty() && room.used_by(0).is_none() {
+    match quotas.is_empty() && room.used_by(0).is_none() {
         true => Ok(()),
-        false => Ok(room.set_limits(limits)?),
+        false => Ok(room.set_quotas(quotas)?),
     }
 }
 

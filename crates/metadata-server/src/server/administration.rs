@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::incarnation::{self, Incarnation};
 use super::{ServerError, Shared, disk_added, drain, io};
-use metadata_proto::admin::{Quota, Used, UserRow};
+use metadata_proto::admin::{Quota, UserRow};
 
 use crate::audit::event::Admin;
 use crate::enrol;
@@ -25,10 +25,7 @@ pub(super) fn quota_set(name: &str, quota: Quota) -> Admin {
 pub(super) fn user_rows(room: &room::Room) -> Result<Vec<UserRow>, ServerError> {
     let all = enrol::everybody(room)?.into_iter();
     let row = |user: enrol::User| UserRow {
-        used: room.used_by(user.uid).map(|(used, _)| Used {
-            bytes: used.bytes,
-            files: used.files,
-        }),
+        used: room.used_by(user.uid).map(|(used, _)| used),
         name: user.name,
         uid: user.uid,
         gids: user.gids,

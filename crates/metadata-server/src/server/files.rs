@@ -46,8 +46,8 @@ impl Incarnation {
 /// The space of the room, as much of it as the user's quota leaves.
 pub(super) fn space((server, session): &Here) -> room::Result<RoomSpace> {
     let mut space = server.room.space()?;
-    if let Some((used, limit)) = server.room.used_by(session.user.uid)
-        && let Some(bytes) = limit.bytes
+    if let Some((used, quota)) = server.room.used_by(session.user.uid)
+        && let Some(bytes) = quota.bytes
     {
         let left = bytes.saturating_sub(used.bytes);
         space.total = space.total.min(bytes);

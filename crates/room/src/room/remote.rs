@@ -9,8 +9,7 @@ use seal::PositionKeys;
 
 use super::Room;
 use crate::grants::WriteGrant;
-use crate::owners::{Limit, Used};
-use crate::{Error, Result};
+use crate::{Error, Quota, Result, Used};
 
 /// Longest name of a note, in bytes.
 const NOTE_NAME_MAX: usize = 64;
@@ -80,14 +79,14 @@ impl Room {
         self.parts()?.commits.sync_names_or_defer()
     }
 
-    /// Sets how much the owners of files may have, by number, in the place of all earlier limits. The first call counts what
-    /// there is, which reads every inode while nothing is changed. Writing and creating beyond a limit is refused as
-    /// `QuotaExceeded` for everybody; so is a change of owner. Limits are not stored: the program sets them again when it opens
+    /// Sets how much the owners of files may have, by number, in the place of all earlier quotas. The first call counts what
+    /// there is, which reads every inode while nothing is changed. Writing and creating beyond a quota is refused as
+    /// `QuotaExceeded` for everybody; so is a change of owner. Quotas are not stored: the program sets them again when it opens
     /// the room.
-    pub fn set_limits(&self, limits: HashMap<u32, Limit>) -> Result<()> {
+    pub fn set_quotas(&self, quotas: HashMap<u32, Quota>) -> Result<()> {
         let parts = self.parts()?;
         let owners = parts.data.owners();
-        owners.set_limits(limits);
+        owners.set_quotas(quotas);
         if owners.is_counting() {
             return Ok(());
         }
@@ -97,8 +96,8 @@ impl Room {
         })
     }
 
-    /// What an owner has and may have; `None` where [`set_limits`](Self::set_limits) was not called yet.
-    pub fn used_by(&self, owner: u32) -> Option<(Used, Limit)> {
+    /// What an owner has and may have; `None` where [`set_quotas`](Self::set_quotas) was not called yet.
+    pub fn used_by(&self, owner: u32) -> Option<(Used, Quota)> {
         self.parts.data.owners().of(owner)
     }
 
