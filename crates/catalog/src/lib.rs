@@ -371,6 +371,8 @@ pub trait Catalog: Send + Sync + Debug {
     fn past_chunk_before(&self, at: u64, inode: InodeNo, end: u64) -> Result<Option<(u64, Chunk)>>;
     /// What is kept of one chunk for snapshot `until`; where nothing is, it covers nothing.
     fn kept_chunk(&self, inode: InodeNo, index: u64, until: u64) -> Result<KeptChunk>;
+    /// All that is kept of one chunk, each with the snapshot until which it is kept.
+    fn kept_chunks(&self, inode: InodeNo, index: u64) -> Result<Vec<(u64, KeptChunk)>>;
     /// After which snapshots below `until` the blocks of a chunk were written that are, or will be, kept for `until`.
     fn births(&self, inode: InodeNo, index: u64, until: u64) -> Result<Births>;
     /// The same for some blocks of a chunk only, which reads no more kept chunks than it takes to know them.

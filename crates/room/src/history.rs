@@ -14,9 +14,6 @@ use catalog::{Births, Catalog, Change, Chunk, Extent, InodeNo, KeptChunk, Snapsh
 use crate::Result;
 use crate::usage::Unit;
 
-/// Kept maps read at once.
-const PAGE: usize = 64;
-
 /// Changes of the space that snapshots hold: blocks, by the snapshots after which they were written, and until which they are kept.
 pub(crate) type Held = BTreeMap<(u64, u64), i64>;
 
@@ -63,25 +60,8 @@ pub(crate) struct History {
 impl History {
     /// A chunk as the catalog has it.
     pub(crate) fn read(catalog: &dyn Catalog, no: InodeNo, index: u64) -> Result<Self> {
-        let mut kept = BTreeMap::new();
-        let mut after = (no, index, 0);
-        loop {
-            let page = catalog.all_kept_chunks(Some(after), PAGE)?;
-            let len = page.len();
-            let own = page
-                .into_iter()
-                .take_while(|row| (row.inode, row.index) == (no, index));
-            let before = kept.len();
-            for row in own {
-                after.2 = row.until;
-                kept.insert(row.until, row.kept);
-            }
-            if kept.len() - before < len || len < PAGE {
-                break;
-            }
-        }
         Ok(Self {
-            kept,
+            kept: catalog.kept_chunks(no, index)?.into_iter().collect(),
             ..Self::of_live(catalog, no, index)?
         })
     }

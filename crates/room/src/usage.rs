@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use catalog::{BlockRange, Catalog, Chunk, Extent, SegmentAccount, SegmentNo};
+use catalog::{BlockRange, Catalog, Chunk, Extent, InodeNo, KeptRow, SegmentAccount, SegmentNo};
 use segments::SEGMENT_BLOCKS;
 
 use crate::Result;
@@ -103,6 +103,40 @@ impl Counts {
     }
 }
 
+/// Does something with each chunk of the catalog that is not empty.
+pub(crate) fn each_chunk(
+    catalog: &dyn Catalog,
+    mut each: impl FnMut(InodeNo, u64, Chunk) -> Result<()>,
+) -> Result<()> {
+    let mut after = None;
+    loop {
+        let page = catalog.all_chunks(after, PAGE)?;
+        let Some((no, index, _)) = page.last() else {
+            return Ok(());
+        };
+        after = Some((*no, *index));
+        for (no, index, chunk) in page {
+            each(no, index, chunk)?;
+        }
+    }
+}
+
+/// Does something with all that is kept of chunks for snapshots.
+pub(crate) fn each_kept(
+    catalog: &dyn Catalog,
+    mut each: impl FnMut(KeptRow) -> Result<()>,
+) -> Result<()> {
+    let mut after = None;
+    loop {
+        let page = catalog.all_kept_chunks(after, PAGE)?;
+        let Some(last) = page.last() else {
+            return Ok(());
+        };
+        after = Some((last.inode, last.index, last.until));
+        page.into_iter().try_for_each(&mut each)?;
+    }
+}
+
 /// Counts the units of a map; a segment with one that cannot be is left out.
 fn refer_to_all(counts: &mut Counts, chunk: &Chunk) {
     for (unit, _) in chunk.extents().iter().flat_map(Extent::units) {
@@ -128,28 +162,14 @@ pub(crate) fn dead_ranges(
         extra: HashMap::new(),
         reserved: 0,
     };
-    let mut after = None;
-    loop {
-        let page = catalog.all_chunks(after, PAGE)?;
-        let Some((no, index, _)) = page.last() else {
-            break;
-        };
-        after = Some((*no, *index));
-        for (_, _, chunk) in &page {
-            refer_to_all(&mut counts, chunk);
-        }
-    }
-    let mut after = None;
-    loop {
-        let page = catalog.all_kept_chunks(after, PAGE)?;
-        let Some(last) = page.last() else {
-            break;
-        };
-        after = Some((last.inode, last.index, last.until));
-        for row in &page {
-            refer_to_all(&mut counts, row.kept.chunk());
-        }
-    }
+    each_chunk(catalog, |_, _, chunk| {
+        refer_to_all(&mut counts, &chunk);
+        Ok(())
+    })?;
+    each_kept(catalog, |row| {
+        refer_to_all(&mut counts, row.kept.chunk());
+        Ok(())
+    })?;
     let segments = counts.segments.into_values();
     Ok(segments.flat_map(|segment| segment.dead()).collect())
 }

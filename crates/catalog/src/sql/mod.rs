@@ -487,6 +487,10 @@ impl Catalog for SqlCatalog {
         self.read(|state| state.kept_chunk(inode, index, until))
     }
 
+    fn kept_chunks(&self, inode: InodeNo, index: u64) -> Result<Vec<(u64, KeptChunk)>> {
+        self.read(|state| state.kept_chunks(inode, index))
+    }
+
     fn births(&self, inode: InodeNo, index: u64, until: u64) -> Result<Births> {
         let all: Vec<u16> = (0..CHUNK_BLOCKS as u16).collect();
         self.births_of(inode, index, until, &all)

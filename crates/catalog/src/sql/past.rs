@@ -251,6 +251,16 @@ impl State {
         Ok(kept.unwrap_or_default())
     }
 
+    pub(super) fn kept_chunks(&self, inode: InodeNo, index: u64) -> Result<Vec<(u64, KeptChunk)>> {
+        if !self.has_past() {
+            return Ok(Vec::new());
+        }
+        let params = (bound(inode.0), bound(index), bound(u64::MAX));
+        self.all(past::KEPT_BEFORE, params, |row| {
+            Ok((rows::number(row, 0, "a snapshot")?, rows::kept(row, 1)?))
+        })
+    }
+
     pub(super) fn births(
         &self,
         inode: InodeNo,

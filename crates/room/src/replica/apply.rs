@@ -17,10 +17,8 @@ use catalog::{
 use super::changes::{Item, Reader};
 use crate::history::{self, History};
 use crate::layout::HEADER_REVISION;
-use crate::usage::Unit;
+use crate::usage::{self, Unit};
 use crate::{Error, Result};
-
-const PAGE: usize = 256;
 
 fn damaged(what: impl Into<String>) -> Error {
     Error::Damaged(format!("changes that were received: {}", what.into()))
@@ -76,49 +74,36 @@ impl Work<'_> {
         if self.shared.is_empty() {
             return Ok(());
         }
-        let mut after = None;
-        loop {
-            let page = self.catalog.all_chunks(after, PAGE)?;
-            let Some((no, index, _)) = page.last() else {
-                break;
-            };
-            after = Some((*no, *index));
-            for (inode, index, mut chunk) in page {
-                let unmarked = self.note(&chunk);
-                for (first, blocks) in &unmarked {
-                    chunk.mark_shared(*first, *blocks);
-                }
-                if !unmarked.is_empty() {
-                    self.catalog.apply(&[Change::PutChunk {
-                        inode,
-                        index,
-                        chunk: &chunk,
-                    }])?;
-                }
+        let catalog = self.catalog;
+        usage::each_chunk(catalog, |inode, index, mut chunk| {
+            let unmarked = self.note(&chunk);
+            for (first, blocks) in &unmarked {
+                chunk.mark_shared(*first, *blocks);
             }
-        }
-        let mut after = None;
-        loop {
-            let page = self.catalog.all_kept_chunks(after, PAGE)?;
-            let Some(last) = page.last() else {
-                return Ok(());
-            };
-            after = Some((last.inode, last.index, last.until));
-            for mut row in page {
-                let unmarked = self.note(row.kept.chunk());
-                for (first, blocks) in &unmarked {
-                    row.kept.mark_shared(*first, *blocks);
-                }
-                if !unmarked.is_empty() {
-                    self.catalog.apply(&[Change::KeepChunk {
-                        inode: row.inode,
-                        index: row.index,
-                        until: row.until,
-                        kept: &row.kept,
-                    }])?;
-                }
+            if !unmarked.is_empty() {
+                catalog.apply(&[Change::PutChunk {
+                    inode,
+                    index,
+                    chunk: &chunk,
+                }])?;
             }
-        }
+            Ok(())
+        })?;
+        usage::each_kept(catalog, |mut row| {
+            let unmarked = self.note(row.kept.chunk());
+            for (first, blocks) in &unmarked {
+                row.kept.mark_shared(*first, *blocks);
+            }
+            if !unmarked.is_empty() {
+                catalog.apply(&[Change::KeepChunk {
+                    inode: row.inode,
+                    index: row.index,
+                    until: row.until,
+                    kept: &row.kept,
+                }])?;
+            }
+            Ok(())
+        })
     }
 
     /// Notes the units of a map that will be shared; the blocks of those that are not marked.

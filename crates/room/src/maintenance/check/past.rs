@@ -10,10 +10,7 @@ use super::repair::Repair;
 use crate::Result;
 use crate::blocks::BLOCK;
 use crate::history::{self, Held, History};
-use crate::usage::{Counts, Unit};
-
-/// Rows read at once.
-const PAGE: usize = 256;
+use crate::usage::{self, Counts, Unit};
 
 /// Looks at all that is kept of chunks.
 pub(super) fn look(catalog: &dyn Catalog, counts: &mut Counts, look: &mut Look) -> Result<()> {
@@ -21,28 +18,21 @@ pub(super) fn look(catalog: &dyn Catalog, counts: &mut Counts, look: &mut Look) 
     // The chunk whose rows are being looked at.
     let mut current: Option<History> = None;
     let mut at = (InodeNo(0), 0);
-    let mut after = None;
-    loop {
-        let page = catalog.all_kept_chunks(after, PAGE)?;
-        let Some(last) = page.last() else {
-            break;
-        };
-        after = Some((last.inode, last.index, last.until));
-        for row in page {
-            if (row.inode, row.index) != at {
-                at = (row.inode, row.index);
-                if let Some(done) = current.take() {
-                    history::add_all(&mut held, &done.held());
-                }
+    usage::each_kept(catalog, |row| {
+        if (row.inode, row.index) != at {
+            at = (row.inode, row.index);
+            if let Some(done) = current.take() {
+                history::add_all(&mut held, &done.held());
             }
-            one(&row, counts, look);
-            let history = match &mut current {
-                Some(history) => history,
-                None => current.insert(History::of_live(catalog, row.inode, row.index)?),
-            };
-            history.kept.insert(row.until, row.kept);
         }
-    }
+        one(&row, counts, look);
+        let history = match &mut current {
+            Some(history) => history,
+            None => current.insert(History::of_live(catalog, row.inode, row.index)?),
+        };
+        history.kept.insert(row.until, row.kept);
+        Ok(())
+    })?;
     if let Some(done) = current {
         history::add_all(&mut held, &done.held());
     }
@@ -109,29 +99,22 @@ pub(super) fn marks(
     extra: &HashMap<Unit, u64>,
     look: &mut Look,
 ) -> Result<()> {
-    let mut after = None;
-    loop {
-        let page = catalog.all_kept_chunks(after, PAGE)?;
-        let Some(last) = page.last() else {
-            return Ok(());
-        };
-        after = Some((last.inode, last.index, last.until));
-        for row in &page {
-            let unmarked = row.kept.chunk().extents().iter().any(|e| {
-                !e.shared
-                    && e.units()
-                        .any(|(unit, _)| extra.contains_key(&(unit.segment, unit.position)))
-            });
-            if unmarked {
-                look.find_and_repair(
-                    format!("{}: shared data is not marked", text(row)),
-                    Repair::MarkKept {
-                        key: (row.inode, row.index, row.until),
-                    },
-                );
-            }
+    usage::each_kept(catalog, |row| {
+        let unmarked = row.kept.chunk().extents().iter().any(|e| {
+            !e.shared
+                && e.units()
+                    .any(|(unit, _)| extra.contains_key(&(unit.segment, unit.position)))
+        });
+        if unmarked {
+            look.find_and_repair(
+                format!("{}: shared data is not marked", text(&row)),
+                Repair::MarkKept {
+                    key: (row.inode, row.index, row.until),
+                },
+            );
         }
-    }
+        Ok(())
+    })
 }
 
 #[cfg(test)]

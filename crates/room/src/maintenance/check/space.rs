@@ -14,7 +14,7 @@ use super::{Look, inode_text, past};
 use crate::Result;
 use crate::blocks::BLOCK;
 use crate::reports::LostExtent;
-use crate::usage::{Counts, Segment, Unit};
+use crate::usage::{self, Counts, Segment, Unit};
 
 /// Rows read at once.
 const PAGE: usize = 256;
@@ -68,7 +68,6 @@ impl Current {
 
 /// Looks at every extent map, and at files without any.
 fn chunks(catalog: &dyn Catalog, counts: &mut Counts, look: &mut Look) -> Result<()> {
-    let mut after = None;
     // Inodes and maps are both in the order of inode numbers: one walk along both.
     let mut inodes = Inodes {
         catalog,
@@ -77,29 +76,23 @@ fn chunks(catalog: &dyn Catalog, counts: &mut Counts, look: &mut Look) -> Result
         over: false,
     };
     let mut current: Option<Current> = None;
-    loop {
-        let page = catalog.all_chunks(after, PAGE)?;
-        let Some((no, index, _)) = page.last() else {
-            break;
-        };
-        after = Some((*no, *index));
-        for (no, index, chunk) in &page {
-            if current.as_ref().is_none_or(|c| c.no != *no) {
-                if let Some(done) = current.take() {
-                    done.end(look);
-                }
-                let inode = inodes.advance(*no, look)?;
-                current = Some(Current {
-                    no: *no,
-                    inode,
-                    blocks: 0,
-                });
+    usage::each_chunk(catalog, |no, index, chunk| {
+        if current.as_ref().is_none_or(|c| c.no != no) {
+            if let Some(done) = current.take() {
+                done.end(look);
             }
-            if let Some(current) = &mut current {
-                one(current, *index, chunk, counts, look);
-            }
+            let inode = inodes.advance(no, look)?;
+            current = Some(Current {
+                no,
+                inode,
+                blocks: 0,
+            });
         }
-    }
+        if let Some(current) = &mut current {
+            one(current, index, &chunk, counts, look);
+        }
+        Ok(())
+    })?;
     if let Some(done) = current.take() {
         done.end(look);
     }
@@ -281,34 +274,24 @@ fn shares(catalog: &dyn Catalog, counts: &Counts, look: &mut Look) -> Result<()>
         return Ok(());
     }
     past::marks(catalog, &counts.extra, look)?;
-    let mut after = None;
-    loop {
-        let page = catalog.all_chunks(after, PAGE)?;
-        let Some((no, index, _)) = page.last() else {
-            return Ok(());
-        };
-        after = Some((*no, *index));
-        for (no, index, chunk) in &page {
-            let unmarked = chunk.extents().iter().find(|e| {
-                !e.shared
-                    && e.units()
-                        .any(|(unit, _)| counts.extra.contains_key(&(unit.segment, unit.position)))
-            });
-            if let Some(extent) = unmarked {
-                look.find_and_repair(
-                    format!(
-                        "{}: shared data at block {} of chunk {index} is not marked",
-                        inode_text(*no),
-                        extent.first
-                    ),
-                    Repair::Mark {
-                        no: *no,
-                        index: *index,
-                    },
-                );
-            }
+    usage::each_chunk(catalog, |no, index, chunk| {
+        let unmarked = chunk.extents().iter().find(|e| {
+            !e.shared
+                && e.units()
+                    .any(|(unit, _)| counts.extra.contains_key(&(unit.segment, unit.position)))
+        });
+        if let Some(extent) = unmarked {
+            look.find_and_repair(
+                format!(
+                    "{}: shared data at block {} of chunk {index} is not marked",
+                    inode_text(no),
+                    extent.first
+                ),
+                Repair::Mark { no, index },
+            );
         }
-    }
+        Ok(())
+    })
 }
 
 /// Looks at the segments' files.
