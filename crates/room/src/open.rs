@@ -108,7 +108,7 @@ pub(crate) fn create_on(storage: Arc<dyn Storage>, dir: PathBuf, new: NewRoom) -
         found: generation,
         storage,
     };
-    assemble(dir, new.open, lock, header, None, opened)
+    assemble(dir, new.open, lock, header, None, opened, false)
 }
 
 /// What a directory that is a replica is opened for.
@@ -193,7 +193,15 @@ fn open_as(
             &options,
         )?;
     }
-    let parts = assemble(dir, options, lock, header, unlocked.previous, opened)?;
+    let parts = assemble(
+        dir,
+        options,
+        lock,
+        header,
+        unlocked.previous,
+        opened,
+        is_replica,
+    )?;
     if warning.is_some() && !parts.env.options.read_only {
         // Only now is it certain that this copy is the room's newest.
         header::write_both(&*parts.env.storage, &parts.keys.header().bytes)?;
@@ -361,6 +369,7 @@ fn assemble(
     header: HeaderState,
     previous: Option<(u32, MasterKey)>,
     opened: OpenedCatalog,
+    is_replica: bool,
 ) -> Result<Parts> {
     let OpenedCatalog {
         catalog,
@@ -384,7 +393,6 @@ fn assemble(
         .meta(LINEAGE)?
         .map(|v| String::from_utf8_lossy(&v).into_owned());
     let mut memory = Memory::load(&room, lineage.as_deref(), &dir, &options)?;
-    let is_replica = replica::is_replica(&*storage)?;
     memory.check(
         found,
         options.accept_rollback,
