@@ -199,13 +199,7 @@ impl Committer {
             data: body,
         };
         let name = names::commit(record.number);
-        let parts = Record::encode(
-            record.number,
-            &record.id,
-            &record.previous,
-            &record.ops,
-            std::slice::from_ref(&record.data),
-        );
+        let parts = record.encode();
         let client = shared.objects.client.clone();
         let create = async move { client.create(name, parts).await };
         if shared.objects.client.wait(create)?? == Created::Taken {

@@ -134,14 +134,7 @@ pub(crate) async fn begin(client: &Client, history: &mut History) -> io::Result<
         data: Bytes::new(),
     };
     let name = names::commit(record.number);
-    let parts = Record::encode(
-        record.number,
-        &record.id,
-        &record.previous,
-        &record.ops,
-        &[],
-    );
-    if client.create(name.clone(), parts).await? == Created::Taken
+    if client.create(name.clone(), record.encode()).await? == Created::Taken
         || is_overtaken(client, record.number).await?
     {
         return Ok(false);

@@ -174,15 +174,17 @@ fn parse<T: DeserializeOwned>(
 
 impl Record {
     /// The bytes of the object; `data` is in one piece or several.
-    pub(crate) fn encode(
-        number: u64,
-        id: &Id,
-        previous: &Id,
-        ops: &[Op],
-        data: &[Bytes],
-    ) -> Vec<Bytes> {
-        let body = postcard::to_allocvec(ops).expect("changes can be written");
-        encode(COMMIT_MAGIC, number, id, previous, &body, data)
+    pub(crate) fn encode(&self) -> Vec<Bytes> {
+        let body = postcard::to_allocvec(&self.ops).expect("changes can be written");
+        let data = std::slice::from_ref(&self.data);
+        encode(
+            COMMIT_MAGIC,
+            self.number,
+            &self.id,
+            &self.previous,
+            &body,
+            data,
+        )
     }
 
     /// The commit in an object. `Err` says what is wrong with the object, after its name.
@@ -226,6 +228,16 @@ mod tests {
         Bytes::from(parts.concat())
     }
 
+    fn record(ops: &[Op], data: &'static [u8]) -> Record {
+        Record {
+            number: 9,
+            id: [1; 16],
+            previous: [2; 16],
+            ops: ops.to_vec(),
+            data: Bytes::from_static(data),
+        }
+    }
+
     #[test]
     fn a_commit_is_read_back() {
         let ops = [
@@ -235,8 +247,7 @@ mod tests {
                 len: 1 << 40,
             },
         ];
-        let data = [Bytes::from_static(b"ab"), Bytes::from_static(b"c")];
-        let bytes = whole(&Record::encode(9, &[1; 16], &[2; 16], &ops, &data));
+        let bytes = whole(&record(&ops, b"abc").encode());
         let read = Record::parse(9, &bytes).unwrap();
         assert_eq!((read.id, read.previous), ([1; 16], [2; 16]));
         assert_eq!(read.ops, ops);
@@ -245,7 +256,7 @@ mod tests {
 
     #[test]
     fn what_is_garbled_is_refused() {
-        let bytes = whole(&Record::encode(9, &[1; 16], &[2; 16], &[Op::Begin], &[]));
+        let bytes = whole(&record(&[Op::Begin], b"").encode());
         assert!(Record::parse(10, &bytes).unwrap_err().contains("number 9"));
         for at in 0..bytes.len() {
             let mut other = bytes.to_vec();
