@@ -1,6 +1,6 @@
 //! `strongroom cp`: copies in, out and within.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -11,7 +11,6 @@ use crate::access::{Intent, OpenArgs, Rooms};
 use crate::args::Global;
 use crate::control::{Reply, Request};
 use crate::copy::Copier;
-use crate::copy::give::Kept;
 use crate::copy::place::Existing;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -246,25 +245,16 @@ impl Transfer {
                 failures.note(&refusal, global);
                 continue;
             }
+            let existing = match options.keep_existing {
+                true => Existing::Leave,
+                false => Existing::Replace,
+            };
             let mut copier = Copier {
-                from: &*from,
-                to: &*to,
-                from_name: prefix(source),
-                existing: if options.keep_existing {
-                    Existing::Leave
-                } else {
-                    Existing::Replace
-                },
                 durable: options.durable,
-                global,
-                bar,
-                failures: Failures::default(),
                 links: std::mem::take(&mut links),
                 files,
                 bytes,
-                present: 0,
-                failed: HashSet::new(),
-                kept: Kept::default(),
+                ..Copier::new((&*from, prefix(source)), &*to, existing, global, bar)
             };
             let copied = copier.copy(path, &meta, destination);
             files = copier.files;

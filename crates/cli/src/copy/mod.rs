@@ -53,6 +53,34 @@ pub(crate) struct Copier<'a> {
     pub(crate) kept: Kept,
 }
 
+impl<'a> Copier<'a> {
+    /// One that has copied nothing yet.
+    pub(crate) fn new(
+        (from, from_name): (&'a dyn Source, String),
+        to: &'a dyn Tree,
+        existing: Existing,
+        global: &'a Global,
+        bar: &'a Bar,
+    ) -> Self {
+        Self {
+            from,
+            to,
+            from_name,
+            existing,
+            durable: false,
+            global,
+            bar,
+            failures: Failures::default(),
+            links: HashMap::new(),
+            files: 0,
+            bytes: 0,
+            present: 0,
+            failed: HashSet::new(),
+            kept: Kept::default(),
+        }
+    }
+}
+
 impl Copier<'_> {
     /// Copies one file or a directory with all that is in it to exactly `to`. Fails only when there is no going on.
     pub(crate) fn copy(&mut self, from: &Path, meta: &Meta, to: &Path) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Importing what is a tree of files: a container, a directory, what a peer has mounted.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::Path;
 
 use super::Args;
@@ -8,10 +8,8 @@ use super::end::{Done, compare, end, report, stopped};
 use crate::access::{Access, Intent};
 use crate::args::Global;
 use crate::copy::Copier;
-use crate::copy::give::Kept;
 use crate::copy::place::Existing;
 use crate::error::{Error, Result};
-use crate::output::Failures;
 use crate::place::RoomPath;
 use crate::progress::Bar;
 use crate::tree::{Source, make_above};
@@ -43,24 +41,10 @@ pub(super) fn from_tree(
         let survey = bar.survey(source, from, &meta);
         bar.expect(survey.stored);
         total = survey.bytes;
-        let mut copier = Copier {
-            from: source,
-            to: &*tree,
-            from_name: String::new(),
-            existing: Existing::GoOn {
-                overwrite: args.overwrite,
-            },
-            durable: false,
-            global,
-            bar: &bar,
-            failures: Failures::default(),
-            links: HashMap::new(),
-            files: 0,
-            bytes: 0,
-            present: 0,
-            failed: HashSet::new(),
-            kept: Kept::default(),
+        let existing = Existing::GoOn {
+            overwrite: args.overwrite,
         };
+        let mut copier = Copier::new((source, String::new()), &*tree, existing, global, &bar);
         copier.copy(from, &meta, &to.path)?;
         failed = std::mem::take(&mut copier.failed);
         let done = Done {

@@ -1,9 +1,8 @@
 //! `strongroom send`: a snapshot of a room as a stream.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, IsTerminal, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +13,7 @@ use crate::access::{Intent, OpenArgs};
 use crate::args::Global;
 use crate::error::{Error, Result};
 use crate::output;
-use crate::place::room_of;
+use crate::place::readable_path;
 use crate::progress::Bar;
 
 /// Write a snapshot of a room as a stream, which `receive` reads without the key
@@ -86,21 +85,15 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     Ok(())
 }
 
-fn parse(what: &OsString) -> Result<(PathBuf, String)> {
-    let bytes = what.as_bytes();
-    let at = bytes.iter().rposition(|byte| *byte == b'@');
-    let parts = at.and_then(|at| {
-        let name = std::str::from_utf8(&bytes[at + 1..]).ok()?;
-        let dir = OsString::from_vec(bytes[..at].to_vec());
-        (!name.is_empty() && !dir.is_empty()).then(|| (PathBuf::from(dir), name.to_owned()))
-    });
-    let (dir, name) = parts.ok_or_else(|| {
-        Error::usage(format!(
+fn parse(what: &OsStr) -> Result<(PathBuf, String)> {
+    let place = readable_path(what)?;
+    match place.snapshot {
+        Some(snapshot) if place.path == Path::new("/") => Ok((place.room, snapshot)),
+        _ => Err(Error::usage(format!(
             "{}: name a room and one of its snapshots: ROOM@SNAPSHOT",
             what.to_string_lossy()
-        ))
-    })?;
-    Ok((room_of(dir), name))
+        ))),
+    }
 }
 
 /// Names the snapshots where one of them is not there.

@@ -5,7 +5,7 @@
 //! 3. The copy and what it replaces change places in one step; then what was replaced is removed. The whole room is the exception:
 //!    its names change places one after the other, in one transaction where this process has the room open.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -294,22 +294,14 @@ impl Restore<'_> {
 
     /// Copies each of these, all of it or nothing: what was copied is below `stage`.
     fn copied(&mut self, from: &[(PathBuf, Meta, PathBuf)], stage: &Path) -> Result<()> {
-        let mut copier = Copier {
-            from: self.source,
-            to: self.tree,
-            from_name: format!("{}:", self.from.tree_words()),
-            existing: Existing::Replace,
-            durable: false,
-            global: self.global,
-            bar: self.bar,
-            failures: Failures::default(),
-            links: HashMap::new(),
-            files: 0,
-            bytes: 0,
-            present: 0,
-            failed: HashSet::new(),
-            kept: Kept::default(),
-        };
+        let from_name = format!("{}:", self.from.tree_words());
+        let mut copier = Copier::new(
+            (self.source, from_name),
+            self.tree,
+            Existing::Replace,
+            self.global,
+            self.bar,
+        );
         let copied = from
             .iter()
             .try_for_each(|(from, meta, to)| copier.copy(from, meta, to));
