@@ -17,6 +17,10 @@ const HELD_IN_GOLDEN: [u64; 3] = [77_824, 0, 0];
 
 struct Copy(tempfile::TempDir);
 
+fn passphrase() -> Credential {
+    Credential::Passphrase(Secret::from(b"golden passphrase".to_vec()))
+}
+
 impl Copy {
     fn new() -> Self {
         Self::of("v1")
@@ -34,14 +38,17 @@ impl Copy {
     }
 
     fn open(&self) -> room::Result<Room> {
-        self.open_with(&Credential::Passphrase(Secret::from(
-            b"golden passphrase".to_vec(),
-        )))
+        self.open_with(&passphrase())
     }
 
     fn open_with(&self, credential: &Credential) -> room::Result<Room> {
+        self.open_as(credential, false)
+    }
+
+    fn open_as(&self, credential: &Credential, read_only: bool) -> room::Result<Room> {
         let options = OpenOptions {
             state_dir: Some(self.0.path().join("state")),
+            read_only,
             ..OpenOptions::default()
         };
         Room::open(&self.0.path().join("room"), credential, options)
@@ -281,13 +288,7 @@ fn an_older_room_draws_nonce_parts_from_its_next_rekey_on() {
 fn the_golden_room_with_records_in_its_log_opens_with_what_they_say() {
     for read_only in [true, false] {
         let golden = Copy::of("catalog3-log");
-        let options = OpenOptions {
-            state_dir: Some(golden.0.path().join("state")),
-            read_only,
-            ..OpenOptions::default()
-        };
-        let credential = Credential::Passphrase(Secret::from(b"golden passphrase".to_vec()));
-        let room = Room::open(&golden.0.path().join("room"), &credential, options).unwrap();
+        let room = golden.open_as(&passphrase(), read_only).unwrap();
         let committed = room.read_file("/committed").unwrap();
         assert_eq!(committed, b"by the commit that began the log");
         let renamed = room.read_file("/logged/renamed").unwrap();
@@ -309,13 +310,7 @@ fn the_golden_room_with_records_in_its_log_opens_with_what_they_say() {
 fn the_golden_room_with_snapshots_opens_with_what_they_see() {
     for read_only in [true, false] {
         let golden = Copy::of("catalog4-snapshots");
-        let options = OpenOptions {
-            state_dir: Some(golden.0.path().join("state")),
-            read_only,
-            ..OpenOptions::default()
-        };
-        let credential = Credential::Passphrase(Secret::from(b"golden passphrase".to_vec()));
-        let room = Room::open(&golden.0.path().join("room"), &credential, options).unwrap();
+        let room = golden.open_as(&passphrase(), read_only).unwrap();
         let mut numbers: Vec<u8> = (0..40_000_u32).flat_map(u32::to_le_bytes).collect();
         numbers[16_000..17_000].fill(0xee);
         let monday = numbers.clone();
