@@ -177,7 +177,8 @@ pub trait FileSystem: Send + Sync + Debug {
     fn space(&self) -> Result<RoomSpace>;
 
     /// As [`write`](Self::write), for data that a cache accepted earlier: where there is no space for new data it takes some that is
-    /// kept for this (64 MiB, less on small storage), and returns true. The cache should accept no more then.
+    /// kept for this (64 MiB, less on small storage), and returns true. The cache should accept no more then. Nor does it have to
+    /// stamp the file: the cache did when it accepted the data, and sets the times itself.
     fn write_cached(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<bool> {
         self.write(no, offset, data).map(|()| false)
     }

@@ -80,7 +80,7 @@ impl Contents {
         let len = data.len() as u64;
         let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX);
         let end = end.ok_or(Error::FileTooLarge)?;
-        let write = || self.write_and_touch(no, offset, data, false);
+        let write = || self.write_and_touch(claim, no, offset, data, false);
         match self.space.promise(len).and_then(|()| write()) {
             Err(Error::NoSpace) => {}
             done => return done.map(|()| false),
@@ -89,7 +89,9 @@ impl Contents {
             let whole = len + 2 * u64::from(UNIT_BLOCKS) * BLOCK;
             return self
                 .space
-                .replacing(whole, || self.write_and_touch(no, offset, data, true))
+                .replacing(whole, || {
+                    self.write_and_touch(claim, no, offset, data, true)
+                })
                 .map(|()| false);
         }
         match self.space.with_space(len, write) {
@@ -100,7 +102,8 @@ impl Contents {
         }
     }
 
-    /// As [`write`](Self::write), for data that a cache accepted earlier.
+    /// As [`write`](Self::write), for data that a cache accepted earlier. The file's times stay: whose cache it was stamped the
+    /// file when a program wrote, and sets them if that changed them.
     pub(crate) fn write_cached(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<bool> {
         let written = self.write_for(Claim::Cached, no, offset, data);
         if matches!(written, Err(Error::NoSpace)) {
@@ -111,6 +114,7 @@ impl Contents {
 
     fn write_and_touch(
         &self,
+        claim: Claim,
         no: InodeNo,
         offset: u64,
         data: &[u8],
@@ -132,7 +136,10 @@ impl Contents {
                 .write_whole_units(&cell, &mut state, offset, &data)?,
             false => self.data.write_locked(&cell, &mut state, offset, &data)?,
         }
-        self.data.touch(&cell, &mut state, self.env.now());
+        match claim {
+            Claim::Cached => self.data.note_change(&cell, &mut state),
+            Claim::New | Claim::Replace => self.data.touch(&cell, &mut state, self.env.now()),
+        }
         match refused {
             true => Err(flags::append_refused()),
             false => Ok(()),

@@ -270,6 +270,11 @@ impl Data {
     /// Notes that the inode changed.
     pub(crate) fn touch_inode(&self, cell: &Arc<Cell>, state: &mut State, now: Timestamp) {
         state.inode.ctime = now;
+        self.note_change(cell, state);
+    }
+
+    /// Notes that the inode's row changed, and no time that a program sees.
+    pub(crate) fn note_change(&self, cell: &Arc<Cell>, state: &mut State) {
         state.row_dirty = true;
         self.mark_dirty(cell);
     }
