@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# What a durable small write costs while others use the processors: plain directory, mounted room, gocryptfs and securefs (those that are
+# installed) in turns, idle and beside busy loops, one for each processor. Writes medians of ratios to the plain directory, which is under
+# the same load, to benches/results/busy.md. What is measured: scripts/durable.py. Takes about six minutes.
+#
+#   scripts/bench-busy.sh BINARY [ROUNDS [COUNT]]     rounds: 5; changes made durable in each: 300
+#
+# BENCH_DIR: the disk that is measured (default: the target directory). OUT: another file for the result.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom}")
+[ -x "$BIN" ] || die "there is no $BIN: run make build"
+ROUNDS=${2:-5}
+COUNT=${3:-300}
+OUT=${OUT:-$ROOT/benches/results/busy.md}
+WORKS=(appends mailbox journal wal)
+
+mkdir -p "${BENCH_DIR:-$TARGET_DIR}"
+WORK=$(mktemp -d "${BENCH_DIR:-$TARGET_DIR}/bench-busy.XXXXXX")
+export XDG_STATE_HOME=$WORK/state
+LOOPS=()
+MOUNTED=()
+quiet() {
+    [ ${#LOOPS[@]} -eq 0 ] || kill "${LOOPS[@]}" 2>/dev/null || true
+    LOOPS=()
+}
+cleanup() {
+    local status=$? at
+    quiet
+    for at in "${MOUNTED[@]}"; do
+        umount "$at" 2>/dev/null || fusermount3 -uz "$at" || true
+    done
+    rm -rf "$WORK"
+    exit "$status"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+head -c 24 /dev/urandom | base64 >"$WORK/passphrase"
+chmod 600 "$WORK/passphrase"
+STORES=(plain)
+mkdir "$WORK/plain"
+# offer NAME: its files are to be in $WORK/NAME.d, its mountpoint is $WORK/NAME.
+offer() {
+    mkdir "$WORK/$1"
+    STORES+=("$1")
+    MOUNTED+=("$WORK/$1")
+}
+offer room
+"$BIN" create --quiet "$WORK/room.d" --passphrase-file "$WORK/passphrase" --kdf-memory 8 --kdf-passes 1
+"$BIN" mount "$WORK/room.d" "$WORK/room" --passphrase-file "$WORK/passphrase" >/dev/null
+if have gocryptfs; then
+    offer gocryptfs
+    mkdir "$WORK/gocryptfs.d"
+    gocryptfs -q -init -scryptn 10 -passfile "$WORK/passphrase" "$WORK/gocryptfs.d"
+    gocryptfs -q -passfile "$WORK/passphrase" "$WORK/gocryptfs.d" "$WORK/gocryptfs"
+fi
+if have securefs; then
+    offer securefs
+    mkdir "$WORK/securefs.d"
+    securefs create --pass "$(cat "$WORK/passphrase")" "$WORK/securefs.d" >/dev/null
+    securefs mount -b --log "$WORK/securefs.log" --pass "$(cat "$WORK/passphrase")" "$WORK/securefs.d" "$WORK/securefs" >/dev/null
+    timeout 30 sh -c 'until mountpoint -q "$1"; do sleep 0.1; done' wait "$WORK/securefs" || die "securefs does not mount"
+fi
+
+for ((round = 1; round <= ROUNDS; round++)); do
+    for load in idle busy; do
+        if [ $load = busy ]; then
+            for ((i = 0; i < $(nproc); i++)); do
+                (while :; do :; done) &
+                LOOPS+=($!)
+            done
+        fi
+        for work in "${WORKS[@]}"; do
+            for store in "${STORES[@]}"; do
+                began=$EPOCHREALTIME
+                python3 "$ROOT/scripts/durable.py" "$work" "$WORK/$store" "$COUNT"
+                printf '%s %s %s %s %s\n' "$load" "$work" "$store" "$began" "$EPOCHREALTIME" >>"$WORK/times"
+                rm -rf "$WORK/$store/durable-$work"
+            done
+        done
+        quiet
+    done
+    say "round $round of $ROUNDS"
+done
+
+python3 - "$WORK/times" "$COUNT" "$ROUNDS" "$(git -C "$ROOT" rev-parse --short HEAD)" "$(nproc)" "${STORES[@]}" >"$OUT" <<'PYTHON'
+import statistics
+import sys
+
+times, count, rounds, commit, processors, *stores = sys.argv[1:]
+NAMES = {
+    "appends": "4 KiB append, synced",
+    "mailbox": "mailbox delivery, synced",
+    "journal": "SQLite, FULL, rollback journal",
+    "wal": "SQLite, FULL, write-ahead log",
+}
+rates = {}
+for line in open(times):
+    load, work, store, began, ended = line.split()
+    rates.setdefault((work, load, store), []).append(int(count) / (float(ended) - float(began)))
+print("## Durable small writes beside other work\n")
+print(f"Medians of {rounds} rounds of {count} changes, in turns, at {commit} on {processors} processors; the ratio to the plain directory, which")
+print(f"is under the same load, with its least and most. Busy: {processors} loops beside it. Made by `scripts/bench-busy.sh`.\n")
+print("| | | plain, changes/s | " + " | ".join(stores[1:]) + " |")
+print("|---" * (2 + len(stores)) + "|")
+for work, name in NAMES.items():
+    for load in ("idle", "busy"):
+        plain = rates[work, load, "plain"]
+        cells = [f"{statistics.median(plain):,.0f}"]
+        for store in stores[1:]:
+            ratios = [of / base for of, base in zip(rates[work, load, store], plain)]
+            cells.append(f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})")
+        print(f"| {name} | {load} | " + " | ".join(cells) + " |")
+PYTHON
+cat "$OUT"
