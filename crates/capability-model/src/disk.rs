@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::check::Check;
-use crate::message::{Key, Mode, Order, Outcome, Reply, Request, Who};
-use crate::property::Broken;
-use crate::world::{EXPIRES, Protocol};
+use crate::history::Broken;
+use crate::message::{EXPIRES, Key, Mode, Order, Outcome, Reply, Request, Who};
+use crate::protocol::Protocol;
 
 /// A request that passed the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

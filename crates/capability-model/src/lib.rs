@@ -15,10 +15,15 @@
 
 mod check;
 mod disk;
+mod history;
 mod message;
 mod property;
+mod protocol;
 mod server;
+mod steps;
 mod world;
 
 pub use check::{Check, Setup};
-pub use world::{Action, Bounds, Protocol, World};
+pub use protocol::{Bounds, Protocol};
+pub use steps::Action;
+pub use world::World;

@@ -1,7 +1,5 @@
 //! What goes over the network. Fields below a line "ghost" are not part of a message: properties need them.
 
-use crate::world::{GRANTS, Grant};
-
 /// Who is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Who {
@@ -16,6 +14,36 @@ pub(crate) enum Mode {
     Read,
     Both,
 }
+
+/// Who may do what to which block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Grant {
+    pub(crate) client: Who,
+    pub(crate) mode: Mode,
+    pub(crate) block: u8,
+}
+
+/// Alice works with block 0. Eve may read it, and write block 1.
+pub(crate) const GRANTS: [Grant; 3] = [
+    Grant {
+        client: Who::Alice,
+        mode: Mode::Both,
+        block: 0,
+    },
+    Grant {
+        client: Who::Eve,
+        mode: Mode::Read,
+        block: 0,
+    },
+    Grant {
+        client: Who::Eve,
+        mode: Mode::Both,
+        block: 1,
+    },
+];
+
+/// The last time at which a capability is valid.
+pub(crate) const EXPIRES: u8 = 0;
 
 /// A capability: a grant, as issued in a group. The grant is also its revocation bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -2,27 +2,8 @@
 
 use stateright::Property;
 
-use crate::world::{Protocol, World};
-
-/// Which properties a history has broken.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Broken {
-    pub(crate) forged: bool,
-    pub(crate) repeated: bool,
-    pub(crate) late: bool,
-    pub(crate) after_revocation: bool,
-    pub(crate) managed: bool,
-    pub(crate) misread: bool,
-    pub(crate) seen: bool,
-    pub(crate) learnt: bool,
-}
-
-/// What a history has reached.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Reached {
-    pub(crate) write_after_restart: bool,
-    pub(crate) read: bool,
-}
+use crate::protocol::Protocol;
+use crate::world::World;
 
 pub(crate) fn properties() -> Vec<Property<Protocol>> {
     vec![

@@ -1,8 +1,8 @@
 //! The metadata server: it revokes, and gives a restarted disk a new group.
 
 use crate::check::Check;
-use crate::message::{Order, Outcome, Reply};
-use crate::world::{EXPIRES, GRANTS, Protocol};
+use crate::message::{EXPIRES, GRANTS, Order, Outcome, Reply};
+use crate::protocol::Protocol;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Server {
