@@ -181,6 +181,14 @@ pub fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(dir, _)| dir)
 }
 
+/// Whether a storage failed because it has no space left, or none for this user.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
 /// Reads a whole file, refusing one longer than `limit` bytes (`FileTooLarge`).
 pub fn read_limited(storage: &dyn Storage, path: &str, limit: u64) -> io::Result<Vec<u8>> {
     let file = storage.open(path, OpenMode::Read)?;

@@ -10,9 +10,7 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use seal::LogKey;
-use storage::{OpenMode, Storage, StorageFile};
-
-use crate::sql::is_full;
+use storage::{OpenMode, Storage, StorageFile, is_full};
 
 use super::{Header, Link, Record, open, seal};
 use crate::{CatalogError, Result};

@@ -54,7 +54,6 @@ use crate::{
 use segments::SealedUnits;
 use snapshots::{Moment, SnapshotList};
 use wal::Wal;
-pub(crate) use wal::is_full;
 
 /// How a catalog is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]

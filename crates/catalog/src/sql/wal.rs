@@ -10,7 +10,7 @@
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use storage::{OpenMode, Storage, StorageFile};
+use storage::{OpenMode, Storage, StorageFile, is_full};
 
 use crate::{CatalogError, Result};
 
@@ -183,11 +183,4 @@ impl Wal {
     pub(super) fn committed(&mut self) {
         self.expected = 0;
     }
-}
-
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
-    )
 }
