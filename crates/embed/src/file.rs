@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use room::{Error as RoomError, FileKind, FileSystem as _, Inode, InodeNo, NewFile, SetAttr};
 
-use crate::session::{OpenRoom, Shared};
+use crate::shared::{OpenRoom, Shared};
 use crate::{Error, Result};
 
 /// How often a file that is to be made is looked for, while other threads remove it.

@@ -20,6 +20,7 @@ mod error;
 mod file;
 mod key;
 mod session;
+mod shared;
 
 pub use error::{Error, Kind, Result, guard};
 pub use file::{File, OpenMode, Whence};

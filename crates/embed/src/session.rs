@@ -3,31 +3,21 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use room::{
-    Argon2Cost, Error as RoomError, FileKind, FileSystem as _, Info, Inode, InodeNo, NewFile,
-    NewRoom, OpenOptions, Opener, RenameMode, Room, RoomSpace, SetAttr, SlotInfo, Suite, XattrMode,
+    Argon2Cost, Error as RoomError, FileKind, FileSystem as _, Info, Inode, NewFile, NewRoom,
+    OpenOptions, RenameMode, Room, RoomSpace, SetAttr, SlotInfo, Suite, XattrMode,
 };
 
+use crate::shared::Shared;
 use crate::{Error, File, Key, OpenMode, Result};
 
 /// Names asked for at once.
 const PAGE: usize = 1024;
-/// Locks among which appending writers are spread.
-const LANES: usize = 16;
 
 /// An open room. Clones are the same one. When the last clone and the last file of it are dropped, it is committed and closed;
 /// a transaction that is open then is as if it had never begun.
 #[derive(Debug, Clone)]
 pub struct Session(pub(crate) Arc<Shared>);
-
-#[derive(Debug)]
-pub(crate) struct Shared {
-    room: RwLock<Option<Room>>,
-    opener: Opener,
-    /// One is held between looking where a file ends and writing there.
-    pub(crate) appending: [Mutex<()>; LANES],
-}
 
 /// One name of a directory.
 #[derive(Debug, Clone)]
@@ -38,50 +28,9 @@ pub struct Entry {
     pub inode: Inode,
 }
 
-impl Shared {
-    /// The room, which is not closed as long as this is held.
-    pub(crate) fn room(&self) -> Result<OpenRoom<'_>> {
-        // Before the lock: a thread that the parent alone has may hold it.
-        self.opener.check()?;
-        let room = self.room.read();
-        match *room {
-            Some(_) => Ok(OpenRoom(room)),
-            None => Err(Error::Closed("room")),
-        }
-    }
-
-    pub(crate) fn lane(&self, no: InodeNo) -> &Mutex<()> {
-        &self.appending[no.0 as usize % LANES]
-    }
-}
-
-pub(crate) struct OpenRoom<'a>(RwLockReadGuard<'a, Option<Room>>);
-
-impl std::ops::Deref for OpenRoom<'_> {
-    type Target = Room;
-
-    fn deref(&self) -> &Room {
-        self.0.as_ref().expect("looked at when it was made")
-    }
-}
-
-impl OpenRoom<'_> {
-    /// As the room's, but that no path leads nowhere, as in POSIX, and not to the root.
-    pub(crate) fn resolve(&self, path: &Path, follow: bool) -> room::Result<InodeNo> {
-        match path.as_os_str().is_empty() {
-            true => Err(room::Error::NotFound),
-            false => Room::resolve(self, path, follow),
-        }
-    }
-}
-
 impl Session {
     fn of(room: Room) -> Self {
-        Self(Arc::new(Shared {
-            room: RwLock::new(Some(room)),
-            opener: Opener::this_process(),
-            appending: Default::default(),
-        }))
+        Self(Arc::new(Shared::of(room)))
     }
 
     /// Creates a room in `dir`, which must not exist or be empty, and opens it. `cost` as for [`Key::new_credential`].
@@ -124,7 +73,7 @@ impl Session {
             Err(Error::Closed(_)) => return Ok(()),
             other => drop(other?),
         }
-        let mut room = self.0.room.write();
+        let mut room = self.0.place();
         if room.as_ref().is_some_and(Room::in_transaction) {
             return Err(room::Error::InTransaction.into());
         }
@@ -134,7 +83,7 @@ impl Session {
     /// Closes at once; an open transaction is as if it had never begun.
     pub fn abandon(&self) -> Result<()> {
         drop(self.0.room()?);
-        let Some(room) = self.0.room.write().take() else {
+        let Some(room) = self.0.place().take() else {
             return Ok(());
         };
         match room.close() {
