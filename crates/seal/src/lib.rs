@@ -21,7 +21,6 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod header;
-mod header_text;
 mod keys;
 #[allow(
     unsafe_code,

@@ -10,8 +10,7 @@
 
 use std::sync::OnceLock;
 
-use crate::header::{Header, Previous, fingerprint};
-use crate::header_text;
+use crate::header::{Header, Previous, fingerprint, text};
 use crate::slot::{KeySlot, SlotMethod};
 use crate::{Credential, MasterKey, NamedRecipient, NewCredential, SealError, SlotInfo};
 
@@ -56,7 +55,7 @@ impl Header {
         if kept.is_empty() {
             return Err(SealError::NothingKept);
         }
-        header_text::check_len(&kept)?;
+        text::check_len(&kept)?;
         let wrapped = new.wrap_previous(&self.room, self.epoch, old);
         self.previous = Some(Previous {
             epoch: self.epoch,

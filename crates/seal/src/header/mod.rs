@@ -6,13 +6,14 @@
 //! 2. It has at least one slot, at most [`SLOTS_MAX`], with different numbers.
 //! 3. Every change raises the revision.
 //!
-//! It does not know where headers are kept or that there are two copies. Its text is in `header_text`, the change of a
+//! It does not know where headers are kept or that there are two copies. Its text is in `text`, the change of a
 //! room's master key in `rekey`.
+
+pub(crate) mod text;
 
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::header_text;
 use crate::slot::KeySlot;
 use crate::wrap::WrappedKey;
 use crate::{
@@ -103,7 +104,7 @@ impl Header {
             CostLimits::USUAL,
         );
         let slot = KeySlot::make(&room, 0, &master, &first, label, now, &limits)?;
-        header_text::check_len(std::slice::from_ref(&slot))?;
+        text::check_len(std::slice::from_ref(&slot))?;
         let header = Header {
             room,
             suite,
@@ -138,7 +139,7 @@ impl Header {
     /// # Errors
     /// See [`HeaderError`]: each says what cannot be read and why.
     pub fn parse_within(bytes: &[u8], limits: &CostLimits) -> Result<Header, HeaderError> {
-        header_text::read(bytes, limits)
+        text::read(bytes, limits)
     }
 
     /// Opens the header: tries every slot of the credential's kind, then verifies the header as a whole.
@@ -223,7 +224,7 @@ impl Header {
             self.verify(master).is_ok(),
             "a header is written only after it was verified under the same master key"
         );
-        header_text::write(self, master)
+        text::write(self, master)
     }
 
     /// The format version.
@@ -422,8 +423,8 @@ impl Header {
 
     /// Takes changed slots over, unless the header they make could not be read again.
     fn take_slots(&mut self, slots: Vec<KeySlot>) -> Result<(), SealError> {
-        header_text::check_total_work(&slots, &self.limits)?;
-        header_text::check_len(&slots)?;
+        text::check_total_work(&slots, &self.limits)?;
+        text::check_len(&slots)?;
         self.slots = slots;
         self.revision += 1;
         Ok(())

@@ -44,7 +44,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::header::{FORMAT, Header, KNOWN_FEATURES, POSITION_KEYS, Previous, ReadFrom};
+use super::{FORMAT, Header, KNOWN_FEATURES, POSITION_KEYS, Previous, ReadFrom};
 use crate::secret::{array_from_hex, from_hex, to_hex};
 use crate::slot::{AGE_FILE_LEN_MAX, KeySlot, RECIPIENTS_MAX, SlotMethod, is_allowed};
 use crate::wrap::WrappedKey;
