@@ -24,6 +24,7 @@ pub mod fuzzing;
 mod grants;
 mod header;
 mod keyring;
+mod lanes;
 mod ledger;
 mod readers;
 mod store;

@@ -17,7 +17,7 @@ use storage::{OpenMode, Storage, StorageFile, spans};
 
 use crate::buffers::Buffers;
 use crate::extent::{merge, offset, read_whole_units};
-use crate::grants::Lanes;
+use crate::lanes::Lanes;
 use crate::ledger::{Due, Ledger};
 use crate::readers::{Reader, Readers};
 use crate::tail::{Closed, Tail};
