@@ -17,4 +17,5 @@ pub mod states;
 pub mod story;
 mod subject;
 pub mod verify;
+pub mod without;
 pub mod workload;

@@ -12,7 +12,7 @@ use explorer::states::{Limits, StateId};
 use explorer::workload::{
     RoomSubject, Workload, grants, keys, ones, random, snapshots, together, twos,
 };
-use explorer::{faults, sites, story};
+use explorer::{faults, sites, story, without};
 
 /// Cuts the power of a room at every point and looks at what is left.
 #[derive(Debug, Parser)]
@@ -352,7 +352,7 @@ fn sites_campaign(how: &How, only: Option<&str>, list: bool) -> bool {
         .chain((0..2).map(|n| random(how.seed << 20 | n, 40)))
         .map(RoomSubject)
         .collect();
-    let users = sites::users(&workloads, how.threads);
+    let users = without::users(&workloads, how.threads);
     let mut never = Vec::new();
     for (site, by) in &users {
         if only.is_some_and(|part| !site.0.contains(part)) {
@@ -364,7 +364,7 @@ fn sites_campaign(how: &How, only: Option<&str>, list: bool) -> bool {
         }
         let start = Instant::now();
         let subjects: Vec<&RoomSubject> = by.iter().map(|index| &workloads[*index]).collect();
-        let tried = sites::without(site, &subjects, &how.options(), &how.bounds(start));
+        let tried = without::without(site, &subjects, &how.options(), &how.bounds(start));
         let (mut kills, mut killed) = (0, None);
         if tried.failures.is_empty() {
             (kills, killed) = killed_without(site, &subjects, how.bounds(Instant::now()).deadline);

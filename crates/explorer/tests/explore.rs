@@ -6,8 +6,8 @@ use explorer::campaign::Bounds;
 use explorer::explore::{Failure, Options, Report, Subject, explore, replay};
 use explorer::image::Image;
 use explorer::record::Recorder;
-use explorer::sites;
 use explorer::states::Limits;
+use explorer::without;
 use explorer::workload::{
     RoomSubject, Workload, grants, keys, ones, random, snapshots, together, twos,
 };
@@ -231,7 +231,7 @@ fn much_data_that_is_not_synced_before_its_record_is_caught() {
 
 fn caught_without(workload: &str, place: &str) {
     let subject = RoomSubject(workload.parse().unwrap());
-    let users = sites::users(&[&subject], 1);
+    let users = without::users(&[&subject], 1);
     let site = users.keys().find(|site| site.0.starts_with(place));
     let site = site.unwrap_or_else(|| panic!("{users:?}"));
     let bounds = Bounds {
@@ -240,6 +240,6 @@ fn caught_without(workload: &str, place: &str) {
         states_max: 1000,
         failures_max: 1,
     };
-    let report = sites::without(site, &[&subject], &few(200), &bounds);
+    let report = without::without(site, &[&subject], &few(200), &bounds);
     assert!(!report.failures.is_empty(), "{report:?}");
 }
