@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use metadata_proto::rpc::Heartbeat;
 use model::Result;
 
-use super::ClientCore;
+use super::client::ClientCore;
 use super::errors::words;
 use super::files::File;
 use super::link::Attempt;

@@ -14,7 +14,7 @@ use model::{Error, Result, spans};
 use tarpc::client::RpcError;
 use tarpc::context::Context;
 
-use super::ClientCore;
+use super::client::ClientCore;
 use super::errors::error;
 use super::link::{Attempt, Connected};
 
@@ -40,6 +40,47 @@ impl ClientCore {
                 std::thread::sleep(PAUSE.0);
             }
         }
+    }
+
+    /// Adopts a new session: open files are opened again, locks and grants are gone, and data that the server lost with its
+    /// incarnation is to be committed again.
+    fn adopt(&self, connected: &Connected, deadline: Instant) -> Result<()> {
+        let session = &connected.session;
+        let mut boot = self.boot.lock();
+        if self.adopted.load(Ordering::Acquire) >= session.generation {
+            return Ok(());
+        }
+        let reboot = boot.is_some_and(|boot| boot != session.boot);
+        if reboot {
+            tracing::warn!("the metadata server was restarted");
+            // Before the files' states are read: data committed from here on belongs to the new incarnation.
+            self.reboot.store(session.generation, Ordering::Release);
+        }
+        self.disks.update(&session.disks);
+        self.grants.forget();
+        self.maps.forget();
+        for file in self.files.all() {
+            if reboot {
+                // Before the server reports what it still has of the file: it must not seem shorter for a moment.
+                let mut state = file.state.lock();
+                state.outdate();
+                self.budget.release(state.replay());
+            }
+            if !self.reopen(connected, &file, deadline)? {
+                // Broken again: the next session is taken up instead.
+                return Ok(());
+            }
+            let mut state = file.state.lock();
+            if !state.locks.is_empty() {
+                tracing::warn!(inode = file.no.0, "locks were lost with the session");
+                state.locks.clear();
+                state.lost_locks = state.opens > 0;
+            }
+            state.outdate();
+        }
+        *boot = Some(session.boot);
+        self.adopted.store(session.generation, Ordering::Release);
+        Ok(())
     }
 
     /// Runs `attempt` until it begins and ends in one incarnation of the server, or until the timeout. `attempt` gets the

@@ -1,6 +1,5 @@
 //! The client as a file system: each call of [`FileSystem`], by asking the server or by the parts beside.
 
-use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use metadata_proto::rpc::{Change, Changed};
@@ -8,27 +7,14 @@ use model::{
     Access, DirEntry, Error, Fallocate, FileSystem, Inode, InodeNo, Lock, LockOwner, LockTable,
     NewFile, RenameMode, Result, RoomSpace, SeekTo, SetAttr, XattrMode,
 };
-use parking_lot::Mutex;
 
+use super::SharedRoom;
+use super::client::ClientCore;
 use super::errors::gone;
-use super::{ClientCore, SharedRoom};
+use super::opens::inode;
 
 /// Entries of a directory asked for at once, at most.
 const LIST_MAX: usize = 1024;
-
-/// Files made without a name, which the session holds until they are released.
-#[derive(Debug, Default)]
-pub(super) struct Unnamed(Mutex<HashSet<InodeNo>>);
-
-/// What a change that answers with an inode answered.
-pub(super) fn inode(changed: Changed) -> Result<Inode> {
-    match changed {
-        Changed::Inode(inode) | Changed::Opened(inode, _) => Ok(*inode),
-        Changed::Done | Changed::Copied(_) => Err(Error::Io(std::io::Error::other(
-            "the metadata server answered something else",
-        ))),
-    }
-}
 
 impl ClientCore {
     /// Makes a change that answers with an inode.

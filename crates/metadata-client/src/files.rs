@@ -313,6 +313,10 @@ impl Files {
     }
 }
 
+/// Files made without a name, which the session holds until they are released.
+#[derive(Debug, Default)]
+pub(super) struct Unnamed(pub(super) Mutex<HashSet<InodeNo>>);
+
 /// Bounds what is kept of written data.
 #[derive(Debug)]
 pub(super) struct Budget {

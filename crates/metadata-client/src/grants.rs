@@ -9,14 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use metadata_proto::rpc::{Granted, MetadataClient, SegmentPlace};
+use metadata_proto::rpc::{Granted, SegmentPlace};
 use model::{Error, Result, SegmentNo, WriteGrantId};
 use netdisk::{DiskId, Ticket};
 use parking_lot::Mutex;
 use seal::PositionKeys;
-
-use super::ClientCore;
-use super::link::{Attempt, Connected};
 
 /// Blocks of the first grant: 256 KiB; each next one is twice as large.
 const FIRST: u32 = 64;
@@ -24,11 +21,6 @@ const FIRST: u32 = 64;
 const LARGEST: u32 = 1024;
 /// How long an unused grant is kept.
 const IDLE: Duration = Duration::from_secs(20);
-/// How long the release of grants may take: rights are revoked on the disks.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Disks written to side by side.
-const LANES: usize = 4;
-
 /// A grant in use.
 #[derive(Debug)]
 pub(super) struct Borrowed {
@@ -103,7 +95,13 @@ impl Grants {
         }
     }
 
-    fn take_open(&self, generation: u64, wanted: u32, lanes: usize) -> Option<GrantedBlocks> {
+    /// Up to `wanted` blocks of an open grant of the session; `None`: another grant is needed first.
+    pub(super) fn take_open(
+        &self,
+        generation: u64,
+        wanted: u32,
+        lanes: usize,
+    ) -> Option<GrantedBlocks> {
         let mut state = self.0.lock();
         let state = &mut *state;
         state.open.retain(|o| o.grant.generation == generation);
@@ -128,7 +126,8 @@ impl Grants {
         Some(place)
     }
 
-    fn next_size(&self, wanted: u32) -> u32 {
+    /// Blocks to ask for next.
+    pub(super) fn next_size(&self, wanted: u32) -> u32 {
         let mut state = self.0.lock();
         let size = match state.size {
             0 => FIRST,
@@ -159,49 +158,9 @@ impl Grants {
         });
         finished
     }
-}
 
-impl ClientCore {
-    /// Up to `wanted` granted blocks; fewer at the end of a grant.
-    pub(super) fn place_for(&self, wanted: u32) -> Result<GrantedBlocks> {
-        for _ in 0..16 {
-            let connected = self.connected(self.deadline())?;
-            let generation = connected.session.generation;
-            let lanes = self.disks.count().clamp(1, LANES);
-            if let Some(place) = self.grants.take_open(generation, wanted, lanes) {
-                return Ok(place);
-            }
-            // A session with few grants gets them from few segments.
-            self.release_finished(&connected);
-            let size = self.grants.next_size(wanted);
-            let granted = self.patiently(self.deadline(), || {
-                self.call_for_capability(|client, context, session| async move {
-                    client.grant(context, session, size).await
-                })
-            })?;
-            self.borrowed(granted, generation)?;
-        }
-        Err(Error::Unreachable(
-            "the metadata server, whose sessions end at once,".into(),
-        ))
-    }
-
-    /// Releases grants that are over; if the call does not arrive, they end with the session.
-    pub(super) fn release_finished(&self, connected: &Connected) {
-        let finished = self.grants.take_finished(connected.session.generation);
-        if finished.is_empty() {
-            return;
-        }
-        let deadline = Instant::now() + RELEASE_TIMEOUT;
-        let give = |client: MetadataClient, context, session| async move {
-            client.give_back(context, session, finished).await
-        };
-        if let Attempt::Unknown(why) = self.link.attempt(connected, deadline, give) {
-            tracing::debug!("releasing grants: {why}");
-        }
-    }
-
-    fn borrowed(&self, granted: Granted, generation: u64) -> Result<()> {
+    /// Takes in what a session of this generation was granted.
+    pub(super) fn add(&self, granted: Granted, generation: u64) -> Result<()> {
         if granted.blocks == 0
             || granted.position == 0
             || granted.position.checked_add(granted.blocks).is_none()
@@ -228,7 +187,7 @@ impl ClientCore {
             ticket: granted.ticket,
             busy: AtomicU32::new(0),
         };
-        let mut state = self.grants.0.lock();
+        let mut state = self.0.lock();
         // Smaller ones first come to their end.
         state.open.push(Open {
             grant: Arc::new(grant),

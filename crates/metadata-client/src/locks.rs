@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use metadata_proto::rpc::{MetadataClient, Posix, Refusal};
 use model::{Error, InodeNo, Lock, LockKind, LockOwner, LockTable, Result};
 
-use super::ClientCore;
 use super::calls::rest;
+use super::client::ClientCore;
 use super::errors::error;
 use super::files::File;
 use super::link::Attempt;

@@ -9,12 +9,11 @@ use std::sync::Arc;
 
 use lru::LruCache;
 use metadata_proto::rpc::Map;
-use model::{Chunk, Error, Inode, InodeNo, Result, SegmentNo};
+use model::{Chunk, Inode, InodeNo, SegmentNo};
 use netdisk::{DiskId, Ticket};
 use parking_lot::Mutex;
 use seal::PositionKeys;
 
-use super::ClientCore;
 use super::files::{State, Version};
 
 /// Maps of chunks kept: 16 GiB of file data, about 10 MiB.
@@ -57,43 +56,28 @@ impl Maps {
     pub(super) fn forget(&self) {
         self.0.lock().clear();
     }
-}
 
-impl ClientCore {
-    /// The map of a chunk, fetched with `ahead` that follow if it is not known.
-    pub(super) fn chunk_map(
+    pub(super) fn get(&self, no: InodeNo, version: Version, index: u64) -> Option<Arc<ChunkMap>> {
+        self.0.lock().get(&(no, version, index)).cloned()
+    }
+
+    /// Takes in the maps of the chunks from `first` on.
+    pub(super) fn put(
         &self,
         no: InodeNo,
         version: Version,
-        index: u64,
-        ahead: u32,
-    ) -> Result<Arc<ChunkMap>> {
-        if let Some(known) = self.maps.0.lock().get(&(no, version, index)) {
-            return Ok(known.clone());
+        first: u64,
+        chunks: impl IntoIterator<Item = Arc<ChunkMap>>,
+    ) {
+        let mut maps = self.0.lock();
+        for (index, chunk) in (first..).zip(chunks) {
+            maps.put((no, version, index), chunk);
         }
-        let count = ahead.clamp(1, 64);
-        let map = self
-            .call_for_capability(|client, context, session| async move {
-                client.map(context, session, no, index, count).await
-            })
-            .map_err(super::errors::gone)?;
-        let found = take(map, index, count).ok_or_else(|| {
-            Error::Io(std::io::Error::other(
-                "the metadata server sent an impossible map",
-            ))
-        })?;
-        let mut maps = self.maps.0.lock();
-        let mut first = None;
-        for (at, chunk) in (index..).zip(found) {
-            first.get_or_insert_with(|| chunk.clone());
-            maps.put((no, version, at), chunk);
-        }
-        first.ok_or_else(|| Error::Io(std::io::Error::other("the metadata server sent no map")))
     }
 }
 
 /// The chunks of an answer, holes included; `None` where it is not well formed.
-fn take(map: Map, index: u64, count: u32) -> Option<Vec<Arc<ChunkMap>>> {
+pub(super) fn take(map: Map, index: u64, count: u32) -> Option<Vec<Arc<ChunkMap>>> {
     let mut segments = HashMap::new();
     for place in map.segments {
         let segment = Segment {

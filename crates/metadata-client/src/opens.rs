@@ -6,18 +6,27 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use metadata_proto::rpc::{Change, Changed, MetadataClient, Posix, Refusal, Reply, SessionId};
-use model::{Access, Inode, InodeNo, NewFile, Result, spans};
+use model::{Access, Error, Inode, InodeNo, NewFile, Result, spans};
 use tarpc::client::RpcError;
 use tarpc::context::Context;
 
-use super::ClientCore;
+use super::client::ClientCore;
 use super::errors::{error, gone};
-use super::file_system::inode;
 use super::files::File;
 use super::link::{Attempt, Connected};
 
 /// How often attributes are fetched again because data was committed meanwhile.
 const ROUNDS: usize = 5;
+
+/// What a change that answers with an inode answered.
+pub(super) fn inode(changed: Changed) -> Result<Inode> {
+    match changed {
+        Changed::Inode(inode) | Changed::Opened(inode, _) => Ok(*inode),
+        Changed::Done | Changed::Copied(_) => Err(Error::Io(std::io::Error::other(
+            "the metadata server answered something else",
+        ))),
+    }
+}
 
 impl ClientCore {
     /// As [`ClientCore::call`]; also the generation of the session that answered.

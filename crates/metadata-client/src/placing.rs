@@ -12,11 +12,11 @@ use metadata_proto::rpc::{Committed, Posix, Refusal, Written};
 use model::{BLOCK_LEN, Error, InodeNo, Result, Sealed, UNIT_LEN, WrittenExtent, spans};
 use parking_lot::Mutex;
 
+use super::client::{ClientCore, PAUSE};
 use super::disks::{Next, REQUEST_BLOCKS, next};
 use super::errors::{WriteBackError, words};
 use super::files::{BLOCK, Blocks, File, Logged};
 use super::grants::GrantedBlocks;
-use super::{ClientCore, PAUSE};
 
 /// Blocks of a chunk of a file; one extent stays within a chunk.
 const CHUNK_BLOCKS: u64 = model::CHUNK_BLOCKS as u64;

@@ -5,14 +5,16 @@
 //! 2. A read counts only if the server lost nothing meanwhile: its map may lack data that was committed and not yet durable.
 //! 3. A disk that does not take the right to read for valid has a fresh map and rights asked for, a bounded number of times.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::{BLOCK_LEN, Error, InodeNo, Piece, Result, Stored, UNIT_BLOCKS, UNIT_LEN, spans};
 
+use super::client::{ClientCore, PAUSE};
 use super::disks::{Next, REQUEST_BLOCKS, covering, next};
+use super::errors::gone;
 use super::files::{BLOCK, File, Version};
-use super::maps::{ChunkMap, Segment, ahead};
-use super::{ClientCore, PAUSE};
+use super::maps::{ChunkMap, Segment, ahead, take};
 
 const CHUNK_LEN: u64 = model::CHUNK_LEN;
 
@@ -223,5 +225,32 @@ impl ClientCore {
             rest = more;
         }
         Ok(())
+    }
+
+    /// The map of a chunk, fetched with `ahead` that follow if it is not known.
+    fn chunk_map(
+        &self,
+        no: InodeNo,
+        version: Version,
+        index: u64,
+        ahead: u32,
+    ) -> Result<Arc<ChunkMap>> {
+        if let Some(known) = self.maps.get(no, version, index) {
+            return Ok(known);
+        }
+        let count = ahead.clamp(1, 64);
+        let map = self
+            .call_for_capability(|client, context, session| async move {
+                client.map(context, session, no, index, count).await
+            })
+            .map_err(gone)?;
+        let found = take(map, index, count).ok_or_else(|| {
+            Error::Io(std::io::Error::other(
+                "the metadata server sent an impossible map",
+            ))
+        })?;
+        let first = found.first().cloned();
+        self.maps.put(no, version, index, found);
+        first.ok_or_else(|| Error::Io(std::io::Error::other("the metadata server sent no map")))
     }
 }

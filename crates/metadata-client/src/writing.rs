@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use model::{Error, InodeNo, Result};
 
-use super::ClientCore;
+use super::client::ClientCore;
 use super::files::{BLOCK, Block, File};
 
 /// Largest size and end of a write: off_t's.
