@@ -1,138 +1,20 @@
-//! The master key, the keys derived from it, and the room's id.
+//! The master key and the keys derived from it: how is in `derive`.
 //!
 //! Invariants:
 //! 1. Every derived key comes from HKDF-SHA-256 (RFC 5869) with an info string that names its purpose and
 //!    the room, so no key serves two purposes or two rooms.
 //! 2. Each purpose has a type of its own; none converts into another.
-//!
-//! The derivation, for a reader in another language: `HKDF(salt, key material, info, 32 bytes)` with
-//! `info = "strongroom v1 " ‖ purpose ‖ 0x00 ‖ room id (16 bytes) ‖ context`. An absent salt is the empty one.
-//!
-//! | key | key material | salt | purpose | context |
-//! |---|---|---|---|---|
-//! | header | master key | none | `header` | |
-//! | catalog | master key | none | `catalog` | |
-//! | page digest | master key | none | `page digest` | |
-//! | data | master key | none | `data` | |
-//! | log | master key | none | `log` | |
-//! | log record | log key | the record's 32-byte salt | `log record` | suite number, 1 byte |
-//! | moment | master key | none | `moment` | |
-//! | changes | master key | none | `changes` | |
-//! | changes record | changes key | the record's 32-byte salt | `changes record` | suite number, 1 byte |
-//! | segment header | master key | none | `segment header` | |
-//! | previous master | master key | none | `previous master` | |
-//! | segment | data key | the segment's 32-byte salt | `segment` | suite number, 1 byte |
-//! | root of a segment's positions | data key | the segment's 32-byte salt | `segment positions` | suite number, 1 byte |
-//! | slot, by kind | see `slot` | the slot's 32-byte salt | `slot passphrase`, `slot key file`, `slot raw key`, `slot recipients` | |
 
 use std::fmt;
-use std::str::FromStr;
 
-use aws_lc_rs::{hkdf, hmac};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use aws_lc_rs::hmac;
 use zeroize::Zeroizing;
 
+use crate::derive::derive;
 use crate::memory::KeyPage;
 use crate::record::{ChangesKey, LogKey};
-use crate::secret::{array_from_hex, fill_random, to_hex};
-use crate::{KEY_LEN, MAC_LEN, PositionTree, SealError, SegmentKey, Suite};
-
-/// The length in bytes of a segment's salt and of a key slot's salt.
-pub const SALT_LEN: usize = 32;
-
-/// Identifies a room: 16 random bytes, written as 32 lowercase hexadecimal digits. Not a
-/// secret.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RoomId([u8; 16]);
-
-impl RoomId {
-    /// A fresh one.
-    pub fn random() -> RoomId {
-        let mut bytes = [0; 16];
-        fill_random(&mut bytes);
-        RoomId(bytes)
-    }
-
-    /// The id with these bytes.
-    pub const fn from_bytes(bytes: [u8; 16]) -> RoomId {
-        RoomId(bytes)
-    }
-
-    /// Its bytes.
-    pub const fn as_bytes(&self) -> &[u8; 16] {
-        &self.0
-    }
-}
-
-impl fmt::Display for RoomId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&to_hex(&self.0))
-    }
-}
-
-impl fmt::Debug for RoomId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RoomId({self})")
-    }
-}
-
-impl FromStr for RoomId {
-    type Err = SealError;
-
-    fn from_str(text: &str) -> Result<RoomId, SealError> {
-        array_from_hex(text)
-            .map(RoomId)
-            .ok_or_else(|| SealError::BadRoomId(text.to_owned()))
-    }
-}
-
-impl Serialize for RoomId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for RoomId {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RoomId, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
-    }
-}
-
-/// The length type `aws-lc-rs` asks for when it fills a buffer by HKDF.
-struct KeyLen;
-
-impl hkdf::KeyType for KeyLen {
-    fn len(&self) -> usize {
-        KEY_LEN
-    }
-}
-
-/// One 32-byte HKDF-SHA-256 derivation; the info layout is at the top of this file (RFC 5869, sections
-/// 2.2 and 2.3).
-pub(crate) fn derive(
-    material: &[u8],
-    salt: &[u8],
-    purpose: &str,
-    room: &RoomId,
-    context: &[u8],
-    out: &mut [u8; KEY_LEN],
-) {
-    let info: [&[u8]; 5] = [
-        b"strongroom v1 ",
-        purpose.as_bytes(),
-        &[0],
-        room.as_bytes(),
-        context,
-    ];
-    hkdf::Salt::new(hkdf::HKDF_SHA256, salt)
-        .extract(material)
-        .expand(&info, KeyLen)
-        .and_then(|okm| okm.fill(out))
-        // 32 bytes are far below HKDF's bound of 255 hashes.
-        .expect("HKDF fills 32 bytes");
-}
+use crate::secret::{fill_random, to_hex};
+use crate::{KEY_LEN, MAC_LEN, PositionTree, RoomId, SALT_LEN, SealError, SegmentKey, Suite};
 
 /// The root of a room's keys: 32 random bytes that only key slots hold, wrapped.
 #[derive(Clone)]
@@ -354,14 +236,6 @@ impl DataKey {
             &mut key,
         );
         key
-    }
-
-    /// A key of zeros for timing a cipher; it never meets data.
-    pub(crate) fn for_measuring() -> DataKey {
-        DataKey {
-            key: KeyPage::filled_by(|_| {}),
-            room: RoomId([0; 16]),
-        }
     }
 }
 

@@ -16,7 +16,9 @@
 
 mod cost;
 mod credential;
+mod derive;
 mod error;
+mod fastest;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -31,19 +33,21 @@ mod positions;
 mod recipients;
 mod record;
 mod rekey;
+mod room_id;
 mod secret;
 mod segment;
 mod slot;
+mod slot_kind;
 mod suite;
 mod wrap;
 
 pub use cost::{Argon2Cost, CostLimits};
-pub use credential::{Credential, NewCredential, SlotKind};
+pub use credential::{Credential, NewCredential};
+pub use derive::SALT_LEN;
 pub use error::{HeaderError, SealError};
 pub use header::{FORMAT, Header, Unlocked};
 pub use keys::{
-    CatalogKey, DataKey, HeaderKey, MasterKey, MomentKey, PageDigestKey, RoomId, SALT_LEN,
-    SegmentHeaderKey,
+    CatalogKey, DataKey, HeaderKey, MasterKey, MomentKey, PageDigestKey, SegmentHeaderKey,
 };
 pub use memory::protect_process;
 pub use model::{
@@ -52,9 +56,11 @@ pub use model::{
 pub use positions::{POSITIONS, PositionCipher, PositionKeys, PositionTree};
 pub use recipients::{NamedIdentity, NamedRecipient, parse_identities, recipient_plugin};
 pub use record::{ChangesKey, LogKey};
+pub use room_id::RoomId;
 pub use secret::Secret;
 pub use segment::{SegmentKey, check_digest, nonce_part, unit_digest};
 pub use slot::SlotInfo;
+pub use slot_kind::SlotKind;
 pub use suite::Suite;
 pub use wrap::WrappedKey;
 

@@ -9,7 +9,7 @@ use std::fmt;
 use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use zeroize::Zeroizing;
 
-use crate::keys::derive;
+use crate::derive::derive;
 use crate::memory::KeyPage;
 use crate::{KEY_LEN, RoomId, SALT_LEN, SealError, Suite, Tag};
 

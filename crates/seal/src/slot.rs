@@ -19,7 +19,7 @@ use std::io::{Read, Write};
 
 use zeroize::Zeroizing;
 
-use crate::keys::derive;
+use crate::derive::derive;
 use crate::recipients::{self, NamedIdentity, recipient_plugin};
 use crate::secret::fill_random;
 use crate::wrap::WrappedKey;

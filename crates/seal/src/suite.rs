@@ -5,12 +5,11 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::{Duration, Instant};
 
 use aws_lc_rs::aead;
 use serde::{Deserialize, Serialize};
 
-use crate::{DataKey, NoncePart, SealError, UNIT_LEN};
+use crate::SealError;
 
 /// An authenticated cipher for file data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -26,33 +25,6 @@ pub enum Suite {
 impl Suite {
     /// Every suite, in the order of their numbers.
     pub const ALL: [Suite; 2] = [Suite::Aes256Gcm, Suite::ChaCha20Poly1305];
-
-    /// How long each suite is measured for.
-    const PROBE: Duration = Duration::from_millis(5);
-
-    /// Measures both suites for about 5 ms each and returns the one that seals more.
-    pub fn fastest() -> Suite {
-        let units = |suite| Self::units_sealed_within(suite, Self::PROBE);
-        if units(Suite::ChaCha20Poly1305) > units(Suite::Aes256Gcm) {
-            Suite::ChaCha20Poly1305
-        } else {
-            Suite::Aes256Gcm
-        }
-    }
-
-    fn units_sealed_within(suite: Suite, time: Duration) -> u64 {
-        // The key guards nothing: what is sealed here is a buffer of zeros that is thrown away.
-        let key = DataKey::for_measuring().segment_key(suite, &[0; 32]);
-        let mut unit = vec![0; UNIT_LEN];
-        key.seal(NoncePart::NONE, 0, &mut unit);
-        let start = Instant::now();
-        let mut units = 0;
-        while start.elapsed() < time {
-            key.seal(NoncePart::NONE, 0, &mut unit);
-            units += 1;
-        }
-        units
-    }
 
     /// The suite's number in binary structures: 1 or 2.
     pub fn id(self) -> u8 {
