@@ -3,10 +3,11 @@
 use std::error::Error;
 use std::time::Duration;
 
+use explorer::opening::open;
 use explorer::record::Recorder;
 use explorer::snapshot::Snapshot;
 use explorer::verify::{How, verify};
-use explorer::workload::{Unwatched, Workload, ones, open, run, twos};
+use explorer::workload::{Unwatched, Workload, ones, run, twos};
 
 /// A moment, in time that this process has used.
 #[derive(Clone, Copy)]

@@ -7,45 +7,15 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::time::Instant;
 
 use crate::image::Image;
+pub use crate::options::Options;
 use crate::record::{Log, Recorder};
 use crate::sites::Watch;
 use crate::states::{Choice, Limits, Point, StateId, walk};
 use crate::story;
-pub use crate::subject::{Failure, Subject};
-
-/// How far to go with a workload.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// Which states are listed at a point.
-    pub limits: Limits,
-    /// Most states looked at; points with many are thinned by the seed. 0: all.
-    pub states_max: usize,
-    /// Of one state in so many the recovery is cut too. 0: of none; 1: of all.
-    pub recovery_every: u64,
-    /// Most states looked at in one recovery.
-    pub recovery_states_max: usize,
-    /// One state in so many is looked at thoroughly.
-    pub thorough_every: u64,
-    /// Failures reported of a workload before the exploration leaves it.
-    pub failures_max: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            limits: Limits::default(),
-            states_max: 0,
-            recovery_every: 16,
-            recovery_states_max: 24,
-            thorough_every: 8,
-            failures_max: 1,
-        }
-    }
-}
+pub use crate::subject::{Failure, Recorded, Subject};
 
 /// A failure, with what makes it again.
 #[derive(Debug, Clone)]
@@ -91,15 +61,6 @@ impl Report {
         self.failures.extend(other.failures);
         self.cut_short |= other.cut_short;
     }
-}
-
-/// A workload that has run: what it did and what its user saw.
-#[derive(Debug)]
-pub struct Recorded<S> {
-    /// What it did to the storage.
-    pub log: Log,
-    /// What was seen after each step.
-    pub seen: Vec<Arc<S>>,
 }
 
 /// Runs a workload once, without a crash.

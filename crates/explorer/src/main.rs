@@ -8,10 +8,9 @@ use rustix::time::{ClockId, clock_gettime};
 use clap::{Args, Parser, Subcommand};
 use explorer::campaign::{self, Bounds};
 use explorer::explore::{Options, Report, record, replay};
+use explorer::room_subject::RoomSubject;
 use explorer::states::{Limits, StateId};
-use explorer::workload::{
-    RoomSubject, Workload, grants, keys, ones, random, snapshots, together, twos,
-};
+use explorer::workload::{Workload, grants, keys, ones, random, snapshots, together, twos};
 use explorer::{faults, sites, story, without};
 
 /// Cuts the power of a room at every point and looks at what is left.

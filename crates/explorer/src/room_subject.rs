@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use storage::Storage;
 
-use super::{Start, Watch, Workload, run};
 use crate::explore::{Failure, Subject};
 use crate::image::Image;
 use crate::record::Recorder;
 use crate::snapshot::Snapshot;
 use crate::verify::{How, recover, verify};
+use crate::workload::{Start, Watch, Workload, run};
 
 /// A workload to be explored.
 #[derive(Debug, Clone)]

@@ -15,7 +15,7 @@ use room::{Error, FileKind, FileSystem, InodeNo, Room, Snapshots as _, Timestamp
 use seal::{Header, SealError};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-use crate::workload::{KEYS, credential};
+use crate::opening::{KEYS, credential};
 
 /// Bytes read at once.
 const PIECE: u64 = 256 << 10;

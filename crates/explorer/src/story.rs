@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::explore::{Failure, Options, Recorded, Subject};
+use crate::options::Options;
 use crate::record::{Event, FileId, Log, Mark};
 use crate::states::{Change, Choice, Keep, Limits, Pending, Point, StateId};
+use crate::subject::{Failure, Recorded, Subject};
 
 /// Lines of each part of a story.
 const LINES: usize = 12;

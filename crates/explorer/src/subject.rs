@@ -6,7 +6,7 @@ use std::sync::Arc;
 use storage::Storage;
 
 use crate::image::Image;
-use crate::record::Recorder;
+use crate::record::{Log, Recorder};
 
 /// What is wrong with a state, in words; several lines where needed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +54,15 @@ pub trait Subject: Send + Sync {
     /// # Errors
     /// What is wrong.
     fn recover(&self, storage: Arc<dyn Storage>) -> Result<(), Failure>;
+}
+
+/// A workload that has run: what it did and what its user saw.
+#[derive(Debug)]
+pub struct Recorded<S> {
+    /// What it did to the storage.
+    pub log: Log,
+    /// What was seen after each step.
+    pub seen: Vec<Arc<S>>,
 }
 
 impl<S: Subject + ?Sized> Subject for &S {

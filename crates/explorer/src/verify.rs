@@ -15,8 +15,8 @@ use room::{Error, FileSystem as _, InodeNo, Room};
 use storage::Storage;
 
 use crate::explore::Failure;
+use crate::opening::{KEYS, credential, open_with, options};
 use crate::snapshot::Snapshot;
-use crate::workload::{KEYS, credential, open_with, options};
 
 /// Bytes of the largest header that is looked at.
 const HEADER_MAX: u64 = 256 << 10;

@@ -6,11 +6,10 @@ use explorer::campaign::Bounds;
 use explorer::explore::{Failure, Options, Report, Subject, explore, replay};
 use explorer::image::Image;
 use explorer::record::Recorder;
+use explorer::room_subject::RoomSubject;
 use explorer::states::Limits;
 use explorer::without;
-use explorer::workload::{
-    RoomSubject, Workload, grants, keys, ones, random, snapshots, together, twos,
-};
+use explorer::workload::{Workload, grants, keys, ones, random, snapshots, together, twos};
 use storage::{OpenMode, Storage, read_limited};
 
 /// A file that is replaced step by step, carefully but for what is left out.

@@ -1,8 +1,9 @@
 //! Faults that the explorer found and that are fixed, each as the smallest workload that shows it.
 
 use explorer::explore::{Options, explore};
+use explorer::room_subject::RoomSubject;
 use explorer::states::Limits;
-use explorer::workload::{RoomSubject, Workload};
+use explorer::workload::Workload;
 
 /// Explores a workload, given by its lines, and expects no failure.
 fn holds(workload: &str) {

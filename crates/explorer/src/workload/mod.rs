@@ -17,7 +17,6 @@ mod session;
 mod snapshots;
 mod start;
 mod step;
-mod subject;
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,11 +28,10 @@ pub use grants::grants;
 pub use key_operations::keys;
 pub use pairs::{ones, together, twos};
 pub use random::random;
-pub use session::{KEYS, Session, credential, open, open_with, options};
+pub use session::Session;
 pub use snapshots::snapshots;
 pub use start::Start;
 pub use step::{NoStep, Step, bytes};
-pub use subject::RoomSubject;
 
 use crate::snapshot::Snapshot;
 
