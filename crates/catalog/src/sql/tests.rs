@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::contract::{Maker, file, map};
-use crate::{FileKind, InodeNo};
+use crate::*;
 
 mod damage;
 mod past;

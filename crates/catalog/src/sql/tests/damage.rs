@@ -4,7 +4,7 @@ use std::fs;
 
 use super::super::*;
 use super::{Files, create, filled, key, log_path, open, open_for_reading, open_under, put};
-use crate::InodeNo;
+use crate::*;
 
 #[test]
 fn a_wrong_key_is_distinguished() {
