@@ -12,27 +12,25 @@
 //! away while somebody was reading it. Files with flags (append-only, immutable) change this: see [`flagged`].
 
 mod convert;
+mod data;
 mod flagged;
+mod listing;
 mod requests;
 mod session;
 mod shared;
 
-use std::cell::RefCell;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fuser::{
-    Generation, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyWrite, ReplyXattr,
-    Request,
-};
+use fuser::{Generation, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyWrite, ReplyXattr, Request};
 use model::{FileKind, Inode, InodeNo, spans};
 
 use crate::errno::Errno;
 use crate::kernel::Kernel;
 use crate::locker::Locker;
 use crate::options::Transport;
-use crate::seeker::{Seek, Seeker};
+use crate::seeker::Seeker;
 use crate::server::{Caller, SHARED, Server};
 
 use convert::file_attr;
@@ -76,11 +74,6 @@ impl From<Errno> for fuser::Errno {
     fn from(e: Errno) -> Self {
         Self::from_i32(e.0)
     }
-}
-
-thread_local! {
-    /// Where this thread reads file data, so that not every request pays for fresh zeroed memory.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Handler {
@@ -150,52 +143,6 @@ impl Handler {
                 inode = no.0,
                 "forgetting an inode failed by a bug in this program"
             );
-        }
-    }
-
-    fn answer_read(
-        &self,
-        req: &Request,
-        no: InodeNo,
-        offset: u64,
-        size: usize,
-        mut reply: ReplyData,
-    ) {
-        if let Some(room) = reply.room(size) {
-            match self.serve(req, || self.server.read(no, offset, room)) {
-                Ok(got) => reply.filled(got),
-                Err(e) => reply.error(e.into()),
-            }
-            return;
-        }
-        BUFFER.with_borrow_mut(|buffer| {
-            if buffer.len() < size {
-                buffer.resize(size, 0);
-            }
-            match self.serve(req, || self.server.read(no, offset, &mut buffer[..size])) {
-                Ok(got) => reply.data(&buffer[..got]),
-                Err(e) => reply.error(e.into()),
-            }
-        });
-    }
-
-    /// Answers where the next data or hole is, after what the kernel still keeps was passed on.
-    fn seek(&self, req: &Request, no: InodeNo, offset: i64, whence: i32, reply: ReplyLseek) {
-        self.server.activity.touched(req.pid());
-        let server = self.server.clone();
-        let answer = move || {
-            let seek = AssertUnwindSafe(|| server.seek(no, offset, whence));
-            match std::panic::catch_unwind(seek).unwrap_or(Err(Errno::EIO)) {
-                Ok(found) => reply.offset(found),
-                Err(e) => reply.error(e.into()),
-            }
-        };
-        match self.server.shared {
-            // The kernel keeps nothing back.
-            true => answer(),
-            false => self
-                .seeker
-                .ask(Seek::new(no, offset.max(0).unsigned_abs(), answer)),
         }
     }
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, FopenFlags,
-    INodeNo, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, INodeNo,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
     RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
     ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyStatx,
     ReplyWrite, ReplyXattr, Request, RequestId, SetxattrFlags, TimeOrNow, WriteFlags,
@@ -18,7 +18,7 @@ use crate::errno::Errno;
 use crate::flags::{self, Ioctl};
 use crate::server::Wanted;
 
-use super::convert::{self, file_attr, file_type, no, set_time, timestamp};
+use super::convert::{self, file_attr, no, set_time, timestamp};
 use super::{GENERATION, Handler, caller, empty, session, sized, written};
 
 fn wanted(mode: u32, umask: u32, rdev: u32) -> Wanted {
@@ -360,38 +360,7 @@ impl Filesystem for Handler {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let answer = self.serve(req, || {
-            if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID)
-                && self.server.drop_privileges(caller(req), no(ino))?
-            {
-                self.kernel.attributes_changed(no(ino));
-            }
-            let _writing = self.server.writes.begin();
-            match write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
-                // An fsync follows, where the kernel is to wait for it.
-                true => self.server.write_cached(no(ino), offset, data),
-                false => {
-                    self.server.write(no(ino), offset, data)?;
-                    self.server.changed(no(ino))?;
-                    Ok(false)
-                }
-            }
-        });
-        let stored = answer.as_ref().ok().copied();
-        let refused = answer == Err(Errno(libc::EPERM));
-        // The kernel sends no more than it negotiated: 1 MiB.
-        written(reply, answer.map(|_| data.len() as u32));
-        if refused {
-            self.undo_cached(no(ino), offset);
-        }
-        if let Some(grown) = stored
-            && !self.server.shared
-        {
-            let room = &*self.server.room;
-            self.server
-                .pressure
-                .stored(room, no(ino), data.len(), grown);
-        }
+        self.answer_write(req, no(ino), offset, data, write_flags, reply);
     }
 
     /// A file that is not shared has nothing to flush. After one answer the kernel does not ask again; it writes its cache back and
@@ -445,23 +414,9 @@ impl Filesystem for Handler {
         ino: INodeNo,
         fh: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        reply: ReplyDirectory,
     ) {
-        let answer = self.serve(req, || {
-            self.server.list(no(ino), fh.0, offset, false, |one| {
-                let name = OsStr::from_bytes(one.name);
-                !reply.add(
-                    INodeNo(one.inode.no.0),
-                    one.cookie,
-                    file_type(one.inode.kind),
-                    name,
-                )
-            })
-        });
-        match answer {
-            Ok(()) => reply.ok(),
-            Err(e) => reply.error(e.into()),
-        }
+        self.answer_names(req, no(ino), fh.0, offset, reply);
     }
 
     fn readdirplus(
@@ -470,26 +425,9 @@ impl Filesystem for Handler {
         ino: INodeNo,
         fh: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectoryPlus,
+        reply: ReplyDirectoryPlus,
     ) {
-        let answer = self.serve(req, || {
-            self.server.list(no(ino), fh.0, offset, true, |one| {
-                let name = OsStr::from_bytes(one.name);
-                let attr: FileAttr = file_attr(one.inode);
-                !reply.add(
-                    attr.ino,
-                    one.cookie,
-                    name,
-                    self.name_ttl(no(ino), one.name),
-                    &attr,
-                    GENERATION,
-                )
-            })
-        });
-        match answer {
-            Ok(()) => reply.ok(),
-            Err(e) => reply.error(e.into()),
-        }
+        self.answer_names_with_attributes(req, no(ino), fh.0, offset, reply);
     }
 
     fn fsyncdir(
