@@ -74,7 +74,7 @@ const EXCUSED: &[(&str, &str, &str)] = &[
     (
         "keys.md",
         "systemctl enable strongroom-lock",
-        "a machine that sleeps; tests/mounted.rs runs the unit's command",
+        "a machine that sleeps; tests/mounted runs the unit's command",
     ),
     (
         "keys.md",
