@@ -1,9 +1,11 @@
-//! How fast clients create small files: a network disk, a metadata server and clients in one process, on loopback.
+//! How fast clients create small files: network disks, a metadata server and clients in one process, on loopback.
 //!
-//! `cargo run --release -p strongroom-metadata-server --example create_files -- DIRECTORY mounted|direct CLIENTS SECONDS [fsync]`:
+//! `cargo run --release -p strongroom-metadata-server --example create_files -- DIRECTORY mounted|direct CLIENTS SECONDS [fsync] [DISKS]`:
 //! the directory must exist and be empty; `mounted` needs /dev/fuse and root. Each client is one program in a directory of its own:
-//! create a file, write 4 KiB, `fsync` where asked for, close. Prints files per second, and calls and disk requests per file.
+//! create a file, write 4 KiB, `fsync` where asked for, close. Prints files per second, and what a file costs: processor time and
+//! switches between threads of the whole process, calls, requests to disks.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,7 +16,7 @@ use std::time::{Duration, Instant};
 use device::FileDevice;
 use metadata_client::{ClientOptions, SharedRoom};
 use metadata_server::enrol::Disk;
-use metadata_server::server::{Config, MetadataServer};
+use metadata_server::server::{CallCount, Config, MetadataServer};
 use mount::MountOptions;
 use netdisk::server::{Config as DiskConfig, Server as DiskServer};
 use netdisk::{DiskAddress, KeyFile, Protection, Store, Surroundings};
@@ -30,18 +32,24 @@ const SIZE: usize = 4096;
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [dir, how, clients, seconds, rest @ ..] = &arguments[..] else {
-        return Err("create_files DIRECTORY mounted|direct CLIENTS SECONDS [fsync]".into());
+        return Err("create_files DIRECTORY mounted|direct CLIENTS SECONDS [fsync] [DISKS]".into());
     };
     let (dir, mounted) = (Path::new(dir), how == "mounted");
     let (clients, seconds): (usize, f64) = (clients.parse()?, seconds.parse()?);
-    let fsync = rest.first().is_some_and(|word| word == "fsync");
+    let fsync = rest.iter().any(|word| word == "fsync");
+    let disks = rest.iter().find(|word| *word != "fsync");
+    let disks: usize = disks.map_or(Ok(1), |disks| disks.parse())?;
 
-    let (disk_server, disk) = disk(&dir.join("disk.store"))?;
+    let (disk_servers, disks): (Vec<_>, Vec<_>) = (0..disks)
+        .map(|n| disk(dir, n))
+        .collect::<Result<Vec<_>>>()?
+        .into_iter()
+        .unzip();
     let key = || Secret::from(vec![7; 32]);
     let new = NewRoom::with_credential(NewCredential::RawKey(key()));
     Room::create(&dir.join("room"), new)?.close()?;
     let mut config = Config::new(dir.join("room"));
-    config.disks = vec![disk];
+    config.disks = disks;
     let server = MetadataServer::start(config, Credential::RawKey(key()))?;
     let (_, root) = server.add_user("root", 0, &[0])?;
     let connect = || {
@@ -70,8 +78,14 @@ fn main() -> Result<()> {
         for program in &programs {
             (0..20).try_for_each(|n| program.create(&format!("first-{n}"), fsync))?;
         }
-        let counts = || (server.metrics().calls, disk_server.metrics().done);
-        let (before, began) = (counts(), Instant::now());
+        let counts = || -> Result<Counts> {
+            Ok(Counts {
+                calls: server.metrics().calls,
+                disks: requests(&disk_servers),
+                process: Process::now()?,
+            })
+        };
+        let (before, began) = (counts()?, Instant::now());
         let running = &running;
         let threads: Vec<_> = programs
             .iter()
@@ -95,7 +109,7 @@ fn main() -> Result<()> {
             let (some, longest) = thread.join().map_err(|_| "a client ended by a bug")??;
             (files, slowest) = (files + some, slowest.max(longest));
         }
-        Ok((files, slowest, began.elapsed(), before, counts()))
+        Ok((files, slowest, began.elapsed(), before, counts()?))
     })?;
 
     println!(
@@ -104,16 +118,27 @@ fn main() -> Result<()> {
         slowest.as_secs_f64() * 1e3
     );
     let per_file = |count: u64| count as f64 / files.max(1) as f64;
-    for (name, count) in &after.0 {
-        let old = before.0.get(name).copied().unwrap_or_default();
+    println!(
+        "  processor {:.0} us a file, {:.1} switches",
+        (after.process.cpu - before.process.cpu).as_secs_f64() * 1e6 / files.max(1) as f64,
+        per_file(
+            after
+                .process
+                .switches
+                .saturating_sub(before.process.switches)
+        )
+    );
+    for (name, count) in &after.calls {
+        let old = before.calls.get(name).copied().unwrap_or_default();
         let (done, ns) = (count.done - old.done, count.ns - old.ns);
         if done > 0 {
             let us = ns as f64 / done as f64 / 1e3;
             println!("  {name:12} {:6.3} a file, {us:.0} us each", per_file(done));
         }
     }
-    for ((name, count), (_, old)) in after.1.iter().zip(&before.1) {
-        if count > old {
+    for (name, count) in &after.disks {
+        let old = before.disks.get(name).copied().unwrap_or_default();
+        if *count > old {
             println!("  disk {name:7} {:6.3} a file", per_file(count - old));
         }
     }
@@ -122,7 +147,7 @@ fn main() -> Result<()> {
         client.end()?;
     }
     server.stop()?;
-    drop(disk_server);
+    drop(disk_servers);
     Ok(())
 }
 
@@ -203,9 +228,56 @@ impl Drop for Mount {
     }
 }
 
+/// What was done so far.
+struct Counts {
+    calls: BTreeMap<&'static str, CallCount>,
+    disks: BTreeMap<String, u64>,
+    process: Process,
+}
+
+/// Requests of all disks, by operation.
+fn requests(disks: &[DiskServer]) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    for (name, done) in disks.iter().flat_map(|disk| disk.metrics().done) {
+        *all.entry(name.to_string()).or_default() += done;
+    }
+    all
+}
+
+/// What this process took.
+struct Process {
+    cpu: Duration,
+    /// Times that a thread waited for another, or for the kernel.
+    switches: u64,
+}
+
+impl Process {
+    fn now() -> Result<Self> {
+        let (mut ns, mut switches) = (0, 0);
+        for thread in std::fs::read_dir("/proc/self/task")? {
+            let thread = thread?.path();
+            // It may have ended meanwhile.
+            let Ok(status) = std::fs::read_to_string(thread.join("status")) else {
+                continue;
+            };
+            let waited = status
+                .lines()
+                .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            switches += waited.unwrap_or("0").trim().parse::<u64>()?;
+            let times = std::fs::read_to_string(thread.join("schedstat"))?;
+            ns += times.split(' ').next().unwrap_or("0").parse::<u64>()?;
+        }
+        Ok(Self {
+            cpu: Duration::from_nanos(ns),
+            switches,
+        })
+    }
+}
+
 /// A served disk of 4 GiB, sparse, and its entry for the metadata server.
-fn disk(path: &Path) -> Result<(DiskServer, Disk)> {
-    let device = Arc::new(FileDevice::create(path, (4 << 30) + 4096)?);
+fn disk(dir: &Path, number: usize) -> Result<(DiskServer, Disk)> {
+    let path = dir.join(format!("disk-{number}.store"));
+    let device = Arc::new(FileDevice::create(&path, (4 << 30) + 4096)?);
     let keys = KeyFile::generate()?;
     Store::init(&*device, keys.id, false)?;
     let surroundings = Surroundings {
@@ -218,7 +290,7 @@ fn disk(path: &Path) -> Result<(DiskServer, Disk)> {
         &keys,
     )?;
     let entry = Disk {
-        name: "disk".into(),
+        name: format!("disk-{number}"),
         address: DiskAddress {
             id: keys.id,
             address: server.local_addr().to_string(),
