@@ -267,6 +267,9 @@ impl From<CatalogError> for model::Error {
     }
 }
 
+/// What [`Catalog::sync`] has done to what a record refers to, before it is written: whether that is durable now.
+pub type Taken<'a> = Box<dyn FnOnce() -> bool + 'a>;
+
 /// Result of catalog calls.
 pub type Result<T> = std::result::Result<T, CatalogError>;
 
@@ -419,10 +422,10 @@ pub trait Catalog: Send + Sync + Debug {
     /// Makes everything applied durable, and returns the new generation. Nothing to do: the present one.
     fn commit(&self) -> Result<u64>;
     /// Makes everything applied durable by one record of the log, which later commits replace, and returns its generation.
-    /// The record holds `units`, which are written to the segments but not durable there; everything else that the changes
-    /// refer to is durable. `taken` runs when the record is complete, before it is written: what is applied from then on is not
-    /// part of it. `None`: the log cannot take it, and a commit must do instead.
-    fn sync(&self, units: Vec<SealedUnits>, taken: Box<dyn FnOnce() + '_>) -> Result<Option<u64>>;
+    /// The record holds `units`, which are written to the segments but not durable there. `taken` runs when the record is complete,
+    /// before it is written: what is applied from then on is not part of it. It makes everything else durable that the changes
+    /// refer to, and says whether it is. `None`: it is not, or the log cannot take the record, and only a commit can do instead.
+    fn sync(&self, units: Vec<SealedUnits>, taken: Taken<'_>) -> Result<Option<u64>>;
     /// The units of the records that opening the catalog has applied. They belong into the segments before the next commit.
     fn take_replayed(&self) -> Vec<SealedUnits>;
     /// The generation of the last commit or record: rises by one with each.

@@ -9,8 +9,8 @@ use storage::Storage;
 use super::{SqlCatalog, State, copy, open, schema, verify, wal};
 use crate::{
     Births, CHUNK_BLOCKS, CachedReply, Catalog, Change, Chunk, ClientKey, DirEntry, Inode, InodeNo,
-    KeptChunk, KeptRow, Result, SegmentAccount, SegmentNo, SnapshotRow, SpaceRow, Timestamp,
-    Totals,
+    KeptChunk, KeptRow, Result, SegmentAccount, SegmentNo, SnapshotRow, SpaceRow, Taken,
+    Timestamp, Totals,
 };
 
 impl Catalog for SqlCatalog {
@@ -262,7 +262,7 @@ impl Catalog for SqlCatalog {
         self.commit_now()
     }
 
-    fn sync(&self, units: Vec<SealedUnits>, taken: Box<dyn FnOnce() + '_>) -> Result<Option<u64>> {
+    fn sync(&self, units: Vec<SealedUnits>, taken: Taken<'_>) -> Result<Option<u64>> {
         self.append_record(units, taken)
     }
 

@@ -10,7 +10,7 @@ use super::rows::damaged;
 use super::{Failure, OpenOptions, SqlCatalog, State, schema};
 use crate::log::file::{self, Found, LogFile};
 use crate::log::{self, Link, Replayed};
-use crate::{CatalogError, Result};
+use crate::{CatalogError, Result, Taken};
 
 /// Commits after which a log that could not be created is tried again.
 const RETRY: u64 = 1000;
@@ -61,7 +61,7 @@ impl SqlCatalog {
     pub(super) fn append_record(
         &self,
         units: Vec<SealedUnits>,
-        taken: Box<dyn FnOnce() + '_>,
+        taken: Taken<'_>,
     ) -> Result<Option<u64>> {
         let Some(key) = self.key.log().filter(|_| !self.read_only) else {
             return Ok(None);
@@ -90,11 +90,13 @@ impl SqlCatalog {
             (state.generation, record)
         };
         drop(units);
-        taken();
-        // There is one: it was looked at above, under the same lock.
-        let appended = log
-            .as_mut()
-            .map_or(Ok(false), |log| log.append(key, number, &mut record));
+        let appended = match taken() {
+            // There is one: it was looked at above, under the same lock.
+            true => log
+                .as_mut()
+                .map_or(Ok(false), |log| log.append(key, number, &mut record)),
+            false => Ok(false),
+        };
         let mut state = self.lock();
         match appended {
             Ok(true) => state.pending.reuse(record),

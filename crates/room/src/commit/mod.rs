@@ -240,12 +240,26 @@ impl Commits {
     fn append(&self, freeze: RwLockWriteGuard<'_, ()>, scope: Scope, mark: u64) -> Result<()> {
         let units = match scope {
             // It refers to no data that was not flushed before.
-            Scope::Names => Vec::new(),
-            Scope::Everything => self.take_data()?,
+            Scope::Names => Some(Vec::new()),
+            Scope::Everything => self.take_data(),
         };
         let whole = scope == Scope::Everything || self.data.inodes().deferred_len() == 0;
-        let taken = Box::new(move || drop(freeze));
-        match self.catalog.get().sync(units, taken) {
+        let flushes = units.is_none();
+        let mut flushed = Ok(());
+        // The data is all written: others go on while it becomes durable, and are served by the next record.
+        let taken = || {
+            drop(freeze);
+            if flushes {
+                flushed = self.blocks.segments().flush();
+            }
+            flushed.is_ok()
+        };
+        let synced = self
+            .catalog
+            .get()
+            .sync(units.unwrap_or_default(), Box::new(taken));
+        flushed.map_err(|e| self.failed(e.into()))?;
+        match synced {
             Ok(Some(generation)) => {
                 self.names_durable.store(mark, Ordering::SeqCst);
                 if whole {
@@ -262,16 +276,11 @@ impl Commits {
         }
     }
 
-    /// Units that the record is to carry; what is not carried is flushed.
-    fn take_data(&self) -> Result<Vec<SealedUnits>> {
-        let segments = self.blocks.segments();
+    /// Units that the record is to carry; `None`: the segments are to be flushed instead.
+    fn take_data(&self) -> Option<Vec<SealedUnits>> {
         // What network disks are given is durable there, or not at all.
-        let carried = (!self.env.options.network_backed).then(|| segments.take_unflushed());
-        if let Some(units) = carried.flatten() {
-            return Ok(units);
-        }
-        segments.flush().map_err(|e| self.failed(e.into()))?;
-        Ok(Vec::new())
+        let carries = !self.env.options.network_backed;
+        carries.then(|| self.blocks.segments().take_unflushed())?
     }
 
     /// With `commit_lock` held: commits, and where there is no space, once more when what was discarded is punched.

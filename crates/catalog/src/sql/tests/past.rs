@@ -119,7 +119,7 @@ fn programs_that_do_not_know_snapshots_refuse_a_catalog_that_ever_had_one() {
 fn the_first_snapshot_is_made_durable_by_a_commit_and_later_ones_by_a_record() {
     let memory = MemoryStorage::new();
     let catalog = create_in(&memory);
-    let sync = || catalog.sync(Vec::new(), Box::new(|| ())).unwrap();
+    let sync = || catalog.sync(Vec::new(), Box::new(|| true)).unwrap();
     put(&catalog, InodeNo::ROOT, b"a");
     assert_eq!(sync(), None, "there is no log yet");
     catalog.commit().unwrap();

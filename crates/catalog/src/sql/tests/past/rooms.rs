@@ -464,7 +464,7 @@ impl Rooms {
             _ => {
                 if self
                     .catalog
-                    .sync(Vec::new(), Box::new(|| ()))
+                    .sync(Vec::new(), Box::new(|| true))
                     .unwrap()
                     .is_none()
                 {
