@@ -5,11 +5,13 @@
 //! 2. The same inode has the same number for all clients, for as long as the room exists; 0 (none) and 1 (the root) stay.
 //!
 //! The cipher is FF1 (NIST SP 800-38G) with AES-256 over the 64 bits of a number; results that are 0 or 1 are enciphered again
-//! (cycle walking), so that it stays a permutation.
+//! (cycle walking), so that it stays a permutation. It takes microseconds and is asked for several times in each call, so the pairs
+//! used last are kept.
 
 use aes::Aes256;
 use fpe::ff1::{BinaryNumeralString, FF1};
 use metadata_proto::rpc::{Change, Changed};
+use parking_lot::Mutex;
 use room::{DirEntry, Inode, InodeNo, Room};
 use zeroize::Zeroizing;
 
@@ -19,10 +21,42 @@ const NOTE: &str = "metadata.handles";
 /// What a decoy's key is derived for (BLAKE3's key derivation).
 const DECOYS: &str = "strongroom 2026-11 numbers of inodes that reach nothing";
 
+/// Pairs kept, for each direction: 128 KiB together.
+const KEPT: usize = 4096;
+
 /// The cipher, and the key of decoys.
 pub(crate) struct Handles {
     cipher: FF1<Aes256>,
     decoys: Zeroizing<[u8; 32]>,
+    kept: Mutex<Kept>,
+}
+
+/// Pairs of a room's number and its clients' number, each in the place that one of the two chooses. Places without a pair hold 0 and 0,
+/// which is one.
+struct Kept {
+    by_room: Box<[(u64, u64); KEPT]>,
+    by_client: Box<[(u64, u64); KEPT]>,
+}
+
+impl Kept {
+    fn client_of(&self, room: u64) -> Option<u64> {
+        let (known, client) = self.by_room[place(room)];
+        (known == room).then_some(client)
+    }
+
+    fn room_of(&self, client: u64) -> Option<u64> {
+        let (room, known) = self.by_client[place(client)];
+        (known == client).then_some(room)
+    }
+
+    fn keep(&mut self, room: u64, client: u64) {
+        self.by_room[place(room)] = (room, client);
+        self.by_client[place(client)] = (room, client);
+    }
+}
+
+fn place(number: u64) -> usize {
+    number as usize % KEPT
 }
 
 impl std::fmt::Debug for Handles {
@@ -52,6 +86,10 @@ impl Handles {
             // A key of 32 bytes and two digits are what it takes.
             cipher: FF1::new(key, 2).expect("FF1 takes the radix 2"),
             decoys: Zeroizing::new(blake3::derive_key(DECOYS, key)),
+            kept: Mutex::new(Kept {
+                by_room: Box::new([(0, 0); KEPT]),
+                by_client: Box::new([(0, 0); KEPT]),
+            }),
         }
     }
 
@@ -67,14 +105,26 @@ impl Handles {
         number_of(&done.expect("FF1 takes 64 digits"))
     }
 
+    fn deciphered(&self, client: u64) -> u64 {
+        let mut number = self.decipher(client);
+        while number <= 1 {
+            number = self.decipher(number);
+        }
+        number
+    }
+
     /// The number that clients get.
     pub(super) fn out(&self, no: InodeNo) -> InodeNo {
         let mut number = no.0;
         if number > 1 {
+            if let Some(known) = self.kept.lock().client_of(number) {
+                return InodeNo(known);
+            }
             number = self.encipher(number);
             while number <= 1 {
                 number = self.encipher(number);
             }
+            self.kept.lock().keep(no.0, number);
         }
         InodeNo(number)
     }
@@ -83,9 +133,10 @@ impl Handles {
     pub(super) fn room_number(&self, no: InodeNo) -> InodeNo {
         let mut number = no.0;
         if number > 1 {
-            number = self.decipher(number);
-            while number <= 1 {
-                number = self.decipher(number);
+            let known = self.kept.lock().room_of(number);
+            number = known.unwrap_or_else(|| self.deciphered(number));
+            if known.is_none() {
+                self.kept.lock().keep(number, no.0);
             }
         }
         // The room's own are below 2^63; 0 is none.
@@ -188,6 +239,24 @@ mod tests {
             assert_eq!(out.0 <= 1, no <= 1);
             assert_eq!(out.0 == no, no <= 1);
             assert_ne!(handles.decoy(InodeNo(no)), out);
+        }
+    }
+
+    #[test]
+    fn numbers_that_share_a_place_do_not_take_each_other_s() {
+        let used = Handles::new(&[3; 32]);
+        let numbers = (0..3).map(|turn| 7 + turn * KEPT as u64);
+        for no in numbers.clone().chain(numbers) {
+            let out = used.out(InodeNo(no));
+            // One that has kept nothing says the same.
+            let fresh = Handles::new(&[3; 32]);
+            assert_eq!(fresh.room_number(out), InodeNo(no));
+            assert_eq!(fresh.out(InodeNo(no)), out);
+            assert_eq!(used.room_number(out), InodeNo(no));
+            // Its place in the other direction has what is no number of the room.
+            let forged = InodeNo(out.0 ^ 1 << 40);
+            assert_eq!(used.room_number(forged), fresh.room_number(forged));
+            assert_eq!(used.room_number(out), InodeNo(no));
         }
     }
 
