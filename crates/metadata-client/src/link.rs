@@ -85,7 +85,8 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(address: String, tls: Tls) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
+            // One: each further one is woken for nothing, several times a call (decision 28).
+            .worker_threads(1)
             .thread_name("strongroom-net")
             .enable_all()
             .build()?;

@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -194,6 +195,13 @@ impl Drop for Listed<'_> {
         self.shared.users.connections.lock().remove(&self.number);
         self.shared.counters.left();
     }
+}
+
+/// Threads that serve connections; calls are done by others. A second one on a small machine is woken for nothing, several times a call
+/// (decision 28).
+pub(super) fn threads() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    (processors / 4).clamp(1, 4)
 }
 
 pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, closing: CancellationToken) {

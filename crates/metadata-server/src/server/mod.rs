@@ -334,7 +334,7 @@ impl MetadataServer {
             audit,
         });
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
+            .worker_threads(listen::threads())
             .max_blocking_threads(calls::BLOCKING_MAX + 16)
             .thread_name("metadata")
             .enable_all()
