@@ -2,6 +2,7 @@
 //!
 //! 1. There are never more than allowed; a further one is started when a request came and nobody waits for the next.
 //! 2. What cannot be received ends the connection: where the next request begins is not known then.
+//! 3. A short request is answered by the worker that received it, before the next is received: to wake another takes longer.
 
 use std::io;
 use std::sync::Arc;
@@ -30,6 +31,10 @@ pub trait Served: Send + Sync + Sized + 'static {
     ) -> io::Result<Option<Self::Request<'c>>>;
     /// Whether a request is not to be done.
     fn is_refused(request: &Self::Request<'_>) -> bool;
+    /// Whether a request that is there, and nothing behind it, takes no longer than waking another worker does. `false` unless said.
+    fn is_short(&self, _receiving: &Self::Receiving, _request: &Self::Request<'_>) -> bool {
+        false
+    }
     /// Does a request and sends the answer. A failure to send ends the connection, which the receiving side sees.
     fn answer(&self, request: &Self::Request<'_>, buffer: &mut Vec<u8>);
     /// Nothing more can be received.
@@ -85,24 +90,37 @@ pub fn work<C: Served>(connection: &Arc<C>) {
         if worker_pool.over.load(Ordering::SeqCst) {
             return;
         }
-        let request = match connection.receive(&mut receiving, &mut buffer) {
-            Ok(Some(request)) => request,
-            Ok(None) => return worker_pool.end(),
-            Err(error) => {
-                worker_pool.end();
-                return connection.failed(&error);
+        let request = loop {
+            let request = match connection.receive(&mut receiving, &mut buffer) {
+                Ok(Some(request)) => request,
+                Ok(None) => return worker_pool.end(),
+                Err(error) => {
+                    worker_pool.end();
+                    return connection.failed(&error);
+                }
+            };
+            worker_pool.running.fetch_add(1, Ordering::SeqCst);
+            if !connection.is_short(&receiving, &request) {
+                break request;
             }
+            finish(&**connection, request, &mut buffer);
         };
-        worker_pool.running.fetch_add(1, Ordering::SeqCst);
         if !C::is_refused(&request) && worker_pool.waiting.load(Ordering::SeqCst) == 0 {
             help(connection);
         }
         drop(receiving);
-        connection.answer(&request, &mut buffer);
-        drop(request);
-        worker_pool.running.fetch_sub(1, Ordering::SeqCst);
-        connection.buffers().put_away(&mut buffer);
+        finish(&**connection, request, &mut buffer);
     }
+}
+
+fn finish<C: Served>(connection: &C, request: C::Request<'_>, buffer: &mut Vec<u8>) {
+    connection.answer(&request, buffer);
+    drop(request);
+    connection
+        .worker_pool()
+        .running
+        .fetch_sub(1, Ordering::SeqCst);
+    connection.buffers().put_away(buffer);
 }
 
 /// One more worker, so that the next request is received while this one is done.

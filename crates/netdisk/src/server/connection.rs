@@ -23,6 +23,8 @@ use crate::{BlockExtent, CapabilityId, GroupId, Reason, sign, store};
 const TICK: Duration = Duration::from_secs(1);
 /// Bytes of words that go with a failure of the store.
 const WORDS_MAX: usize = 256;
+/// A write of up to so many bytes is short: it goes to the page cache, as a rule.
+const SHORT_WRITE_MAX: u32 = 16 << 10;
 
 struct Connection {
     shared: Arc<Shared>,
@@ -172,6 +174,14 @@ impl Served for Connection {
 
     fn is_refused(request: &Request<'_>) -> bool {
         request.refused.is_some()
+    }
+
+    fn is_short(&self, receiving: &Receiving, request: &Request<'_>) -> bool {
+        // A revocation behind a write of the metadata server would wait where the device hangs.
+        request.head.op == Op::Write
+            && request.head.payload_len <= SHORT_WRITE_MAX
+            && receiving.receiver.ready() == 0
+            && !self.proof.is_operator()
     }
 
     fn answer(&self, request: &Request<'_>, buffer: &mut Vec<u8>) {
