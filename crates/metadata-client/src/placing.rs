@@ -22,6 +22,8 @@ use super::grants::GrantedBlocks;
 const CHUNK_BLOCKS: u64 = model::CHUNK_BLOCKS as u64;
 /// Parts sent to the server at once.
 const PARTS_MAX: usize = 256;
+/// Data up to this many blocks is made durable by the write itself, where somebody waits for that: 64 KiB.
+const DURABLE_BLOCKS: u32 = 16;
 /// Writes to disks under way at once for one file.
 const WRITERS: usize = 4;
 
@@ -36,6 +38,8 @@ struct Part {
 struct Job {
     place: GrantedBlocks,
     parts: Vec<Part>,
+    /// The disk is to make it durable at once.
+    durable: bool,
 }
 
 enum Failed {
@@ -165,7 +169,7 @@ impl ClientCore {
         deadline: Instant,
         sync: bool,
     ) -> std::result::Result<Committed, Failed> {
-        let written = self.write_out(parts(blocks), blocks, end, deadline)?;
+        let written = self.write_out(parts(blocks), blocks, end, deadline, sync)?;
         let mut committed = Committed {
             stamp: 0,
             settled: 0,
@@ -206,16 +210,18 @@ impl ClientCore {
         }
     }
 
-    /// Writes all parts to granted blocks.
+    /// Writes all parts to granted blocks; with `sync`, durably where that is little.
     fn write_out(
         &self,
         parts: Vec<Part>,
         blocks: &Blocks,
         end: u64,
         deadline: Instant,
+        sync: bool,
     ) -> std::result::Result<Vec<(Vec<Written>, GrantedBlocks)>, Failed> {
-        let jobs = self.jobs(parts)?;
-        if let [_] = jobs.as_slice() {
+        let mut jobs = self.jobs(parts)?;
+        if let [job] = jobs.as_mut_slice() {
+            job.durable = sync && job.place.blocks <= DURABLE_BLOCKS;
             let mut done = Vec::new();
             for job in jobs {
                 self.run(job, blocks, end, deadline, &mut done)?;
@@ -285,6 +291,7 @@ impl ClientCore {
             jobs.push(Job {
                 place,
                 parts: taken,
+                durable: false,
             });
         }
         Ok(jobs)
@@ -306,6 +313,10 @@ impl ClientCore {
                 Ok(written) => {
                     done.push((written, job.place));
                     continue;
+                }
+                // A flush that fails is the metadata server's to judge: it keeps its clients waiting for the disk.
+                Err(Next::Never(e)) if job.durable => {
+                    tracing::debug!("{e}; written again, and not at once durable");
                 }
                 Err(Next::Never(e)) => return Err(Failed::For(e)),
                 Err(Next::AskAgain) if Instant::now() < deadline => {
@@ -379,16 +390,16 @@ impl ClientCore {
         let unknown = || Next::Later(Error::Unreachable("an unknown disk".into()));
         let disk = self.disks.get(grant.disk).ok_or_else(unknown)?;
         let _span = tracing::trace_span!(target: spans::TARGET, spans::NETWORK).entered();
-        let boot = disk
-            .write(
-                &grant.ticket,
-                grant.start + u64::from(job.place.position),
-                &data,
-            )
-            .map_err(|e| next(grant.disk, e))?;
+        let start = grant.start + u64::from(job.place.position);
+        let boot = match job.durable {
+            true => disk.write_durable(&grant.ticket, start, &data),
+            false => disk.write(&grant.ticket, start, &data),
+        };
+        let boot = boot.map_err(|e| next(grant.disk, e))?;
         let written = job.parts.iter().zip(sealed).map(|(part, sealed)| Written {
             grant: grant.id,
             boot,
+            durable: job.durable,
             extent: WrittenExtent {
                 offset: part.first * BLOCK,
                 sealed,

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::admin;
 
 /// Version of this protocol: both sides must have the same.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// Slots of a client: changes it may have under way at the same time.
 pub const SLOTS_MAX: u32 = 64;
 /// The first byte a server sends after the handshake: the client's key belongs to a user.
@@ -277,6 +277,8 @@ pub struct Written {
     pub grant: WriteGrantId,
     /// The disk's incarnation when it acknowledged the write.
     pub boot: Boot,
+    /// The disk has made it durable: no flush is needed for it. A client that says so wrongly loses its own data.
+    pub durable: bool,
     /// What and where.
     pub extent: WrittenExtent,
 }

@@ -43,6 +43,8 @@ pub enum Op {
     Write = 2,
     /// What was written made durable.
     Flush = 3,
+    /// The same as a write, and what was written before made durable, before it is answered.
+    WriteDurable = 4,
     /// The disk's state, for the metadata server.
     Status = 16,
     /// The valid groups, from the metadata server.
@@ -55,10 +57,11 @@ pub enum Op {
 
 impl Op {
     /// All of them.
-    pub const ALL: [Op; 7] = [
+    pub const ALL: [Op; 8] = [
         Op::Read,
         Op::Write,
         Op::Flush,
+        Op::WriteDurable,
         Op::Status,
         Op::SetGroups,
         Op::Revoke,
@@ -71,6 +74,7 @@ impl Op {
             Op::Read => "read",
             Op::Write => "write",
             Op::Flush => "flush",
+            Op::WriteDurable => "write_durable",
             Op::Status => "status",
             Op::SetGroups => "set_groups",
             Op::Revoke => "revoke",
@@ -161,7 +165,7 @@ impl RequestHead {
         capability_fits
             && match self.op {
                 Op::Read => some_blocks && payload == 0,
-                Op::Write => some_blocks && payload == blocks * BLOCK_LEN,
+                Op::Write | Op::WriteDurable => some_blocks && payload == blocks * BLOCK_LEN,
                 Op::Flush | Op::Status => no_range && payload == 0,
                 Op::SetGroups => no_range && payload.is_multiple_of(8) && payload <= GROUPS_MAX * 8,
                 Op::Revoke => {
@@ -271,6 +275,7 @@ mod tests {
             request(Op::Read, 80, 256, 0),
             request(Op::Write, 1088, 256, 1 << 20),
             request(Op::Flush, 80, 0, 0),
+            request(Op::WriteDurable, 80, 1, 4096),
             request(Op::Status, 0, 0, 0),
             request(Op::SetGroups, 0, 0, 0),
             request(Op::Revoke, 0, 0, 12),
@@ -293,6 +298,8 @@ mod tests {
             request(Op::Write, 80, 1, 4095),
             request(Op::Write, 80, u32::MAX, u32::MAX),
             request(Op::Flush, 80, 1, 0),
+            request(Op::WriteDurable, 80, 1, 0),
+            request(Op::WriteDurable, 0, 1, 4096),
             request(Op::Status, 80, 0, 0),
             request(Op::SetGroups, 0, 0, 7),
             request(Op::SetGroups, 0, 0, 257 * 8),

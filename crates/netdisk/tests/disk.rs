@@ -2,12 +2,14 @@
 
 mod common;
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::raw::{self, Request};
 use common::{BLOCKS, Disk, LONG};
-use device::MemoryDevice;
+use device::{Device, MemoryDevice};
 use netdisk::server::{Config, FilterSize, ServeError, Server};
 use netdisk::*;
 
@@ -37,6 +39,90 @@ fn what_was_written_is_read_in_every_set_up() {
         assert_eq!(status.groups, [GroupId(1)]);
         assert_eq!(status.boot, disk.server.incarnation());
         assert!(status.clock.abs_diff(common::now()) < 60);
+    }
+}
+
+/// Memory that counts flushes, and fails them on request.
+#[derive(Debug)]
+struct Flushed {
+    memory: MemoryDevice,
+    flushes: AtomicU64,
+    /// Writes that no flush has followed.
+    pending: AtomicU64,
+    fails: AtomicBool,
+}
+
+impl Device for Flushed {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.memory.read_at(buf, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.pending.fetch_add(1, Ordering::SeqCst);
+        self.memory.write_at(buf, offset)
+    }
+    fn flush(&self) -> io::Result<()> {
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(io::Error::other("fails on request"));
+        }
+        self.flushes.fetch_add(1, Ordering::SeqCst);
+        self.pending.store(0, Ordering::SeqCst);
+        Ok(())
+    }
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.memory.discard(offset, len)
+    }
+    fn write_zeros(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.memory.write_zeros(offset, len)
+    }
+    fn len(&self) -> u64 {
+        self.memory.len()
+    }
+    fn discards_to_zeros(&self) -> bool {
+        true
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_durable_write_is_flushed_before_it_is_answered_and_fails_with_its_flush() {
+    for protection in ALL {
+        let device = Arc::new(Flushed {
+            memory: MemoryDevice::new(4 << 20),
+            flushes: AtomicU64::new(0),
+            pending: AtomicU64::new(0),
+            fails: AtomicBool::new(false),
+        });
+        let disk = Disk::on(device.clone(), protection);
+        disk.admin().set_groups(&[GroupId(1)]).unwrap();
+        let client = disk.client();
+        let ticket = disk.ticket(1, Mode::Write, &[(8, 16)]);
+        let flushes = || device.flushes.load(Ordering::SeqCst);
+        let pending = || device.pending.load(Ordering::SeqCst);
+        let before = flushes();
+        let boot = client.write(&ticket, 8, &[5; 4096]).unwrap();
+        assert_eq!((flushes(), pending()), (before, 1), "{protection:?}");
+        let durable = client.write_durable(&ticket, 9, &[6; 8192]).unwrap();
+        // What was written before is durable with it.
+        assert_eq!((flushes(), pending()), (before + 1, 0), "{protection:?}");
+        assert_eq!(durable, boot);
+        assert_eq!(disk.contents()[9 * 4096..][..8192], [6; 8192]);
+        let done = disk.server.metrics().done;
+        assert!(done.contains(&("write_durable", 1)), "{done:?}");
+
+        if protection != Protection::Open {
+            let outside = client.write_durable(&ticket, 23, &[7; 8192]).unwrap_err();
+            assert!(matches!(outside, DiskError::NotAllowed(_)), "{outside}");
+            let reader = disk.ticket(2, Mode::Read, &[(8, 16)]);
+            let refused = client.write_durable(&reader, 8, &[7; 4096]).unwrap_err();
+            assert!(matches!(refused, DiskError::NotAllowed(_)), "{refused}");
+        }
+        device.fails.store(true, Ordering::SeqCst);
+        let failed = client.write_durable(&ticket, 9, &[8; 4096]).unwrap_err();
+        assert!(matches!(failed, DiskError::Storage(_)), "{failed}");
+        // What was acknowledged without a flush may be gone.
+        assert_ne!(disk.server.incarnation(), boot);
     }
 }
 

@@ -156,6 +156,13 @@ impl Attached {
 
     /// Takes note of what somebody else wrote under this boot.
     pub(super) fn wrote(&self, boot: Boot) -> Result<(), DurabilityError> {
+        self.is_present(boot)?;
+        self.unflushed.lock().written(boot);
+        Ok(())
+    }
+
+    /// Whether this is the disk's boot; `Lost` where it is over.
+    pub(super) fn is_present(&self, boot: Boot) -> Result<(), DurabilityError> {
         let seen = self.unflushed.lock().seen;
         if seen != Some(boot) {
             // A later incarnation of the disk, or an earlier one: only the disk knows.
@@ -166,8 +173,8 @@ impl Attached {
                 self.unflushed.lock().seen = Some(now);
                 return Err(DurabilityError::Lost);
             }
+            self.unflushed.lock().seen = Some(now);
         }
-        self.unflushed.lock().written(boot);
         Ok(())
     }
 

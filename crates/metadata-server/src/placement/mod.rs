@@ -214,6 +214,15 @@ impl NetStorage {
         place.0.wrote(boot)
     }
 
+    /// The same of a write that its disk has made durable: no flush is needed for it.
+    ///
+    /// # Errors
+    /// As [`Self::wrote`].
+    pub fn wrote_durably(&self, segment: SegmentNo, boot: Boot) -> Result<(), DurabilityError> {
+        let place = self.0.place(segment).map_err(DurabilityError::Disk)?;
+        place.0.is_present(boot)
+    }
+
     /// From now on no flush is tried again: the server is stopping.
     pub fn hurry(&self) {
         self.0.timeout.over.store(true, Ordering::Relaxed);

@@ -205,11 +205,12 @@ pub(super) fn place(
     let _rights = incarnation.rights.read();
     let found = incarnation.reach(session, no).map_err(refusal)?;
     session.subject.write(found.object()).map_err(refusal)?;
-    let mut by_grant: BTreeMap<WriteGrantId, (Borrowed, Vec<Boot>, Vec<WrittenExtent>)> =
-        BTreeMap::new();
+    type OfGrant = (Borrowed, Vec<(Boot, bool)>, Vec<WrittenExtent>);
+    let mut by_grant: BTreeMap<WriteGrantId, OfGrant> = BTreeMap::new();
     for Written {
         grant,
         boot,
+        durable,
         extent,
     } in written
     {
@@ -223,14 +224,18 @@ pub(super) fn place(
                 new.insert((noted?, Vec::new(), Vec::new()))
             }
         };
-        if !boots.contains(&boot) {
-            boots.push(boot);
+        if !boots.contains(&(boot, durable)) {
+            boots.push((boot, durable));
         }
         all.push(extent);
     }
     for (grant, (borrowed, boots, _)) in &by_grant {
-        for boot in boots {
-            match incarnation.storage.wrote(borrowed.segment, *boot) {
+        for (boot, durable) in boots {
+            let wrote = match durable {
+                true => incarnation.storage.wrote_durably(borrowed.segment, *boot),
+                false => incarnation.storage.wrote(borrowed.segment, *boot),
+            };
+            match wrote {
                 Ok(()) => {}
                 Err(DurabilityError::Lost) => return Err(Refusal::GrantOver(*grant)),
                 Err(DurabilityError::Disk(e)) => {

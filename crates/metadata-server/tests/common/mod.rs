@@ -416,6 +416,7 @@ impl Raw {
         Ok(Written {
             grant: granted.grant,
             boot,
+            durable: false,
             extent: WrittenExtent {
                 offset,
                 sealed: room::Sealed {

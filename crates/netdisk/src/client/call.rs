@@ -325,7 +325,9 @@ fn record_storage_time(op: Op, us: u32) {
     match op {
         Op::Read => tracing::event!(name: spans::DEVICE_READ, target: spans::TARGET, LEVEL, ns),
         Op::Write => tracing::event!(name: spans::DEVICE_WRITE, target: spans::TARGET, LEVEL, ns),
-        Op::Flush => tracing::event!(name: spans::DEVICE_SYNC, target: spans::TARGET, LEVEL, ns),
+        Op::Flush | Op::WriteDurable => {
+            tracing::event!(name: spans::DEVICE_SYNC, target: spans::TARGET, LEVEL, ns)
+        }
         Op::Status | Op::SetGroups | Op::Revoke | Op::Discard => {}
     }
 }

@@ -291,7 +291,7 @@ fn after_mac(head: &RequestHead, access: &Access, store: &Store) -> Result<(), R
     if let Some(capability) = &access.capability {
         let allowed = match head.op {
             Op::Read => capability.mode.reads(),
-            Op::Write | Op::Flush => capability.mode.writes(),
+            Op::Write | Op::Flush | Op::WriteDurable => capability.mode.writes(),
             _ => false,
         };
         if !allowed {

@@ -286,10 +286,13 @@ fn act(
             add(&shared.counters.bytes_read, len as u64);
             return Ok(len);
         }
-        Op::Write => {
+        Op::Write | Op::WriteDurable => {
             storage
                 .of(|| shared.store.write(head.start, &buffer[..payload]))
                 .map_err(failed)?;
+            if head.op == Op::WriteDurable {
+                storage.of(|| shared.store.flush()).map_err(failed)?;
+            }
             add(&shared.counters.bytes_written, payload as u64);
         }
         Op::Flush => storage.of(|| shared.store.flush()).map_err(failed)?,
