@@ -1,9 +1,11 @@
 //! A room shared over network disks, all in this process, and clients of it: some mounted, some used directly.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -29,9 +31,48 @@ fn key() -> Secret {
     Secret::from(KEY.to_vec())
 }
 
+/// Memory whose flushes fail on request.
+#[derive(Debug)]
+struct Memory {
+    memory: MemoryDevice,
+    fails: Arc<AtomicBool>,
+}
+
+impl Device for Memory {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.memory.read_at(buf, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.memory.write_at(buf, offset)
+    }
+    fn flush(&self) -> io::Result<()> {
+        match self.fails.load(Ordering::SeqCst) {
+            true => Err(io::Error::other("fails on request")),
+            false => self.memory.flush(),
+        }
+    }
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.memory.discard(offset, len)
+    }
+    fn write_zeros(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.memory.write_zeros(offset, len)
+    }
+    fn len(&self) -> u64 {
+        self.memory.len()
+    }
+    fn discards_to_zeros(&self) -> bool {
+        self.memory.discards_to_zeros()
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+}
+
 /// A disk in memory.
 pub(crate) struct OneDisk {
     pub(crate) device: Arc<dyn Device>,
+    /// Its flushes fail.
+    pub(crate) fails: Arc<AtomicBool>,
     keys: KeyFile,
     config: DiskConfig,
     pub(crate) server: DiskServer,
@@ -39,7 +80,11 @@ pub(crate) struct OneDisk {
 
 impl OneDisk {
     fn new(bytes: usize) -> Self {
-        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
+        let fails = Arc::new(AtomicBool::new(false));
+        let device: Arc<dyn Device> = Arc::new(Memory {
+            memory: MemoryDevice::new(bytes),
+            fails: fails.clone(),
+        });
         let keys = KeyFile::generate().unwrap();
         Store::init(&*device, keys.id, false).unwrap();
         let config = DiskConfig {
@@ -49,6 +94,7 @@ impl OneDisk {
         let server = serve_disk(&device, &config, &keys, b"this machine");
         Self {
             device,
+            fails,
             keys,
             config,
             server,

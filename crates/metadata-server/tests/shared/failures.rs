@@ -375,6 +375,70 @@ fn what_a_disk_lost_with_its_power_is_written_again() {
     assert_same(&std::fs::read(b.path("f")).unwrap(), &bytes);
 }
 
+/// A small file, written and synced.
+fn synced(client: &SharedRoom, name: &str, bytes: &[u8]) -> InodeNo {
+    let access = Access {
+        read: true,
+        write: true,
+    };
+    let new = NewFile::of_kind(FileKind::Regular);
+    let made = client.create(InodeNo::ROOT, name.as_bytes(), &new, access);
+    let no = made.unwrap().no;
+    client.write(no, 0, bytes).unwrap();
+    client.fsync(no).unwrap();
+    client.flush(no).unwrap();
+    client.close(no, access);
+    no
+}
+
+#[test]
+fn small_files_that_were_synced_do_not_care_about_a_disks_power() {
+    let mut shared = Shared::new();
+    let client = shared.client("a", 0);
+    let bytes = noise(5, 10_000);
+    let before: Vec<_> = (0..8)
+        .map(|n| synced(&client, &format!("before-{n}"), &bytes))
+        .collect();
+    for disk in &mut shared.disks {
+        disk.lose_power();
+    }
+    let after = synced(&client, "after", &bytes);
+    // Nothing was missing, so nothing ended.
+    assert_eq!(shared.server().metrics().reopened, 0);
+    let other = shared.client("b", 0);
+    for no in before.into_iter().chain([after]) {
+        let mut read = vec![0; bytes.len()];
+        assert_eq!(other.read(no, 0, &mut read).unwrap(), bytes.len());
+        assert_same(&read, &bytes);
+    }
+}
+
+#[test]
+fn a_small_file_is_synced_when_its_disk_can_flush_again() {
+    let shared = Shared::new();
+    let client = shared.client("a", 0);
+    let bytes = noise(6, 10_000);
+    synced(&client, "before", &bytes);
+    let fail = |fails| {
+        for disk in &shared.disks {
+            disk.fails.store(fails, Ordering::SeqCst);
+        }
+    };
+    fail(true);
+    let no = std::thread::scope(|scope| {
+        let syncing = scope.spawn(|| synced(&client, "f", &bytes));
+        // The data cannot be durable, and the server begins again.
+        wait_for("the server to open its room again", || {
+            shared.server().metrics().reopened > 0
+        });
+        fail(false);
+        syncing.join().unwrap()
+    });
+    let mut read = vec![0; bytes.len()];
+    assert_eq!(client.read(no, 0, &mut read).unwrap(), bytes.len());
+    assert_same(&read, &bytes);
+}
+
 #[test]
 fn a_writer_of_more_than_the_free_space_gets_an_error() {
     let shared = Shared::on_disks(200 << 20);
