@@ -1,8 +1,7 @@
 //! Requests to the store, for threads that wait: bounded in time, repeated, counted.
 //!
 //! 1. An error means that the request failed for good, or that the time was up: then nobody knows whether it was carried out.
-//! 2. Repeating is safe: every object is written once, under a name that nobody else uses, or by [`Client::create`], which knows its own
-//!    object by what is in it.
+//! 2. Repeating is safe: every object is written once, under a name that nobody else uses. Commits are `commits`' concern.
 //!
 //! It does not know what the objects mean.
 
@@ -16,11 +15,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use object_store::{ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use crate::in_store::InStore;
+use crate::log::{CommitLog, LogError};
+use crate::trying::{Again, Fails};
+
+/// What an error begins with.
+const STORE: &str = "the object store";
 /// Requests in flight at once.
 const IN_FLIGHT: usize = 16;
 /// One try of a request without its bytes.
@@ -48,6 +53,8 @@ pub struct Requests {
     pub bytes_put: u64,
     /// Bytes read.
     pub bytes_got: u64,
+    /// Requests to a log that is not the object store. Each try counts.
+    pub log: u64,
 }
 
 #[derive(Debug, Default)]
@@ -58,14 +65,16 @@ struct Counters {
     deletes: AtomicU64,
     bytes_put: AtomicU64,
     bytes_got: AtomicU64,
+    log: AtomicU64,
 }
 
-/// What came of a conditional create.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Created {
-    Ours,
-    /// Another object has the name.
-    Taken,
+/// What a request to the log of commits is, for the counts: of an object store's log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Request {
+    Put,
+    Get,
+    List,
+    Delete,
 }
 
 /// The last owner may be a task of the runtime itself, which must not wait for the runtime's end.
@@ -80,13 +89,18 @@ impl Drop for Workers {
     }
 }
 
-/// A store and the room's prefix in it.
+/// A store, the room's prefix in it, and the log of its commits.
 #[derive(Debug, Clone)]
-pub(crate) struct Client(Arc<Inner>);
+pub(crate) struct Client {
+    inner: Arc<Inner>,
+    /// The room's name in the log: without slashes around it.
+    room: Arc<str>,
+}
 
 #[derive(Debug)]
 struct Inner {
     store: Arc<dyn ObjectStore>,
+    log: Arc<dyn CommitLog>,
     prefix: String,
     timeout: Duration,
     counters: Counters,
@@ -94,61 +108,10 @@ struct Inner {
     workers: Workers,
 }
 
-/// Whether and how long a request is tried again.
-enum Again {
-    Never,
-    For(Duration),
-    UntilTheEnd,
-}
-
-fn again(error: &Error) -> Again {
-    match error {
-        Error::NotFound { .. }
-        | Error::AlreadyExists { .. }
-        | Error::Precondition { .. }
-        | Error::NotImplemented { .. }
-        | Error::NotSupported { .. }
-        | Error::InvalidPath { .. }
-        | Error::UnknownConfigurationKey { .. } => Again::Never,
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => Again::For(REFUSED),
-        _ => Again::UntilTheEnd,
-    }
-}
-
-/// What a person reads of the store's error, which quotes whole answers.
-fn words(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text = format!("{text}: {inner_text}");
-        }
-        source = inner.source();
-    }
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match text.char_indices().nth(300) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
-}
-
-fn failed(what: &str, error: &Error) -> io::Error {
-    let kind = match error {
-        Error::NotFound { .. } => io::ErrorKind::NotFound,
-        Error::AlreadyExists { .. } | Error::Precondition { .. } => io::ErrorKind::AlreadyExists,
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
-            io::ErrorKind::PermissionDenied
-        }
-        Error::NotImplemented { .. } | Error::NotSupported { .. } => io::ErrorKind::Unsupported,
-        _ => io::ErrorKind::Other,
-    };
-    io::Error::new(kind, format!("the object store, {what}: {}", words(error)))
-}
-
 impl Client {
     pub(crate) fn new(
         store: Arc<dyn ObjectStore>,
+        log: Option<Arc<dyn CommitLog>>,
         prefix: &str,
         timeout: Duration,
     ) -> io::Result<Self> {
@@ -158,7 +121,8 @@ impl Client {
             .enable_all()
             .build()?;
         let prefix = prefix.trim_matches('/');
-        Ok(Self(Arc::new(Inner {
+        let inner = Inner {
+            log: log.unwrap_or_else(|| Arc::new(InStore(store.clone()))),
             store,
             prefix: match prefix {
                 "" => String::new(),
@@ -168,12 +132,16 @@ impl Client {
             counters: Counters::default(),
             permits: Semaphore::new(IN_FLIGHT),
             workers: Workers(Some(runtime)),
-        })))
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+            room: prefix.into(),
+        })
     }
 
     pub(crate) fn requests(&self) -> Requests {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counters = &self.0.counters;
+        let counters = &self.inner.counters;
         Requests {
             puts: of(&counters.puts),
             gets: of(&counters.gets),
@@ -181,11 +149,12 @@ impl Client {
             deletes: of(&counters.deletes),
             bytes_put: of(&counters.bytes_put),
             bytes_got: of(&counters.bytes_got),
+            log: of(&counters.log),
         }
     }
 
     fn runtime(&self) -> &Runtime {
-        self.0.workers.0.as_ref().expect("there until the end")
+        self.inner.workers.0.as_ref().expect("there until the end")
     }
 
     /// Runs a task beside the caller.
@@ -213,21 +182,73 @@ impl Client {
     }
 
     fn path(&self, name: &str) -> Path {
-        Path::from(format!("{}{name}", self.0.prefix))
+        Path::from(format!("{}{name}", self.inner.prefix))
+    }
+
+    pub(crate) fn log(&self) -> &Arc<dyn CommitLog> {
+        &self.inner.log
+    }
+
+    /// Where the log is, if it is not in the store.
+    pub(crate) fn log_address(&self) -> Option<String> {
+        self.inner.log.address()
+    }
+
+    /// The name of the room in its log.
+    pub(crate) fn room(&self) -> &str {
+        &self.room
+    }
+
+    /// The same client, with the log's part for a name below the room's.
+    pub(crate) fn named(&self, name: &str) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            room: format!("{}{name}", self.inner.prefix).into(),
+        }
+    }
+
+    /// A request to the log: counted, and tried until it is done or the time is up.
+    pub(crate) async fn ask_log<T, F: Future<Output = Result<T, LogError>>>(
+        &self,
+        what: &str,
+        request: Request,
+        bytes: u64,
+        mut once: impl FnMut() -> F,
+    ) -> io::Result<T> {
+        let (who, is_elsewhere) = match self.log_address() {
+            Some(address) => (format!("the log {address}"), true),
+            None => (STORE.to_owned(), false),
+        };
+        let counters = &self.inner.counters;
+        let counted = || {
+            match request {
+                _ if is_elsewhere => counters.log.fetch_add(1, Ordering::Relaxed),
+                Request::Put => {
+                    self.count_put(bytes);
+                    0
+                }
+                Request::Get => counters.gets.fetch_add(1, Ordering::Relaxed),
+                Request::List => counters.lists.fetch_add(1, Ordering::Relaxed),
+                Request::Delete => counters.deletes.fetch_add(1, Ordering::Relaxed),
+            };
+            once()
+        };
+        Ok(self.attempt(&who, what, bytes, counted).await?)
     }
 
     /// Tries until it is done or the time is up. `bytes`: what a try transfers.
-    async fn attempt<T, F: Future<Output = object_store::Result<T>>>(
+    async fn attempt<T, E: Fails, F: Future<Output = Result<T, E>>>(
         &self,
+        who: &str,
         what: &str,
         bytes: u64,
         mut once: impl FnMut() -> F,
     ) -> Result<T, Failure> {
         let transfer = Duration::from_secs(bytes / SLOWEST);
-        let (begin, limit) = (Instant::now(), self.0.timeout);
+        let (begin, limit) = (Instant::now(), self.inner.timeout);
         let mut pause = FIRST_PAUSE;
         loop {
-            let permit = self.0.permits.acquire().await.expect("never closed");
+            let permit = self.inner.permits.acquire().await.expect("never closed");
             let left = limit.saturating_sub(begin.elapsed());
             let result = tokio::time::timeout(left.min(TRY) + transfer, once()).await;
             drop(permit);
@@ -236,20 +257,23 @@ impl Client {
                     let Ok(Ok(done)) = result else { unreachable!() };
                     return Ok(done);
                 }
-                Ok(Err(error)) => match again(error) {
-                    Again::Never => (Duration::ZERO, words(error)),
-                    Again::For(time) => (time.min(limit), words(error)),
-                    Again::UntilTheEnd => (limit, words(error)),
+                Ok(Err(error)) => match error.again() {
+                    Again::Never => (Duration::ZERO, error.words()),
+                    Again::Briefly => (REFUSED.min(limit), error.words()),
+                    Again::UntilTheEnd => (limit, error.words()),
                 },
                 Err(_) => (limit, "no answer".to_owned()),
             };
             if begin.elapsed() + pause >= lasting {
                 return Err(match result {
-                    Ok(Err(error)) if lasting < limit => Failure::Refused(failed(what, &error)),
+                    Ok(Err(error)) if lasting < limit => Failure::Refused(io::Error::new(
+                        error.kind(),
+                        format!("{who}, {what}: {why}"),
+                    )),
                     _ => Failure::TimeUp(io::Error::new(
                         io::ErrorKind::TimedOut,
                         format!(
-                            "the object store, {what}: failed for {} s: {why}",
+                            "{who}, {what}: failed for {} s: {why}",
                             begin.elapsed().as_secs()
                         ),
                     )),
@@ -268,63 +292,34 @@ impl Client {
         let once = || {
             self.count_put(bytes);
             let put = self
-                .0
+                .inner
                 .store
                 .put_opts(&path, payload.clone(), PutOptions::default());
             async move { put.await.map(drop) }
         };
-        let done = self.attempt(&format!("writing {name}"), bytes, once).await;
+        let done = self
+            .attempt(STORE, &format!("writing {name}"), bytes, once)
+            .await;
         Ok(done?)
     }
 
     fn count_put(&self, bytes: u64) {
-        self.0.counters.puts.fetch_add(1, Ordering::Relaxed);
-        self.0
+        self.inner.counters.puts.fetch_add(1, Ordering::Relaxed);
+        self.inner
             .counters
             .bytes_put
             .fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Creates an object whose name others may be creating: one of all wins. The object's bytes must be like those of no other
-    /// creation: an answer that was lost is found out by reading.
-    pub(crate) async fn create(&self, name: String, parts: Vec<Bytes>) -> io::Result<Created> {
-        let payload: PutPayload = parts.iter().cloned().collect();
-        let (path, bytes) = (self.path(&name), payload.content_length() as u64);
-        let what = format!("creating {name}");
-        let end = Instant::now() + self.0.timeout;
-        loop {
-            let once = || {
-                self.count_put(bytes);
-                let options = PutOptions::from(PutMode::Create);
-                let put = self.0.store.put_opts(&path, payload.clone(), options);
-                async move { put.await.map(drop) }
-            };
-            match self.attempt(&what, bytes, once).await {
-                Ok(()) => return Ok(Created::Ours),
-                Err(Failure::Refused(e)) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(e) => return Err(e.into()),
-            }
-            match self.get(name.clone()).await {
-                Ok(there) if parts_equal(&parts, &there) => return Ok(Created::Ours),
-                Ok(_) => return Ok(Created::Taken),
-                // A conflict of two creations of which neither is done yet, or removed meanwhile.
-                Err(e) if e.kind() == io::ErrorKind::NotFound && Instant::now() < end => {
-                    tokio::time::sleep(FIRST_PAUSE).await;
-                }
-                Err(e) => return Err(e),
-            }
-        }
     }
 
     /// A whole object. `NotFound` where it is not there.
     pub(crate) async fn get(&self, name: String) -> io::Result<Bytes> {
         let path = self.path(&name);
         let once = || {
-            self.0.counters.gets.fetch_add(1, Ordering::Relaxed);
-            async { self.0.store.get(&path).await?.bytes().await }
+            self.inner.counters.gets.fetch_add(1, Ordering::Relaxed);
+            async { self.inner.store.get(&path).await?.bytes().await }
         };
         let got = self
-            .attempt(&format!("reading {name}"), 16 << 20, once)
+            .attempt(STORE, &format!("reading {name}"), 16 << 20, once)
             .await?;
         self.count_got(&got);
         Ok(got)
@@ -334,28 +329,25 @@ impl Client {
     pub(crate) async fn get_range(&self, name: String, range: Range<u64>) -> io::Result<Bytes> {
         let (path, len) = (self.path(&name), range.end - range.start);
         let once = || {
-            self.0.counters.gets.fetch_add(1, Ordering::Relaxed);
+            self.inner.counters.gets.fetch_add(1, Ordering::Relaxed);
             let range = range.clone();
-            async { self.0.store.get_range(&path, range).await }
+            async { self.inner.store.get_range(&path, range).await }
         };
         let what = format!("reading {name}");
-        let got = self.attempt(&what, len, once).await?;
+        let got = self.attempt(STORE, &what, len, once).await?;
         self.count_got(&got);
         match got.len() as u64 == len {
             true => Ok(got),
             false => Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
-                format!(
-                    "the object store, {what}: {} bytes instead of {len}",
-                    got.len()
-                ),
+                format!("{STORE}, {what}: {} bytes instead of {len}", got.len()),
             )),
         }
     }
 
-    fn count_got(&self, bytes: &Bytes) {
+    pub(crate) fn count_got(&self, bytes: &Bytes) {
         let bytes = bytes.len() as u64;
-        self.0
+        self.inner
             .counters
             .bytes_got
             .fetch_add(bytes, Ordering::Relaxed);
@@ -371,15 +363,18 @@ impl Client {
         let after = after.map(|name| self.path(&name));
         let once = || {
             let listed = match &after {
-                Some(after) => self.0.store.list_with_offset(Some(&path), after),
-                None => self.0.store.list(Some(&path)),
+                Some(after) => self.inner.store.list_with_offset(Some(&path), after),
+                None => self.inner.store.list(Some(&path)),
             };
             async { listed.try_collect::<Vec<_>>().await }
         };
         let what = format!("listing {directory}");
-        let listed = self.attempt(&what, 0, once).await?;
+        let listed = self.attempt(STORE, &what, 0, once).await?;
         let pages = 1 + listed.len() as u64 / 1000;
-        self.0.counters.lists.fetch_add(pages, Ordering::Relaxed);
+        self.inner
+            .counters
+            .lists
+            .fetch_add(pages, Ordering::Relaxed);
         let below = |location: &Path| {
             let name = location.as_ref().strip_prefix(prefix.as_ref())?;
             Some(name.trim_start_matches('/').to_owned())
@@ -399,10 +394,17 @@ impl Client {
             async move {
                 let path = client.path(&name);
                 let once = || {
-                    client.0.counters.deletes.fetch_add(1, Ordering::Relaxed);
-                    client.0.store.delete(&path)
+                    client
+                        .inner
+                        .counters
+                        .deletes
+                        .fetch_add(1, Ordering::Relaxed);
+                    client.inner.store.delete(&path)
                 };
-                match client.attempt(&format!("removing {name}"), 0, once).await {
+                match client
+                    .attempt(STORE, &format!("removing {name}"), 0, once)
+                    .await
+                {
                     Ok(()) => Some(name),
                     Err(Failure::Refused(e)) if e.kind() == io::ErrorKind::NotFound => Some(name),
                     Err(e) => {
@@ -415,17 +417,6 @@ impl Client {
         let gone = futures_util::stream::iter(each).buffer_unordered(IN_FLIGHT);
         gone.filter_map(std::future::ready).collect().await
     }
-}
-
-fn parts_equal(parts: &[Bytes], whole: &Bytes) -> bool {
-    let mut rest = &whole[..];
-    for part in parts {
-        let Some(after) = rest.strip_prefix(&part[..]) else {
-            return false;
-        };
-        rest = after;
-    }
-    rest.is_empty()
 }
 
 /// How a request failed.
@@ -450,6 +441,10 @@ impl fmt::Display for Requests {
             f,
             "{} writes of {} bytes, {} reads of {} bytes, {} lists, {} removals",
             self.puts, self.bytes_put, self.gets, self.bytes_got, self.lists, self.deletes
-        )
+        )?;
+        match self.log {
+            0 => Ok(()),
+            log => write!(f, ", {log} requests to the log"),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The order of commits: one conditional create each, which makes everything in it durable, and shows whether this is still the writer.
+//! The writer's end of the order of commits: one conditional create each, which makes everything in it durable, and shows whether this is still the writer.
 //!
 //! 1. One commit at a time. The next one has the next number, and is begun when the one before is durable.
 //! 2. Objects are in the store before the commit that refers to them is created, and are removed some time after the commit that stops
@@ -15,9 +15,9 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 
-use crate::client::Created;
 use crate::file::{File, Place, Wanted, data};
 use crate::history::{History, new_id};
+use crate::log::Created;
 use crate::manifest::{Manifest, Stored};
 use crate::names::{self, ObjectName};
 use crate::pieces::Source;
@@ -35,6 +35,7 @@ const MOVED: u64 = 32 << 20;
 #[derive(Debug)]
 struct Old {
     since: Instant,
+    commits: Vec<u64>,
     names: Vec<String>,
 }
 
@@ -131,7 +132,14 @@ impl Committer {
     fn write(&mut self, shared: &Shared, mut ops: Vec<Op>, puts: Vec<Put>) -> io::Result<()> {
         let mut groups: Vec<Vec<Put>> = Vec::new();
         let mut rest = puts;
-        while sum(&rest) > if groups.is_empty() { INLINE } else { REST } {
+        let inline = INLINE.min(shared.objects.client.log().inline_max());
+        while sum(&rest)
+            > if groups.is_empty() {
+                inline
+            } else {
+                inline.min(REST)
+            }
+        {
             let mut len = 0;
             let end = rest.iter().position(|put| {
                 len += put.bytes.len() as u64;
@@ -198,10 +206,9 @@ impl Committer {
             ops,
             data: body,
         };
-        let name = names::commit(record.number);
-        let parts = record.encode();
+        let (number, parts) = (record.number, record.encode());
         let client = shared.objects.client.clone();
-        let create = async move { client.create(name, parts).await };
+        let create = async move { client.create_commit(number, parts).await };
         if shared.objects.client.wait(create)?? == Created::Taken {
             return Err(io::Error::other(format!(
                 "another writer has taken the room over: commit {} is not ours",
@@ -252,12 +259,15 @@ impl Committer {
             objects.push(name);
         }
         let mut gone: Vec<String> = objects.iter().map(ObjectName::to_string).collect();
+        let mut commits = Vec::new();
         while let Some(old) = self.old.front()
             && now.saturating_duration_since(old.since) >= grace
         {
-            gone.extend(self.old.pop_front().expect("just seen").names);
+            let old = self.old.pop_front().expect("just seen");
+            gone.extend(old.names);
+            commits.extend(old.commits);
         }
-        if gone.is_empty() {
+        if gone.is_empty() && commits.is_empty() {
             return;
         }
         let (client, deleted) = (shared.objects.client.clone(), self.deleted.clone());
@@ -265,14 +275,16 @@ impl Committer {
             let gone = client.delete(gone).await;
             let objects = gone.iter().filter_map(|name| ObjectName::parse_data(name));
             deleted.lock().extend(objects);
+            client.delete_commits(commits).await;
         });
     }
 
-    /// Commits and checkpoints, by name, that are not needed any more when readers of today are done.
-    pub(crate) fn remove_in_time(&mut self, names: Vec<String>) {
-        if !names.is_empty() {
+    /// Commits, and checkpoints by name, that are not needed any more when readers of today are done.
+    pub(crate) fn remove_in_time(&mut self, commits: Vec<u64>, names: Vec<String>) {
+        if !commits.is_empty() || !names.is_empty() {
             self.old.push_back(Old {
                 since: Instant::now(),
+                commits,
                 names,
             });
         }
@@ -295,7 +307,8 @@ impl Committer {
         self.manifest.forget_idle_commits();
         self.bodies.clear();
         let number = self.manifest.number;
-        let (name, parts) = (names::checkpoint(number), self.manifest.encode());
+        let has_log = shared.objects.client.log_address().is_some();
+        let (name, parts) = (names::checkpoint(number), self.manifest.encode(has_log));
         let client = shared.objects.client.clone();
         let put = async move { client.put(name, parts).await };
         if let Err(e) = shared.objects.client.wait(put).and_then(|done| done) {
@@ -304,11 +317,9 @@ impl Committer {
         }
         let begins = &self.manifest.begins;
         let before = (self.checkpoint..number).filter(|n| *n > 0 && !begins.contains(n));
-        let mut old: Vec<String> = before.map(names::commit).collect();
-        if self.checkpoint > 0 {
-            old.push(names::checkpoint(self.checkpoint));
-        }
-        self.remove_in_time(old);
+        let commits = before.collect();
+        let old = (self.checkpoint > 0).then(|| names::checkpoint(self.checkpoint));
+        self.remove_in_time(commits, old.into_iter().collect());
         self.checkpoint = number;
         self.next_checkpoint = number + every;
         Ok(())

@@ -1,4 +1,4 @@
-//! Commits and checkpoints in the store: which state is the newest, and how a writer begins.
+//! Commits in their log and checkpoints in the store: which state is the newest, and how a writer begins.
 //!
 //! 1. The state is that of the newest checkpoint, with the commits behind it applied, each of which names the one before.
 //! 2. Commits with which a writer began are never removed. A writer that was overtaken finds, under its next number, the begin of the one
@@ -13,9 +13,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 
-use crate::client::{Client, Created};
+use crate::client::Client;
+use crate::log::Created;
 use crate::manifest::Manifest;
-use crate::names::{self, CHECKPOINTS, COMMITS};
+use crate::names::{self, CHECKPOINTS};
 use crate::record::{Id, Op, Record};
 
 /// Objects read at once.
@@ -38,6 +39,10 @@ pub(crate) fn new_id() -> io::Result<Id> {
     let mut id = [0; 16];
     getrandom::fill(&mut id).map_err(|e| io::Error::other(format!("no random numbers: {e}")))?;
     Ok(id)
+}
+
+pub(crate) fn hex(id: &Id) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub(crate) fn damaged(name: &str, why: &str) -> io::Error {
@@ -75,22 +80,17 @@ async fn load_once(client: &Client) -> io::Result<Option<History>> {
     if checkpoint > 0 {
         let name = names::checkpoint(checkpoint);
         let bytes = client.get(name.clone()).await?;
-        history.manifest =
-            Manifest::parse(checkpoint, &bytes).map_err(|why| damaged(&name, &why))?;
+        let is_elsewhere = client.log_address().is_some();
+        history.manifest = Manifest::parse(checkpoint, &bytes, is_elsewhere)
+            .map_err(|why| damaged(&name, &why))?;
     }
-    let after = names::commit(checkpoint);
-    let commits = client.list(COMMITS, Some(after)).await?;
-    let numbers: Vec<u64> = commits
-        .iter()
-        .filter_map(|(name, _)| names::number_of(COMMITS, name))
-        .filter(|number| *number > checkpoint)
-        .collect();
+    let numbers = client.commits_after(checkpoint).await?;
     if numbers.is_empty() && checkpoint == 0 {
         return Ok(None);
     }
     let gets = numbers.clone().into_iter().map(|number| {
         let client = client.clone();
-        async move { client.get(names::commit(number)).await }
+        async move { client.commit(number).await }
     });
     let mut read = futures_util::stream::iter(gets).buffered(TOGETHER);
     for number in &numbers {
@@ -114,13 +114,12 @@ async fn load_once(client: &Client) -> io::Result<Option<History>> {
 
 /// Whether anything in the store is newer than a commit.
 async fn is_overtaken(client: &Client, number: u64) -> io::Result<bool> {
-    let later = client.list(COMMITS, Some(names::commit(number))).await?;
+    let later = client.commits_after(number).await?;
     let checkpoints = client.list(CHECKPOINTS, None).await?;
-    let newer = |directory, list: Vec<(String, u64)>| {
-        list.iter()
-            .any(|(name, _)| names::number_of(directory, name).is_some_and(|n| n > number))
-    };
-    Ok(newer(COMMITS, later) || newer(CHECKPOINTS, checkpoints))
+    let mut checkpoints = checkpoints.iter();
+    let newer =
+        |name: &str| names::number_of(CHECKPOINTS, name).is_some_and(|newest| newest > number);
+    Ok(!later.is_empty() || checkpoints.any(|(name, _)| newer(name)))
 }
 
 /// Writes a begin behind a state. False: another writer was faster.
@@ -133,15 +132,13 @@ pub(crate) async fn begin(client: &Client, history: &mut History) -> io::Result<
         ops: vec![Op::Begin],
         data: Bytes::new(),
     };
-    let name = names::commit(record.number);
-    if client.create(name.clone(), record.encode()).await? == Created::Taken
-        || is_overtaken(client, record.number).await?
-    {
+    let created = client.create_commit(record.number, record.encode()).await?;
+    if created == Created::Taken || is_overtaken(client, record.number).await? {
         return Ok(false);
     }
     manifest
         .apply(&record)
-        .map_err(|why| damaged(&name, &why))?;
+        .map_err(|why| damaged(&names::commit(record.number), &why))?;
     Ok(true)
 }
 

@@ -2,7 +2,8 @@
 //!
 //! To begin with, copy `examples/room_in_bucket.rs`.
 //!
-//! 1. **A sync is one conditional create** of the object `commits/<n>`, with `If-None-Match: *`. It carries what changed, makes that durable
+//! 1. **A sync is one conditional create** in a log: of the object `commits/<n>` with `If-None-Match: *`, or of a row of PostgreSQL or a
+//!    key of etcd. It carries what changed, makes that durable
 //!    and takes the number, all in one request. A writer that finds its next number taken was overtaken, and acknowledges nothing more.
 //! 2. **Objects never change.** Many bytes go into objects of their own first, under names that no other writer uses.
 //! 3. **Nothing is removed that a commit refers to**, nor, for a time, what one referred to lately.
@@ -16,8 +17,14 @@
 mod cache;
 mod client;
 mod commit;
+mod commits;
+mod elsewhere;
+mod etcd;
 mod file;
 mod history;
+mod in_store;
+mod log;
+mod log_place;
 mod manifest;
 mod names;
 mod objects;
@@ -25,13 +32,17 @@ mod opening;
 mod options;
 mod pieces;
 mod place;
+mod postgres;
 mod probe;
 mod record;
 mod shared;
 mod storage;
 mod syncs;
+mod trying;
 
 pub use client::Requests;
+pub use log::{CommitLog, Created, LogError};
+pub use log_place::LogPlace;
 pub use object_store::ObjectStore;
 pub use options::Options;
 pub use place::{Place, SCHEME};

@@ -268,7 +268,7 @@ impl Manifest {
     }
 
     /// The bytes of a checkpoint of this state.
-    pub(crate) fn encode(&self) -> Vec<Bytes> {
+    pub(crate) fn encode(&self, has_log: bool) -> Vec<Bytes> {
         let pieces = |map: &FileMap| {
             let pieces = map.pieces.iter();
             pieces
@@ -289,12 +289,12 @@ impl Manifest {
                 .map(|(file, map)| (*file, map.len, pieces(map)))
                 .collect(),
         };
-        record::encode_checkpoint(self.number, &self.id, &image)
+        record::encode_checkpoint(self.number, &self.id, &image, has_log)
     }
 
     /// The state in a checkpoint. `Err` says what is wrong with the object, after its name.
-    pub(crate) fn parse(number: u64, bytes: &Bytes) -> Result<Manifest, String> {
-        let (id, image): (Id, Image) = record::parse_checkpoint(number, bytes)?;
+    pub(crate) fn parse(number: u64, bytes: &Bytes, has_log: bool) -> Result<Manifest, String> {
+        let (id, image): (Id, Image) = record::parse_checkpoint(number, bytes, has_log)?;
         let mut manifest = Manifest {
             number,
             id,
@@ -407,8 +407,12 @@ mod tests {
         let mut manifest = made();
         assert_eq!(manifest.objects[&OBJECT].live, 28);
         assert_eq!(manifest.live(), 30);
-        let bytes = Bytes::from(manifest.encode().concat());
-        assert_eq!(Manifest::parse(1, &bytes).unwrap(), manifest);
+        for has_log in [false, true] {
+            let bytes = Bytes::from(manifest.encode(has_log).concat());
+            assert_eq!(Manifest::parse(1, &bytes, has_log).unwrap(), manifest);
+            let refused = Manifest::parse(1, &bytes, !has_log).unwrap_err();
+            assert!(refused.contains("a log"), "{refused}");
+        }
         let removed = record(&manifest, vec![Op::Remove { path: "d/f".into() }], b"");
         manifest.apply(&removed).unwrap();
         assert_eq!(manifest.live(), 0);

@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 pub(crate) const COMMITS: &str = "commits";
 pub(crate) const CHECKPOINTS: &str = "checkpoints";
 pub(crate) const DATA: &str = "data";
+/// Records of commits that are too large for their log.
+pub(crate) const RECORDS: &str = "records";
+/// What says that the commits are in a log elsewhere.
+pub(crate) const LOG: &str = "log";
 
 /// An object that holds bytes of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -51,6 +55,20 @@ pub(crate) fn checkpoint(number: u64) -> String {
     format!("{CHECKPOINTS}/{number:020}")
 }
 
+/// The object with a record, by the number and the hash of that.
+pub(crate) fn record(number: u64, hash: &blake3::Hash) -> String {
+    format!("{RECORDS}/{number:020}-{}", &hash.to_hex()[..32])
+}
+
+/// The number in the name of an object with a record.
+pub(crate) fn number_of_record(name: &str) -> Option<u64> {
+    let (number, _) = name
+        .strip_prefix(RECORDS)?
+        .strip_prefix('/')?
+        .split_once('-')?;
+    number.parse().ok()
+}
+
 /// The number in the name of a commit or checkpoint.
 pub(crate) fn number_of(directory: &str, name: &str) -> Option<u64> {
     let number = name.strip_prefix(directory)?.strip_prefix('/')?;
@@ -73,6 +91,9 @@ mod tests {
         assert_eq!(number_of(COMMITS, &commit(41)), Some(41));
         assert_eq!(number_of(COMMITS, "commits/41"), None);
         assert_eq!(number_of(COMMITS, &checkpoint(41)), None);
+        let name = record(41, &blake3::hash(b"x"));
+        assert_eq!(number_of_record(&name), Some(41), "{name}");
+        assert_eq!(number_of_record("records/x"), None);
         assert!(commit(9) < commit(10) && commit(10) < commit(u64::MAX));
     }
 }

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use storage::{HostStorage, LockGuard, Storage};
 
 use crate::file::{File, Place};
-use crate::history::{History, damaged};
+use crate::history::{History, damaged, hex};
 use crate::manifest::{Entry, Manifest, Stored};
 use crate::names::{self, ObjectName};
-use crate::record::Id;
 use crate::shared::{Names, Node};
 
 /// Held by the process that writes to the bucket.
@@ -19,10 +18,6 @@ const WRITER_LOCK: &str = "writer.lock";
 pub(crate) const WRITER: &str = "writer";
 /// Begin of the name of the cache's directory.
 const CHUNKS: &str = "chunks-";
-
-fn hex(id: &Id) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 pub(crate) fn writer_line(manifest: &Manifest) -> String {
     format!("{} {}\n", hex(&manifest.origin), manifest.epoch)

@@ -1,6 +1,9 @@
 //! How a storage in a bucket is opened.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::log::CommitLog;
 
 /// Settings of a storage in a bucket.
 #[derive(Debug, Clone)]
@@ -20,6 +23,8 @@ pub struct Options {
     pub checkpoint_commits: u64,
     /// Bytes in commits between two checkpoints.
     pub checkpoint_bytes: u64,
+    /// What keeps the order of commits: the one with which the room was created. `None`: the object store.
+    pub log: Option<Arc<dyn CommitLog>>,
 }
 
 impl Default for Options {
@@ -32,6 +37,7 @@ impl Default for Options {
             grace: Duration::from_secs(600),
             checkpoint_commits: 256,
             checkpoint_bytes: 16 << 20,
+            log: None,
         }
     }
 }

@@ -42,6 +42,11 @@ impl Place {
         })
     }
 
+    /// The bucket's name.
+    pub fn bucket(&self) -> &str {
+        &self.bucket
+    }
+
     /// The prefix, without slashes around it.
     pub fn prefix(&self) -> &str {
         &self.prefix

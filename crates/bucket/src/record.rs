@@ -14,6 +14,8 @@ pub(crate) type Id = [u8; 16];
 const COMMIT_MAGIC: &[u8; 8] = b"SRCOMMIT";
 const CHECKPOINT_MAGIC: &[u8; 8] = b"SRCHECKP";
 const VERSION: u32 = 1;
+/// Of checkpoints of a room whose commits are in a log elsewhere: a program that knows of no such logs must not read it as the newest state.
+const VERSION_OF_LOG: u32 = 2;
 /// Magic, version, length of the changes, number, id, id of the commit before, hash.
 const HEADER: usize = 8 + 4 + 4 + 8 + 16 + 16 + 32;
 
@@ -79,6 +81,7 @@ pub(crate) struct Record {
 
 fn header(
     magic: &[u8; 8],
+    version: u32,
     body: usize,
     number: u64,
     id: &Id,
@@ -87,7 +90,7 @@ fn header(
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER + body);
     bytes.extend_from_slice(magic);
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&version.to_le_bytes());
     bytes.extend_from_slice(&(body as u32).to_le_bytes());
     bytes.extend_from_slice(&number.to_le_bytes());
     bytes.extend_from_slice(id);
@@ -98,6 +101,7 @@ fn header(
 
 fn encode(
     magic: &[u8; 8],
+    version: u32,
     number: u64,
     id: &Id,
     previous: &Id,
@@ -109,13 +113,29 @@ fn encode(
         "a commit or checkpoint of more than 4 GiB"
     );
     let mut hasher = blake3::Hasher::new();
-    hasher.update(&header(magic, body.len(), number, id, previous, &[0; 32]));
+    hasher.update(&header(
+        magic,
+        version,
+        body.len(),
+        number,
+        id,
+        previous,
+        &[0; 32],
+    ));
     hasher.update(body);
     for part in data {
         hasher.update(part);
     }
     let hash = hasher.finalize();
-    let mut first = header(magic, body.len(), number, id, previous, hash.as_bytes());
+    let mut first = header(
+        magic,
+        version,
+        body.len(),
+        number,
+        id,
+        previous,
+        hash.as_bytes(),
+    );
     first.extend_from_slice(body);
     std::iter::once(Bytes::from(first))
         .chain(data.iter().cloned())
@@ -131,6 +151,7 @@ struct Parsed<T> {
 
 fn parse<T: DeserializeOwned>(
     magic: &[u8; 8],
+    version: u32,
     number: u64,
     bytes: &Bytes,
 ) -> Result<Parsed<T>, String> {
@@ -142,11 +163,21 @@ fn parse<T: DeserializeOwned>(
     if field(0, 8) != magic {
         return Err("is not an object of a room".into());
     }
-    if word(8) != VERSION {
-        return Err(format!(
-            "has format {}; this program knows {VERSION}",
-            word(8)
-        ));
+    match (word(8), version) {
+        (found, expected) if found == expected => {}
+        (VERSION_OF_LOG, VERSION) => {
+            return Err(
+                "is of a room whose commits are in a log elsewhere: name it with --log".into(),
+            );
+        }
+        (VERSION, VERSION_OF_LOG) => {
+            return Err("is of a room whose commits are in the bucket, not in a log".into());
+        }
+        (found, _) => {
+            return Err(format!(
+                "has format {found}; this program knows {VERSION} and {VERSION_OF_LOG}"
+            ));
+        }
     }
     let named = u64::from_le_bytes(field(16, 8).try_into().expect("eight bytes"));
     let id: Id = field(24, 16).try_into().expect("sixteen bytes");
@@ -179,6 +210,7 @@ impl Record {
         let data = std::slice::from_ref(&self.data);
         encode(
             COMMIT_MAGIC,
+            VERSION,
             self.number,
             &self.id,
             &self.previous,
@@ -194,7 +226,7 @@ impl Record {
             previous,
             body: ops,
             data,
-        } = parse(COMMIT_MAGIC, number, bytes)?;
+        } = parse(COMMIT_MAGIC, VERSION, number, bytes)?;
         Ok(Record {
             number,
             id,
@@ -205,18 +237,32 @@ impl Record {
     }
 }
 
-/// The bytes of a checkpoint after the commit `number`.
-pub(crate) fn encode_checkpoint<T: Serialize>(number: u64, id: &Id, state: &T) -> Vec<Bytes> {
+fn version_of(has_log: bool) -> u32 {
+    match has_log {
+        true => VERSION_OF_LOG,
+        false => VERSION,
+    }
+}
+
+/// The bytes of a checkpoint after the commit `number`; `has_log`: of a room whose commits are in a log elsewhere.
+pub(crate) fn encode_checkpoint<T: Serialize>(
+    number: u64,
+    id: &Id,
+    state: &T,
+    has_log: bool,
+) -> Vec<Bytes> {
     let body = postcard::to_allocvec(state).expect("a state can be written");
-    encode(CHECKPOINT_MAGIC, number, id, &[0; 16], &body, &[])
+    let version = version_of(has_log);
+    encode(CHECKPOINT_MAGIC, version, number, id, &[0; 16], &body, &[])
 }
 
 /// The state in a checkpoint, and the id of its commit.
 pub(crate) fn parse_checkpoint<T: DeserializeOwned>(
     number: u64,
     bytes: &Bytes,
+    has_log: bool,
 ) -> Result<(Id, T), String> {
-    let parsed = parse(CHECKPOINT_MAGIC, number, bytes)?;
+    let parsed = parse(CHECKPOINT_MAGIC, version_of(has_log), number, bytes)?;
     Ok((parsed.id, parsed.body))
 }
 

@@ -11,10 +11,11 @@ use storage::{HostStorage, LockGuard, OpenMode, Space, Storage, StorageFile, par
 use crate::cache::Cache;
 use crate::client::{Client, Requests};
 use crate::commit::Committer;
+use crate::elsewhere;
 use crate::file::{File, Wanted};
 use crate::history::{self, History};
 use crate::manifest::Manifest;
-use crate::names::{CHECKPOINTS, COMMITS, DATA};
+use crate::names::{CHECKPOINTS, COMMITS, DATA, LOG};
 use crate::objects::Objects;
 use crate::opening::{WRITER, cache_dir, local, names_of, writer_line};
 use crate::options::Options;
@@ -56,17 +57,29 @@ impl BucketStorage {
         dir: &Path,
         options: Options,
     ) -> io::Result<Self> {
-        let client = Client::new(store, prefix, options.timeout)?;
+        let client = Client::new(store, options.log.clone(), prefix, options.timeout)?;
         let (local, writer) = local(dir, false)?;
         let probing = client.clone();
         client.wait(async move {
+            let there = |place: &str| {
+                let why = format!("there is a room in {place} already, or what is left of one");
+                Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
+            };
             for directory in [COMMITS, CHECKPOINTS, DATA] {
                 if !probing.list(directory, None).await?.is_empty() {
-                    return Err(io::Error::new(
-                        io::ErrorKind::AlreadyExists,
-                        "there is a room in the bucket already, or what is left of one",
-                    ));
+                    return there("the bucket");
                 }
+            }
+            if elsewhere::is_noted(&probing).await? {
+                return there("the bucket");
+            }
+            probing.prepare_log().await?;
+            if let Some(address) = probing.log_address()
+                && !probing.commits_after(0).await?.is_empty()
+            {
+                return there(&format!(
+                    "the log {address}, of the same bucket and prefix,"
+                ));
             }
             probe::probe(&probing).await
         })??;
@@ -74,7 +87,10 @@ impl BucketStorage {
         let history = client.wait(async move {
             let mut history = History::default();
             match history::begin(&begun, &mut history).await? {
-                true => Ok(history),
+                true => {
+                    elsewhere::note(&begun, &history.manifest.origin).await?;
+                    Ok(history)
+                }
                 false => Err(io::Error::new(
                     io::ErrorKind::AlreadyExists,
                     "somebody else is just creating a room there",
@@ -95,12 +111,13 @@ impl BucketStorage {
         dir: &Path,
         options: Options,
     ) -> io::Result<Self> {
-        let client = Client::new(store, prefix, options.timeout)?;
+        let client = Client::new(store, options.log.clone(), prefix, options.timeout)?;
         let (local, writer) = local(dir, options.read_only)?;
         let (loading, read_only) = (client.clone(), options.read_only);
         let take_over = options.take_over;
         let last_here = std::fs::read_to_string(dir.join(WRITER)).unwrap_or_default();
         let history = client.wait(async move {
+            elsewhere::check(&loading).await?;
             if read_only {
                 return history::load(&loading).await;
             }
@@ -186,11 +203,15 @@ impl BucketStorage {
         self.shared.fail(&"discarded");
         let client = self.shared.objects.client.clone();
         client.clone().wait(async move {
-            for directory in [DATA, CHECKPOINTS, COMMITS] {
+            for directory in [DATA, CHECKPOINTS] {
                 let listed = client.list(directory, None).await?;
                 client
                     .delete(listed.into_iter().map(|(name, _)| name).collect())
                     .await;
+            }
+            client.delete_commits(client.commits_after(0).await?).await;
+            if client.log_address().is_some() {
+                client.delete(vec![LOG.into()]).await;
             }
             Ok(())
         })?

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::commit::Committer;
 use crate::file::File;
-use crate::names::{self, CHECKPOINTS, COMMITS, DATA, ObjectName};
+use crate::names::{self, CHECKPOINTS, DATA, ObjectName};
 use crate::shared::Shared;
 
 /// Syncs, and who waits for one.
@@ -70,7 +70,7 @@ pub(crate) fn sweep(shared: &Shared, commits: &Arc<Commits>) {
             // Listed before the manifest is looked at: an object that comes later is not in the list.
             let data = client.list(DATA, None).await?;
             let checkpoints = client.list(CHECKPOINTS, None).await?;
-            let old = client.list(COMMITS, None).await?;
+            let old = client.commits_after(0).await?;
             // The committer may be waiting for a task of this runtime: not here.
             let look = move || past(&commits, data, checkpoints, old);
             let orphans = tokio::task::spawn_blocking(look).await.unwrap_or_default();
@@ -88,7 +88,7 @@ fn past(
     commits: &Weak<Commits>,
     data: Vec<(String, u64)>,
     checkpoints: Vec<(String, u64)>,
-    old: Vec<(String, u64)>,
+    old: Vec<u64>,
 ) -> Vec<String> {
     let Some(commits) = commits.upgrade() else {
         return Vec::new();
@@ -103,13 +103,12 @@ fn past(
     };
     let names = |list: Vec<(String, u64)>| list.into_iter().map(|(name, _)| name);
     let orphans = names(data).filter(is_orphan).collect();
-    let is_before = |directory, name: &String| {
-        names::number_of(directory, name).filter(|number| *number < checkpoint)
+    let is_past = |number: &u64| *number < checkpoint && !manifest.begins.contains(number);
+    let commits = old.into_iter().filter(is_past).collect();
+    let is_before = |name: &String| {
+        names::number_of(CHECKPOINTS, name).is_some_and(|number| number < checkpoint)
     };
-    let past = names(old)
-        .filter(|name| is_before(COMMITS, name).is_some_and(|n| !manifest.begins.contains(&n)))
-        .chain(names(checkpoints).filter(|name| is_before(CHECKPOINTS, name).is_some()))
-        .collect();
-    committer.remove_in_time(past);
+    let past = names(checkpoints).filter(is_before).collect();
+    committer.remove_in_time(commits, past);
     orphans
 }

@@ -129,15 +129,19 @@ pub(crate) fn restore_header(
     }
 }
 
-/// Files that a process reads to reach a store: certificates, and tokens that represents credentials.
+/// Files that a process reads to reach a store or a log: certificates, passwords, and tokens that represent credentials.
 pub(crate) fn files_for_store() -> Vec<std::path::PathBuf> {
     let variables = [
         "SSL_CERT_FILE",
         "SSL_CERT_DIR",
         "AWS_WEB_IDENTITY_TOKEN_FILE",
         "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+        "PGPASSFILE",
     ];
     let given = variables.into_iter().filter_map(std::env::var_os);
+    let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
+    let passwords = home.map(|home| home.join(".pgpass"));
+
     let usual = [
         "/etc/ssl",
         "/etc/pki",
@@ -146,5 +150,6 @@ pub(crate) fn files_for_store() -> Vec<std::path::PathBuf> {
     ];
     let usual = usual.into_iter().map(OsStr::new).map(OsStr::to_owned);
     let all = given.chain(usual).map(std::path::PathBuf::from);
+    let all = all.chain(passwords);
     all.filter(|path| path.exists()).collect()
 }

@@ -68,6 +68,48 @@ fn a_writer_that_slept_through_checkpoints_and_removals_is_fenced_all_the_same()
     assert_eq!(awake.list("").unwrap().len(), 3 * 21 + 1);
 }
 
+/// Two writers take the room from each other. The one that is overtaken has a commit on its way, which arrives after the other's begin and
+/// first commits. Longer with `STRONGROOM_FIGHT_ROUNDS`.
+#[test]
+fn a_commit_that_arrives_after_the_fence_is_never_acknowledged() {
+    let rounds = std::env::var("STRONGROOM_FIGHT_ROUNDS").map_or(10, |n| n.parse().unwrap());
+    let (store, dirs) = (Store::new(), [(); 2].map(|()| tempfile::tempdir().unwrap()));
+    let mut quick = options();
+    quick.checkpoint_commits = 5;
+    quick.grace = Duration::ZERO;
+    let mut writer = create(&store, dirs[0].path(), quick.clone()).unwrap();
+    let mut acknowledged = Vec::new();
+    for round in 1..=rounds {
+        let name = format!("{round}-before");
+        write(&writer, &name, name.as_bytes()).unwrap();
+        acknowledged.push(name);
+        let sleeping = writer;
+        store.hold_next();
+        writer = std::thread::scope(|scope| {
+            let late = scope.spawn(|| write(&sleeping, &format!("{round}-late"), b"late"));
+            while !store.is_holding() {
+                std::thread::yield_now();
+            }
+            let next = open(&store, dirs[round % 2].path(), quick.clone()).unwrap();
+            for n in 0..round % 7 {
+                let name = format!("{round}-{n}");
+                write(&next, &name, name.as_bytes()).unwrap();
+                acknowledged.push(name);
+            }
+            store.let_go();
+            late.join().unwrap().unwrap_err();
+            next
+        });
+        write(&sleeping, &format!("{round}-awake"), b"late").unwrap_err();
+    }
+    drop(writer);
+    let storage = open(&store, dirs[0].path(), quick).unwrap();
+    let mut there = storage.list("").unwrap();
+    there.sort();
+    acknowledged.sort();
+    assert_eq!(there, acknowledged);
+}
+
 /// Writers take the room from each other all the time. What one acknowledged is there for ever after.
 #[test]
 fn writers_that_fight_never_lose_what_one_acknowledged() {
@@ -149,6 +191,10 @@ fn a_room_that_is_open_elsewhere_is_taken_over_only_when_asked_for() {
 fn a_store_that_does_not_fence_is_refused_and_nothing_is_left_there() {
     let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
     store.ignore_conditions();
+    if store.has_log() {
+        create(&store, dir.path(), options()).unwrap();
+        return;
+    }
     let refused = create(&store, dir.path(), options()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unsupported);
     assert!(refused.to_string().contains("overwrites"), "{refused}");
@@ -171,8 +217,10 @@ fn a_place_that_has_a_room_gets_no_other() {
     first.discard().unwrap();
     assert!(crate::store::list(&store, "rooms").is_empty());
     create(&store, there.path(), options()).unwrap();
+    let mut options = options();
+    options.log = store.log();
     let elsewhere =
-        strongroom_bucket::BucketStorage::open(arc(&store), "rooms/b", here.path(), options());
+        strongroom_bucket::BucketStorage::open(arc(&store), "rooms/b", here.path(), options);
     assert_eq!(elsewhere.unwrap_err().kind(), ErrorKind::NotFound);
 }
 

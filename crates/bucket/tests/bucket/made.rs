@@ -22,11 +22,21 @@ pub(crate) fn arc(store: &Store) -> Arc<dyn ObjectStore> {
     Arc::new(store.clone())
 }
 
-pub(crate) fn create(store: &Store, dir: &Path, options: Options) -> io::Result<BucketStorage> {
+/// A timeout in milliseconds that ends quickly. An engine has more time for what it shall do, and is not waited for where it shall not.
+pub(crate) fn short(store: &Store, ms: u64) -> Duration {
+    match store.has_log() {
+        true => Duration::from_secs(20),
+        false => Duration::from_millis(ms),
+    }
+}
+
+pub(crate) fn create(store: &Store, dir: &Path, mut options: Options) -> io::Result<BucketStorage> {
+    options.log = store.log();
     BucketStorage::create(arc(store), "rooms/a", dir, options)
 }
 
-pub(crate) fn open(store: &Store, dir: &Path, options: Options) -> io::Result<BucketStorage> {
+pub(crate) fn open(store: &Store, dir: &Path, mut options: Options) -> io::Result<BucketStorage> {
+    options.log = store.log();
     BucketStorage::open(arc(store), "rooms/a", dir, options)
 }
 

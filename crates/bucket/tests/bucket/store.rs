@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
     ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
+use strongroom_bucket::{CommitLog, LogPlace};
 
 /// What becomes of a request that changes something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,9 @@ struct Plan {
     left: Option<(u64, bool)>,
     away: bool,
     ignores_conditions: bool,
+    /// The next creation of a commit is held.
+    held: bool,
+    is_holding: bool,
     /// Where bad fates come from, at random.
     seed: Option<fastrand::Rng>,
 }
@@ -44,6 +48,10 @@ struct Plan {
 /// The double. Clones are one store.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Store {
+    /// The name of its rooms' part of an engine.
+    scope: String,
+    /// Where the log of its rooms is, if not in the store.
+    place: Option<String>,
     inner: Arc<InMemory>,
     plan: Arc<Mutex<Plan>>,
     reads: Arc<AtomicU64>,
@@ -64,8 +72,71 @@ fn forbidden(path: &Path) -> Error {
 }
 
 impl Store {
+    /// With a log elsewhere the store does not fence, as Garage 2.5 does not.
     pub(crate) fn new() -> Self {
-        Self::default()
+        Self::with_log(crate::engine::place())
+    }
+
+    /// A store whose rooms have their commits elsewhere.
+    pub(crate) fn with_log(place: Option<String>) -> Self {
+        static STORES: AtomicU64 = AtomicU64::new(0);
+        let store = Self {
+            place,
+            scope: format!("store-{}", STORES.fetch_add(1, Ordering::Relaxed)),
+            ..Self::default()
+        };
+        store.heal();
+        store
+    }
+
+    /// The engine of this test program, if it has one.
+    pub(crate) fn engine(&self) -> Option<Arc<dyn CommitLog>> {
+        let place = self.place.as_deref()?;
+        Some(LogPlace::parse(place).unwrap().open(&self.scope).unwrap())
+    }
+
+    pub(crate) fn has_log(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// The log for one opening: a connection of its own, with the fates of the store.
+    pub(crate) fn log(&self) -> Option<Arc<dyn CommitLog>> {
+        let engine = self.engine()?;
+        let store = self.clone();
+        Some(Arc::new(crate::log::Faulty { engine, store }))
+    }
+
+    /// The next creation of a commit is on its way until [`Self::let_go`].
+    pub(crate) fn hold_next(&self) {
+        self.plan.lock().unwrap().held = true;
+    }
+
+    /// Whether one is.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.plan.lock().unwrap().is_holding
+    }
+
+    pub(crate) fn let_go(&self) {
+        self.plan.lock().unwrap().is_holding = false;
+    }
+
+    /// Waits as long as this request is to be held.
+    pub(crate) async fn held(&self) {
+        {
+            let mut plan = self.plan.lock().unwrap();
+            if !std::mem::take(&mut plan.held) {
+                return;
+            }
+            plan.is_holding = true;
+        }
+        while self.is_holding() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Whether nothing is answered any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self.plan.lock().unwrap().left, Some((0, false)))
     }
 
     /// The fates of the next requests that change something.
@@ -94,14 +165,17 @@ impl Store {
     }
 
     pub(crate) fn heal(&self) {
-        *self.plan.lock().unwrap() = Plan::default();
+        *self.plan.lock().unwrap() = Plan {
+            ignores_conditions: self.has_log(),
+            ..Plan::default()
+        };
     }
 
     pub(crate) fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
     }
 
-    fn fate(&self) -> Result<Fate> {
+    pub(crate) fn fate(&self) -> Result<Fate> {
         let mut plan = self.plan.lock().unwrap();
         if plan.away {
             return Err(broken("not to be reached"));
@@ -129,7 +203,7 @@ impl Store {
         Ok(plan.fates.pop_front().unwrap_or(Fate::Done))
     }
 
-    fn read(&self) -> Result<()> {
+    pub(crate) fn read(&self) -> Result<()> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         let mut plan = self.plan.lock().unwrap();
         let is_gone = plan.left == Some((0, false));
@@ -162,6 +236,9 @@ impl ObjectStore for Store {
         mut options: PutOptions,
     ) -> Result<PutResult> {
         let fate = self.fate()?;
+        if path.as_ref().contains("/commits/") {
+            self.held().await;
+        }
         if self.plan.lock().unwrap().ignores_conditions {
             options.mode = PutMode::Overwrite;
         }
@@ -230,41 +307,71 @@ impl ObjectStore for Store {
     }
 }
 
-/// Names and sizes below a prefix, past all plans.
+const ROOM: &str = "rooms/a";
+const COMMITS: &str = "rooms/a/commits";
+
+fn wait<T>(task: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build().unwrap().block_on(task)
+}
+
+/// The commits that an engine has, past all plans, under the names of objects.
+fn commits(store: &Store, prefix: &str) -> Vec<(String, Vec<u8>)> {
+    let Some(engine) = store.engine().filter(|_| COMMITS.starts_with(prefix)) else {
+        return Vec::new();
+    };
+    wait(async {
+        let mut found = Vec::new();
+        for number in engine.list(ROOM, 0).await.unwrap() {
+            let record = engine.get(ROOM, number).await.unwrap().unwrap();
+            found.push((format!("{COMMITS}/{number:020}"), record.to_vec()));
+        }
+        found
+    })
+}
+
+/// Names and sizes below a prefix, past all plans; of the engine too.
 pub(crate) fn list(store: &Store, prefix: &str) -> Vec<(String, u64)> {
-    let listed = store.inner.list(Some(&Path::from(prefix)));
-    let listed = listed.map(|meta| meta.map(|meta| (meta.location.to_string(), meta.size)));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
-    let listed: Vec<_> = runtime.block_on(listed.collect());
-    listed.into_iter().collect::<Result<_>>().unwrap()
+    let all = contents(store, prefix).into_iter();
+    all.map(|(name, bytes)| (name, bytes.len() as u64))
+        .collect()
 }
 
-/// All objects below a prefix, past all plans.
+/// All objects below a prefix, and all commits of the engine, past all plans.
 pub(crate) fn contents(store: &Store, prefix: &str) -> Vec<(String, Vec<u8>)> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
-    let all = list(store, prefix).into_iter().map(|(name, _)| {
-        let bytes = runtime.block_on(async {
-            let path = Path::from(name.as_str());
-            let got = store.inner.get_opts(&path, GetOptions::default());
-            got.await.unwrap().bytes().await.unwrap()
-        });
-        (name, bytes.to_vec())
+    let mut all = wait(async {
+        let listed = store.inner.list(Some(&Path::from(prefix)));
+        let listed: Vec<_> = listed.try_collect().await.unwrap();
+        let mut found = Vec::new();
+        for meta in listed {
+            let got = store.inner.get_opts(&meta.location, GetOptions::default());
+            let bytes = got.await.unwrap().bytes().await.unwrap();
+            found.push((meta.location.to_string(), bytes.to_vec()));
+        }
+        found
     });
-    all.collect()
+    all.extend(commits(store, prefix));
+    all
 }
 
-/// Puts an object, past all plans, over one that is there.
+/// Puts an object or commit, past all plans, over one that is there.
 pub(crate) fn overwrite(store: &Store, name: &str, bytes: Vec<u8>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
-    let path = Path::from(name);
-    let put = store
-        .inner
-        .put_opts(&path, bytes.into(), PutOptions::default());
-    runtime.block_on(put).unwrap();
+    let commit = name
+        .strip_prefix(COMMITS)
+        .and_then(|name| name.strip_prefix('/'));
+    wait(async {
+        match (commit, store.engine()) {
+            (Some(number), Some(engine)) => {
+                let number = number.parse().unwrap();
+                engine.prepare().await.unwrap();
+                engine.delete(ROOM, &[number]).await.unwrap();
+                engine.create(ROOM, number, bytes.into()).await.unwrap();
+            }
+            _ => {
+                let (path, options) = (Path::from(name), PutOptions::default());
+                let put = store.inner.put_opts(&path, bytes.into(), options);
+                put.await.unwrap();
+            }
+        }
+    });
 }

@@ -8,12 +8,22 @@
 mod proxy;
 mod words;
 
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 
 use strongroom_cli::bucket::provide;
 
 fn main() -> ExitCode {
-    let arguments = match words::read(std::env::args_os().collect()) {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if let Some((arguments, password)) = words::split_password(&arguments) {
+        // Again, with a command line that shows no password.
+        let mut again = Command::new("/proc/self/exe");
+        again.arg0(&arguments[0]).args(&arguments[1..]);
+        let why = again.env(proxy::LOG_PASSWORD, password).exec();
+        eprintln!("strongroom: {why}");
+        return ExitCode::FAILURE;
+    }
+    let arguments = match words::read(arguments) {
         Ok(arguments) => arguments,
         Err(why) => {
             eprintln!("strongroom: {why}");

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bucket::{BucketStorage, Options, Place};
+use bucket::{BucketStorage, LogPlace, Options, Place};
 use storage::Storage;
 use strongroom_cli::bucket::{Buckets, MARKER};
 
@@ -20,16 +20,29 @@ pub(crate) struct Settings {
     pub(crate) cache_bytes: Option<u64>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) take_over: bool,
+    pub(crate) log: Option<LogPlace>,
 }
+
+/// The variable with the password of a log.
+pub(crate) const LOG_PASSWORD: &str = "STRONGROOM_LOG_PASSWORD";
 
 /// A line of the marker: the place first, then `name value`.
-fn value(marker: &str, name: &str) -> Option<u64> {
+fn text<'a>(marker: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = marker.lines().filter_map(|line| line.split_once(' '));
-    lines.find(|(known, _)| *known == name)?.1.parse().ok()
+    Some(lines.find(|(known, _)| *known == name)?.1)
 }
 
-/// Makes the directory of a place, and keeps the settings there.
-pub(crate) fn note(dir: &Path, place: &Place, settings: &Settings) -> Result<(), String> {
+fn value(marker: &str, name: &str) -> Option<u64> {
+    text(marker, name)?.parse().ok()
+}
+
+/// Makes the directory of a place, and keeps the settings there: all but passwords.
+pub(crate) fn note(
+    dir: &Path,
+    place: &Place,
+    settings: &Settings,
+    is_new: bool,
+) -> Result<(), String> {
     let failed = |e: io::Error| format!("{}: {e}", dir.display());
     let path = dir.join(MARKER);
     let known = match fs::read_to_string(&path) {
@@ -58,16 +71,21 @@ pub(crate) fn note(dir: &Path, place: &Place, settings: &Settings) -> Result<(),
             known.lines().next().unwrap_or_default()
         ));
     }
-    let mut text = format!("{place}\n");
+    let mut lines = format!("{place}\n");
+    let log = settings.log.as_ref().map(LogPlace::to_string);
+    let known_log = text(&known, "log").filter(|_| !is_new).map(str::to_owned);
+    if let Some(log) = log.or(known_log) {
+        lines.push_str(&format!("log {log}\n"));
+    }
     if let Some(bytes) = settings.cache_bytes.or_else(|| value(&known, "cache")) {
-        text.push_str(&format!("cache {bytes}\n"));
+        lines.push_str(&format!("cache {bytes}\n"));
     }
     let timeout = settings.timeout.map(|timeout| timeout.as_secs());
     if let Some(seconds) = timeout.or_else(|| value(&known, "timeout")) {
-        text.push_str(&format!("timeout {seconds}\n"));
+        lines.push_str(&format!("timeout {seconds}\n"));
     }
-    if text != known {
-        fs::write(&path, text).map_err(failed)?;
+    if lines != known {
+        fs::write(&path, lines).map_err(failed)?;
     }
     if settings.take_over {
         fs::write(dir.join(TAKE_OVER), "").map_err(failed)?;
@@ -88,6 +106,12 @@ fn place_and_options(dir: &Path) -> io::Result<(Place, Options)> {
     }
     if let Some(seconds) = value(&marker, "timeout") {
         options.timeout = Duration::from_secs(seconds);
+    }
+    if let Some(log) = text(&marker, "log") {
+        let log = LogPlace::parse(log);
+        let log = log.map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
+        let log = log.with_password(std::env::var(LOG_PASSWORD).ok());
+        options.log = Some(log.open(place.bucket())?);
     }
     Ok((place, options))
 }

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bucket::{Place, SCHEME};
+use bucket::{LogPlace, Place, SCHEME};
 use strongroom_cli::program::bytes;
 
 use crate::proxy::{Settings, note};
@@ -16,9 +16,33 @@ struct Given {
     settings: Settings,
 }
 
+/// The command line without the password of a log, and that password. Command lines are shown to every user of the machine.
+pub(crate) fn split_password(arguments: &[OsString]) -> Option<(Vec<OsString>, String)> {
+    let mut password = None;
+    let mut is_log = false;
+    let words = arguments.iter().map(|word| {
+        let text = word.to_str().unwrap_or_default();
+        let (option, place) = match text.strip_prefix("--log=") {
+            Some(place) => ("--log=", place),
+            None if is_log => ("", text),
+            None => ("", ""),
+        };
+        is_log = text == "--log";
+        let Ok(place) = LogPlace::parse(place) else {
+            return word.clone();
+        };
+        password = place.password().map(str::to_owned).or(password.take());
+        OsString::from(format!("{option}{place}"))
+    });
+    let words = words.collect();
+    Some((words, password?))
+}
+
 /// The command line without places and without options for buckets. The directories of the places are there afterwards.
 pub(crate) fn read(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let mut given = Given::default();
+    // A log of an earlier room at the place is no log of a new one.
+    let is_new = arguments.get(1).is_some_and(|word| word == "create");
     let mut rest = Vec::new();
     let mut words = arguments.into_iter();
     while let Some(word) = words.next() {
@@ -29,7 +53,7 @@ pub(crate) fn read(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
         };
         match name {
             "--take-over" if inside.is_none() => given.settings.take_over = true,
-            "--cache" | "--cache-size" | "--store-timeout" => {
+            "--cache" | "--cache-size" | "--store-timeout" | "--log" => {
                 let value = inside.or_else(|| words.next());
                 let value = value.ok_or_else(|| format!("{name}: a value is missing"))?;
                 option(&mut given, name, &value)?;
@@ -55,17 +79,21 @@ pub(crate) fn read(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
             Some(dir) => std::path::absolute(dir).map_err(|e| format!("--cache: {e}"))?,
             None => default_dir(&place)?,
         };
-        note(&dir, &place, &given.settings)?;
+        note(&dir, &place, &given.settings, is_new)?;
         let mut in_place = dir.into_os_string();
         in_place.push(path);
         places.push(place);
         *word = in_place;
     }
     places.dedup();
-    if given.cache.is_some() && places.len() > 1 {
-        return Err(
-            "--cache is the cache of one room, and there are two on the command line".into(),
-        );
+    let is_of_one = [
+        (given.cache.is_some(), "--cache is the cache of one room"),
+        (given.settings.log.is_some(), "--log is the log of one room"),
+    ];
+    for (_, what) in is_of_one.iter().filter(|(is_given, _)| *is_given) {
+        if places.len() > 1 {
+            return Err(format!("{what}, and there are two on the command line"));
+        }
     }
     Ok(rest)
 }
@@ -74,6 +102,7 @@ fn option(given: &mut Given, name: &str, value: &OsStr) -> Result<(), String> {
     let text = || value.to_str().ok_or_else(|| format!("{name}: not text"));
     match name {
         "--cache" => given.cache = Some(PathBuf::from(value)),
+        "--log" => given.settings.log = Some(LogPlace::parse(text()?)?),
         "--cache-size" => given.settings.cache_bytes = Some(bytes(text()?)?),
         _ => {
             let seconds: u64 = text()?

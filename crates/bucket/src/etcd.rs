@@ -1,0 +1,326 @@
+//! etcd as the log of commits: a key each, created in a transaction only if there is none. Its JSON gateway is spoken to.
+//!
+//! 1. A transaction is acknowledged when a majority of the members has it on disk. What can be read is durable in the same way.
+//! 2. A member that does not answer is not asked again before the others.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::log::{CommitLog, Created, LogError, lost};
+use crate::names;
+use crate::trying::words;
+
+/// etcd refuses requests of more than 1.5 MiB, as it comes.
+const RECORD_MAX: u64 = 1 << 20;
+/// etcd keeps everything in memory: what is larger goes to the store.
+const INLINE_MAX: u64 = 256 << 10;
+/// Operations of one transaction; etcd allows 128.
+const OPERATIONS: usize = 100;
+const CONNECT: Duration = Duration::from_secs(2);
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Keys below a prefix.
+pub(crate) struct EtcdLog {
+    http: reqwest::Client,
+    members: Vec<String>,
+    /// The member that is asked first.
+    member: AtomicUsize,
+    user: Option<(String, String)>,
+    token: Mutex<Option<String>>,
+    address: String,
+    /// Of all keys, with the bucket's name.
+    prefix: String,
+}
+
+impl std::fmt::Debug for EtcdLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "EtcdLog({}, {})", self.address, self.prefix)
+    }
+}
+
+fn invalid(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+fn encoded(bytes: impl AsRef<[u8]>) -> String {
+    BASE64_STANDARD.encode(bytes)
+}
+
+/// A field by the name of the protocol, which newer gateways write in another way.
+fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
+    let mut camel = String::new();
+    for (at, word) in name.split('_').enumerate() {
+        match word.split_at_checked(1) {
+            Some((first, rest)) if at > 0 => camel += &(first.to_uppercase() + rest),
+            _ => camel += word,
+        }
+    }
+    match &value[name] {
+        Value::Null => &value[camel],
+        value => value,
+    }
+}
+
+fn malformed() -> LogError {
+    LogError::Unanswered("an answer that is no etcd's".into())
+}
+
+fn bytes_of(value: &Value) -> Result<Vec<u8>, LogError> {
+    let text = value.as_str().ok_or_else(malformed)?;
+    BASE64_STANDARD.decode(text).map_err(|_| malformed())
+}
+
+/// Moves on to the next member unless this one answered.
+struct Asked<'a>(&'a AtomicUsize, usize);
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let (from, to) = (self.1, self.1 + 1);
+        let _ = self
+            .0
+            .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+impl EtcdLog {
+    pub(crate) fn new(
+        text: &str,
+        address: String,
+        password: Option<&str>,
+        bucket: &str,
+    ) -> io::Result<Self> {
+        let rest = text
+            .strip_prefix("etcd://")
+            .ok_or_else(|| invalid("not etcd"))?;
+        let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, prefix) = place.split_once('/').unwrap_or((place, ""));
+        let (user, hosts) = match authority.rsplit_once('@') {
+            Some((user, hosts)) => (Some(user), hosts),
+            None => (None, authority),
+        };
+        let is_host = |host: &&str| {
+            host.rsplit_once(':')
+                .is_some_and(|(name, port)| !name.is_empty() && port.parse::<u16>().is_ok())
+        };
+        let hosts: Vec<&str> = hosts.split(',').collect();
+        if !hosts.iter().all(is_host) {
+            return Err(invalid("a member of etcd is written HOST:PORT"));
+        }
+        let is_near = |host: &&str| {
+            let (name, _) = host.rsplit_once(':').expect("just seen");
+            let address = name.trim_matches(['[', ']']).parse();
+            address.map_or(name == "localhost", |ip: std::net::IpAddr| ip.is_loopback())
+        };
+        let scheme = match options {
+            "" if hosts.iter().all(is_near) => "http",
+            "" | "tls=require" => "https",
+            "tls=disable" => "http",
+            _ => {
+                return Err(invalid(
+                    "the options of an etcd log are tls=require and tls=disable",
+                ));
+            }
+        };
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT)
+            .timeout(ANSWER)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build()
+            .map_err(io::Error::other)?;
+        let members = hosts.iter().map(|host| format!("{scheme}://{host}/v3/"));
+        let prefix = prefix.trim_matches('/');
+        let slash = if prefix.is_empty() { "" } else { "/" };
+        Ok(Self {
+            http,
+            members: members.collect(),
+            member: AtomicUsize::new(0),
+            user: user.map(|user| (user.to_owned(), password.unwrap_or_default().to_owned())),
+            token: Mutex::new(None),
+            address,
+            prefix: format!("{prefix}{slash}{bucket}"),
+        })
+    }
+
+    fn key(&self, room: &str, number: u64) -> String {
+        format!("{}/{room}/{}", self.prefix, names::commit(number))
+    }
+
+    async fn post(&self, what: &str, body: &Value, token: Option<&str>) -> Result<Value, LogError> {
+        let at = self.member.load(Ordering::Relaxed);
+        let asked = Asked(&self.member, at);
+        let member = &self.members[at % self.members.len()];
+        let mut request = self
+            .http
+            .post(format!("{member}{what}"))
+            .header("content-type", "application/json")
+            .body(body.to_string());
+        if let Some(token) = token {
+            request = request.header("authorization", token);
+        }
+        let unanswered = |e: reqwest::Error| LogError::Unanswered(words(&e.without_url()));
+        let answer = request.send().await.map_err(unanswered)?;
+        let status = answer.status();
+        let answer = answer.bytes().await.map_err(unanswered)?;
+        let answer: Value = serde_json::from_slice(&answer).map_err(|_| malformed())?;
+        if !status.is_success() {
+            let why = format!(
+                "{}: {}",
+                status.as_u16(),
+                answer["message"].as_str().unwrap_or("no reason")
+            );
+            return Err(match answer["code"].as_u64() {
+                // gRPC's: invalid argument, not found, failed precondition, out of range, unimplemented.
+                Some(3 | 5 | 9 | 11 | 12) => LogError::Refused(io::ErrorKind::InvalidInput, why),
+                Some(7 | 16) => LogError::Forbidden(why),
+                _ => LogError::Unanswered(why),
+            });
+        }
+        std::mem::forget(asked);
+        Ok(answer)
+    }
+
+    async fn ask(&self, what: &str, body: Value) -> Result<Value, LogError> {
+        let Some((name, password)) = &self.user else {
+            return self.post(what, &body, None).await;
+        };
+        let known = self.token.lock().clone();
+        let token = match known {
+            Some(token) => token,
+            None => {
+                let login = json!({"name": name, "password": password});
+                let answer = self.post("auth/authenticate", &login, None).await;
+                let answer = answer.map_err(|e| match e {
+                    LogError::Refused(_, why) => LogError::Forbidden(why),
+                    other => other,
+                })?;
+                let token = answer["token"].as_str().ok_or_else(malformed)?.to_owned();
+                *self.token.lock() = Some(token.clone());
+                token
+            }
+        };
+        let answer = self.post(what, &body, Some(&token)).await;
+        if let Err(LogError::Forbidden(_)) = answer {
+            // Tokens end, and are asked for again.
+            *self.token.lock() = None;
+        }
+        answer
+    }
+}
+
+#[async_trait]
+impl CommitLog for EtcdLog {
+    fn address(&self) -> Option<String> {
+        Some(self.address.clone())
+    }
+
+    fn record_max(&self) -> u64 {
+        RECORD_MAX
+    }
+
+    fn inline_max(&self) -> u64 {
+        INLINE_MAX
+    }
+
+    async fn create(&self, room: &str, number: u64, record: Bytes) -> Result<Created, LogError> {
+        let key = encoded(self.key(room, number));
+        let is_free = json!({"key": key, "target": "VERSION", "result": "EQUAL", "version": "0"});
+        let mut compare = vec![is_free];
+        if number > 1 {
+            let before = encoded(self.key(room, number - 1));
+            compare.push(
+                json!({"key": before, "target": "VERSION", "result": "GREATER", "version": "0"}),
+            );
+        }
+        let body = json!({
+            "compare": compare,
+            "success": [{"requestPut": {"key": key, "value": encoded(&record)}}],
+            "failure": [{"requestRange": {"key": key}}],
+        });
+        let answer = self.ask("kv/txn", body).await?;
+        if answer["succeeded"] == true {
+            return Ok(Created::Ours);
+        }
+        let there = &field(&answer["responses"][0], "response_range")["kvs"][0];
+        if there.is_null() {
+            return Err(lost(number));
+        }
+        match bytes_of(&there["value"])? == record {
+            true => Ok(Created::Ours),
+            false => Ok(Created::Taken),
+        }
+    }
+
+    async fn get(&self, room: &str, number: u64) -> Result<Option<Bytes>, LogError> {
+        let body = json!({"key": encoded(self.key(room, number))});
+        let answer = self.ask("kv/range", body).await?;
+        match &answer["kvs"][0] {
+            Value::Null => Ok(None),
+            there => Ok(Some(bytes_of(&there["value"])?.into())),
+        }
+    }
+
+    async fn list(&self, room: &str, after: u64) -> Result<Vec<u64>, LogError> {
+        let (from, to) = (
+            self.key(room, after.saturating_add(1)),
+            self.key(room, u64::MAX),
+        );
+        let body = json!({"key": encoded(from), "range_end": encoded(to), "keys_only": true});
+        let answer = self.ask("kv/range", body).await?;
+        let mut numbers = Vec::new();
+        for there in answer["kvs"].as_array().map_or(&[][..], |kvs| kvs) {
+            let key = bytes_of(&there["key"])?;
+            let digits = key.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+            let number = std::str::from_utf8(digits)
+                .ok()
+                .and_then(|text| text.parse().ok());
+            numbers.push(number.ok_or_else(malformed)?);
+        }
+        Ok(numbers)
+    }
+
+    async fn delete(&self, room: &str, numbers: &[u64]) -> Result<(), LogError> {
+        for numbers in numbers.chunks(OPERATIONS) {
+            let each = numbers.iter().map(
+                |number| json!({"requestDeleteRange": {"key": encoded(self.key(room, *number))}}),
+            );
+            let body = json!({"compare": [], "success": each.collect::<Vec<_>>()});
+            self.ask("kv/txn", body).await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_asked_in_plain_text_only_on_this_machine_or_where_said_so() {
+        let members = |text| EtcdLog::new(text, String::new(), None, "b").map(|log| log.members);
+        assert_eq!(
+            members("etcd://127.0.0.1:1,[::1]:2/p").unwrap()[1],
+            "http://[::1]:2/v3/"
+        );
+        assert_eq!(members("etcd://a:1").unwrap(), ["https://a:1/v3/"]);
+        assert_eq!(
+            members("etcd://a:1/p?tls=disable").unwrap(),
+            ["http://a:1/v3/"]
+        );
+        assert!(members("etcd://a/p").is_err());
+    }
+
+    #[test]
+    fn fields_are_found_by_both_spellings() {
+        assert_eq!(field(&json!({"response_range": 1}), "response_range"), 1);
+        assert_eq!(field(&json!({"responseRange": 1}), "response_range"), 1);
+    }
+}

@@ -1,0 +1,99 @@
+//! The object store as the log of commits: an object each, created with `If-None-Match: *`.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+
+use crate::log::{CommitLog, Created, LogError};
+use crate::names::{self, COMMITS};
+use crate::trying::Fails;
+
+/// Removals at once.
+const TOGETHER: usize = 8;
+
+/// Commits in the store that has everything else of the room.
+#[derive(Debug)]
+pub(crate) struct InStore(pub(crate) Arc<dyn ObjectStore>);
+
+fn path(room: &str, name: &str) -> Path {
+    Path::from(format!("{room}/{name}"))
+}
+
+fn failed(error: &Error) -> LogError {
+    let words = error.words();
+    match error.again() {
+        crate::trying::Again::Never => LogError::Refused(error.kind(), words),
+        crate::trying::Again::Briefly => LogError::Forbidden(words),
+        crate::trying::Again::UntilTheEnd => LogError::Unanswered(words),
+    }
+}
+
+#[async_trait]
+impl CommitLog for InStore {
+    fn address(&self) -> Option<String> {
+        None
+    }
+
+    async fn create(&self, room: &str, number: u64, record: Bytes) -> Result<Created, LogError> {
+        let path = path(room, &names::commit(number));
+        let options = PutOptions::from(PutMode::Create);
+        match self.0.put_opts(&path, record.clone().into(), options).await {
+            Ok(_) => return Ok(Created::Ours),
+            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {}
+            Err(e) => return Err(failed(&e)),
+        }
+        // The answer to an earlier try may have been lost: what is there says whose it is.
+        match self.get(room, number).await? {
+            Some(there) if there == record => Ok(Created::Ours),
+            Some(_) => Ok(Created::Taken),
+            None => Err(LogError::Unanswered(
+                "two creations of which neither is done yet".into(),
+            )),
+        }
+    }
+
+    async fn get(&self, room: &str, number: u64) -> Result<Option<Bytes>, LogError> {
+        let got = async {
+            let path = path(room, &names::commit(number));
+            self.0.get(&path).await?.bytes().await
+        };
+        match got.await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(e) => Err(failed(&e)),
+        }
+    }
+
+    async fn list(&self, room: &str, after: u64) -> Result<Vec<u64>, LogError> {
+        let (directory, from) = (path(room, COMMITS), path(room, &names::commit(after)));
+        let listed = self.0.list_with_offset(Some(&directory), &from);
+        let listed: Vec<_> = listed.try_collect().await.map_err(|e| failed(&e))?;
+        let number = |location: &Path| {
+            let name = location.as_ref().strip_prefix(directory.as_ref())?;
+            names::number_of(COMMITS, &format!("{COMMITS}{name}"))
+        };
+        let mut numbers: Vec<u64> = listed
+            .iter()
+            .filter_map(|meta| number(&meta.location))
+            .filter(|number| *number > after)
+            .collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    async fn delete(&self, room: &str, numbers: &[u64]) -> Result<(), LogError> {
+        let numbers = numbers.to_vec();
+        let each = numbers.into_iter().map(|number| async move {
+            match self.0.delete(&path(room, &names::commit(number))).await {
+                Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+                Err(e) => Err(failed(&e)),
+            }
+        });
+        let each = futures_util::stream::iter(each).buffer_unordered(TOGETHER);
+        each.try_collect().await
+    }
+}

@@ -1,0 +1,293 @@
+//! What every engine must do, whichever it is.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use room::{NewCredential, NewRoom, OpenOptions, Room};
+use storage::{OpenMode, Storage};
+use strongroom_bucket::{BucketStorage, Created, LogError, LogPlace};
+
+use crate::made::{arc, create, noise, open, options, read, write};
+use crate::store::{Store, contents, list};
+
+fn wait<T>(task: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build().unwrap().block_on(task)
+}
+
+#[test]
+fn a_number_is_taken_once_and_needs_the_one_before() {
+    let log = Store::new().engine().unwrap();
+    wait(async {
+        log.prepare().await.unwrap();
+        log.prepare().await.unwrap();
+        let create = |number, record: &'static [u8]| log.create("r/a", number, record.into());
+        assert_eq!(create(1, b"one").await.unwrap(), Created::Ours);
+        assert_eq!(create(1, b"one").await.unwrap(), Created::Ours);
+        assert_eq!(create(1, b"other").await.unwrap(), Created::Taken);
+        let lost = create(3, b"three").await.unwrap_err();
+        assert!(
+            matches!(&lost, LogError::Refused(ErrorKind::InvalidData, why) if why.contains("commit 2")),
+            "{lost:?}"
+        );
+        for number in 2..12 {
+            assert_eq!(create(number, b"x").await.unwrap(), Created::Ours);
+        }
+        assert_eq!(log.get("r/a", 1).await.unwrap().unwrap(), "one");
+        assert_eq!(log.list("r/a", 8).await.unwrap(), [9, 10, 11]);
+        // Another room, whose name begins with the first one's.
+        assert!(log.list("r", 0).await.unwrap().is_empty());
+        assert_eq!(
+            log.create("r/a/b", 1, "two"[..].into()).await.unwrap(),
+            Created::Ours
+        );
+        log.delete("r/a", &[1, 2, 3, 99]).await.unwrap();
+        assert_eq!(log.get("r/a", 1).await.unwrap(), None);
+        assert_eq!(
+            log.list("r/a", 0).await.unwrap(),
+            (4..12).collect::<Vec<_>>()
+        );
+        assert_eq!(log.list("r/a/b", 0).await.unwrap(), [1]);
+        // A writer whose next number was removed with the one before, long ago.
+        create(3, b"late").await.unwrap_err();
+    });
+}
+
+/// The worst that could happen: an older state, taken for the newest.
+#[test]
+fn a_room_is_opened_with_its_log_or_not_at_all() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let storage = create(&store, dir.path(), options()).unwrap();
+    write(&storage, "f", b"old").unwrap();
+    storage.checkpoint().unwrap();
+    write(&storage, "g", b"new").unwrap();
+    drop(storage);
+    let open_with = |store: &Store, log| {
+        let elsewhere = tempfile::tempdir().unwrap();
+        let mut options = options();
+        options.log = log;
+        let opened = BucketStorage::open(arc(store), "rooms/a", elsewhere.path(), options.clone());
+        options.read_only = true;
+        let read = BucketStorage::open(arc(store), "rooms/a", elsewhere.path(), options);
+        let (opened, read) = (
+            opened.unwrap_err().to_string(),
+            read.unwrap_err().to_string(),
+        );
+        assert_eq!(opened, read);
+        opened
+    };
+    let address = store.log().unwrap().address().unwrap();
+    let refused = open_with(&store, None);
+    assert!(
+        refused.contains("--log") && refused.contains(&address),
+        "{refused}"
+    );
+    let refused = open_with(&store, Store::new().engine());
+    assert!(refused.contains("has no commits of this room"), "{refused}");
+    let other = Store::new();
+    drop(create(&other, dir.path(), options()).unwrap());
+    let refused = open_with(&store, other.engine());
+    assert!(refused.contains("another room"), "{refused}");
+    // The object is lost: checkpoints say the same.
+    let bare = Store::with_log(None);
+    for (name, bytes) in contents(&store, "rooms/a") {
+        if !name.ends_with("/log") && !name.contains("/commits/") {
+            crate::store::overwrite(&bare, &name, bytes);
+        }
+    }
+    let refused = open_with(&bare, None);
+    assert!(refused.contains("--log"), "{refused}");
+    let refused = open_with(&bare, store.engine());
+    assert!(refused.contains("does not say"), "{refused}");
+    // A room without a log, and one named all the same.
+    let plain = Store::with_log(None);
+    drop(create(&plain, dir.path(), options()).unwrap());
+    let refused = open_with(&plain, store.engine());
+    assert!(refused.contains("has none"), "{refused}");
+    let storage = open(&store, dir.path(), options()).unwrap();
+    assert_eq!(read(&storage, "g").unwrap(), b"new");
+}
+
+#[test]
+fn a_log_that_has_a_room_of_this_name_gets_no_other() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    drop(create(&store, dir.path(), options()).unwrap());
+    // An empty bucket of the same name.
+    let mut options = options();
+    options.log = store.engine();
+    let empty = Store::with_log(None);
+    let refused = BucketStorage::create(arc(&empty), "rooms/a", dir.path(), options).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+    assert!(refused.to_string().contains("in the log"), "{refused}");
+}
+
+/// A sync of very many small pieces is more than any record may be.
+#[test]
+fn a_record_that_is_too_large_for_its_log_is_in_the_store() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let mut options = options();
+    options.checkpoint_commits = 4;
+    options.grace = Duration::ZERO;
+    let storage = create(&store, dir.path(), options.clone()).unwrap();
+    let file = storage.open("f", OpenMode::CreateNew).unwrap();
+    file.set_len(1 << 40).unwrap();
+    for n in 0..60_000_u64 {
+        file.write_at(&[1], n << 20).unwrap();
+    }
+    file.sync().unwrap();
+    let is_large = store.engine().unwrap().record_max() < 32 << 20;
+    assert_eq!(list(&store, "rooms/a/records").is_empty(), !is_large);
+    storage.die();
+    drop((file, storage));
+    let storage = open(&store, dir.path(), options).unwrap();
+    let file = storage.open("f", OpenMode::Read).unwrap();
+    for n in [0, 1, 59_999_u64] {
+        let mut found = [0; 2];
+        file.read_at(&mut found, n << 20).unwrap();
+        assert_eq!(found, [1, 0], "{n}");
+    }
+    let mut n = 0;
+    let begin = Instant::now();
+    while !list(&store, "rooms/a/records").is_empty() {
+        assert!(
+            begin.elapsed() < Duration::from_secs(60),
+            "it is not removed"
+        );
+        write(&storage, &format!("g{n}"), b"x").unwrap();
+        n += 1;
+    }
+}
+
+fn files_below(dir: &Path, found: &mut Vec<(String, Vec<u8>)>) {
+    for entry in std::fs::read_dir(dir).unwrap().flatten() {
+        match entry.path() {
+            path if path.is_dir() => files_below(&path, found),
+            // Removed meanwhile, or a socket.
+            path => found.extend(
+                std::fs::read(&path)
+                    .ok()
+                    .map(|bytes| (path.display().to_string(), bytes)),
+            ),
+        }
+    }
+}
+
+#[test]
+fn what_the_engine_has_on_disk_shows_no_name_no_content_and_no_size_of_a_file() {
+    const SIZE: usize = 1_234_577;
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let mut new = NewRoom::with_credential(NewCredential::RawKey(vec![7; 32].into()));
+    new.open = OpenOptions {
+        state_dir: Some(dir.path().join("state")),
+        ..OpenOptions::default()
+    };
+    let storage = Arc::new(create(&store, dir.path(), options()).unwrap());
+    let room = Room::create_on(storage, new).unwrap();
+    let content = b"and a very secret content ".repeat(SIZE / 26 + 1);
+    for (name, len) in [("a-very-secret-name", SIZE), ("secret-name.small", 26)] {
+        room.write_file(format!("/{name}"), &content[..len])
+            .unwrap();
+        room.open_file(format!("/{name}")).unwrap().sync().unwrap();
+    }
+    room.close().unwrap();
+    let mut found = Vec::new();
+    files_below(&crate::engine::stored(), &mut found);
+    let hex = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    let has = |what: &[u8]| {
+        let mut files = found.iter();
+        files
+            .find(|(_, bytes)| bytes.windows(what.len()).any(|part| part == what))
+            .map(|(name, _)| name)
+    };
+    // The search finds what is there.
+    assert!(has(b"rooms/a").is_some() && has(b"SRCOMMIT").is_some());
+    let size = (SIZE as u64).to_le_bytes();
+    for secret in [
+        &b"secret-name"[..],
+        b"secret content",
+        &[7; 32],
+        &size,
+        SIZE.to_string().as_bytes(),
+    ] {
+        for form in [secret, hex(secret).as_bytes()] {
+            assert_eq!(has(form), None, "{}", String::from_utf8_lossy(secret));
+        }
+    }
+}
+
+/// A writer works while something happens to its engine. Nothing that it acknowledged is lost, and it goes on afterwards.
+pub(crate) fn goes_on(place: String, happens: impl FnOnce()) {
+    let (store, here, there) = (
+        Store::with_log(Some(place)),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    let mut options = options();
+    options.timeout = Duration::from_secs(60);
+    let storage = create(&store, here.path(), options.clone()).unwrap();
+    let (is_over, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
+    let more = |count: u64| {
+        let (begin, from) = (Instant::now(), acknowledged.load(Ordering::SeqCst));
+        while acknowledged.load(Ordering::SeqCst) < from + count {
+            assert!(
+                begin.elapsed() < Duration::from_secs(90),
+                "the writer does not go on"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for n in 0.. {
+                if is_over.load(Ordering::SeqCst) {
+                    break;
+                }
+                write(&storage, &format!("f{n}"), &noise(n, 4096)).unwrap();
+                acknowledged.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            more(20);
+            happens();
+            more(20);
+        }));
+        is_over.store(true, Ordering::SeqCst);
+        writer.join().unwrap();
+        done.unwrap();
+    });
+    storage.die();
+    drop(storage);
+    let storage = open(&store, there.path(), options).unwrap();
+    for n in 0..acknowledged.load(Ordering::SeqCst) {
+        assert!(
+            read(&storage, &format!("f{n}")).unwrap() == noise(n, 4096),
+            "f{n}"
+        );
+    }
+}
+
+#[test]
+fn an_engine_that_is_not_there_is_named_without_a_password() {
+    let place = crate::engine::place().unwrap();
+    let scheme = place.split(':').next().unwrap();
+    let place = LogPlace::parse(&format!("{scheme}://ada:s3cret@127.0.0.1:1/x")).unwrap();
+    let (store, dir) = (Store::with_log(None), tempfile::tempdir().unwrap());
+    let mut options = options();
+    options.timeout = Duration::from_millis(100);
+    options.log = Some(place.open("b").unwrap());
+    let refused = BucketStorage::create(arc(&store), "rooms/a", dir.path(), options).unwrap_err();
+    let said = refused.to_string();
+    assert!(
+        said.contains("127.0.0.1:1") && said.contains("refused"),
+        "{said}"
+    );
+    assert!(!said.contains("s3cret"), "{said}");
+}

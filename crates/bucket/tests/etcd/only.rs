@@ -1,0 +1,62 @@
+//! What a cluster of etcd does to a writer.
+
+use crate::both::goes_on;
+use crate::engines::Etcd;
+
+#[test]
+fn a_writer_goes_on_after_a_crash_of_the_server() {
+    let mut etcd = Etcd::new(1);
+    goes_on(etcd.place(), || {
+        etcd.kill(0);
+        etcd.start(0);
+    });
+}
+
+#[test]
+fn a_writer_goes_on_when_the_leader_dies() {
+    let mut etcd = Etcd::new(3);
+    goes_on(etcd.place(), || {
+        let leader = etcd.leader();
+        etcd.kill(leader);
+    });
+}
+
+/// The leader hangs: it neither answers nor refuses. When it wakes it is no leader any more.
+#[test]
+fn a_writer_goes_on_when_the_leader_hangs_and_wakes() {
+    let etcd = Etcd::new(3);
+    goes_on(etcd.place(), || {
+        let leader = etcd.leader();
+        etcd.pause(leader);
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        etcd.go_on(leader);
+    });
+}
+
+#[test]
+fn users_and_their_passwords_are_known() {
+    let etcd = Etcd::new(1);
+    for command in [
+        &["user", "add", "root:s3cret"][..],
+        &["user", "grant-role", "root", "root"],
+        &["role", "add", "root"],
+        &["user", "grant-role", "root", "root"],
+        &["auth", "enable"],
+    ] {
+        // The role of root may be there already.
+        let _ = std::panic::catch_unwind(|| etcd.run(command));
+    }
+    let place = |user: &str| Some(etcd.place().replace("etcd://", &format!("etcd://{user}@")));
+    for wrong in ["root:wr0ng", "root"] {
+        let store = crate::store::Store::with_log(place(wrong));
+        let dir = tempfile::tempdir().unwrap();
+        let refused = crate::made::create(&store, dir.path(), crate::made::options()).unwrap_err();
+        let refused = refused.to_string();
+        assert!(refused.contains("authentication failed"), "{refused}");
+        assert!(!refused.contains("wr0ng"), "{refused}");
+    }
+    let store = crate::store::Store::with_log(place("root:s3cret"));
+    let dir = tempfile::tempdir().unwrap();
+    let storage = crate::made::create(&store, dir.path(), crate::made::options()).unwrap();
+    crate::made::write(&storage, "f", b"x").unwrap();
+}
