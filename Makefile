@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-test packages test-packages publish-check docs build build-capi demo demo-network reproducible check test fmt lint deny soak bench performance install install-capi
+.PHONY: help setup setup-test packages test-packages publish-check docs build build-capi demo demo-network reproducible check test test-engines fmt lint deny soak bench performance install install-capi
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 PREFIX ?= /usr/local
@@ -43,6 +43,9 @@ demo-network: build ## Two disks, a metadata server and two clients: share files
 
 test: setup-test ## Format and lint checks, every test, licences and advisories (TEST="words links fmt clippy rust python java deny")
 	@scripts/test.sh $(TEST)
+
+test-engines: build ## Rooms in buckets with commits in PostgreSQL and etcd; installs both
+	@scripts/engines.sh
 
 check: ## The fast checks: ruled-out words, links, formatting
 	@scripts/test.sh words links fmt

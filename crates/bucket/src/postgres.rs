@@ -38,7 +38,7 @@ const CREATE_TABLE: &str = "
     ALTER TABLE strongroom_commits ALTER COLUMN record SET STORAGE EXTERNAL";
 const CREATE: &str = "
     INSERT INTO strongroom_commits AS c (room, number, record)
-    SELECT $1, $2, $3
+    SELECT $1::text, $2::bigint, $3::bytea
     WHERE $2 = 1 OR EXISTS (SELECT FROM strongroom_commits WHERE room = $1 AND number = $2 - 1)
     ON CONFLICT (room, number) DO UPDATE SET number = c.number WHERE c.record = EXCLUDED.record";
 const GET: &str = "SELECT record FROM strongroom_commits WHERE room = $1 AND number = $2";

@@ -19,16 +19,19 @@ fn broken(why: impl ToString) -> LogError {
 }
 
 impl Faulty {
-    fn fate(&self) -> Result<Fate, LogError> {
-        self.store.fate().map_err(|e| match self.store.is_gone() {
-            // For good: a test that cuts everywhere does not wait each time.
+    fn failed(&self, e: impl ToString) -> LogError {
+        match self.store.is_gone() {
             true => LogError::Refused(std::io::ErrorKind::Other, e.to_string()),
             false => broken(e),
-        })
+        }
+    }
+
+    fn fate(&self) -> Result<Fate, LogError> {
+        self.store.fate().map_err(|e| self.failed(e))
     }
 
     fn read(&self) -> Result<(), LogError> {
-        self.store.read().map_err(broken)
+        self.store.read().map_err(|e| self.failed(e))
     }
 }
 

@@ -64,6 +64,13 @@ fn broken(what: &str) -> Error {
     }
 }
 
+/// For good: a test that cuts everywhere does not wait each time.
+fn gone() -> Error {
+    Error::NotSupported {
+        source: "gone".into(),
+    }
+}
+
 fn forbidden(path: &Path) -> Error {
     Error::PermissionDenied {
         path: path.to_string(),
@@ -185,6 +192,7 @@ impl Store {
                 plan.left = Some((0, false));
                 return match next_is_done {
                     true => Ok(Fate::AnswerLost),
+                    false if self.has_log() => Err(gone()),
                     false => Err(broken("gone")),
                 };
             }
@@ -207,6 +215,9 @@ impl Store {
         self.reads.fetch_add(1, Ordering::Relaxed);
         let mut plan = self.plan.lock().unwrap();
         let is_gone = plan.left == Some((0, false));
+        if is_gone && self.has_log() {
+            return Err(gone());
+        }
         if plan.away || is_gone {
             return Err(broken("not to be reached"));
         }

@@ -134,7 +134,7 @@ fn a_record_that_is_too_large_for_its_log_is_in_the_store() {
     let storage = create(&store, dir.path(), options.clone()).unwrap();
     let file = storage.open("f", OpenMode::CreateNew).unwrap();
     file.set_len(1 << 40).unwrap();
-    for n in 0..60_000_u64 {
+    for n in 0..100_000_u64 {
         file.write_at(&[1], n << 20).unwrap();
     }
     file.sync().unwrap();
@@ -144,7 +144,7 @@ fn a_record_that_is_too_large_for_its_log_is_in_the_store() {
     drop((file, storage));
     let storage = open(&store, dir.path(), options).unwrap();
     let file = storage.open("f", OpenMode::Read).unwrap();
-    for n in [0, 1, 59_999_u64] {
+    for n in [0, 1, 99_999_u64] {
         let mut found = [0; 2];
         file.read_at(&mut found, n << 20).unwrap();
         assert_eq!(found, [1, 0], "{n}");

@@ -1,4 +1,4 @@
-//! Real engines on loopback, each in a directory of its own. They end with whoever holds them, however that ends.
+//! Real engines on loopback, each in a directory of its own. They end with the value that holds them, or with the test program.
 #![allow(dead_code, reason = "each test program has one of them")]
 
 use std::io::{BufRead, BufReader};

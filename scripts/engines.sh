@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Tests that need engines of other projects: PostgreSQL and etcd as logs of rooms in buckets. Installs what is missing.
+#
+#   scripts/engines.sh [PART...]      default: rust logs
+#
+#   rust    the tests of crate bucket over both engines, clusters and standbys included
+#   logs    scripts/logs.sh: the programs against versitygw, PostgreSQL and etcd
+#
+# Longer fights: STRONGROOM_FIGHT_ROUNDS=1000. Ends with a line of sums, and with 0 only if everything passed.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+
+PARTS=("$@")
+[ ${#PARTS[@]} -gt 0 ] || PARTS=(rust logs)
+
+# Debian's PostgreSQL would set up and start a server of its own, and etcd's package would start one.
+if ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then
+    install_packages postgresql-common
+    as_root sh -c 'mkdir -p /etc/postgresql-common/createcluster.d && echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.d/strongroom.conf'
+fi
+install_packages postgresql etcd-server etcd-client openssl
+
+LOGS=$TARGET_DIR/engines
+mkdir -p "$LOGS"
+PASSED=0 FAILED=0
+for part in "${PARTS[@]}"; do
+    log=$LOGS/$part.log
+    status=0
+    case $part in
+    rust) cargo test --workspace --no-fail-fast --features strongroom-bucket/engines --test postgres --test etcd 2>&1 | tee "$log" || status=1 ;;
+    logs) scripts/logs.sh 2>&1 | tee "$log" || status=1 ;;
+    *) die "there is no part '$part': there are rust and logs" ;;
+    esac
+    # "N passed; N failed" of each test program, or "N passed, N failed" of a script.
+    read -r passed failed < <(sed -nE 's/^(test result: .* )?([0-9]+) passed[;,] ([0-9]+) failed.*/\2 \3/p' "$log" |
+        awk '{ p += $1; f += $2 } END { print p + 0, f + 0 }')
+    [ $status -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
+    PASSED=$((PASSED + passed)) FAILED=$((FAILED + failed))
+done
+say "engines: $PASSED passed, $FAILED failed"
+[ $FAILED -eq 0 ]

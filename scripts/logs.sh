@@ -1,0 +1,155 @@
+#!/usr/bin/env bash
+# Tries rooms whose commits are in PostgreSQL or etcd, with the real programs: create, mount, fence, kill, passwords and TLS, a log that is
+# not named, what the engine and the command line show.
+#
+#   scripts/logs.sh [BINARY]        default: target/release/strongroom-bucket
+#
+# Needs PostgreSQL, etcd and openssl (scripts/engines.sh installs them), and versitygw, which it builds where it is missing, with Go. Leaves
+# nothing behind. Ends with 0 only if every check passed.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom-bucket}")
+[ -x "$BIN" ] || die "there is no $BIN: run make build"
+VERSITYGW_VERSION=v1.8.0
+SERVER=$(command -v versitygw || echo "$TOOLS/bin/versitygw")
+if [ ! -x "$SERVER" ]; then
+    have go || die "versitygw is missing, and Go, which builds it: apt install golang"
+    GOBIN=$TOOLS/bin go install "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW_VERSION"
+fi
+PG=$(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -n 1)
+
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/logs.XXXXXX")
+chmod 755 "$WORK"
+PORT=${PORT:-$((20000 + $$ % 20000))}
+PG_PORT=$((PORT + 1)) ETCD_PORT=$((PORT + 2))
+export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=testsecret AWS_REGION=us-east-1 AWS_ENDPOINT_URL=http://127.0.0.1:$PORT
+export XDG_CACHE_HOME=$WORK/cache XDG_STATE_HOME=$WORK/state HOME=$WORK/home LC_ALL=C
+unset PGPASSWORD PGPASSFILE PGUSER
+MOUNT=$WORK/mount KEY=(--passphrase-file "$WORK/pass")
+A=(--cache "$WORK/a") B=(--cache "$WORK/b")
+CHECKS=0 FAILED=0 PIDS=()
+
+# Runs as the user of the engine: PostgreSQL refuses root.
+as_engine() {
+    if [ "$(id -u)" -eq 0 ]; then setpriv --reuid=postgres --regid=postgres --clear-groups "$@"; else "$@"; fi
+}
+wait_for_port() {
+    for _ in $(seq 400); do
+        (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null && return
+        sleep 0.05
+    done
+    die "nothing listens at port $1"
+}
+start_postgres() {
+    as_engine "$PG/postgres" -D "$WORK/engine/pg" >>"$WORK/engine/pg.log" 2>&1 &
+    PG_PID=$!
+    wait_for_port "$PG_PORT"
+}
+cleanup() {
+    local status=$?
+    mountpoint -q "$MOUNT" && { umount -l "$MOUNT" 2>/dev/null || fusermount3 -uz "$MOUNT" || true; }
+    kill -QUIT "$PG_PID" 2>/dev/null || true
+    for pid in "${PIDS[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
+    wait 2>/dev/null || true
+    [ $status -eq 0 ] || tail -n 5 "$WORK"/engine/*.log >&2 || true
+    rm -rf "$WORK"
+}
+
+# check WHAT COMMAND...: the command succeeds.
+check() {
+    local what=$1
+    shift
+    CHECKS=$((CHECKS + 1))
+    if "$@" >"$WORK/out" 2>&1; then
+        say "ok      $what"
+    else
+        FAILED=$((FAILED + 1))
+        say "FAILED  $what: $*"
+        sed 's/^/        /' "$WORK/out" | tail -n 5
+    fi
+}
+# refused WHAT PATTERN COMMAND...: the command fails, its message has the pattern, and no password.
+refused() {
+    local what=$1 pattern=$2
+    shift 2
+    check "$what" bash -c '! "${@:2}" >"$0" 2>&1 && grep -q -- "$1" "$0" && ! grep -q s3cret "$0" || { cat "$0"; false; }' "$WORK/refusal" "$pattern" "$@"
+}
+
+mkdir -p "$WORK/store/rooms" "$MOUNT" "$WORK/engine" "$WORK/home"
+printf 'a passphrase of many words' >"$WORK/pass"
+[ "$(id -u)" -ne 0 ] || chown postgres "$WORK/engine"
+PG_PID=
+trap cleanup EXIT
+
+ROOT_ACCESS_KEY=test ROOT_SECRET_KEY=testsecret "$SERVER" --port "127.0.0.1:$PORT" posix "$WORK/store" >"$WORK/engine.s3.log" 2>&1 &
+PIDS+=($!)
+as_engine etcd --name one --data-dir "$WORK/engine/etcd" --log-level error --listen-client-urls "http://127.0.0.1:$ETCD_PORT" \
+    --advertise-client-urls "http://127.0.0.1:$ETCD_PORT" --listen-peer-urls "http://127.0.0.1:$((PORT + 3))" \
+    --initial-advertise-peer-urls "http://127.0.0.1:$((PORT + 3))" --initial-cluster "one=http://127.0.0.1:$((PORT + 3))" >"$WORK/etcd.log" 2>&1 &
+PIDS+=($!)
+as_engine "$PG/initdb" -U owner -A trust -D "$WORK/engine/pg" >/dev/null
+# A certificate for the name localhost, of an authority that only this script knows.
+openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout "$WORK/ca.key" -out "$WORK/ca.pem" 2>/dev/null
+openssl req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout "$WORK/engine/pg/server.key" -out "$WORK/server.csr" 2>/dev/null
+openssl x509 -req -in "$WORK/server.csr" -CA "$WORK/ca.pem" -CAkey "$WORK/ca.key" -CAcreateserial -days 2 \
+    -extfile <(printf 'subjectAltName=DNS:localhost') -out "$WORK/engine/pg/server.crt" 2>/dev/null
+[ "$(id -u)" -ne 0 ] || chown postgres "$WORK/engine/pg"/server.*
+chmod 600 "$WORK/engine/pg/server.key"
+printf '%s\n' "port = $PG_PORT" "listen_addresses = 'localhost'" "unix_socket_directories = '$WORK/engine'" "ssl = on" >>"$WORK/engine/pg/postgresql.conf"
+printf '%s\n' "local all all trust" "host all all all scram-sha-256" >"$WORK/engine/pg/pg_hba.conf"
+start_postgres
+wait_for_port "$PORT"
+wait_for_port "$ETCD_PORT"
+psql() { "$PG/psql" -X -q -h "$WORK/engine" -p "$PG_PORT" -U owner -d "${2:-rooms}" -c "$1"; }
+psql "CREATE ROLE ada LOGIN PASSWORD 's3cret'" postgres
+psql "CREATE DATABASE rooms OWNER ada" postgres
+
+SOCKET="postgres://ada@/rooms?host=$WORK/engine&port=$PG_PORT"
+TCP="postgres://ada@localhost:$PG_PORT/rooms?sslmode=require"
+export SSL_CERT_FILE=$WORK/ca.pem
+for engine in postgres etcd; do
+    case $engine in
+    postgres) LOG=$SOCKET ;;
+    etcd) LOG=etcd://127.0.0.1:$ETCD_PORT/rooms ;;
+    esac
+    PLACE=s3://rooms/$engine
+    A=(--cache "$WORK/$engine.a") B=(--cache "$WORK/$engine.b")
+    check "$engine: create" "$BIN" create $PLACE --log "$LOG" "${KEY[@]}" "${A[@]}"
+    refused "$engine: a second one at the same place" "already" "$BIN" create $PLACE --log "$LOG" "${KEY[@]}" "${B[@]}"
+    rm -rf "$WORK/$engine.b"
+    check "$engine: mount; the log is remembered" "$BIN" mount $PLACE "$MOUNT" "${KEY[@]}" "${A[@]}"
+    check "$engine: synced files" bash -c 'for n in $(seq 50); do echo "content of a secret file" >"$0/secret-name-$n" && sync "$0/secret-name-$n" || exit; done' "$MOUNT"
+    refused "$engine: another machine without the log" "--log" "$BIN" ls $PLACE "${KEY[@]}" "${B[@]}"
+    check "$engine: and with it" bash -c '"$0" ls "$@" | grep -q secret-name-17' "$BIN" $PLACE --log "$LOG" "${KEY[@]}" "${B[@]}"
+    check "$engine: it takes the room over" "$BIN" mkdir $PLACE:/after --take-over "${KEY[@]}" "${B[@]}"
+    check "$engine: the mount acknowledges nothing more" bash -c '! { echo x >"$0/fenced" && sync "$0/fenced"; } 2>/dev/null' "$MOUNT"
+    "$BIN" umount "$MOUNT" >/dev/null 2>&1 || umount -l "$MOUNT" 2>/dev/null || true
+    check "$engine: nothing of it came later" bash -c '! "$0" cat "$@"' "$BIN" $PLACE:/fenced "${KEY[@]}" "${B[@]}"
+    check "$engine: check, all data" "$BIN" check $PLACE --read-data --take-over "${KEY[@]}" "${A[@]}"
+    check "$engine: no commit is in the bucket" bash -c '[ ! -e "$0/commits" ] && [ -e "$0/log" ]' "$WORK/store/rooms/$engine"
+done
+
+A=(--cache "$WORK/c") PLACE=s3://rooms/secrets
+refused "a password is asked for" "password" "$BIN" create $PLACE --log "$TCP" --store-timeout 4 "${KEY[@]}" "${A[@]}"
+refused "a wrong one is refused" "password authentication failed" "$BIN" create $PLACE --log "${TCP/ada/ada:wrong}" "${KEY[@]}" "${A[@]}"
+check "create, with the password in the place, over TLS" "$BIN" create $PLACE --log "${TCP/ada/ada:s3cret}" "${KEY[@]}" "${A[@]}"
+check "PGPASSWORD" env PGPASSWORD=s3cret "$BIN" mkdir $PLACE:/one "${KEY[@]}" "${A[@]}"
+printf 'localhost:%s:rooms:ada:s3cret\n' "$PG_PORT" >"$WORK/home/.pgpass"
+chmod 600 "$WORK/home/.pgpass"
+check "mount, with ~/.pgpass" "$BIN" mount $PLACE "$MOUNT" "${KEY[@]}" "${A[@]}"
+check "what was written" ls "$MOUNT/one"
+check "umount" "$BIN" umount "$MOUNT"
+rm "$WORK/home/.pgpass"
+check "mount, with the password in the place" "$BIN" mount $PLACE "$MOUNT" --log "${TCP/ada/ada:s3cret}" "${KEY[@]}" "${A[@]}"
+check "no command line shows it" bash -c '! cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\0" "\n" | grep -v "^! cat" | grep -qx ".*ada:s3cret.*"'
+check "a file after the server was killed and started" bash -c 'kill -QUIT "$0"; wait; true' "$PG_PID"
+wait "$PG_PID" 2>/dev/null || true
+start_postgres
+check "the mount goes on" bash -c 'echo x >"$0/later" && sync "$0/later"' "$MOUNT"
+check "umount again" "$BIN" umount "$MOUNT"
+check "no file of this machine has it" bash -c '! grep -raq s3cret "$@"' - "$WORK/c" "$WORK/state"
+refused "a certificate that nobody vouches for" "certificate" env SSL_CERT_FILE=/dev/null "$BIN" ls $PLACE --log "${TCP/ada/ada:s3cret}" --store-timeout 3 "${KEY[@]}" "${A[@]}"
+check "engines and bucket hold no name and no content" bash -c '! grep -raqE "secret-name|of a secret file|many words" "$@"' - "$WORK/store/rooms" "$WORK/engine"
+say "$((CHECKS - FAILED)) passed, $FAILED failed"
+[ $FAILED -eq 0 ]
