@@ -10,12 +10,7 @@ set -euo pipefail
 
 BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom}")
 [ -x "$(dirname "$BIN")/strongroom-bucket" ] || die "there is no strongroom-bucket beside $BIN: run make build"
-VERSITYGW_VERSION=v1.8.0
-SERVER=$(command -v versitygw || echo "$TOOLS/bin/versitygw")
-if [ ! -x "$SERVER" ]; then
-    have go || die "versitygw is missing, and Go, which builds it: apt install golang"
-    GOBIN=$TOOLS/bin go install "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW_VERSION"
-fi
+SERVER=$(s3_server)
 
 mkdir -p "$TARGET_DIR"
 WORK=$(mktemp -d "$TARGET_DIR/bucket.XXXXXX")

@@ -64,3 +64,14 @@ cargo_tool() {
     # the file systems under it: little optimisation is enough.
     CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR="$TOOLS/build" cargo install --debug --quiet --locked --root "$TOOLS" "$1" --version "$2" --force
 }
+
+# s3_server: the path of versitygw, an S3 server, which is built where it is missing.
+s3_server() {
+    local version=v1.8.0 server
+    server=$(command -v versitygw || echo "$TOOLS/bin/versitygw")
+    if [ ! -x "$server" ]; then
+        have go || die "versitygw is missing, and Go, which builds it: apt install golang"
+        GOBIN=$TOOLS/bin go install "github.com/versity/versitygw/cmd/versitygw@$version" >&2
+    fi
+    echo "$server"
+}

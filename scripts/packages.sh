@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Builds what users install without a compiler, into target/packages:
 #
-#   strongroom_VERSION_ARCH.deb, strongroom-bench_…, strongroom-bucket_VERSION_ARCH.deb      for Debian and Ubuntu
+#   strongroom_VERSION_ARCH.deb, strongroom-bench_…, strongroom-bucket_…    for Debian and Ubuntu
 #   strongroom-VERSION-MACHINE-linux.tar.gz                             static programs, manual pages, completions, units
 #   strongroom-VERSION-cp311-abi3-*.whl, strongroom-VERSION.tar.gz      for Python: the wheel, and the source
 #   maven/                                                              a Maven repository with the jar, native library inside
-#   strongroom-VERSION.cdx.json, strongroom-bench-VERSION.cdx.json      what the programs are made of (CycloneDX), with deb and tarball
+#   strongroom-VERSION.cdx.json, strongroom-bench-…, strongroom-bucket-…    what the programs are made of (CycloneDX), with deb and tarball
 #   SHA256SUMS
 #
 #   scripts/packages.sh [deb] [tarball] [python] [java]     default: all

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes what the two programs are made of, as CycloneDX 1.5: every crate from the lock file, and the system's libcrypto.
+"""Writes what the three programs are made of, as CycloneDX 1.5: every crate from the lock file, and the system's libcrypto.
 
     scripts/sbom.py VERSION DIRECTORY
 
-DIRECTORY/strongroom-VERSION.cdx.json and DIRECTORY/strongroom-bench-VERSION.cdx.json name no path of this machine, and are the same for the
-same sources, system library and SOURCE_DATE_EPOCH (seconds).
+DIRECTORY/PROGRAM-VERSION.cdx.json for strongroom, strongroom-bench and strongroom-bucket. They name no path of this machine, and are the same
+for the same sources, system library and SOURCE_DATE_EPOCH (seconds).
 """
 
 import json

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs each package of target/packages into a clean root of its own and runs it there: creates a room, mounts it, reads it back.
+# Installs each package of target/packages into a clean root of its own and runs it there: creates a room, mounts it, reads it back; the
+# programs also with a room in a bucket of an S3 server (versitygw, built where it is missing).
 # Needs root, /dev/fuse and a Debian mirror (the one that apt uses). What is not built is skipped, with a line that says so.
 #
 #   scripts/test-packages.sh [deb] [tarball] [python] [java]     default: all
@@ -14,23 +15,24 @@ OUT=$TARGET_DIR/packages
 WORK=$(mktemp -d)
 trap 'rm -rf --one-file-system "$WORK"' EXIT
 
-# The commands that each root runs.
+# The commands that each root runs, with the name of a new room.
 cat >"$WORK/try.sh" <<'TRY'
 set -eu
 export HOME=/root PATH=$PATH:/usr/local/bin
+room=$1
 echo 'correct horse battery staple' >/tmp/pass
 printf 'hello' >/tmp/hello
 strongroom --version
-strongroom create /tmp/room --passphrase-file /tmp/pass --kdf-memory 8 --kdf-passes 1
-strongroom cp /tmp/hello /tmp/room:/hello --passphrase-file /tmp/pass
+strongroom create "$room" --passphrase-file /tmp/pass --kdf-memory 8 --kdf-passes 1
+strongroom cp /tmp/hello "$room:/hello" --passphrase-file /tmp/pass
 mkdir -p /tmp/mnt
-strongroom mount /tmp/room /tmp/mnt --passphrase-file /tmp/pass
+strongroom mount "$room" /tmp/mnt --passphrase-file /tmp/pass
 read -r line </tmp/mnt/hello || true
 [ "$line" = hello ]
 echo world >/tmp/mnt/world
 strongroom umount /tmp/mnt
-[ "$(strongroom cat /tmp/room:/world --passphrase-file /tmp/pass)" = world ]
-strongroom check --read-data /tmp/room --passphrase-file /tmp/pass
+[ "$(strongroom cat "$room:/world" --passphrase-file /tmp/pass)" = world ]
+strongroom check --read-data "$room" --passphrase-file /tmp/pass
 TRY
 
 # in_root ROOT COMMAND...: with /proc and /dev/fuse, in a mount namespace of its own, so that nothing stays mounted.
@@ -72,40 +74,69 @@ apt_in() {
     in_root "$root" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o APT::Sandbox::User=root -o Dpkg::Use-Pty=0 "$@"
 }
 
+# in_root_with_store ROOT COMMAND...: while an S3 server has an empty bucket named "rooms". The root has this machine's loopback.
+in_root_with_store() {
+    local root=$1 store=$WORK/store port=$((20000 + $$ % 20000)) server pid status=0
+    shift
+    server=$(s3_server)
+    rm -rf "$store" && mkdir -p "$store/rooms"
+    ROOT_ACCESS_KEY=test ROOT_SECRET_KEY=testsecret "$server" --port "127.0.0.1:$port" posix "$store" >"$WORK/store.log" 2>&1 &
+    pid=$!
+    for _ in $(seq 200); do
+        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
+        sleep 0.05
+    done
+    # Not as a condition, where -e would have no effect.
+    set +e
+    (set -e && in_root "$root" env AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=testsecret AWS_REGION=us-east-1 \
+        AWS_ENDPOINT_URL="http://127.0.0.1:$port" "$@")
+    status=$?
+    set -e
+    kill "$pid" && wait "$pid" 2>/dev/null || true
+    [ "$status" -eq 0 ] || tail -n 5 "$WORK/store.log" >&2
+    return "$status"
+}
+
 test_deb() {
-    local root=$WORK/deb file said
+    local root=$WORK/deb file said name
     debian "$root"
-    cp "$OUT"/strongroom_*.deb "$OUT"/strongroom-bench_*.deb "$root/tmp/"
+    cp "$OUT"/strongroom{,-bench,-bucket}_*.deb "$root/tmp/"
     apt_in "$root" update
     apt_in "$root" install -y --no-install-recommends "/tmp/$(cd "$OUT" && ls strongroom_*.deb)" >/dev/null
     for file in /usr/sbin/mount.strongroom /usr/share/bash-completion/completions/strongroom /usr/lib/systemd/system/strongroom-nbd@.service; do
         in_root "$root" test -e "$file" || die "deb: there is no $file"
     done
     cp "$WORK/try.sh" "$root/tmp/"
-    in_root "$root" sh /tmp/try.sh
-    # Without the benchmark's package the error names it; with it, it runs.
+    in_root "$root" sh /tmp/try.sh /tmp/room
+    # Without the package of the benchmark, or of buckets, the error names it; with it, it runs.
     said=$(in_root "$root" strongroom bench history 2>&1 || true)
     [[ $said = *'package strongroom-bench'* ]] || die "deb: the error does not name the benchmark's package: $said"
     apt_in "$root" install -y --no-install-recommends "/tmp/$(cd "$OUT" && ls strongroom-bench_*.deb)" >/dev/null
     in_root "$root" strongroom bench cipher --fast --rounds 2 --seconds 0.02 >/dev/null
-    apt_in "$root" purge -y strongroom strongroom-bench >/dev/null
-    ! in_root "$root" test -e /usr/bin/strongroom || die "deb: something is left after a purge"
+    said=$(in_root "$root" strongroom ls s3://rooms/work 2>&1 || true)
+    [[ $said = *'package strongroom-bucket'* ]] || die "deb: the error does not name the package for buckets: $said"
+    apt_in "$root" install -y --no-install-recommends "/tmp/$(cd "$OUT" && ls strongroom-bucket_*.deb)" >/dev/null
+    in_root_with_store "$root" sh /tmp/try.sh s3://rooms/work
+    apt_in "$root" purge -y strongroom strongroom-bench strongroom-bucket >/dev/null
+    for name in strongroom strongroom-bench strongroom-bucket; do
+        ! in_root "$root" test -e "/usr/bin/$name" || die "deb: $name is left after a purge"
+        check_bill "$name" "$OUT/$name"_*.deb
+    done
     check_size "$OUT"/strongroom_*.deb
-    check_bill "$OUT"/strongroom_*.deb
 }
 
-# check_bill DEB: the list of crates that the stripped program carries is in the package's SBOM, each with its version.
+# check_bill NAME DEB: the list of crates that the stripped program carries is in the package's SBOM, each with its version.
 check_bill() {
-    local tree=$WORK/bill
-    dpkg-deb -x "$1" "$tree"
-    objcopy -O binary --only-section=.dep-v0 --set-section-flags .dep-v0=alloc "$tree/usr/bin/strongroom" "$WORK/dep-v0"
-    python3 - "$WORK/dep-v0" "$tree/usr/share/doc/strongroom/sbom.cdx.json" <<'CHECK'
+    local tree=$WORK/bill-$1
+    dpkg-deb -x "$2" "$tree"
+    objcopy -O binary --only-section=.dep-v0 --set-section-flags .dep-v0=alloc "$tree/usr/bin/$1" "$WORK/dep-v0"
+    python3 - "$WORK/dep-v0" "$tree/usr/share/doc/$1/sbom.cdx.json" "$1" <<'CHECK'
 import json, sys, zlib
 inside = {(p["name"], p["version"]) for p in json.loads(zlib.decompress(open(sys.argv[1], "rb").read()))["packages"] if p.get("kind") != "build"}
 bill = json.load(open(sys.argv[2]))
 listed = {(c["name"], c["version"]) for c in bill["components"]}
 missing = sorted(inside - listed - {("strongroom-cli", bill["metadata"]["component"]["version"])})
-print(f"strongroom: {len(inside)} crates inside, {len(listed)} components in its SBOM")
+print(f"{sys.argv[3]}: {len(inside)} crates inside, {len(listed)} components in its SBOM")
 if missing or len(inside) < 100:
     sys.exit(f"deb: not in the SBOM: {missing}")
 CHECK
@@ -130,7 +161,8 @@ test_tarball() {
     for applet in sh env mkdir cat test umount mount; do ln -s busybox "$root/bin/$applet"; done
     tar -C "$root/usr/local" --strip-components=1 -xf "$OUT"/strongroom-*-linux.tar.gz
     cp "$WORK/try.sh" "$root/tmp/"
-    in_root "$root" sh /tmp/try.sh
+    in_root "$root" sh /tmp/try.sh /tmp/room
+    in_root_with_store "$root" sh /tmp/try.sh s3://rooms/work
     in_root "$root" /usr/local/bin/strongroom bench cipher --fast --rounds 2 --seconds 0.02 >/dev/null
 }
 
