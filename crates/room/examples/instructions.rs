@@ -1,0 +1,111 @@
+//! Small reads and writes of a room, for counting their instructions: `scripts/instructions.sh` runs this under callgrind.
+//!
+//! `cargo run -p strongroom-room --example instructions -- COUNT`: that many of each operation. Each is a function of its own, so that
+//! callgrind counts it apart. The count of instructions is the same however busy the machine is.
+
+use std::process::ExitCode;
+
+use room::{
+    FileKind, FileSystem, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions, Room, Secret,
+};
+
+const BLOCK: u64 = 4096;
+/// Bytes of the file.
+const SIZE: u64 = 16 << 20;
+
+/// Places that are all over the file, and never one behind the other.
+fn places(count: u64) -> impl Iterator<Item = u64> {
+    let blocks = SIZE / BLOCK - 1;
+    (0..count).map(move |i| i * 1031 % blocks * BLOCK)
+}
+
+#[inline(never)]
+fn write_block(room: &dyn FileSystem, no: InodeNo, at: u64, data: &[u8]) -> room::Result<()> {
+    room.write(no, at, data)
+}
+
+#[inline(never)]
+fn write_across_blocks(
+    room: &dyn FileSystem,
+    no: InodeNo,
+    at: u64,
+    data: &[u8],
+) -> room::Result<()> {
+    room.write(no, at, data)
+}
+
+#[inline(never)]
+fn append_block(room: &dyn FileSystem, no: InodeNo, at: u64, data: &[u8]) -> room::Result<()> {
+    room.write(no, at, data)
+}
+
+/// As a mount reads.
+#[inline(never)]
+fn read_block(room: &dyn FileSystem, no: InodeNo, at: u64, buf: &mut [u8]) -> room::Result<()> {
+    room.read(no, at, buf)?;
+    room.touch_atime(no);
+    Ok(())
+}
+
+#[inline(never)]
+fn read_part(room: &dyn FileSystem, no: InodeNo, at: u64, buf: &mut [u8]) -> room::Result<()> {
+    room.read(no, at, buf)?;
+    room.touch_atime(no);
+    Ok(())
+}
+
+fn run(count: u64) -> Result<(), Box<dyn std::error::Error>> {
+    let dir = tempfile::tempdir()?;
+    let mut new = NewRoom::with_credential(NewCredential::RawKey(Secret::from(vec![7; 32])));
+    new.suite = Some(room::Suite::Aes256Gcm);
+    new.open = OpenOptions {
+        commit_interval_ms: 0,
+        background: false,
+        ..OpenOptions::default()
+    };
+    let room = Room::create(&dir.path().join("room"), new)?;
+    let fs: &dyn FileSystem = &room;
+    let file = |name: &[u8]| fs.make(InodeNo::ROOT, name, &NewFile::of_kind(FileKind::Regular));
+    let (filled, appended) = (file(b"filled")?.no, file(b"appended")?.no);
+    let data = vec![0x5a; 1 << 20];
+    for at in (0..SIZE).step_by(data.len()) {
+        fs.write(filled, at, &data)?;
+    }
+    fs.sync()?;
+
+    let mut buf = vec![0; BLOCK as usize];
+    for at in places(count) {
+        read_block(fs, filled, at, &mut buf)?;
+    }
+    for at in places(count) {
+        read_part(fs, filled, at + 100, &mut buf[..512])?;
+    }
+    let block = &data[..BLOCK as usize];
+    for i in 0..count {
+        append_block(fs, appended, i * BLOCK, block)?;
+    }
+    for at in places(count) {
+        write_block(fs, filled, at, block)?;
+    }
+    fs.sync()?;
+    for at in places(count) {
+        write_across_blocks(fs, filled, at + 100, block)?;
+    }
+    room.close()?;
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let count = std::env::args().nth(1).and_then(|count| count.parse().ok());
+    let Some(count) = count else {
+        eprintln!("usage: instructions COUNT");
+        return ExitCode::from(2);
+    };
+    match run(count) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
