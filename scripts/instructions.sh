@@ -20,6 +20,6 @@ CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
 rm -f "$OUT"/callgrind.out
 valgrind --quiet --tool=callgrind --callgrind-out-file="$OUT/callgrind.out" "$OUT/release/examples/instructions" "$COUNT"
 say "instructions of one operation:"
-callgrind_annotate --inclusive=yes --threshold=100 "$OUT/callgrind.out" |
+callgrind_annotate --inclusive=yes --threshold=100 "$OUT/callgrind.out" 2>/dev/null |
     sed -nE 's/^ *([0-9,]+) .*instructions::(read_block|read_part|append_block|write_block|write_across_blocks)( .*)?$/\2 \1/p' |
-    tr -d , | sort -u | awk -v n="$COUNT" '{ printf "  %-22s %8d\n", $1, $2 / n }'
+    tr -d , | sort -k1,1 -k2,2rn | awk -v n="$COUNT" '$1 != last { printf "  %-22s %8d\n", $1, $2 / n; last = $1 }'

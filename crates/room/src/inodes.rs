@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use catalog::{BlockRange, Catalog, Chunk, DirEntry, Inode, InodeNo, KeptChunk, Timestamp};
 use lru::LruCache;
@@ -29,6 +29,9 @@ const CHUNKS_MAX: usize = 2048;
 pub(crate) struct Cell {
     pub(crate) no: InodeNo,
     pub(crate) state: RwLock<State>,
+    /// Whether it is among the dirty ones. It changes with [`Pending`] locked, and becomes true only with `state` locked for writing. With
+    /// that lock, true means that the next drain takes the cell and reads its state later: it need not be marked again.
+    is_dirty: AtomicBool,
 }
 
 /// What is known of an inode, the catalog's row and what is pending on top of it.
@@ -65,6 +68,9 @@ pub(crate) struct WriteBuffer {
     /// Offset in the file.
     pub(crate) offset: u64,
     pub(crate) data: Vec<u8>,
+    /// What is stored before it in its first block, and behind it in its last one, where that was looked at.
+    pub(crate) head: Vec<u8>,
+    pub(crate) tail: Vec<u8>,
     /// Length and modification time of the file without it: what a commit says that finds no space for it.
     pub(crate) before: (u64, Timestamp),
 }
@@ -72,6 +78,12 @@ pub(crate) struct WriteBuffer {
 impl WriteBuffer {
     pub(crate) fn end(&self) -> u64 {
         self.offset + self.data.len() as u64
+    }
+
+    /// What is stored around it may change.
+    pub(crate) fn forget_surroundings(&mut self) {
+        self.head.clear();
+        self.tail.clear();
     }
 }
 
@@ -105,6 +117,26 @@ struct Pending {
     dirty: HashMap<InodeNo, Arc<Cell>>,
     /// With the blocks that the new extents refer to.
     deferred: HashMap<InodeNo, (Arc<Cell>, Vec<BlockRange>)>,
+}
+
+impl Pending {
+    fn insert_dirty(&mut self, cell: &Arc<Cell>) {
+        cell.is_dirty.store(true, Ordering::Release);
+        self.dirty.entry(cell.no).or_insert_with(|| cell.clone());
+    }
+
+    fn remove_dirty(&mut self, no: InodeNo) {
+        if let Some(cell) = self.dirty.remove(&no) {
+            cell.is_dirty.store(false, Ordering::Release);
+        }
+    }
+
+    fn take_dirty(&mut self) -> Vec<Arc<Cell>> {
+        let cells = self.dirty.drain().map(|(_, cell)| cell);
+        cells
+            .inspect(|cell| cell.is_dirty.store(false, Ordering::Release))
+            .collect()
+    }
 }
 
 /// All cells.
@@ -168,6 +200,7 @@ impl InodeTable {
         let cell = Arc::new(Cell {
             no,
             state: RwLock::new(State::clean(inode)),
+            is_dirty: AtomicBool::new(false),
         });
         cells.put(no, cell.clone());
         // A few tries suffice: a cell in use is moved to the young end, and the table may be a little longer meanwhile.
@@ -216,10 +249,12 @@ impl InodeTable {
     /// Notes that a cell differs from the catalog. Called with its state locked for writing. Returns the blocks for which it was
     /// deferred: it is not any more.
     pub(crate) fn mark_dirty(&self, cell: &Arc<Cell>) -> Vec<BlockRange> {
+        if cell.is_dirty.load(Ordering::Acquire) {
+            return Vec::new();
+        }
         let mut pending = self.pending.lock();
         let deferred = pending.deferred.remove(&cell.no);
-        let dirty = pending.dirty.entry(cell.no);
-        dirty.or_insert_with(|| cell.clone());
+        pending.insert_dirty(cell);
         deferred.map_or_else(Vec::new, |(_, blocks)| blocks)
     }
 
@@ -238,13 +273,13 @@ impl InodeTable {
     /// [`take_deferred`](Self::take_deferred).
     pub(crate) fn defer(&self, cell: &Arc<Cell>, blocks: Vec<BlockRange>) {
         let mut pending = self.pending.lock();
-        pending.dirty.remove(&cell.no);
+        pending.remove_dirty(cell.no);
         pending.deferred.insert(cell.no, (cell.clone(), blocks));
     }
 
     /// Forgets an inode that is gone.
     pub(crate) fn forget(&self, no: InodeNo) {
-        self.pending.lock().dirty.remove(&no);
+        self.pending.lock().remove_dirty(no);
         if self.cells.lock().pop(&no).is_some() {
             self.evictions.fetch_add(1, Ordering::SeqCst);
         }
@@ -253,15 +288,14 @@ impl InodeTable {
     /// Takes everything that is pending: what a commit writes to the catalog.
     pub(crate) fn take_pending(&self) -> Vec<Arc<Cell>> {
         let mut pending = self.pending.lock();
-        let mut cells: Vec<_> = pending.dirty.drain().map(|(_, cell)| cell).collect();
+        let mut cells = pending.take_dirty();
         cells.extend(pending.deferred.drain().map(|(_, (cell, _))| cell));
         cells
     }
 
     /// Takes what is pending and not deferred.
     pub(crate) fn take_dirty(&self) -> Vec<Arc<Cell>> {
-        let mut pending = self.pending.lock();
-        pending.dirty.drain().map(|(_, cell)| cell).collect()
+        self.pending.lock().take_dirty()
     }
 
     /// What is pending and not deferred, left as it is.

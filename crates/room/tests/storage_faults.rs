@@ -3,10 +3,11 @@
 #![allow(missing_docs)]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use room::{
     Credential, Error, Fallocate, FileSystem as _, InodeNo, NewCredential, NewRoom, OpenOptions,
-    Room, Secret,
+    Room, Secret, SetAttr,
 };
 use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
 use storage::{OpenMode, Storage};
@@ -160,6 +161,66 @@ fn a_write_beside_damage_is_refused_and_stops_nobody_else() {
     room.write(a, 10_000, b"goes on").unwrap();
     room.sync().unwrap();
     assert_eq!(room.read_file("/b").unwrap(), b"another file");
+}
+
+/// What surrounds a write in its first and last block is opened when the program writes, and not once more when the blocks are
+/// sealed. What changed in between counts.
+#[test]
+fn a_write_within_blocks_opens_each_of_them_once() {
+    let storage = FaultyStorage::new(MemoryStorage::new());
+    let room = room(&storage);
+    let mut model = vec![1; 300_000];
+    room.write_file("/a", &model).unwrap();
+    room.sync().unwrap();
+    let a = room.resolve("/a".as_ref(), true).unwrap();
+    let reads = Arc::new(AtomicU64::new(0));
+    let counter = reads.clone();
+    storage.observe(move |call| {
+        if call.op == Op::Read && call.path.starts_with("segments/") {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    // Two blocks; then on in the last one, from there into another, and back. The last one is somewhere else.
+    for (at, len) in [
+        (100, 4096),
+        (4196, 50),
+        (4246, 5000),
+        (6000, 10),
+        (100_000, 10),
+    ] {
+        let data = vec![at as u8 + 2; len];
+        model[at..at + len].copy_from_slice(&data);
+        room.write(a, at as u64, &data).unwrap();
+    }
+    room.sync().unwrap();
+    assert_eq!(reads.load(Ordering::Relaxed), 5);
+    assert_eq!(room.read_file("/a").unwrap(), model);
+
+    let write = |model: &mut Vec<u8>, at: usize| {
+        model[at..at + 100].fill(9);
+        room.write(a, at as u64, &[9; 100]).unwrap();
+    };
+    let set_size = |size| {
+        let set = SetAttr {
+            size: Some(size),
+            ..SetAttr::default()
+        };
+        room.set_attributes(a, &set).unwrap();
+    };
+    write(&mut model, 200_100);
+    set_size(201_000);
+    set_size(300_000);
+    model[201_000..].fill(0);
+    write(&mut model, 150_100);
+    room.copy_range(a, 4096, a, 151_552 - 4096, 4096).unwrap();
+    let copied = model[4096..8192].to_vec();
+    model[151_552 - 4096..151_552].copy_from_slice(&copied);
+    write(&mut model, 50_100);
+    room.fallocate(a, Fallocate::PunchHole, 49_152, 500)
+        .unwrap();
+    model[49_152..49_652].fill(0);
+    room.sync().unwrap();
+    assert_eq!(room.read_file("/a").unwrap(), model);
 }
 
 /// A copy of the catalog was closed with a part of it still in its log, because the move into its file had failed and closing

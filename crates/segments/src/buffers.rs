@@ -1,7 +1,7 @@
-//! Buffers that appends seal into, kept for the next append.
+//! Buffers that appends seal into, and that units are opened in of which a part is read, kept for the next one.
 //!
 //! 1. A buffer is aligned to a block and holds [`APPEND_LEN_MAX`] bytes of no meaning: its user fills what it uses.
-//!    Keeping them spares each append a fresh megabyte for the kernel to zero.
+//!    Keeping them spares each append a fresh megabyte for the kernel to zero, and each read of a part zeros that it overwrites.
 //! 2. At most [`KEPT`] idle ones are kept. The last one returned is the first given out, still warm in the cache.
 
 use parking_lot::Mutex;

@@ -399,6 +399,22 @@ impl DirStore {
         result
     }
 
+    /// Reads a part of whole units: as [`read`](Self::read), but only the bytes from `skip` on that fill `out`.
+    pub fn read_part(
+        &self,
+        range: BlockRange,
+        proofs: Proofs<'_>,
+        skip: usize,
+        out: &mut [u8],
+    ) -> Result<(), SegmentError> {
+        self.buffers
+            .with(range.blocks as usize * BLOCK_LEN, |units| {
+                self.read(range, proofs, units)?;
+                out.copy_from_slice(&units[skip..][..out.len()]);
+                Ok(())
+            })
+    }
+
     /// Says that a range will be read soon.
     pub fn prefetch(&self, range: BlockRange) {
         if let Ok(reader) = self.reader(range.segment, range.position) {

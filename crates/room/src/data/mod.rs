@@ -237,20 +237,12 @@ impl Data {
                 position,
             }
         };
-        if stored.is_whole() {
-            let read = self
-                .blocks
-                .segments()
-                .read(stored.range, stored.proofs, buf);
-            return read.map_err(offset_of);
-        }
-        let mut units = vec![0; stored.range.blocks as usize * BLOCK as usize];
-        self.blocks
-            .segments()
-            .read(stored.range, stored.proofs, &mut units)
-            .map_err(offset_of)?;
-        buf.copy_from_slice(&units[stored.skip..][..buf.len()]);
-        Ok(())
+        let segments = self.blocks.segments();
+        let read = match stored.is_whole() {
+            true => segments.read(stored.range, stored.proofs, buf),
+            false => segments.read_part(stored.range, stored.proofs, stored.skip, buf),
+        };
+        read.map_err(offset_of)
     }
 
     /// Notes that an inode differs from the catalog. Called with its state locked for writing.
@@ -352,6 +344,9 @@ impl Data {
         index: u64,
     ) -> Result<&'a mut Chunk> {
         use std::collections::btree_map::Entry;
+        if let Some(buffer) = &mut state.buffer {
+            buffer.forget_surroundings();
+        }
         match state.chunks.entry(index) {
             Entry::Occupied(entry) => Ok(entry.into_mut()),
             Entry::Vacant(entry) => {

@@ -91,14 +91,23 @@ impl Data {
         offset: u64,
         data: &[u8],
     ) -> Result<()> {
-        self.check_around(cell, state, offset, offset + data.len() as u64)?;
+        let end = offset + data.len() as u64;
+        let (head, tail) = self.look_around(cell, state, offset, end)?;
         if let Some(buffer) = &mut state.buffer {
             let same_chunk = buffer.offset / CHUNK_LEN == offset / CHUNK_LEN;
             if same_chunk && buffer.offset <= offset && offset <= buffer.end() {
+                let old_end = buffer.end();
                 let from = (offset - buffer.offset) as usize;
                 let overlap = data.len().min(buffer.data.len() - from);
                 buffer.data[from..from + overlap].copy_from_slice(&data[..overlap]);
                 buffer.data.extend_from_slice(&data[overlap..]);
+                if end > old_end {
+                    let grown = ((end - old_end) as usize).min(buffer.tail.len());
+                    match (end - 1) / BLOCK == (old_end - 1) / BLOCK {
+                        true => drop(buffer.tail.drain(..grown)),
+                        false => buffer.tail = tail,
+                    }
+                }
                 if buffer.end().is_multiple_of(CHUNK_LEN) {
                     self.flush_buffer(cell, state)?;
                 }
@@ -118,6 +127,8 @@ impl Data {
             state.buffer = Some(WriteBuffer {
                 offset,
                 data: data.to_vec(),
+                head,
+                tail,
                 before: (size, state.inode.mtime),
             });
         }
@@ -125,8 +136,15 @@ impl Data {
     }
 
     /// Opens what surrounds a range in its first and last block, where it will be needed to seal these: damage there is the
-    /// writer's error, and not that of a commit, which would stop everybody.
-    fn check_around(&self, cell: &Cell, state: &State, offset: u64, end: u64) -> Result<()> {
+    /// writer's error, and not that of a commit, which would stop everybody. Returns what is before the range and behind it, empty
+    /// where nothing was looked at.
+    fn look_around(
+        &self,
+        cell: &Cell,
+        state: &State,
+        offset: u64,
+        end: u64,
+    ) -> Result<(Vec<u8>, Vec<u8>)> {
         let size = state.inode.size;
         // What is buffered of a block was written after that block was looked at.
         let buffered = |at: u64| {
@@ -134,14 +152,19 @@ impl Data {
             let buffer = state.buffer.as_ref();
             buffer.is_some_and(|buffer| buffer.offset < block + BLOCK && block < buffer.end())
         };
-        let mut byte = [0];
+        let read = |from: u64, to: u64| {
+            let mut bytes = vec![0; (to - from) as usize];
+            self.read_locked(cell, state, from, &mut bytes)
+                .map(|()| bytes)
+        };
+        let (mut head, mut tail) = (Vec::new(), Vec::new());
         if !offset.is_multiple_of(BLOCK) && offset / BLOCK * BLOCK < size && !buffered(offset) {
-            self.read_locked(cell, state, offset / BLOCK * BLOCK, &mut byte)?;
+            head = read(offset / BLOCK * BLOCK, offset)?;
         }
         if !end.is_multiple_of(BLOCK) && end < size && !buffered(end) {
-            self.read_locked(cell, state, end, &mut byte)?;
+            tail = read(end, size.min(end.next_multiple_of(BLOCK)))?;
         }
-        Ok(())
+        Ok((head, tail))
     }
 
     /// Seals the buffer, if there is one. On failure it stays.
@@ -172,18 +195,28 @@ impl Data {
         if start == buffer.offset && end == buffer.end() {
             return Ok((start, Cow::Borrowed(&buffer.data)));
         }
-        let mut blocks = vec![0; (end - start) as usize];
+        let mut blocks = Vec::with_capacity((end - start) as usize);
         let head = (buffer.offset - start) as usize;
-        let tail = head + buffer.data.len();
-        if head > 0 {
-            self.read_locked(cell, state, start, &mut blocks[..head])?;
+        match buffer.head.len() == head {
+            true => blocks.extend_from_slice(&buffer.head),
+            false => {
+                blocks.resize(head, 0);
+                self.read_locked(cell, state, start, &mut blocks)?;
+            }
         }
+        blocks.extend_from_slice(&buffer.data);
         // Beyond the end of the file a block is zeros; before it, what is stored there counts.
-        if buffer.end() < end && buffer.end() < state.inode.size {
-            let visible = (state.inode.size.min(end) - start) as usize;
-            self.read_locked(cell, state, buffer.end(), &mut blocks[tail..visible])?;
+        let visible = state.inode.size.min(end).saturating_sub(buffer.end()) as usize;
+        let tail = blocks.len();
+        match buffer.tail.is_empty() {
+            true => {
+                blocks.resize(tail + visible, 0);
+                self.read_locked(cell, state, buffer.end(), &mut blocks[tail..])?;
+            }
+            // If the file has grown since, then by zeros.
+            false => blocks.extend_from_slice(&buffer.tail[..buffer.tail.len().min(visible)]),
         }
-        blocks[head..tail].copy_from_slice(&buffer.data);
+        blocks.resize((end - start) as usize, 0);
         Ok((start, Cow::Owned(blocks)))
     }
 
