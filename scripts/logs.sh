@@ -142,7 +142,7 @@ check "what was written" ls "$MOUNT/one"
 check "umount" "$BIN" umount "$MOUNT"
 rm "$WORK/home/.pgpass"
 check "mount, with the password in the place" "$BIN" mount $PLACE "$MOUNT" --log "${TCP/ada/ada:s3cret}" "${KEY[@]}" "${A[@]}"
-check "no command line shows it" bash -c '! cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\0" "\n" | grep -v "^! cat" | grep -qx ".*ada:s3cret.*"'
+check "no command line shows it" bash -c '! cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\0" "\n" | grep -q "ada:s3cre[t]"'
 check "a file after the server was killed and started" bash -c 'kill -QUIT "$0"; wait; true' "$PG_PID"
 wait "$PG_PID" 2>/dev/null || true
 start_postgres
