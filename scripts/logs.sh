@@ -30,10 +30,9 @@ MOUNT=$WORK/mount KEY=(--passphrase-file "$WORK/pass")
 A=(--cache "$WORK/a") B=(--cache "$WORK/b")
 CHECKS=0 FAILED=0 PIDS=()
 
-# Runs as the user of the engine: PostgreSQL refuses root.
-as_engine() {
-    if [ "$(id -u)" -eq 0 ]; then setpriv --reuid=postgres --regid=postgres --clear-groups "$@"; else "$@"; fi
-}
+# Engines run as this user: PostgreSQL refuses root.
+AS_ENGINE=()
+[ "$(id -u)" -ne 0 ] || AS_ENGINE=(setpriv --reuid=postgres --regid=postgres --clear-groups)
 wait_for_port() {
     for _ in $(seq 400); do
         (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null && return
@@ -42,7 +41,7 @@ wait_for_port() {
     die "nothing listens at port $1"
 }
 start_postgres() {
-    as_engine "$PG/postgres" -D "$WORK/engine/pg" >>"$WORK/engine/pg.log" 2>&1 &
+    "${AS_ENGINE[@]}" "$PG/postgres" -D "$WORK/engine/pg" >>"$WORK/engine/pg.log" 2>&1 &
     PG_PID=$!
     wait_for_port "$PG_PORT"
 }
@@ -84,11 +83,11 @@ trap cleanup EXIT
 
 ROOT_ACCESS_KEY=test ROOT_SECRET_KEY=testsecret "$SERVER" --port "127.0.0.1:$PORT" posix "$WORK/store" >"$WORK/engine.s3.log" 2>&1 &
 PIDS+=($!)
-as_engine etcd --name one --data-dir "$WORK/engine/etcd" --log-level error --listen-client-urls "http://127.0.0.1:$ETCD_PORT" \
+"${AS_ENGINE[@]}" etcd --name one --data-dir "$WORK/engine/etcd" --log-level error --listen-client-urls "http://127.0.0.1:$ETCD_PORT" \
     --advertise-client-urls "http://127.0.0.1:$ETCD_PORT" --listen-peer-urls "http://127.0.0.1:$((PORT + 3))" \
     --initial-advertise-peer-urls "http://127.0.0.1:$((PORT + 3))" --initial-cluster "one=http://127.0.0.1:$((PORT + 3))" >"$WORK/etcd.log" 2>&1 &
 PIDS+=($!)
-as_engine "$PG/initdb" -U owner -A trust -D "$WORK/engine/pg" >/dev/null
+"${AS_ENGINE[@]}" "$PG/initdb" -U owner -A trust -D "$WORK/engine/pg" >/dev/null
 # A certificate for the name localhost, of an authority that only this script knows.
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout "$WORK/ca.key" -out "$WORK/ca.pem" 2>/dev/null
 openssl req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout "$WORK/engine/pg/server.key" -out "$WORK/server.csr" 2>/dev/null
@@ -140,13 +139,18 @@ chmod 600 "$WORK/home/.pgpass"
 check "mount, with ~/.pgpass" "$BIN" mount $PLACE "$MOUNT" "${KEY[@]}" "${A[@]}"
 check "what was written" ls "$MOUNT/one"
 check "umount" "$BIN" umount "$MOUNT"
+check "mount's own option for its log is left alone" "$BIN" mount $PLACE "$MOUNT" --log "$WORK/mount.log" "${KEY[@]}" "${A[@]}"
+check "and umount" "$BIN" umount "$MOUNT"
 rm "$WORK/home/.pgpass"
-check "mount, with the password in the place" "$BIN" mount $PLACE "$MOUNT" --log "${TCP/ada/ada:s3cret}" "${KEY[@]}" "${A[@]}"
+"$BIN" mount $PLACE "$MOUNT" --foreground --log "${TCP/ada/ada:s3cret}" "${KEY[@]}" "${A[@]}" >"$WORK/foreground" 2>&1 &
+for _ in $(seq 400); do mountpoint -q "$MOUNT" && break || sleep 0.05; done
+check "mount, with the password in the place" mountpoint -q "$MOUNT"
+check "its command line has the place" bash -c 'cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\0" "\n" | grep -q "ada@localhost:[$0]"' "${PG_PORT:0:1}"
 check "no command line shows it" bash -c '! cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\0" "\n" | grep -q "ada:s3cre[t]"'
-check "a file after the server was killed and started" bash -c 'kill -QUIT "$0"; wait; true' "$PG_PID"
+kill -QUIT "$PG_PID"
 wait "$PG_PID" 2>/dev/null || true
 start_postgres
-check "the mount goes on" bash -c 'echo x >"$0/later" && sync "$0/later"' "$MOUNT"
+check "the mount goes on after the server died and was started" bash -c 'echo x >"$0/later" && sync "$0/later"' "$MOUNT"
 check "umount again" "$BIN" umount "$MOUNT"
 check "no file of this machine has it" bash -c '! grep -raq s3cret "$@"' - "$WORK/c" "$WORK/state"
 refused "a certificate that nobody vouches for" "certificate" env SSL_CERT_FILE=/dev/null "$BIN" ls $PLACE --log "${TCP/ada/ada:s3cret}" --store-timeout 3 "${KEY[@]}" "${A[@]}"

@@ -85,7 +85,7 @@ struct Running {
 impl Running {
     fn start(command: &Command, signal: &str, dir: &Path, is_shared: bool) -> Self {
         let mut watch = Command::new("sh");
-        let removed = is_shared.then_some(dir).unwrap_or(Path::new(""));
+        let removed = if is_shared { dir } else { Path::new("") };
         watch
             .args(["-c", WATCH, "sh", signal])
             .arg(removed)

@@ -14,6 +14,11 @@ use crate::output::{self, quoted};
 
 /// Create a room in a new or empty directory
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "In a bucket (s3://BUCKET/PREFIX), an engine can keep the order of commits: --log postgres://[USER@]HOST[:PORT]/DATABASE, \
+    or --log etcd://[USER@]HOST:PORT[,HOST:PORT...]/PREFIX. Other commands need it once on each machine. The password comes from \
+    PGPASSWORD, ~/.pgpass or STRONGROOM_LOG_PASSWORD."
+)]
 pub(crate) struct Args {
     /// The room's directory; must not exist, or be empty
     room: PathBuf,

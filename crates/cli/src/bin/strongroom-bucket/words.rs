@@ -53,7 +53,17 @@ pub(crate) fn read(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
         };
         match name {
             "--take-over" if inside.is_none() => given.settings.take_over = true,
-            "--cache" | "--cache-size" | "--store-timeout" | "--log" => {
+            // `mount` has an option of this name for a file.
+            "--log" => {
+                let is_inside = inside.is_some();
+                let value = inside.or_else(|| words.next());
+                match value {
+                    Some(value) if is_log(&value) => option(&mut given, name, &value)?,
+                    _ if is_inside => rest.push(word),
+                    value => rest.extend([word].into_iter().chain(value)),
+                }
+            }
+            "--cache" | "--cache-size" | "--store-timeout" => {
                 let value = inside.or_else(|| words.next());
                 let value = value.ok_or_else(|| format!("{name}: a value is missing"))?;
                 option(&mut given, name, &value)?;
@@ -96,6 +106,11 @@ pub(crate) fn read(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
         }
     }
     Ok(rest)
+}
+
+/// Whether a word is the place of a log, right or wrong.
+fn is_log(word: &OsStr) -> bool {
+    word.to_string_lossy().contains("://")
 }
 
 fn option(given: &mut Given, name: &str, value: &OsStr) -> Result<(), String> {
