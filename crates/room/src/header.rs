@@ -139,6 +139,23 @@ pub(crate) fn load(
     }
 }
 
+/// Reads the header of a later moment of a room that is open with this master key. Returns it, and the key before while a rekey is
+/// unfinished.
+pub(crate) fn load_later(
+    storage: &dyn Storage,
+    master: &MasterKey,
+) -> Result<(HeaderState, Option<(u32, MasterKey)>)> {
+    let (header, bytes) = read(storage, HEADER).or_else(|_| read(storage, BACKUP))?;
+    let previous = header.unlock_with(master)?;
+    let master = master.clone();
+    let state = HeaderState {
+        header,
+        master,
+        bytes,
+    };
+    Ok((state, previous))
+}
+
 fn read(storage: &dyn Storage, name: &str) -> Result<(Header, Vec<u8>)> {
     let bytes = storage::read_limited(storage, name, HEADER_MAX)?;
     match Header::parse(&bytes) {

@@ -80,7 +80,7 @@ pub(crate) fn create_on(storage: Arc<dyn Storage>, dir: PathBuf, new: NewRoom) -
     if !storage.list("")?.is_empty() {
         return Err(Error::NotEmptyTarget(dir));
     }
-    let lock = RoomLock::take(&*storage, false)?;
+    let lock = Arc::new(RoomLock::take(&*storage, false)?);
     let suite = new.suite.unwrap_or_else(Suite::fastest);
     let (header, master) =
         Header::create(suite, new.credential, &new.label).map_err(Error::from)?;
@@ -155,6 +155,28 @@ pub(crate) fn open_on(
     open_as(Role::User, storage, dir, credential, options)
 }
 
+/// Opens a later moment of a room that is open for reading, with the keys and the lock that it has.
+pub(crate) fn open_later(earlier: &Parts, storage: Arc<dyn Storage>) -> Result<Parts> {
+    let options = earlier.env.options.clone();
+    if !options.read_only {
+        return Err(Error::InvalidArgument(
+            "a room that is written to follows nobody",
+        ));
+    }
+    let master = earlier.keys.header().master.clone();
+    let (header, previous) = header::load_later(&*storage, &master)?;
+    settle_rekey(&storage, &header, true)?;
+    let opened = open_catalog(storage, &header.header.catalog_key(&master), &options)?;
+    if opened.found < earlier.found {
+        return Err(Error::RolledBack {
+            seen: earlier.found,
+            found: opened.found,
+        });
+    }
+    let (dir, lock) = (earlier.env.dir.clone(), earlier.lock.clone());
+    assemble(dir, options, lock, header, previous, opened, false)
+}
+
 fn open_as(
     role: Role,
     storage: Arc<dyn Storage>,
@@ -167,7 +189,7 @@ fn open_as(
     if !has(header::HEADER) && !has(header::BACKUP) && !has(CATALOG) {
         return Err(Error::NotARoom(dir));
     }
-    let lock = RoomLock::take(&*storage, options.read_only)?;
+    let lock = Arc::new(RoomLock::take(&*storage, options.read_only)?);
     let is_replica = replica::is_replica(&*storage)?;
     if is_replica {
         prepare_replica(&*storage, role, options.read_only)?;
@@ -365,7 +387,7 @@ fn settle_table(storage: &dyn Storage, key: &seal::CatalogKey, read_only: bool) 
 fn assemble(
     dir: PathBuf,
     options: OpenOptions,
-    lock: RoomLock,
+    lock: Arc<RoomLock>,
     header: HeaderState,
     previous: Option<(u32, MasterKey)>,
     opened: OpenedCatalog,
@@ -444,6 +466,7 @@ fn assemble(
     let parts = Parts::new(
         Environment::new(dir, options, storage),
         Found {
+            generation: found,
             header,
             catalog,
             segments,

@@ -47,12 +47,16 @@ pub(crate) struct Parts {
     pub(crate) remote: Remote,
     pub(crate) past: Arc<Past>,
     pub(crate) maintenance: Maintenance,
-    /// The last to go: the next opening finds the room closed.
-    _lock: RoomLock,
+    /// The generation that the opening found.
+    pub(crate) found: u64,
+    /// The last to go: the next opening finds the room closed. Later moments of a room for reading share it.
+    pub(crate) lock: Arc<RoomLock>,
 }
 
 /// What an opening found.
 pub(crate) struct Found {
+    /// Of the room, before records of its log were applied in memory.
+    pub(crate) generation: u64,
     pub(crate) header: HeaderState,
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) segments: DirStore,
@@ -62,7 +66,7 @@ pub(crate) struct Found {
     /// Blocks reserved for holes.
     pub(crate) reserved: u64,
     pub(crate) memory: Memory,
-    pub(crate) lock: RoomLock,
+    pub(crate) lock: Arc<RoomLock>,
 }
 
 impl Parts {
@@ -173,7 +177,8 @@ impl Parts {
             space,
             keys,
             tree,
-            _lock: found.lock,
+            found: found.generation,
+            lock: found.lock,
         }
     }
 

@@ -84,6 +84,15 @@ impl Room {
         Self::start(crate::open::open_on(storage, dir, credential, options)?)
     }
 
+    /// Opens a later moment of this room, which is open for reading: what its storage became meanwhile. The room must have the master
+    /// key that this one has; no credential is asked for. This one stays what it is.
+    ///
+    /// # Errors
+    /// `RolledBack` where that moment is an earlier one, `Seal` where the room has another master key by now.
+    pub fn later(&self, storage: Arc<dyn Storage>) -> Result<Room> {
+        Self::start(crate::open::open_later(self.parts()?, storage)?)
+    }
+
     fn start(parts: Parts) -> Result<Room> {
         let parts = Arc::new(parts);
         let maintenance = if parts.env.options.read_only || !parts.env.options.background {

@@ -178,18 +178,25 @@ impl Header {
                 None => SealError::NoSuchKind { kind },
             });
         };
-        self.verify(&master)?;
-        let previous = match &self.previous {
-            Some(Previous { epoch, wrapped }) => {
-                Some((*epoch, master.unwrap_previous(&self.room, *epoch, wrapped)?))
-            }
-            None => None,
-        };
+        let previous = self.unlock_with(&master)?;
         Ok(Unlocked {
             master,
             slot,
             previous,
         })
+    }
+
+    /// Verifies the header as [`verify`](Self::verify) does. Returns the epoch and master key before, while a rekey is unfinished.
+    ///
+    /// # Errors
+    /// [`SealError::HeaderForged`] when the header is not what was written with this master key.
+    pub fn unlock_with(&self, master: &MasterKey) -> Result<Option<(u32, MasterKey)>, SealError> {
+        self.verify(master)?;
+        let previous = self.previous.as_ref().map(|Previous { epoch, wrapped }| {
+            let key = master.unwrap_previous(&self.room, *epoch, wrapped)?;
+            Ok((*epoch, key))
+        });
+        previous.transpose()
     }
 
     /// Verifies the header as a whole under a master key already at hand.
