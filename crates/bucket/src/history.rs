@@ -3,7 +3,9 @@
 //! 1. The state is that of the newest checkpoint, with the commits behind it applied, each of which names the one before.
 //! 2. Commits with which a writer began are never removed. A writer that was overtaken finds, under its next number, the begin of the one
 //!    that overtook it: always, however long it slept.
-//! 3. An opening may find old numbers free that were in use, because commits before a checkpoint are removed. So it looks, after its begin,
+//! 3. A reader follows from commit to commit, each of which names the one before: what it sees is the state after one of them, never a
+//!    mixture.
+//! 4. An opening may find old numbers free that were in use, because commits before a checkpoint are removed. So it looks, after its begin,
 //!    whether anything is newer; if so its begin is of no consequence, and it looks again.
 
 use std::collections::BTreeMap;
@@ -21,17 +23,28 @@ use crate::record::{Id, Op, Record};
 
 /// Objects read at once.
 const TOGETHER: usize = 16;
+/// Commits, and bytes in them, after which a reader that follows reads the newest checkpoint: more than a writer puts between two.
+const LONG_COMMITS: u64 = 1024;
+const LONG_BYTES: usize = 48 << 20;
 /// How often an opening begins again because others write.
 const TRIES: usize = 8;
 
 /// The newest state.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct History {
     pub(crate) manifest: Manifest,
     /// The number of the checkpoint; zero: none.
     pub(crate) checkpoint: u64,
     /// Bytes in the commits behind it.
     pub(crate) bodies: BTreeMap<u64, Bytes>,
+}
+
+impl History {
+    /// Whether so much was added since the checkpoint that a newer one is worth reading: memory for the commits' bytes is bounded so.
+    fn is_long(&self) -> bool {
+        let bytes: usize = self.bodies.values().map(Bytes::len).sum();
+        bytes > LONG_BYTES || self.manifest.number - self.checkpoint > LONG_COMMITS
+    }
 }
 
 /// A random id.
@@ -110,6 +123,86 @@ async fn load_once(client: &Client) -> io::Result<Option<History>> {
         }
     }
     Ok(Some(history))
+}
+
+/// The state after the commits that were added behind `state`; `None` where there is none yet. Asks for the next commit only, which is
+/// the cheapest question; commits that were removed meanwhile are found where `look` is set.
+///
+/// # Errors
+/// `InvalidData` where what is there does not go on from `state`: the store went back, or is damaged.
+pub(crate) async fn follow(
+    client: &Client,
+    state: &History,
+    look: bool,
+) -> io::Result<Option<History>> {
+    let mut next: Option<History> = None;
+    loop {
+        let number = next.as_ref().unwrap_or(state).manifest.number + 1;
+        let name = names::commit(number);
+        let bytes = match client.get(name.clone()).await {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => break,
+            Err(e) => return Err(e),
+        };
+        let later = next.get_or_insert_with(|| state.clone());
+        let applied = Record::parse(number, &bytes)
+            .and_then(|record| later.manifest.apply(&record).map(|()| record));
+        match applied {
+            Ok(record) if record.data.is_empty() => {}
+            Ok(record) => drop(later.bodies.insert(number, record.data)),
+            // The begin of a writer that started from an old state may be at an old number, and lead nowhere.
+            Err(why) => return reload(client, state, Some(damaged(&name, &why))).await,
+        }
+    }
+    match next {
+        Some(next) if next.is_long() => reload(client, state, None).await,
+        None if look => reload_if_newer(client, state).await,
+        next => Ok(next),
+    }
+}
+
+/// The newest state, read as an opening does. `wrong`: what is wrong unless that is newer.
+async fn reload(
+    client: &Client,
+    state: &History,
+    wrong: Option<io::Error>,
+) -> io::Result<Option<History>> {
+    let (ours, newest) = (state.manifest.number, load(client).await?);
+    match (newest, wrong) {
+        (Some(newest), _) if newest.manifest.number > ours => Ok(Some(newest)),
+        (_, Some(wrong)) => Err(wrong),
+        (Some(newest), None) if newest.manifest.number == ours => Ok(None),
+        (newest, None) => {
+            let number = newest.map_or(0, |newest| newest.manifest.number);
+            Err(went_back(number, ours))
+        }
+    }
+}
+
+/// The same, after a look at the lists only where they have nothing newer.
+async fn reload_if_newer(client: &Client, state: &History) -> io::Result<Option<History>> {
+    let ours = state.manifest.number;
+    let since = client.list(COMMITS, Some(names::commit(ours - 1))).await?;
+    let checkpoints = client.list(CHECKPOINTS, None).await?;
+    let numbers = |directory, list: Vec<(String, u64)>| {
+        let numbers = list.into_iter();
+        numbers
+            .filter_map(move |(name, _)| names::number_of(directory, &name))
+            .max()
+    };
+    let newest = numbers(COMMITS, since).max(numbers(CHECKPOINTS, checkpoints));
+    match newest.unwrap_or(0) {
+        newest if newest > ours => reload(client, state, None).await,
+        newest if newest < ours => Err(went_back(newest, ours)),
+        _ => Ok(None),
+    }
+}
+
+fn went_back(found: u64, ours: u64) -> io::Error {
+    let text = format!(
+        "the newest commit in the store is {found}, and {ours} was there: the store went back"
+    );
+    io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
 /// Whether anything in the store is newer than a commit.

@@ -39,7 +39,8 @@ pub(crate) struct Names {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) objects: Objects,
+    /// A reader that follows has one for all states that it showed.
+    pub(crate) objects: Arc<Objects>,
     pub(crate) options: Options,
     pub(crate) names: Mutex<Names>,
     /// Files without a name that may be open.
@@ -56,7 +57,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(objects: Objects, options: Options, names: Names, epoch: u64) -> Self {
+    pub(crate) fn new(objects: Arc<Objects>, options: Options, names: Names, epoch: u64) -> Self {
         Self {
             objects,
             options,

@@ -41,7 +41,9 @@ const TRIES: usize = 3;
 pub struct BucketStorage {
     shared: Arc<Shared>,
     commits: Option<Arc<Commits>>,
-    local: HostStorage,
+    local: Arc<HostStorage>,
+    /// The state it shows, where it is for reading only.
+    shown: Option<History>,
     _writer: Option<Box<dyn LockGuard>>,
 }
 
@@ -155,22 +157,57 @@ impl BucketStorage {
             std::fs::write(dir.join(WRITER), writer_line(manifest))?;
         }
         let cache = Cache::open(&cache_dir(dir, manifest)?, options.cache_bytes)?;
-        let objects = Objects { client, cache };
+        let objects = Arc::new(Objects { client, cache });
+        Self::over(objects, history, Arc::new(local), writer, options)
+    }
+
+    /// Shows a state of the store.
+    fn over(
+        objects: Arc<Objects>,
+        history: History,
+        local: Arc<HostStorage>,
+        writer: Option<Box<dyn LockGuard>>,
+        options: Options,
+    ) -> io::Result<Self> {
+        let manifest = &history.manifest;
         let names = names_of(&history)?;
         let (epoch, live, read_only) = (manifest.epoch, manifest.live(), options.read_only);
         let shared = Shared::new(objects, options, names, epoch);
         shared.live.store(live, Ordering::Relaxed);
-        let commits =
-            (!read_only).then(|| Arc::new(Commits::new(Committer::new(history, &shared))));
-        if let Some(commits) = &commits {
-            sweep(&shared, commits);
-        }
+        let (commits, shown) = match read_only {
+            true => (None, Some(history)),
+            false => {
+                let commits = Arc::new(Commits::new(Committer::new(history, &shared)));
+                sweep(&shared, &commits);
+                (Some(commits), None)
+            }
+        };
         Ok(Self {
             shared: Arc::new(shared),
             commits,
             local,
+            shown,
             _writer: writer,
         })
+    }
+
+    /// The storage as the commits made it that were added since; `None` where there are none. This one stays what it is. For a storage
+    /// that was opened for reading only. `look`: find out also whether the store went back, which takes two lists.
+    ///
+    /// # Errors
+    /// `InvalidData` where the store does not go on from what this one shows: it went back, or is damaged.
+    pub fn newer(&self, look: bool) -> io::Result<Option<Self>> {
+        let Some(shown) = self.shown.clone() else {
+            return Err(io::Error::other("a writer does not follow others"));
+        };
+        let objects = self.shared.objects.clone();
+        let client = objects.client.clone();
+        let newer = objects
+            .client
+            .wait(async move { history::follow(&client, &shown, look).await })??;
+        let (local, options) = (self.local.clone(), self.shared.options.clone());
+        let opened = newer.map(|newer| Self::over(objects, newer, local, None, options));
+        opened.transpose()
     }
 
     /// Requests since it was opened.

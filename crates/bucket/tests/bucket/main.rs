@@ -9,6 +9,7 @@ mod engine {
 }
 mod faults;
 mod fences;
+mod follow;
 mod log;
 mod made;
 mod room;

@@ -20,7 +20,7 @@ fn in_room(dir: &Path) -> OpenOptions {
     }
 }
 
-fn make(store: &Store, dir: &Path, options: Options) -> (Arc<BucketStorage>, Room) {
+pub(crate) fn make(store: &Store, dir: &Path, options: Options) -> (Arc<BucketStorage>, Room) {
     let storage = Arc::new(create(store, dir, options).unwrap());
     let mut new = NewRoom::with_credential(NewCredential::RawKey(KEY.to_vec().into()));
     new.open = in_room(dir);
@@ -28,7 +28,26 @@ fn make(store: &Store, dir: &Path, options: Options) -> (Arc<BucketStorage>, Roo
     (storage, room)
 }
 
-fn reopen(store: &Store, dir: &Path, options: Options) -> room::Result<(Arc<BucketStorage>, Room)> {
+/// Opens it for reading, and disturbs nobody.
+pub(crate) fn open_read_only(
+    store: &Store,
+    dir: &Path,
+) -> room::Result<(Arc<BucketStorage>, Room)> {
+    let mut reading = options();
+    reading.read_only = true;
+    let storage = Arc::new(open(store, dir, reading)?);
+    let credential = Credential::RawKey(KEY.to_vec().into());
+    let mut options = in_room(dir);
+    options.read_only = true;
+    let room = Room::open_on(storage.clone(), &credential, options)?;
+    Ok((storage, room))
+}
+
+pub(crate) fn reopen(
+    store: &Store,
+    dir: &Path,
+    options: Options,
+) -> room::Result<(Arc<BucketStorage>, Room)> {
     let storage = Arc::new(open(store, dir, options)?);
     let credential = Credential::RawKey(KEY.to_vec().into());
     let room = Room::open_on(storage.clone(), &credential, in_room(dir))?;
