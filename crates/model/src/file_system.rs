@@ -2,7 +2,7 @@
 //!
 //! 1. Calls name inodes. What they do is said once, here, for rooms and for what is shared.
 //! 2. A [shared](FileSystem::is_shared) file system is changed by others too: nothing learned from it may be kept beyond the
-//!    next [`open`](FileSystem::open), and locks are its own. An unshared one never sees `open`, `flush` and `close`.
+//!    next [`open`](FileSystem::open), and locks are its own unless [`has_locks`](FileSystem::has_locks) says otherwise. An unshared one never sees `open`, `flush` and `close`.
 
 use std::fmt::Debug;
 
@@ -192,6 +192,11 @@ pub trait FileSystem: Send + Sync + Debug {
     /// Whether others change it too.
     fn is_shared(&self) -> bool {
         false
+    }
+
+    /// Whether it answers [`test_lock`](Self::test_lock) and [`set_lock`](Self::set_lock). Otherwise locks are the machine's.
+    fn has_locks(&self) -> bool {
+        self.is_shared()
     }
 
     /// As [`read_dir`](Self::read_dir), with the position of the next new name before, where it is known: every name that existed

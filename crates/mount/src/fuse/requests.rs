@@ -28,7 +28,8 @@ fn wanted(mode: u32, umask: u32, rdev: u32) -> Wanted {
 impl Filesystem for Handler {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         self.strips_first = !self.server.shared && config.kernel_abi() >= session::STRIPS_FIRST;
-        session::negotiate(config, self.server.shared, self.transport)
+        let kind = (self.server.shared, self.server.room.has_locks());
+        session::negotiate(config, kind, self.transport)
     }
 
     fn destroy(&mut self) {

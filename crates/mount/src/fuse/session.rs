@@ -52,17 +52,16 @@ const WANTED_ALONE: [InitFlags; 4] = [
     InitFlags::FUSE_EXPLICIT_INVAL_DATA,
 ];
 
-/// The same, where others change it too: locks are asked of it, and cached pages go when a file's times changed.
-const WANTED_SHARED: [InitFlags; 3] = [
-    InitFlags::FUSE_POSIX_LOCKS,
-    InitFlags::FUSE_FLOCK_LOCKS,
-    InitFlags::FUSE_AUTO_INVAL_DATA,
-];
+/// The same, where others change it too: cached pages go when a file's times changed.
+const WANTED_SHARED: [InitFlags; 1] = [InitFlags::FUSE_AUTO_INVAL_DATA];
+
+/// The same, where locks are asked of it.
+const WANTED_FOR_LOCKS: [InitFlags; 2] = [InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS];
 
 /// Agrees on features with the kernel.
 pub(super) fn negotiate(
     config: &mut KernelConfig,
-    shared: bool,
+    (shared, has_locks): (bool, bool),
     transport: Transport,
 ) -> io::Result<()> {
     for (flag, name) in REQUIRED {
@@ -75,7 +74,8 @@ pub(super) fn negotiate(
     } else {
         &WANTED_ALONE
     };
-    for flag in WANTED.iter().chain(by_kind).copied() {
+    let locks: &[InitFlags] = if has_locks { &WANTED_FOR_LOCKS } else { &[] };
+    for flag in WANTED.iter().chain(by_kind).chain(locks).copied() {
         if config.add_capabilities(flag).is_err() {
             tracing::debug!(?flag, "the kernel lacks a feature");
         }
