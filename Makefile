@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-test packages test-packages publish-check docs build build-capi demo demo-network reproducible check test test-engines fmt lint deny soak bench performance install install-capi
+.PHONY: help setup setup-test packages test-packages publish-check docs build build-capi demo demo-network demo-bucket reproducible check test test-engines fmt lint deny soak bench performance install install-capi
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 PREFIX ?= /usr/local
@@ -41,10 +41,13 @@ demo: build ## Make a room, mount it, fill it, compare, and show what an outside
 demo-network: build ## Two disks, a metadata server and two clients: share files, refuse, revoke, kill, compare
 	@scripts/demo-network.sh $(TARGET_DIR)/release/strongroom
 
+demo-bucket: build ## A room in an S3 bucket: fill, kill the writer, go on elsewhere, follow, compare, show what the store sees
+	@scripts/demo-bucket.sh $(TARGET_DIR)/release/strongroom
+
 test: setup-test ## Format and lint checks, every test, licences and advisories (TEST="words links fmt clippy rust python java deny")
 	@scripts/test.sh $(TEST)
 
-test-engines: build ## Rooms in buckets with commits in PostgreSQL and etcd; installs both
+test-engines: setup-test build ## Rooms in a bucket of a real S3 server, with pjdfstest and fsx, and with commits in PostgreSQL and etcd; installs both, needs Go
 	@scripts/engines.sh
 
 check: ## The fast checks: ruled-out words, links, formatting

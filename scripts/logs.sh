@@ -11,12 +11,7 @@ set -euo pipefail
 
 BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom-bucket}")
 [ -x "$BIN" ] || die "there is no $BIN: run make build"
-VERSITYGW_VERSION=v1.8.0
-SERVER=$(command -v versitygw || echo "$TOOLS/bin/versitygw")
-if [ ! -x "$SERVER" ]; then
-    have go || die "versitygw is missing, and Go, which builds it: apt install golang"
-    GOBIN=$TOOLS/bin go install "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW_VERSION"
-fi
+SERVER=$(s3_server)
 PG=$(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -n 1)
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/logs.XXXXXX")

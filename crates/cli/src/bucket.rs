@@ -25,12 +25,24 @@ pub const MARKER: &str = "bucket";
 pub const SCHEME: &str = "s3://";
 const PROGRAM: &str = "strongroom-bucket";
 
+/// The moments of a room in a bucket that another machine writes to, one after the other.
+pub trait Moments: Send {
+    /// The storage at the newest moment, where that is newer than what was returned last. `look`: find out also whether the store went
+    /// back, which takes more requests.
+    ///
+    /// # Errors
+    /// `InvalidData` where the store does not go on from there: it went back, or is damaged.
+    fn newer(&mut self, look: bool) -> io::Result<Option<Arc<dyn Storage>>>;
+}
+
 /// Opens the storages of proxies.
 pub trait Buckets: Send + Sync {
     /// Makes an empty storage.
     fn create(&self, dir: &Path) -> io::Result<Arc<dyn Storage>>;
     /// Opens the storage.
     fn open(&self, dir: &Path, read_only: bool) -> io::Result<Arc<dyn Storage>>;
+    /// Opens the storage for reading, and what follows it.
+    fn follow(&self, dir: &Path) -> io::Result<(Arc<dyn Storage>, Box<dyn Moments>)>;
     /// Removes what a creation left that failed.
     fn discard(&self, dir: &Path) -> io::Result<()>;
 }
@@ -90,6 +102,17 @@ pub(crate) fn open_room(
         Some(storage) => Room::open_for(storage, dir, credential, options),
         None => Room::open(dir, credential, options),
     }
+}
+
+/// Opens a room in a bucket for reading, and what follows it.
+pub(crate) fn follow_room(
+    dir: &Path,
+    credential: &Credential,
+    options: OpenOptions,
+) -> room::Result<(Room, Box<dyn Moments>)> {
+    let (storage, moments) = buckets()?.follow(dir)?;
+    let room = Room::open_for(storage, dir, credential, options)?;
+    Ok((room, moments))
 }
 
 /// Creates a room in a directory, or in the bucket that the directory represents.

@@ -25,6 +25,9 @@ pub(crate) struct Args {
     /// Refuse every change
     #[arg(short, long, visible_alias = "ro")]
     read_only: bool,
+    /// With --read-only, of a room in a bucket: show what its writer on another machine saves, seconds later
+    #[arg(long)]
+    follow: bool,
     /// Mount this snapshot of the room, read-only, in the place of the room itself
     #[arg(long, value_name = "NAME")]
     snapshot: Option<String>,
@@ -47,7 +50,7 @@ pub(crate) struct Args {
     /// Where the background process writes what it has to say [default: NAME.log in the user's state directory]
     #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
     log: Option<PathBuf>,
-    /// Mount options as in fstab: ro, allow_other, suid, dev, noexec, noatime, strictatime, nodiratime, lazytime, sync, dirsync, passphrase-file=FILE, state-dir=DIR, ...
+    /// Mount options as in fstab: ro, follow, allow_other, suid, dev, noexec, noatime, strictatime, nodiratime, lazytime, sync, dirsync, passphrase-file=FILE, state-dir=DIR, ...
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<String>,
     #[command(flatten)]
@@ -58,6 +61,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let mut options = Options {
         credential: args.open.credential,
         read_only: args.read_only,
+        follow: args.follow,
         snapshot: args.snapshot,
         allow_other: args.allow_other.then_some(true),
         snapshots: args.snapshots,

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use room::Room;
@@ -46,6 +46,26 @@ impl std::fmt::Debug for Mount {
     }
 }
 
+/// The room that requests are about, while it is open: of a mount that follows its writer, at the moment it shows.
+pub(crate) struct RoomNow(Box<dyn Fn() -> Option<Arc<Room>> + Send + Sync>);
+
+impl RoomNow {
+    pub(crate) fn new(room: impl Fn() -> Option<Arc<Room>> + Send + Sync + 'static) -> Self {
+        Self(Box::new(room))
+    }
+
+    pub(crate) fn of(room: &Arc<Room>) -> Self {
+        let room = Arc::downgrade(room);
+        Self::new(move || room.upgrade())
+    }
+}
+
+impl std::fmt::Debug for RoomNow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RoomNow")
+    }
+}
+
 /// The socket of a mounted room.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -62,7 +82,7 @@ struct State {
     /// Known once it is mounted.
     transport: OnceLock<Transport>,
     mount: Mount,
-    room: Weak<Room>,
+    room: RoomNow,
     clients: AtomicUsize,
     /// Set when the room is about to be closed.
     stopping: AtomicBool,
@@ -78,7 +98,7 @@ impl Server {
         mountpoint: &Path,
         read_only: bool,
         mount: Mount,
-        room: &Arc<Room>,
+        room: RoomNow,
     ) -> std::io::Result<Server> {
         let listener = Arc::new(Listener::bind(dir, SOCKET)?);
         let state = Arc::new(State {
@@ -87,7 +107,7 @@ impl Server {
             read_only,
             transport: OnceLock::new(),
             mount,
-            room: Arc::downgrade(room),
+            room,
             clients: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             closed: Mutex::new(None),
@@ -225,7 +245,7 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
         }
         Request::Unmount {} => outcome((state.mount.unmount)().map(|()| Reply::Nothing)),
         request => {
-            let Some(room) = state.room.upgrade() else {
+            let Some(room) = (state.room.0)() else {
                 return Answer::from(&Error::said(
                     Exit::NotMounted,
                     "the room is being unmounted",

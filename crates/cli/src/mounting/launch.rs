@@ -34,6 +34,8 @@ pub(crate) struct Plan {
     /// The snapshot to mount in the place of the room.
     pub(crate) snapshot: Option<String>,
     pub(crate) read_only: bool,
+    /// Whether a room in a bucket is shown as its writer makes it.
+    pub(crate) follow: bool,
     pub(crate) allow_other: Option<bool>,
     pub(crate) suid: Option<bool>,
     pub(crate) dev: Option<bool>,
@@ -183,10 +185,19 @@ pub(crate) fn mount(
                     room.display()
                 )));
             }
+            if options.follow {
+                return Err(Error::usage(format!(
+                    "{}: follow: a shared file system shows what others write as it is; mount it without this option",
+                    room.display()
+                )));
+            }
             super::check_possible(None, mountpoint)?;
             room.to_owned()
         }
         None => {
+            if options.follow {
+                check_can_follow(room, options)?;
+            }
             if options.timeout.is_some() {
                 return Err(Error::usage(
                     "--timeout is for shared file systems: a room on this machine has no server to wait for",
@@ -214,6 +225,7 @@ pub(crate) fn mount(
         snapshot: options.snapshot.clone(),
         // Nothing of a snapshot can be changed.
         read_only: options.read_only || options.snapshot.is_some(),
+        follow: options.follow,
         allow_other: options.allow_other,
         suid: options.suid,
         dev: options.dev,
@@ -238,6 +250,28 @@ pub(crate) fn mount(
     } else {
         beside_us(&plan, global)
     }
+}
+
+/// Refuses to follow what nobody else writes to, or what does not change.
+fn check_can_follow(room: &std::path::Path, options: &Options) -> Result<()> {
+    let refuse = |why: &str| Err(Error::usage(format!("{}: follow: {why}", room.display())));
+    if !crate::bucket::is_proxy(room) {
+        return refuse(
+            "only a room in a bucket (s3://BUCKET/PREFIX) is read while another machine writes to it",
+        );
+    }
+    if !options.read_only {
+        return refuse("goes with --read-only (-o ro)");
+    }
+    if options.snapshot.is_some() {
+        return refuse("a snapshot does not change; mount it without this option");
+    }
+    if options.snapshots.is_some() || options.snapshots_name.is_some() {
+        return refuse(
+            "such a mount shows no directory of snapshots; mount one with --snapshot NAME",
+        );
+    }
+    Ok(())
 }
 
 fn not_in_use(room: &std::path::Path, snapshot: Option<&str>) -> Result<()> {

@@ -4,6 +4,7 @@
 //! serving process is detached, without terminal or working directory.
 
 pub(crate) mod ending;
+pub(crate) mod follow;
 pub(crate) mod helper;
 pub(crate) mod launch;
 pub(crate) mod lock;

@@ -28,6 +28,8 @@ pub(crate) enum ShownSnapshots {
 pub(crate) struct Options {
     pub(crate) credential: CredentialArgs,
     pub(crate) read_only: bool,
+    /// Whether a room in a bucket is shown as its writer makes it.
+    pub(crate) follow: bool,
     /// The snapshot to mount in the place of the room.
     pub(crate) snapshot: Option<String>,
     pub(crate) allow_other: Option<bool>,
@@ -93,6 +95,8 @@ impl Options {
             match name.as_str() {
                 "ro" => self.read_only = true,
                 "rw" => self.read_only = false,
+                "follow" => self.follow = true,
+                "nofollow" => self.follow = false,
                 "snapshot" => {
                     let name = value.filter(|name| !name.is_empty());
                     let name = name.ok_or_else(|| {
@@ -170,7 +174,7 @@ impl Options {
                 _ if sloppy => {}
                 _ => {
                     return Err(Error::usage(format!(
-                        "unknown mount option `{option}`; known: ro, snapshot=, allow_other, suid, dev, noexec, noatime, \
+                        "unknown mount option `{option}`; known: ro, follow, snapshot=, allow_other, suid, dev, noexec, noatime, \
                          relatime, strictatime, nodiratime, lazytime, sync, dirsync, io_uring, snapshots=, \
                          snapshots-name=, passphrase-file=, passphrase-command=, key-file=, ask-passphrase, raw-key-file=, identity=, idle-timeout=, timeout=, log=, \
                          state-dir=, confinement=, accept-rollback"

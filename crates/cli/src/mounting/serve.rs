@@ -19,13 +19,14 @@ use rustix::fs::Mode;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::follow::{Follower, Following};
 use super::launch::Plan;
 use super::mounter::{Helper, Mounter, refused};
 use crate::bucket;
 use crate::confinement;
 use crate::control::Transport;
 use crate::control::client::Client;
-use crate::control::server::Server;
+use crate::control::server::{RoomNow, Server};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output;
@@ -139,35 +140,15 @@ fn serve_room(
         state_dir: plan.state_dir()?,
         ..OpenOptions::default()
     };
-    let room = bucket::open_room(&dir, &plan.credential.credential()?, open)
-        .map_err(|e| Error::room(&dir, e))?;
+    let credential = plan.credential.credential()?;
+    if plan.follow {
+        let opened = bucket::follow_room(&dir, &credential, open);
+        let (room, moments) = opened.map_err(|e| Error::room(&dir, e))?;
+        return serve_following(plan, room, moments, mounter, signals, start);
+    }
+    let room = bucket::open_room(&dir, &credential, open).map_err(|e| Error::room(&dir, e))?;
     let room = Arc::new(room);
-    // A room on a read-only disk has no lock, and may be mounted twice.
-    let other = match plan.read_only {
-        true => Client::find(&dir)?,
-        false => None,
-    };
-    let started = match other {
-        Some(other) => Err(std::io::Error::other(format!(
-            "process {} has the room mounted too, and has it",
-            other.pid
-        ))),
-        None => {
-            let mount = mounter.for_requests(&mountpoint, plan);
-            Server::start(&dir, &mountpoint, plan.read_only, mount, &room)
-        }
-    };
-    let server = match started {
-        Ok(server) => Some(server),
-        // A room that commands do not reach is still worth mounting.
-        Err(e) => {
-            tracing::warn!(
-                "no control socket for {}: {e}; commands will not reach the mounted room",
-                dir.display()
-            );
-            None
-        }
-    };
+    let server = control(plan, &dir, &mountpoint, &mounter, RoomNow::of(&room))?;
     let mut schedule = None;
     let mut begun = |transport| {
         if let Some(server) = &server {
@@ -196,6 +177,72 @@ fn serve_room(
         Err(e) => tracing::error!("{e}"),
     }
     outcome.and(closed)
+}
+
+/// Answers on the control socket, if that can be.
+fn control(
+    plan: &Plan,
+    dir: &Path,
+    mountpoint: &Path,
+    mounter: &Mounter,
+    room: RoomNow,
+) -> Result<Option<Server>> {
+    // A room on a read-only disk has no lock, and may be mounted twice.
+    let other = match plan.read_only {
+        true => Client::find(dir)?,
+        false => None,
+    };
+    let started = match other {
+        Some(other) => Err(std::io::Error::other(format!(
+            "process {} has the room mounted too, and has it",
+            other.pid
+        ))),
+        None => {
+            let mount = mounter.for_requests(mountpoint, plan);
+            Server::start(dir, mountpoint, plan.read_only, mount, room)
+        }
+    };
+    // A room that commands do not reach is still worth mounting.
+    Ok(started
+        .inspect_err(|e| {
+            tracing::warn!(
+                "no control socket for {}: {e}; commands will not reach the mounted room",
+                dir.display()
+            );
+        })
+        .ok())
+}
+
+/// Serves a room for reading that another machine writes to, as it becomes.
+fn serve_following(
+    plan: &Plan,
+    room: Room,
+    moments: Box<dyn bucket::Moments>,
+    mounter: Mounter,
+    signals: Signals,
+    start: &mut dyn Start,
+) -> Result<()> {
+    let (dir, mountpoint) = (plan.room()?, plan.mountpoint()?);
+    let following = Arc::new(Following::new(Arc::new(room)));
+    let shown = Arc::downgrade(&following);
+    let now = RoomNow::new(move || shown.upgrade().map(|following| following.shown()));
+    let server = control(plan, &dir, &mountpoint, &mounter, now)?;
+    let follower = Follower::start(&following, moments).map_err(|e| Error::host(&dir, e))?;
+    let mut begun = |transport| {
+        if let Some(server) = &server {
+            server.mounted(transport);
+        }
+    };
+    let files = following.clone();
+    let outcome = serve_mounted(plan, files, &mut begun, mounter, signals, start);
+    drop(follower);
+    if let Some(server) = &server {
+        server.stop_work();
+        server.remove_name();
+        server.closed(&Ok(()));
+    }
+    tracing::info!("{} closed", dir.display());
+    outcome
 }
 
 /// What is mounted: the room, with its snapshots or without, or one of them.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bucket::{BucketStorage, LogPlace, Options, Place};
 use storage::Storage;
-use strongroom_cli::bucket::{Buckets, MARKER};
+use strongroom_cli::bucket::{Buckets, MARKER, Moments};
 
 /// A file that is there when the next opening shall take the room over.
 const TAKE_OVER: &str = "take-over";
@@ -143,10 +143,34 @@ impl Buckets for Proxies {
         Ok(Arc::new(opened))
     }
 
+    fn follow(&self, dir: &Path) -> io::Result<(Arc<dyn Storage>, Box<dyn Moments>)> {
+        let (place, mut options) = place_and_options(dir)?;
+        options.read_only = true;
+        let opened = BucketStorage::open(place.store()?, place.prefix(), dir, options);
+        let shown = Arc::new(opened.map_err(at(&place))?);
+        Ok((shown.clone(), Box::new(Followed { place, shown })))
+    }
+
     fn discard(&self, dir: &Path) -> io::Result<()> {
         let (place, mut options) = place_and_options(dir)?;
         options.take_over = true;
         let opened = BucketStorage::open(place.store()?, place.prefix(), dir, options);
         opened.map_err(at(&place))?.discard()
+    }
+}
+
+/// A storage for reading that goes on from commit to commit.
+struct Followed {
+    place: Place,
+    shown: Arc<BucketStorage>,
+}
+
+impl Moments for Followed {
+    fn newer(&mut self, look: bool) -> io::Result<Option<Arc<dyn Storage>>> {
+        let Some(newer) = self.shown.newer(look).map_err(at(&self.place))? else {
+            return Ok(None);
+        };
+        self.shown = Arc::new(newer);
+        Ok(Some(self.shown.clone()))
     }
 }

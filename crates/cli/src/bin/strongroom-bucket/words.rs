@@ -72,6 +72,11 @@ pub(crate) fn read(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
                 rest.push(word);
                 rest.extend(words.by_ref());
             }
+            // As in fstab; mount(8) gives them so too.
+            "-o" if inside.is_none() => {
+                let list = words.next().unwrap_or_default();
+                rest.extend([word, mount_options(&mut given, &list)?]);
+            }
             _ => rest.push(word),
         }
     }
@@ -113,6 +118,32 @@ fn is_log(word: &OsStr) -> bool {
     word.to_string_lossy().contains("://")
 }
 
+/// A list of mount options without those that only rooms in buckets have.
+fn mount_options(given: &mut Given, list: &OsStr) -> Result<OsString, String> {
+    let Some(list) = list.to_str() else {
+        return Ok(list.to_owned());
+    };
+    let mut others = Vec::new();
+    for word in list.split(',') {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word, None),
+        };
+        // fstab spells options either way.
+        match (name.replace('_', "-").as_str(), value) {
+            ("take-over", None) => given.settings.take_over = true,
+            (name @ ("cache" | "cache-size" | "store-timeout"), value) => {
+                let value = value.filter(|value| !value.is_empty());
+                let value =
+                    value.ok_or_else(|| format!("mount option {name}: a value is missing"))?;
+                option(given, &format!("--{name}"), OsStr::new(value))?;
+            }
+            _ => others.push(word),
+        }
+    }
+    Ok(others.join(",").into())
+}
+
 fn option(given: &mut Given, name: &str, value: &OsStr) -> Result<(), String> {
     let text = || value.to_str().ok_or_else(|| format!("{name}: not text"));
     match name {
@@ -140,4 +171,24 @@ fn default_dir(place: &Place) -> Result<PathBuf, String> {
         absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
     let cache = cache.ok_or("there is no place for a cache: set HOME, or give --cache DIR")?;
     Ok(Path::new(&cache).join("strongroom").join(place.file_name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_an_fstab_line_are_taken_out_of_the_list() {
+        let mut given = Given::default();
+        let list =
+            OsStr::new("ro,cache=/c,follow,cache_size=2MiB,store-timeout=5s,take_over,x-a=b");
+        let rest = mount_options(&mut given, list).unwrap();
+        assert_eq!(rest, "ro,follow,x-a=b");
+        assert_eq!(given.cache, Some("/c".into()));
+        assert_eq!(given.settings.cache_bytes, Some(2 << 20));
+        assert_eq!(given.settings.timeout, Some(Duration::from_secs(5)));
+        assert!(given.settings.take_over);
+        assert!(mount_options(&mut given, OsStr::new("cache=")).is_err());
+        assert!(mount_options(&mut given, OsStr::new("store-timeout=soon")).is_err());
+    }
 }
