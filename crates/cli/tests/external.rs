@@ -1,6 +1,6 @@
 //! Two suites that know nothing of rooms try one as a file system: pjdfstest and fsx. How each is run, and what is left
 //! out and why, is in `tests/external`. Each runs in every setting: mounted by the kernel directly, mounted through
-//! `fusermount3`, in a room that is nearly full, and on shared storage. The results must be the same.
+//! `fusermount3`, in a room that is nearly full, on shared storage, and in a bucket. The results must be the same.
 #![allow(missing_docs)]
 
 mod common;
@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use common::setting::{
-    available, by_the_kernel, devices_of, nearly_full, on_shared_storage, through_fusermount3,
+    available, by_the_kernel, devices_of, in_a_bucket, nearly_full, on_shared_storage,
+    through_fusermount3,
 };
 use common::{Sandbox, is_root, transport};
 
@@ -82,6 +83,11 @@ fn every_pjdfstest_that_applies_passes_on_shared_storage() {
     on_shared_storage(|s| pjdfstest(s, |_| {}));
 }
 
+#[test]
+fn every_pjdfstest_that_applies_passes_in_a_bucket() {
+    in_a_bucket(|s| pjdfstest(s, |_| {}));
+}
+
 /// `mounted` looks at the mount before the suite begins.
 fn pjdfstest(mut s: Sandbox, mounted: impl FnOnce(&Sandbox)) {
     let (true, Some(tool)) = (is_root(), tool("pjdfstest")) else {
@@ -140,11 +146,12 @@ fn pjdfstest(mut s: Sandbox, mounted: impl FnOnce(&Sandbox)) {
     );
 }
 
-/// Operations of each fsx in `make test`: by the kernel directly, in each other setting, and on shared storage, where each
-/// `close` and many a read is a round trip.
+/// Operations of each fsx in `make test`: by the kernel directly, in each other setting, and where many a call is a
+/// round trip: on shared storage, in a bucket.
 const OPERATIONS: u64 = 60_000;
 const OPERATIONS_ELSEWHERE: u64 = 20_000;
 const OPERATIONS_SHARED: u64 = 6_000;
+const OPERATIONS_BUCKET: u64 = 20_000;
 
 #[test]
 fn three_fsx_at_once_find_no_difference() {
@@ -171,6 +178,11 @@ fn three_fsx_at_once_find_no_difference_in_a_nearly_full_room() {
 #[test]
 fn three_fsx_at_once_find_no_difference_on_shared_storage() {
     on_shared_storage(|s| fsx(&s, OPERATIONS_SHARED));
+}
+
+#[test]
+fn three_fsx_at_once_find_no_difference_in_a_bucket() {
+    in_a_bucket(|s| fsx(&s, OPERATIONS_BUCKET));
 }
 
 fn fsx(s: &Sandbox, operations: u64) {

@@ -40,6 +40,8 @@ pub fn copy_program(from: &Path, to: &Path) {
 pub struct Sandbox {
     /// What serves the room, if it is on shared storage. Before its files: it ends first.
     servers: Option<setting::Servers>,
+    /// The store of the room's bucket, if it is in one. Ends after what has the room mounted.
+    store: Option<setting::Store>,
     /// Where the room is, if it has a disk of its own.
     disk: Option<setting::Disk>,
     dir: Option<tempfile::TempDir>,
@@ -72,6 +74,7 @@ impl Sandbox {
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let sandbox = Self {
             servers: None,
+            store: None,
             disk: None,
             dir: Some(dir),
             user,
@@ -136,6 +139,9 @@ impl Sandbox {
             .env("XDG_RUNTIME_DIR", self.path("run"))
             .env_remove("STRONGROOM_LOG")
             .stdin(Stdio::null());
+        if let Some(store) = &self.store {
+            command.envs(store.variables());
+        }
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }

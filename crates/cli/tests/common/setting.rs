@@ -1,5 +1,5 @@
 //! The settings in which a suite tries a mounted room: mounted by the kernel directly, mounted through `fusermount3`,
-//! nearly full, and on shared storage.
+//! nearly full, on shared storage, and in a bucket.
 //!
 //! 1. A setting that this machine cannot provide is skipped, with the reason.
 //! 2. The mounts of [`through_fusermount3`] are in a mount namespace of its own thread: nobody else's `/dev/fuse` changes.
@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
@@ -302,4 +303,86 @@ fn serve(s: &Sandbox, name: &str, command: impl Fn(&str) -> Command) -> (Process
         started.is_some()
     });
     started.expect("until returns when it is started")
+}
+
+/// A room in a bucket of an S3 server on loopback (versitygw), whose cache is `room`. `None` of this where it is not built, which is
+/// said.
+pub fn in_a_bucket(test: impl FnOnce(Sandbox)) {
+    if !can_mount() {
+        return;
+    }
+    let Some(server) = versitygw() else {
+        eprintln!("skipped: versitygw is not built; run make test-bucket");
+        return;
+    };
+    let mut s = Sandbox::empty();
+    s.program = env!("CARGO_BIN_EXE_strongroom-bucket").into();
+    s.store = Some(Store::start(&s, &server));
+    let place = ["create", PLACE, "--cache", "room"];
+    s.with_pass(place.iter().chain(&super::CHEAP));
+    test(s);
+}
+
+/// The room of [`in_a_bucket`].
+pub const PLACE: &str = "s3://rooms/team/work";
+
+/// The S3 server, from `PATH` or where `scripts/bucket.sh` puts it.
+fn versitygw() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/bin");
+    let mut dirs = std::env::split_paths(&path).chain([tools]);
+    let program = dirs.find_map(|dir| {
+        let program = dir.join("versitygw");
+        program.is_file().then_some(program)
+    })?;
+    program.canonicalize().ok()
+}
+
+/// An S3 server; it ends when this is dropped.
+pub struct Store {
+    address: String,
+    _process: Process,
+}
+
+impl Store {
+    fn start(s: &Sandbox, server: &Path) -> Self {
+        std::fs::create_dir_all(s.path("store/rooms")).unwrap();
+        let log = s.path("store.log");
+        let mut started = None;
+        // A port that is free now may not be so in a moment.
+        until("an S3 server finds a free port", || {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap().to_string();
+            drop(listener);
+            let mut command = Command::new(server);
+            command
+                .args(["--port", &address, "posix"])
+                .arg(s.path("store"))
+                .env("ROOT_ACCESS_KEY", "test")
+                .env("ROOT_SECRET_KEY", "testsecret");
+            let mut process = Process::start("versitygw", command, &log);
+            until("the S3 server listens, or has ended", || {
+                std::net::TcpStream::connect(&address).is_ok()
+                    || process.wait(Duration::ZERO).is_some()
+            });
+            if process.wait(Duration::ZERO).is_none() {
+                started = Some(Self {
+                    address,
+                    _process: process,
+                });
+            }
+            started.is_some()
+        });
+        started.expect("until returns when it is started")
+    }
+
+    /// What a program needs to reach it.
+    pub fn variables(&self) -> [(&'static str, String); 4] {
+        [
+            ("AWS_ACCESS_KEY_ID", "test".into()),
+            ("AWS_SECRET_ACCESS_KEY", "testsecret".into()),
+            ("AWS_REGION", "us-east-1".into()),
+            ("AWS_ENDPOINT_URL", format!("http://{}", self.address)),
+        ]
+    }
 }
