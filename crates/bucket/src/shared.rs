@@ -95,6 +95,12 @@ impl Shared {
         io::Error::other(text.clone())
     }
 
+    /// Ends writing in good order.
+    pub(crate) fn close(&self) {
+        let mut failure = self.failure.lock();
+        failure.get_or_insert_with(|| "the room is closed".to_owned());
+    }
+
     pub(crate) fn new_object(&self) -> ObjectName {
         ObjectName::Data {
             epoch: self.epoch,

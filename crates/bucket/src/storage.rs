@@ -215,6 +215,20 @@ impl BucketStorage {
         self.shared.objects.client.requests()
     }
 
+    /// How many objects the room has in the store, and their bytes: a list of each 1000 objects.
+    pub fn stored(&self) -> io::Result<(u64, u64)> {
+        let client = self.shared.objects.client.clone();
+        client.clone().wait(async move {
+            let (mut objects, mut bytes) = (0, 0);
+            for directory in [COMMITS, CHECKPOINTS, DATA] {
+                let listed = client.list(directory, None).await?;
+                objects += listed.len() as u64;
+                bytes += listed.iter().map(|(_, size)| size).sum::<u64>();
+            }
+            Ok((objects, bytes))
+        })?
+    }
+
     /// Bytes in the cache.
     pub fn cached_bytes(&self) -> u64 {
         self.shared.objects.cache.bytes()
@@ -275,7 +289,7 @@ impl Drop for BucketStorage {
                 tracing::warn!("the room is closed, but not marked so in the bucket: {e}");
             }
             // Handles that outlive it write nothing.
-            self.shared.fail(&"the room is closed");
+            self.shared.close();
         }
     }
 }
