@@ -72,7 +72,10 @@ refused "a wrong passphrase" "passphrase" bash -c 'echo wrong | "$0" ls "$@" --p
 
 check "mount" "$BIN" mount $PLACE "$MOUNT" "${KEY[@]}" "${A[@]}"
 check "the tree in the mount" diff -r "$WORK/tree" "$MOUNT/tree"
-check "info of the mount" "$BIN" info "$MOUNT"
+check "info of the mount, with requests and an estimate" bash -c '"$0" info "$1" >"$2" && grep -q "^requests .* PUT" "$2" && grep -q "^estimate .* USD" "$2"' "$BIN" "$MOUNT" "$WORK/info"
+check "its objects are those of the store" bash -c 'n=$(find "$2" -type f | wc -l); "$0" info --json "$1" | grep -q "\"objects\":$n[,}]"' "$BIN" "$MOUNT" "$WORK/store/rooms/team/work"
+check "an estimate by other prices" bash -c 'echo "{\"currency\":\"EUR\",\"put_1000\":1e6}" >"$2" && "$0" info "$1" --prices "$2" | grep -q "^estimate *[1-9].* EUR"' "$BIN" "$MOUNT" "$WORK/prices"
+refused "a table that is none" "not a table of prices" bash -c 'echo x >"$2" && "$0" info "$1" --prices "$2"' "$BIN" "$MOUNT" "$WORK/prices"
 check "a synced file" bash -c 'echo durable >"$0/durable" && sync "$0/durable"' "$MOUNT"
 echo lost >"$MOUNT/not-synced"
 refused "another machine does not take it by accident" "take-over" "$BIN" mkdir $PLACE:/x "${KEY[@]}" "${B[@]}"

@@ -75,7 +75,7 @@ for n in $(seq 300); do
 done
 head -c 64M /dev/urandom >"$TREE/large"
 cp -a "$TREE" "$ONE/tree"
-sync -f "$ONE"
+show sync "$ONE"
 say "$(find "$TREE" | wc -l) files and directories, $(du -sm "$TREE" | cut -f 1) MiB, synced: all of it is in the bucket"
 
 title "Machine two follows it, and only reads"

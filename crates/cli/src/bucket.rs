@@ -18,6 +18,7 @@ use storage::Storage;
 
 use crate::error::{Error, Result};
 use crate::siblings;
+pub use crate::wire::StoreReply;
 
 /// The file in a proxy that names its place.
 pub const MARKER: &str = "bucket";
@@ -43,6 +44,8 @@ pub trait Buckets: Send + Sync {
     fn open(&self, dir: &Path, read_only: bool) -> io::Result<Arc<dyn Storage>>;
     /// Opens the storage for reading, and what follows it.
     fn follow(&self, dir: &Path) -> io::Result<(Arc<dyn Storage>, Box<dyn Moments>)>;
+    /// What this process has asked the store of an open room for, and what the room has there. `None`: it is not open here.
+    fn usage(&self, dir: &Path) -> Option<StoreReply>;
     /// Removes what a creation left that failed.
     fn discard(&self, dir: &Path) -> io::Result<()>;
 }
@@ -113,6 +116,14 @@ pub(crate) fn follow_room(
     let (storage, moments) = buckets()?.follow(dir)?;
     let room = Room::open_for(storage, dir, credential, options)?;
     Ok((room, moments))
+}
+
+/// What an open room has in its store; `None` where it is in a directory.
+pub(crate) fn usage(dir: &Path) -> Option<StoreReply> {
+    match is_proxy(dir) {
+        true => BUCKETS.get()?.usage(dir),
+        false => None,
+    }
 }
 
 /// Creates a room in a directory, or in the bucket that the directory represents.

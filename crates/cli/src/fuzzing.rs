@@ -335,6 +335,7 @@ mod tests {
                     segments: 3,
                     snapshots: 4,
                     space,
+                    store: None,
                 }),
             ),
             ("space", Reply::Space(space)),

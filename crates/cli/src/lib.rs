@@ -37,6 +37,7 @@ mod mounting;
 mod mounts;
 mod output;
 mod place;
+mod prices;
 pub mod program;
 mod progress;
 mod retention;

@@ -233,6 +233,30 @@ pub struct InfoReply {
     #[serde(default)]
     pub(crate) snapshots: u64,
     pub(crate) space: SpaceReply,
+    /// Of a room in a bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) store: Option<Box<StoreReply>>,
+}
+
+/// What a room has in a store of objects, and what was asked of that since the room was opened.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct StoreReply {
+    /// Objects and their bytes; unknown where the store does not answer.
+    pub objects: Option<u64>,
+    /// Bytes of the objects.
+    pub bytes: Option<u64>,
+    /// Objects written: each try counts, as in what follows.
+    pub puts: u64,
+    /// Objects read, whole or in part.
+    pub gets: u64,
+    /// Pages of lists.
+    pub lists: u64,
+    /// Objects removed.
+    pub deletes: u64,
+    /// Bytes written.
+    pub bytes_put: u64,
+    /// Bytes read.
+    pub bytes_got: u64,
 }
 
 /// Space in bytes; the JSON of `df`.

@@ -232,6 +232,7 @@ fn info(dir: &Path, room: &Room) -> room::Result<InfoReply> {
         segments: info.segments,
         snapshots: room.snapshots()?.len() as u64,
         space: space(dir, room, &info.space)?,
+        store: bucket::usage(dir).map(Box::new),
     })
 }
 

@@ -151,7 +151,7 @@ fn pjdfstest(mut s: Sandbox, mounted: impl FnOnce(&Sandbox)) {
 const OPERATIONS: u64 = 60_000;
 const OPERATIONS_ELSEWHERE: u64 = 20_000;
 const OPERATIONS_SHARED: u64 = 6_000;
-const OPERATIONS_BUCKET: u64 = 20_000;
+const OPERATIONS_BUCKET: u64 = 6_000;
 
 #[test]
 fn three_fsx_at_once_find_no_difference() {

@@ -11,6 +11,8 @@ use crate::control::{InfoReply, Reply, Request, Transport};
 use crate::error::Result;
 use crate::output::{self, size};
 use crate::place::{must_be_room, room_argument};
+use crate::prices::Prices;
+use crate::wire::StoreReply;
 
 use super::key::read_header;
 
@@ -20,12 +22,17 @@ pub(crate) struct Args {
     /// The room's directory, or where it is mounted
     #[arg(value_parser = room_argument())]
     room: PathBuf,
+    /// Of a room in a bucket: estimate what its store bills by this table of prices (JSON; docs/bucket.md)
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
     #[command(flatten)]
     open: OpenArgs,
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     must_be_room(&args.room)?;
+    let prices = args.prices.as_deref().map(Prices::read).transpose()?;
+    let prices = prices.unwrap_or_else(Prices::usual);
     let mounted = Client::find(&args.room)?;
     if mounted.is_none() && !args.open.credential.any() {
         return header_only(&args, global);
@@ -40,17 +47,49 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         let mut value = serde_json::to_value(&info).expect("our own reports are JSON");
         value["room"] = args.room.to_string_lossy().into();
         value["verified"] = true.into();
+        if let Some(store) = &info.store {
+            let (requests, month) = prices.estimate(store);
+            value["store"]["estimate"] =
+                json!({"requests": requests, "month": month, "prices": prices});
+        }
         if let Some(client) = &mounted {
             value["mounted"] = json!({"mountpoint": client.mountpoint.to_string_lossy(), "pid": client.pid, "read_only": client.read_only, "transport": client.transport});
         }
         output::json_line(&value);
     } else {
-        people(&args, &info, mounted.as_ref());
+        people(&args, &info, mounted.as_ref(), &prices);
     }
     Ok(())
 }
 
-fn people(args: &Args, info: &InfoReply, mounted: Option<&Client>) {
+/// What a room has in its store, and what that costs.
+fn of_store(store: &StoreReply, prices: &Prices) {
+    match (store.objects, store.bytes) {
+        (Some(objects), Some(bytes)) => output::line(format!(
+            "store       {} in {}",
+            size(bytes),
+            output::count(objects, "object")
+        )),
+        _ => output::line("store       does not answer"),
+    }
+    output::line(format!(
+        "requests    {} PUT ({}), {} GET ({}), {} LIST, {} DELETE since it was opened",
+        store.puts,
+        size(store.bytes_put),
+        store.gets,
+        size(store.bytes_got),
+        store.lists,
+        store.deletes
+    ));
+    let (requests, month) = prices.estimate(store);
+    output::line(format!(
+        "estimate    {requests:.4} {currency} for these requests, {month:.2} {currency} a month for storage ({})",
+        prices.source,
+        currency = prices.currency
+    ));
+}
+
+fn people(args: &Args, info: &InfoReply, mounted: Option<&Client>, prices: &Prices) {
     output::line(format!("room        {}", args.room.display()));
     output::line(format!("id          {}", info.id));
     output::line(format!("format      {}", info.format));
@@ -81,7 +120,10 @@ fn people(args: &Args, info: &InfoReply, mounted: Option<&Client>) {
             output::count(info.snapshots, "snapshot")
         ));
     }
-    output::line(format!("free        {}", size(info.space.available)));
+    match &info.store {
+        Some(store) => of_store(store, prices),
+        None => output::line(format!("free        {}", size(info.space.available))),
+    }
     match mounted {
         Some(client) => {
             let how = if client.read_only { ", read-only" } else { "" };

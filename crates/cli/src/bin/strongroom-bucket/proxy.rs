@@ -3,13 +3,13 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bucket::{BucketStorage, LogPlace, Options, Place};
 use storage::Storage;
-use strongroom_cli::bucket::{Buckets, MARKER, Moments};
+use strongroom_cli::bucket::{Buckets, MARKER, Moments, StoreReply};
 
 /// A file that is there when the next opening shall take the room over.
 const TAKE_OVER: &str = "take-over";
@@ -93,6 +93,15 @@ pub(crate) fn note(
     Ok(())
 }
 
+/// The storages that are open here, for what `info` shows of them.
+static OPEN: Mutex<Vec<(PathBuf, Weak<BucketStorage>)>> = Mutex::new(Vec::new());
+
+fn note_open(dir: &Path, storage: &Arc<BucketStorage>) {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open.retain(|(known, storage)| known != dir && storage.strong_count() > 0);
+    open.push((dir.to_owned(), Arc::downgrade(storage)));
+}
+
 /// Opens what the directories of this machine represents.
 pub(crate) struct Proxies;
 
@@ -140,7 +149,9 @@ impl Buckets for Proxies {
             true => {}
             false => drop(fs::remove_file(asked)),
         }
-        Ok(Arc::new(opened))
+        let opened = Arc::new(opened);
+        note_open(dir, &opened);
+        Ok(opened)
     }
 
     fn follow(&self, dir: &Path) -> io::Result<(Arc<dyn Storage>, Box<dyn Moments>)> {
@@ -148,7 +159,27 @@ impl Buckets for Proxies {
         options.read_only = true;
         let opened = BucketStorage::open(place.store()?, place.prefix(), dir, options);
         let shown = Arc::new(opened.map_err(at(&place))?);
-        Ok((shown.clone(), Box::new(Followed { place, shown })))
+        note_open(dir, &shown);
+        let dir = dir.to_owned();
+        Ok((shown.clone(), Box::new(Followed { place, dir, shown })))
+    }
+
+    fn usage(&self, dir: &Path) -> Option<StoreReply> {
+        let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let storage = open.iter().find(|(known, _)| known == dir)?.1.upgrade()?;
+        drop(open);
+        let stored = storage.stored().ok();
+        let requests = storage.requests();
+        Some(StoreReply {
+            objects: stored.map(|(objects, _)| objects),
+            bytes: stored.map(|(_, bytes)| bytes),
+            puts: requests.puts,
+            gets: requests.gets,
+            lists: requests.lists,
+            deletes: requests.deletes,
+            bytes_put: requests.bytes_put,
+            bytes_got: requests.bytes_got,
+        })
     }
 
     fn discard(&self, dir: &Path) -> io::Result<()> {
@@ -162,6 +193,7 @@ impl Buckets for Proxies {
 /// A storage for reading that goes on from commit to commit.
 struct Followed {
     place: Place,
+    dir: PathBuf,
     shown: Arc<BucketStorage>,
 }
 
@@ -171,6 +203,7 @@ impl Moments for Followed {
             return Ok(None);
         };
         self.shown = Arc::new(newer);
+        note_open(&self.dir, &self.shown);
         Ok(Some(self.shown.clone()))
     }
 }
