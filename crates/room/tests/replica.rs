@@ -9,7 +9,7 @@ use common::model::{ALL, Model, Random, compare, step};
 use common::{Place, credential, pattern};
 use room::{
     FileKind, FileSystem as _, InodeNo, NewFile, NewSnapshot, OpenOptions, ReplicaStatus, Room,
-    SendRequest, Snapshots as _,
+    SendRequest, Snapshots as _, XattrMode,
 };
 
 const ROOT: InodeNo = InodeNo::ROOT;
@@ -624,6 +624,33 @@ fn a_file_that_gets_its_name_after_a_snapshot_has_its_data_in_a_replica() {
     let replica = pair.replica();
     assert!(contents(&replica, "named") == pattern(1, 50_000));
     sound(&replica);
+}
+
+/// A kill trial found it: what a deleted snapshot still kept of a file that is in neither moment was sent, and the replica
+/// did not open any more.
+#[test]
+fn a_file_that_only_a_deleted_snapshot_saw_is_not_sent() {
+    let pair = Pair::new();
+    drop(pair.place.create());
+    let room = Room::open(&pair.place.room_dir(), &credential(), pair.options()).unwrap();
+    file(&room, "a", &pattern(1, 50_000));
+    snapshot(&room, "one");
+    pair.receive(&stream(&room, None, "one")).unwrap();
+    let short = file(&room, "short", &pattern(2, 50_000));
+    room.set_xattr(short, b"user.x", b"y", XattrMode::Any, false)
+        .unwrap();
+    snapshot(&room, "between");
+    room.remove_xattr(short, b"user.x").unwrap();
+    room.unlink(ROOT, b"short").unwrap();
+    file(&room, "b", &pattern(3, 50_000));
+    room.tend().unwrap();
+    snapshot(&room, "two");
+    // What it kept is there until the next tending.
+    room.delete_snapshot("between").unwrap();
+    pair.receive(&stream(&room, Some("one"), "two")).unwrap();
+    let replica = pair.replica();
+    sound(&replica);
+    assert!(walk(&replica) == walk(&*room.snapshot("two").unwrap()));
 }
 
 /// Everything below the root, as text by path.

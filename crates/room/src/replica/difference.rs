@@ -87,6 +87,11 @@ impl Step<'_> {
     fn first_new_cookie(&self) -> u64 {
         self.before.map_or(1, |row| row.next_cookie)
     }
+
+    /// Whether something may be kept that neither of the two sees: for a deleted snapshot between them.
+    fn has_deleted_between(&self) -> bool {
+        self.untils.len() > 1
+    }
 }
 
 impl<'a, P: FnMut(&Item) -> Result<()>> Difference<'a, P> {
@@ -195,6 +200,20 @@ impl<'a, P: FnMut(&Item) -> Result<()>> Difference<'a, P> {
         }
     }
 
+    /// Whether one of the two sees a file. A deleted snapshot between them may keep one that was created after the earlier one
+    /// and removed before the later.
+    fn is_seen(&self, step: &Step<'_>, no: InodeNo) -> Result<bool> {
+        if !step.has_deleted_between() {
+            return Ok(true);
+        }
+        for row in step.before.into_iter().chain([step.after]) {
+            if self.catalog.past_inode(row.no(), no)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn inodes(&mut self, step: &Step<'_>) -> Result<()> {
         let at = step.after.no();
         let put = |this: &mut Self, no| match this.catalog.past_inode(at, no)? {
@@ -208,8 +227,8 @@ impl<'a, P: FnMut(&Item) -> Result<()>> Difference<'a, P> {
     fn deleted_inodes(&mut self, step: &Step<'_>) -> Result<()> {
         let at = step.after.no();
         self.changed(step, |this, no| match this.catalog.past_inode(at, no)? {
-            Some(_) => Ok(()),
-            None => (this.put)(&Item::DeleteInode(no)),
+            None if this.is_seen(step, no)? => (this.put)(&Item::DeleteInode(no)),
+            _ => Ok(()),
         })
     }
 
@@ -298,6 +317,9 @@ impl<'a, P: FnMut(&Item) -> Result<()>> Difference<'a, P> {
                 };
                 after = last.clone();
                 for (inode, name) in page {
+                    if !self.is_seen(step, inode)? {
+                        continue;
+                    }
                     let item = match self.catalog.past_xattr(at, inode, &name)? {
                         Some(value) => Item::PutXattr { inode, name, value },
                         None => Item::RemoveXattr { inode, name },
@@ -368,7 +390,7 @@ impl<'a, P: FnMut(&Item) -> Result<()>> Difference<'a, P> {
         for until in &step.untils {
             kept.push(self.catalog.kept_chunk(no, index, *until)?);
         }
-        if kept[..nth].iter().any(|kept| !kept.is_empty()) {
+        if kept[..nth].iter().any(|kept| !kept.is_empty()) || !self.is_seen(step, no)? {
             return Ok(());
         }
         let now = self.catalog.past_chunk(step.after.no(), no, index)?;
