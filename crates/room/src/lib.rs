@@ -76,8 +76,8 @@ pub use model::{
 pub use opener::Opener;
 pub use options::*;
 pub use replica::{
-    MomentId, ReceiveReport, ReplicaStatus, ResumeToken, SendReport, SendRequest, Unfinished,
-    receive, receive_on,
+    MomentId, ReceiveReport, ReplicaStatus, ResumeToken, SendReport, SendRequest, SendScratch,
+    Unfinished, receive, receive_on,
 };
 pub use reports::{BackupReport, CheckReport, CompactReport, LostRange, Progress, RekeyReport};
 pub use rollback::default_state_dir;

@@ -126,8 +126,12 @@ pub(crate) fn open(dir: &Path, credential: &Credential, options: OpenOptions) ->
 }
 
 /// Opens a replica for writing: what was received is applied to it for good.
-pub(crate) fn settle(dir: &Path, credential: &Credential, options: OpenOptions) -> Result<Parts> {
-    let storage = host(dir)?;
+pub(crate) fn settle(
+    storage: Arc<dyn Storage>,
+    dir: &Path,
+    credential: &Credential,
+    options: OpenOptions,
+) -> Result<Parts> {
     if !replica::is_replica(&*storage)? {
         return Err(Error::InvalidArgument("the directory is not a replica"));
     }

@@ -14,6 +14,7 @@ mod apply;
 mod changes;
 mod difference;
 mod receive;
+mod scratch;
 mod send;
 mod stream;
 
@@ -29,6 +30,7 @@ use storage::{Storage, remove_if_there};
 use crate::lock::RoomLock;
 use crate::{Error, Result};
 pub use receive::{ReceiveReport, receive, receive_on};
+pub use scratch::SendScratch;
 pub use send::{SendReport, SendRequest};
 pub(crate) use send::{moment, send};
 

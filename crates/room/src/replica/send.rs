@@ -4,15 +4,13 @@
 //! 2. Data comes first, in the order of its places, so that an interrupted transfer goes on at a place; then the changes.
 //!    A whole stream carries a catalog to which they were applied.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{BufWriter, Write};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use catalog::{Catalog as _, SegmentNo, SnapshotRow, SqlCatalog};
 use seal::{Header, MasterKey, RoomId};
-use storage::{HostStorage, OpenMode, Storage};
+use storage::{OpenMode, Storage, StorageFile};
 
 use super::changes::{self, Span};
 use super::difference::{Difference, Places};
@@ -51,27 +49,21 @@ pub struct SendReport {
     pub data: u64,
 }
 
-/// A directory that goes when this is dropped.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(within: Option<&Path>) -> Result<Self> {
-        let within = within.map_or_else(std::env::temp_dir, Path::to_owned);
-        let dir = within.join(format!("strongroom-send-{}", RoomId::random()));
-        DirBuilder::new().mode(0o700).create(&dir)?;
-        Ok(Self(dir))
-    }
-
-    fn storage(&self) -> Result<Arc<dyn Storage>> {
-        Ok(Arc::new(HostStorage::open(&self.0)?))
-    }
+/// Writes a file from its beginning.
+struct Append {
+    file: Arc<dyn StorageFile>,
+    at: u64,
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if let Err(e) = fs::remove_dir_all(&self.0) {
-            tracing::warn!("{}: {e}", self.0.display());
-        }
+impl Write for Append {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write_at(bytes, self.at)?;
+        self.at += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -108,10 +100,11 @@ pub(crate) fn moment(parts: &Parts, name: &str) -> Result<MomentId> {
     Ok(Keys::of(parts)?.moment(&row))
 }
 
-/// Writes a stream.
+/// Writes a stream; what is collected before it is in `scratch`.
 pub(crate) fn send(
     parts: &Parts,
     request: &SendRequest,
+    scratch: &Arc<dyn Storage>,
     out: &mut dyn Write,
     progress: Progress<'_>,
 ) -> Result<SendReport> {
@@ -139,8 +132,7 @@ pub(crate) fn send(
     };
     // Whatever it is, and whenever it was written.
     let _pin = parts.freed.pin(SegmentNo(u64::MAX));
-    let scratch = Scratch::new(request.scratch.as_deref())?;
-    let places = collect(parts, &keys, &scratch, since.as_ref(), &to, &span)?;
+    let places = collect(parts, &keys, &**scratch, since.as_ref(), &to, &span)?;
     drop(swap);
     let mut begin = Begin {
         room: *keys.header.room_id().as_bytes(),
@@ -154,7 +146,7 @@ pub(crate) fn send(
         generation: 0,
     };
     if since.is_none() {
-        (begin.lineage, begin.generation) = build(&keys, &scratch)?;
+        (begin.lineage, begin.generation) = build(&keys, scratch)?;
     }
     let runs = places.runs((DATA_MAX / BLOCK) as u32);
     begin.bytes = runs.iter().map(|run| u64::from(run.2) * BLOCK).sum();
@@ -172,7 +164,7 @@ pub(crate) fn send(
         }
         (begin.skipped, begin.places) = (token.frames, places);
     }
-    let sent = write(parts, &keys, &scratch, &begin, &runs, out, progress)?;
+    let sent = write(parts, &keys, &**scratch, &begin, &runs, out, progress)?;
     Ok(SendReport {
         moment: span.to,
         sent,
@@ -184,7 +176,7 @@ pub(crate) fn send(
 fn collect(
     parts: &Parts,
     keys: &Keys,
-    scratch: &Scratch,
+    scratch: &dyn Storage,
     since: Option<&SnapshotRow>,
     to: &SnapshotRow,
     span: &Span,
@@ -196,7 +188,8 @@ fn collect(
     let key = keys
         .master
         .changes_key(&keys.header.room_id(), keys.header.suite());
-    let file = BufWriter::new(File::create_new(scratch.0.join(CHANGES))?);
+    let file = scratch.open(CHANGES, OpenMode::CreateNew)?;
+    let file = BufWriter::with_capacity(DATA_MAX as usize, Append { file, at: 0 });
     let mut writer = changes::Writer::new(&key, file, span)?;
     let places = {
         let mut difference = Difference::new(&*catalog, |item: &_| writer.put(item));
@@ -208,11 +201,10 @@ fn collect(
 }
 
 /// Makes the catalog of a whole replica: one of its own lineage, to which the changes are applied. Its lineage and generation.
-fn build(keys: &Keys, scratch: &Scratch) -> Result<(String, u64)> {
-    let storage = scratch.storage()?;
+fn build(keys: &Keys, storage: &Arc<dyn Storage>) -> Result<(String, u64)> {
     let key = keys.header.catalog_key(&keys.master);
     let room = keys.header.room_id();
-    let catalog = SqlCatalog::create(&storage, CATALOG, &key, &catalog::OpenOptions::default())?;
+    let catalog = SqlCatalog::create(storage, CATALOG, &key, &catalog::OpenOptions::default())?;
     // As unlikely to come twice as the id of a room.
     let lineage = RoomId::random().to_string();
     catalog.set_meta("room", room.to_string().as_bytes())?;
@@ -231,7 +223,7 @@ fn build(keys: &Keys, scratch: &Scratch) -> Result<(String, u64)> {
 fn write(
     parts: &Parts,
     keys: &Keys,
-    scratch: &Scratch,
+    scratch: &dyn Storage,
     begin: &Begin,
     runs: &[(SegmentNo, u32, u32)],
     out: &mut dyn Write,
@@ -252,24 +244,22 @@ fn write(
             _ => {
                 let name = format!("{SEGMENTS}/{:020}", segment.0);
                 let file = parts.env.storage.open(&name, OpenMode::Read);
-                file.map_err(|e| std::io::Error::new(e.kind(), format!("{name}: {e}")))?
+                file.map_err(|e| io::Error::new(e.kind(), format!("{name}: {e}")))?
             }
         };
         let part = &mut buffer[..len as usize];
         file.read_at(part, u64::from(*block) * BLOCK).map_err(|e| {
             let what = format!("segment {}, block {block}: {e}", segment.0);
-            std::io::Error::new(e.kind(), what)
+            io::Error::new(e.kind(), what)
         })?;
         writer.data(segment.0, *block, part)?;
         open = Some((*segment, file));
         if !progress(done, begin.bytes) {
-            let stopped =
-                std::io::Error::new(std::io::ErrorKind::Interrupted, "the transfer was stopped");
+            let stopped = io::Error::new(io::ErrorKind::Interrupted, "the transfer was stopped");
             return Err(stopped.into());
         }
     }
     writer.file(Name::Header, 0, &keys.bytes)?;
-    let storage = scratch.storage()?;
     let files = match begin.lineage.is_empty() {
         true => vec![(Name::Changes, CHANGES)],
         false => vec![
@@ -278,9 +268,9 @@ fn write(
         ],
     };
     for (name, path) in files {
-        let file = match storage.open(path, OpenMode::Read) {
+        let file = match scratch.open(path, OpenMode::Read) {
             // A room whose catalog is not vouched for has no table.
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound && name == Name::CatalogPages => {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && name == Name::CatalogPages => {
                 continue;
             }
             other => other?,

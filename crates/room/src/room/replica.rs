@@ -2,12 +2,14 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use seal::Credential;
+use storage::{HostStorage, Storage};
 
 use super::Room;
 use crate::options::OpenOptions;
-use crate::replica::{self, MomentId, SendReport, SendRequest};
+use crate::replica::{self, MomentId, SendReport, SendRequest, SendScratch};
 use crate::reports::Progress;
 use crate::{Result, Snapshots as _};
 
@@ -26,7 +28,20 @@ impl Room {
         out: &mut dyn Write,
         progress: Progress<'_>,
     ) -> Result<SendReport> {
-        replica::send(self.parts()?, request, out, progress)
+        let scratch = SendScratch::new(request.scratch.as_deref())?;
+        let storage: Arc<dyn Storage> = Arc::new(HostStorage::open(scratch.dir())?);
+        self.send_through(request, &storage, out, progress)
+    }
+
+    /// The same with a storage for what is collected before it is sent: empty, and private. Its files are sealed, and stay.
+    pub fn send_through(
+        &self,
+        request: &SendRequest,
+        scratch: &Arc<dyn Storage>,
+        out: &mut dyn Write,
+        progress: Progress<'_>,
+    ) -> Result<SendReport> {
+        replica::send(self.parts()?, request, scratch, out, progress)
     }
 
     /// The name by which a receiver knows a snapshot's moment. `NotFound`.
@@ -47,17 +62,32 @@ impl Room {
     /// Applies what a replica received for good, and frees what it does not need any more. Without it every opening applies it
     /// in memory. `InvalidArgument` where `dir` is no replica, and as [`open`](Self::open).
     pub fn settle_replica(dir: &Path, credential: &Credential, options: OpenOptions) -> Result<()> {
-        let room = Self::start(crate::open::settle(
-            dir,
-            credential,
-            OpenOptions {
-                read_only: false,
-                background: false,
-                // It may get a name later, at the source.
-                keep_unnamed: true,
-                ..options
-            },
-        )?)?;
+        Self::settle_as(crate::open::host(dir)?, dir, credential, options)
+    }
+
+    /// The same with a storage. It remembers no generations.
+    pub fn settle_replica_on(
+        storage: Arc<dyn Storage>,
+        credential: &Credential,
+        options: OpenOptions,
+    ) -> Result<()> {
+        Self::settle_as(storage, Path::new(""), credential, options)
+    }
+
+    fn settle_as(
+        storage: Arc<dyn Storage>,
+        dir: &Path,
+        credential: &Credential,
+        options: OpenOptions,
+    ) -> Result<()> {
+        let options = OpenOptions {
+            read_only: false,
+            background: false,
+            // It may get a name later, at the source.
+            keep_unnamed: true,
+            ..options
+        };
+        let room = Self::start(crate::open::settle(storage, dir, credential, options)?)?;
         room.tend()?;
         room.close()
     }
