@@ -3,16 +3,18 @@
 //! Invariant: what a command asks of a room goes through [`Access::run`], [`Access::tree`] or [`Access::source`], and so works both
 //! ways.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
-use room::{OpenOptions, Room};
+use room::{OpenOptions, Room, SendRequest, SendScratch};
+use storage::{HostStorage, Storage};
 
 use crate::args::Global;
 use crate::bucket;
 use crate::control::client::Client;
-use crate::control::{Reply, Request, SOCKET};
+use crate::control::{Reply, Request, SOCKET, SentReply};
 use crate::credentials::{CredentialArgs, Given};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -132,6 +134,27 @@ impl Access {
         match self {
             Access::Library { dir, room } => work::carry_out(dir, room, request, progress),
             Access::Mounted(client) => client.run(request, progress),
+        }
+    }
+
+    /// Writes a snapshot as a stream. As [`work::send`].
+    pub(crate) fn send(
+        &self,
+        request: &SendRequest,
+        out: &mut dyn Write,
+        progress: Progress<'_>,
+    ) -> Result<Option<SentReply>> {
+        match self {
+            Access::Library { dir, room } => {
+                let here = std::env::temp_dir();
+                let scratch = SendScratch::new(request.scratch.as_deref());
+                let scratch = scratch.map_err(|e| Error::host(&here, e))?;
+                let storage = HostStorage::open(scratch.dir());
+                let storage: Arc<dyn Storage> =
+                    Arc::new(storage.map_err(|e| Error::host(scratch.dir(), e))?);
+                work::send(dir, room, request, &storage, out, progress)
+            }
+            Access::Mounted(client) => client.send(request, out, progress),
         }
     }
 

@@ -5,7 +5,8 @@
 //! open files.
 //!
 //! 1. The command touches nothing but names right in the directory or one level below it, whatever the process asks for.
-//! 2. The process gets only files of that directory, and only for as long as its request runs.
+//! 2. The process gets only files of that directory, and only for as long as its request runs. Where it was asked for a stream,
+//!    it gets the end of a pipe for that too.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -70,6 +71,8 @@ pub enum Step {
     },
     /// Asks for the space of the file system.
     Space {},
+    /// Asks for the pipe that takes the stream.
+    Output {},
     /// Locks a file, which is created where it is missing.
     Lock {
         /// Its path.
@@ -95,13 +98,27 @@ enum Outcome {
     Failed(i32),
 }
 
-/// The command's side: one directory.
+/// The command's side: one directory, and a pipe where a stream is awaited.
 #[derive(Debug)]
-pub(crate) struct Broker(HostStorage);
+pub(crate) struct Broker {
+    dir: HostStorage,
+    /// It goes once, so that the stream ends when the process closes it.
+    output: Mutex<Option<File>>,
+}
 
 impl Broker {
     pub(crate) fn of(dir: &Path) -> io::Result<Self> {
-        HostStorage::open(dir).map(Self)
+        Ok(Self {
+            dir: HostStorage::open(dir)?,
+            output: Mutex::new(None),
+        })
+    }
+
+    /// The same with what takes a stream.
+    pub(crate) fn with_output(dir: &Path, output: File) -> io::Result<Self> {
+        let broker = Self::of(dir)?;
+        *broker.output.lock().unwrap_or_else(PoisonError::into_inner) = Some(output);
+        Ok(broker)
     }
 
     /// Carries out a step, and answers on `stream`.
@@ -118,7 +135,7 @@ impl Broker {
     }
 
     fn carry_out(&self, step: &Step) -> io::Result<(Outcome, Option<File>)> {
-        let dir = &self.0;
+        let dir = &self.dir;
         let done = |()| (Outcome::Done, None);
         let with = |file| (Outcome::Done, Some(file));
         match step {
@@ -152,6 +169,11 @@ impl Broker {
                     },
                     None,
                 ))
+            }
+            Step::Output {} => {
+                let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+                let output = output.take().ok_or(rustix::io::Errno::BADF)?;
+                Ok(with(output))
             }
             Step::Lock { path, note } => dir.lock_file(inside(path)?, note).map(with),
         }
@@ -205,6 +227,11 @@ impl Brokered {
             Outcome::Failed(number) => Err(io::Error::from_raw_os_error(number)),
             outcome => Ok((outcome, file)),
         }
+    }
+
+    /// The pipe that takes the stream.
+    pub(crate) fn output(&self) -> io::Result<File> {
+        self.ask_for_file(Step::Output {})
     }
 
     fn ask_for_nothing(&self, step: Step) -> io::Result<()> {

@@ -71,6 +71,8 @@ fn with_other_secrets(mut request: Request) -> Request {
         | Request::SnapshotPolicy {}
         | Request::SetSnapshotPolicy { .. }
         | Request::PruneSnapshots { .. }
+        | Request::SnapshotOfMoment { .. }
+        | Request::Send { .. }
         | Request::AwaitClose {}
         | Request::Unmount {} => (None, None),
     };

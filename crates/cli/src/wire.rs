@@ -121,6 +121,20 @@ pub enum Request {
         /// Only says which.
         dry_run: bool,
     },
+    /// The snapshot whose moment has this name.
+    SnapshotOfMoment {
+        /// Its 32 hexadecimal digits.
+        moment: String,
+    },
+    /// Writes a snapshot as a stream. The client has a directory for what is collected, and the stream's other end.
+    Send {
+        /// The snapshot.
+        to: String,
+        /// The one that the receiver has; `None`: everything is sent.
+        since: Option<String>,
+        /// The token of an interrupted transfer.
+        resume: Option<String>,
+    },
     /// Says by a progress line that it was taken up, and answers once the room is unmounted, committed and closed.
     AwaitClose {},
     /// Unmounts the room.
@@ -215,6 +229,21 @@ pub enum Reply {
     Policy(Option<Policy>),
     /// The snapshots that were deleted.
     Pruned(Vec<SnapshotReply>),
+    /// The snapshot's name; `None`: there is none.
+    SnapshotName(Option<String>),
+    /// What was sent; `None`: what an interrupted transfer brought cannot be left out.
+    Sent(Option<SentReply>),
+}
+
+/// What was sent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SentReply {
+    /// The moment that the receiver is then.
+    pub(crate) moment: String,
+    /// Bytes of the stream.
+    pub(crate) sent: u64,
+    /// Bytes of data, those left out included.
+    pub(crate) data: u64,
 }
 
 /// Facts about a room; the JSON of `info`.

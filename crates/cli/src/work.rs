@@ -1,10 +1,13 @@
 //! Carries requests out on an open room. The unmounted room's command and the mounted room's control socket both end here,
 //! so that they cannot differ.
 
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use room::{Credential, FileSystem as _, Room, Snapshots as _};
+use room::{Credential, FileSystem as _, Room, SendRequest, Snapshots as _};
+use storage::Storage;
 
 use crate::broker::Broker;
 use crate::bucket;
@@ -15,7 +18,7 @@ use crate::hex::{hex, path_from_hex};
 use crate::snapshots;
 use crate::wire::{
     BackupReply, CheckReply, CompactReply, InfoReply, LostReply, RekeyReply, Reply, Request,
-    SlotReply, SpaceReply,
+    SentReply, SlotReply, SpaceReply,
 };
 
 /// Called with (bytes done, bytes in all) by the working thread; false stops the work at the next safe point.
@@ -31,7 +34,10 @@ pub(crate) fn carry_out(
     let failed = |e| Error::room(dir, e);
     Ok(match request {
         // Facts of the mount, not of the room: the server answers them itself.
-        Request::Status {} | Request::AwaitClose {} | Request::Unmount {} => {
+        Request::Status {}
+        | Request::AwaitClose {}
+        | Request::Unmount {}
+        | Request::Send { .. } => {
             return Err(Error::said(
                 Exit::NotMounted,
                 format!("{}: the room is not mounted", dir.display()),
@@ -111,12 +117,49 @@ pub(crate) fn carry_out(
         Request::PruneSnapshots { dry_run } => {
             Reply::Pruned(snapshots::prune(dir, room, *dry_run)?)
         }
+        Request::SnapshotOfMoment { moment } => {
+            let moment = moment.parse().map_err(failed)?;
+            Reply::SnapshotName(room.snapshot_of(&moment).map_err(failed)?)
+        }
         Request::Rekey { with } => {
             let (credential, _) = must_open(dir, room, with)?;
             let report = room.rekey(&credential, progress).map_err(failed)?;
             Reply::Rekeyed(rekey_reply(report))
         }
     })
+}
+
+/// Writes a snapshot as a stream. `None`: the token of an interrupted transfer is of something else, or what was sent has moved.
+pub(crate) fn send(
+    dir: &Path,
+    room: &Room,
+    request: &SendRequest,
+    scratch: &Arc<dyn Storage>,
+    out: &mut dyn Write,
+    progress: Progress<'_>,
+) -> Result<Option<SentReply>> {
+    match room.send_through(request, scratch, out, progress) {
+        Ok(report) => Ok(Some(SentReply {
+            moment: report.moment.to_string(),
+            sent: report.sent,
+            data: report.data,
+        })),
+        // It asks for less than another attempt without the token; other arguments that are wrong stay so.
+        Err(room::Error::InvalidArgument(what))
+            if request.resume.is_some() && what.contains("token") =>
+        {
+            Ok(None)
+        }
+        Err(room::Error::NotFound) => Err(Error::failed(format!(
+            "{}: there is no snapshot {}",
+            dir.display(),
+            match &request.since {
+                Some(since) => format!("{}, or no {since}", request.to),
+                None => request.to.clone(),
+            }
+        ))),
+        Err(e) => Err(Error::room(dir, e)),
+    }
 }
 
 /// Whether a request has an age plugin started: another program.

@@ -3,7 +3,9 @@
 
 mod common;
 
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 use std::time::Duration;
 
 use common::{Sandbox, noise};
@@ -138,4 +140,64 @@ fn a_stream_goes_through_a_file_and_is_refused_where_it_does_not_fit() {
     std::fs::write(s.path("s"), &whole[..whole.len() - 40]).unwrap();
     let cut = s.fails(1, ["receive", "fourth", "--from", "s"]);
     assert!(cut.contains("cut off") && cut.contains("--resume"), "{cut}");
+}
+
+#[test]
+fn a_mounted_room_is_replicated_sent_and_stays_in_use() {
+    let s = with_file(3_000_000);
+    if !s.mount() {
+        return;
+    }
+    let write = |name: &str, seed| std::fs::write(s.path("mnt").join(name), noise(200_000, seed));
+    // Its process has the key: none is asked for. What the kernel still keeps is in it.
+    write("written", 1).unwrap();
+    s.ok(["replicate", "room", "copy"]);
+    write("later", 2).unwrap();
+    s.ok(["replicate", "room", "copy"]);
+    write("written", 3).unwrap();
+    s.ok(["snapshot", "create", "room", "monday"]);
+    s.ok(["send", "room@monday", "--to", "s"]);
+    let unknown = s.run(["send", "room@none", "--to", "none"]);
+    assert!(
+        unknown.code == 1 && unknown.err.contains("there is no snapshot none"),
+        "{unknown:?}"
+    );
+    assert!(!s.path("none").exists());
+    s.ok(["receive", "third", "--from", "s"]);
+    assert_eq!(std::fs::read_dir(s.path("mnt")).unwrap().count(), 3);
+    s.umount();
+    assert_eq!(s.with_pass(["ls", "copy"]), "f\nlater\nwritten\n");
+    assert_eq!(file_of(&s, "copy", "f"), noise(3_000_000, 5));
+    assert_eq!(file_of(&s, "copy", "written"), noise(200_000, 1));
+    assert_eq!(file_of(&s, "third", "written"), noise(200_000, 3));
+    for replica in ["copy", "third"] {
+        s.with_pass(["check", "--read-data", replica]);
+    }
+    // And not mounted, it goes on with the same replica.
+    s.with_pass(["replicate", "room", "copy"]);
+    assert_eq!(file_of(&s, "copy", "written"), noise(200_000, 3));
+}
+
+/// A receiver that takes nothing more would keep the room from being unmounted.
+#[test]
+fn a_mount_ends_while_a_stream_of_it_is_not_taken() {
+    let s = with_file(3_000_000);
+    if !s.mount() {
+        return;
+    }
+    s.ok(["snapshot", "create", "room", "monday"]);
+    let mut command = s.command(["send", "room@monday"]);
+    let mut sender = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = sender.stdout.take().unwrap();
+    let mut byte = [0];
+    out.read_exact(&mut byte).unwrap();
+    s.umount();
+    let rest = out.read_to_end(&mut Vec::new()).unwrap();
+    assert!(rest < 3_000_000, "the pipe takes {rest} bytes");
+    assert_eq!(sender.wait().unwrap().code(), Some(1));
+    s.with_pass(["check", "room"]);
 }

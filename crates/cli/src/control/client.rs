@@ -1,12 +1,15 @@
 //! The client's side of the control socket: one connection a request.
 
 use std::io::{BufRead, BufReader, Cursor, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{ANSWER_LINE_MAX, Line, Reply, Request, SOCKET, Transport, encode_line};
-use crate::broker::Step;
+use room::{SendRequest, SendScratch};
+
+use super::{ANSWER_LINE_MAX, Line, Reply, Request, SOCKET, SentReply, Transport, encode_line};
+use crate::broker::{Broker, Step};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::hex::{name_from_hex, path_from_hex};
@@ -107,6 +110,47 @@ impl Client {
             broker.answer(step, &stream)
         })
         .map_err(|e| named(&self.room, e))
+    }
+
+    /// Has a snapshot written to `out`. As [`work::send`].
+    pub(crate) fn send(
+        &self,
+        request: &SendRequest,
+        out: &mut dyn Write,
+        progress: Progress<'_>,
+    ) -> Result<Option<SentReply>> {
+        let scratch = SendScratch::new(request.scratch.as_deref());
+        let scratch = scratch.map_err(|e| Error::host(&std::env::temp_dir(), e))?;
+        let (mut read, write) = std::io::pipe().map_err(broken)?;
+        let broker = Broker::with_output(scratch.dir(), OwnedFd::from(write).into());
+        let broker = broker.map_err(|e| Error::host(scratch.dir(), e))?;
+        let asked = Request::Send {
+            to: request.to.clone(),
+            since: request.since.clone(),
+            resume: request.resume.map(|token| token.to_string()),
+        };
+        let pending = self.start(&asked)?;
+        let stream = pending.lines.get_ref().try_clone().map_err(broken)?;
+        let (answer, copied) = std::thread::scope(|scope| {
+            let lines = pending.lines;
+            let listening = scope.spawn(move || {
+                // With what it has of the pipe: where the process ends without asking for it, that ends the stream.
+                let answer = receive(lines, progress, &|step| broker.answer(step, &stream));
+                drop(broker);
+                answer
+            });
+            let copied = std::io::copy(&mut read, out);
+            // What cannot be written any more is not to be sent any more.
+            drop(read);
+            (listening.join(), copied)
+        });
+        let answer = answer.unwrap_or_else(|_| Err(unexpected()));
+        // Why nothing more could be written says more than that the pipe was closed.
+        copied.map_err(|e| Error::room(&self.room, e.into()))?;
+        match answer.map_err(|e| named(&self.room, e))? {
+            Reply::Sent(sent) => Ok(sent),
+            _ => Err(unexpected()),
+        }
     }
 
     /// Sends a request; its answer is waited for later.

@@ -1,13 +1,14 @@
 //! The serving process's side of the control socket.
 
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use room::Room;
+use room::{Room, SendRequest};
+use storage::Storage;
 
 use super::{
     Answer, Line, REQUEST_LINE_MAX, Reply, Request, SOCKET, Transport, encode_line, parse_request,
@@ -16,6 +17,7 @@ use crate::broker::Brokered;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::hex::{path_from_hex, path_to_hex};
+use crate::outlet::Outlet;
 use crate::socket::{self, Listener};
 use crate::work;
 
@@ -265,6 +267,9 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
             }
             outcome(match request {
                 Request::Backup { target } => backup(&room, state, target, stream, &report),
+                Request::Send { to, since, resume } => {
+                    send(&room, state, (to, since, resume), stream, &report)
+                }
                 request => work::carry_out(&state.dir, &room, request, &report),
             })
         }
@@ -286,6 +291,36 @@ fn backup(
     room.backup_through(Arc::new(storage), &target, progress)
         .map(|report| Reply::Backup(work::backup_reply(report)))
         .map_err(|e| work::backup_failed(&state.dir, &target, e))
+}
+
+/// Writes a snapshot to a pipe of the client's, with a directory of the client's for what is collected.
+fn send(
+    room: &Room,
+    state: &State,
+    (to, since, resume): (&str, &Option<String>, &Option<String>),
+    stream: &UnixStream,
+    progress: work::Progress<'_>,
+) -> Result<Reply> {
+    let failed = |e| Error::room(&state.dir, e);
+    let resume = resume.as_ref().map(|token| token.parse()).transpose();
+    let request = SendRequest {
+        to: to.to_owned(),
+        since: since.clone(),
+        resume: resume.map_err(failed)?,
+        scratch: None,
+    };
+    let broken = |e| Error::failed(format!("control socket: {e}"));
+    let line = |step| encode_line(&Line::Step(step)).to_vec();
+    let scratch = Brokered::new(stream, line).map_err(broken)?;
+    let stopping = || state.stopping.load(Ordering::Relaxed);
+    let out = scratch
+        .output()
+        .and_then(|pipe| Outlet::new(pipe, &stopping));
+    let mut out = BufWriter::with_capacity(1 << 20, out.map_err(broken)?);
+    let scratch: Arc<dyn Storage> = Arc::new(scratch);
+    let sent = work::send(&state.dir, room, &request, &scratch, &mut out, progress)?;
+    out.flush().map_err(broken)?;
+    Ok(Reply::Sent(sent))
 }
 
 fn outcome(result: Result<Reply>) -> Answer {

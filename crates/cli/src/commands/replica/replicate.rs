@@ -9,14 +9,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use room::{MomentId, NewSnapshot, ReplicaStatus, ResumeToken, Room, SendRequest, Snapshots};
+use room::{MomentId, ReplicaStatus, ResumeToken, SendRequest};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::send::words;
-use crate::access::{Intent, OpenArgs};
+use crate::access::{Access, Intent, OpenArgs};
 use crate::args::Global;
+use crate::control::client::unexpected;
+use crate::control::{Reply, Request, SentReply};
 use crate::error::{Error, Result};
+use crate::limit::Limited;
 use crate::output;
 use crate::place::room_argument;
 use crate::progress::Bar;
@@ -35,6 +37,9 @@ pub(crate) struct Args {
     /// What starts strongroom on the other host
     #[arg(long, value_name = "COMMAND", default_value = "strongroom")]
     remote_command: String,
+    /// Send at most so many bytes a second, as 500KiB or 2MiB
+    #[arg(long, value_name = "RATE", value_parser = crate::size::bytes)]
+    limit: Option<u64>,
     #[command(flatten)]
     open: OpenArgs,
 }
@@ -177,12 +182,12 @@ fn parse_status(text: &str) -> Option<ReplicaStatus> {
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let target = Target::parse(&args)?;
     let status = target.status()?;
-    let room = super::open_source(&args.room, &args.open, Intent::Change)?;
-    let failed = |e| Error::room(&args.room, e);
+    let access = Access::reach(&args.room, &args.open, Intent::Change)?;
+    let source = Source(&access);
     let since = match &status.moment {
         None => None,
         Some(moment) => {
-            let name = room.snapshot_of(moment).map_err(failed)?;
+            let name = source.snapshot_of(moment)?;
             Some(name.ok_or_else(|| {
                 Error::failed(format!(
                     "{}: none of its snapshots is the moment {moment} of the replica: replicate to an empty directory",
@@ -191,10 +196,9 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             })?)
         }
     };
-    let unfinished = resumable(&room, &status).map_err(failed)?;
-    let (to, resume) = match unfinished {
+    let (to, resume) = match source.resumable(&status)? {
         Some((to, token)) => (to, Some(token)),
-        None => (create(&room, &target.prefix()).map_err(failed)?, None),
+        None => (source.create(&target.prefix())?, None),
     };
     let mut request = SendRequest {
         to,
@@ -202,28 +206,28 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         resume,
         scratch: None,
     };
-    let sent = match transfer(&room, &args, &target, &request, global) {
+    let sent = match transfer(&access, &args, &target, &request, global) {
         // What was sent first has moved since.
-        Err(Error::Room {
-            source: room::Error::InvalidArgument(_),
-            ..
-        }) if request.resume.is_some() => {
+        Ok(None) => {
             request.resume = None;
-            transfer(&room, &args, &target, &request, global)?
+            transfer(&access, &args, &target, &request, global)?
         }
         other => other?,
     };
-    for snapshot in room.snapshots().map_err(failed)? {
-        if snapshot.name.starts_with(&target.prefix()) && snapshot.name != request.to {
-            room.delete_snapshot(&snapshot.name).map_err(failed)?;
+    let sent = sent.ok_or_else(unexpected)?;
+    for name in source.snapshots()? {
+        if name.starts_with(&target.prefix()) && name != request.to {
+            let delete = Request::DeleteSnapshot { name };
+            access.run(&delete, &|_, _| true)?;
         }
     }
-    room.close().map_err(failed)?;
+    access.free_deleted()?;
+    access.close()?;
     if global.json {
         output::json_line(&json!({
             "snapshot": request.to,
             "since": request.since,
-            "moment": sent.moment.to_string(),
+            "moment": sent.moment,
             "sent": sent.sent,
             "data": sent.data,
         }));
@@ -241,40 +245,68 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     Ok(())
 }
 
-/// The transfer that was interrupted, if it leads from the replica's moment to a snapshot that there still is.
-fn resumable(room: &Room, status: &ReplicaStatus) -> room::Result<Option<(String, ResumeToken)>> {
-    let Some(unfinished) = status
-        .unfinished
-        .as_ref()
-        .filter(|u| u.since == status.moment)
-    else {
-        return Ok(None);
-    };
-    let name = room.snapshot_of(&unfinished.to)?;
-    Ok(name.map(|name| (name, unfinished.token)))
-}
+/// The room that is replicated, mounted or not.
+struct Source<'a>(&'a Access);
 
-fn create(room: &Room, prefix: &str) -> room::Result<String> {
-    let all = room.snapshots()?;
-    let numbers = all.iter().filter_map(|s| s.name.strip_prefix(prefix));
-    let last = numbers.filter_map(|n| n.parse::<u64>().ok()).max();
-    let name = format!("{prefix}{}", last.unwrap_or(0) + 1);
-    room.create_snapshot(&name, NewSnapshot { automatic: false })?;
-    Ok(name)
+impl Source<'_> {
+    fn snapshots(&self) -> Result<Vec<String>> {
+        match self.0.run(&Request::Snapshots {}, &|_, _| true)? {
+            Reply::Snapshots(all) => Ok(all.snapshots.into_iter().map(|s| s.name).collect()),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn snapshot_of(&self, moment: &MomentId) -> Result<Option<String>> {
+        let moment = moment.to_string();
+        let request = Request::SnapshotOfMoment { moment };
+        match self.0.run(&request, &|_, _| true)? {
+            Reply::SnapshotName(name) => Ok(name),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// The transfer that was interrupted, if it leads from the replica's moment to a snapshot that there still is.
+    fn resumable(&self, status: &ReplicaStatus) -> Result<Option<(String, ResumeToken)>> {
+        let Some(unfinished) = status
+            .unfinished
+            .as_ref()
+            .filter(|u| u.since == status.moment)
+        else {
+            return Ok(None);
+        };
+        let name = self.snapshot_of(&unfinished.to)?;
+        Ok(name.map(|name| (name, unfinished.token)))
+    }
+
+    fn create(&self, prefix: &str) -> Result<String> {
+        // What programs wrote is in the snapshot.
+        self.0.fetch_written();
+        let all = self.snapshots()?;
+        let numbers = all.iter().filter_map(|name| name.strip_prefix(prefix));
+        let last = numbers.filter_map(|n| n.parse::<u64>().ok()).max();
+        let name = format!("{prefix}{}", last.unwrap_or(0) + 1);
+        let create = Request::CreateSnapshot {
+            name: Some(name.clone()),
+        };
+        self.0.run(&create, &|_, _| true)?;
+        Ok(name)
+    }
 }
 
 fn transfer(
-    room: &Room,
+    access: &Access,
     args: &Args,
     target: &Target,
     request: &SendRequest,
     global: &Global,
-) -> Result<room::SendReport> {
+) -> Result<Option<SentReply>> {
     let bar = Bar::start("replicating", global);
     let progress = |done, total| bar.report(done, total);
     let send = |out: &mut dyn Write| {
-        room.send(request, out, &progress)
-            .map_err(|e| words(&args.room, request, e))
+        let mut out = Limited::new(out, args.limit);
+        let sent = access.send(request, &mut out, &progress)?;
+        out.flush().map_err(|e| Error::host(&args.target, e))?;
+        Ok(sent)
     };
     let done = match target {
         Target::Here(dir) => here(dir, args, send),
@@ -286,6 +318,8 @@ fn transfer(
             };
             let ended = child.wait().map_err(|e| ssh(host, &e))?;
             match (sent, ended.success()) {
+                // The stream never began.
+                (Ok(None), _) => Ok(None),
                 (Ok(report), true) => Ok(report),
                 // The other side says why on standard error.
                 (Ok(_), false) => Err(Error::failed(format!(
@@ -303,8 +337,8 @@ fn transfer(
 fn here(
     dir: &Path,
     args: &Args,
-    send: impl FnOnce(&mut dyn Write) -> Result<room::SendReport>,
-) -> Result<room::SendReport> {
+    send: impl FnOnce(&mut dyn Write) -> Result<Option<SentReply>>,
+) -> Result<Option<SentReply>> {
     let (read, write) = std::io::pipe().map_err(|e| Error::host(dir, e))?;
     let options = args.open.options(Intent::Change);
     let (sent, received) = std::thread::scope(|scope| {
@@ -317,6 +351,8 @@ fn here(
     });
     match received {
         Ok(Ok(_)) => sent,
+        // The stream never began.
+        Ok(Err(_)) if matches!(sent, Ok(None)) => sent,
         // That the other end went away is not what there is to say.
         Ok(Err(e)) => match sent {
             Err(Error::Room { source, room }) if !matches!(source, room::Error::Io(_)) => {

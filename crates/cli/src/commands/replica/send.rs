@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use room::{ResumeToken, SendRequest};
 use serde_json::json;
 
-use crate::access::{Intent, OpenArgs};
+use crate::access::{Access, Intent, OpenArgs};
 use crate::args::Global;
 use crate::error::{Error, Result};
+use crate::limit::Limited;
 use crate::output;
 use crate::place::readable_path;
 use crate::progress::Bar;
@@ -34,6 +35,9 @@ pub(crate) struct Args {
     /// Leave out what an interrupted transfer brought: the token that `receive` printed
     #[arg(long, value_name = "TOKEN")]
     resume: Option<ResumeToken>,
+    /// Send at most so many bytes a second, as 500KiB or 2MiB
+    #[arg(long, value_name = "RATE", value_parser = crate::size::bytes)]
+    limit: Option<u64>,
     #[command(flatten)]
     open: OpenArgs,
 }
@@ -45,7 +49,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             "the stream is not text for a terminal: give a file with --to, or a pipe",
         ));
     }
-    let room = super::open_source(&dir, &args.open, Intent::Read)?;
+    let access = Access::reach(&dir, &args.open, Intent::Read)?;
     let request = SendRequest {
         to,
         since: args.since,
@@ -56,17 +60,26 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let progress = |done, total| bar.report(done, total);
     let sent = match &args.to {
         Some(path) => to_file(path, |file| {
-            room.send(&request, file, &progress)
-                .map_err(|e| words(&dir, &request, e))
+            access.send(&request, &mut Limited::new(file, args.limit), &progress)
         }),
         None => {
             let mut out = BufWriter::new(std::io::stdout().lock());
-            room.send(&request, &mut out, &progress)
-                .map_err(|e| words(&dir, &request, e))
+            let mut out = Limited::new(&mut out, args.limit);
+            let sent = access.send(&request, &mut out, &progress);
+            sent.and_then(|sent| {
+                let flushed = out.flush();
+                flushed.map_err(|e| Error::host(Path::new("standard output"), e))?;
+                Ok(sent)
+            })
         }
     };
     bar.end();
-    let report = sent?;
+    let Some(report) = sent? else {
+        return Err(Error::failed(format!(
+            "{}: the token is of other snapshots, or what was sent has moved since: send without it",
+            dir.display()
+        )));
+    };
     let text = format!(
         "Sent {} as {}: moment {}.",
         output::size(report.data),
@@ -75,7 +88,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     );
     if global.json && args.to.is_some() {
         output::json_line(&json!({
-            "moment": report.moment.to_string(),
+            "moment": report.moment,
             "sent": report.sent,
             "data": report.data,
         }));
@@ -93,21 +106,6 @@ fn parse(what: &OsStr) -> Result<(PathBuf, String)> {
             "{}: name a room and one of its snapshots: ROOM@SNAPSHOT",
             what.to_string_lossy()
         ))),
-    }
-}
-
-/// Names the snapshots where one of them is not there.
-pub(super) fn words(dir: &Path, request: &SendRequest, error: room::Error) -> Error {
-    match error {
-        room::Error::NotFound => Error::failed(format!(
-            "{}: there is no snapshot {}",
-            dir.display(),
-            match &request.since {
-                Some(since) => format!("{}, or no {since}", request.to),
-                None => request.to.clone(),
-            }
-        )),
-        other => Error::room(dir, other),
     }
 }
 
