@@ -12,6 +12,7 @@ pub mod faults;
 pub mod image;
 pub mod opening;
 mod options;
+pub mod receiver_subject;
 pub mod record;
 pub mod room_subject;
 pub mod sites;

@@ -7,7 +7,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use clap::{Args, Parser, Subcommand};
 use explorer::campaign::{self, Bounds};
-use explorer::explore::{Options, Report, record, replay};
+use explorer::explore::{Options, Report, Subject, record, replay};
+use explorer::receiver_subject::{ReceiverSubject, receiving};
 use explorer::room_subject::RoomSubject;
 use explorer::states::{Limits, StateId};
 use explorer::workload::{Workload, grants, keys, ones, random, snapshots, together, twos};
@@ -43,6 +44,8 @@ enum Command {
     Grants,
     /// Every operation with snapshots before and behind it.
     Snapshots,
+    /// A replica that receives what those lead to.
+    Receiving,
     /// Leaves out each sync of the room in turn, and says by which workload that is noticed.
     Sites {
         /// Only sites whose name has this in it.
@@ -178,6 +181,13 @@ fn main() -> ExitCode {
         Command::Keys => family(keys()),
         Command::Grants => family(grants()),
         Command::Snapshots => family(snapshots()),
+        Command::Receiving => {
+            let all = receiving();
+            summed(how, |index| {
+                let number = how.number(index, all.len())?;
+                Some(ReceiverSubject::new(number, all.get(number)?.clone()))
+            })
+        }
         Command::Random { steps } => {
             if how.seconds.is_none() && how.states.is_none() && how.workload.is_none() {
                 eprintln!("random workloads have no end: give --seconds, --states or --workload");
@@ -209,7 +219,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs a campaign and prints what came of it; whether something failed.
-fn summed(how: &How, subject: impl Fn(usize) -> Option<RoomSubject> + Sync) -> bool {
+fn summed<S: Subject>(how: &How, subject: impl Fn(usize) -> Option<S> + Sync) -> bool {
     let start = Instant::now();
     let report = campaign::run(subject, &how.options(), &how.bounds(start), |sum, new| {
         for found in sum.failures.iter().rev().take(new) {
@@ -288,22 +298,35 @@ fn replayed(
     second: Option<StateId>,
     operations: bool,
 ) -> bool {
+    if let Some(receiver) = ReceiverSubject::named(name) {
+        println!("{}", receiver.steps().join("\n"));
+        return replayed_as(how, &receiver, state, second, operations);
+    }
     let Some(workload) = Workload::named(name) else {
         eprintln!("there is no workload {name}");
         return true;
     };
     println!("{workload}");
-    let subject = RoomSubject(workload);
+    replayed_as(how, &RoomSubject(workload), state, second, operations)
+}
+
+fn replayed_as<S: Subject>(
+    how: &How,
+    subject: &S,
+    state: Option<StateId>,
+    second: Option<StateId>,
+    operations: bool,
+) -> bool {
     if operations {
-        match record(&subject, None) {
+        match record(subject, None) {
             Ok(recorded) => print!("{}", story::listing(&recorded.log)),
             Err(failure) => println!("{failure}"),
         }
     }
     let Some(state) = state else {
-        return !operations && summed(how, |index| (index == 0).then(|| subject.clone()));
+        return !operations && summed(how, |index| (index == 0).then_some(subject));
     };
-    match replay(&subject, &how.options(), state, second, None) {
+    match replay(subject, &how.options(), state, second, None) {
         Ok(None) => println!("state {state} holds"),
         Ok(Some(story)) => {
             println!("{story}");

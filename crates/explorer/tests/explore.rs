@@ -6,6 +6,7 @@ use explorer::campaign::Bounds;
 use explorer::explore::{Failure, Options, Report, Subject, explore, replay};
 use explorer::image::Image;
 use explorer::record::Recorder;
+use explorer::receiver_subject::{ReceiverSubject, receiving};
 use explorer::room_subject::RoomSubject;
 use explorer::states::Limits;
 use explorer::without;
@@ -157,9 +158,13 @@ fn few(each: usize) -> Options {
 /// Explores up to `each` states of every workload, and expects no failure in `least` different states or more: together the five
 /// tests look at ten thousand and more.
 fn survive(workloads: impl Iterator<Item = Workload>, each: usize, least: u64) {
+    survive_all(workloads.map(RoomSubject), each, least);
+}
+
+fn survive_all<S: Subject>(subjects: impl Iterator<Item = S>, each: usize, least: u64) {
     let mut sum = Report::default();
-    for workload in workloads {
-        sum.add(explore(&RoomSubject(workload), &few(each), None, None));
+    for subject in subjects {
+        sum.add(explore(&subject, &few(each), None, None));
         if let Some(found) = sum.failures.first() {
             panic!("{}", found.story);
         }
@@ -196,6 +201,13 @@ fn borrowed_places_survive_every_crash() {
 #[test]
 fn snapshots_survive_every_crash() {
     survive(snapshots().into_iter().step_by(37), 60, 600);
+}
+
+#[test]
+fn receivers_survive_every_crash() {
+    let all = receiving().into_iter().enumerate().step_by(67);
+    let receivers = all.map(|(number, workload)| ReceiverSubject::new(number, workload));
+    survive_all(receivers, 40, 200);
 }
 
 #[test]
