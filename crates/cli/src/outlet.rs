@@ -12,7 +12,7 @@ const LOOK_INTERVAL: Timespec = Timespec {
     tv_nsec: 200_000_000,
 };
 
-/// Writes to a pipe until it is told to stop.
+/// Writes to a pipe until the process is to end.
 pub(crate) struct Outlet<'a> {
     pipe: File,
     stopping: &'a dyn Fn() -> bool,
