@@ -13,7 +13,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// The room refused.
     #[error("{0}")]
-    Room(#[from] RoomError),
+    Room(RoomError),
     /// The room was closed, or the file.
     #[error("the {0} is closed")]
     Closed(&'static str),
@@ -23,15 +23,31 @@ pub enum Error {
     /// An argument that no room is asked about.
     #[error("invalid argument: {0}")]
     Argument(String),
+    /// The room has no snapshot of this name.
+    #[error("there is no snapshot {0}")]
+    NoSnapshot(String),
+    /// The snapshot that is read was deleted.
+    #[error("the snapshot was deleted")]
+    SnapshotDeleted,
     /// A fault of this library. The room is as it was, or as after a crash.
     #[error("a fault inside Strongroom, please report it: {0}")]
     Internal(String),
 }
 
+impl From<RoomError> for Error {
+    fn from(error: RoomError) -> Self {
+        match error {
+            // A room that one process has open loses nothing else.
+            RoomError::Stale => Self::SnapshotDeleted,
+            other => Self::Room(other),
+        }
+    }
+}
+
 /// Kinds of errors, each with something else to do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// There is no such file.
+    /// There is no such file, or no such snapshot any more.
     NotFound,
     /// There is one already.
     Exists,
@@ -77,6 +93,7 @@ impl Error {
             Self::Closed(_) => Kind::Closed,
             Self::NotOpenedFor(_) => Kind::ReadOnly,
             Self::Argument(_) => Kind::InvalidArgument,
+            Self::NoSnapshot(_) | Self::SnapshotDeleted => Kind::NotFound,
             Self::Internal(_) => Kind::Internal,
         }
     }
@@ -99,6 +116,7 @@ impl Error {
                 other => of_room(other).errno(),
             },
             Self::NotOpenedFor(_) => libc::EBADF,
+            Self::SnapshotDeleted => libc::ESTALE,
             other => other.kind().errno(),
         }
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use room::{Error as RoomError, FileKind, FileSystem as _, Inode, InodeNo, NewFile, SetAttr};
+use room::{Error as RoomError, FileKind, Inode, InodeNo, NewFile, SetAttr};
 
 use crate::shared::{OpenRoom, Shared};
 use crate::{Error, Result};

@@ -10,7 +10,8 @@
 //! 2. A process that was forked from the one that opened a room has no room: its calls are [`room::Error::Forked`], and its end does
 //!    nothing to the room.
 //! 3. No panic leaves [`guard`].
-//! 4. Permission bits are kept, and not checked: anyone with the key has full access.
+//! 4. A session of a snapshot reads what the room was, and is closed with the room's.
+//! 5. Permission bits are kept, and not checked: anyone with the key has full access.
 //!
 //! It deliberately does not know any of the languages, nor how their strings are encoded: a path is bytes between slashes.
 
@@ -19,14 +20,20 @@
 mod error;
 mod file;
 mod key;
+mod restore;
 mod session;
 mod shared;
+mod snapshots;
 
 pub use error::{Error, Kind, Result, guard};
 pub use file::{File, OpenMode, Whence};
 pub use key::Key;
+pub use restore::Restored;
+pub use room::diff::{Change, What};
 pub use room::{
-    Argon2Cost, Error as RoomError, FileKind, Info, Inode, InodeNo, OpenOptions, RenameMode,
-    RoomSpace, Secret, SetAttr, SetTime, SlotInfo, SlotKind, Suite, Timestamp, XattrMode,
+    Argon2Cost, Error as RoomError, FileFlags, FileKind, Info, Inode, InodeNo, OpenOptions,
+    RenameMode, RoomSpace, Secret, SetAttr, SetTime, SlotInfo, SlotKind, Snapshot, Suite,
+    Timestamp, XattrMode,
 };
 pub use session::{Entry, Session};
+pub use snapshots::SnapshotInfo;

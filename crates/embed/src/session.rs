@@ -4,18 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use room::{
-    Argon2Cost, Error as RoomError, FileKind, FileSystem as _, Info, Inode, NewFile, NewRoom,
-    OpenOptions, RenameMode, Room, RoomSpace, SetAttr, SlotInfo, Suite, XattrMode,
+    Argon2Cost, Error as RoomError, FileKind, Info, Inode, NewFile, NewRoom, OpenOptions,
+    RenameMode, Room, RoomSpace, SetAttr, SlotInfo, Suite, XattrMode,
 };
 
-use crate::shared::Shared;
+use crate::restore;
+use crate::shared::{OpenRoom, Shared};
 use crate::{Error, File, Key, OpenMode, Result};
 
-/// Names asked for at once.
-const PAGE: usize = 1024;
-
-/// An open room. Clones are the same one. When the last clone and the last file of it are dropped, it is committed and closed;
-/// a transaction that is open then is as if it had never begun.
+/// An open room, or a room at the moment of a snapshot, which reads only. Clones are the same one. When the last clone and the last
+/// file of it are dropped, it is committed and closed; a transaction that is open then is as if it had never begun.
 #[derive(Debug, Clone)]
 pub struct Session(pub(crate) Arc<Shared>);
 
@@ -31,6 +29,11 @@ pub struct Entry {
 impl Session {
     fn of(room: Room) -> Self {
         Self(Arc::new(Shared::of(room)))
+    }
+
+    /// A session of the snapshot of this number.
+    pub(crate) fn past(&self, number: u64) -> Self {
+        Self(Arc::new(self.0.past(number)))
     }
 
     /// Creates a room in `dir`, which must not exist or be empty, and opens it. `cost` as for [`Key::new_credential`].
@@ -73,6 +76,9 @@ impl Session {
             Err(Error::Closed(_)) => return Ok(()),
             other => drop(other?),
         }
+        if self.0.close_past() {
+            return Ok(());
+        }
         let mut room = self.0.place();
         if room.as_ref().is_some_and(Room::in_transaction) {
             return Err(room::Error::InTransaction.into());
@@ -83,6 +89,9 @@ impl Session {
     /// Closes at once; an open transaction is as if it had never begun.
     pub fn abandon(&self) -> Result<()> {
         drop(self.0.room()?);
+        if self.0.close_past() {
+            return Ok(());
+        }
         let Some(room) = self.0.place().take() else {
             return Ok(());
         };
@@ -104,7 +113,7 @@ impl Session {
 
     /// Facts about the room.
     pub fn info(&self) -> Result<Info> {
-        Ok(self.0.room()?.info()?)
+        Ok(self.0.room()?.room().info()?)
     }
 
     /// Space of the room and of what holds it.
@@ -119,17 +128,18 @@ impl Session {
 
     /// Begins a transaction: [`Room::begin`].
     pub fn begin(&self) -> Result<()> {
-        Ok(self.0.room()?.begin()?)
+        Ok(self.0.room()?.changeable()?.begin()?)
     }
 
     /// Completes it: [`Room::complete`].
     pub fn complete(&self) -> Result<()> {
-        Ok(self.0.room()?.complete()?)
+        Ok(self.0.room()?.changeable()?.complete()?)
     }
 
     /// Whether one is open.
     pub fn in_transaction(&self) -> Result<bool> {
-        Ok(self.0.room()?.in_transaction())
+        let room = self.0.room()?;
+        Ok(room.changeable().is_ok_and(Room::in_transaction))
     }
 
     /// Opens a file. Symbolic links are followed, at the end of the path too.
@@ -156,23 +166,14 @@ impl Session {
     pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<Entry>> {
         let room = self.0.room()?;
         let no = room.resolve(path.as_ref(), true)?;
-        let (mut all, mut after) = (Vec::new(), 0);
-        loop {
-            let page = room.read_dir(no, after, PAGE)?;
-            let Some((last, _)) = page.last() else {
-                return Ok(all);
-            };
-            after = last.cookie;
-            all.extend(page.into_iter().map(|(entry, inode)| Entry {
-                name: entry.name,
-                inode,
-            }));
-        }
+        let all = restore::list(&*room, no)?;
+        let entry = |(name, inode)| Entry { name, inode };
+        Ok(all.into_iter().map(entry).collect())
     }
 
     /// Creates a directory with the given permission bits.
     pub fn make_dir(&self, path: impl AsRef<Path>, mode: u16) -> Result<()> {
-        Ok(make_dir(&*self.0.room()?, path.as_ref(), mode)?)
+        Ok(make_dir(&self.0.room()?, path.as_ref(), mode)?)
     }
 
     /// Creates a directory and those above it that are missing; all there already: nothing to do.
@@ -182,7 +183,7 @@ impl Session {
         if path.as_os_str().is_empty() {
             return Err(RoomError::NotFound.into());
         }
-        Ok(room.make_dir(path, true)?)
+        Ok(room.changeable()?.make_dir(path, true)?)
     }
 
     /// Removes a name that is not a directory's.
@@ -284,22 +285,28 @@ impl Session {
 
     /// The key slots.
     pub fn slots(&self) -> Result<Vec<SlotInfo>> {
-        Ok(self.0.room()?.slots())
+        Ok(self.0.room()?.room().slots())
     }
 
     /// Adds a key slot; returns its number.
     pub fn add_key(&self, key: Key, cost: Option<Argon2Cost>, label: &str) -> Result<u32> {
-        Ok(self.0.room()?.add_slot(key.new_credential(cost), label)?)
+        let room = self.0.room()?;
+        Ok(room
+            .changeable()?
+            .add_slot(key.new_credential(cost), label)?)
     }
 
     /// Puts another key into a slot.
     pub fn change_key(&self, slot: u32, key: Key, cost: Option<Argon2Cost>) -> Result<()> {
-        Ok(self.0.room()?.change_slot(slot, key.new_credential(cost))?)
+        let room = self.0.room()?;
+        Ok(room
+            .changeable()?
+            .change_slot(slot, key.new_credential(cost))?)
     }
 
     /// Removes a key slot. The last one stays.
     pub fn remove_key(&self, slot: u32) -> Result<()> {
-        Ok(self.0.room()?.remove_slot(slot)?)
+        Ok(self.0.room()?.changeable()?.remove_slot(slot)?)
     }
 }
 
@@ -315,7 +322,7 @@ fn noticed(dir: &Path, room: Room) -> Room {
     room
 }
 
-fn make_dir(room: &Room, path: &Path, mode: u16) -> room::Result<()> {
+fn make_dir(room: &OpenRoom<'_>, path: &Path, mode: u16) -> room::Result<()> {
     let (parent, name) = room.resolve_parent(path)?;
     let new = NewFile {
         mode: mode & 0o7777,

@@ -28,6 +28,7 @@ mod commit;
 mod contents;
 mod current;
 mod data;
+pub mod diff;
 mod environment;
 mod flags;
 mod freed;
@@ -61,6 +62,7 @@ mod space;
 mod testing;
 mod tree;
 mod usage;
+mod walk;
 
 pub use catalog::{ANSWER_MAX, CachedReply, ClientKey};
 pub use contents::Unsaved;
@@ -87,3 +89,4 @@ pub use seal::{
     SlotKind, Suite, check_digest, nonce_part, unit_digest,
 };
 pub use snapshots::{NewSnapshot, SnapshotSpace, SnapshotView};
+pub use walk::resolve;

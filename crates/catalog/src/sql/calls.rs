@@ -9,8 +9,8 @@ use storage::Storage;
 use super::{SqlCatalog, State, copy, open, schema, verify, wal};
 use crate::{
     Births, CHUNK_BLOCKS, CachedReply, Catalog, Change, Chunk, ClientKey, DirEntry, Inode, InodeNo,
-    KeptChunk, KeptRow, Result, SegmentAccount, SegmentNo, SnapshotRow, SpaceRow, Taken,
-    Timestamp, Totals,
+    KeptChunk, KeptRow, Result, SegmentAccount, SegmentNo, SnapshotRow, SpaceRow, Taken, Timestamp,
+    Totals,
 };
 
 impl Catalog for SqlCatalog {

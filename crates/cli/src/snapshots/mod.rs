@@ -5,11 +5,11 @@
 //!
 //! It deliberately does not know how the request came.
 
-pub(crate) mod diff;
 pub(crate) mod schedule;
 
 use std::path::Path;
 
+use room::diff::{self, Moment, What};
 use room::{FileSystem as _, NewSnapshot, Room, Snapshot, Snapshots as _, check_snapshot_name};
 
 use crate::error::{Error, Result};
@@ -17,7 +17,6 @@ use crate::hex::path_to_hex;
 use crate::retention::{self, Policy};
 use crate::wire::{ChangeReply, SnapshotReply, SnapshotsReply};
 use crate::words::{file_moment, kind_word, quoted, size};
-use diff::{Moment, What};
 
 /// The room's note with its policy, as JSON; empty: none.
 const POLICY: &str = "snapshot-policy";

@@ -1,17 +1,13 @@
 //! A snapshot of a room as a tree to read, through the library.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use room::{FileFlags, FileKind, FileSystem, Inode, InodeNo, Room, Snapshots as _};
+use room::{FileFlags, FileSystem, InodeNo, Room, Snapshots as _};
 
 use super::in_room::{flags, list, must_be_regular, next_data, read_link, stat, xattrs};
 use super::{Fault, Meta, ReadFile, Result, Source};
-
-/// Most symbolic links followed on one path, as in Linux.
-const SYMLINKS_MAX: u32 = 40;
 
 /// A snapshot of a room that this process has open.
 #[derive(Debug)]
@@ -32,45 +28,10 @@ impl<'r> PastTree<'r> {
     }
 
     fn no(&self, path: &Path, follow: bool) -> Result<InodeNo> {
-        let path = path.as_os_str().as_bytes();
-        walk(&*self.files, InodeNo::ROOT, path, follow, &mut 0)
+        room::resolve(&*self.files, path, follow)
             .map(|inode| inode.no)
             .map_err(Fault::Room)
     }
-}
-
-/// Walks a path as a kernel would; `..` above the root is the root.
-fn walk(
-    files: &dyn FileSystem,
-    from: InodeNo,
-    path: &[u8],
-    follow: bool,
-    links: &mut u32,
-) -> room::Result<Inode> {
-    let is_absolute = path.starts_with(b"/");
-    let mut at = files.attributes(if is_absolute { InodeNo::ROOT } else { from })?;
-    let mut names = path
-        .split(|b| *b == b'/')
-        .filter(|name| !name.is_empty() && *name != b".")
-        .peekable();
-    while let Some(name) = names.next() {
-        if at.kind != FileKind::Directory {
-            return Err(room::Error::NotDirectory);
-        }
-        let directory = at.no;
-        at = match name {
-            b".." => files.attributes(at.parent)?,
-            _ => files.lookup(directory, name)?,
-        };
-        if at.kind == FileKind::Symlink && (follow || names.peek().is_some()) {
-            *links += 1;
-            if *links > SYMLINKS_MAX {
-                return Err(room::Error::TooManySymlinks);
-            }
-            at = walk(files, directory, &at.target, true, links)?;
-        }
-    }
-    Ok(at)
 }
 
 impl Source for PastTree<'_> {

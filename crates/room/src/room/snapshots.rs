@@ -28,6 +28,13 @@ impl Room {
         self.parts()?.past.delete(name)
     }
 
+    /// The snapshot of a number, whatever its name is by now. Where there is none, or none any more, its calls fail as `Stale`.
+    pub fn snapshot_of_number(&self, number: u64) -> Result<Arc<dyn FileSystem>> {
+        let parts = self.parts()?;
+        let past = parts.past.clone();
+        Ok(Arc::new(SnapshotView::new(past, number, parts.clone())))
+    }
+
     /// All snapshots, by number, with the space that each alone holds. The time it takes does not depend on the room.
     pub fn snapshot_space(&self) -> Result<Vec<(Snapshot, SnapshotSpace)>> {
         Ok(self.parts()?.past.space()?.0)
@@ -54,10 +61,7 @@ impl Snapshots for Room {
     }
 
     fn snapshot(&self, name: &str) -> Result<Arc<dyn FileSystem>> {
-        let parts = self.parts()?;
-        let at = parts.past.find(name)?.no();
-        let past = parts.past.clone();
-        Ok(Arc::new(SnapshotView::new(past, at, parts.clone())))
+        self.snapshot_of_number(self.parts()?.past.find(name)?.no())
     }
 
     fn share_from_snapshot(

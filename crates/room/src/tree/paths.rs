@@ -8,10 +8,8 @@ use std::path::Path;
 use catalog::{FileKind, Inode, InodeNo};
 
 use super::Tree;
+use crate::walk::SYMLINKS_MAX;
 use crate::{Error, NewFile, Result};
-
-/// Most symbolic links followed on one path, as in Linux.
-const SYMLINKS_MAX: u32 = 40;
 
 impl Tree {
     /// The inode at a path; `follow`: through a symbolic link at its end too.

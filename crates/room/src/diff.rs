@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use room::{Error, FileKind, FileSystem, Inode, InodeNo, Result};
+use crate::{Error, FileKind, FileSystem, Inode, InodeNo, Result};
 
 /// How many names are read from a directory at once.
 const LIST_BATCH: usize = 1024;
@@ -25,19 +25,23 @@ const TICK: i64 = 1;
 
 /// One moment of the file system.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment<'f> {
-    pub(crate) files: &'f dyn FileSystem,
+pub struct Moment<'f> {
+    /// The file system as it was, or is.
+    pub files: &'f dyn FileSystem,
     /// When it was, in seconds.
-    pub(crate) taken: i64,
+    pub taken: i64,
     /// Whether it is the present, which changes while it is walked.
-    pub(crate) is_now: bool,
+    pub is_now: bool,
 }
 
 /// What became of a file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum What {
+pub enum What {
+    /// The path is new.
     Added,
+    /// The path is gone.
     Removed,
+    /// The same file has another path.
     Renamed {
         /// Its earlier path.
         from: PathBuf,
@@ -50,19 +54,21 @@ pub(crate) enum What {
 
 /// One difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Change {
-    pub(crate) what: What,
+pub struct Change {
+    /// What became of the file.
+    pub what: What,
     /// Its path: the later one, if there is a later one.
-    pub(crate) path: PathBuf,
-    pub(crate) kind: FileKind,
+    pub path: PathBuf,
+    /// The kind of file.
+    pub kind: FileKind,
     /// Length in bytes at the earlier moment, of a regular file that was there.
-    pub(crate) before: Option<u64>,
+    pub before: Option<u64>,
     /// Length in bytes at the later moment, likewise.
-    pub(crate) after: Option<u64>,
+    pub after: Option<u64>,
 }
 
 /// All differences, by path. `go_on`: asked now and then; false ends the walk with `Interrupted`.
-pub(crate) fn diff(
+pub fn diff(
     earlier: Moment<'_>,
     later: Moment<'_>,
     go_on: &dyn Fn() -> bool,
