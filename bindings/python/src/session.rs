@@ -1,8 +1,11 @@
 //! An open room, by path.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use embed::{Entry, OpenMode, OpenOptions, RenameMode, SetAttr, SetTime, XattrMode};
+use embed::{
+    Change, Entry, FileKind, OpenMode, OpenOptions, RenameMode, SetAttr, SetTime, SnapshotInfo,
+    What, XattrMode,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -386,5 +389,115 @@ impl Session {
 
     fn remove_key(&self, py: Python<'_>, slot: u32) -> PyResult<()> {
         self.run(py, About::Nothing, |session| session.remove_key(slot))
+    }
+
+    fn create_snapshot(&self, py: Python<'_>, name: &str) -> PyResult<SnapshotFields> {
+        let about = About::Path(name.as_bytes());
+        self.run(py, about, |session| session.create_snapshot(name))
+            .map(fields)
+    }
+
+    fn snapshots(&self, py: Python<'_>) -> PyResult<Vec<SnapshotFields>> {
+        let all = self.run(py, About::Nothing, |session| session.snapshots())?;
+        Ok(all.into_iter().map(fields).collect())
+    }
+
+    fn held_by_snapshots(&self, py: Python<'_>) -> PyResult<u64> {
+        self.run(py, About::Nothing, |session| session.held_by_snapshots())
+    }
+
+    fn rename_snapshot(&self, py: Python<'_>, from: &str, to: &str) -> PyResult<()> {
+        let about = About::Paths(from.as_bytes(), to.as_bytes());
+        self.run(py, about, |session| session.rename_snapshot(from, to))
+    }
+
+    fn delete_snapshot(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        let about = About::Path(name.as_bytes());
+        self.run(py, about, |session| session.delete_snapshot(name))
+    }
+
+    fn open_snapshot(&self, py: Python<'_>, name: &str) -> PyResult<Self> {
+        let about = About::Path(name.as_bytes());
+        self.run(py, about, |session| session.open_snapshot(name))
+            .map(Self)
+    }
+
+    /// What, kind of file, path, earlier path, and bytes before and after.
+    #[pyo3(signature = (earlier, later = None))]
+    fn diff_snapshots<'py>(
+        &self,
+        py: Python<'py>,
+        earlier: &str,
+        later: Option<&str>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let about = About::Path(earlier.as_bytes());
+        let changes = self.run(py, about, |session| session.diff_snapshots(earlier, later))?;
+        let all = PyList::empty(py);
+        for change in changes {
+            let (what, from) = word(&change);
+            let path = |path: &Path| name(py, path.as_os_str().as_encoded_bytes());
+            all.append((
+                what,
+                kind_word(change.kind),
+                path(&change.path)?,
+                from.map(path).transpose()?,
+                change.before,
+                change.after,
+            ))?;
+        }
+        Ok(all)
+    }
+
+    /// Files and bytes.
+    #[pyo3(signature = (name, path, to = None))]
+    fn restore_snapshot(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        path: RoomPath,
+        to: Option<RoomPath>,
+    ) -> PyResult<(u64, u64)> {
+        let to = to.as_ref().map(RoomPath::path);
+        let done = self.at(py, &path, |session| {
+            session.restore_snapshot(name, path.path(), to)
+        })?;
+        Ok((done.files, done.bytes))
+    }
+}
+
+/// Number, name, seconds and nanoseconds since 1970, whether a policy created it, and the bytes that it alone holds.
+type SnapshotFields = (u64, String, i64, u32, bool, u64);
+
+fn fields(info: SnapshotInfo) -> SnapshotFields {
+    let of = info.snapshot;
+    (
+        of.number,
+        of.name,
+        of.created.secs,
+        of.created.nanos,
+        of.automatic,
+        info.exclusive,
+    )
+}
+
+fn word(change: &Change) -> (&'static str, Option<&Path>) {
+    match &change.what {
+        What::Added => ("added", None),
+        What::Removed => ("removed", None),
+        What::Renamed { from } => ("renamed", Some(from)),
+        What::Contents => ("changed", None),
+        What::Attributes => ("attributes", None),
+    }
+}
+
+fn kind_word(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Regular => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symlink",
+        FileKind::Fifo => "fifo",
+        FileKind::Socket => "socket",
+        FileKind::CharDevice => "char device",
+        FileKind::BlockDevice => "block device",
     }
 }

@@ -41,6 +41,14 @@ def test_the_lines_on_pandas_run(tmp_path: Path) -> None:
         assert (room / "a.parquet").is_file()
 
 
+def test_the_example_of_snapshots_runs(tmp_path: Path) -> None:
+    example = PACKAGE / "examples" / "snapshots.py"
+    shown = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+    assert example.read_text().endswith(shown[2])
+    printed = run(str(example), "work.strongroom", where=tmp_path)
+    assert printed.splitlines()[:3] == ["Dear Ada", "changed /letter.txt", "Dear Ada"]
+
+
 def test_the_ladder_prints_what_the_other_languages_print(tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(bytes(3_000_000))
     printed = run(str(PACKAGE / "examples" / "ladder.py"), "ladder", "source", "2000", where=tmp_path)

@@ -53,7 +53,7 @@ enum strongroom_code
  {
   // Done.
   STRONGROOM_OK = 0,
-  // There is no such file.
+  // There is no such file, or no such snapshot (any more).
   STRONGROOM_NOT_FOUND = -1,
   // There is one already.
   STRONGROOM_EXISTS = -2,
@@ -145,6 +145,31 @@ enum strongroom_file_kind
 typedef enum strongroom_file_kind strongroom_file_kind;
 #else
 typedef int32_t strongroom_file_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// What became of a file between two moments.
+enum strongroom_change_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // The path is new.
+  STRONGROOM_CHANGE_ADDED = 1,
+  // The path is gone.
+  STRONGROOM_CHANGE_REMOVED = 2,
+  // The same file has another path. What is below a directory that was renamed is not listed for that.
+  STRONGROOM_CHANGE_RENAMED = 3,
+  // It has other contents, or another modification time.
+  STRONGROOM_CHANGE_CONTENTS = 4,
+  // It has another mode, owner, flags or extended attributes only.
+  STRONGROOM_CHANGE_ATTRIBUTES = 5,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum strongroom_change_kind strongroom_change_kind;
+#else
+typedef int32_t strongroom_change_kind;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
@@ -285,6 +310,39 @@ typedef struct {
   // The name: 1 to 255 bytes, ended with NUL.
   char name[256];
 } strongroom_entry;
+
+// A snapshot.
+typedef struct {
+  // Rises with each snapshot, from 1, and is never used again.
+  uint64_t number;
+  // The moment.
+  strongroom_time created;
+  // Bytes that it alone holds: deleting it frees as much.
+  uint64_t exclusive;
+  // Not 0: a policy created it, and may delete it.
+  int32_t automatic;
+  // Its name: 1 to 255 bytes of UTF-8, ended with NUL.
+  char name[256];
+} strongroom_snapshot;
+
+// An open comparison of two moments. A number: 0 is none.
+typedef uint64_t strongroom_diff;
+
+// One difference between two moments.
+typedef struct {
+  // Its path, ended with NUL; the later one, if there is a later one.
+  const char *path;
+  // The earlier path of what was renamed; else NULL.
+  const char *from;
+  // Length in bytes before; -1 where it was not there, or is no regular file.
+  int64_t before;
+  // Length in bytes after, likewise.
+  int64_t after;
+  // One of `strongroom_change_kind`.
+  int32_t change;
+  // One of `strongroom_file_kind`.
+  int32_t kind;
+} strongroom_change;
 
 #ifdef __cplusplus
 extern "C" {
@@ -680,6 +738,98 @@ int64_t strongroom_xattr_list(strongroom_room room,
                               const char *path,
                               char *data,
                               size_t len);
+
+// Creates a snapshot: the whole room at this moment. It copies nothing, and is durable when this returns. `name`: 1 to 255 bytes of
+// UTF-8, without `/`, `@`, `:` and control characters.
+//
+// `EXISTS`, `INVALID_ARGUMENT`, `BUSY` (a transaction is open), `READ_ONLY`.
+//
+// Thread safety: any thread.
+//
+// `name` is NULL or a text that ends with NUL.
+int32_t strongroom_snapshot_create(strongroom_room room,
+                                   const char *name);
+
+// The snapshots, from the oldest: puts up to `max` of them into `snapshots`, and returns how many there are. A room that never had one
+// has 0.
+//
+// Thread safety: any thread.
+//
+// `snapshots` points to room for `max` of them; NULL where `max` is 0.
+int64_t strongroom_snapshot_list(strongroom_room room,
+                                 strongroom_snapshot *snapshots,
+                                 size_t max);
+
+// The bytes that all snapshots together hold, and the room itself does not refer to any more: what deleting all of them frees.
+//
+// Thread safety: any thread.
+int64_t strongroom_snapshot_held(strongroom_room room);
+
+// Gives a snapshot another name. The rest as for `strongroom_snapshot_create`; `NOT_FOUND`.
+//
+// Thread safety: any thread.
+//
+// Each name is NULL or a text that ends with NUL.
+int32_t strongroom_snapshot_rename(strongroom_room room, const char *from, const char *to);
+
+// Deletes a snapshot; durable when this returns. What it alone holds is freed in the background. Files of it that are open are
+// `NOT_FOUND` from then on. `NOT_FOUND`, `BUSY` (a transaction is open), `READ_ONLY`.
+//
+// Thread safety: any thread.
+//
+// `name` is NULL or a text that ends with NUL.
+int32_t strongroom_snapshot_delete(strongroom_room room,
+                                   const char *name);
+
+// Opens a snapshot as a room of its own, for reading: `past` is a handle with which all functions that read work, and those that change
+// something are `READ_ONLY`. `past`: where the handle goes; 0 on failure. Close it with `strongroom_close`; it is `CLOSED` too when the
+// room is closed, and `NOT_FOUND` when the snapshot is deleted.
+//
+// Thread safety: any thread.
+//
+// `name` is NULL or a text that ends with NUL; `past` is NULL or points to room for a handle.
+int32_t strongroom_snapshot_open(strongroom_room room,
+                                 const char *name,
+                                 strongroom_room *past);
+
+// Puts a file or directory back as it was in a snapshot: contents, mode, owner, times, extended attributes, and hard links within it.
+// `to`: where; NULL: where it was. What is there now is replaced as a whole, in one step, and is gone: create a snapshot first to keep
+// it. After an error nothing is replaced. The data is shared with the snapshot and takes no space. `/` puts the whole room back.
+// Durable when this returns.
+//
+// `NOT_FOUND`: no such snapshot, or no such path in it. `NOT_PERMITTED`: flags keep what is there from being replaced. `NO_SPACE`.
+//
+// Thread safety: any thread.
+//
+// Each text is NULL or ends with NUL.
+int32_t strongroom_snapshot_restore(strongroom_room room,
+                                    const char *name,
+                                    const char *path,
+                                    const char *to);
+
+// Compares two snapshots, or one with the room as it is now, where `later` is NULL. Reads every directory of both. `diff`: where the
+// handle goes; 0 on failure. It can be read on after the room was closed.
+//
+// Thread safety: any thread.
+//
+// Each text is NULL or ends with NUL; `diff` is NULL or points to room for a handle.
+int32_t strongroom_diff_open(strongroom_room room,
+                             const char *earlier,
+                             const char *later,
+                             strongroom_diff *diff);
+
+// The next change, by path: 1 and `change` is filled in, or 0: there are no more. Its texts stay until `strongroom_diff_close`.
+//
+// Thread safety: any thread; each change is given once, to one of them.
+//
+// `change` is NULL or points to room for one.
+int64_t strongroom_diff_next(strongroom_diff diff,
+                             strongroom_change *change);
+
+// Closes a comparison. The texts of its changes are gone.
+//
+// Thread safety: any thread; of two that close it one gets `CLOSED`.
+int32_t strongroom_diff_close(strongroom_diff diff);
 
 #ifdef __cplusplus
 }  // extern "C"

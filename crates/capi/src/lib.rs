@@ -19,6 +19,7 @@ mod listing;
 mod names;
 mod path;
 mod room;
+mod snapshots;
 mod types;
 mod xattrs;
 
@@ -29,5 +30,6 @@ pub use listing::*;
 pub use names::*;
 pub use path::*;
 pub use room::*;
+pub use snapshots::*;
 pub use types::*;
 pub use xattrs::*;

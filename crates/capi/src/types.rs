@@ -14,6 +14,10 @@ pub type strongroom_file = u64;
 #[allow(non_camel_case_types)]
 pub type strongroom_dir = u64;
 
+/// An open comparison of two moments. A number: 0 is none.
+#[allow(non_camel_case_types)]
+pub type strongroom_diff = u64;
+
 /// What kind of secret a key is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
@@ -201,6 +205,59 @@ pub struct strongroom_entry {
     pub name: [c_char; 256],
 }
 
+/// A snapshot.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+#[allow(non_camel_case_types)]
+pub struct strongroom_snapshot {
+    /// Rises with each snapshot, from 1, and is never used again.
+    pub number: u64,
+    /// The moment.
+    pub created: strongroom_time,
+    /// Bytes that it alone holds: deleting it frees as much.
+    pub exclusive: u64,
+    /// Not 0: a policy created it, and may delete it.
+    pub automatic: i32,
+    /// Its name: 1 to 255 bytes of UTF-8, ended with NUL.
+    pub name: [c_char; 256],
+}
+
+/// What became of a file between two moments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+#[allow(non_camel_case_types)]
+pub enum strongroom_change_kind {
+    /// The path is new.
+    STRONGROOM_CHANGE_ADDED = 1,
+    /// The path is gone.
+    STRONGROOM_CHANGE_REMOVED = 2,
+    /// The same file has another path. What is below a directory that was renamed is not listed for that.
+    STRONGROOM_CHANGE_RENAMED = 3,
+    /// It has other contents, or another modification time.
+    STRONGROOM_CHANGE_CONTENTS = 4,
+    /// It has another mode, owner, flags or extended attributes only.
+    STRONGROOM_CHANGE_ATTRIBUTES = 5,
+}
+
+/// One difference between two moments.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+#[allow(non_camel_case_types)]
+pub struct strongroom_change {
+    /// Its path, ended with NUL; the later one, if there is a later one.
+    pub path: *const c_char,
+    /// The earlier path of what was renamed; else NULL.
+    pub from: *const c_char,
+    /// Length in bytes before; -1 where it was not there, or is no regular file.
+    pub before: i64,
+    /// Length in bytes after, likewise.
+    pub after: i64,
+    /// One of `strongroom_change_kind`.
+    pub change: i32,
+    /// One of `strongroom_file_kind`.
+    pub kind: i32,
+}
+
 impl From<Timestamp> for strongroom_time {
     fn from(t: Timestamp) -> Self {
         Self {
@@ -212,15 +269,6 @@ impl From<Timestamp> for strongroom_time {
 
 impl From<&Inode> for strongroom_stat {
     fn from(inode: &Inode) -> Self {
-        let kind = match inode.kind {
-            FileKind::Regular => strongroom_file_kind::STRONGROOM_FILE_REGULAR,
-            FileKind::Directory => strongroom_file_kind::STRONGROOM_FILE_DIRECTORY,
-            FileKind::Symlink => strongroom_file_kind::STRONGROOM_FILE_SYMLINK,
-            FileKind::Fifo => strongroom_file_kind::STRONGROOM_FILE_FIFO,
-            FileKind::Socket => strongroom_file_kind::STRONGROOM_FILE_SOCKET,
-            FileKind::CharDevice => strongroom_file_kind::STRONGROOM_FILE_CHAR_DEVICE,
-            FileKind::BlockDevice => strongroom_file_kind::STRONGROOM_FILE_BLOCK_DEVICE,
-        };
         Self {
             inode: inode.no.0,
             size: inode.size,
@@ -230,7 +278,7 @@ impl From<&Inode> for strongroom_stat {
             mtime: inode.mtime.into(),
             ctime: inode.ctime.into(),
             btime: inode.btime.into(),
-            kind: kind as i32,
+            kind: kind_of(inode.kind) as i32,
             mode: inode.mode.into(),
             uid: inode.uid,
             gid: inode.gid,
@@ -249,6 +297,18 @@ impl From<RoomSpace> for strongroom_space {
             stored: space.stored,
             inodes: space.inodes,
         }
+    }
+}
+
+pub(crate) fn kind_of(kind: FileKind) -> strongroom_file_kind {
+    match kind {
+        FileKind::Regular => strongroom_file_kind::STRONGROOM_FILE_REGULAR,
+        FileKind::Directory => strongroom_file_kind::STRONGROOM_FILE_DIRECTORY,
+        FileKind::Symlink => strongroom_file_kind::STRONGROOM_FILE_SYMLINK,
+        FileKind::Fifo => strongroom_file_kind::STRONGROOM_FILE_FIFO,
+        FileKind::Socket => strongroom_file_kind::STRONGROOM_FILE_SOCKET,
+        FileKind::CharDevice => strongroom_file_kind::STRONGROOM_FILE_CHAR_DEVICE,
+        FileKind::BlockDevice => strongroom_file_kind::STRONGROOM_FILE_BLOCK_DEVICE,
     }
 }
 

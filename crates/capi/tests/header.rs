@@ -3,8 +3,17 @@
 use std::path::Path;
 
 /// In the order of the header.
-const SOURCES: [&str; 9] = [
-    "error", "types", "room", "keys", "file", "listing", "path", "names", "xattrs",
+const SOURCES: [&str; 10] = [
+    "error",
+    "types",
+    "room",
+    "keys",
+    "file",
+    "listing",
+    "path",
+    "names",
+    "xattrs",
+    "snapshots",
 ];
 
 /// Rewrites the header where `UPDATE_HEADER` is set.

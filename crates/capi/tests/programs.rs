@@ -48,6 +48,11 @@ fn examples_run(flags: &[&str], runner: &[&str]) {
         listed.contains("3145728 big\n") && listed.contains("32 key\n"),
         "{listed}"
     );
+    let snapshots = run("snapshots", &[&room("snapshots.room")]);
+    assert_eq!(
+        snapshots,
+        "Dear Ada\nchanged since: /letter.txt\nDear Ada\n"
+    );
     let threads = run("threads", &[&room("threads.room")]);
     assert!(threads.contains("1260 bytes of log\n"), "{threads}");
 }

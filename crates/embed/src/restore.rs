@@ -155,7 +155,7 @@ impl Copy<'_> {
         self.attributes(from, made)
     }
 
-    /// What is in a directory. No recursion: how deep it would go is up to whoever wrote the room.
+    /// What is in a directory. No recursion: the room decides how deep it would go.
     fn entries(&mut self, from: InodeNo, to: InodeNo) -> room::Result<()> {
         let mut directories: Vec<(Inode, InodeNo)> = Vec::new();
         let mut left = vec![(from, to)];

@@ -15,4 +15,5 @@ mod call;
 mod files;
 mod keys;
 mod rooms;
+mod snapshots;
 mod table;

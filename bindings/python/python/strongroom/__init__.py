@@ -10,6 +10,9 @@ A room is an encrypted file system in an ordinary directory of yours. One proces
     with strongroom.open("work.strongroom", passphrase="correct horse") as room:
         for path in room.root.rglob("*.txt"):
             print(path, path.stat().st_size)
+        room.create_snapshot("monday")
+        (room / "notes.txt").unlink()
+        room.restore("monday", "/notes.txt")
 
 For everything that speaks fsspec (pandas, pyarrow, dask): `strongroom.fsspec`.
 """
@@ -31,7 +34,7 @@ from ._errors import (
 )
 from ._files import BufferedRandom, BufferedReader, BufferedWriter, RawFile, TextFile
 from ._path import RoomPath
-from ._room import Argon2Cost, KeySlot, Room, RoomInfo, RoomSpace
+from ._room import Argon2Cost, Change, KeySlot, Room, RoomInfo, RoomSpace, Snapshot
 from ._strongroom import File, Session, __version__
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ __all__ = [
     "BufferedReader",
     "BufferedWriter",
     "BusyError",
+    "Change",
     "ClosedError",
     "CorruptError",
     "Error",
@@ -56,6 +60,7 @@ __all__ = [
     "RoomInfo",
     "RoomPath",
     "RoomSpace",
+    "Snapshot",
     "TextFile",
     "WrongKeyError",
     "__version__",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import datetime
 import os
 import sys
 import traceback
@@ -95,6 +96,38 @@ class KeySlot(NamedTuple):
     """When it was made, in seconds since 1970."""
     cost: Argon2Cost | None
     """The work of one try, for passphrases and key files."""
+
+
+class Snapshot(NamedTuple):
+    """The whole room at one moment, under a name."""
+
+    number: int
+    """Rises with each snapshot, from 1, and is never used again."""
+    name: str
+    """Its name."""
+    created: datetime.datetime
+    """The moment, in UTC."""
+    automatic: bool
+    """Whether a policy created it, and may delete it."""
+    exclusive: int
+    """Bytes that it alone holds: deleting it frees as much."""
+
+
+class Change(NamedTuple):
+    """One difference between two moments of a room."""
+
+    what: str
+    """added, removed, renamed, changed (other contents or modification time) or attributes (nothing else)."""
+    kind: str
+    """file, directory, symlink, fifo, socket, char device or block device."""
+    path: str
+    """Its path; the later one, if there is a later one."""
+    source: str | None
+    """The earlier path of what was renamed."""
+    before: int | None
+    """Length in bytes before, of a regular file that was there."""
+    after: int | None
+    """Length in bytes after, likewise."""
 
 
 # By id. No WeakSet: that one cannot be gone through while another thread adds to it, and a lock could be held for ever after a fork.
@@ -235,6 +268,59 @@ class Room:
         """Remove a slot. The last one stays."""
         self._session.remove_key(slot)
 
+    # Snapshots
+
+    def create_snapshot(self, name: str) -> Snapshot:
+        """Create a snapshot: the whole room at this moment, what open files have in their buffers too.
+
+        It copies nothing, and is durable when this returns. The name has 1 to 255 bytes without /, @, : and control characters. Raises
+        FileExistsError, OSError (errno.EINVAL) for another name, and BusyError within a transaction.
+        """
+        self._write_all_buffers()
+        return _snapshot(self._session.create_snapshot(name))
+
+    def snapshots(self) -> list[Snapshot]:
+        """All snapshots, from the oldest; empty where there never was one."""
+        return [_snapshot(fields) for fields in self._session.snapshots()]
+
+    def held_by_snapshots(self) -> int:
+        """The bytes that all snapshots together hold: what deleting all of them frees."""
+        return self._session.held_by_snapshots()
+
+    def snapshot(self, name: str) -> Room:
+        """The room as it was in a snapshot: a Room that reads, whose changes are refused (errno.EROFS).
+
+            with room.snapshot("monday") as past:
+                text = (past / "papers" / "letter.txt").read_text()
+
+        Closing it closes nothing else. It is closed when this room is; when the snapshot is deleted, its calls raise OSError
+        (errno.ESTALE). Raises FileNotFoundError where there is no such snapshot.
+        """
+        return Room(self._session.open_snapshot(name), f"{self._location}@{name}")
+
+    def rename_snapshot(self, name: str, new_name: str) -> None:
+        """Give a snapshot another name."""
+        self._session.rename_snapshot(name, new_name)
+
+    def delete_snapshot(self, name: str) -> None:
+        """Delete a snapshot. What it alone holds is freed in the background."""
+        self._session.delete_snapshot(name)
+
+    def diff(self, earlier: str, later: str | None = None) -> list[Change]:
+        """What differs between two snapshots, or between one and now, by path. Reads every directory of both moments."""
+        if later is None:
+            self._write_all_buffers()
+        return [Change(*fields) for fields in self._session.diff_snapshots(earlier, later)]
+
+    def restore(self, name: str, path: str | RoomPath, to: str | RoomPath | None = None) -> int:
+        """Put a file or directory back as it was in a snapshot, where it was or elsewhere; returns how many files.
+
+        What is there now is replaced as a whole, in one step, and is gone: create a snapshot first to keep it. After an exception
+        nothing is replaced. "/" puts the whole room back. Raises FileNotFoundError where there is no such snapshot or path.
+        """
+        target = None if to is None else self._text(to)
+        return self._session.restore_snapshot(name, self._text(path), target)[0]
+
     # Files
 
     def path(self, *parts: str | RoomPath) -> RoomPath:
@@ -346,6 +432,12 @@ class Room:
         failed = self._write_buffers()
         if failed is not None:
             raise failed
+
+
+def _snapshot(fields: tuple[int, str, int, int, bool, int]) -> Snapshot:
+    number, name, secs, nanos, automatic, exclusive = fields
+    created = datetime.datetime.fromtimestamp(secs, datetime.UTC).replace(microsecond=nanos // 1000)
+    return Snapshot(number, name, created, automatic, exclusive)
 
 
 def _at_exit() -> None:

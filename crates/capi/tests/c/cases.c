@@ -86,7 +86,15 @@
     CASE(read_only_room) \
     CASE(disk_full) \
     CASE(errors_have_text) \
-    CASE(big_io)
+    CASE(big_io) \
+    CASE(snapshot_read) \
+    CASE(snapshot_names) \
+    CASE(snapshot_deleted) \
+    CASE(snapshot_closed) \
+    CASE(snapshot_read_only) \
+    CASE(snapshot_diff) \
+    CASE(snapshot_restore) \
+    CASE(snapshot_threads)
 
 #define DECLARE(id) void case_##id(void);
 CASES(DECLARE)

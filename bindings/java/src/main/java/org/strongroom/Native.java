@@ -8,7 +8,7 @@ import java.nio.ByteBuffer;
  */
 final class Native {
     /** Raised with each change of the methods below, here and in the native half. */
-    private static final int INTERFACE = 1;
+    private static final int INTERFACE = 2;
 
     static {
         Library.load();
@@ -88,6 +88,22 @@ final class Native {
             throws RoomException;
 
     static native void removeKey(long room, int slot) throws RoomException;
+
+    static native String createSnapshot(long room, byte[] name) throws RoomException;
+
+    static native String snapshots(long room) throws RoomException;
+
+    static native long heldBySnapshots(long room) throws RoomException;
+
+    static native void renameSnapshot(long room, byte[] from, byte[] to) throws RoomException;
+
+    static native void deleteSnapshot(long room, byte[] name) throws RoomException;
+
+    static native long openSnapshot(long room, byte[] name) throws RoomException;
+
+    static native byte[] diffSnapshots(long room, byte[] earlier, byte[] later) throws RoomException;
+
+    static native long restoreSnapshot(long room, byte[] name, byte[] path, byte[] to) throws RoomException;
 
     static native long openFile(long room, byte[] path, int flags, int mode) throws RoomException;
 

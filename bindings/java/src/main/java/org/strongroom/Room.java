@@ -523,6 +523,100 @@ public final class Room implements Closeable {
     }
 
     /**
+     * Creates a snapshot: the whole room at this moment. It copies nothing, and is durable when this returns.
+     *
+     * @param name 1 to 255 bytes of UTF-8, without /, @, : and control characters
+     * @return the snapshot
+     * @throws RoomBusyException within a transaction
+     * @throws RoomException if there is one of this name, or it cannot be created
+     */
+    public Snapshot createSnapshot(String name) throws RoomException {
+        return Snapshot.all(Native.createSnapshot(number, Names.bytes(name))).get(0);
+    }
+
+    /**
+     * All snapshots, from the oldest.
+     *
+     * @return none where there never was one
+     * @throws RoomException if the room is closed
+     */
+    public List<Snapshot> snapshots() throws RoomException {
+        return Snapshot.all(Native.snapshots(number));
+    }
+
+    /**
+     * The bytes that all snapshots together hold: what deleting all of them frees.
+     *
+     * @return bytes
+     * @throws RoomException if the room is closed
+     */
+    public long heldBySnapshots() throws RoomException {
+        return Native.heldBySnapshots(number);
+    }
+
+    /**
+     * Gives a snapshot another name.
+     *
+     * @param from the snapshot
+     * @param to its new name, as for {@link #createSnapshot}
+     * @throws RoomException if there is no such snapshot, or one of the new name
+     */
+    public void renameSnapshot(String from, String to) throws RoomException {
+        Native.renameSnapshot(number, Names.bytes(from), Names.bytes(to));
+    }
+
+    /**
+     * Deletes a snapshot. What it alone holds is freed in the background.
+     *
+     * @param name the snapshot
+     * @throws RoomException if there is none
+     */
+    public void deleteSnapshot(String name) throws RoomException {
+        Native.deleteSnapshot(number, Names.bytes(name));
+    }
+
+    /**
+     * The room as it was in a snapshot: a room that reads, whose changes are refused as {@link RoomException.Kind#READ_ONLY}. Closing it
+     * closes nothing else; it is closed with this room. When the snapshot is deleted, its calls are
+     * {@link RoomException.Kind#NOT_FOUND}.
+     *
+     * @param name the snapshot
+     * @return the room at that moment
+     * @throws RoomException if there is none
+     */
+    public Room openSnapshot(String name) throws RoomException {
+        return new Room(directory, Native.openSnapshot(number, Names.bytes(name)));
+    }
+
+    /**
+     * What differs between two snapshots, or between one and now. Reads every directory of both moments.
+     *
+     * @param earlier a snapshot
+     * @param later a later one, or null: now
+     * @return the changes, by path
+     * @throws RoomException if there is no such snapshot
+     */
+    public List<Change> diffSnapshots(String earlier, String later) throws RoomException {
+        byte[] none = new byte[0];
+        return Change.all(Native.diffSnapshots(number, Names.bytes(earlier), later == null ? none : Names.bytes(later)));
+    }
+
+    /**
+     * Puts a file or directory back as it was in a snapshot. What is there now is replaced as a whole, in one step, and is gone: create a
+     * snapshot first to keep it. After an exception nothing is replaced.
+     *
+     * @param name the snapshot
+     * @param path what; {@code /} is the whole room
+     * @param to where, or null: where it was
+     * @return how many files
+     * @throws RoomException if there is no such snapshot, or it has no such path
+     */
+    public long restoreSnapshot(String name, String path, String to) throws RoomException {
+        byte[] none = new byte[0];
+        return Native.restoreSnapshot(number, Names.bytes(name), Names.bytes(path), to == null ? none : Names.bytes(to));
+    }
+
+    /**
      * The bytes of a path or name, as the room has it.
      *
      * @param text a path or name

@@ -14,7 +14,8 @@ import org.junit.jupiter.api.Test;
 
 class ListTest {
     private static final Class<?>[] SUITE = {
-        FilesTest.class, NamesTest.class, KeysTest.class, ThreadsTest.class, TransactionsTest.class, FaultsTest.class
+        FilesTest.class, NamesTest.class, KeysTest.class, ThreadsTest.class, TransactionsTest.class, FaultsTest.class,
+        SnapshotsTest.class
     };
 
     @Test

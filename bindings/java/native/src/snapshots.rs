@@ -1,0 +1,175 @@
+//! Snapshots of open rooms.
+#![allow(unsafe_code)] // Symbols by name are what Java looks for.
+#![allow(non_snake_case)] // Their names are made by Java's rule.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use embed::{Change, Error, Result, SnapshotInfo, What};
+use jni::EnvUnowned;
+use jni::objects::{JByteArray, JClass, JString};
+use jni::sys::jlong;
+
+use crate::call::{answer, array, bytes, kind, text};
+use crate::rooms::path;
+use crate::table;
+
+fn name(bytes: Vec<u8>) -> Result<String> {
+    String::from_utf8(bytes).map_err(|_| Error::Argument("a snapshot's name is not UTF-8".into()))
+}
+
+/// Number, seconds and nanoseconds since 1970, 1 for an automatic one, bytes that it alone holds, and name, all separated by NUL.
+fn fields(info: &SnapshotInfo) -> String {
+    let of = &info.snapshot;
+    format!(
+        "{}\0{}\0{}\0{}\0{}\0{}",
+        of.number,
+        of.created.secs,
+        of.created.nanos,
+        u8::from(of.automatic),
+        info.exclusive,
+        of.name
+    )
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_createSnapshot<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    called: JByteArray<'l>,
+) -> JString<'l> {
+    answer(env, |env| {
+        let called = name(bytes(env, &called)?)?;
+        let info = table::room(room)?.create_snapshot(&called)?;
+        text(env, &fields(&info))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_snapshots<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+) -> JString<'l> {
+    answer(env, |env| {
+        let all = table::room(room)?.snapshots()?;
+        let all: Vec<String> = all.iter().map(fields).collect();
+        text(env, &all.join("\0"))
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_heldBySnapshots<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+) -> jlong {
+    answer(
+        env,
+        |_| Ok(table::room(room)?.held_by_snapshots()? as jlong),
+    )
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_renameSnapshot<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    from: JByteArray<'l>,
+    to: JByteArray<'l>,
+) {
+    answer(env, |env| {
+        let (from, to) = (name(bytes(env, &from)?)?, name(bytes(env, &to)?)?);
+        table::room(room)?.rename_snapshot(&from, &to)
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_deleteSnapshot<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    called: JByteArray<'l>,
+) {
+    answer(env, |env| {
+        let called = name(bytes(env, &called)?)?;
+        table::room(room)?.delete_snapshot(&called)
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_openSnapshot<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    called: JByteArray<'l>,
+) -> jlong {
+    answer(env, |env| {
+        let called = name(bytes(env, &called)?)?;
+        table::add_room(table::room(room)?.open_snapshot(&called)?)
+    })
+}
+
+/// Of each change a byte for what it is, one for the kind of file, bytes before and after as 8 bytes each (-1: none), and its path and
+/// earlier path, each after its length as 4 bytes. An empty `later` is now.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_diffSnapshots<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    earlier: JByteArray<'l>,
+    later: JByteArray<'l>,
+) -> JByteArray<'l> {
+    answer(env, |env| {
+        let (earlier, later) = (name(bytes(env, &earlier)?)?, name(bytes(env, &later)?)?);
+        let later = Some(later.as_str()).filter(|later| !later.is_empty());
+        let mut packed = Vec::new();
+        for change in table::room(room)?.diff_snapshots(&earlier, later)? {
+            pack(&change, &mut packed);
+        }
+        array(env, &packed)
+    })
+}
+
+fn pack(change: &Change, to: &mut Vec<u8>) {
+    let (what, from) = match &change.what {
+        What::Added => (0, None),
+        What::Removed => (1, None),
+        What::Renamed { from } => (2, Some(from)),
+        What::Contents => (3, None),
+        What::Attributes => (4, None),
+    };
+    to.extend([what, kind(change.kind) as u8]);
+    for bytes in [change.before, change.after] {
+        let bytes = bytes.and_then(|bytes| i64::try_from(bytes).ok());
+        to.extend(bytes.unwrap_or(-1).to_be_bytes());
+    }
+    let from = from.map_or(&b""[..], |from| from.as_os_str().as_bytes());
+    for path in [change.path.as_os_str().as_bytes(), from] {
+        to.extend((path.len() as u32).to_be_bytes());
+        to.extend(path);
+    }
+}
+
+/// An empty `to`: where it was. Returns how many files.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_strongroom_Native_restoreSnapshot<'l>(
+    env: EnvUnowned<'l>,
+    _: JClass<'l>,
+    room: jlong,
+    called: JByteArray<'l>,
+    from: JByteArray<'l>,
+    to: JByteArray<'l>,
+) -> jlong {
+    answer(env, |env| {
+        let called = name(bytes(env, &called)?)?;
+        let (from, to) = (bytes(env, &from)?, bytes(env, &to)?);
+        let to: Option<&Path> = match to.is_empty() {
+            true => None,
+            false => Some(path(&to)?),
+        };
+        let done = table::room(room)?.restore_snapshot(&called, path(&from)?, to)?;
+        Ok(done.files as jlong)
+    })
+}
