@@ -6,7 +6,7 @@ use model::{FileSystem, InodeNo, Snapshot, Snapshots};
 
 use super::Room;
 use crate::Result;
-use crate::snapshots::{NewSnapshot, SnapshotSpace, SnapshotView};
+use crate::snapshots::{NewSnapshot, Removed, SnapshotSpace, SnapshotView};
 
 impl Room {
     /// Creates a snapshot: the whole room at this moment, whatever is still in memory included. It copies nothing, and is durable
@@ -38,6 +38,13 @@ impl Room {
     /// All snapshots, by number, with the space that each alone holds. The time it takes does not depend on the room.
     pub fn snapshot_space(&self) -> Result<Vec<(Snapshot, SnapshotSpace)>> {
         Ok(self.parts()?.past.space()?.0)
+    }
+
+    /// What snapshots have and the room has not any more, by path: everything that was removed since the snapshot `since`, or since the
+    /// first one. What was in a directory that was removed with it is part of that directory. A file that has another path or another
+    /// name now is not removed. Reads what is kept of names since then, and the directories above what was removed. `NotFound`.
+    pub fn removed_since(&self, since: Option<&str>) -> Result<Vec<Removed>> {
+        self.parts()?.past.removed(since)
     }
 
     /// Bytes that snapshots hold and the room itself does not refer to any more: what deleting all of them frees.

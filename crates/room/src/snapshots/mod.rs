@@ -4,9 +4,10 @@
 //!    returned. From then on [`keep`](crate::data) keeps what it sees.
 //! 2. A deleted snapshot is marked in the catalog, and goes by bounded steps, each whole by itself: a crash loses none of them.
 //!
-//! `delete` has these steps, `view` reads in a snapshot. It deliberately does not know how a chunk's blocks are kept.
+//! `delete` has these steps, `view` reads in a snapshot, `removed` finds what only snapshots have. It deliberately does not know how a chunk's blocks are kept.
 
 mod delete;
+mod removed;
 mod view;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use crate::environment::Environment;
 use crate::reap::Reaper;
 use crate::space::Space;
 use crate::{Error, Result};
+pub use removed::Removed;
 pub use view::SnapshotView;
 
 /// How long files without a name are deleted before a snapshot: their data would be kept for it.
