@@ -19,7 +19,7 @@ use crate::credentials::{CredentialArgs, Given};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::mounting::ending;
-use crate::output::Failures;
+use crate::output::{self, Failures};
 use crate::place::{RoomPath, must_be_room};
 use crate::snapshots;
 use crate::socket;
@@ -227,6 +227,19 @@ impl Access {
         match self {
             Access::Library { dir, room } => room.tend().map_err(|e| Error::room(dir, e)),
             Access::Mounted(_) => Ok(()),
+        }
+    }
+
+    /// After an error for missing space: names the snapshots that hold some.
+    pub(crate) fn advise_when_full(&self, dir: &Path, error: &Error, global: &Global) {
+        if error.exit() != Exit::NoSpace {
+            return;
+        }
+        if let Ok(Reply::Snapshots(held)) = self.run(&Request::Snapshots {}, &|_, _| true) {
+            let advice = snapshots::advice_when_full(dir, &held);
+            if !advice.is_empty() {
+                output::note(global, advice);
+            }
         }
     }
 

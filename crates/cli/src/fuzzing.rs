@@ -68,6 +68,7 @@ fn with_other_secrets(mut request: Request) -> Request {
         | Request::RenameSnapshot { .. }
         | Request::DeleteSnapshot { .. }
         | Request::DiffSnapshots { .. }
+        | Request::Removed { .. }
         | Request::SnapshotPolicy {}
         | Request::SetSnapshotPolicy { .. }
         | Request::PruneSnapshots { .. }
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
     use crate::control::{
         BackupReply, ChangeReply, CheckReply, CompactReply, InfoReply, LostReply, REQUEST_LINE_MAX,
-        RekeyReply, SlotReply, SnapshotReply, SnapshotsReply, SpaceReply,
+        RekeyReply, RemovedReply, SlotReply, SnapshotReply, SnapshotsReply, SpaceReply,
     };
     use crate::credentials::{Given, GivenKind};
     use crate::retention::Policy;
@@ -243,6 +244,7 @@ mod tests {
                     to: None,
                 },
             ),
+            ("removed", Request::Removed { since: None }),
             (
                 "set-snapshot-policy",
                 Request::SetSnapshotPolicy {
@@ -397,6 +399,17 @@ mod tests {
                     from: Some(path_to_hex("/a".as_ref())),
                     before: Some(1),
                     after: None,
+                }]),
+            ),
+            (
+                "removed",
+                Reply::Removed(vec![RemovedReply {
+                    path: path_to_hex("/a".as_ref()),
+                    kind: "file".into(),
+                    snapshots: vec!["monday".into()],
+                    files: 1,
+                    bytes: 2,
+                    modified: (3, 4),
                 }]),
             ),
             ("policy", Reply::Policy(Some(policy()))),

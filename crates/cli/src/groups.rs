@@ -66,6 +66,10 @@ pub(crate) const GROUPS: &[Group] = &[
                 "snapshot",
                 "Create, compare and restore snapshots of a room",
             ),
+            (
+                "undelete",
+                "List what was removed, and bring it back from snapshots",
+            ),
             ("send", "Write a snapshot of a room as a stream"),
             ("receive", "Make a replica from a stream, without the key"),
             ("replicate", "Bring a replica of a room up to date"),

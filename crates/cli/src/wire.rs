@@ -109,6 +109,11 @@ pub enum Request {
         /// The later one; `None`: now.
         to: Option<String>,
     },
+    /// What was removed, and snapshots still have.
+    Removed {
+        /// Since this snapshot; `None`: since the first one.
+        since: Option<String>,
+    },
     /// The policy for automatic snapshots.
     SnapshotPolicy {},
     /// Sets that policy.
@@ -225,6 +230,8 @@ pub enum Reply {
     Snapshots(SnapshotsReply),
     /// What differs.
     Changes(Vec<ChangeReply>),
+    /// What was removed.
+    Removed(Vec<RemovedReply>),
     /// The policy for automatic snapshots.
     Policy(Option<Policy>),
     /// The snapshots that were deleted.
@@ -411,6 +418,21 @@ pub struct ChangeReply {
     pub(crate) after: Option<u64>,
 }
 
+/// What was removed, and snapshots still have.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RemovedReply {
+    /// In hexadecimal.
+    pub(crate) path: String,
+    pub(crate) kind: String,
+    /// Names of the snapshots that have it, from the newest.
+    pub(crate) snapshots: Vec<String>,
+    /// With what was in it.
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+    /// Seconds since 1970, and nanoseconds.
+    pub(crate) modified: (i64, u32),
+}
+
 /// Why a line is not a request.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
@@ -479,6 +501,7 @@ mod tests {
                 from: "monday".into(),
                 to: Some("tuesday".into()),
             },
+            Request::Removed { since: None },
             Request::SetSnapshotPolicy {
                 policy: Some(Policy {
                     hourly: 24,

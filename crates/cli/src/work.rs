@@ -109,6 +109,9 @@ pub(crate) fn carry_out(
             let changes = snapshots::changes(dir, room, from, to.as_deref(), &go_on)?;
             Reply::Changes(changes)
         }
+        Request::Removed { since } => {
+            Reply::Removed(snapshots::removed(dir, room, since.as_deref())?)
+        }
         Request::SnapshotPolicy {} => Reply::Policy(snapshots::policy(dir, room)?),
         Request::SetSnapshotPolicy { policy } => {
             snapshots::set_policy(dir, room, policy.as_ref())?;

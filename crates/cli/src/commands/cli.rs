@@ -70,6 +70,7 @@ pub(crate) enum Command {
     Compact(compact::Args),
     Backup(backup::Args),
     Snapshot(snapshot::Args),
+    Undelete(undelete::Args),
     Restore(restore::Args),
     Send(replica::send::Args),
     Receive(replica::receive::Args),

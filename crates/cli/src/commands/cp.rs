@@ -9,15 +9,12 @@ use serde_json::json;
 
 use crate::access::{Intent, OpenArgs, Rooms};
 use crate::args::Global;
-use crate::control::{Reply, Request};
 use crate::copy::Copier;
 use crate::copy::place::Existing;
 use crate::error::{Error, Result};
-use crate::exit::Exit;
 use crate::output::{self, Failures};
 use crate::place::{Location, live, place};
 use crate::progress::Bar;
-use crate::snapshots::advice_when_full;
 use crate::tree::{HostTree, Meta, Source, Tree};
 
 /// Copy files into a room, out of it, or within it, with all their attributes
@@ -82,10 +79,8 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     };
     let done = work.copy_all(&sources, &options, global, &bar, &mut |_, _| Ok(()));
     bar.end();
-    if let Err(error) = &done
-        && error.exit() == Exit::NoSpace
-    {
-        work.advise_when_full(global);
+    if let Err(error) = &done {
+        work.advise_when_full(error, global);
     }
     // What was copied is committed even if something failed.
     let closed = work.close();
@@ -349,16 +344,10 @@ impl Transfer {
     }
 
     /// Names the snapshots of a full room that hold space.
-    fn advise_when_full(&self, global: &Global) {
-        let (Location::Room(path), Some(at)) = (&self.target, self.target_room) else {
-            return;
-        };
-        let held = self.rooms.get(at).run(&Request::Snapshots {}, &|_, _| true);
-        if let Ok(Reply::Snapshots(held)) = held {
-            let advice = advice_when_full(&path.room, &held);
-            if !advice.is_empty() {
-                output::note(global, advice);
-            }
+    pub(crate) fn advise_when_full(&self, error: &Error, global: &Global) {
+        if let (Location::Room(path), Some(at)) = (&self.target, self.target_room) {
+            let access = self.rooms.get(at);
+            access.advise_when_full(&path.room, error, global);
         }
     }
 

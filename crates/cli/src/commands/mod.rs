@@ -37,6 +37,7 @@ pub(crate) mod stat;
 pub(crate) mod sync;
 pub(crate) mod tree;
 pub(crate) mod umount;
+pub(crate) mod undelete;
 pub(crate) mod user;
 pub(crate) mod volume;
 
@@ -86,6 +87,7 @@ pub(crate) fn run(command: Command, global: &Global) -> Result<()> {
         Command::Compact(args) => compact::run(args, global),
         Command::Backup(args) => backup::run(args, global),
         Command::Snapshot(args) => snapshot::run(args, global),
+        Command::Undelete(args) => undelete::run(args, global),
         Command::Restore(args) => restore::run(args, global),
         Command::Send(args) => replica::send::run(args, global),
         Command::Receive(args) => replica::receive::run(args, global),

@@ -43,6 +43,9 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         move_all(&mut work, &sources, args.no_clobber, global, &bar)
     };
     bar.end();
+    if let Err(error) = &done {
+        work.advise_when_full(error, global);
+    }
     let closed = work.close();
     let failures = done?;
     closed?;

@@ -16,8 +16,8 @@ pub(crate) mod server;
 pub(crate) use crate::descriptors::encode_line;
 pub use crate::wire::{
     ANSWER_LINE_MAX, Answer, BackupReply, ChangeReply, CheckReply, CompactReply, InfoReply, Line,
-    LostReply, REQUEST_LINE_MAX, RekeyReply, Reply, Request, SentReply, SlotReply, SnapshotReply,
-    SnapshotsReply, SpaceReply, Transport, WireError, parse_request,
+    LostReply, REQUEST_LINE_MAX, RekeyReply, RemovedReply, Reply, Request, SentReply, SlotReply,
+    SnapshotReply, SnapshotsReply, SpaceReply, Transport, WireError, parse_request,
 };
 
 /// The socket's name.

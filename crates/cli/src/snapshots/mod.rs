@@ -15,7 +15,7 @@ use room::{FileSystem as _, NewSnapshot, Room, Snapshot, Snapshots as _, check_s
 use crate::error::{Error, Result};
 use crate::hex::path_to_hex;
 use crate::retention::{self, Policy};
-use crate::wire::{ChangeReply, SnapshotReply, SnapshotsReply};
+use crate::wire::{ChangeReply, RemovedReply, SnapshotReply, SnapshotsReply};
 use crate::words::{file_moment, kind_word, quoted, size};
 
 /// The room's note with its policy, as JSON; empty: none.
@@ -214,6 +214,23 @@ fn change(change: diff::Change) -> ChangeReply {
         before: change.before,
         after: change.after,
     }
+}
+
+/// What was removed since a snapshot, or since the first one, and snapshots still have.
+pub(crate) fn removed(dir: &Path, room: &Room, since: Option<&str>) -> Result<Vec<RemovedReply>> {
+    let removed = room.removed_since(since).map_err(|e| match (e, since) {
+        (room::Error::NotFound, Some(name)) => missing(dir, name),
+        (other, _) => Error::room(dir, other),
+    })?;
+    let reply = |removed: room::Removed| RemovedReply {
+        path: path_to_hex(&removed.path),
+        kind: kind_word(removed.inode.kind).to_owned(),
+        snapshots: removed.snapshots.into_iter().map(|s| s.name).collect(),
+        files: removed.files,
+        bytes: removed.bytes,
+        modified: (removed.inode.mtime.secs, removed.inode.mtime.nanos),
+    };
+    Ok(removed.into_iter().map(reply).collect())
 }
 
 /// The room's policy.

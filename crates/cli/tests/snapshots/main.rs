@@ -6,6 +6,7 @@ mod common;
 mod differences;
 mod mounts;
 mod restores;
+mod undeletes;
 
 use std::fs;
 

@@ -24,7 +24,7 @@ pub struct Removed {
     pub path: PathBuf,
     /// Its attributes there.
     pub inode: Inode,
-    /// The snapshots that have it, from the newest; at least one.
+    /// The snapshots that have it, among those that were asked for, from the newest; at least one.
     pub snapshots: Vec<Snapshot>,
     /// Files of any kind that go with it, itself among them.
     pub files: u64,

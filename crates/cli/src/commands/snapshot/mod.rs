@@ -4,6 +4,8 @@ mod diff;
 mod policy;
 mod restore;
 
+pub(super) use restore::put_back;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 

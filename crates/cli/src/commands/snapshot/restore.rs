@@ -46,6 +46,9 @@ pub(super) fn run(
     let bar = Bar::counting("restoring", global);
     let done = restored(&access, &from, &to, global, &bar);
     bar.end();
+    if let Err(error) = &done {
+        access.advise_when_full(&room.room, error, global);
+    }
     let closed = access.close();
     let done = done?;
     closed?;
@@ -76,6 +79,7 @@ pub(super) fn run(
 }
 
 /// What was done.
+#[derive(Default)]
 struct Done {
     /// The snapshot of the room before.
     before: String,
@@ -84,6 +88,46 @@ struct Done {
     owners_lost: u64,
     /// What of the replaced files could not be removed.
     failures: Failures,
+}
+
+/// What was put back where nothing was.
+pub(in crate::commands) struct PutBack {
+    pub(in crate::commands) files: u64,
+    pub(in crate::commands) bytes: u64,
+}
+
+/// Puts a file or directory of a snapshot back where nothing is. What is there is never replaced: an error then.
+pub(in crate::commands) fn put_back(
+    access: &Access,
+    from: &RoomPath,
+    to: &RoomPath,
+    global: &Global,
+    bar: &Bar,
+) -> Result<PutBack> {
+    let source = access.source(from.snapshot.as_deref())?;
+    let tree = access.tree()?;
+    let meta = source
+        .stat(&from.path, from.must_be_directory)
+        .map_err(|fault| from.failed(fault))?;
+    if from.path != to.path {
+        must_be_directory(&*tree, to, to.path.parent().unwrap_or(Path::new("/")))?;
+    }
+    bar.expect(bar.survey(&*source, &from.path, &meta).stored);
+    let mut restore = Restore {
+        access,
+        source: &*source,
+        tree: &*tree,
+        from,
+        to,
+        global,
+        bar,
+        may_replace: false,
+        done: Done::default(),
+    };
+    restore.one(&meta)?;
+    tree.sync().map_err(|fault| to.failed(fault))?;
+    let Done { files, bytes, .. } = restore.done;
+    Ok(PutBack { files, bytes })
 }
 
 fn restored(
@@ -126,12 +170,10 @@ fn restored(
         to,
         global,
         bar,
+        may_replace: true,
         done: Done {
             before: before.name,
-            files: 0,
-            bytes: 0,
-            owners_lost: 0,
-            failures: Failures::default(),
+            ..Done::default()
         },
     };
     if is_whole {
@@ -162,6 +204,8 @@ struct Restore<'a> {
     to: &'a RoomPath,
     global: &'a Global,
     bar: &'a Bar,
+    /// Whether what is at the target may be replaced.
+    may_replace: bool,
     done: Done,
 }
 
@@ -215,7 +259,7 @@ impl Restore<'_> {
         let from = [(self.from.path.clone(), meta.clone(), beside.clone())];
         self.copied(&from, &beside)?;
         let is_there = match self.tree.stat(to, false) {
-            Ok(_) => true,
+            Ok(_) => self.may_replace,
             Err(fault) if fault.is_not_found() => false,
             Err(fault) => return Err(self.discarded(&beside, self.failed(to, fault))),
         };
