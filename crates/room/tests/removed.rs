@@ -104,6 +104,13 @@ fn what_was_removed_is_found_with_the_snapshots_that_have_it() {
     remove(&room, "/a");
     // What was created and removed since a snapshot is in none.
     assert_eq!(shown(&room.removed_since(None).unwrap()), all);
+    // A directory of the same path: what it has again was not removed.
+    room.make_dir("/d", false).unwrap();
+    room.write_file("/d/b", b"22").unwrap();
+    let found = shown(&room.removed_since(Some("three")).unwrap());
+    assert_eq!(found, ["/between 1 2 three", "/d/here 1 1 three"]);
+    remove(&room, "/d/b");
+    remove(&room, "/d");
     // Deleting snapshots, before and after what only they held is merged.
     for (name, left) in [
         (

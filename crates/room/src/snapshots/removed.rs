@@ -75,8 +75,13 @@ impl Past {
         for (place, (files, bytes)) in sums {
             let one = &gone[place];
             let above = self.path_of(living[one.at].number, one.parent, &mut paths)?;
+            let path = above.join(OsStr::from_bytes(&one.name));
+            // Brought back in another directory of the same path.
+            if self.has_path(&path)? {
+                continue;
+            }
             removed.push(Removed {
-                path: above.join(OsStr::from_bytes(&one.name)),
+                path,
                 inode: one.inode.clone(),
                 snapshots: self.with(one, &living)?,
                 files,
@@ -127,6 +132,19 @@ impl Past {
             }
         }
         Ok(gone)
+    }
+
+    /// Whether the room has something at a path; no symbolic link on it is followed.
+    fn has_path(&self, path: &Path) -> Result<bool> {
+        let catalog = self.catalog.get();
+        let mut at = InodeNo::ROOT;
+        for name in path.iter().skip(1) {
+            match catalog.lookup(at, name.as_bytes())? {
+                Some(inode) => at = inode.no,
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
     }
 
     /// Whether a file is there under whatever name: in a snapshot, or now.
