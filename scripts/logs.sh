@@ -23,6 +23,8 @@ export XDG_CACHE_HOME=$WORK/cache XDG_STATE_HOME=$WORK/state HOME=$WORK/home LC_
 unset PGPASSWORD PGPASSFILE PGUSER
 MOUNT=$WORK/mount KEY=(--passphrase-file "$WORK/pass")
 A=(--cache "$WORK/a") B=(--cache "$WORK/b")
+# The other machine remembers what it saw by itself.
+OTHER=(env "XDG_STATE_HOME=$WORK/state.b" "$BIN")
 CHECKS=0 FAILED=0 PIDS=()
 
 # Engines run as this user: PostgreSQL refuses root.
@@ -38,7 +40,12 @@ wait_for_port() {
 start_postgres() {
     "${AS_ENGINE[@]}" "$PG/postgres" -D "$WORK/engine/pg" >>"$WORK/engine/pg.log" 2>&1 &
     PG_PID=$!
-    wait_for_port "$PG_PORT"
+    # It listens before it answers.
+    for _ in $(seq 400); do
+        "$PG/pg_isready" -q -h "$WORK/engine" -p "$PG_PORT" && return
+        sleep 0.05
+    done
+    die "PostgreSQL does not start"
 }
 cleanup() {
     local status=$?
@@ -110,16 +117,16 @@ for engine in postgres etcd; do
     PLACE=s3://rooms/$engine
     A=(--cache "$WORK/$engine.a") B=(--cache "$WORK/$engine.b")
     check "$engine: create" "$BIN" create $PLACE --log "$LOG" "${KEY[@]}" "${A[@]}"
-    refused "$engine: a second one at the same place" "already" "$BIN" create $PLACE --log "$LOG" "${KEY[@]}" "${B[@]}"
+    refused "$engine: a second one at the same place" "already" "${OTHER[@]}" create $PLACE --log "$LOG" "${KEY[@]}" "${B[@]}"
     rm -rf "$WORK/$engine.b"
     check "$engine: mount; the log is remembered" "$BIN" mount $PLACE "$MOUNT" "${KEY[@]}" "${A[@]}"
     check "$engine: synced files" bash -c 'for n in $(seq 50); do echo "content of a secret file" >"$0/secret-name-$n" && sync "$0/secret-name-$n" || exit; done' "$MOUNT"
-    refused "$engine: another machine without the log" "--log" "$BIN" ls $PLACE "${KEY[@]}" "${B[@]}"
-    check "$engine: and with it" bash -c '"$0" ls "$@" | grep -q secret-name-17' "$BIN" $PLACE --log "$LOG" "${KEY[@]}" "${B[@]}"
-    check "$engine: it takes the room over" "$BIN" mkdir $PLACE:/after --take-over "${KEY[@]}" "${B[@]}"
+    refused "$engine: another machine without the log" "--log" "${OTHER[@]}" ls $PLACE "${KEY[@]}" "${B[@]}"
+    check "$engine: and with it" bash -c '"$@" | grep -q secret-name-17' - "${OTHER[@]}" ls $PLACE --log "$LOG" "${KEY[@]}" "${B[@]}"
+    check "$engine: it takes the room over" "${OTHER[@]}" mkdir $PLACE:/after --take-over "${KEY[@]}" "${B[@]}"
     check "$engine: the mount acknowledges nothing more" bash -c '! { echo x >"$0/fenced" && sync "$0/fenced"; } 2>/dev/null' "$MOUNT"
     "$BIN" umount "$MOUNT" >/dev/null 2>&1 || umount -l "$MOUNT" 2>/dev/null || true
-    check "$engine: nothing of it came later" bash -c '! "$0" cat "$@"' "$BIN" $PLACE:/fenced "${KEY[@]}" "${B[@]}"
+    check "$engine: nothing of it came later" bash -c '! "$@"' - "${OTHER[@]}" cat $PLACE:/fenced "${KEY[@]}" "${B[@]}"
     check "$engine: check, all data" "$BIN" check $PLACE --read-data --take-over "${KEY[@]}" "${A[@]}"
     check "$engine: no commit is in the bucket" bash -c '[ ! -e "$0/commits" ] && [ -e "$0/log" ]' "$WORK/store/rooms/$engine"
 done
@@ -137,7 +144,7 @@ check "umount" "$BIN" umount "$MOUNT"
 check "mount's own option for its log is left alone" "$BIN" mount $PLACE "$MOUNT" --log "$WORK/mount.log" "${KEY[@]}" "${A[@]}"
 check "and umount" "$BIN" umount "$MOUNT"
 rm "$WORK/home/.pgpass"
-"$BIN" mount $PLACE "$MOUNT" --foreground --log "${TCP/ada/ada:s3cret}" "${KEY[@]}" "${A[@]}" >"$WORK/foreground" 2>&1 &
+"$BIN" mount $PLACE "$MOUNT" --foreground --store-timeout 60 --log "${TCP/ada/ada:s3cret}" "${KEY[@]}" "${A[@]}" >"$WORK/foreground" 2>&1 &
 for _ in $(seq 400); do mountpoint -q "$MOUNT" && break || sleep 0.05; done
 check "mount, with the password in the place" mountpoint -q "$MOUNT"
 check "its command line has the place" bash -c 'cat /proc/[0-9]*/cmdline 2>/dev/null | tr "\0" "\n" | grep -q "ada@localhost:[$0]"' "${PG_PORT:0:1}"
