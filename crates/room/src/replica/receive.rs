@@ -173,6 +173,9 @@ fn receive_as(
         return Err(refused("has no beginning"));
     };
     let next = follow(state.as_ref(), &begin)?;
+    // A receiver may have been killed when it had just removed [`DONE`]. Were that there again after a power cut, what is
+    // received now would be taken for what it was about.
+    storage.sync_dir("")?;
     let mut incoming = Incoming::prepare(storage, &begin)?;
     let received = incoming
         .take(&mut reader, &begin, progress)
@@ -483,9 +486,15 @@ pub(super) fn complete(storage: &dyn Storage) -> Result<()> {
     }
     let changes = name_of(Name::Changes);
     if has(changes) {
-        storage.rename(&beside(changes), &increment(state.increments))?;
-        storage.sync_dir(INCREMENTS)?;
+        let to = increment(state.increments);
+        // One that is there is a part, of a process that was killed.
+        remove_if_there(storage, &to)?;
+        copy(storage, &beside(changes), &to)?;
     }
+    // Also what a process copied that was killed before it synced.
+    storage.sync_dir(INCREMENTS)?;
+    // Not renamed: a crash may lose both names of what changes its directory.
+    remove_if_there(storage, &beside(changes))?;
     for name in [CATALOG_TABLE, CATALOG] {
         if has(name) {
             storage.rename(&beside(name), name)?;
@@ -496,6 +505,22 @@ pub(super) fn complete(storage: &dyn Storage) -> Result<()> {
     clear(storage)?;
     remove_if_there(storage, DONE)?;
     Ok(storage.sync_dir("")?)
+}
+
+fn copy(storage: &dyn Storage, from: &str, to: &str) -> Result<()> {
+    let (file, there) = (
+        storage.open(from, OpenMode::Read)?,
+        storage.open(to, OpenMode::CreateNew)?,
+    );
+    let (mut at, len) = (0, file.len()?);
+    let mut buffer = vec![0; STEP];
+    while at < len {
+        let step = &mut buffer[..(STEP as u64).min(len - at) as usize];
+        file.read_at(step, at)?;
+        there.write_at(step, at)?;
+        at += step.len() as u64;
+    }
+    Ok(there.sync()?)
 }
 
 /// Adds what came of a segment to what is there.
