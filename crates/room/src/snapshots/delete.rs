@@ -1,6 +1,10 @@
 //! What a deleted snapshot alone holds goes, and the rest to the snapshot before it.
 //!
-//! Each step is bounded and whole: the catalog's rows, the counts of shared units and the account of space change together.
+//! 1. Each step is bounded and whole: the catalog's rows, the counts of shared units and the account of space change together.
+//! 2. A chunk that several deleted snapshots keep something of is handled once for all of them: its account is counted from all its
+//!    rows, which takes longer than moving one.
+
+use std::collections::BTreeMap;
 
 use catalog::{Change, KeptChunk, KeptRow, SnapshotRow};
 
@@ -11,7 +15,9 @@ use crate::{Error, Result};
 
 /// Chunks handled in one step.
 const CHUNKS: usize = 32;
-/// The same while nobody makes changes.
+/// Deleted snapshots for which a chunk is handled at once.
+const SNAPSHOTS: usize = 64;
+/// Chunks handled in one step while nobody makes changes.
 const CHUNKS_AT_REST: usize = 256;
 /// Rows of other kinds handled in one step.
 const ROWS: u32 = 1024;
@@ -39,13 +45,14 @@ impl Past {
             return Ok(false);
         };
         let row = &snapshots[at];
-        let before = at.checked_sub(1).map(|at| &snapshots[at]);
+        // Changes may still keep something for the newest one.
+        let older = snapshots.len() - 1;
         let chunks = self.catalog.get().kept_until(row.no(), None, CHUNKS)?;
         let is_newest = at + 1 == snapshots.len();
         if chunks.len() == CHUNKS || (!is_newest && !chunks.is_empty()) {
             for chunk in &chunks {
                 let _change = self.commits.change()?;
-                self.merge_chunk(chunk, before)?;
+                self.merge_chunk(chunk, &snapshots, older)?;
             }
             return Ok(true);
         }
@@ -64,7 +71,7 @@ impl Past {
             let all = left.len() <= CHUNKS_AT_REST;
             left.truncate(CHUNKS_AT_REST);
             for chunk in &left {
-                self.merge_chunk(chunk, before)?;
+                self.merge_chunk(chunk, &snapshots, snapshots.len())?;
             }
             if all {
                 self.merge_rows(row.no())?;
@@ -87,9 +94,10 @@ impl Past {
         Ok(())
     }
 
-    /// Merges what is kept of one chunk into what is kept for the snapshot before. Within a change.
-    fn merge_chunk(&self, row: &KeptRow, before: Option<&SnapshotRow>) -> Result<()> {
-        let (no, index, until) = (row.inode, row.index, row.until);
+    /// Merges what is kept of one chunk for deleted snapshots, from that of `row` on and among the first `end`, into what is kept for
+    /// the ones before that are not. Within a change.
+    fn merge_chunk(&self, row: &KeptRow, snapshots: &[SnapshotRow], end: usize) -> Result<()> {
+        let (no, index) = (row.inode, row.index);
         let cell = match self.data.cell(no) {
             Err(Error::NotFound) => None,
             other => Some(other?),
@@ -97,42 +105,40 @@ impl Past {
         let mut state = cell.as_ref().map(|cell| cell.state.write());
         let _past = self.data.change_past();
         let mut history = self.data.history(no, index, state.as_deref())?;
-        let Some(kept) = history.kept.remove(&until) else {
-            return Ok(());
-        };
-        let held_before = {
-            let mut with = history.clone();
-            with.kept.insert(until, kept.clone());
-            with.held()
-        };
-        let before = before.filter(|row| no < row.next_inode);
-        let nothing = KeptChunk::default();
-        let mut changes = vec![Change::KeepChunk {
+        let held_before = history.held();
+        let (mut merged, mut released) = (BTreeMap::new(), Vec::new());
+        // The oldest first: what it covers hides what the others have.
+        let mut before = None;
+        for snapshot in &snapshots[..end] {
+            let until = snapshot.no();
+            if !snapshot.doomed {
+                // One that does not know the file needs nothing of it.
+                before = (no < snapshot.next_inode).then_some(until);
+            } else if until >= row.until
+                && merged.len() < 2 * SNAPSHOTS
+                && let Some(kept) = history.kept.remove(&until)
+            {
+                merged.insert(until, KeptChunk::default());
+                match before {
+                    None => released.extend(kept.clone().rewrite(0, CHUNK_END, &[])),
+                    Some(before) => {
+                        let earlier = history.kept.entry(before).or_default();
+                        released.extend(earlier.absorb(&kept).released);
+                        merged.insert(before, earlier.clone());
+                    }
+                }
+            }
+        }
+        let changes = merged.iter().map(|(until, kept)| Change::KeepChunk {
             inode: no,
             index,
-            until,
-            kept: &nothing,
-        }];
-        let merged;
-        let released = match before {
-            None => kept.clone().rewrite(0, CHUNK_END, &[]),
-            Some(before) => {
-                let earlier = history.kept.entry(before.no()).or_default();
-                let released = earlier.absorb(&kept).released;
-                merged = earlier.clone();
-                changes.push(Change::KeepChunk {
-                    inode: no,
-                    index,
-                    until: before.no(),
-                    kept: &merged,
-                });
-                released
-            }
-        };
+            until: *until,
+            kept,
+        });
         let held = history::difference(&held_before, &history.held());
-        let key = (no, index, until);
+        let key = (no, index, row.until);
         self.data
-            .put_kept(key, state.as_deref_mut(), changes, held)?;
+            .put_kept(key, state.as_deref_mut(), changes.collect(), held)?;
         self.blocks.discard(&released)
     }
 }
