@@ -253,6 +253,7 @@ impl State {
                 until,
                 kept,
             } => {
+                self.births.get_mut().kept_changes((inode, index), until);
                 let key = (to_sql(inode.0), to_sql(index), to_sql(until));
                 let (inode, index, until) = key;
                 match kept.is_empty() {

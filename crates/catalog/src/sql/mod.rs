@@ -14,6 +14,7 @@
 //!
 //! It deliberately does not know what the changes mean.
 
+mod births;
 mod calls;
 mod changes;
 mod copy;
@@ -34,6 +35,7 @@ mod tests;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use rows::fuzzing::rows as fuzz_rows;
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -48,6 +50,7 @@ use storage::{Storage, spans};
 use crate::log::file::LogFile;
 use crate::log::{Link, Pending};
 use crate::{CatalogError, InodeNo, Result};
+use births::KnownBirths;
 use segments::SealedUnits;
 use snapshots::{Moment, SnapshotList};
 use wal::Wal;
@@ -113,6 +116,8 @@ struct State {
     latest: Option<Moment>,
     /// Inodes known to be kept for it.
     kept_inodes: HashSet<InodeNo>,
+    /// When blocks of chunks were written.
+    births: RefCell<KnownBirths>,
     /// Whether there is a table of answers.
     has_replies: bool,
     /// Inodes in the catalog, uncommitted ones included.

@@ -3,6 +3,7 @@
 //! Invariant: the settings that shape the file (page size, ciphers) are those of the format, whatever the library's
 //! defaults become.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
@@ -216,6 +217,7 @@ impl State {
             last_snapshot: 0,
             latest: None,
             kept_inodes: HashSet::new(),
+            births: RefCell::default(),
             has_replies: false,
             inodes: 0,
             generation: 0,

@@ -1,14 +1,23 @@
 //! Reading in a snapshot: of the past rows the one with the lowest `until` that is not below the snapshot's number, else the
 //! live row, where that is as old as the snapshot.
 
+use std::collections::{BTreeMap, HashMap};
+
 use super::State;
 use super::rows::{self, bound, damaged};
-use super::schema::past;
-use super::snapshots::{Moment, living};
+use super::schema::{self, past};
+use super::snapshots::Moment;
 use crate::{
-    Births, CHUNK_LEN, CatalogError, Chunk, DirEntry, Inode, InodeNo, KeptChunk, KeptRow, Result,
+    CHUNK_LEN, CatalogError, Chunk, DirEntry, Inode, InodeNo, KeptChunk, KeptRow, Result,
     SnapshotRow, SpaceRow,
 };
+
+/// Rows of inodes that a listing looks at for each name, before it searches for each.
+const ROWS_FOR_INODE: usize = 16;
+
+fn no_inode() -> CatalogError {
+    damaged("a name in a snapshot leads to an inode that is not there")
+}
 
 impl State {
     fn moment(&self, at: u64) -> Result<Moment> {
@@ -58,8 +67,7 @@ impl State {
     }
 
     fn inode_of_name(&self, at: u64, no: InodeNo) -> Result<Inode> {
-        self.past_inode(at, no)?
-            .ok_or_else(|| damaged("a name in a snapshot leads to an inode that is not there"))
+        self.past_inode(at, no)?.ok_or_else(no_inode)
     }
 
     pub(super) fn past_entries(
@@ -93,13 +101,85 @@ impl State {
         after: u64,
         limit: usize,
     ) -> Result<Vec<(DirEntry, Inode)>> {
-        self.past_entries(at, parent, after, limit)?
+        let moment = self.moment(at)?;
+        let params = (
+            bound(parent.0),
+            bound(after),
+            bound(moment.next_cookie),
+            bound(limit as u64),
+        );
+        let live = self.all(past::LIVE_ENTRIES_PLUS, params, |row| {
+            let is_there = row.get::<_, Option<i64>>(0)?.is_some();
+            let inode = is_there.then(|| rows::inode(row)).transpose()?;
+            Ok((rows::entry(row, schema::INODE_COLUMNS)?, inode))
+        })?;
+        let params = (
+            bound(parent.0),
+            bound(after),
+            bound(moment.next_cookie),
+            bound(at),
+            bound(limit as u64),
+        );
+        let kept = self.all(past::PAST_ENTRIES, params, |row| rows::entry(row, 0))?;
+        // Both in the order of cookies. What is kept of a name is in the place of the live one. Where it was cut at the limit,
+        // so is the whole, before the first live name that it does not decide on.
+        let mut found: BTreeMap<u64, (DirEntry, Option<Inode>)> = live
             .into_iter()
-            .map(|entry| {
-                let inode = self.inode_of_name(at, entry.inode)?;
-                Ok((entry, inode))
+            .map(|(entry, inode)| (entry.cookie, (entry, inode)))
+            .collect();
+        found.extend(kept.into_iter().map(|entry| (entry.cookie, (entry, None))));
+        let found: Vec<_> = found.into_values().take(limit).collect();
+        let mut numbers: Vec<InodeNo> = found.iter().map(|(entry, _)| entry.inode).collect();
+        numbers.sort_unstable();
+        let kept = self.kept_inodes(at, &numbers)?;
+        found
+            .into_iter()
+            .map(|(entry, live)| {
+                let inode = match (kept.get(&entry.inode), live) {
+                    (Some(kept), _) => kept.clone(),
+                    (None, Some(live)) if moment.has_inode(entry.inode) => Some(live),
+                    (None, _) => return Ok((self.inode_of_name(at, entry.inode)?, entry)),
+                };
+                Ok((inode.ok_or_else(no_inode)?, entry))
             })
+            .map(|found| found.map(|(inode, entry)| (entry, inode)))
             .collect()
+    }
+
+    /// What is kept of inodes for a snapshot, and `None` for those that did not exist. `numbers` in order.
+    ///
+    /// Inodes of a directory mostly have numbers close together: one pass over the rows between them, as long as there are not many
+    /// others, is faster than a search for each.
+    fn kept_inodes(&self, at: u64, numbers: &[InodeNo]) -> Result<HashMap<InodeNo, Option<Inode>>> {
+        let mut kept = HashMap::new();
+        let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else {
+            return Ok(kept);
+        };
+        let rows_max = ROWS_FOR_INODE.saturating_mul(numbers.len());
+        let mut statement = self.statement(past::PAST_INODES)?;
+        let mut rows = statement.query((bound(first.0), bound(last.0), bound(rows_max as u64)))?;
+        let (mut seen, mut reached) = (0, *first);
+        while let Some(row) = rows.next()? {
+            seen += 1;
+            reached = InodeNo(rows::number(row, 0, "an inode number")?);
+            // The first row from the snapshot on is the one that it sees.
+            if rows::number::<u64>(row, 1, "a snapshot")? >= at
+                && !kept.contains_key(&reached)
+                && numbers.binary_search(&reached).is_ok()
+            {
+                kept.insert(reached, rows::past_inode(row, 2, reached)?);
+            }
+        }
+        if seen == rows_max {
+            let left = numbers.partition_point(|no| *no < reached);
+            for no in &numbers[left..] {
+                let found = self.one(past::PAST_INODE, (bound(no.0), bound(at)), |row| {
+                    rows::past_inode(row, 0, *no)
+                })?;
+                kept.extend(found.map(|found| (*no, found)));
+            }
+        }
+        Ok(kept)
     }
 
     pub(super) fn past_entry(
@@ -259,39 +339,6 @@ impl State {
         self.all(past::KEPT_BEFORE, params, |row| {
             Ok((rows::number(row, 0, "a snapshot")?, rows::kept(row, 1)?))
         })
-    }
-
-    pub(super) fn births(
-        &self,
-        inode: InodeNo,
-        index: u64,
-        until: u64,
-        blocks: &[u16],
-    ) -> Result<Births> {
-        let list = self.snapshots.get();
-        // The file itself is younger than the snapshots that do not have it.
-        let younger = list
-            .iter()
-            .rev()
-            .find(|row| row.no() < until && row.next_inode <= inode);
-        let younger = younger.map_or(0, |row| living(&list, row.no()));
-        let mut births = Births::after(younger);
-        if !self.has_past() {
-            return Ok(births);
-        }
-        // From the newest down: the first that covers a block decides.
-        let mut unknown: Vec<u16> = blocks.to_vec();
-        let mut statement = self.statement(past::KEPT_BEFORE)?;
-        let mut rows = statement.query((bound(inode.0), bound(index), bound(until)))?;
-        while !unknown.is_empty()
-            && let Some(row) = rows.next()?
-        {
-            let since: u64 = rows::number(row, 0, "a snapshot")?;
-            let kept = rows::covered(row, 1)?;
-            births.note(&kept, living(&list, since));
-            unknown.retain(|block| !kept.covers(*block, 1));
-        }
-        Ok(births)
     }
 
     pub(super) fn all_kept_chunks(

@@ -117,14 +117,14 @@ macro_rules! statements {
     };
 }
 
-pub(super) mod past;
-
 macro_rules! inode_columns {
     () => {
         "i.no, i.kind, i.mode, i.uid, i.gid, i.nlink, i.size, i.blocks, i.rdev, i.atime_s, i.atime_ns, \
          i.mtime_s, i.mtime_ns, i.ctime_s, i.ctime_ns, i.btime_s, i.btime_ns, i.parent, i.has_xattrs, i.target"
     };
 }
+
+pub(super) mod past;
 
 /// Number of columns of an inode: those of an entry come behind them.
 pub(super) const INODE_COLUMNS: usize = 20;

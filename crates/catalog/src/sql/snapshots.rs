@@ -211,7 +211,11 @@ impl State {
         let last = snapshot.number.to_le_bytes();
         self.run(schema::PUT_META, (past::META_SNAPSHOTS, &last[..]))?;
         self.last_snapshot = snapshot.number;
-        self.changed_list(|list| list.push(row.clone()));
+        let before = self.latest.map_or(0, |latest| latest.no);
+        let mut list = (*self.snapshots.get()).clone();
+        list.push(row.clone());
+        self.put_list(list);
+        self.births.get_mut().created(before);
         Ok(())
     }
 
@@ -259,7 +263,9 @@ impl State {
         Ok(())
     }
 
+    /// Changes what there was: not for a new one.
     fn changed_list(&mut self, change: impl FnOnce(&mut Vec<SnapshotRow>)) {
+        self.births.get_mut().clear();
         let mut list = (*self.snapshots.get()).clone();
         change(&mut list);
         self.put_list(list);

@@ -100,6 +100,10 @@ statements! {
         WHERE e.parent = ?1 AND e.cookie > ?2 AND e.cookie < ?3 \
         AND NOT EXISTS (SELECT 1 FROM past_entries p WHERE p.parent = e.parent AND p.cookie = e.cookie AND p.until >= ?4) \
         ORDER BY e.cookie LIMIT ?5";
+    // The live names that are not younger, whatever is kept of them, with their inodes as they are.
+    LIVE_ENTRIES_PLUS = concat!("SELECT ", inode_columns!(), ", e.cookie, e.name, e.inode, e.kind FROM entries e \
+        LEFT JOIN inodes i ON i.no = e.inode WHERE e.parent = ?1 AND e.cookie > ?2 AND e.cookie < ?3 ORDER BY e.cookie LIMIT ?4");
+    PAST_INODES = "SELECT no, until, inode FROM past_inodes WHERE no >= ?1 AND no <= ?2 ORDER BY no, until LIMIT ?3";
     PAST_ENTRY = "SELECT cookie, name, inode, kind FROM past_entries WHERE parent = ?1 AND cookie = ?2 AND until >= ?3 \
         ORDER BY until LIMIT 1";
     LIVE_ENTRY = "SELECT cookie, name, inode, kind FROM entries WHERE parent = ?1 AND cookie = ?2";
@@ -114,6 +118,7 @@ statements! {
     KEPT_CHUNK = "SELECT kept FROM past_chunks WHERE inode = ?1 AND idx = ?2 AND until = ?3";
     KEPT_SINCE = "SELECT kept FROM past_chunks WHERE inode = ?1 AND idx = ?2 AND until >= ?3 ORDER BY until DESC";
     KEPT_BEFORE = "SELECT until, kept FROM past_chunks WHERE inode = ?1 AND idx = ?2 AND until < ?3 ORDER BY until DESC";
+    KEPT_BETWEEN = "SELECT until, kept FROM past_chunks WHERE inode = ?1 AND idx = ?2 AND until >= ?3 AND until < ?4 ORDER BY until DESC";
     NEXT_CHUNK = "SELECT idx FROM chunks WHERE inode = ?1 AND idx >= ?2 ORDER BY idx LIMIT 1";
     NEXT_KEPT = "SELECT idx FROM past_chunks WHERE inode = ?1 AND idx >= ?2 ORDER BY idx LIMIT 1";
     CHUNK_INDEX_BEFORE = "SELECT idx FROM chunks WHERE inode = ?1 AND idx < ?2 ORDER BY idx DESC LIMIT 1";

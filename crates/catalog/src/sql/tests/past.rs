@@ -94,6 +94,72 @@ fn version(catalog: &SqlCatalog) -> u32 {
 }
 
 #[test]
+fn a_listing_finds_inodes_among_many_kept_rows_of_others() {
+    let mut files = Files::new();
+    let catalog = files.create();
+    let [a, busy, c] = [b"a", b"b", b"c"].map(|name| put(&catalog, InodeNo::ROOT, name));
+    let sized = |no: InodeNo, size| Inode { size, ..file(no.0) };
+    let moments: Vec<u64> = (0..200)
+        .map(|i| {
+            let at = snapshot(&catalog, &format!("{i}"));
+            catalog
+                .apply(&[Change::PutInode(&sized(busy, i + 1))])
+                .unwrap();
+            if i == 100 {
+                catalog.apply(&[Change::PutInode(&sized(c, 7))]).unwrap();
+            }
+            at
+        })
+        .collect();
+    for (i, at) in moments.into_iter().enumerate() {
+        let i = i as u64;
+        let listed = catalog.past_entries_plus(at, InodeNo::ROOT, 0, 9).unwrap();
+        let sizes: Vec<_> = listed
+            .iter()
+            .map(|(_, inode)| (inode.no, inode.size))
+            .collect();
+        let first = file(a.0).size;
+        let busy_then = if i == 0 { first } else { i };
+        let last = if i > 100 { 7 } else { first };
+        assert_eq!(sizes, [(a, first), (busy, busy_then), (c, last)]);
+    }
+}
+
+#[test]
+fn births_are_remembered_only_while_what_they_were_read_from_stays() {
+    let mut files = Files::new();
+    let catalog = files.create();
+    let no = put(&catalog, InodeNo::ROOT, b"a");
+    let keep = |until: u64, first: u16| {
+        let mut kept = KeptChunk::default();
+        kept.keep(first, 1, &[]);
+        let change = Change::KeepChunk {
+            inode: no,
+            index: 0,
+            until,
+            kept: &kept,
+        };
+        catalog.apply(&[change]).unwrap();
+    };
+    let since = |until: u64, block: u16| catalog.births(no, 0, until).unwrap().since(block);
+    let one = snapshot(&catalog, "one");
+    keep(one, 5);
+    let two = snapshot(&catalog, "two");
+    assert_eq!((since(two, 5), since(two, 6)), (one, 0));
+    // What is kept for the newest one is none of its own births, but of the next one's.
+    keep(two, 6);
+    assert_eq!((since(two, 5), since(two, 6)), (one, 0));
+    let three = snapshot(&catalog, "three");
+    assert_eq!((since(three, 5), since(three, 6)), (one, two));
+    assert_eq!((since(two, 5), since(two, 6)), (one, 0));
+    assert_eq!((since(three, 5), since(three, 6)), (one, two));
+    keep(one, 7);
+    assert_eq!(since(three, 7), one);
+    catalog.apply(&[Change::DoomSnapshot(two)]).unwrap();
+    assert_eq!(since(three, 6), one);
+}
+
+#[test]
 fn programs_that_do_not_know_snapshots_refuse_a_catalog_that_ever_had_one() {
     let mut files = Files::new();
     let catalog = files.create();
@@ -290,6 +356,11 @@ fn every_statement_of_snapshots_uses_the_index_that_is_meant_for_it() {
             "PRIMARY KEY (parent=? AND cookie>? AND cookie<?)",
         ),
         (
+            schema::past::LIVE_ENTRIES_PLUS,
+            "PRIMARY KEY (parent=? AND cookie>? AND cookie<?)",
+        ),
+        (schema::past::PAST_INODES, "PRIMARY KEY (no>? AND no<?)"),
+        (
             schema::past::PAST_XATTR,
             "PRIMARY KEY (inode=? AND name=? AND until>?)",
         ),
@@ -304,6 +375,10 @@ fn every_statement_of_snapshots_uses_the_index_that_is_meant_for_it() {
         (
             schema::past::KEPT_BEFORE,
             "PRIMARY KEY (inode=? AND idx=? AND until<?)",
+        ),
+        (
+            schema::past::KEPT_BETWEEN,
+            "PRIMARY KEY (inode=? AND idx=? AND until>? AND until<?)",
         ),
         (schema::past::NEXT_KEPT, "PRIMARY KEY (inode=? AND idx>?)"),
         (

@@ -81,6 +81,12 @@ impl Whole {
             loop {
                 let some = catalog.past_entries(at, no, after, page).unwrap();
                 assert!(some.len() <= page);
+                let plus = catalog.past_entries_plus(at, no, after, page).unwrap();
+                let each = some.iter().map(|entry| {
+                    let inode = catalog.past_inode(at, entry.inode).unwrap();
+                    (entry.clone(), inode.unwrap())
+                });
+                assert_eq!(plus, each.collect::<Vec<_>>());
                 let Some(last) = some.last() else { break };
                 after = last.cookie;
                 whole.entries.entry(no).or_default().extend(some);
