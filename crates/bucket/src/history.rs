@@ -138,8 +138,7 @@ pub(crate) async fn follow(
     let mut next: Option<History> = None;
     loop {
         let number = next.as_ref().unwrap_or(state).manifest.number + 1;
-        let name = names::commit(number);
-        let bytes = match client.get(name.clone()).await {
+        let bytes = match client.commit(number).await {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => break,
             Err(e) => return Err(e),
@@ -151,7 +150,10 @@ pub(crate) async fn follow(
             Ok(record) if record.data.is_empty() => {}
             Ok(record) => drop(later.bodies.insert(number, record.data)),
             // The begin of a writer that started from an old state may be at an old number, and lead nowhere.
-            Err(why) => return reload(client, state, Some(damaged(&name, &why))).await,
+            Err(why) => {
+                let wrong = damaged(&names::commit(number), &why);
+                return reload(client, state, Some(wrong)).await;
+            }
         }
     }
     match next {
@@ -182,15 +184,13 @@ async fn reload(
 /// The same, after a look at the lists only where they have nothing newer.
 async fn reload_if_newer(client: &Client, state: &History) -> io::Result<Option<History>> {
     let ours = state.manifest.number;
-    let since = client.list(COMMITS, Some(names::commit(ours - 1))).await?;
+    let since = client.commits_after(ours - 1).await?;
     let checkpoints = client.list(CHECKPOINTS, None).await?;
-    let numbers = |directory, list: Vec<(String, u64)>| {
-        let numbers = list.into_iter();
-        numbers
-            .filter_map(move |(name, _)| names::number_of(directory, &name))
-            .max()
-    };
-    let newest = numbers(COMMITS, since).max(numbers(CHECKPOINTS, checkpoints));
+    let checkpoints = checkpoints.iter();
+    let newest = checkpoints
+        .filter_map(|(name, _)| names::number_of(CHECKPOINTS, name))
+        .chain(since)
+        .max();
     match newest.unwrap_or(0) {
         newest if newest > ours => reload(client, state, None).await,
         newest if newest < ours => Err(went_back(newest, ours)),
