@@ -289,8 +289,11 @@ impl Work {
 fn list(tree: &dyn FileSystem) -> Outcome<u64> {
     let mut seen = 0;
     for (entry, _) in tree.read_dir(InodeNo::ROOT, 0, usize::MAX)? {
+        if entry.kind != FileKind::Directory {
+            continue;
+        }
         let mut after = 0;
-        while entry.kind == FileKind::Directory {
+        loop {
             let names = tree.read_dir(entry.inode, after, 512)?;
             let Some((last, _)) = names.last() else { break };
             after = last.cookie;

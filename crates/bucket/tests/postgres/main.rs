@@ -10,6 +10,8 @@ mod engines;
 mod faults;
 #[path = "../bucket/fences.rs"]
 mod fences;
+#[path = "../bucket/follow.rs"]
+mod follow;
 #[path = "../bucket/log.rs"]
 mod log;
 #[path = "../bucket/made.rs"]
