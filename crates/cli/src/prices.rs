@@ -48,7 +48,7 @@ impl Prices {
     pub(crate) fn usual() -> Self {
         Self {
             source:
-                "AWS S3 Standard, us-east-1, list prices of January 2025, read over the internet"
+                "AWS S3 Standard, us-east-1, list prices of March 2026, read over the internet"
                     .into(),
             currency: "USD".into(),
             put_1000: 0.005,
