@@ -47,9 +47,8 @@ impl Prices {
     /// List prices of the first step of use, without taxes and free allowances.
     pub(crate) fn usual() -> Self {
         Self {
-            source:
-                "AWS S3 Standard, us-east-1, list prices of March 2026, read over the internet"
-                    .into(),
+            source: "AWS S3 Standard, us-east-1, list prices of March 2026, read over the internet"
+                .into(),
             currency: "USD".into(),
             put_1000: 0.005,
             get_1000: 0.0004,

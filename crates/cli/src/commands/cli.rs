@@ -15,7 +15,7 @@ use super::*;
     propagate_version = true,
     arg_required_else_help = true,
     override_usage = "strongroom <COMMAND> [OPTIONS]",
-    after_help = "First steps:\n  strongroom create work.strongroom\n  mkdir -p ~/work && strongroom mount work.strongroom ~/work\n  strongroom umount ~/work\n\nPaths in a room are written ROOM:/path: strongroom ls work.strongroom:/papers\n\nA room in an S3 bucket is written s3://BUCKET/PREFIX, with these options of every command (of `mount` also in -o and fstab):\n  --cache DIR          where this machine keeps its cache of the room\n  --cache-size SIZE    the most that the cache keeps (10GiB)\n  --store-timeout SECONDS  how long a request is tried before it fails (60)\n  --take-over          write although another machine has the room open, or its writer died there"
+    after_help = "First steps:\n  strongroom create work.strongroom\n  mkdir -p ~/work && strongroom mount work.strongroom ~/work\n  strongroom umount ~/work\n\nPaths in a room are written ROOM:/path: strongroom ls work.strongroom:/papers\n\nA room in an S3 bucket is written s3://BUCKET/PREFIX. Every command then has\nthese options, and all but --log are mount options too:\n  --cache DIR              where this machine keeps its cache of the room\n  --cache-size SIZE        the most that the cache keeps (10GiB)\n  --log PLACE              commits are in postgres://HOST/DB or etcd://HOST:PORT\n  --store-timeout SECONDS  how long a request is tried before it fails (60)\n  --take-over              write although another machine has the room open"
 )]
 pub(crate) struct Cli {
     #[command(flatten)]

@@ -63,6 +63,16 @@ const EXCUSED: &[(&str, &str, &str)] = &[
     ),
     ("benchmark.md", "strongroom --json bench cost", MINUTES),
     (
+        "bucket.md",
+        "strongroom create s3://rooms/work --log",
+        "PostgreSQL and etcd; scripts/logs.sh runs the commands",
+    ),
+    (
+        "bucket.md",
+        "strongroom mount s3://rooms/work ~/work --read-only --follow",
+        "an S3 server; scripts/bucket.sh runs the command",
+    ),
+    (
         "capability-model.md",
         "cargo test -p strongroom-capability-model",
         "the model's own tests run it",
