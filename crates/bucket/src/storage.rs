@@ -15,7 +15,7 @@ use crate::elsewhere;
 use crate::file::{File, Wanted};
 use crate::history::{self, History};
 use crate::manifest::Manifest;
-use crate::names::{CHECKPOINTS, COMMITS, DATA, LOG};
+use crate::names::{CHECKPOINTS, COMMITS, DATA, LOG, RECORDS};
 use crate::objects::Objects;
 use crate::opening::{WRITER, cache_dir, local, names_of, writer_line};
 use crate::options::Options;
@@ -67,7 +67,7 @@ impl BucketStorage {
                 let why = format!("there is a room in {place} already, or what is left of one");
                 Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
             };
-            for directory in [COMMITS, CHECKPOINTS, DATA] {
+            for directory in [COMMITS, CHECKPOINTS, RECORDS, DATA] {
                 if !probing.list(directory, None).await?.is_empty() {
                     return there("the bucket");
                 }
@@ -220,7 +220,7 @@ impl BucketStorage {
         let client = self.shared.objects.client.clone();
         client.clone().wait(async move {
             let (mut objects, mut bytes) = (0, 0);
-            for directory in [COMMITS, CHECKPOINTS, DATA] {
+            for directory in [COMMITS, CHECKPOINTS, RECORDS, DATA] {
                 let listed = client.list(directory, None).await?;
                 objects += listed.len() as u64;
                 bytes += listed.iter().map(|(_, size)| size).sum::<u64>();
