@@ -190,7 +190,9 @@ impl Place {
         let some = |names: Vec<String>, random: &mut Random| -> Option<String> {
             (!names.is_empty()).then(|| names[random.below(names.len() as u64) as usize].clone())
         };
-        let names: Vec<String> = self.snapshots.keys().cloned().collect();
+        // The mount may delete an automatic one before the command comes to it.
+        let there = |name: &&String| !(act.mounted() && name.starts_with('a'));
+        let names: Vec<String> = self.snapshots.keys().filter(there).cloned().collect();
         let chosen = some(names, random);
         let target = format!("ssh://backup{}", self.s.path("copy").display());
         let program = common::program().display().to_string();
