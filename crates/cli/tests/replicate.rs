@@ -111,6 +111,22 @@ fn a_killed_replication_goes_on() {
     assert_eq!(file_of(&s, "copy", "f"), noise(20_000_000, 5));
 }
 
+/// What was interrupted leads to the moment of its time only.
+#[test]
+fn a_replication_after_an_interrupted_one_comes_to_the_present_moment() {
+    let s = with_file(3_000_000);
+    s.with_pass(["snapshot", "create", "room", "monday"]);
+    s.with_pass(["send", "room@monday", "--to", "s"]);
+    let whole = std::fs::read(s.path("s")).unwrap();
+    std::fs::write(s.path("s"), &whole[..whole.len() / 2]).unwrap();
+    s.fails(1, ["receive", "copy", "--from", "s"]);
+    std::fs::write(s.path("later"), b"later").unwrap();
+    s.with_pass(["cp", "later", "room:/later"]);
+    s.with_pass(["replicate", "room", "copy"]);
+    assert_eq!(s.with_pass(["ls", "copy"]), "f\nlater\n");
+    s.with_pass(["check", "--read-data", "copy"]);
+}
+
 #[test]
 fn a_stream_goes_through_a_file_and_is_refused_where_it_does_not_fit() {
     let s = with_file(200_000);

@@ -181,48 +181,20 @@ fn parse_status(text: &str) -> Option<ReplicaStatus> {
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let target = Target::parse(&args)?;
+    // Before the room is opened: a host that cannot be reached needs no passphrase.
     let status = target.status()?;
     let access = Access::reach(&args.room, &args.open, Intent::Change)?;
-    let source = Source(&access);
-    let since = match &status.moment {
-        None => None,
-        Some(moment) => {
-            let name = source.snapshot_of(moment)?;
-            Some(name.ok_or_else(|| {
-                Error::failed(format!(
-                    "{}: none of its snapshots is the moment {moment} of the replica: replicate to an empty directory",
-                    args.room.display()
-                ))
-            })?)
-        }
-    };
-    let (to, resume) = match source.resumable(&status)? {
-        Some((to, token)) => (to, Some(token)),
-        None => (source.create(&target.prefix())?, None),
-    };
-    let mut request = SendRequest {
-        to,
-        since,
-        resume,
-        scratch: None,
-    };
-    let sent = match transfer(&access, &args, &target, &request, global) {
-        // What was sent first has moved since.
-        Ok(None) => {
-            request.resume = None;
-            transfer(&access, &args, &target, &request, global)?
-        }
-        other => other?,
-    };
-    let sent = sent.ok_or_else(unexpected)?;
-    for name in source.snapshots()? {
-        if name.starts_with(&target.prefix()) && name != request.to {
-            let delete = Request::DeleteSnapshot { name };
-            access.run(&delete, &|_, _| true)?;
-        }
+    let mut done = bring(&args, &target, &status, &access, global)?;
+    if done.was_interrupted {
+        // That led to the moment of its time; and now to the present one.
+        let before = done.sent;
+        done = bring(&args, &target, &target.status()?, &access, global)?;
+        done.sent.sent += before.sent;
+        done.sent.data += before.data;
     }
     access.free_deleted()?;
     access.close()?;
+    let Done { request, sent, .. } = done;
     if global.json {
         output::json_line(&json!({
             "snapshot": request.to,
@@ -243,6 +215,68 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// A transfer that is complete.
+struct Done {
+    request: SendRequest,
+    sent: SentReply,
+    /// It went on with one that an earlier run began.
+    was_interrupted: bool,
+}
+
+/// Completes the transfer that was interrupted, or brings a replica in this state to the present moment.
+fn bring(
+    args: &Args,
+    target: &Target,
+    status: &ReplicaStatus,
+    access: &Access,
+    global: &Global,
+) -> Result<Done> {
+    let source = Source(access);
+    let since = match &status.moment {
+        None => None,
+        Some(moment) => {
+            let name = source.snapshot_of(moment)?;
+            Some(name.ok_or_else(|| {
+                Error::failed(format!(
+                    "{}: none of its snapshots is the moment {moment} of the replica: replicate to an empty directory",
+                    args.room.display()
+                ))
+            })?)
+        }
+    };
+    let (to, resume) = match source.resumable(status)? {
+        Some((to, token)) => (to, Some(token)),
+        None => (source.create(&target.prefix())?, None),
+    };
+    let was_interrupted = resume.is_some();
+    let mut request = SendRequest {
+        to,
+        since,
+        resume,
+        scratch: None,
+    };
+    let sent = match transfer(access, args, target, &request, global) {
+        // What was sent first has moved since.
+        Ok(None) => {
+            request.resume = None;
+            transfer(access, args, target, &request, global)?
+        }
+        other => other?,
+    };
+    let sent = sent.ok_or_else(unexpected)?;
+    for name in source.snapshots()? {
+        if name.starts_with(&target.prefix()) && name != request.to {
+            let delete = Request::DeleteSnapshot { name };
+            access.run(&delete, &|_, _| true)?;
+        }
+    }
+    Ok(Done {
+        request,
+        sent,
+        was_interrupted,
+    })
 }
 
 /// The room that is replicated, mounted or not.
