@@ -36,6 +36,10 @@ pub(crate) fn restore(
     path: &Path,
     to: &Path,
 ) -> Result<Restored> {
+    // Walked, it would be the root, and the whole room would be replaced.
+    if path.as_os_str().is_empty() || to.as_os_str().is_empty() {
+        return Err(RoomError::NotFound.into());
+    }
     let past = room.snapshot_of_number(snapshot.number)?;
     let from = room::resolve(&*past, path, false)?;
     let mut copy = Copy {

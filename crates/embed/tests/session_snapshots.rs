@@ -333,6 +333,24 @@ fn a_restored_tree_is_what_it_was_and_takes_no_space() {
 }
 
 #[test]
+fn an_empty_path_is_not_the_root() {
+    let (_place, room) = Place::new();
+    write(&room, "/a", b"then");
+    room.create_snapshot("monday").unwrap();
+    write(&room, "/a", b"now");
+    write(&room, "/new", b"new");
+    for (path, to) in [("", None), ("/", Some("")), ("", Some("/b"))] {
+        let restored = room.restore_snapshot("monday", path, to.map(Path::new));
+        assert_eq!(kind(restored), Kind::NotFound, "{path:?} to {to:?}");
+    }
+    assert_eq!(
+        (read(&room, "/a"), read(&room, "/new")),
+        (b"now".to_vec(), b"new".to_vec())
+    );
+    assert!(!room.exists("/b").unwrap());
+}
+
+#[test]
 fn a_whole_room_is_put_back() {
     let (place, room) = Place::new();
     room.make_dirs("/a/b").unwrap();

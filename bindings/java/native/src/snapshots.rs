@@ -3,7 +3,6 @@
 #![allow(non_snake_case)] // Their names are made by Java's rule.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use embed::{Change, Error, Result, SnapshotInfo, What};
 use jni::EnvUnowned;
@@ -152,7 +151,7 @@ fn pack(change: &Change, to: &mut Vec<u8>) {
     }
 }
 
-/// An empty `to`: where it was. Returns how many files.
+/// Returns how many files.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_strongroom_Native_restoreSnapshot<'l>(
     env: EnvUnowned<'l>,
@@ -165,11 +164,8 @@ extern "system" fn Java_org_strongroom_Native_restoreSnapshot<'l>(
     answer(env, |env| {
         let called = name(bytes(env, &called)?)?;
         let (from, to) = (bytes(env, &from)?, bytes(env, &to)?);
-        let to: Option<&Path> = match to.is_empty() {
-            true => None,
-            false => Some(path(&to)?),
-        };
-        let done = table::room(room)?.restore_snapshot(&called, path(&from)?, to)?;
+        let (from, to) = (path(&from)?, path(&to)?);
+        let done = table::room(room)?.restore_snapshot(&called, from, Some(to))?;
         Ok(done.files as jlong)
     })
 }

@@ -203,6 +203,8 @@ void case_snapshot_restore(void)
     holds_text(room, "/first", "then");
     holds_text(room, "/papers/letter", "spoiled");
     REFUSED(NOT_FOUND, strongroom_snapshot_restore(room, "monday", "/papers/later", NULL));
+    REFUSED(NOT_FOUND, strongroom_snapshot_restore(room, "monday", "", NULL));
+    REFUSED(NOT_FOUND, strongroom_snapshot_restore(room, "monday", "/", ""));
     CHECK(there(room, "/papers/later"));
     OK(strongroom_snapshot_restore(room, "monday", "/papers", NULL));
     holds_text(room, "/papers/letter", "then");

@@ -612,8 +612,7 @@ public final class Room implements Closeable {
      * @throws RoomException if there is no such snapshot, or it has no such path
      */
     public long restoreSnapshot(String name, String path, String to) throws RoomException {
-        byte[] none = new byte[0];
-        return Native.restoreSnapshot(number, Names.bytes(name), Names.bytes(path), to == null ? none : Names.bytes(to));
+        return Native.restoreSnapshot(number, Names.bytes(name), Names.bytes(path), Names.bytes(to == null ? path : to));
     }
 
     /**

@@ -189,6 +189,7 @@ class SnapshotsTest extends Contract {
             assertEquals("then", text(room, "/first"));
             assertEquals("spoiled", text(room, "/papers/letter"));
             refused(Kind.NOT_FOUND, () -> room.restoreSnapshot("monday", "/papers/later", null));
+            refused(Kind.INVALID_ARGUMENT, () -> room.restoreSnapshot("monday", "/papers", ""));
             assertTrue(room.exists("/papers/later"));
             room.restoreSnapshot("monday", "/papers", null);
             assertEquals("then", text(room, "/papers/letter"));
