@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use room::{
     Error as RoomError, FileFlags, FileKind, FileSystem, Inode, InodeNo, NewFile, RenameMode, Room,
-    SetAttr, SetTime, Snapshot, Snapshots as _, XattrMode,
+    SetAttr, SetTime, Snapshots as _, XattrMode,
 };
 
 use crate::{Error, Result};
@@ -30,22 +30,18 @@ pub struct Restored {
 /// Where a name is.
 type Place = (InodeNo, Vec<u8>);
 
-pub(crate) fn restore(
-    room: &Room,
-    snapshot: &Snapshot,
-    path: &Path,
-    to: &Path,
-) -> Result<Restored> {
+/// Puts `path` of the snapshot of this number at `to`.
+pub(crate) fn restore(room: &Room, snapshot: u64, path: &Path, to: &Path) -> Result<Restored> {
     // Walked, it would be the root, and the whole room would be replaced.
     if path.as_os_str().is_empty() || to.as_os_str().is_empty() {
         return Err(RoomError::NotFound.into());
     }
-    let past = room.snapshot_of_number(snapshot.number)?;
+    let past = room.snapshot_of_number(snapshot)?;
     let from = room::resolve(&*past, path, false)?;
     let mut copy = Copy {
         room,
         past: &*past,
-        name: &snapshot.name,
+        snapshot,
         links: HashMap::new(),
         flags: Vec::new(),
         done: Restored::default(),
@@ -55,11 +51,11 @@ pub(crate) fn restore(
         if from.kind != FileKind::Directory {
             return Err(RoomError::NotDirectory.into());
         }
-        copy.whole(&from, snapshot)?;
+        copy.whole(&from)?;
     } else {
         copy.missing_above(to, path == to)?;
         let (parent, name) = room.resolve_parent(to)?;
-        copy.one(&from, (parent, name.to_vec()), snapshot)?;
+        copy.one(&from, (parent, name.to_vec()))?;
     }
     for (no, flags) in &copy.flags {
         let set = SetAttr {
@@ -75,7 +71,8 @@ pub(crate) fn restore(
 struct Copy<'a> {
     room: &'a Room,
     past: &'a dyn FileSystem,
-    name: &'a str,
+    /// Its number.
+    snapshot: u64,
     /// The copies of files with several names.
     links: HashMap<InodeNo, InodeNo>,
     /// What is given last: it keeps files from being changed and renamed.
@@ -84,12 +81,11 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    fn one(&mut self, from: &Inode, to: Place, snapshot: &Snapshot) -> Result<()> {
+    fn one(&mut self, from: &Inode, to: Place) -> Result<()> {
         let (room, parent) = (self.room, to.0);
         let beside = self.beside(parent)?;
         let copied = self
             .tree(from, (parent, beside.clone()))
-            .and_then(|()| self.check(snapshot))
             .and_then(|()| replace(room, (parent, &beside), (parent, &to.1)));
         let replaced = match copied {
             Ok(replaced) => replaced,
@@ -102,7 +98,7 @@ impl Copy<'_> {
     }
 
     /// All names of the root change places in one transaction.
-    fn whole(&mut self, from: &Inode, snapshot: &Snapshot) -> Result<()> {
+    fn whole(&mut self, from: &Inode) -> Result<()> {
         let room = self.room;
         let beside = self.beside(InodeNo::ROOT)?;
         let stage = room
@@ -112,13 +108,10 @@ impl Copy<'_> {
                 &NewFile::of_kind(FileKind::Directory),
             )?
             .no;
-        let copied = self
-            .entries(from.no, stage)
-            .and_then(|()| self.check(snapshot));
+        let copied = self.entries(from.no, stage).and_then(|()| room.begin());
         if let Err(error) = copied {
             return Err(self.discarded((InodeNo::ROOT, beside), error));
         }
-        room.begin()?;
         let swapped = self.swap_all(stage, &beside).and_then(|()| {
             self.take_xattrs(InodeNo::ROOT)?;
             self.attributes(from, InodeNo::ROOT)
@@ -202,7 +195,9 @@ impl Copy<'_> {
         };
         let made = self.room.make(*parent, name, &new)?.no;
         if from.kind == FileKind::Regular {
-            self.room.copy_from_snapshot(self.name, from.no, made)?;
+            // By number: the snapshot may get another name meanwhile.
+            self.room
+                .share_from_snapshot(self.snapshot, from.no, made, 0, from.size)?;
             self.done.bytes += from.size;
         }
         if has_names {
@@ -280,17 +275,6 @@ impl Copy<'_> {
             }
         }
         Err(RoomError::Exists.into())
-    }
-
-    /// Contents are copied by the snapshot's name: it must have been the same one all the time.
-    fn check(&self, snapshot: &Snapshot) -> room::Result<()> {
-        let all = self.room.snapshots()?;
-        let is_same =
-            |other: &Snapshot| (other.number, &other.name) == (snapshot.number, &snapshot.name);
-        match all.iter().any(is_same) {
-            true => Ok(()),
-            false => Err(RoomError::Stale),
-        }
     }
 
     /// Removes what was copied in vain.

@@ -117,8 +117,8 @@ impl Session {
     ) -> Result<Restored> {
         let room = self.0.room()?;
         let room = room.changeable()?;
-        let snapshot = find(room, name)?;
-        restore(room, &snapshot, path.as_ref(), to.unwrap_or(path.as_ref()))
+        let snapshot = find(room, name)?.number;
+        restore(room, snapshot, path.as_ref(), to.unwrap_or(path.as_ref()))
     }
 }
 
