@@ -53,9 +53,22 @@ pub(crate) fn restore(room: &Room, snapshot: u64, path: &Path, to: &Path) -> Res
         }
         copy.whole(&from)?;
     } else {
-        copy.missing_above(to, path == to)?;
-        let (parent, name) = room.resolve_parent(to)?;
-        copy.one(&from, (parent, name.to_vec()))?;
+        let missing = make_missing_above(room, to)?;
+        if let Err(error) = copy.one(&from, to) {
+            // They are empty again.
+            for above in &missing {
+                if let Ok((parent, name)) = room.resolve_parent(above) {
+                    let _ = room.rmdir(parent, name);
+                }
+            }
+            return Err(error);
+        }
+        // Last: their times change with each name in them.
+        for above in missing.iter().filter(|_| path == to) {
+            let from = room::resolve(&*past, above, true)?;
+            let to = room::resolve(room, above, true)?;
+            copy.attributes(&from, to.no)?;
+        }
     }
     for (no, flags) in &copy.flags {
         let set = SetAttr {
@@ -81,12 +94,13 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    fn one(&mut self, from: &Inode, to: Place) -> Result<()> {
-        let (room, parent) = (self.room, to.0);
+    fn one(&mut self, from: &Inode, to: &Path) -> Result<()> {
+        let room = self.room;
+        let (parent, name) = room.resolve_parent(to)?;
         let beside = self.beside(parent)?;
         let copied = self
             .tree(from, (parent, beside.clone()))
-            .and_then(|()| replace(room, (parent, &beside), (parent, &to.1)));
+            .and_then(|()| replace(room, (parent, &beside), (parent, name)));
         let replaced = match copied {
             Ok(replaced) => replaced,
             Err(error) => return Err(self.discarded((parent, beside), error)),
@@ -243,27 +257,6 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Creates the directories above a path that are missing, as those of the snapshot where they were there.
-    fn missing_above(&mut self, to: &Path, is_same: bool) -> Result<()> {
-        let mut missing: Vec<PathBuf> = Vec::new();
-        for above in to.ancestors().skip(1) {
-            match room::resolve(self.room, above, true) {
-                Ok(_) => break,
-                Err(RoomError::NotFound) => missing.push(above.to_owned()),
-                Err(e) => return Err(e.into()),
-            }
-        }
-        for above in missing.iter().rev() {
-            self.room.make_dir(above, false)?;
-        }
-        for above in missing.iter().filter(|_| is_same) {
-            let from = room::resolve(self.past, above, true)?;
-            let to = room::resolve(self.room, above, true)?;
-            self.attributes(&from, to.no)?;
-        }
-        Ok(())
-    }
-
     /// A name in a directory that is free.
     fn beside(&self, parent: InodeNo) -> Result<Vec<u8>> {
         for number in 0..TRIES {
@@ -284,6 +277,22 @@ impl Copy<'_> {
         }
         error.into()
     }
+}
+
+/// Creates the directories above a path that are missing. Returns their paths, the lowest first.
+fn make_missing_above(room: &Room, to: &Path) -> Result<Vec<PathBuf>> {
+    let mut missing: Vec<PathBuf> = Vec::new();
+    for above in to.ancestors().skip(1) {
+        match room::resolve(room, above, true) {
+            Ok(_) => break,
+            Err(RoomError::NotFound) => missing.push(above.to_owned()),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    for above in missing.iter().rev() {
+        room.make_dir(above, false)?;
+    }
+    Ok(missing)
 }
 
 /// Puts the first in the place of the second; true: that was there, and is in the first's place now.

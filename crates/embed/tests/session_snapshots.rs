@@ -320,7 +320,8 @@ fn a_restored_tree_is_what_it_was_and_takes_no_space() {
         .unwrap();
     room.restore_snapshot("monday", "/papers/old/same", None)
         .unwrap();
-    assert_eq!(room.stat("/papers", true).unwrap().mode, 0o750);
+    let papers = room.stat("/papers", true).unwrap();
+    assert_eq!((papers.mode, papers.mtime.secs), (0o750, 2000));
     assert_eq!(room.stat("/papers/old/same", true).unwrap().size, 3 << 20);
     assert_eq!(
         kind(room.restore_snapshot("monday", "/none", None)),
@@ -387,6 +388,11 @@ fn a_place_that_takes_no_copy_keeps_what_it_has() {
     );
     assert_eq!(read(&room, "/d/a"), b"now");
     assert_eq!(room.list("/d").unwrap().len(), 1, "no copy is left");
+    // The name is refused when the copy is complete.
+    let to = format!("/x/y/{}", "n".repeat(256));
+    let restored = room.restore_snapshot("monday", "/d", Some(Path::new(&to)));
+    assert_eq!(kind(restored), Kind::InvalidArgument);
+    assert!(!room.exists("/x").unwrap(), "no directory is left");
 }
 
 #[test]
