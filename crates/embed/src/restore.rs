@@ -319,12 +319,16 @@ fn remove(room: &Room, place: Place) -> room::Result<()> {
             Err(RoomError::NotFound) => continue,
             other => other?,
         };
-        if inode.flags != FileFlags::default() {
+        let set_flags = |flags: FileFlags| {
             let set = SetAttr {
-                flags: Some(FileFlags::default()),
+                flags: Some(flags),
                 ..SetAttr::default()
             };
-            room.set_attributes(inode.no, &set)?;
+            room.set_attributes(inode.no, &set)
+        };
+        let is_flagged = inode.flags != FileFlags::default();
+        if is_flagged {
+            set_flags(FileFlags::default())?;
         }
         match (inode.kind, is_empty) {
             (FileKind::Directory, true) => room.rmdir(parent, &name)?,
@@ -333,7 +337,13 @@ fn remove(room: &Room, place: Place) -> room::Result<()> {
                 let below = names(room, inode.no)?;
                 left.extend(below.into_iter().map(|name| ((inode.no, name), false)));
             }
-            _ => room.unlink(parent, &name)?,
+            _ => {
+                room.unlink(parent, &name)?;
+                // What has other names stays there, as it is.
+                if is_flagged && inode.nlink > 1 {
+                    set_flags(inode.flags)?;
+                }
+            }
         }
     }
     Ok(())

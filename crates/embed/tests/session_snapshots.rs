@@ -396,6 +396,28 @@ fn a_place_that_takes_no_copy_keeps_what_it_has() {
 }
 
 #[test]
+fn what_is_replaced_keeps_its_flags_under_its_other_names() {
+    let (_place, room) = Place::new();
+    room.make_dirs("/d").unwrap();
+    write(&room, "/d/a", b"then");
+    room.create_snapshot("monday").unwrap();
+    room.link("/d/a", "/kept").unwrap();
+    let set = SetAttr {
+        flags: Some(FileFlags::IMMUTABLE),
+        ..SetAttr::default()
+    };
+    room.set_attributes("/kept", &set, true).unwrap();
+    room.restore_snapshot("monday", "/d", None).unwrap();
+    let (kept, restored) = (
+        room.stat("/kept", true).unwrap(),
+        room.stat("/d/a", true).unwrap(),
+    );
+    assert_eq!((kept.flags, kept.nlink), (FileFlags::IMMUTABLE, 1));
+    assert_eq!(restored.flags, FileFlags::default());
+    assert_ne!(kept.no, restored.no);
+}
+
+#[test]
 fn threads_write_while_snapshots_are_created_read_and_deleted() {
     let (_place, room) = Place::new();
     write(&room, "/a", &[0; 100_000]);
