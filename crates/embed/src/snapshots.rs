@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use room::diff::{self, Change, Moment};
+use room::diff::Change;
 use room::{NewSnapshot, Room, Snapshot, Snapshots as _};
 
 use crate::restore::{Restored, restore};
@@ -77,30 +77,9 @@ impl Session {
     pub fn diff_snapshots(&self, earlier: &str, later: Option<&str>) -> Result<Vec<Change>> {
         let room = self.0.room()?;
         let room = room.room();
-        let before = find(room, earlier)?;
-        let files = room.snapshot_of_number(before.number)?;
-        let earlier = Moment {
-            files: &*files,
-            taken: before.created.secs,
-            is_now: false,
-        };
-        let go_on = || true;
-        let Some(later) = later else {
-            let now = Moment {
-                files: room,
-                taken: room::now().secs,
-                is_now: true,
-            };
-            return Ok(diff::diff(earlier, now, &go_on)?);
-        };
-        let after = find(room, later)?;
-        let files = room.snapshot_of_number(after.number)?;
-        let later = Moment {
-            files: &*files,
-            taken: after.created.secs,
-            is_now: false,
-        };
-        Ok(diff::diff(earlier, later, &go_on)?)
+        let earlier = find(room, earlier)?;
+        let later = later.map(|name| find(room, name)).transpose()?;
+        Ok(room.diff_snapshots(&earlier, later.as_ref(), &|| true)?)
     }
 
     /// Puts a file or directory back as it was in a snapshot, at `to`, or where it was: contents, holes, mode, owner, times, extended

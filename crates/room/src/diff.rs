@@ -25,13 +25,13 @@ const TICK: i64 = 1;
 
 /// One moment of the file system.
 #[derive(Debug, Clone, Copy)]
-pub struct Moment<'f> {
+pub(crate) struct Moment<'f> {
     /// The file system as it was, or is.
-    pub files: &'f dyn FileSystem,
+    pub(crate) files: &'f dyn FileSystem,
     /// When it was, in seconds.
-    pub taken: i64,
+    pub(crate) taken: i64,
     /// Whether it is the present, which changes while it is walked.
-    pub is_now: bool,
+    pub(crate) is_now: bool,
 }
 
 /// What became of a file.
@@ -68,7 +68,7 @@ pub struct Change {
 }
 
 /// All differences, by path. `go_on`: asked now and then; false ends the walk with `Interrupted`.
-pub fn diff(
+pub(crate) fn diff(
     earlier: Moment<'_>,
     later: Moment<'_>,
     go_on: &dyn Fn() -> bool,

@@ -9,7 +9,7 @@ pub(crate) mod schedule;
 
 use std::path::Path;
 
-use room::diff::{self, Moment, What};
+use room::diff::{Change, What};
 use room::{FileSystem as _, NewSnapshot, Room, Snapshot, Snapshots as _, check_snapshot_name};
 
 use crate::error::{Error, Result};
@@ -164,41 +164,16 @@ pub(crate) fn changes(
 ) -> Result<Vec<ChangeReply>> {
     let failed = |e| Error::room(dir, e);
     let all = room.snapshots().map_err(failed)?;
-    let open = |name: &str| {
-        let snapshot = all.iter().find(|snapshot| snapshot.name == name);
-        let snapshot = snapshot.ok_or_else(|| missing(dir, name))?;
-        let files = room.snapshot(name).map_err(failed)?;
-        Ok((files, snapshot.created.secs))
+    let find = |name: &str| {
+        let found = all.iter().find(|snapshot| snapshot.name == name);
+        found.ok_or_else(|| missing(dir, name))
     };
-    let (earlier, taken) = open(from)?;
-    let earlier = Moment {
-        files: &*earlier,
-        taken,
-        is_now: false,
-    };
-    let changes = match to {
-        Some(name) => {
-            let (later, taken) = open(name)?;
-            let later = Moment {
-                files: &*later,
-                taken,
-                is_now: false,
-            };
-            diff::diff(earlier, later, go_on)
-        }
-        None => {
-            let now = Moment {
-                files: room,
-                taken: room::now().secs,
-                is_now: true,
-            };
-            diff::diff(earlier, now, go_on)
-        }
-    };
+    let (earlier, later) = (find(from)?, to.map(find).transpose()?);
+    let changes = room.diff_snapshots(earlier, later, go_on);
     Ok(changes.map_err(failed)?.into_iter().map(change).collect())
 }
 
-fn change(change: diff::Change) -> ChangeReply {
+fn change(change: Change) -> ChangeReply {
     let (word, from) = match change.what {
         What::Added => ("added", None),
         What::Removed => ("removed", None),

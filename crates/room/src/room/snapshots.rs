@@ -6,6 +6,7 @@ use model::{FileSystem, InodeNo, Snapshot, Snapshots};
 
 use super::Room;
 use crate::Result;
+use crate::diff::{self, Change, Moment};
 use crate::snapshots::{NewSnapshot, Removed, SnapshotSpace, SnapshotView};
 
 impl Room {
@@ -45,6 +46,36 @@ impl Room {
     /// name now is not removed. Reads what is kept of names since then, and the directories above what was removed. `NotFound`.
     pub fn removed_since(&self, since: Option<&str>) -> Result<Vec<Removed>> {
         self.parts()?.past.removed(since)
+    }
+
+    /// What differs between two snapshots, or between one and now (`later` is `None`), by path. Reads every directory of both moments.
+    /// `go_on`: asked now and then; false ends it with `Interrupted`. `Stale` where a snapshot was deleted.
+    pub fn diff_snapshots(
+        &self,
+        earlier: &Snapshot,
+        later: Option<&Snapshot>,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Vec<Change>> {
+        let files = |snapshot: &Snapshot| self.snapshot_of_number(snapshot.number);
+        let (before, after) = (files(earlier)?, later.map(files).transpose()?);
+        let earlier = Moment {
+            files: &*before,
+            taken: earlier.created.secs,
+            is_now: false,
+        };
+        let later = match (later, &after) {
+            (Some(later), Some(after)) => Moment {
+                files: &**after,
+                taken: later.created.secs,
+                is_now: false,
+            },
+            _ => Moment {
+                files: self,
+                taken: model::now().secs,
+                is_now: true,
+            },
+        };
+        diff::diff(earlier, later, go_on)
     }
 
     /// Bytes that snapshots hold and the room itself does not refer to any more: what deleting all of them frees.
