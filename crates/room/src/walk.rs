@@ -1,6 +1,6 @@
 //! Paths in any file system, for callers that have no kernel to walk them.
 //!
-//! A path is bytes between slashes. `..` above the root is the root.
+//! A path is bytes between slashes; `.` and `..` are walked as a kernel would, and `..` above the root is the root.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -10,17 +10,34 @@ use model::{FileKind, FileSystem, Inode, InodeNo};
 use crate::{Error, Result};
 
 /// Most symbolic links followed on one path, as in Linux.
-pub(crate) const SYMLINKS_MAX: u32 = 40;
+const SYMLINKS_MAX: u32 = 40;
+
+/// Where paths are walked: any file system, and the tree of an open room.
+pub(crate) trait Names {
+    fn attributes(&self, no: InodeNo) -> Result<Inode>;
+    fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Inode>;
+}
+
+impl Names for &dyn FileSystem {
+    fn attributes(&self, no: InodeNo) -> Result<Inode> {
+        (**self).attributes(no)
+    }
+
+    fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Inode> {
+        (**self).lookup(parent, name)
+    }
+}
 
 /// What is at a path of a file system, such as a snapshot; `follow`: through a symbolic link at its end too. A path that does not begin
 /// with a slash is from the root. `NotFound`, `NotDirectory`, `TooManySymlinks`.
 pub fn resolve(files: &dyn FileSystem, path: &Path, follow: bool) -> Result<Inode> {
     let path = path.as_os_str().as_bytes();
-    walk(files, InodeNo::ROOT, path, follow, &mut 0)
+    walk(&files, InodeNo::ROOT, path, follow, &mut 0)
 }
 
-fn walk(
-    files: &dyn FileSystem,
+/// From a directory on; `links` counts the symbolic links followed.
+pub(crate) fn walk(
+    files: &impl Names,
     from: InodeNo,
     path: &[u8],
     follow: bool,

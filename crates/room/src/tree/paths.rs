@@ -1,6 +1,4 @@
-//! Paths: for callers that have no kernel to walk them.
-//!
-//! A path is bytes between slashes; `.` and `..` are walked as a kernel would, and `..` above the root is the root.
+//! Paths, [walked](crate::walk) in the tree: for callers that have no kernel to walk them.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -8,8 +6,18 @@ use std::path::Path;
 use catalog::{FileKind, Inode, InodeNo};
 
 use super::Tree;
-use crate::walk::SYMLINKS_MAX;
+use crate::walk::{self, Names};
 use crate::{Error, NewFile, Result};
+
+impl Names for Tree {
+    fn attributes(&self, no: InodeNo) -> Result<Inode> {
+        self.data.attributes(no)
+    }
+
+    fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Inode> {
+        Self::lookup(self, parent, name)
+    }
+}
 
 impl Tree {
     /// The inode at a path; `follow`: through a symbolic link at its end too.
@@ -18,33 +26,7 @@ impl Tree {
     }
 
     fn walk(&self, from: InodeNo, path: &[u8], follow: bool, links: &mut u32) -> Result<Inode> {
-        let mut at = self.data.attributes(if path.starts_with(b"/") {
-            InodeNo::ROOT
-        } else {
-            from
-        })?;
-        let mut names = path
-            .split(|b| *b == b'/')
-            .filter(|n| !n.is_empty() && *n != b".")
-            .peekable();
-        while let Some(name) = names.next() {
-            if at.kind != FileKind::Directory {
-                return Err(Error::NotDirectory);
-            }
-            let directory = at.no;
-            at = match name {
-                b".." => self.data.attributes(at.parent)?,
-                _ => self.lookup(directory, name)?,
-            };
-            if at.kind == FileKind::Symlink && (follow || names.peek().is_some()) {
-                *links += 1;
-                if *links > SYMLINKS_MAX {
-                    return Err(Error::TooManySymlinks);
-                }
-                at = self.walk(directory, &at.target, true, links)?;
-            }
-        }
-        Ok(at)
+        walk::walk(self, from, path, follow, links)
     }
 
     /// The directory that holds a path's last name, and that name.
