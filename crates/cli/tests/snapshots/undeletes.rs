@@ -89,6 +89,8 @@ fn what_is_there_is_never_replaced_and_what_no_snapshot_has_is_named() {
         let said = refused(&["undelete", "room", "/papers/old/letter", "--to", "/other"]);
         assert!(said.contains("is there") && said.contains("--to"), "{said}");
         assert_eq!(ok(s, &["cat", "room:/other"]), "other");
+        let said = refused(&["undelete", "room", "/papers/old/letter/"]);
+        assert!(said.contains("not a directory"), "{said}");
         let said = refused(&["undelete", "room", "/papers/never"]);
         assert!(said.contains("no snapshot has it"), "{said}");
         let said = refused(&["undelete", "room", "--since", "sunday"]);

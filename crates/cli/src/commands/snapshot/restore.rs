@@ -44,7 +44,7 @@ pub(super) fn run(
     let to = path_in(&room.room, None, to.unwrap_or(path))?;
     let access = room.reach(Intent::Change)?;
     let bar = Bar::counting("restoring", global);
-    let done = restored(&access, &from, &to, global, &bar);
+    let done = restored(&access, &from, &to, true, global, &bar);
     bar.end();
     if let Err(error) = &done {
         access.advise_when_full(&room.room, error, global);
@@ -81,7 +81,7 @@ pub(super) fn run(
 /// What was done.
 #[derive(Default)]
 struct Done {
-    /// The snapshot of the room before.
+    /// The snapshot of the room before; empty where nothing may be replaced.
     before: String,
     files: u64,
     bytes: u64,
@@ -104,29 +104,7 @@ pub(in crate::commands) fn put_back(
     global: &Global,
     bar: &Bar,
 ) -> Result<PutBack> {
-    let source = access.source(from.snapshot.as_deref())?;
-    let tree = access.tree()?;
-    let meta = source
-        .stat(&from.path, from.must_be_directory)
-        .map_err(|fault| from.failed(fault))?;
-    if from.path != to.path {
-        must_be_directory(&*tree, to, to.path.parent().unwrap_or(Path::new("/")))?;
-    }
-    bar.expect(bar.survey(&*source, &from.path, &meta).stored);
-    let mut restore = Restore {
-        access,
-        source: &*source,
-        tree: &*tree,
-        from,
-        to,
-        global,
-        bar,
-        may_replace: false,
-        done: Done::default(),
-    };
-    restore.one(&meta)?;
-    tree.sync().map_err(|fault| to.failed(fault))?;
-    let Done { files, bytes, .. } = restore.done;
+    let Done { files, bytes, .. } = restored(access, from, to, false, global, bar)?;
     Ok(PutBack { files, bytes })
 }
 
@@ -134,6 +112,7 @@ fn restored(
     access: &Access,
     from: &RoomPath,
     to: &RoomPath,
+    may_replace: bool,
     global: &Global,
     bar: &Bar,
 ) -> Result<Done> {
@@ -145,7 +124,8 @@ fn restored(
     if from.must_be_directory && meta.kind != FileKind::Directory {
         return Err(from.failed(Fault::Refused("not a directory".into())));
     }
-    let is_whole = to.path == Path::new("/");
+    // The root is always there.
+    let is_whole = may_replace && to.path == Path::new("/");
     if is_whole && meta.kind != FileKind::Directory {
         return Err(Error::usage(format!(
             "{}: only a directory can take the place of a room's root",
@@ -156,11 +136,15 @@ fn restored(
     if from.path != to.path {
         must_be_directory(&*tree, to, parent)?;
     }
-    access.fetch_written();
-    let Reply::Snapshot(before) = access.run(&Request::SnapshotBeforeRestore {}, &|_, _| true)?
-    else {
-        return Err(unexpected());
-    };
+    let mut done = Done::default();
+    if may_replace {
+        access.fetch_written();
+        let reply = access.run(&Request::SnapshotBeforeRestore {}, &|_, _| true)?;
+        let Reply::Snapshot(before) = reply else {
+            return Err(unexpected());
+        };
+        done.before = before.name;
+    }
     bar.expect(bar.survey(&*source, &from.path, &meta).stored);
     let mut restore = Restore {
         access,
@@ -170,11 +154,8 @@ fn restored(
         to,
         global,
         bar,
-        may_replace: true,
-        done: Done {
-            before: before.name,
-            ..Done::default()
-        },
+        may_replace,
+        done,
     };
     if is_whole {
         restore.whole(&meta)?;
