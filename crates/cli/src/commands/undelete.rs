@@ -186,10 +186,12 @@ fn bring_back(
         let bar = Bar::counting("restoring", global);
         let done = put_back(access, &from, to, global, &bar);
         bar.end();
-        let done = done.map_err(|error| match tree.stat(&to.path, false) {
+        let done = done.map_err(|error| match &error {
             // Somebody was faster.
-            Ok(_) => in_the_way(to),
-            Err(_) => error,
+            Error::At { fault, .. } if fault.is_exists() && tree.stat(&to.path, false).is_ok() => {
+                in_the_way(to)
+            }
+            _ => error,
         })?;
         if global.json {
             output::json_line(&json!({
