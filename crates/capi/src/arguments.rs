@@ -67,6 +67,14 @@ pub(crate) unsafe fn options(
 }
 
 /// # Safety
+/// `text` is NULL or a text that ends with NUL, and stays for `'a`.
+pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<&'a str> {
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { foreign::text(text, what) }?;
+    str::from_utf8(bytes).map_err(|_| Error::Argument(format!("{what} is not UTF-8")))
+}
+
+/// # Safety
 /// `path` is NULL or a text.
 pub(crate) unsafe fn directory(path: *const c_char, what: &str) -> Result<PathBuf> {
     // SAFETY: the caller's promise.

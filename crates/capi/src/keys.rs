@@ -1,11 +1,10 @@
 //! Keys: what opens a room, and its slots.
 
 use std::ffi::c_char;
-use std::str;
 
-use embed::{Error, SlotKind};
+use embed::SlotKind;
 
-use crate::arguments::{key, options, session};
+use crate::arguments::{key, options, session, text};
 use crate::error::{call, count};
 use crate::types::{field, strongroom_key, strongroom_options, strongroom_room, strongroom_slot};
 
@@ -31,8 +30,7 @@ pub unsafe extern "C" fn strongroom_key_add(
         let label = match label.is_null() {
             true => "",
             // SAFETY: the same.
-            false => str::from_utf8(unsafe { foreign::text(label, "label") }?)
-                .map_err(|_| Error::Argument("the label is not UTF-8".into()))?,
+            false => unsafe { text(label, "the label") }?,
         };
         let id = session.add_key(key, cost, label)?;
         // SAFETY: the same.

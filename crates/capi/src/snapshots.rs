@@ -6,24 +6,16 @@ use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
-use embed::{Change, Error, Result, SnapshotInfo, What};
+use embed::{Change, SnapshotInfo, What};
 use parking_lot::Mutex;
 
-use crate::arguments::session;
+use crate::arguments::{session, text};
 use crate::error::{call, count};
 use crate::path::path;
 use crate::types::{
     field, kind_of, strongroom_change, strongroom_change_kind, strongroom_diff, strongroom_room,
     strongroom_snapshot,
 };
-
-/// # Safety
-/// `name` is NULL or a text that ends with NUL, and stays for `'a`.
-unsafe fn text<'a>(name: *const c_char, what: &str) -> Result<&'a str> {
-    // SAFETY: the caller's promise.
-    let bytes = unsafe { foreign::text(name, what) }?;
-    str::from_utf8(bytes).map_err(|_| Error::Argument(format!("{what} is not UTF-8")))
-}
 
 /// Creates a snapshot: the whole room at this moment. It copies nothing, and is durable when this returns. `name`: 1 to 255 bytes of
 /// UTF-8, without `/`, `@`, `:` and control characters.
