@@ -95,6 +95,21 @@ fn a_room_of_the_first_format_takes_flags() {
     );
 }
 
+/// What failed: without nonce parts two appends are one extent, whose blocks can begin within a unit, and the units of all 256 did not
+/// fit into the buffer that they are opened in.
+#[test]
+fn a_room_of_the_first_format_reads_a_chunk_that_begins_within_a_unit() {
+    let golden = Copy::new();
+    let room = golden.open().unwrap();
+    let data = pattern(1, 3 << 20);
+    room.write_file("/long", &data).unwrap();
+    let no = room.resolve("/long".as_ref(), true).unwrap();
+    room.fallocate(no, Fallocate::Insert, 0, 4096).unwrap();
+    let mut read = vec![0xff; 4096 + data.len()];
+    assert_eq!(room.read(no, 0, &mut read).unwrap(), read.len());
+    assert!(read[..4096].iter().all(|byte| *byte == 0) && read[4096..] == data);
+}
+
 #[test]
 fn the_golden_room_of_format_1_opens_with_everything_in_it() {
     let golden = Copy::new();
