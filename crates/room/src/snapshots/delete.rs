@@ -45,14 +45,14 @@ impl Past {
             return Ok(false);
         };
         let row = &snapshots[at];
-        // Changes may still keep something for the newest one.
-        let older = snapshots.len() - 1;
         let chunks = self.catalog.get().kept_until(row.no(), None, CHUNKS)?;
         let is_newest = at + 1 == snapshots.len();
+        // The newest one is merged by itself: changes may still keep something for it.
+        let end = snapshots.len() - usize::from(!is_newest);
         if chunks.len() == CHUNKS || (!is_newest && !chunks.is_empty()) {
             for chunk in &chunks {
                 let _change = self.commits.change()?;
-                self.merge_chunk(chunk, &snapshots, older)?;
+                self.merge_chunk(chunk, &snapshots[..end])?;
             }
             return Ok(true);
         }
@@ -71,7 +71,7 @@ impl Past {
             let all = left.len() <= CHUNKS_AT_REST;
             left.truncate(CHUNKS_AT_REST);
             for chunk in &left {
-                self.merge_chunk(chunk, &snapshots, snapshots.len())?;
+                self.merge_chunk(chunk, &snapshots[..end])?;
             }
             if all {
                 self.merge_rows(row.no())?;
@@ -94,9 +94,9 @@ impl Past {
         Ok(())
     }
 
-    /// Merges what is kept of one chunk for deleted snapshots, from that of `row` on and among the first `end`, into what is kept for
-    /// the ones before that are not. Within a change.
-    fn merge_chunk(&self, row: &KeptRow, snapshots: &[SnapshotRow], end: usize) -> Result<()> {
+    /// Merges what is kept of one chunk for those of `snapshots` that are deleted, from that of `row` on, into what is kept for the
+    /// ones before that are not. Within a change.
+    fn merge_chunk(&self, row: &KeptRow, snapshots: &[SnapshotRow]) -> Result<()> {
         let (no, index) = (row.inode, row.index);
         let cell = match self.data.cell(no) {
             Err(Error::NotFound) => None,
@@ -109,7 +109,7 @@ impl Past {
         let (mut merged, mut released) = (BTreeMap::new(), Vec::new());
         // The oldest first: what it covers hides what the others have.
         let mut before = None;
-        for snapshot in &snapshots[..end] {
+        for snapshot in snapshots {
             let until = snapshot.no();
             if !snapshot.doomed {
                 // One that does not know the file needs nothing of it.
