@@ -41,12 +41,19 @@ impl Commits {
         self.check_poison()?;
         let _freeze = waiting(|| self.freeze.write());
         let ((), drained) = self
-            .drain(Scope::Everything, |_| Ok(()))
+            .drain(Scope::Everything, |blocks| blocks.record(Scope::Everything))
             .map_err(|e| self.failed(e))?;
         match drained {
             // A buffer keeps what found no space: none of it is in a map.
             Ok(()) | Err(Error::NoSpace) => {}
             Err(e) => return Err(e),
+        }
+        if self.env.options.network_backed {
+            // What was deferred is in the catalog now, and so in the next record of names, for which no disk is flushed.
+            self.blocks
+                .segments()
+                .flush()
+                .map_err(|e| self.failed(e.into()))?;
         }
         then()
     }

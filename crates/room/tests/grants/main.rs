@@ -468,6 +468,27 @@ fn a_new_name_is_durable_without_a_flush_of_what_others_wrote() {
     }
 }
 
+/// What failed: the files were counted with everything in the catalog, and the next record of names took with that the data that no
+/// disk had made durable, which a sync then took for settled.
+#[test]
+fn quotas_set_before_data_is_durable_lose_none_of_it() {
+    let shared = Shared::new();
+    let no = shared.file("/old");
+    let grant = shared.room.grant(0, 64).unwrap();
+    shared.room.sync().unwrap();
+    let bytes = plain(3 * BLOCK, 1);
+    let extents = shared.borrow(&grant, 0, 0, &bytes);
+    shared.room.place(grant.id, no, &[extents]).unwrap();
+    shared.room.set_quotas([].into()).unwrap();
+    shared.file("/new");
+    shared.room.sync_names().unwrap();
+    shared.room.sync().unwrap();
+    let shared = shared.crash(MemoryStorage::power_cut);
+    assert!(shared.room.resolve("/new".as_ref(), true).is_ok());
+    assert!(shared.room.read_file("/old").unwrap() == bytes);
+    shared.assert_whole();
+}
+
 #[test]
 fn a_failed_flush_of_committed_extents_settles_nothing() {
     let shared = Shared::new();
