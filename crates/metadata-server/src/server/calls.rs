@@ -188,10 +188,13 @@ impl Caller {
             let key = asked
                 .client()
                 .ok_or(Refusal::Posix(Posix::InvalidArgument))?;
-            let client = incarnation
-                .replies
-                .attach(&incarnation.room, key)
-                .map_err(refusal)?;
+            let replies = &incarnation.replies;
+            let client = match replies.attached(&key) {
+                Some(client) => client,
+                // The other connections of this thread go on meanwhile: it may be the only one.
+                None => tokio::task::block_in_place(|| replies.attach(&incarnation.room, key))
+                    .map_err(refusal)?,
+            };
             drop((incarnation, asked));
             let answered = client.answered().notified();
             tokio::pin!(answered);

@@ -245,23 +245,25 @@ impl Replies {
         })
     }
 
-    /// A client that asks for something.
+    /// A client that asks for something. Waits for the room.
     pub(super) fn attach(&self, room: &Room, key: ClientKey) -> room::Result<Arc<Client>> {
         let mut clients = self.clients.lock();
-        let contact = Instant::now();
-        if let Some(known) = clients.get_mut(&key) {
-            known.contact = contact;
-            if let Some(client) = &known.client {
-                return Ok(client.clone());
-            }
+        if let Some(client) = asks(&mut clients, &key) {
+            return Ok(client);
         }
         let client = Arc::new(Client::load(key, room.answers(key)?));
         let known = Known {
             client: Some(client.clone()),
-            contact,
+            contact: Instant::now(),
         };
         clients.insert(key, known);
         Ok(client)
+    }
+
+    /// The same without waiting; `None` where that is not possible.
+    pub(super) fn attached(&self, key: &ClientKey) -> Option<Arc<Client>> {
+        let mut clients = self.clients.try_lock()?;
+        asks(&mut clients, key)
     }
 
     /// A client said goodbye: it asks for nothing again.
@@ -314,6 +316,13 @@ impl Replies {
             self.forget_where(room, |key, contact| gone.get(key) == Some(&contact));
         }
     }
+}
+
+/// A client that asks for something, if its answers were read.
+fn asks(clients: &mut HashMap<ClientKey, Known>, key: &ClientKey) -> Option<Arc<Client>> {
+    let known = clients.get_mut(key)?;
+    known.contact = Instant::now();
+    known.client.clone()
 }
 
 /// Of clients that are away, grouped by their user's key: which are to be forgotten.
