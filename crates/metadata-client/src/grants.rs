@@ -21,6 +21,7 @@ const FIRST: u32 = 64;
 const LARGEST: u32 = 1024;
 /// How long an unused grant is kept.
 const IDLE: Duration = Duration::from_secs(20);
+
 /// A grant in use.
 #[derive(Debug)]
 pub(super) struct Borrowed {

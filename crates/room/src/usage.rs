@@ -101,6 +101,12 @@ impl Counts {
             .for_each(|block| set(&mut segment.used, block));
         segment.live += unit.blocks;
     }
+
+    /// Whether an extent has a unit with more than one reference, and is not marked as shared.
+    pub(crate) fn lacks_mark(&self, extent: &Extent) -> bool {
+        let mut units = extent.units().map(|(unit, _)| unit);
+        !extent.shared && units.any(|u| self.extra.contains_key(&(u.segment, u.position)))
+    }
 }
 
 /// Does something with each chunk of the catalog that is not empty.

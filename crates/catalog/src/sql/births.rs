@@ -60,6 +60,7 @@ impl State {
         if !self.has_past() {
             return Ok(births);
         }
+        let all = || (0..CHUNK_BLOCKS as u16).collect();
         let mut known = self.births.borrow_mut();
         // Later snapshots have the file too: none of them changes what was found.
         let lasts = list
@@ -68,17 +69,17 @@ impl State {
         let remembered = known.0.get_mut(&(inode, index)).filter(|_| lasts);
         if let Some((end, births)) = remembered.filter(|(end, _)| *end <= until) {
             if *end < until {
-                self.note_births(births, (inode, index), *end..until, &list, None)?;
+                self.note_births(births, (inode, index), *end..until, &list, all())?;
                 *end = until;
             }
             return Ok((**births).clone());
         }
         let remember = lasts && known.0.len() < REMEMBERED;
         let unknown = match remember {
-            true => (0..CHUNK_BLOCKS as u16).collect(),
+            true => all(),
             false => blocks.to_vec(),
         };
-        self.note_births(&mut births, (inode, index), 0..until, &list, Some(unknown))?;
+        self.note_births(&mut births, (inode, index), 0..until, &list, unknown)?;
         if remember {
             let answer = (until, Box::new(births.clone()));
             known.0.insert((inode, index), answer);
@@ -94,20 +95,18 @@ impl State {
         (inode, index): (InodeNo, u64),
         snapshots: std::ops::Range<u64>,
         list: &[SnapshotRow],
-        mut unknown: Option<Vec<u16>>,
+        mut unknown: Vec<u16>,
     ) -> Result<()> {
         let mut statement = self.statement(past::KEPT_BETWEEN)?;
         let (from, end) = (bound(snapshots.start), bound(snapshots.end));
         let mut rows = statement.query((bound(inode.0), bound(index), from, end))?;
-        while unknown.as_ref().is_none_or(|unknown| !unknown.is_empty())
+        while !unknown.is_empty()
             && let Some(row) = rows.next()?
         {
             let since: u64 = rows::number(row, 0, "a snapshot")?;
             let kept = rows::covered(row, 1)?;
             births.note(&kept, living(list, since));
-            if let Some(unknown) = &mut unknown {
-                unknown.retain(|block| !kept.covers(*block, 1));
-            }
+            unknown.retain(|block| !kept.covers(*block, 1));
         }
         Ok(())
     }

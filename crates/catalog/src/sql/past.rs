@@ -136,13 +136,12 @@ impl State {
             .into_iter()
             .map(|(entry, live)| {
                 let inode = match (kept.get(&entry.inode), live) {
-                    (Some(kept), _) => kept.clone(),
-                    (None, Some(live)) if moment.has_inode(entry.inode) => Some(live),
-                    (None, _) => return Ok((self.inode_of_name(at, entry.inode)?, entry)),
+                    (Some(kept), _) => kept.clone().ok_or_else(no_inode)?,
+                    (None, Some(live)) if moment.has_inode(entry.inode) => live,
+                    (None, _) => self.inode_of_name(at, entry.inode)?,
                 };
-                Ok((inode.ok_or_else(no_inode)?, entry))
+                Ok((entry, inode))
             })
-            .map(|found| found.map(|(inode, entry)| (entry, inode)))
             .collect()
     }
 

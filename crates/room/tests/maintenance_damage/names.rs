@@ -2,6 +2,16 @@
 
 use super::*;
 
+/// What the repair put into `/lost+found-1`: paths and attributes.
+fn rescued(room: &Room) -> Vec<(String, Inode)> {
+    let found = room.read_dir(no(room, "/lost+found-1"), 0, 10).unwrap();
+    let with_path = found.into_iter().map(|(entry, inode)| {
+        let name = String::from_utf8(entry.name).unwrap();
+        (format!("/lost+found-1/{name}"), inode)
+    });
+    with_path.collect()
+}
+
 #[test]
 fn a_name_of_an_inode_that_is_gone_is_found_and_removed() {
     let (_place, room) = repaired(
@@ -52,11 +62,7 @@ fn a_file_without_a_name_is_found_and_gets_one() {
         },
         &["a file without a name"],
     );
-    let (entry, _) = room
-        .read_dir(no(&room, "/lost+found-1"), 0, 10)
-        .unwrap()
-        .remove(0);
-    let path = format!("/lost+found-1/{}", String::from_utf8(entry.name).unwrap());
+    let (path, _) = rescued(&room).remove(0);
     assert_eq!(room.read_file(path).unwrap(), pattern(1, 2_500_000));
 }
 
@@ -75,11 +81,7 @@ fn a_directory_without_a_name_is_found_with_all_that_is_in_it() {
             "2 links to the directory, 3 are counted",
         ],
     );
-    let (entry, inode) = room
-        .read_dir(no(&room, "/lost+found-1"), 0, 10)
-        .unwrap()
-        .remove(0);
-    let path = format!("/lost+found-1/{}", String::from_utf8(entry.name).unwrap());
+    let (path, inode) = rescued(&room).remove(0);
     assert_eq!(inode.nlink, 3);
     assert_eq!(
         room.read_file(format!("{path}/x")).unwrap(),
@@ -113,12 +115,9 @@ fn a_directory_within_itself_is_found_and_taken_out() {
             "but says inode 1",
         ],
     );
-    let found = room.read_dir(no(&room, "/lost+found-1"), 0, 10).unwrap();
+    let found = rescued(&room);
     assert_eq!(found.len(), 1);
-    let below = format!(
-        "/lost+found-1/{}",
-        String::from_utf8_lossy(&found[0].0.name)
-    );
+    let below = &found[0].0;
     assert_eq!(
         room.read_file(format!("{below}/x")).unwrap(),
         pattern(2, 60_000)
@@ -168,10 +167,6 @@ fn a_name_in_a_directory_that_is_gone_is_found_and_its_file_kept() {
         },
         &["there is no such directory"],
     );
-    let (entry, _) = room
-        .read_dir(no(&room, "/lost+found-1"), 0, 10)
-        .unwrap()
-        .remove(0);
-    let path = format!("/lost+found-1/{}", String::from_utf8(entry.name).unwrap());
+    let (path, _) = rescued(&room).remove(0);
     assert_eq!(room.read_file(path).unwrap(), pattern(1, 2_500_000));
 }

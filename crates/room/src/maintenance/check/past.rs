@@ -1,7 +1,7 @@
 //! Space of snapshots: what is kept for them is in existing segments, and the account of what they hold matches it. That each row
 //! belongs to a snapshot, the catalog looks at itself.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use catalog::{CHUNK_LEN, Catalog, InodeNo, KeptRow};
 
@@ -94,18 +94,10 @@ fn account(catalog: &dyn Catalog, held: &Held, look: &mut Look) -> Result<()> {
 }
 
 /// Looks for shared units that what is kept of chunks does not mark as such.
-pub(super) fn marks(
-    catalog: &dyn Catalog,
-    extra: &HashMap<Unit, u64>,
-    look: &mut Look,
-) -> Result<()> {
+pub(super) fn marks(catalog: &dyn Catalog, counts: &Counts, look: &mut Look) -> Result<()> {
     usage::each_kept(catalog, |row| {
-        let unmarked = row.kept.chunk().extents().iter().any(|e| {
-            !e.shared
-                && e.units()
-                    .any(|(unit, _)| extra.contains_key(&(unit.segment, unit.position)))
-        });
-        if unmarked {
+        let mut extents = row.kept.chunk().extents().iter();
+        if extents.any(|e| counts.lacks_mark(e)) {
             look.find_and_repair(
                 format!("{}: shared data is not marked", text(&row)),
                 Repair::MarkKept {

@@ -273,14 +273,10 @@ fn shares(catalog: &dyn Catalog, counts: &Counts, look: &mut Look) -> Result<()>
     if counts.extra.is_empty() {
         return Ok(());
     }
-    past::marks(catalog, &counts.extra, look)?;
+    past::marks(catalog, counts, look)?;
     usage::each_chunk(catalog, |no, index, chunk| {
-        let unmarked = chunk.extents().iter().find(|e| {
-            !e.shared
-                && e.units()
-                    .any(|(unit, _)| counts.extra.contains_key(&(unit.segment, unit.position)))
-        });
-        if let Some(extent) = unmarked {
+        let mut extents = chunk.extents().iter();
+        if let Some(extent) = extents.find(|e| counts.lacks_mark(e)) {
             look.find_and_repair(
                 format!(
                     "{}: shared data at block {} of chunk {index} is not marked",
