@@ -5,10 +5,12 @@ mod common;
 
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use common::process::until;
 use common::{Sandbox, noise};
+use rustix::process::{Pid, Signal, kill_process};
 
 fn with_file(bytes: usize) -> Sandbox {
     let s = Sandbox::with_room();
@@ -216,4 +218,40 @@ fn a_mount_ends_while_a_stream_of_it_is_not_taken() {
     assert!(rest < 3_000_000, "the pipe takes {rest} bytes");
     assert_eq!(sender.wait().unwrap().code(), Some(1));
     s.with_pass(["check", "room"]);
+}
+
+/// Each said only that the stream is cut off, which is what the receiver sees of it.
+#[test]
+fn a_replication_says_why_its_mount_sends_no_more() {
+    let s = with_file(3_000_000);
+    if !s.mount() {
+        return;
+    }
+    let replicate = replicating(&s, "100KiB");
+    s.umount();
+    let ended = replicate.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.contains("the room is being unmounted"), "{said}");
+}
+
+#[test]
+fn a_replication_that_is_interrupted_says_so() {
+    let s = with_file(20_000_000);
+    let replicate = replicating(&s, "4MiB");
+    kill_process(Pid::from_child(&replicate), Signal::INT).unwrap();
+    let ended = replicate.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(14));
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.contains("the transfer was stopped"), "{said}");
+}
+
+/// A slow replication whose stream has begun.
+fn replicating(s: &Sandbox, limit: &str) -> Child {
+    let pass = ["--passphrase-file", "pass"];
+    let args = ["replicate", "room", "copy", "--limit", limit];
+    let mut command = s.command(args.iter().chain(&pass));
+    let replicate = command.stderr(Stdio::piped()).spawn().unwrap();
+    until("the stream begins", || s.path("copy/incoming").exists());
+    replicate
 }

@@ -4,7 +4,7 @@
 //! it deleted, everything would have to be sent again.
 
 use std::ffi::OsStr;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufReader, BufWriter, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,6 +18,7 @@ use crate::args::Global;
 use crate::control::client::unexpected;
 use crate::control::{Reply, Request, SentReply};
 use crate::error::{Error, Result};
+use crate::fault::Fault;
 use crate::limit::Limited;
 use crate::output;
 use crate::place::room_argument;
@@ -383,17 +384,27 @@ fn here(
         let sent = send(&mut BufWriter::with_capacity(1 << 20, write));
         (sent, receiver.join())
     });
-    match received {
-        Ok(Ok(_)) => sent,
-        // The stream never began.
-        Ok(Err(_)) if matches!(sent, Ok(None)) => sent,
-        // That the other end went away is not what there is to say.
-        Ok(Err(e)) => match sent {
-            Err(Error::Room { source, room }) if !matches!(source, room::Error::Io(_)) => {
-                Err(Error::Room { source, room })
-            }
-            _ => Err(Error::room(dir, e)),
-        },
-        Err(_) => Err(Error::failed("the receiver failed")),
+    let received = received.map_err(|_| Error::failed("the receiver failed"))?;
+    match (sent, received) {
+        // Nobody took any more: the receiver knows why.
+        (Err(sent), Err(e)) if is_broken_pipe(&sent) => Err(Error::room(dir, e)),
+        // Of a stream that ended early, or never began, the receiver knows only that.
+        (sent @ (Err(_) | Ok(None)), _) => sent,
+        (_, Err(e)) => Err(Error::room(dir, e)),
+        (sent, Ok(_)) => sent,
+    }
+}
+
+fn is_broken_pipe(error: &Error) -> bool {
+    match error {
+        Error::Room {
+            source: room::Error::Io(e),
+            ..
+        }
+        | Error::At {
+            fault: Fault::Host(e),
+            ..
+        } => e.kind() == ErrorKind::BrokenPipe,
+        _ => false,
     }
 }
