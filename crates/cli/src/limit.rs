@@ -42,7 +42,11 @@ impl<W: Write> Write for Limited<W> {
         self.passed += written as u64;
         let (due, now) = (due(self.passed, rate), self.began.elapsed());
         match due.checked_sub(now) {
-            Some(wait) => std::thread::sleep(wait),
+            Some(wait) => {
+                // A buffer below would keep what may pass, and pass it on in one burst later.
+                self.out.flush()?;
+                std::thread::sleep(wait);
+            }
             // What was not used up, because something else was slow, is not made good later.
             None => (self.began, self.passed) = (Instant::now(), 0),
         }
@@ -69,6 +73,14 @@ mod tests {
         let mut free = Limited::new(Vec::new(), None);
         free.write_all(&data).unwrap();
         assert!(free.out == data);
+    }
+
+    #[test]
+    fn a_buffer_below_keeps_nothing_that_may_pass() {
+        let below = io::BufWriter::with_capacity(1 << 20, Vec::new());
+        let mut out = Limited::new(below, Some(100_000));
+        out.write_all(&[7; 20_000]).unwrap();
+        assert_eq!(out.out.get_ref().len(), 20_000);
     }
 
     #[test]
