@@ -144,17 +144,16 @@ impl Access {
         out: &mut dyn Write,
         progress: Progress<'_>,
     ) -> Result<Option<SentReply>> {
+        let scratch = SendScratch::new(request.scratch.as_deref());
+        let scratch = scratch.map_err(|e| Error::host(&std::env::temp_dir(), e))?;
         match self {
             Access::Library { dir, room } => {
-                let here = std::env::temp_dir();
-                let scratch = SendScratch::new(request.scratch.as_deref());
-                let scratch = scratch.map_err(|e| Error::host(&here, e))?;
                 let storage = HostStorage::open(scratch.dir());
                 let storage: Arc<dyn Storage> =
                     Arc::new(storage.map_err(|e| Error::host(scratch.dir(), e))?);
                 work::send(dir, room, request, &storage, out, progress)
             }
-            Access::Mounted(client) => client.send(request, out, progress),
+            Access::Mounted(client) => client.send(request, scratch.dir(), out, progress),
         }
     }
 

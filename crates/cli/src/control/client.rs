@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use room::{SendRequest, SendScratch};
+use room::SendRequest;
 
 use super::{ANSWER_LINE_MAX, Line, Reply, Request, SOCKET, SentReply, Transport, encode_line};
 use crate::broker::{Broker, Step};
@@ -112,18 +112,17 @@ impl Client {
         .map_err(|e| named(&self.room, e))
     }
 
-    /// Has a snapshot written to `out`. As [`work::send`].
+    /// Has a snapshot written to `out`; what is collected before it is in the directory `scratch`. As [`work::send`].
     pub(crate) fn send(
         &self,
         request: &SendRequest,
+        scratch: &Path,
         out: &mut dyn Write,
         progress: Progress<'_>,
     ) -> Result<Option<SentReply>> {
-        let scratch = SendScratch::new(request.scratch.as_deref());
-        let scratch = scratch.map_err(|e| Error::host(&std::env::temp_dir(), e))?;
         let (mut read, write) = std::io::pipe().map_err(broken)?;
-        let broker = Broker::with_output(scratch.dir(), OwnedFd::from(write).into());
-        let broker = broker.map_err(|e| Error::host(scratch.dir(), e))?;
+        let broker = Broker::with_output(scratch, OwnedFd::from(write).into());
+        let broker = broker.map_err(|e| Error::host(scratch, e))?;
         let asked = Request::Send {
             to: request.to.clone(),
             since: request.since.clone(),

@@ -33,7 +33,7 @@ impl SendScratch {
             let dir = within.join(format!("{PREFIX}{}", RoomId::random()));
             DirBuilder::new().mode(0o700).create(&dir)?;
             // Another process may take it for a dead one before it is locked.
-            if let Some(lock) = locked(&dir) {
+            if let Some(lock) = locked(&dir)? {
                 return Ok(Self { dir, _lock: lock });
             }
         }
@@ -54,17 +54,20 @@ impl Drop for SendScratch {
 }
 
 /// Locks a directory, unless another process has it or it is gone. One on a file system without locks counts as locked.
-fn locked(dir: &Path) -> Option<File> {
-    let file = File::open(dir).ok()?;
+fn locked(dir: &Path) -> io::Result<Option<File>> {
+    let file = match File::open(dir) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(e) if io::Error::from(e).kind() == ErrorKind::WouldBlock => return None,
+        Err(e) if io::Error::from(e).kind() == ErrorKind::WouldBlock => return Ok(None),
         _ => {}
     }
     let is_there = fs::symlink_metadata(dir).is_ok_and(|there| {
         let ours = file.metadata();
         ours.is_ok_and(|ours| (ours.dev(), ours.ino()) == (there.dev(), there.ino()))
     });
-    is_there.then_some(file)
+    Ok(is_there.then_some(file))
 }
 
 /// Removes directories of this user whose processes are gone.
