@@ -442,10 +442,7 @@ impl<'a> Incoming<'a> {
 
 /// Throws away what an interrupted transfer brought.
 fn clear(storage: &dyn Storage) -> Result<()> {
-    match storage.create_dir(INCOMING) {
-        Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e.into()),
-        _ => {}
-    }
+    create_dir(storage, INCOMING)?;
     // First: it says that the rest is there.
     remove_if_there(storage, PARTIAL)?;
     storage.sync_dir(INCOMING)?;
@@ -490,11 +487,10 @@ pub(super) fn complete(storage: &dyn Storage) -> Result<()> {
         // One that is there is a part, of a process that was killed.
         remove_if_there(storage, &to)?;
         copy(storage, &beside(changes), &to)?;
+        storage.sync_dir(INCREMENTS)?;
+        // Not renamed: a crash may lose both names of what changes its directory.
+        storage.remove(&beside(changes))?;
     }
-    // Also what a process copied that was killed before it synced.
-    storage.sync_dir(INCREMENTS)?;
-    // Not renamed: a crash may lose both names of what changes its directory.
-    remove_if_there(storage, &beside(changes))?;
     for name in [CATALOG_TABLE, CATALOG] {
         if has(name) {
             storage.rename(&beside(name), name)?;
@@ -508,18 +504,9 @@ pub(super) fn complete(storage: &dyn Storage) -> Result<()> {
 }
 
 fn copy(storage: &dyn Storage, from: &str, to: &str) -> Result<()> {
-    let (file, there) = (
-        storage.open(from, OpenMode::Read)?,
-        storage.open(to, OpenMode::CreateNew)?,
-    );
-    let (mut at, len) = (0, file.len()?);
-    let mut buffer = vec![0; STEP];
-    while at < len {
-        let step = &mut buffer[..(STEP as u64).min(len - at) as usize];
-        file.read_at(step, at)?;
-        there.write_at(step, at)?;
-        at += step.len() as u64;
-    }
+    let file = storage.open(from, OpenMode::Read)?;
+    let there = storage.open(to, OpenMode::CreateNew)?;
+    each_step(&*file, |step, at| there.write_at(step, at))?;
     Ok(there.sync()?)
 }
 
@@ -530,19 +517,31 @@ fn put_segment(storage: &dyn Storage, from: &str, to: &str) -> Result<()> {
         other => other?,
     };
     let file = storage.open(from, OpenMode::Read)?;
-    let (mut at, len) = (0, file.len()?);
-    let mut buffer = vec![0; STEP];
-    while at < len {
-        let step = &mut buffer[..(STEP as u64).min(len - at) as usize];
-        file.read_at(step, at)?;
+    each_step(&*file, |step, at| {
         for (nth, block) in step.chunks(BLOCK as usize).enumerate() {
             // A block of zeros is one that did not come; one that did and is all zeros never happens.
             if block.iter().any(|byte| *byte != 0) {
                 there.write_at(block, at + nth as u64 * BLOCK)?;
             }
         }
-        at += step.len() as u64;
-    }
+        Ok(())
+    })?;
     there.sync()?;
     Ok(storage.remove(from)?)
+}
+
+/// Calls `put` with each part of a file, and where it is.
+fn each_step(
+    file: &dyn StorageFile,
+    mut put: impl FnMut(&[u8], u64) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    let (mut at, len) = (0, file.len()?);
+    let mut buffer = vec![0; STEP];
+    while at < len {
+        let step = &mut buffer[..(STEP as u64).min(len - at) as usize];
+        file.read_at(step, at)?;
+        put(step, at)?;
+        at += step.len() as u64;
+    }
+    Ok(())
 }
