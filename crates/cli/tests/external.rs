@@ -8,6 +8,7 @@ mod common;
 use std::path::PathBuf;
 use std::process::Command;
 
+use common::random::number;
 use common::setting::{
     available, by_the_kernel, devices_of, in_a_bucket, nearly_full, on_shared_storage,
     through_fusermount3,
@@ -190,14 +191,8 @@ fn fsx(s: &Sandbox, operations: u64) {
         return;
     };
     assert!(s.mount());
-    let operations: u64 = std::env::var("STRONGROOM_FSX_OPS")
-        .ok()
-        .and_then(|operations| operations.parse().ok())
-        .unwrap_or(operations);
-    let seed = std::env::var("STRONGROOM_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok())
-        .unwrap_or(1_u64);
+    let operations = number("STRONGROOM_FSX_OPS").unwrap_or(operations);
+    let seed = number("STRONGROOM_SEED").unwrap_or(1);
     // Each in another mode; `make soak` has more. A failing thread panics, and the scope with it.
     std::thread::scope(|scope| {
         for (number, mode) in (0..).zip(["fsx", "fsx-unmapped", "fsx-odd"]) {

@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 pub mod process;
+pub mod random;
 pub mod setting;
 
 use std::ffi::OsStr;

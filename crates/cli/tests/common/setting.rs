@@ -290,16 +290,26 @@ impl Servers {
 /// Starts a server on a free port of loopback. Its address.
 fn serve(s: &Sandbox, name: &str, command: impl Fn(&str) -> Command) -> (Process, String) {
     let log = s.path(format!("{name}.log"));
+    on_a_free_port(
+        |address| match Process::serve(name, command(address), &log) {
+            Ok(process) => Some((process, address.to_owned())),
+            Err(why) => {
+                assert!(why.contains("in use"), "{why}");
+                None
+            }
+        },
+    )
+}
+
+/// Starts something at an address of loopback that nobody has; `None`: it was taken.
+fn on_a_free_port<T>(mut start: impl FnMut(&str) -> Option<T>) -> T {
     let mut started = None;
     // A port that is free now may not be so in a moment.
     until("a server finds a free port", || {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         drop(listener);
-        match Process::serve(name, command(&address), &log) {
-            Ok(process) => started = Some((process, address)),
-            Err(why) => assert!(why.contains("in use"), "{why}"),
-        }
+        started = start(&address);
         started.is_some()
     });
     started.expect("until returns when it is started")
@@ -348,32 +358,24 @@ impl Store {
     fn start(s: &Sandbox, server: &Path) -> Self {
         std::fs::create_dir_all(s.path("store/rooms")).unwrap();
         let log = s.path("store.log");
-        let mut started = None;
-        // A port that is free now may not be so in a moment.
-        until("an S3 server finds a free port", || {
-            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            let address = listener.local_addr().unwrap().to_string();
-            drop(listener);
+        on_a_free_port(|address| {
             let mut command = Command::new(server);
             command
-                .args(["--port", &address, "posix"])
+                .args(["--port", address, "posix"])
                 .arg(s.path("store"))
                 .env("ROOT_ACCESS_KEY", "test")
                 .env("ROOT_SECRET_KEY", "testsecret");
             let mut process = Process::start("versitygw", command, &log);
             until("the S3 server listens, or has ended", || {
-                std::net::TcpStream::connect(&address).is_ok()
+                std::net::TcpStream::connect(address).is_ok()
                     || process.wait(Duration::ZERO).is_some()
             });
-            if process.wait(Duration::ZERO).is_none() {
-                started = Some(Self {
-                    address,
-                    _process: process,
-                });
-            }
-            started.is_some()
-        });
-        started.expect("until returns when it is started")
+            let ended = process.wait(Duration::ZERO).is_some();
+            (!ended).then(|| Self {
+                address: address.to_owned(),
+                _process: process,
+            })
+        })
     }
 
     /// What a program needs to reach it.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::common::CHEAP;
+use super::common::random::Random;
 use super::journal::now;
-use super::plan::Random;
 
 pub const PASS: [&str; 2] = ["--passphrase-file", "pass"];
 

@@ -15,9 +15,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::common::noise;
+use super::common::random::{Random, number, seed};
 use super::common::setting::{available, on_a_disk};
-use super::number;
-use super::plan::Random;
 use super::room::Place;
 use super::story::{Journal, Story};
 use super::versions::{FILES, Orders};
@@ -54,7 +53,7 @@ fn what_was_acknowledged_survives_kills_in_a_room_that_is_full_again_and_again()
     let Some(sandbox) = on_a_disk(DISK) else {
         return;
     };
-    let seed = number("STRONGROOM_SEED").unwrap_or_else(super::now);
+    let seed = seed();
     let rounds = number("STRONGROOM_KILL_ROUNDS").unwrap_or(ROUNDS);
     eprintln!("seed {seed}: repeat with STRONGROOM_SEED={seed} STRONGROOM_KILL_ROUNDS={rounds}");
     let mut place = Place::new(sandbox);

@@ -38,11 +38,11 @@ use std::time::{Duration, Instant};
 
 use attend::Attendant;
 use common::Sandbox;
+use common::random::{Random, number, seed};
 use common::setting::{by_the_kernel, through_fusermount3};
 use journal::{Journaled, now};
 use judge::{Found, judge, one_moment};
 use model::Tree;
-use plan::Random;
 use room::Place;
 use writer::Orders;
 
@@ -60,10 +60,6 @@ fn writer_process() {
     if let Some(orders) = room::orders() {
         writer::work(&orders);
     }
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
 }
 
 /// How a round ends.
@@ -87,7 +83,7 @@ fn what_was_acknowledged_survives_a_kill_of_a_mount_through_fusermount3() {
 }
 
 fn trial(sandbox: Sandbox, rounds: u64) {
-    let seed = number("STRONGROOM_SEED").unwrap_or_else(now);
+    let seed = seed();
     let rounds = number("STRONGROOM_KILL_ROUNDS").unwrap_or(rounds);
     eprintln!("seed {seed}: repeat with STRONGROOM_SEED={seed} STRONGROOM_KILL_ROUNDS={rounds}");
     let mut place = Place::new(sandbox);

@@ -11,8 +11,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::attend::{Attendant, Attending, PASS};
 use super::common::Sandbox;
+use super::common::random::Random;
 use super::model::Tree;
-use super::plan::{Random, places};
+use super::plan::places;
 use super::writer::Orders;
 
 /// Far longer than anything here takes; what is not done by then hangs.

@@ -27,6 +27,7 @@ mod story;
 mod writer;
 
 use common::process;
+use common::random::number;
 
 /// The variable through which a process of this program becomes a writer.
 const ORDERS: &str = "STRONGROOM_NET_WRITER";
@@ -40,10 +41,6 @@ fn writer_process() {
     {
         panic!("{why}");
     }
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
 }
 
 /// The seed of a trial; printed, and set to run it again.

@@ -21,6 +21,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use common::random::number;
 use common::{Sandbox, can_mount};
 
 /// A mounted room, or `None`, said, if this machine cannot mount or does not have the programs.
@@ -44,10 +45,6 @@ fn room_for(programs: &[&str]) -> Option<Sandbox> {
 /// How often a program has its mount killed: few in CI, many in a soak run.
 fn rounds(few: u64) -> u64 {
     number("STRONGROOM_PROGRAM_ROUNDS").unwrap_or(few)
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
 }
 
 /// Random moments, in milliseconds below `latest`; the seed is said.

@@ -1,6 +1,6 @@
 //! What is run in a round, and which of its processes is killed.
 
-use super::plan::Random;
+use super::common::random::Random;
 
 /// What runs when something is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,30 +13,20 @@ mod act;
 #[path = "../common/mod.rs"]
 mod common;
 mod place;
-#[allow(dead_code)]
-#[path = "../kill/plan.rs"]
-mod plan;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use act::{Act, Victim};
+use common::random::{Random, number, seed};
 use place::Place;
-use plan::Random;
 
 /// Kills in `make test`.
 const KILLS: u64 = 24;
 
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
-}
-
 #[test]
 fn what_a_kill_leaves_of_room_and_replica_is_one_moment() {
-    let seed = number("STRONGROOM_SEED").unwrap_or_else(|| {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        now.map_or(1, |d| d.as_nanos() as u64)
-    });
+    let seed = seed();
     let kills = number("STRONGROOM_KILLS").unwrap_or(KILLS);
     eprintln!("seed {seed}: repeat with STRONGROOM_SEED={seed} STRONGROOM_KILLS={kills}");
     let began = Instant::now();

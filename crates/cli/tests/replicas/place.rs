@@ -18,8 +18,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::act::Act::{self, *};
 use super::act::Victim;
+use super::common::random::Random;
 use super::common::{self, Sandbox, noise};
-use super::plan::Random;
 
 const FILES: u64 = 6;
 /// Bytes of the largest file.
@@ -50,6 +50,8 @@ pub struct Place {
     all_or_nothing: bool,
     /// How long each command takes.
     usual: BTreeMap<String, Duration>,
+    /// Bytes of the last stream that was sent whole.
+    usual_bytes: u64,
     number: u64,
 }
 
@@ -76,6 +78,7 @@ impl Place {
             restored: None,
             all_or_nothing: false,
             usual: BTreeMap::new(),
+            usual_bytes: 300_000,
             number: 0,
         };
         place.with_pass(&["snapshot", "policy", "set", "room", "--hourly", "1"]);
@@ -198,8 +201,7 @@ impl Place {
         let program = common::program().display().to_string();
         let args: Vec<String> = match (act, &chosen) {
             (Pipe, _) => return self.pipe(victim, random),
-            (Replicate, _) => words("replicate room copy"),
-            (MountedReplicate, _) => words("replicate room copy"),
+            (Replicate | MountedReplicate, _) => words("replicate room copy"),
             (ReplicateBySsh, _) => vec![
                 "replicate".into(),
                 "room".into(),
@@ -337,13 +339,9 @@ impl Place {
             .stderr(Stdio::piped());
         let mut receiver = receive.spawn().unwrap();
         let (mut from, mut into) = (sender.stdout.take().unwrap(), receiver.stdin.take());
-        let whole = self
-            .usual
-            .get("bytes")
-            .map_or(300_000, |d| d.as_nanos() as u64);
         let limit = match victim {
             Victim::None => u64::MAX,
-            _ => random.below(whole + whole / 8),
+            _ => random.below(self.usual_bytes + self.usual_bytes / 8),
         };
         let (mut passed, mut killed, mut buffer) = (0, false, vec![0; 16 << 10]);
         loop {
@@ -380,8 +378,7 @@ impl Place {
                 "{}: {args:?}: {said}",
                 self.story
             );
-            self.usual
-                .insert("bytes".into(), Duration::from_nanos(passed.max(1000)));
+            self.usual_bytes = passed.max(1000);
         }
         killed
     }
