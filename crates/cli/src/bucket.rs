@@ -101,9 +101,31 @@ pub(crate) fn open_room(
     credential: &Credential,
     options: OpenOptions,
 ) -> room::Result<Room> {
-    match storage(dir, options.read_only)? {
-        Some(storage) => Room::open_for(storage, dir, credential, options),
-        None => Room::open(dir, credential, options),
+    if !is_proxy(dir) {
+        return Room::open(dir, credential, options);
+    }
+    let (buckets, read_only) = (buckets()?, options.read_only);
+    let open = || {
+        let storage = buckets.open(dir, read_only)?;
+        Room::open_for(storage, dir, credential, options.clone())
+    };
+    match read_only {
+        true => unless_overtaken(open),
+        false => open(),
+    }
+}
+
+/// Opens for reading what another machine may be writing. Where machines share a state directory, it may remember a commit that came
+/// after the storage was opened here. That is no rollback, and shows in a storage that is opened again: it is newer then.
+fn unless_overtaken<T>(mut open: impl FnMut() -> room::Result<T>) -> room::Result<T> {
+    let mut last = None;
+    loop {
+        match open() {
+            Err(room::Error::RolledBack { found, .. }) if last.is_none_or(|last| found > last) => {
+                last = Some(found);
+            }
+            done => return done,
+        }
     }
 }
 
@@ -113,9 +135,12 @@ pub(crate) fn follow_room(
     credential: &Credential,
     options: OpenOptions,
 ) -> room::Result<(Room, Box<dyn Moments>)> {
-    let (storage, moments) = buckets()?.follow(dir)?;
-    let room = Room::open_for(storage, dir, credential, options)?;
-    Ok((room, moments))
+    let buckets = buckets()?;
+    unless_overtaken(|| {
+        let (storage, moments) = buckets.follow(dir)?;
+        let room = Room::open_for(storage, dir, credential, options.clone())?;
+        Ok((room, moments))
+    })
 }
 
 /// What an open room has in its store; `None` where it is in a directory.
@@ -175,7 +200,6 @@ pub(crate) fn files_for_store() -> Vec<std::path::PathBuf> {
     let given = variables.into_iter().filter_map(std::env::var_os);
     let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
     let passwords = home.map(|home| home.join(".pgpass"));
-
     let usual = [
         "/etc/ssl",
         "/etc/pki",
@@ -186,4 +210,42 @@ pub(crate) fn files_for_store() -> Vec<std::path::PathBuf> {
     let all = given.chain(usual).map(std::path::PathBuf::from);
     let all = all.chain(passwords);
     all.filter(|path| path.exists()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use room::Error;
+
+    use super::*;
+
+    /// What openings answer, one after the other, when this is remembered at each and that is found; and how many there were.
+    fn opened(seen_and_found: &[(u64, u64)]) -> (room::Result<u64>, usize) {
+        let mut count = 0;
+        let answer = unless_overtaken(|| {
+            let (seen, found) = seen_and_found[count];
+            count += 1;
+            match found < seen {
+                true => Err(Error::RolledBack { seen, found }),
+                false => Ok(found),
+            }
+        });
+        (answer, count)
+    }
+
+    #[test]
+    fn a_commit_that_another_machine_remembers_meanwhile_is_no_rollback() {
+        assert!(matches!(opened(&[(8, 7), (8, 8)]), (Ok(8), 2)));
+        assert!(matches!(opened(&[(8, 7), (9, 8), (9, 9)]), (Ok(9), 3)));
+    }
+
+    #[test]
+    fn a_store_that_went_back_stays_refused() {
+        let (answer, count) = opened(&[(8, 7), (8, 7)]);
+        assert!(matches!(
+            answer,
+            Err(Error::RolledBack { seen: 8, found: 7 })
+        ));
+        assert_eq!(count, 2);
+        assert!(matches!(opened(&[(8, 7), (8, 6)]), (Err(_), 2)));
+    }
 }

@@ -130,6 +130,22 @@ fn at(place: &Place) -> impl Fn(io::Error) -> io::Error {
     move |e| io::Error::new(e.kind(), format!("{place}: {e}"))
 }
 
+/// Opens the storage that a directory represents.
+fn open(dir: &Path, read_only: bool) -> io::Result<(Place, Arc<BucketStorage>)> {
+    let (place, mut options) = place_and_options(dir)?;
+    options.read_only = read_only;
+    let asked = dir.join(TAKE_OVER);
+    options.take_over = !read_only && asked.exists();
+    let opened = BucketStorage::open(place.store()?, place.prefix(), dir, options);
+    let opened = Arc::new(opened.map_err(at(&place))?);
+    if !read_only {
+        // Asked once, done once.
+        let _ = fs::remove_file(asked);
+    }
+    note_open(dir, &opened);
+    Ok((place, opened))
+}
+
 impl Buckets for Proxies {
     fn create(&self, dir: &Path) -> io::Result<Arc<dyn Storage>> {
         let (place, options) = place_and_options(dir)?;
@@ -138,28 +154,12 @@ impl Buckets for Proxies {
     }
 
     fn open(&self, dir: &Path, read_only: bool) -> io::Result<Arc<dyn Storage>> {
-        let (place, mut options) = place_and_options(dir)?;
-        options.read_only = read_only;
-        let asked = dir.join(TAKE_OVER);
-        options.take_over = !read_only && asked.exists();
-        let opened = BucketStorage::open(place.store()?, place.prefix(), dir, options);
-        let opened = opened.map_err(at(&place))?;
-        // Asked once, done once.
-        match read_only {
-            true => {}
-            false => drop(fs::remove_file(asked)),
-        }
-        let opened = Arc::new(opened);
-        note_open(dir, &opened);
+        let (_, opened) = open(dir, read_only)?;
         Ok(opened)
     }
 
     fn follow(&self, dir: &Path) -> io::Result<(Arc<dyn Storage>, Box<dyn Moments>)> {
-        let (place, mut options) = place_and_options(dir)?;
-        options.read_only = true;
-        let opened = BucketStorage::open(place.store()?, place.prefix(), dir, options);
-        let shown = Arc::new(opened.map_err(at(&place))?);
-        note_open(dir, &shown);
+        let (place, shown) = open(dir, true)?;
         let dir = dir.to_owned();
         Ok((shown.clone(), Box::new(Followed { place, dir, shown })))
     }
