@@ -11,11 +11,12 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Mutex, RwLock};
 use room::{
     Access, Available, DirEntry, Error, Fallocate, FileSystem, Inode, InodeNo, NewFile, RenameMode,
     Result, Room, RoomSpace, SeekTo, SetAttr, XattrMode,
 };
+use service::Stop;
 
 use crate::bucket::Moments;
 
@@ -73,7 +74,7 @@ fn known<T>(answer: Result<T>) -> Result<T> {
 /// The thread that moves a [`Following`]; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    stop: Arc<(Mutex<bool>, Condvar)>,
+    stop: Stop,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -82,7 +83,7 @@ impl Follower {
         following: &Arc<Following>,
         moments: Box<dyn Moments>,
     ) -> std::io::Result<Self> {
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let stop = Stop::default();
         let (following, stopped) = (Arc::downgrade(following), stop.clone());
         let thread = std::thread::Builder::new()
             .name("follow".into())
@@ -96,8 +97,7 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        *self.stop.0.lock() = true;
-        self.stop.1.notify_all();
+        self.stop.ask();
         if self
             .thread
             .take()
@@ -108,28 +108,19 @@ impl Drop for Follower {
     }
 }
 
-fn follow(
-    following: &Weak<Following>,
-    mut moments: Box<dyn Moments>,
-    stop: &(Mutex<bool>, Condvar),
-) {
+fn follow(following: &Weak<Following>, mut moments: Box<dyn Moments>, stop: &Stop) {
     let mut looked = Instant::now();
-    // Since when the store does not answer, or has what cannot be opened.
-    let (mut away, mut unreadable): (Option<Instant>, Option<Instant>) = (None, None);
-    loop {
-        {
-            let mut stopped = stop.0.lock();
-            if !*stopped {
-                stop.1.wait_for(&mut stopped, INTERVAL);
-            }
-            if *stopped {
-                return;
-            }
-        }
+    // A newer moment that could not be opened yet. It is tried again: nobody knows whether there will be a newer one.
+    let mut pending = None;
+    // Since when it could not.
+    let mut unreadable: Option<Instant> = None;
+    // Whether the store does not answer.
+    let mut is_away = false;
+    while !stop.wait_for(INTERVAL) {
         let Some(following) = following.upgrade() else {
             return;
         };
-        let look = looked.elapsed() >= LOOKS || away.is_some();
+        let look = looked.elapsed() >= LOOKS || is_away;
         let newer = match moments.newer(look) {
             Ok(newer) => newer,
             Err(e) if e.kind() == std::io::ErrorKind::InvalidData => {
@@ -137,38 +128,44 @@ fn follow(
                 return;
             }
             Err(e) => {
-                if away.replace(away.unwrap_or_else(Instant::now)).is_none() {
+                if !std::mem::replace(&mut is_away, true) {
                     tracing::warn!("{e}; the mount stays at the moment it shows");
                 }
                 continue;
             }
         };
-        if away.take().is_some() {
+        if std::mem::take(&mut is_away) {
             tracing::info!("the store answers again");
         }
         if look {
             looked = Instant::now();
         }
-        let Some(storage) = newer else {
+        let is_new = newer.is_some();
+        pending = newer.or(pending);
+        let Some(storage) = pending.clone() else {
             continue;
         };
         match following.shown().later(storage) {
             Ok(later) => {
-                unreadable = None;
+                (pending, unreadable) = (None, None);
                 *following.current.write() = Arc::new(later);
             }
-            Err(e @ Error::RolledBack { .. }) => {
+            // A writer that shares this machine's state directory may remember there a commit that came after this moment was read. That
+            // commit is in the store by the next question, unless the store went back.
+            Err(e @ Error::RolledBack { .. }) if !is_new => {
                 following.end(&e);
                 return;
             }
             // The moment of an unfinished rekey can be opened by the writer only; and a store may go away while it is read.
             Err(e) => {
+                if unreadable.is_none() {
+                    tracing::warn!("a newer moment of the room cannot be opened: {e}");
+                }
                 let since = *unreadable.get_or_insert_with(Instant::now);
                 if since.elapsed() > UNREADABLE && !matches!(e, Error::Io(_)) {
                     following.end(&e);
                     return;
                 }
-                tracing::warn!("a newer moment of the room cannot be opened: {e}");
             }
         }
     }
@@ -300,5 +297,75 @@ impl FileSystem for Following {
 
     fn remove_xattr(&self, _: InodeNo, _: &[u8]) -> Result<()> {
         Err(Error::ReadOnly)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use room::{Credential, NewCredential, NewRoom, OpenOptions};
+    use storage::testing::{Fault, FaultyStorage, Times};
+    use storage::{HostStorage, Storage};
+
+    use super::*;
+
+    /// One newer moment, and none after it. The store is away from then on, and back when it is asked again.
+    struct One {
+        storage: FaultyStorage<Arc<HostStorage>>,
+        was_asked: bool,
+    }
+
+    impl Moments for One {
+        fn newer(&mut self, _: bool) -> std::io::Result<Option<Arc<dyn Storage>>> {
+            if std::mem::replace(&mut self.was_asked, true) {
+                self.storage.heal();
+                return Ok(None);
+            }
+            self.storage.refuse_any(1, Fault::Io, Times::Always);
+            Ok(Some(Arc::new(self.storage.clone())))
+        }
+    }
+
+    /// It stayed at the older moment until the writer committed again, which it may never do.
+    #[test]
+    fn a_moment_that_could_not_be_read_is_tried_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| Arc::new(HostStorage::open(&dir.path().join(name)).unwrap());
+        for name in ["now", "later"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let raw = vec![7; 32];
+        let mut new = NewRoom::with_credential(NewCredential::RawKey(raw.clone().into()));
+        new.open.background = false;
+        Room::create_on(at("now"), new).unwrap().close().unwrap();
+        let copied = std::process::Command::new("cp")
+            .arg("-rT")
+            .arg(dir.path().join("now"))
+            .arg(dir.path().join("later"))
+            .status();
+        assert!(copied.unwrap().success());
+        let open = |name, read_only| {
+            let options = OpenOptions {
+                read_only,
+                background: false,
+                ..OpenOptions::default()
+            };
+            let credential = Credential::RawKey(raw.clone().into());
+            Room::open_on(at(name), &credential, options).unwrap()
+        };
+        let writer = open("later", false);
+        writer.write_file("/news", b"x").unwrap();
+        writer.close().unwrap();
+
+        let following = Arc::new(Following::new(Arc::new(open("now", true))));
+        let moments = One {
+            storage: FaultyStorage::new(at("later")),
+            was_asked: false,
+        };
+        let _follower = Follower::start(&following, Box::new(moments)).unwrap();
+        let begin = Instant::now();
+        while following.shown().read_file("/news").is_err() {
+            assert!(begin.elapsed() < Duration::from_secs(30), "it stays");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
