@@ -91,19 +91,12 @@ impl Client {
         self.ask_log(&what, Request::List, 0, once).await
     }
 
-    /// Removes commits, which need not be there. What fails is logged.
+    /// Removes commits, which need not be there, and the records of theirs that are in the store. What fails is logged.
     pub(crate) async fn delete_commits(&self, numbers: Vec<u64>) {
         let Some(last) = numbers.iter().max().copied() else {
             return;
         };
-        for numbers in numbers.chunks(TOGETHER) {
-            let (from, to) = (numbers[0], numbers[numbers.len() - 1]);
-            let what = format!("removing commits between {from} and {to}");
-            let once = || self.log().delete(self.room(), numbers);
-            if let Err(e) = self.ask_log(&what, Request::Delete, 0, once).await {
-                tracing::warn!("{e}");
-            }
-        }
+        self.delete_from_log(&numbers).await;
         if self.log_address().is_none() {
             return;
         }
@@ -116,6 +109,18 @@ impl Client {
                 self.delete(names.filter(is_past).collect()).await;
             }
             Err(e) => tracing::warn!("{e}"),
+        }
+    }
+
+    /// Removes commits from the log only: all that a test of the log has. What fails is logged.
+    pub(crate) async fn delete_from_log(&self, numbers: &[u64]) {
+        for numbers in numbers.chunks(TOGETHER) {
+            let (from, to) = (numbers[0], numbers[numbers.len() - 1]);
+            let what = format!("removing commits between {from} and {to}");
+            let once = || self.log().delete(self.room(), numbers);
+            if let Err(e) = self.ask_log(&what, Request::Delete, 0, once).await {
+                tracing::warn!("{e}");
+            }
         }
     }
 }
