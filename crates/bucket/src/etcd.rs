@@ -50,6 +50,60 @@ fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
+/// What a place says.
+struct Parsed<'a> {
+    /// The URL of each one's interface.
+    members: Vec<String>,
+    user: Option<&'a str>,
+    prefix: &'a str,
+}
+
+/// Whether a place means something to this engine.
+pub(crate) fn check(text: &str) -> io::Result<()> {
+    parse(text).map(drop)
+}
+
+fn parse(text: &str) -> io::Result<Parsed<'_>> {
+    let rest = text
+        .strip_prefix("etcd://")
+        .ok_or_else(|| invalid("not etcd"))?;
+    let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, prefix) = place.split_once('/').unwrap_or((place, ""));
+    let (user, hosts) = match authority.rsplit_once('@') {
+        Some((user, hosts)) => (Some(user), hosts),
+        None => (None, authority),
+    };
+    let is_host = |host: &&str| {
+        host.rsplit_once(':')
+            .is_some_and(|(name, port)| !name.is_empty() && port.parse::<u16>().is_ok())
+    };
+    let hosts: Vec<&str> = hosts.split(',').collect();
+    if !hosts.iter().all(is_host) {
+        return Err(invalid("a member of etcd is written HOST:PORT"));
+    }
+    let is_near = |host: &&str| {
+        let (name, _) = host.rsplit_once(':').expect("just seen");
+        let address = name.trim_matches(['[', ']']).parse();
+        address.map_or(name == "localhost", |ip: std::net::IpAddr| ip.is_loopback())
+    };
+    let scheme = match options {
+        "" if hosts.iter().all(is_near) => "http",
+        "" | "tls=require" => "https",
+        "tls=disable" => "http",
+        _ => {
+            return Err(invalid(
+                "the options of an etcd log are tls=require and tls=disable",
+            ));
+        }
+    };
+    let members = hosts.iter().map(|host| format!("{scheme}://{host}/v3/"));
+    Ok(Parsed {
+        members: members.collect(),
+        user,
+        prefix: prefix.trim_matches('/'),
+    })
+}
+
 fn encoded(bytes: impl AsRef<[u8]>) -> String {
     BASE64_STANDARD.encode(bytes)
 }
@@ -97,38 +151,7 @@ impl EtcdLog {
         password: Option<&str>,
         bucket: &str,
     ) -> io::Result<Self> {
-        let rest = text
-            .strip_prefix("etcd://")
-            .ok_or_else(|| invalid("not etcd"))?;
-        let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, prefix) = place.split_once('/').unwrap_or((place, ""));
-        let (user, hosts) = match authority.rsplit_once('@') {
-            Some((user, hosts)) => (Some(user), hosts),
-            None => (None, authority),
-        };
-        let is_host = |host: &&str| {
-            host.rsplit_once(':')
-                .is_some_and(|(name, port)| !name.is_empty() && port.parse::<u16>().is_ok())
-        };
-        let hosts: Vec<&str> = hosts.split(',').collect();
-        if !hosts.iter().all(is_host) {
-            return Err(invalid("a member of etcd is written HOST:PORT"));
-        }
-        let is_near = |host: &&str| {
-            let (name, _) = host.rsplit_once(':').expect("just seen");
-            let address = name.trim_matches(['[', ']']).parse();
-            address.map_or(name == "localhost", |ip: std::net::IpAddr| ip.is_loopback())
-        };
-        let scheme = match options {
-            "" if hosts.iter().all(is_near) => "http",
-            "" | "tls=require" => "https",
-            "tls=disable" => "http",
-            _ => {
-                return Err(invalid(
-                    "the options of an etcd log are tls=require and tls=disable",
-                ));
-            }
-        };
+        let place = parse(text)?;
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
             .timeout(ANSWER)
@@ -136,17 +159,17 @@ impl EtcdLog {
             .no_proxy()
             .build()
             .map_err(io::Error::other)?;
-        let members = hosts.iter().map(|host| format!("{scheme}://{host}/v3/"));
-        let prefix = prefix.trim_matches('/');
-        let slash = if prefix.is_empty() { "" } else { "/" };
+        let slash = if place.prefix.is_empty() { "" } else { "/" };
         Ok(Self {
             http,
-            members: members.collect(),
+            members: place.members,
             member: AtomicUsize::new(0),
-            user: user.map(|user| (user.to_owned(), password.unwrap_or_default().to_owned())),
+            user: place
+                .user
+                .map(|user| (user.to_owned(), password.unwrap_or_default().to_owned())),
             token: Mutex::new(None),
             address,
-            prefix: format!("{prefix}{slash}{bucket}"),
+            prefix: format!("{}{slash}{bucket}", place.prefix),
         })
     }
 

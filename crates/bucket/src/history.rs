@@ -45,6 +45,16 @@ impl History {
         let bytes: usize = self.bodies.values().map(Bytes::len).sum();
         bytes > LONG_BYTES || self.manifest.number - self.checkpoint > LONG_COMMITS
     }
+
+    /// Applies the commit that these bytes are. `Err` says what is wrong with them.
+    fn apply(&mut self, number: u64, bytes: &Bytes) -> Result<(), String> {
+        let record = Record::parse(number, bytes)?;
+        self.manifest.apply(&record)?;
+        if !record.data.is_empty() {
+            self.bodies.insert(number, record.data);
+        }
+        Ok(())
+    }
 }
 
 /// A random id.
@@ -81,15 +91,20 @@ pub(crate) async fn load(client: &Client) -> io::Result<Option<History>> {
     }
 }
 
+/// The number of the newest checkpoint; zero: there is none.
+async fn newest_checkpoint(client: &Client) -> io::Result<u64> {
+    let listed = client.list(CHECKPOINTS, None).await?;
+    let numbers = listed.iter();
+    let numbers = numbers.filter_map(|(name, _)| names::number_of(CHECKPOINTS, name));
+    Ok(numbers.max().unwrap_or(0))
+}
+
 async fn load_once(client: &Client) -> io::Result<Option<History>> {
-    let checkpoints = client.list(CHECKPOINTS, None).await?;
-    let numbers = checkpoints.iter();
-    let newest = numbers.filter_map(|(name, _)| names::number_of(CHECKPOINTS, name));
+    let checkpoint = newest_checkpoint(client).await?;
     let mut history = History {
-        checkpoint: newest.max().unwrap_or(0),
+        checkpoint,
         ..History::default()
     };
-    let checkpoint = history.checkpoint;
     if checkpoint > 0 {
         let name = names::checkpoint(checkpoint);
         let bytes = client.get(name.clone()).await?;
@@ -115,12 +130,9 @@ async fn load_once(client: &Client) -> io::Result<Option<History>> {
             ));
         }
         let bytes = read.next().await.expect("one for each")?;
-        let record = Record::parse(*number, &bytes)
-            .and_then(|record| history.manifest.apply(&record).map(|()| record))
+        history
+            .apply(*number, &bytes)
             .map_err(|why| damaged(&names::commit(*number), &why))?;
-        if !record.data.is_empty() {
-            history.bodies.insert(*number, record.data);
-        }
     }
     Ok(Some(history))
 }
@@ -144,16 +156,10 @@ pub(crate) async fn follow(
             Err(e) => return Err(e),
         };
         let later = next.get_or_insert_with(|| state.clone());
-        let applied = Record::parse(number, &bytes)
-            .and_then(|record| later.manifest.apply(&record).map(|()| record));
-        match applied {
-            Ok(record) if record.data.is_empty() => {}
-            Ok(record) => drop(later.bodies.insert(number, record.data)),
-            // The begin of a writer that started from an old state may be at an old number, and lead nowhere.
-            Err(why) => {
-                let wrong = damaged(&names::commit(number), &why);
-                return reload(client, state, Some(wrong)).await;
-            }
+        // The begin of a writer that started from an old state may be at an old number, and lead nowhere.
+        if let Err(why) = later.apply(number, &bytes) {
+            let wrong = damaged(&names::commit(number), &why);
+            return reload(client, state, Some(wrong)).await;
         }
     }
     match next {
@@ -184,14 +190,9 @@ async fn reload(
 /// The same, after a look at the lists only where they have nothing newer.
 async fn reload_if_newer(client: &Client, state: &History) -> io::Result<Option<History>> {
     let ours = state.manifest.number;
-    let since = client.commits_after(ours - 1).await?;
-    let checkpoints = client.list(CHECKPOINTS, None).await?;
-    let checkpoints = checkpoints.iter();
-    let newest = checkpoints
-        .filter_map(|(name, _)| names::number_of(CHECKPOINTS, name))
-        .chain(since)
-        .max();
-    match newest.unwrap_or(0) {
+    let commits = client.commits_after(ours - 1).await?;
+    let newest_commit = commits.into_iter().max().unwrap_or(0);
+    match newest_commit.max(newest_checkpoint(client).await?) {
         newest if newest > ours => reload(client, state, None).await,
         newest if newest < ours => Err(went_back(newest, ours)),
         _ => Ok(None),
@@ -208,11 +209,7 @@ fn went_back(found: u64, ours: u64) -> io::Error {
 /// Whether anything in the store is newer than a commit.
 async fn is_overtaken(client: &Client, number: u64) -> io::Result<bool> {
     let later = client.commits_after(number).await?;
-    let checkpoints = client.list(CHECKPOINTS, None).await?;
-    let mut checkpoints = checkpoints.iter();
-    let newer =
-        |name: &str| names::number_of(CHECKPOINTS, name).is_some_and(|newest| newest > number);
-    Ok(!later.is_empty() || checkpoints.any(|(name, _)| newer(name)))
+    Ok(!later.is_empty() || newest_checkpoint(client).await? > number)
 }
 
 /// Writes a begin behind a state. False: another writer was faster.

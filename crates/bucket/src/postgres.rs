@@ -165,6 +165,37 @@ fn is_near(host: &Host) -> bool {
     }
 }
 
+/// Whether a place means something to this engine.
+pub(crate) fn check(text: &str) -> io::Result<()> {
+    settings(text).map(drop)
+}
+
+/// What a place says, and whether it is reached over TLS.
+fn settings(text: &str) -> io::Result<(Config, bool)> {
+    let (text, mode) = split_sslmode(text)?;
+    let mut config: Config = text.parse().map_err(|_| {
+        invalid(
+            "the place of the PostgreSQL log is malformed, or has an option that is not known"
+                .into(),
+        )
+    })?;
+    if config.get_hosts().is_empty() {
+        config.host(SOCKETS);
+    }
+    let is_near = config.get_hosts().iter().all(is_near);
+    let has_tls = match mode {
+        Some("disable") => false,
+        Some("require" | "verify-full") => true,
+        None => !is_near,
+        Some(_) => {
+            return Err(invalid(
+                "sslmode of a PostgreSQL log is require (certificate and name are checked) or disable".into(),
+            ));
+        }
+    };
+    Ok((config, has_tls))
+}
+
 /// Checks servers' certificates against the system's, or those of `SSL_CERT_FILE`.
 fn connector() -> io::Result<MakeRustlsConnect> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -185,16 +216,7 @@ impl PostgresLog {
         password: Option<&str>,
         bucket: &str,
     ) -> io::Result<Self> {
-        let (text, mode) = split_sslmode(text)?;
-        let mut config: Config = text.parse().map_err(|_| {
-            invalid(
-                "the place of the PostgreSQL log is malformed, or has an option that is not known"
-                    .into(),
-            )
-        })?;
-        if config.get_hosts().is_empty() {
-            config.host(SOCKETS);
-        }
+        let (mut config, has_tls) = settings(text)?;
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         if config.get_user().is_none()
             && let Some(user) = variable("PGUSER")
@@ -208,17 +230,6 @@ impl PostgresLog {
         {
             config.password(password);
         }
-        let is_near = config.get_hosts().iter().all(is_near);
-        let has_tls = match mode {
-            Some("disable") => false,
-            Some("require" | "verify-full") => true,
-            None => !is_near,
-            Some(_) => {
-                return Err(invalid(
-                    "sslmode of a PostgreSQL log is require (certificate and name are checked) or disable".into(),
-                ));
-            }
-        };
         config
             .ssl_mode(if has_tls {
                 SslMode::Require

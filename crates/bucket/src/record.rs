@@ -204,7 +204,7 @@ fn parse<T: DeserializeOwned>(
 }
 
 impl Record {
-    /// The bytes of the object; `data` is in one piece or several.
+    /// The bytes of the object.
     pub(crate) fn encode(&self) -> Vec<Bytes> {
         let body = postcard::to_allocvec(&self.ops).expect("changes can be written");
         let data = std::slice::from_ref(&self.data);

@@ -43,7 +43,7 @@ pub struct BucketStorage {
     commits: Option<Arc<Commits>>,
     local: Arc<HostStorage>,
     /// The state it shows, where it is for reading only.
-    shown: Option<History>,
+    shown: Option<Arc<History>>,
     _writer: Option<Box<dyn LockGuard>>,
 }
 
@@ -175,7 +175,7 @@ impl BucketStorage {
         let shared = Shared::new(objects, options, names, epoch);
         shared.live.store(live, Ordering::Relaxed);
         let (commits, shown) = match read_only {
-            true => (None, Some(history)),
+            true => (None, Some(Arc::new(history))),
             false => {
                 let commits = Arc::new(Commits::new(Committer::new(history, &shared)));
                 sweep(&shared, &commits);

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::wire::StoreReply;
 
 /// Prices in one currency. A file has them as JSON with these names; what it leaves out is zero.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Prices {
     /// Where they are from, and of which day.
@@ -27,20 +27,6 @@ pub(crate) struct Prices {
     pub(crate) storage_gib_month: f64,
     /// 2^30 bytes read.
     pub(crate) read_gib: f64,
-}
-
-impl Default for Prices {
-    fn default() -> Self {
-        Self {
-            source: String::new(),
-            currency: String::new(),
-            put_1000: 0.0,
-            get_1000: 0.0,
-            delete_1000: 0.0,
-            storage_gib_month: 0.0,
-            read_gib: 0.0,
-        }
-    }
 }
 
 impl Prices {

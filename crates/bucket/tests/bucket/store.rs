@@ -389,10 +389,7 @@ pub(crate) fn overwrite(store: &Store, name: &str, bytes: Vec<u8>) {
 
 /// Removes an object, past all plans.
 pub(crate) fn remove(store: &Store, name: &str) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
     let paths = futures_util::stream::iter([Ok(Path::from(name))]).boxed();
-    let removed: Vec<_> = runtime.block_on(store.inner.delete_stream(paths).collect());
+    let removed: Vec<_> = wait(store.inner.delete_stream(paths).collect());
     removed.into_iter().collect::<Result<Vec<_>>>().unwrap();
 }

@@ -288,11 +288,6 @@ impl Postgres {
             self.port
         )
     }
-
-    /// The place over TCP.
-    pub(crate) fn tcp_place(&self) -> String {
-        format!("postgres://rooms@127.0.0.1:{}/postgres", self.port)
-    }
 }
 
 impl Drop for Postgres {

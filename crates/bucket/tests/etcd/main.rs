@@ -4,6 +4,8 @@
 
 #[path = "../engines/both.rs"]
 mod both;
+#[path = "../engines/engine.rs"]
+mod engine;
 #[path = "../engines/mod.rs"]
 mod engines;
 #[path = "../bucket/faults.rs"]
@@ -24,20 +26,4 @@ mod store;
 #[path = "../bucket/upkeep.rs"]
 mod upkeep;
 
-mod engine {
-    use std::sync::LazyLock;
-
-    use crate::engines::Etcd;
-
-    /// One server for all tests: each has rooms of its own.
-    pub(crate) static ENGINE: LazyLock<Etcd> = LazyLock::new(Etcd::shared);
-
-    /// The directory with all that the server has, which is on disk then.
-    pub(crate) fn stored() -> std::path::PathBuf {
-        ENGINE.stored()
-    }
-
-    pub(crate) fn place() -> Option<String> {
-        Some(ENGINE.place())
-    }
-}
+use engines::Etcd as Engine;
