@@ -15,10 +15,10 @@ BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom}")
 mkdir -p "$TARGET_DIR"
 WORK=$(mktemp -d "$TARGET_DIR/bucket.XXXXXX")
 . "$(dirname "$0")/s3.sh"
+. "$(dirname "$0")/checks.sh"
 export XDG_CACHE_HOME=$WORK/cache XDG_STATE_HOME=$WORK/state LC_ALL=C
 PASS=$WORK/pass PLACE=s3://rooms/team/work MOUNT=$WORK/mount READER=$WORK/reader
 A=(--cache "$WORK/a") B=(--cache "$WORK/b") KEY=(--passphrase-file "$PASS")
-CHECKS=0 FAILED=0
 
 cleanup() {
     local status=$?
@@ -31,25 +31,6 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# check WHAT COMMAND...: the command succeeds.
-check() {
-    local what=$1
-    shift
-    CHECKS=$((CHECKS + 1))
-    if "$@" >"$WORK/out" 2>&1; then
-        say "ok      $what"
-    else
-        FAILED=$((FAILED + 1))
-        say "FAILED  $what: $*"
-        sed 's/^/        /' "$WORK/out" | tail -n 5
-    fi
-}
-# refused WHAT PATTERN COMMAND...: the command fails, and its message has the pattern.
-refused() {
-    local what=$1 pattern=$2
-    shift 2
-    check "$what" bash -c '! "${@:2}" >"$0" 2>&1 && grep -q -- "$1" "$0" || { cat "$0"; false; }' "$WORK/refusal" "$pattern" "$@"
-}
 # Waits until the command that is $2 succeeds, at most 30 seconds.
 SOON='{ for _ in $(seq 150); do (eval "$2") >/dev/null 2>&1 && break; sleep 0.2; done; eval "$2"; }'
 # The process that serves the mount.

@@ -32,11 +32,6 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
-title() { printf '\n== %s\n' "$*"; }
-show() {
-    printf '$ strongroom %s\n' "${*//$WORK\//}"
-    "$BIN" "$@"
-}
 # same WHAT COMMAND...
 same() {
     if "${@:2}" >/dev/null 2>&1; then

@@ -56,14 +56,9 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
-title() { printf '\n== %s\n' "$*"; }
 fail() {
     say "  WRONG: $*"
     FAILED=1
-}
-show() {
-    printf '$ strongroom %s\n' "${*//$WORK\//}"
-    "$BIN" "$@"
 }
 
 # Machines on a bridge of their own. The host's interfaces, routes and firewall have no part in it.

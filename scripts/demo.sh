@@ -39,12 +39,6 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
-title() { printf '\n== %s\n' "$*"; }
-show() {
-    printf '$ strongroom %s\n' "${*//$WORK\//}"
-    "$BIN" "$@"
-}
-
 # seconds COMMAND...: runs it, its output dropped, and leaves the time in SECONDS_TAKEN.
 seconds() {
     local from=$EPOCHREALTIME

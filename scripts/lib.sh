@@ -19,6 +19,13 @@ die() {
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
+# For demonstrations. title WORDS...; show ARGUMENTS...: runs $BIN with them, and prints that without the path of $WORK.
+title() { printf '\n== %s\n' "$*"; }
+show() {
+    printf '$ strongroom %s\n' "${*//$WORK\//}"
+    "$BIN" "$@"
+}
+
 # Runs a command as root: directly, or by sudo; says what to run by hand where neither is possible.
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
@@ -65,13 +72,12 @@ cargo_tool() {
     CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR="$TOOLS/build" cargo install --debug --quiet --locked --root "$TOOLS" "$1" --version "$2" --force
 }
 
-# s3_server: the path of versitygw, an S3 server, which is built where it is missing.
-s3_server() {
-    local version=v1.8.0 server
-    server=$(command -v versitygw || echo "$TOOLS/bin/versitygw")
-    if [ ! -x "$server" ]; then
-        have go || die "versitygw is missing, and Go, which builds it: apt install golang"
-        GOBIN=$TOOLS/bin go install "github.com/versity/versitygw/cmd/versitygw@$version" >&2
-    fi
-    echo "$server"
+# wait_for_port PORT: until something listens at that port of loopback, at most 20 seconds.
+wait_for_port() {
+    local _
+    for _ in $(seq 400); do
+        (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null && return
+        sleep 0.05
+    done
+    return 1
 }

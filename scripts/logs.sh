@@ -11,32 +11,24 @@ set -euo pipefail
 
 BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom-bucket}")
 [ -x "$BIN" ] || die "there is no $BIN: run make build"
-SERVER=$(s3_server)
 PG=$(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -n 1)
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/logs.XXXXXX")
 chmod 755 "$WORK"
-PORT=${PORT:-$((20000 + $$ % 20000))}
-PG_PORT=$((PORT + 1)) ETCD_PORT=$((PORT + 2))
-export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=testsecret AWS_REGION=us-east-1 AWS_ENDPOINT_URL=http://127.0.0.1:$PORT
+. "$(dirname "$0")/s3.sh"
+. "$(dirname "$0")/checks.sh"
+PG_PORT=$((S3_PORT + 1)) ETCD_PORT=$((S3_PORT + 2)) ETCD_PEERS=http://127.0.0.1:$((S3_PORT + 3))
 export XDG_CACHE_HOME=$WORK/cache XDG_STATE_HOME=$WORK/state HOME=$WORK/home LC_ALL=C
 unset PGPASSWORD PGPASSFILE PGUSER
 MOUNT=$WORK/mount KEY=(--passphrase-file "$WORK/pass")
 A=(--cache "$WORK/a") B=(--cache "$WORK/b")
 # The other machine remembers what it saw by itself.
 OTHER=(env "XDG_STATE_HOME=$WORK/state.b" "$BIN")
-CHECKS=0 FAILED=0 PIDS=()
+SECRET=s3cret PG_PID= ETCD_PID=
 
 # Engines run as this user: PostgreSQL refuses root.
 AS_ENGINE=()
 [ "$(id -u)" -ne 0 ] || AS_ENGINE=(setpriv --reuid=postgres --regid=postgres --clear-groups)
-wait_for_port() {
-    for _ in $(seq 400); do
-        (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null && return
-        sleep 0.05
-    done
-    die "nothing listens at port $1"
-}
 start_postgres() {
     "${AS_ENGINE[@]}" "$PG/postgres" -D "$WORK/engine/pg" >>"$WORK/engine/pg.log" 2>&1 &
     PG_PID=$!
@@ -50,45 +42,24 @@ start_postgres() {
 cleanup() {
     local status=$?
     mountpoint -q "$MOUNT" && { umount -l "$MOUNT" 2>/dev/null || fusermount3 -uz "$MOUNT" || true; }
+    stop_server
     kill -QUIT "$PG_PID" 2>/dev/null || true
-    for pid in "${PIDS[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
+    kill -9 "$ETCD_PID" 2>/dev/null || true
     wait 2>/dev/null || true
-    [ $status -eq 0 ] || tail -n 5 "$WORK"/engine/*.log >&2 || true
+    [ $status -eq 0 ] || tail -n 5 "$WORK"/*.log "$WORK"/engine/*.log >&2 || true
     rm -rf "$WORK"
 }
 
-# check WHAT COMMAND...: the command succeeds.
-check() {
-    local what=$1
-    shift
-    CHECKS=$((CHECKS + 1))
-    if "$@" >"$WORK/out" 2>&1; then
-        say "ok      $what"
-    else
-        FAILED=$((FAILED + 1))
-        say "FAILED  $what: $*"
-        sed 's/^/        /' "$WORK/out" | tail -n 5
-    fi
-}
-# refused WHAT PATTERN COMMAND...: the command fails, its message has the pattern, and no password.
-refused() {
-    local what=$1 pattern=$2
-    shift 2
-    check "$what" bash -c '! "${@:2}" >"$0" 2>&1 && grep -q -- "$1" "$0" && ! grep -q s3cret "$0" || { cat "$0"; false; }' "$WORK/refusal" "$pattern" "$@"
-}
-
-mkdir -p "$WORK/store/rooms" "$MOUNT" "$WORK/engine" "$WORK/home"
+mkdir -p "$MOUNT" "$WORK/engine" "$WORK/home"
 printf 'a passphrase of many words' >"$WORK/pass"
 [ "$(id -u)" -ne 0 ] || chown postgres "$WORK/engine"
-PG_PID=
 trap cleanup EXIT
 
-ROOT_ACCESS_KEY=test ROOT_SECRET_KEY=testsecret "$SERVER" --port "127.0.0.1:$PORT" posix "$WORK/store" >"$WORK/engine.s3.log" 2>&1 &
-PIDS+=($!)
+start_server
 "${AS_ENGINE[@]}" etcd --name one --data-dir "$WORK/engine/etcd" --log-level error --listen-client-urls "http://127.0.0.1:$ETCD_PORT" \
-    --advertise-client-urls "http://127.0.0.1:$ETCD_PORT" --listen-peer-urls "http://127.0.0.1:$((PORT + 3))" \
-    --initial-advertise-peer-urls "http://127.0.0.1:$((PORT + 3))" --initial-cluster "one=http://127.0.0.1:$((PORT + 3))" >"$WORK/etcd.log" 2>&1 &
-PIDS+=($!)
+    --advertise-client-urls "http://127.0.0.1:$ETCD_PORT" --listen-peer-urls "$ETCD_PEERS" \
+    --initial-advertise-peer-urls "$ETCD_PEERS" --initial-cluster "one=$ETCD_PEERS" >"$WORK/etcd.log" 2>&1 &
+ETCD_PID=$!
 "${AS_ENGINE[@]}" "$PG/initdb" -U owner -A trust -D "$WORK/engine/pg" >/dev/null
 # A certificate for the name localhost, of an authority that only this script knows.
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout "$WORK/ca.key" -out "$WORK/ca.pem" 2>/dev/null
@@ -100,8 +71,7 @@ chmod 600 "$WORK/engine/pg/server.key"
 printf '%s\n' "port = $PG_PORT" "listen_addresses = 'localhost'" "unix_socket_directories = '$WORK/engine'" "ssl = on" >>"$WORK/engine/pg/postgresql.conf"
 printf '%s\n' "local all all trust" "host all all all scram-sha-256" >"$WORK/engine/pg/pg_hba.conf"
 start_postgres
-wait_for_port "$PORT"
-wait_for_port "$ETCD_PORT"
+wait_for_port "$ETCD_PORT" || die "etcd does not start"
 psql() { "$PG/psql" -X -q -h "$WORK/engine" -p "$PG_PORT" -U owner -d "${2:-rooms}" -c "$1"; }
 psql "CREATE ROLE ada LOGIN PASSWORD 's3cret'" postgres
 psql "CREATE DATABASE rooms OWNER ada" postgres

@@ -2,7 +2,12 @@
 # An S3 server of loopback for a script: versitygw, which keeps objects as files in $WORK/store. Sourced behind lib.sh, with WORK set.
 # Builds it where it is missing, which needs Go.
 
-S3_SERVER=$(s3_server)
+VERSITYGW_VERSION=v1.8.0
+S3_SERVER=$(command -v versitygw || echo "$TOOLS/bin/versitygw")
+if [ ! -x "$S3_SERVER" ]; then
+    have go || die "versitygw is missing, and Go, which builds it: apt install golang"
+    GOBIN=$TOOLS/bin go install "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW_VERSION" >&2
+fi
 S3_PORT=${PORT:-$((20000 + $$ % 20000))}
 S3_PID=
 export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=testsecret AWS_REGION=us-east-1 AWS_ENDPOINT_URL=http://127.0.0.1:$S3_PORT
@@ -11,11 +16,7 @@ mkdir -p "$WORK/store/rooms"
 start_server() {
     ROOT_ACCESS_KEY=test ROOT_SECRET_KEY=testsecret "$S3_SERVER" --port "127.0.0.1:$S3_PORT" posix "$WORK/store" >>"$WORK/server.log" 2>&1 &
     S3_PID=$!
-    for _ in $(seq 200); do
-        (exec 3<>"/dev/tcp/127.0.0.1/$S3_PORT") 2>/dev/null && return
-        sleep 0.05
-    done
-    die "versitygw does not start: $(tail -n 3 "$WORK/server.log")"
+    wait_for_port "$S3_PORT" || die "versitygw does not start: $(tail -n 3 "$WORK/server.log")"
 }
 stop_server() {
     [ -n "$S3_PID" ] || return 0

@@ -76,24 +76,20 @@ apt_in() {
 
 # in_root_with_store ROOT COMMAND...: while an S3 server has an empty bucket named "rooms". The root has this machine's loopback.
 in_root_with_store() {
-    local root=$1 store=$WORK/store port=$((20000 + $$ % 20000)) server pid status=0
+    local root=$1 status
     shift
-    server=$(s3_server)
-    rm -rf "$store" && mkdir -p "$store/rooms"
-    ROOT_ACCESS_KEY=test ROOT_SECRET_KEY=testsecret "$server" --port "127.0.0.1:$port" posix "$store" >"$WORK/store.log" 2>&1 &
-    pid=$!
-    for _ in $(seq 200); do
-        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
-        sleep 0.05
-    done
+    rm -rf "$WORK/store"
+    # Only here: it builds the server where that is missing.
+    . "$ROOT/scripts/s3.sh"
+    start_server
     # Not as a condition, where -e would have no effect.
     set +e
-    (set -e && in_root "$root" env AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=testsecret AWS_REGION=us-east-1 \
-        AWS_ENDPOINT_URL="http://127.0.0.1:$port" "$@")
+    (set -e && in_root "$root" env AWS_ACCESS_KEY_ID="$AWS_ACCESS_KEY_ID" AWS_SECRET_ACCESS_KEY="$AWS_SECRET_ACCESS_KEY" \
+        AWS_REGION="$AWS_REGION" AWS_ENDPOINT_URL="$AWS_ENDPOINT_URL" "$@")
     status=$?
     set -e
-    kill "$pid" && wait "$pid" 2>/dev/null || true
-    [ "$status" -eq 0 ] || tail -n 5 "$WORK/store.log" >&2
+    stop_server
+    [ "$status" -eq 0 ] || tail -n 5 "$WORK/server.log" >&2
     return "$status"
 }
 
