@@ -32,6 +32,13 @@ pub mod diff;
 mod environment;
 mod flags;
 mod freed;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing {
+    //! What the fuzz target for streams calls.
+
+    pub use crate::replica::fuzzing::stream;
+}
 mod grants;
 mod header;
 mod history;

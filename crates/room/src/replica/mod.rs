@@ -13,6 +13,8 @@
 mod apply;
 mod changes;
 mod difference;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod receive;
 mod scratch;
 mod send;

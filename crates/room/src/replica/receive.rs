@@ -123,7 +123,7 @@ impl ReplicaStatus {
         Self::of_storage(&storage, target)
     }
 
-    fn of_storage(storage: &dyn Storage, dir: &Path) -> Result<Self> {
+    pub(super) fn of_storage(storage: &dyn Storage, dir: &Path) -> Result<Self> {
         let _lock = RoomLock::take(storage, false)?;
         let state = begin_at(storage, dir)?;
         let partial: Option<Partial> = read_json(storage, PARTIAL)?;

@@ -13,16 +13,21 @@ use serde::{Deserialize, Serialize};
 use crate::blocks::BLOCK;
 use crate::{Error, Result};
 
-const PREAMBLE: [u8; 16] = *b"SRSTREAM\x01\0\0\0\0\0\0\0";
+pub(super) const PREAMBLE: [u8; 16] = *b"SRSTREAM\x01\0\0\0\0\0\0\0";
 /// Bytes of a frame's payload, at most.
 pub(super) const PAYLOAD_MAX: usize = (1 << 20) + 64;
 /// Bytes of data that one frame carries, at most.
 pub(super) const DATA_MAX: u64 = 1 << 20;
 
 const BEGIN: u8 = 1;
-const DATA: u8 = 2;
+pub(super) const DATA: u8 = 2;
 const FILE: u8 = 3;
-const END: u8 = 4;
+pub(super) const END: u8 = 4;
+
+/// Bytes before a frame's payload: its kind, three zeros, the payload's length.
+pub(super) const HEAD_LEN: usize = 8;
+/// Where in the payload of a data frame the number of its block is, 4 bytes; the data follows.
+pub(super) const BLOCK_AT: usize = 8;
 
 /// What a stream says of itself first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,7 +122,7 @@ pub(super) fn no_places(room: &[u8; 16], since: &[u8; 16], to: &[u8; 16]) -> [u8
     hasher.finalize().into()
 }
 
-fn next(chain: &[u8; 32], head: &[u8; 8], parts: &[&[u8]]) -> [u8; 32] {
+fn next(chain: &[u8; 32], head: &[u8; HEAD_LEN], parts: &[&[u8]]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(chain);
     hasher.update(head);
@@ -127,11 +132,28 @@ fn next(chain: &[u8; 32], head: &[u8; 8], parts: &[&[u8]]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-fn frame_head(kind: u8, len: usize) -> [u8; 8] {
-    let mut head = [0; 8];
+fn frame_head(kind: u8, len: usize) -> [u8; HEAD_LEN] {
+    let mut head = [0; HEAD_LEN];
     head[0] = kind;
     head[4..].copy_from_slice(&(len as u32).to_le_bytes());
     head
+}
+
+/// Writes a frame behind those with this digest. Its own digest.
+pub(super) fn put_frame(
+    out: &mut dyn Write,
+    chain: &[u8; 32],
+    kind: u8,
+    parts: &[&[u8]],
+) -> io::Result<[u8; 32]> {
+    let head = frame_head(kind, parts.iter().map(|part| part.len()).sum());
+    let chain = next(chain, &head, parts);
+    out.write_all(&head)?;
+    for part in parts {
+        out.write_all(part)?;
+    }
+    out.write_all(&chain)?;
+    Ok(chain)
 }
 
 /// Writes a stream.
@@ -161,16 +183,10 @@ impl<'a> Writer<'a> {
     }
 
     fn frame(&mut self, kind: u8, parts: &[&[u8]]) -> io::Result<()> {
-        let len = parts.iter().map(|part| part.len()).sum();
-        let head = frame_head(kind, len);
-        self.chain = next(&self.chain, &head, parts);
-        self.out.write_all(&head)?;
-        for part in parts {
-            self.out.write_all(part)?;
-        }
-        self.out.write_all(&self.chain)?;
+        self.chain = put_frame(self.out, &self.chain, kind, parts)?;
+        let len: usize = parts.iter().map(|part| part.len()).sum();
         self.frames += 1;
-        self.written += (head.len() + len + self.chain.len()) as u64;
+        self.written += (HEAD_LEN + len + self.chain.len()) as u64;
         Ok(())
     }
 
@@ -228,7 +244,7 @@ impl<'a> Reader<'a> {
 
     /// The next frame, whose digest holds. Behind the end nothing may follow.
     pub(super) fn next(&mut self) -> Result<Frame> {
-        let mut head = [0; 8];
+        let mut head = [0; HEAD_LEN];
         fill(self.from, &mut head)?;
         let mut len = [0; 4];
         len.copy_from_slice(&head[4..]);
@@ -289,7 +305,7 @@ fn parse(kind: u8, mut payload: Vec<u8>) -> Option<Frame> {
             rest.is_empty().then_some(Frame::Begin(begin))
         }
         DATA => {
-            let bytes = payload.split_off_checked(12)?;
+            let bytes = payload.split_off_checked(BLOCK_AT + 4)?;
             let segment = u64::from_le_bytes(*payload.first_chunk()?);
             let block = u32::from_le_bytes(*payload.last_chunk()?);
             let end = u64::from(block) + bytes.len() as u64 / BLOCK;
@@ -331,4 +347,33 @@ impl SplitOff for Vec<u8> {
     fn split_off_checked(&mut self, at: usize) -> Option<Self> {
         (at <= self.len()).then(|| self.split_off(at))
     }
+}
+
+/// A small stream that a receiver takes: one block, and files of a few bytes.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn sample(since: [u8; 16], to: [u8; 16]) -> Vec<u8> {
+    let begin = Begin {
+        room: [7; 16],
+        epoch: 1,
+        since,
+        to,
+        skipped: 0,
+        places: no_places(&[7; 16], &since, &to),
+        bytes: BLOCK,
+        lineage: "one".into(),
+        generation: 3,
+    };
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out, &begin).expect("a vector takes everything");
+    let file = match since {
+        [0, ..] => Name::Catalog,
+        _ => Name::Changes,
+    };
+    let put = writer
+        .data(1, 0, &[0x5a; BLOCK as usize])
+        .and_then(|()| writer.file(Name::Header, 0, b"header"))
+        .and_then(|()| writer.file(file, 0, b"sealed"))
+        .and_then(|()| writer.end());
+    put.expect("a vector takes everything");
+    out
 }
