@@ -390,6 +390,7 @@ fn each(
         let at = rooms.reach(&path.room, open, intent)?;
         if let Err(error) = act(rooms.get(at), path, &mut failures)? {
             failures.note(&error, global);
+            rooms.get(at).advise_when_full(&path.room, &error, global);
         }
     }
     rooms.close()?;

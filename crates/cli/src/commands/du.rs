@@ -1,4 +1,4 @@
-//! `strongroom du`: what directories of a room take.
+//! `strongroom du`: what directories of a room take, or its snapshots.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -7,8 +7,10 @@ use std::path::Path;
 use room::FileKind;
 use serde_json::json;
 
-use crate::access::{self, OpenArgs};
+use crate::access::{self, Access, Intent, OpenArgs};
 use crate::args::Global;
+use crate::control::client::unexpected;
+use crate::control::{Reply, Request};
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
 use crate::place::{RoomPath, readable_paths};
@@ -26,12 +28,20 @@ pub(crate) struct Args {
     /// Lengths of files instead of the storage their data takes
     #[arg(long)]
     apparent_size: bool,
+    /// What each snapshot of a room alone holds, which deleting it frees, and what all of them hold
+    #[arg(long, conflicts_with_all = ["summarize", "apparent_size"])]
+    snapshots: bool,
     #[command(flatten)]
     open: OpenArgs,
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let paths = readable_paths(&args.paths)?;
+    if args.snapshots {
+        return paths
+            .iter()
+            .try_for_each(|path| snapshots(path, &args.open, global));
+    }
     access::read_each(&paths, &args.open, global, |tree, path, failures| {
         let mut sum = Sum {
             args: &args,
@@ -50,6 +60,39 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// The accounts are of whole snapshots, so that this reads no file of the room.
+fn snapshots(path: &RoomPath, open: &OpenArgs, global: &Global) -> Result<()> {
+    if path.path != Path::new("/") || path.snapshot.is_some() {
+        return Err(Error::usage(format!(
+            "{}: what snapshots hold is known of a whole room: strongroom du --snapshots {}",
+            path.words(),
+            output::quoted(&path.room)
+        )));
+    }
+    let access = Access::reach(&path.room, open, Intent::Read)?;
+    let reply = access.run(&Request::Snapshots {}, &|_, _| true)?;
+    access.close()?;
+    let Reply::Snapshots(all) = reply else {
+        return Err(unexpected());
+    };
+    for snapshot in &all.snapshots {
+        let (bytes, name) = (snapshot.exclusive, &snapshot.name);
+        if global.json {
+            output::json_line(&json!({"snapshot": name, "bytes": bytes}));
+        } else {
+            let name = output::shown(name.as_ref());
+            output::line(format!("{:>12}  {name}", output::size(bytes)));
+        }
+    }
+    if global.json {
+        output::json_line(&json!({"snapshots": all.snapshots.len(), "bytes": all.held}));
+    } else {
+        let count = output::count(all.snapshots.len() as u64, "snapshot");
+        output::line(format!("{:>12}  {count} together", output::size(all.held)));
+    }
+    Ok(())
 }
 
 struct Sum<'a> {

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     open: OpenArgs,
 }
 
-pub(crate) fn run(args: Args, _global: &Global) -> Result<()> {
+pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let link = room_path(&args.link)?;
     let source = if args.symbolic {
         None
@@ -57,7 +57,11 @@ pub(crate) fn run(args: Args, _global: &Global) -> Result<()> {
             Some(source) => tree.hard_link(&source.path, &path),
             None => tree.symlink(&args.target, &path),
         };
-        done.map_err(|fault| link.failed(fault))?;
+        let done = done.map_err(|fault| link.failed(fault));
+        if let Err(error) = &done {
+            access.advise_when_full(&link.room, error, global);
+        }
+        done?;
     }
     access.close()
 }

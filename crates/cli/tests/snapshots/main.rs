@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod differences;
+mod full;
 mod mounts;
 mod restores;
 mod undeletes;
@@ -11,7 +12,7 @@ mod undeletes;
 use std::fs;
 
 use common::{Sandbox, noise, wait_for};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// How a test reaches the room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -232,6 +233,23 @@ fn space_that_snapshots_hold_is_shown_and_freed() {
         let shown = json_lines(&ok(s, &["snapshot", "show", "room", "a", "--json"]));
         assert_eq!(shown[0]["exclusive"], LEN as u64);
         assert!(ok(s, &["info", "room"]).contains("4.00 MiB in 1 snapshot"));
+        let used = json_lines(&ok(s, &["du", "--snapshots", "room", "--json"]));
+        assert_eq!(
+            used,
+            [
+                json!({"snapshot": "a", "bytes": LEN}),
+                json!({"snapshots": 1, "bytes": LEN}),
+            ]
+        );
+        let used = ok(s, &["du", "--snapshots", "room"]);
+        assert!(
+            used.contains("4.00 MiB  a\n") && used.contains("1 snapshot together"),
+            "{used}"
+        );
+        assert!(
+            s.fails(2, ["du", "--snapshots", "room:/f"])
+                .contains("whole room")
+        );
         ok(s, &["snapshot", "delete", "room", "a"]);
         if s.is_mounted() {
             wait_for("the space is free", || held("df") == 0);

@@ -79,6 +79,9 @@ pub(super) fn run(args: &Args, tar: &Path, to: &RoomPath, global: &Global) -> Re
         Ok(unpack.end())
     })();
     bar.end();
+    if let Err(error) = &done {
+        access.advise_when_full(&to.room, error, global);
+    }
     let ended = end(access, to, args, given, done.is_ok());
     let (unpacked, failures) = match done {
         Ok(done) => done,

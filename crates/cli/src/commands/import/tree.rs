@@ -58,6 +58,9 @@ pub(super) fn from_tree(
         Ok((done, meta))
     })();
     bar.end();
+    if let Err(error) = &done {
+        access.advise_when_full(&to.room, error, global);
+    }
     let ended = end(access, to, args, given, done.is_ok());
     let (done, meta) = match done {
         Ok(done) => done,
