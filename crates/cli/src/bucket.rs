@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
@@ -17,13 +17,11 @@ use room::{CheckReport, Credential, NewRoom, OpenOptions, Room};
 use storage::Storage;
 
 use crate::error::{Error, Result};
+pub(crate) use crate::proxy::is_proxy;
+pub use crate::proxy::{MARKER, SCHEME};
 use crate::siblings;
 pub use crate::wire::StoreReply;
 
-/// The file in a proxy that names its place.
-pub const MARKER: &str = "bucket";
-/// How the name of a place begins.
-pub const SCHEME: &str = "s3://";
 const PROGRAM: &str = "strongroom-bucket";
 
 /// The moments of a room in a bucket that another machine writes to, one after the other.
@@ -55,11 +53,6 @@ static BUCKETS: OnceLock<Box<dyn Buckets>> = OnceLock::new();
 /// From now on this process can open rooms in buckets.
 pub fn provide(buckets: Box<dyn Buckets>) {
     let _ = BUCKETS.set(buckets);
-}
-
-/// Whether a directory represents a room in a bucket.
-pub(crate) fn is_proxy(dir: &Path) -> bool {
-    dir.join(MARKER).is_file()
 }
 
 /// Becomes the program for rooms in buckets, if an argument names one and this is not that program.
@@ -189,7 +182,7 @@ pub(crate) fn restore_header(
 }
 
 /// Files that a process reads to reach a store or a log: certificates, passwords, and tokens that represent credentials.
-pub(crate) fn files_for_store() -> Vec<std::path::PathBuf> {
+pub(crate) fn files_for_store() -> Vec<PathBuf> {
     let variables = [
         "SSL_CERT_FILE",
         "SSL_CERT_DIR",
@@ -198,7 +191,7 @@ pub(crate) fn files_for_store() -> Vec<std::path::PathBuf> {
         "PGPASSFILE",
     ];
     let given = variables.into_iter().filter_map(std::env::var_os);
-    let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
+    let home = std::env::var_os("HOME").map(PathBuf::from);
     let passwords = home.map(|home| home.join(".pgpass"));
     let usual = [
         "/etc/ssl",
@@ -207,7 +200,7 @@ pub(crate) fn files_for_store() -> Vec<std::path::PathBuf> {
         "/usr/local/share/ca-certificates",
     ];
     let usual = usual.into_iter().map(OsStr::new).map(OsStr::to_owned);
-    let all = given.chain(usual).map(std::path::PathBuf::from);
+    let all = given.chain(usual).map(PathBuf::from);
     let all = all.chain(passwords);
     all.filter(|path| path.exists()).collect()
 }

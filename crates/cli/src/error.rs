@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::exit::Exit;
 pub use crate::fault::io_exit;
 use crate::fault::{Fault, import_exit, room_exit};
+use crate::proxy::room_name;
 
 /// Result of everything here.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -70,7 +71,7 @@ impl Error {
 
     pub(crate) fn room(room: &Path, source: room::Error) -> Error {
         Error::Room {
-            room: room.to_owned(),
+            room: room_name(room),
             source,
         }
     }

@@ -42,6 +42,7 @@ mod place;
 mod prices;
 pub mod program;
 mod progress;
+mod proxy;
 mod retention;
 mod runtime;
 mod siblings;

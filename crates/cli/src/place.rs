@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
-use crate::bucket::is_proxy;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::mounts::{self, Mount};
 use crate::output::quoted;
+use crate::proxy::{is_proxy, room_name};
 use crate::tree::Fault;
 
 /// Either side of a copy.
@@ -46,9 +46,10 @@ impl RoomPath {
 
     /// The room, or the snapshot of it, as it is written.
     pub(crate) fn tree_words(&self) -> String {
+        let room = room_name(&self.room);
         match &self.snapshot {
-            Some(name) => format!("{}@{name}", self.room.display()),
-            None => self.room.display().to_string(),
+            Some(name) => format!("{}@{name}", room.display()),
+            None => room.display().to_string(),
         }
     }
 

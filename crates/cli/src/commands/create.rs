@@ -11,6 +11,7 @@ use crate::bucket;
 use crate::credentials::{self, HexSecret, NewGiven, WorkArgs};
 use crate::error::{Error, Result};
 use crate::output::{self, quoted};
+use crate::proxy::room_name;
 
 /// Create a room in a new or empty directory
 #[derive(Debug, clap::Args)]
@@ -125,7 +126,8 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             &json!({"room": dir.to_string_lossy(), "id": info.id.to_string(), "suite": info.suite.name()}),
         );
     } else {
-        let (name, typed) = (dir.display(), quoted(dir));
+        let name = room_name(dir);
+        let (name, typed) = (name.display(), quoted(&name));
         output::note(
             global,
             format!(

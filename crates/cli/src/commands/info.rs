@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::output::{self, size};
 use crate::place::{must_be_room, room_argument};
 use crate::prices::Prices;
+use crate::proxy::room_name;
 use crate::wire::StoreReply;
 
 use super::key::read_header;
@@ -45,7 +46,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     if global.json {
         // Our own report has text for keys.
         let mut value = serde_json::to_value(&info).expect("our own reports are JSON");
-        value["room"] = args.room.to_string_lossy().into();
+        value["room"] = room_name(&args.room).to_string_lossy().into();
         value["verified"] = true.into();
         if let Some(store) = &info.store {
             let (requests, month) = prices.estimate(store);
@@ -90,7 +91,7 @@ fn of_store(store: &StoreReply, prices: &Prices) {
 }
 
 fn people(args: &Args, info: &InfoReply, mounted: Option<&Client>, prices: &Prices) {
-    output::line(format!("room        {}", args.room.display()));
+    output::line(format!("room        {}", room_name(&args.room).display()));
     output::line(format!("id          {}", info.id));
     output::line(format!("format      {}", info.format));
     output::line(format!("suite       {}", info.suite));
@@ -145,7 +146,7 @@ fn header_only(args: &Args, global: &Global) -> Result<()> {
     let header = read_header(&args.room, global)?;
     if global.json {
         output::json_line(&json!({
-            "room": args.room.to_string_lossy(),
+            "room": room_name(&args.room).to_string_lossy(),
             "verified": false,
             "id": header.room_id().to_string(),
             "format": header.format(),
@@ -157,7 +158,7 @@ fn header_only(args: &Args, global: &Global) -> Result<()> {
         }));
         return Ok(());
     }
-    output::line(format!("room        {}", args.room.display()));
+    output::line(format!("room        {}", room_name(&args.room).display()));
     output::line(format!("id          {}", header.room_id()));
     output::line(format!("format      {}", header.format()));
     output::line(format!("suite       {}", header.suite().name()));

@@ -14,6 +14,7 @@ use room::{FileSystem as _, NewSnapshot, Room, Snapshot, Snapshots as _, check_s
 
 use crate::error::{Error, Result};
 use crate::hex::path_to_hex;
+use crate::proxy::room_name;
 use crate::retention::{self, Policy};
 use crate::wire::{ChangeReply, RemovedReply, SnapshotReply, SnapshotsReply};
 use crate::words::{file_moment, kind_word, quoted, size};
@@ -97,7 +98,7 @@ pub(crate) fn advice_when_full(dir: &Path, held: &SnapshotsReply) -> String {
         size(held.held),
         named.join(", "),
         if largest.len() > ADVISED { ", …" } else { "" },
-        quoted(dir)
+        quoted(&room_name(dir))
     )
 }
 
