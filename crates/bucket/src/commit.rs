@@ -115,6 +115,7 @@ impl Committer {
             }));
         }
         if ops.is_empty() && puts.is_empty() {
+            self.tidy(shared);
             return Ok(());
         }
         let done = self.write(shared, ops, puts);
@@ -210,10 +211,7 @@ impl Committer {
         let client = shared.objects.client.clone();
         let create = async move { client.create_commit(number, parts).await };
         if shared.objects.client.wait(create)?? == Created::Taken {
-            return Err(io::Error::other(format!(
-                "another writer has taken the room over: commit {} is not ours",
-                record.number
-            )));
+            return Err(shared.overtaken(record.number));
         }
         let applied = self.manifest.apply(&record);
         applied.map_err(|why| io::Error::other(format!("our own commit {why}")))?;
@@ -221,6 +219,7 @@ impl Committer {
             self.bodies.insert(record.number, record.data);
         }
         shared.live.store(self.manifest.live(), Ordering::Relaxed);
+        shared.number.store(record.number, Ordering::Release);
         Ok(())
     }
 

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
+use storage::Fence;
 
 use crate::file::File;
 use crate::names::ObjectName;
@@ -49,9 +50,13 @@ pub(crate) struct Shared {
     pub(crate) live: AtomicU64,
     /// Reads ahead that are under way.
     pub(crate) ahead: AtomicUsize,
+    /// The last commit.
+    pub(crate) number: AtomicU64,
     epoch: u64,
     next_object: AtomicU64,
     failure: Mutex<Option<String>>,
+    /// It failed because another writer has begun.
+    is_overtaken: AtomicBool,
     uploads: Mutex<usize>,
     uploaded: Condvar,
 }
@@ -65,9 +70,11 @@ impl Shared {
             removed: Mutex::default(),
             live: AtomicU64::new(0),
             ahead: AtomicUsize::new(0),
+            number: AtomicU64::new(0),
             epoch,
             next_object: AtomicU64::new(0),
             failure: Mutex::default(),
+            is_overtaken: AtomicBool::new(false),
             uploads: Mutex::new(0),
             uploaded: Condvar::new(),
         }
@@ -88,17 +95,34 @@ impl Shared {
     pub(crate) fn fail(&self, why: &dyn std::fmt::Display) -> io::Error {
         let mut failure = self.failure.lock();
         let text = failure.get_or_insert_with(|| {
-            let text = format!("{why}; nothing more is written until the room is opened again");
+            let text = format!("{why}; nothing more is written until it is opened again");
             tracing::error!("{text}");
             text
         });
         io::Error::other(text.clone())
     }
 
+    /// The error of a writer that finds another's commit under its next number.
+    pub(crate) fn overtaken(&self, number: u64) -> io::Error {
+        self.is_overtaken.store(true, Ordering::Release);
+        io::Error::other(format!(
+            "another writer has taken over: commit {number} is not ours"
+        ))
+    }
+
+    /// Whether something ended writing, and what.
+    pub(crate) fn ended(&self) -> Option<Fence> {
+        let why = self.failure.lock().clone()?;
+        Some(match self.is_overtaken.load(Ordering::Acquire) {
+            true => Fence::Overtaken(why),
+            false => Fence::Failed(why),
+        })
+    }
+
     /// Ends writing in good order.
     pub(crate) fn close(&self) {
         let mut failure = self.failure.lock();
-        failure.get_or_insert_with(|| "the room is closed".to_owned());
+        failure.get_or_insert_with(|| "it is closed".to_owned());
     }
 
     pub(crate) fn new_object(&self) -> ObjectName {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use object_store::ObjectStore;
-use storage::{HostStorage, LockGuard, OpenMode, Space, Storage, StorageFile, parent};
+use storage::{Fence, HostStorage, LockGuard, OpenMode, Space, Storage, StorageFile, parent};
 
 use crate::cache::Cache;
 use crate::client::{Client, Requests};
@@ -22,7 +22,7 @@ use crate::options::Options;
 use crate::probe;
 use crate::record::Op;
 use crate::shared::{Node, Shared};
-use crate::syncs::{Commits, sweep};
+use crate::syncs::{self, Commits, sweep};
 
 /// The lock file of a room: of this machine, never in the bucket.
 const LOCK: &str = "lock";
@@ -64,7 +64,8 @@ impl BucketStorage {
         let probing = client.clone();
         client.wait(async move {
             let there = |place: &str| {
-                let why = format!("there is a room in {place} already, or what is left of one");
+                let why =
+                    format!("there is a room or a disk in {place} already, or what is left of one");
                 Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
             };
             for directory in [COMMITS, CHECKPOINTS, RECORDS, DATA] {
@@ -139,7 +140,10 @@ impl BucketStorage {
             history::load_and_begin(&loading, may).await
         })??;
         let history = history.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotFound, "there is no room in the bucket")
+            io::Error::new(
+                io::ErrorKind::NotFound,
+                "there is no room or disk in the bucket",
+            )
         })?;
         Self::with(client, history, local, writer, dir, options)
     }
@@ -171,9 +175,11 @@ impl BucketStorage {
     ) -> io::Result<Self> {
         let manifest = &history.manifest;
         let names = names_of(&history)?;
-        let (epoch, live, read_only) = (manifest.epoch, manifest.live(), options.read_only);
+        let (epoch, number) = (manifest.epoch, manifest.number);
+        let (live, read_only) = (manifest.live(), options.read_only);
         let shared = Shared::new(objects, options, names, epoch);
         shared.live.store(live, Ordering::Relaxed);
+        shared.number.store(number, Ordering::Release);
         let (commits, shown) = match read_only {
             true => (None, Some(Arc::new(history))),
             false => {
@@ -286,7 +292,7 @@ impl Drop for BucketStorage {
             && self.shared.check().is_ok()
         {
             if let Err(e) = commits.committer.lock().end(&self.shared) {
-                tracing::warn!("the room is closed, but not marked so in the bucket: {e}");
+                tracing::warn!("it is closed, but not marked so in the bucket: {e}");
             }
             // Handles that outlive it write nothing.
             self.shared.close();
@@ -408,6 +414,13 @@ impl Storage for BucketStorage {
 
     fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>> {
         self.local.lock(path, note)
+    }
+
+    fn fence(&self) -> io::Result<Fence> {
+        match &self.commits {
+            Some(commits) => syncs::fence(&self.shared, commits),
+            None => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+        }
     }
 }
 

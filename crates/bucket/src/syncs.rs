@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use storage::Fence;
 
 use crate::commit::Committer;
 use crate::file::File;
@@ -60,6 +61,35 @@ impl Commits {
         self.done.store(last, Ordering::Release);
         Ok(())
     }
+}
+
+/// Asks whether another writer has begun: one request, for the commit that would be the next one. Who began left one under that number,
+/// for ever.
+pub(crate) fn fence(shared: &Shared, commits: &Commits) -> io::Result<Fence> {
+    if let Some(ended) = shared.ended() {
+        return Ok(ended);
+    }
+    // Without the committer's lock, which a sync holds as long as the store needs.
+    let next = shared.number.load(Ordering::Acquire) + 1;
+    let client = shared.objects.client.clone();
+    let asked = client
+        .clone()
+        .wait(async move { client.commit(next).await })?;
+    match asked {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Fence::Held),
+        Err(e) => return Err(e),
+        Ok(_) => {}
+    }
+    // A sync of ours may be creating it.
+    let committer = commits.committer.lock();
+    if let Some(ended) = shared.ended() {
+        return Ok(ended);
+    }
+    if committer.manifest.number >= next {
+        return Ok(Fence::Held);
+    }
+    let why = shared.fail(&shared.overtaken(next));
+    Ok(Fence::Overtaken(why.to_string()))
 }
 
 /// Removes what a writer of before left: objects that nothing refers to at once, commits and checkpoints in time.

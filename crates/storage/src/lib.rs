@@ -68,6 +68,22 @@ pub trait Storage: Send + Sync + Debug {
     /// does the end of the process. `WouldBlock` where it is locked already. `note` becomes the file's contents, for
     /// those that find it locked.
     fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>>;
+    /// Whether this process was still the writer at some moment of the call: of a storage that other machines reach, asked there.
+    /// An error says that nobody knows.
+    fn fence(&self) -> io::Result<Fence> {
+        Ok(Fence::Held)
+    }
+}
+
+/// Whether a process may still write to its storage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fence {
+    /// It may.
+    Held,
+    /// Another process has begun to write. Nothing that this one writes will ever be durable.
+    Overtaken(String),
+    /// Something failed, after which nothing is written until the storage is opened again.
+    Failed(String),
 }
 
 /// A lock that is held until this is dropped.
@@ -100,6 +116,9 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
     }
     fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>> {
         (**self).lock(path, note)
+    }
+    fn fence(&self) -> io::Result<Fence> {
+        (**self).fence()
     }
 }
 

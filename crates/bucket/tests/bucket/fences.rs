@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use storage::{OpenMode, Storage};
+use storage::{Fence, OpenMode, Storage};
 
 use crate::made::{arc, create, noise, open, options, read, write};
 use crate::store::{Fate, Store};
@@ -23,7 +23,7 @@ fn a_writer_that_was_overtaken_acknowledges_nothing_more() {
     file.write_at(b"lost", 0).unwrap();
     let refused = file.sync().unwrap_err().to_string();
     assert!(
-        refused.contains("another writer has taken the room over"),
+        refused.contains("another writer has taken over"),
         "{refused}"
     );
     assert!(file.sync().is_err() && first.sync_dir("").is_err());
@@ -36,6 +36,39 @@ fn a_writer_that_was_overtaken_acknowledges_nothing_more() {
     let third = open(&store, here.path(), options()).unwrap();
     assert_eq!(read(&third, "f").unwrap(), b"of the first");
     assert_eq!(read(&third, "g").unwrap(), b"of the second");
+}
+
+#[test]
+fn a_writer_that_asks_learns_that_it_was_overtaken_before_it_writes() {
+    let (store, here, there) = (
+        Store::new(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    let first = create(&store, here.path(), options()).unwrap();
+    write(&first, "f", b"of the first").unwrap();
+    assert_eq!(first.fence().unwrap(), Fence::Held);
+    // Its own commits are no fence, whenever it asks.
+    std::thread::scope(|scope| {
+        let writes = scope.spawn(|| {
+            for n in 0..20 {
+                write(&first, &format!("{n}"), b"x").unwrap();
+            }
+        });
+        while !writes.is_finished() {
+            assert_eq!(first.fence().unwrap(), Fence::Held);
+        }
+    });
+    let second = open(&store, there.path(), options()).unwrap();
+    let Fence::Overtaken(why) = first.fence().unwrap() else {
+        panic!("it is still the writer");
+    };
+    assert!(why.contains("another writer has taken over"), "{why}");
+    let file = first.open("f", OpenMode::ReadWrite).unwrap();
+    assert!(file.write_at(b"x", 0).is_err());
+    assert_eq!(second.fence().unwrap(), Fence::Held);
+    second.die();
+    assert!(matches!(second.fence().unwrap(), Fence::Failed(_)));
 }
 
 /// The number that a sleeping writer would take next was used long ago, and everything around it was removed.
