@@ -1,4 +1,4 @@
-//! Rooms in buckets, which another program of this package opens: `strongroom-bucket`.
+//! Rooms and disks in buckets, which another program of this package opens: `strongroom-bucket`.
 //!
 //! A room in a bucket has a *proxy* on this machine: a directory with a file that names the place, the cache, the locks, the control
 //! socket. Commands work with that directory as with a room's; only here it is found out that its files are in a bucket.
@@ -17,8 +17,8 @@ use room::{CheckReport, Credential, NewRoom, OpenOptions, Room};
 use storage::Storage;
 
 use crate::error::{Error, Result};
-pub(crate) use crate::proxy::is_proxy;
 pub use crate::proxy::{MARKER, SCHEME};
+pub(crate) use crate::proxy::{is_proxy, room_name};
 use crate::siblings;
 pub use crate::wire::StoreReply;
 
@@ -55,16 +55,42 @@ pub fn provide(buckets: Box<dyn Buckets>) {
     let _ = BUCKETS.set(buckets);
 }
 
+/// The place that a word of a command line names, if it is one: `s3://…`, or behind an option as in `--store=s3://…`.
+pub fn place_in(word: &OsStr) -> Option<&OsStr> {
+    let bytes = word.as_bytes();
+    let behind = match bytes.starts_with(b"--") {
+        true => &bytes[bytes.iter().position(|byte| *byte == b'=')? + 1..],
+        false => bytes,
+    };
+    behind
+        .starts_with(SCHEME.as_bytes())
+        .then(|| OsStr::from_bytes(behind))
+}
+
 /// Becomes the program for rooms in buckets, if an argument names one and this is not that program.
 pub(crate) fn hand_over(arguments: &[OsString]) -> Result<()> {
-    let is_place = |argument: &OsString| argument.as_bytes().starts_with(SCHEME.as_bytes());
+    let is_place = |argument: &OsString| place_in(argument).is_some();
     if BUCKETS.get().is_some() || !arguments.iter().skip(1).any(is_place) {
         return Ok(());
     }
+    become_bucket_program(arguments)
+}
+
+/// The same where a server's setting names a place, from its file or the environment: that program finds it on its command line.
+pub(crate) fn hand_over_setting(option: &str, value: &Path) -> Result<()> {
+    if place_in(value.as_os_str()).is_none() {
+        return Ok(());
+    }
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    arguments.extend([option.into(), value.into()]);
+    become_bucket_program(&arguments)
+}
+
+fn become_bucket_program(arguments: &[OsString]) -> Result<()> {
     let Some(program) = siblings::find(PROGRAM) else {
         return Err(Error::failed(format!(
-            "rooms in buckets are opened by {PROGRAM}, which is not installed: install the package {PROGRAM}, or put that program \
-             beside this one"
+            "rooms and disks in buckets are opened by {PROGRAM}, which is not installed: install the package {PROGRAM}, or put that \
+             program beside this one"
         )));
     };
     let mut command = Command::new(&program);
@@ -85,6 +111,22 @@ pub(crate) fn storage(dir: &Path, read_only: bool) -> io::Result<Option<Arc<dyn 
     match is_proxy(dir) {
         true => buckets()?.open(dir, read_only).map(Some),
         false => Ok(None),
+    }
+}
+
+/// An empty storage in the bucket that a proxy represents.
+pub(crate) fn create_storage(dir: &Path) -> io::Result<Arc<dyn Storage>> {
+    buckets()?.create(dir)
+}
+
+/// Removes what a creation left that failed; nothing of it is open any more.
+pub(crate) fn discard(dir: &Path) {
+    let discarded = buckets().and_then(|buckets| buckets.discard(dir));
+    if let Err(e) = discarded {
+        tracing::warn!(
+            "{}: what was made is still there: {e}",
+            room_name(dir).display()
+        );
     }
 }
 
@@ -149,16 +191,7 @@ pub(crate) fn create_room(dir: &Path, new: NewRoom) -> room::Result<Room> {
     if !is_proxy(dir) {
         return Room::create(dir, new);
     }
-    let buckets = buckets()?;
-    let storage = buckets.create(dir)?;
-    Room::create_for(storage, dir, new).inspect_err(|_| {
-        if let Err(e) = buckets.discard(dir) {
-            tracing::warn!(
-                "{}: what was made of the room is still there: {e}",
-                dir.display()
-            );
-        }
-    })
+    Room::create_for(create_storage(dir)?, dir, new).inspect_err(|_| discard(dir))
 }
 
 /// Checks a room that cannot be opened.

@@ -29,6 +29,7 @@ pub mod server;
 mod session;
 mod sign;
 mod store;
+mod stored;
 mod tls;
 mod wire;
 
@@ -42,3 +43,4 @@ pub use frame::{CAPABILITIES_PER_GROUP, GROUPS_MAX, Op};
 pub use key_file::{KeyFile, KeyFileError, PreviousKeys};
 pub use reason::Reason;
 pub use store::{Store, StoreError, Surroundings};
+pub use stored::{PROOF_MAX, StoredDevice};

@@ -3,8 +3,10 @@
 //! 1. The first block says whose disk this is; a device without it, or with a damaged one, is not served.
 //! 2. Two [`Boot`]s of a store are equal only where nothing acknowledged was lost in between: a boot is made of the machine's
 //!    own boot, of which file or device this is, and of the number of flushes that failed. What was acknowledged without a
-//!    flush is in the kernel, and outlives the server process as long as the machine runs.
-//! 3. A failed flush is recorded before it is reported, in the store and in a file beside the key: either is enough.
+//!    flush is in the kernel, and outlives the server process as long as the machine runs. Of a device that keeps it in the
+//!    process instead, no two openings have the same.
+//! 3. A failed flush is recorded before it is reported, in the store and in a file beside the key: either is enough. Where each
+//!    opening is another incarnation there is nothing to record.
 //!
 //! It deliberately does not know who may do what.
 
@@ -62,7 +64,7 @@ pub enum StoreError {
 pub struct Surroundings {
     /// Equal for two openings only where everything written before, flushed or not, is still there.
     pub origin: Vec<u8>,
-    /// A file that grows by a byte for each failed flush; beside the key.
+    /// A file that grows by a byte for each failed flush; beside the key. `None`: no later opening has the same origin.
     pub failures: Option<PathBuf>,
 }
 
@@ -80,6 +82,14 @@ impl Surroundings {
         Self {
             origin,
             failures: Some(Self::failures(key_file)),
+        }
+    }
+
+    /// Those of a device whose unflushed writes end with the process that serves it.
+    pub fn of_opening() -> Self {
+        Self {
+            origin: crate::keys::random::<16>().to_vec(),
+            failures: None,
         }
     }
 
@@ -222,7 +232,7 @@ impl Store {
             file.write_all(b"x")?;
             file.sync_all()
         });
-        if in_store.is_err() && !matches!(beside, Some(Ok(()))) {
+        if in_store.is_err() && matches!(beside, Some(Err(_))) {
             tracing::error!(
                 "a flush failed, and that could be recorded nowhere: restart the machine before this disk is served again"
             );
@@ -253,6 +263,8 @@ fn head(id: DiskId, blocks: u64, failures: u64) -> [u8; BLOCK_LEN] {
 pub(crate) fn reason(error: &io::Error) -> Reason {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Reason::NoSpace,
+        // It may answer later, and what was asked may be asked again.
+        io::ErrorKind::TimedOut => Reason::Busy,
         _ => Reason::Storage,
     }
 }

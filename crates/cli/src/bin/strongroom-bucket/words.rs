@@ -1,10 +1,12 @@
 //! The command line: places become directories of this machine, options of buckets go.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bucket::{LogPlace, Place, SCHEME};
+use strongroom_cli::bucket::place_in;
 use strongroom_cli::program::bytes;
 
 use crate::proxy::{Settings, note};
@@ -42,7 +44,12 @@ pub(crate) fn split_password(arguments: &[OsString]) -> Option<(Vec<OsString>, S
 pub(crate) fn read(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let mut given = Given::default();
     // A log of an earlier room at the place is no log of a new one.
-    let is_new = arguments.get(1).is_some_and(|word| word == "create");
+    let begins = |with: &[&str]| {
+        with.iter()
+            .zip(arguments.iter().skip(1))
+            .all(|(a, b)| a == b)
+    };
+    let is_new = begins(&["create"]) || begins(&["disk", "init"]);
     let mut rest = Vec::new();
     let mut words = arguments.into_iter();
     while let Some(word) = words.next() {
@@ -80,10 +87,14 @@ pub(crate) fn read(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
             _ => rest.push(word),
         }
     }
-    let is_place = |word: &OsString| word.to_string_lossy().starts_with(SCHEME);
     let mut places = Vec::new();
-    for word in rest.iter_mut().filter(|word| is_place(word)) {
-        let text = word.to_str().ok_or("a place is not text")?;
+    for word in &mut rest {
+        let Some(text) = place_in(word) else {
+            continue;
+        };
+        let text = text.to_str().ok_or("a place is not text")?;
+        // --store=s3://bucket/prefix
+        let option = word.len() - text.len();
         // Within a room: s3://bucket/prefix:/path.
         let (name, path) = match text[SCHEME.len()..].find(':') {
             Some(at) => text.split_at(SCHEME.len() + at),
@@ -95,7 +106,8 @@ pub(crate) fn read(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
             None => default_dir(&place)?,
         };
         note(&dir, &place, &given.settings, is_new)?;
-        let mut in_place = dir.into_os_string();
+        let mut in_place = OsStr::from_bytes(&word.as_bytes()[..option]).to_owned();
+        in_place.push(dir);
         in_place.push(path);
         places.push(place);
         *word = in_place;
@@ -176,6 +188,32 @@ fn default_dir(place: &Place) -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_becomes_the_directory_of_its_cache_wherever_it_is() {
+        let cache = tempfile::tempdir().unwrap();
+        let dir = cache.path().to_str().unwrap();
+        let line = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        let said = ["s", "disk", "init", "--store=s3://rooms/d1", "--cache", dir];
+        let read = super::read(line(&said)).unwrap();
+        assert_eq!(
+            read,
+            line(&["s", "disk", "init", &format!("--store={dir}")])
+        );
+        let said = [
+            "s",
+            "ls",
+            "s3://rooms/d1:/x",
+            "a=s3://rooms/d1",
+            "--cache",
+            dir,
+        ];
+        let read = super::read(line(&said)).unwrap();
+        assert_eq!(
+            read,
+            line(&["s", "ls", &format!("{dir}:/x"), "a=s3://rooms/d1"])
+        );
+    }
 
     #[test]
     fn options_of_an_fstab_line_are_taken_out_of_the_list() {

@@ -1,4 +1,4 @@
-//! `strongroom disk init`: turns a file or a block device into the store of a new network disk.
+//! `strongroom disk init`: turns a file, a block device or a place in a bucket into the store of a new network disk.
 
 use std::path::{Path, PathBuf};
 
@@ -6,19 +6,22 @@ use device::{Access, Device, FileDevice};
 use netdisk::{KeyFile, KeyFileError, Store, StoreError};
 use serde_json::json;
 
+use super::in_bucket;
 use crate::args::Global;
+use crate::bucket;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{self, size};
 use crate::size::bytes;
 
-/// Turn a file or block device into the store of a new network disk
+/// Turn a file, a block device or a place in a bucket into the store of a new network disk
 #[derive(Debug, clap::Args)]
+#[command(after_help = in_bucket::HELP)]
 pub(crate) struct Args {
-    /// The store: a file, which is made, or a block device
+    /// The store: a file, which is made, a block device, or s3://BUCKET/PREFIX
     #[arg(long, value_name = "FILE-OR-DEVICE")]
     store: PathBuf,
-    /// Size of a file that does not exist yet; it takes no space before it is written
+    /// Size of a store that does not exist yet; it takes no space before it is written
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     size: Option<u64>,
     /// Where the disk's secret key goes: a new file, for `disk serve` and nobody else
@@ -46,38 +49,29 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             )));
         }
     }
-    let device = open(args)?;
-    let keys = KeyFile::generate().map_err(|e| key_file(&args.key_out, e))?;
-    // The keys first: a store whose key is lost is of no use, a key without a store does no harm.
-    keys.write(&args.key_out)
-        .map_err(|e| key_file(&args.key_out, e))?;
-    let made = keys
-        .write_part(&part)
-        .map_err(|e| key_file(&part, e))
-        .and_then(|()| {
-            Store::init(&device, keys.id, args.force).map_err(|e| store(&args.store, e))
-        });
-    if let Err(error) = made {
-        for path in [&args.key_out, &part] {
-            let _ = std::fs::remove_file(path);
+    let in_bucket = bucket::is_proxy(&args.store);
+    let name = bucket::room_name(&args.store);
+    let made = match in_bucket {
+        true => {
+            let device = in_bucket::create(&args.store, size_in_bucket(args, &name)?)?;
+            let made = make(&device, args, &part, &name);
+            device.close();
+            made.inspect_err(|_| bucket::discard(&args.store))
         }
-        return Err(error);
-    }
+        false => make(&open(args)?, args, &part, &name),
+    };
+    let Made { keys, bytes } = made?;
     if global.json {
         output::json_line(&json!({
             "disk": keys.id.to_string(),
-            "store": args.store.to_string_lossy(),
-            "bytes": device.len(),
+            "store": name.to_string_lossy(),
+            "bytes": bytes,
             "key": args.key_out.to_string_lossy(),
             "add": part.to_string_lossy(),
         }));
     } else {
         output::line(format!("disk    {}", keys.id));
-        output::line(format!(
-            "store   {} ({})",
-            args.store.display(),
-            size(device.len())
-        ));
+        output::line(format!("store   {} ({})", name.display(), size(bytes)));
         output::line(format!(
             "key     {} (secret; for `strongroom disk serve --key`)",
             args.key_out.display()
@@ -88,6 +82,47 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+struct Made {
+    keys: KeyFile,
+    bytes: u64,
+}
+
+/// Makes a device the store of a new disk, and its keys.
+fn make(device: &dyn Device, args: &Args, part: &Path, name: &Path) -> Result<Made> {
+    let keys = KeyFile::generate().map_err(|e| key_file(&args.key_out, e))?;
+    // The keys first: a store whose key is lost is of no use, a key without a store does no harm.
+    keys.write(&args.key_out)
+        .map_err(|e| key_file(&args.key_out, e))?;
+    let made = keys
+        .write_part(part)
+        .map_err(|e| key_file(part, e))
+        .and_then(|()| Store::init(device, keys.id, args.force).map_err(|e| store(name, e)));
+    if let Err(error) = made {
+        for path in [args.key_out.as_path(), part] {
+            let _ = std::fs::remove_file(path);
+        }
+        return Err(error);
+    }
+    let bytes = device.len();
+    Ok(Made { keys, bytes })
+}
+
+/// The size of a disk in a bucket, where nothing may be yet.
+fn size_in_bucket(args: &Args, name: &Path) -> Result<u64> {
+    if args.force {
+        let words = "--force is for files and devices; choose a prefix where nothing is";
+        return Err(Error::usage(format!("{}: {words}", name.display())));
+    }
+    let size = args.size.ok_or_else(|| {
+        let words = "say with --size how large the disk shall be";
+        Error::usage(format!("{}: {words}", name.display()))
+    })?;
+    match size / 4096 * 4096 {
+        size if size < 1 << 20 => Err(store(name, StoreError::TooSmall(size))),
+        size => Ok(size),
+    }
 }
 
 fn open(args: &Args) -> Result<FileDevice> {

@@ -1,6 +1,7 @@
 //! `strongroom disk`: making and serving network disks, and which disks a metadata server uses.
 
 pub(crate) mod add;
+mod in_bucket;
 mod init;
 mod key;
 mod list;

@@ -7,15 +7,17 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use confine::{Network, Profile};
-use device::{Access, FileDevice};
+use device::{Access, Device, FileDevice};
 use netdisk::server::{Config, FilterSize, Server};
-use netdisk::{KeyFile, Store, Surroundings};
+use netdisk::{KeyFile, Store, StoredDevice, Surroundings};
 use serde_json::json;
 
 use super::add::Level;
+use super::in_bucket::{self, Ended};
 use super::init::{key_file, store};
 use super::observed::Watched;
 use crate::args::Global;
+use crate::bucket;
 use crate::confinement;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -28,11 +30,12 @@ const FLUSH_MAX: Duration = Duration::from_secs(30);
 
 /// Serve a network disk: blocks for clients that show a capability
 #[derive(Debug, clap::Args)]
+#[command(after_help = in_bucket::HELP)]
 pub(crate) struct Args {
     /// Address and port to listen on; port 0 chooses one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7200")]
     listen: String,
-    /// The store that `disk init` made
+    /// The store that `disk init` made: a file, a block device, or s3://BUCKET/PREFIX
     #[arg(long, value_name = "FILE-OR-DEVICE")]
     store: PathBuf,
     /// The disk's secret key, which `disk init` wrote
@@ -91,16 +94,18 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
+    bucket::hand_over_setting("--store", &args.store)?;
     global.confinement.enter(&profile(args), "the disk")?;
     // What is cut off after the grace has its time to be flushed.
     let stop = service::Stop::on_signals(args.grace + FLUSH_MAX)
         .map_err(|e| Error::failed(format!("signals cannot be received: {e}")))?;
-    let server = start(args)?;
+    let ended = Ended::default();
+    let Started { server, in_bucket } = start(args, &stop, &ended)?;
     let (address, id) = (server.local_addr(), server.id());
     let server = Arc::new(RwLock::new(server));
     let service = service::Service::start(&args.service, Arc::new(Watched(server.clone())))
         .map_err(|e| Error::failed(e.to_string()))?;
-    tracing::info!(disk = %id, %address, protection = ?args.level(), store = %args.store.display(), "serving");
+    tracing::info!(disk = %id, %address, protection = ?args.level(), store = %bucket::room_name(&args.store).display(), "serving");
     if global.json {
         output::json_line(&json!({"disk": id.to_string(), "listening": address.to_string()}));
     } else {
@@ -108,19 +113,39 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     }
     service.ready(&format!("disk {id} listens on {address}"));
     stop.wait();
+    if let Some(error) = ended.error(&args.store) {
+        // As if it were killed: nothing that waits is answered or flushed any more.
+        std::mem::forget(server);
+        return Err(error);
+    }
     tracing::info!("stopping: what runs is answered, then everything is made durable");
     service.stopping();
     // Poisoned by a bug of ours alone; what is written is to be made durable all the same.
     let mut server = server.write().unwrap_or_else(PoisonError::into_inner);
+    let name = bucket::room_name(&args.store);
     server
         .stop(args.grace)
-        .map_err(|e| Error::failed(format!("{}: the last flush: {e}", args.store.display())))?;
+        .map_err(|e| Error::failed(format!("{}: the last flush: {e}", name.display())))?;
+    if let Some(device) = in_bucket {
+        device.close();
+    }
     tracing::info!("stopped");
     Ok(())
 }
 
 /// What the server keeps: its store, its key, the count of its failures, and its ports.
 fn profile(args: &Args) -> Profile {
+    let ports = confinement::ports(&args.listen, &args.service);
+    if bucket::is_proxy(&args.store) {
+        let mut read = bucket::files_for_store();
+        read.push(args.key.clone());
+        return Profile {
+            read,
+            write: vec![args.store.clone()],
+            network: Network::Both(ports),
+            ..Profile::default()
+        };
+    }
     let failures = Surroundings::failures(&args.key);
     // A rule needs the file. Where it cannot be created, a failure is counted in memory alone.
     let _ = File::options()
@@ -131,21 +156,20 @@ fn profile(args: &Args) -> Profile {
     Profile {
         read: vec![args.key.clone()],
         write: vec![args.store.clone(), failures],
-        network: Network::Server(confinement::ports(&args.listen, &args.service)),
+        network: Network::Server(ports),
         ..Profile::default()
     }
 }
 
+struct Started {
+    server: Server,
+    /// Its device, where that is in a bucket.
+    in_bucket: Option<Arc<StoredDevice>>,
+}
+
 /// Opens the store and begins to serve it.
-fn start(args: &Args) -> Result<Server> {
+fn start(args: &Args, stop: &service::Stop, ended: &Ended) -> Result<Started> {
     let keys = KeyFile::read(&args.key).map_err(|e| key_file(&args.key, e))?;
-    let device = FileDevice::open(&args.store, Access::ReadWrite).map_err(|e| {
-        if e.kind() == std::io::ErrorKind::ResourceBusy {
-            let words = format!("{}: is served by another process", args.store.display());
-            return Error::said(Exit::InUse, words);
-        }
-        Error::host(&args.store, e)
-    })?;
     if let Some(Some(end)) = keys.certificate.as_ref().map(|it| it.end())
         && end < output::now() + metadata_proto::identity::RENEW_BEFORE.as_secs()
     {
@@ -154,8 +178,20 @@ fn start(args: &Args) -> Result<Server> {
             output::end(Some(end))
         );
     }
-    let surroundings = Surroundings::of(&device, &args.key);
-    let opened = Store::open(Arc::new(device), surroundings).map_err(|e| store(&args.store, e))?;
+    let (device, surroundings, in_bucket): (Arc<dyn Device>, _, _) =
+        match bucket::is_proxy(&args.store) {
+            true => {
+                let device = in_bucket::open(&args.store, stop, ended)?;
+                (device.clone(), Surroundings::of_opening(), Some(device))
+            }
+            false => {
+                let device = file(args)?;
+                let surroundings = Surroundings::of(&device, &args.key);
+                (Arc::new(device), surroundings, None)
+            }
+        };
+    let name = bucket::room_name(&args.store);
+    let opened = Store::open(device, surroundings).map_err(|e| store(&name, e))?;
     let config = Config {
         listen: args.listen.clone(),
         protection: args.level().protection(),
@@ -174,7 +210,18 @@ fn start(args: &Args) -> Result<Server> {
         },
         ..Config::default()
     };
-    Server::start(config, opened, &keys).map_err(|e| Error::failed(e.to_string()))
+    let server = Server::start(config, opened, &keys).map_err(|e| Error::failed(e.to_string()))?;
+    Ok(Started { server, in_bucket })
+}
+
+fn file(args: &Args) -> Result<FileDevice> {
+    FileDevice::open(&args.store, Access::ReadWrite).map_err(|e| {
+        if e.kind() == std::io::ErrorKind::ResourceBusy {
+            let words = format!("{}: is served by another process", args.store.display());
+            return Error::said(Exit::InUse, words);
+        }
+        Error::host(&args.store, e)
+    })
 }
 
 fn filter_bytes(text: &str) -> std::result::Result<u64, String> {
