@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use metadata_proto::rpc::Heartbeat;
+use metadata_proto::rpc::{Heartbeat, VERSION};
 use model::Result;
 
 use super::client::ClientCore;
 use super::errors::words;
 use super::files::File;
-use super::link::Attempt;
+use super::link::{Attempt, Connected};
 use super::writing::PLACE_AT;
 
 /// The age at which written data is committed without a request.
@@ -91,7 +91,21 @@ impl ClientCore {
             self.settle(settled, session.generation);
         }
         self.release_finished(&connected);
+        if self.disks.take_doubt() {
+            self.find_disks(&connected);
+        }
         Ok(session.lease)
+    }
+
+    /// Learns where the disks are now: a session that goes on is greeted with that again.
+    fn find_disks(&self, connected: &Connected) {
+        let deadline = Instant::now() + HEARTBEAT_ANSWER;
+        let ask = |client: metadata_proto::rpc::MetadataClient, context, id| async move {
+            client.hello(context, VERSION, Some(id)).await
+        };
+        if let Attempt::Answer(Ok(welcome)) = self.link.attempt(connected, deadline, ask) {
+            self.disks.update(&welcome.disks);
+        }
     }
 
     /// Forgets what is durable: everything stamped up to `settled` by the server of a session.

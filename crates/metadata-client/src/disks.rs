@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use model::Error;
@@ -22,7 +23,7 @@ pub(super) enum Next {
     Never(Error),
 }
 
-pub(super) fn next(disk: DiskId, e: DiskError) -> Next {
+fn next(disk: DiskId, e: DiskError) -> Next {
     let name = || format!("the disk {disk}");
     match e {
         DiskError::Revoked
@@ -46,6 +47,8 @@ pub(super) fn next(disk: DiskId, e: DiskError) -> Next {
 pub(super) struct Disks {
     timeout: Duration,
     known: RwLock<HashMap<DiskId, (DiskAddress, Arc<DiskClient>)>>,
+    /// A disk is not known, or did not answer: it may have been added or moved.
+    is_doubted: AtomicBool,
 }
 
 impl Disks {
@@ -53,6 +56,7 @@ impl Disks {
         Self {
             timeout,
             known: RwLock::default(),
+            is_doubted: AtomicBool::new(false),
         }
     }
 
@@ -69,7 +73,24 @@ impl Disks {
     }
 
     pub(super) fn get(&self, disk: DiskId) -> Option<Arc<DiskClient>> {
-        self.known.read().get(&disk).map(|(_, c)| c.clone())
+        let known = self.known.read().get(&disk).map(|(_, c)| c.clone());
+        if known.is_none() {
+            self.is_doubted.store(true, Ordering::Relaxed);
+        }
+        known
+    }
+
+    /// What to do after a disk refused or failed.
+    pub(super) fn next(&self, disk: DiskId, e: DiskError) -> Next {
+        if matches!(e, DiskError::Unreachable(_) | DiskError::WrongDisk) {
+            self.is_doubted.store(true, Ordering::Relaxed);
+        }
+        next(disk, e)
+    }
+
+    /// Whether the metadata server is to be asked where the disks are, since this was asked last.
+    pub(super) fn take_doubt(&self) -> bool {
+        self.is_doubted.swap(false, Ordering::Relaxed)
     }
 
     pub(super) fn count(&self) -> usize {

@@ -13,7 +13,7 @@ use model::{BLOCK_LEN, Error, InodeNo, Result, Sealed, UNIT_LEN, WrittenExtent, 
 use parking_lot::Mutex;
 
 use super::client::{ClientCore, PAUSE};
-use super::disks::{Next, REQUEST_BLOCKS, next};
+use super::disks::{Next, REQUEST_BLOCKS};
 use super::errors::{WriteBackError, words};
 use super::files::{BLOCK, Blocks, File, Logged};
 use super::grants::GrantedBlocks;
@@ -395,7 +395,7 @@ impl ClientCore {
             true => disk.write_durable(&grant.ticket, start, &data),
             false => disk.write(&grant.ticket, start, &data),
         };
-        let boot = boot.map_err(|e| next(grant.disk, e))?;
+        let boot = boot.map_err(|e| self.disks.next(grant.disk, e))?;
         let written = job.parts.iter().zip(sealed).map(|(part, sealed)| Written {
             grant: grant.id,
             boot,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use model::{BLOCK_LEN, Error, InodeNo, Piece, Result, Stored, UNIT_BLOCKS, UNIT_LEN, spans};
 
 use super::client::{ClientCore, PAUSE};
-use super::disks::{Next, REQUEST_BLOCKS, covering, next};
+use super::disks::{Next, REQUEST_BLOCKS, covering};
 use super::errors::gone;
 use super::files::{BLOCK, File, Version};
 use super::maps::{ChunkMap, Segment, ahead, take};
@@ -216,7 +216,7 @@ impl ClientCore {
             let network = tracing::trace_span!(target: spans::TARGET, spans::NETWORK).entered();
             let read = disk.read(ticket, start, piece);
             drop(network);
-            read.map_err(|e| match next(segment.disk, e) {
+            read.map_err(|e| match self.disks.next(segment.disk, e) {
                 Next::AskAgain => Failed::Old,
                 Next::Later(e) => Failed::Later(e),
                 Next::Never(e) => Failed::For(e),
