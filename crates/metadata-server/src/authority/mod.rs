@@ -249,6 +249,11 @@ impl Authority {
         self.disks.read().values().cloned().collect()
     }
 
+    /// Whether this disk is one of the room's, by this name.
+    pub fn has(&self, id: DiskId, name: &str) -> bool {
+        self.disk(id).is_ok_and(|disk| disk.name == name)
+    }
+
     /// Whether a disk answered when it was looked at last.
     pub fn is_reachable(&self, id: DiskId) -> bool {
         self.disk(id).is_ok_and(|disk| disk.is_reachable())

@@ -3,13 +3,19 @@
 //! Each is recorded before it is done.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::incarnation::{self, Incarnation};
 use super::{ServerError, Shared, disk_added, drain, io};
 use metadata_proto::admin::{Quota, UserRow};
 
 use crate::audit::event::Admin;
-use crate::enrol;
+use crate::enrol::{self, EnrolError};
+
+/// How long a disk's new address may take to be stored: the room may have to be opened again.
+const MOVE_TIMEOUT: Duration = Duration::from_secs(45);
+/// How often it is looked whether the room is open again.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Who asks through the server's own socket.
 pub(super) const LOCAL: &str = "local";
@@ -34,6 +40,11 @@ pub(super) fn user_rows(room: &room::Room) -> Result<Vec<UserRow>, ServerError> 
         quota: user.quota,
     };
     Ok(all.map(row).collect())
+}
+
+/// Whether a room failed because its storage did.
+fn is_of_storage(error: &room::Error) -> bool {
+    matches!(error, room::Error::Poisoned | room::Error::Io(_))
 }
 
 impl Shared {
@@ -92,19 +103,67 @@ impl Shared {
 
     pub(super) fn add_disk(&self, by: &str, disk: enrol::Disk) -> Result<(), ServerError> {
         let _one = self.enrolling.lock();
-        let incarnation = self.serving()?;
-        let _emptying = incarnation.emptying.lock();
-        let id = disk.address.id;
         self.recorded(by, disk_added(&disk))?;
+        let deadline = Instant::now() + MOVE_TIMEOUT;
+        loop {
+            let incarnation = self.serving()?;
+            let is_known = || {
+                let disks = incarnation.authority.disks();
+                disks.iter().any(|known| known.address == disk.address)
+            };
+            let moves = incarnation.authority.has(disk.address.id, &disk.name);
+            if moves {
+                // At once: a flush may be waiting for it where it was, and what is stored here for that flush.
+                self.look_after(&incarnation, &disk);
+            }
+            match self.add_disk_to(&incarnation, &disk) {
+                Ok(()) if moves && is_known() => return Ok(()),
+                Ok(()) => {
+                    self.look_after(&incarnation, &disk);
+                    return Ok(());
+                }
+                // It went on elsewhere without what it had not flushed. Then the room is opened again.
+                Err(ServerError::Enrol(EnrolError::Room(e)))
+                    if moves && is_of_storage(&e) && Instant::now() < deadline =>
+                {
+                    tracing::info!(disk = disk.name, "its new address is stored later: {e}");
+                    let boot = incarnation.boot;
+                    // The room is closed when nobody has it any more.
+                    drop(incarnation);
+                    self.wait_for_another(boot, deadline);
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn add_disk_to(
+        &self,
+        incarnation: &Incarnation,
+        disk: &enrol::Disk,
+    ) -> Result<(), ServerError> {
+        let _emptying = incarnation.emptying.lock();
         enrol::add_disk(&incarnation.room, disk.clone())?;
         incarnation
             .storage
-            .set_draining(id, false)
-            .map_err(io("the placement of segments"))?;
-        incarnation
-            .authority
-            .add(self.config.as_served(disk), &incarnation.storage);
-        Ok(())
+            .set_draining(disk.address.id, false)
+            .map_err(io("the placement of segments"))
+    }
+
+    fn look_after(&self, incarnation: &Incarnation, disk: &enrol::Disk) {
+        let disk = self.config.as_served(disk.clone());
+        incarnation.authority.add(disk, &incarnation.storage);
+    }
+
+    /// Waits until the room was opened again after the incarnation with this number.
+    fn wait_for_another(&self, boot: u64, deadline: Instant) {
+        let is_there = || {
+            let now = self.incarnation();
+            now.is_some_and(|now| now.boot != boot && !now.has_failed())
+        };
+        while !is_there() && Instant::now() < deadline {
+            std::thread::sleep(LOOK);
+        }
     }
 
     pub(super) fn remove_disk(&self, by: &str, name: &str) -> Result<Option<u64>, ServerError> {
