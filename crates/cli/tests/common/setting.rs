@@ -322,12 +322,12 @@ pub fn in_a_bucket(test: impl FnOnce(Sandbox)) {
         return;
     }
     let Some(server) = versitygw() else {
-        eprintln!("skipped: versitygw is not built; run make test-bucket");
         return;
     };
     let mut s = Sandbox::empty();
     s.program = env!("CARGO_BIN_EXE_strongroom-bucket").into();
-    s.store = Some(Store::start(&s, &server));
+    let here = |command: Command| command;
+    s.store = Some(Store::start(&s.path(""), &server, "127.0.0.1", here));
     let place = ["create", PLACE, "--cache", "room"];
     s.with_pass(place.iter().chain(&super::CHEAP));
     test(s);
@@ -336,43 +336,53 @@ pub fn in_a_bucket(test: impl FnOnce(Sandbox)) {
 /// The room of [`in_a_bucket`].
 pub const PLACE: &str = "s3://rooms/team/work";
 
-/// The S3 server, from `PATH` or where `scripts/bucket.sh` puts it.
-fn versitygw() -> Option<PathBuf> {
+/// The S3 server, from `PATH` or where `scripts/bucket.sh` puts it. `None`, which is said, where it is not built.
+pub fn versitygw() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/bin");
     let mut dirs = std::env::split_paths(&path).chain([tools]);
     let program = dirs.find_map(|dir| {
         let program = dir.join("versitygw");
         program.is_file().then_some(program)
-    })?;
-    program.canonicalize().ok()
+    });
+    if program.is_none() {
+        eprintln!("skipped: versitygw is not built; run make test-engines");
+    }
+    program?.canonicalize().ok()
 }
 
-/// An S3 server; it ends when this is dropped.
+/// An S3 server with the bucket `rooms`, which is in `store/rooms` of its directory; it ends when this is dropped.
 pub struct Store {
     address: String,
     _process: Process,
 }
 
 impl Store {
-    fn start(s: &Sandbox, server: &Path) -> Self {
-        std::fs::create_dir_all(s.path("store/rooms")).unwrap();
-        let log = s.path("store.log");
-        on_a_free_port(|address| {
+    /// Starts it at a free port of `host`. `on` runs a command on the machine that has that address.
+    pub fn start(dir: &Path, server: &Path, host: &str, on: impl Fn(Command) -> Command) -> Self {
+        std::fs::create_dir_all(dir.join("store/rooms")).unwrap();
+        let log = dir.join("store.log");
+        on_a_free_port(|free| {
+            let port = free.rsplit(':').next().unwrap();
+            let address = format!("{host}:{port}");
             let mut command = Command::new(server);
             command
-                .args(["--port", address, "posix"])
-                .arg(s.path("store"))
+                .args(["--port", &address, "posix"])
+                .arg(dir.join("store"))
                 .env("ROOT_ACCESS_KEY", "test")
                 .env("ROOT_SECRET_KEY", "testsecret");
-            let mut process = Process::start("versitygw", command, &log);
+            let mut process = Process::start("versitygw", on(command), &log);
+            // Seen from its own machine.
+            let mut probe = Command::new("bash");
+            probe.args(["-c", "exec 3<>/dev/tcp/${0%:*}/${0##*:}", &address]);
+            let mut probe = on(probe);
             until("the S3 server listens, or has ended", || {
-                std::net::TcpStream::connect(address).is_ok()
+                probe.output().is_ok_and(|done| done.status.success())
                     || process.wait(Duration::ZERO).is_some()
             });
             let ended = process.wait(Duration::ZERO).is_some();
             (!ended).then(|| Self {
-                address: address.to_owned(),
+                address,
                 _process: process,
             })
         })

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::common::Sandbox;
+use super::common::setting::{Store, versitygw};
 use super::net::Net;
 use super::process::{Process, TIMEOUT, until};
 use super::writer::{FILES, Orders};
@@ -18,6 +19,10 @@ use super::{ORDERS, story::Story};
 pub const USERS: [(&str, u32); 3] = [("root", 0), ("ada", 1001), ("bob", 1002)];
 /// The metadata server's machine.
 pub const SERVER: &str = "server";
+/// The machine of the S3 server that has the disks' blocks, where they are in a bucket.
+const STORE: &str = "store";
+/// A machine on which a disk can go on, where they are in a bucket.
+pub const SPARE: &str = "spare";
 
 /// How a cluster is made.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +33,8 @@ pub struct Shape {
     pub protection: &'static str,
     /// After how many seconds of silence a client counts as dead.
     pub lease: u64,
+    /// Whether the disks' blocks are in a bucket.
+    pub in_bucket: bool,
 }
 
 impl Default for Shape {
@@ -37,6 +44,7 @@ impl Default for Shape {
             clients: &["root", "root"],
             protection: "secure",
             lease: 5,
+            in_bucket: false,
         }
     }
 }
@@ -46,9 +54,12 @@ pub struct Cluster {
     pub net: Net,
     shape: Shape,
     ports: Vec<u16>,
+    /// The machine of each disk, and how many processes have had it: each with a cache of its own.
+    disk_machines: Vec<(String, u32)>,
     disks: Vec<Option<Process>>,
     server: Option<Process>,
     clients: Vec<Option<Process>>,
+    store: Option<Store>,
     sandbox: Sandbox,
 }
 
@@ -73,6 +84,9 @@ impl Cluster {
         let mut machines: Vec<String> = (0..shape.disks).map(disk).collect();
         machines.extend((0..shape.clients.len()).map(client));
         machines.push(SERVER.into());
+        if shape.in_bucket {
+            machines.extend([STORE, SPARE].map(str::to_owned));
+        }
         let names: Vec<&str> = machines.iter().map(String::as_str).collect();
         let net = Net::new(&names);
         // In a namespace every port is free; on loopback one that is free now is likely to stay so.
@@ -82,27 +96,38 @@ impl Cluster {
                 false => free_port(),
             })
             .collect();
+        let sandbox = Sandbox::with_room();
+        let store = shape.in_bucket.then(|| {
+            let server = versitygw().expect("the test has looked for it");
+            let on = |command: Command| net.on(STORE, &command);
+            Store::start(&sandbox.path(""), &server, &net.address(STORE), on)
+        });
         let cluster = Cluster {
             net,
             shape,
             ports,
+            disk_machines: (0..shape.disks).map(|number| (disk(number), 0)).collect(),
+            store,
             disks: (0..shape.disks).map(|_| None).collect(),
             server: None,
             clients: shape.clients.iter().map(|_| None).collect(),
-            sandbox: Sandbox::with_room(),
+            sandbox,
         };
         for number in 0..shape.disks {
             let name = disk(number);
-            cluster.sandbox.ok([
-                "disk",
-                "init",
-                "--store",
-                &format!("{name}.store"),
-                "--size",
-                "16GiB",
-                "--key-out",
-                &format!("{name}.key"),
-            ]);
+            let mut command = cluster.disk_command(
+                number,
+                &[
+                    "init",
+                    "--size",
+                    "16GiB",
+                    "--key-out",
+                    &format!("{name}.key"),
+                ],
+            );
+            let done = command.output().unwrap();
+            let errors = String::from_utf8_lossy(&done.stderr);
+            assert!(done.status.success(), "{name}: {errors}");
             cluster.sandbox.with_pass([
                 "disk",
                 "add",
@@ -146,7 +171,29 @@ impl Cluster {
     }
 
     pub fn disk_address(&self, number: usize) -> String {
-        format!("{}:{}", self.net.address(&disk(number)), self.ports[number])
+        let (machine, _) = &self.disk_machines[number];
+        format!("{}:{}", self.net.address(machine), self.ports[number])
+    }
+
+    /// A command of `disk` on its machine, with its store.
+    fn disk_command(&self, number: usize, arguments: &[&str]) -> Command {
+        let (name, (machine, process)) = (disk(number), &self.disk_machines[number]);
+        let (store, cache) = match self.shape.in_bucket {
+            true => (
+                format!("s3://rooms/{name}"),
+                format!("{name}.cache{process}"),
+            ),
+            false => (format!("{name}.store"), String::new()),
+        };
+        let mut words = vec!["disk"];
+        words.extend(arguments);
+        words.extend(["--store", &store]);
+        if self.shape.in_bucket {
+            words.extend(["--cache", &cache]);
+        }
+        let mut command = self.command(machine, &words);
+        command.envs(self.store.iter().flat_map(Store::variables));
+        command
     }
 
     pub fn server_address(&self) -> String {
@@ -172,23 +219,54 @@ impl Cluster {
     }
 
     pub fn start_disk(&mut self, number: usize) {
+        self.disks[number] = Some(self.serve_disk(number, &[]));
+    }
+
+    fn serve_disk(&self, number: usize, more: &[&str]) -> Process {
         let name = disk(number);
-        let command = self.command(
-            &name,
-            &[
-                "disk",
-                "serve",
-                "--listen",
-                &self.disk_address(number),
-                "--store",
-                &format!("{name}.store"),
-                "--key",
-                &format!("{name}.key"),
-                "--protection",
-                self.shape.protection,
-            ],
-        );
-        self.disks[number] = Some(Process::serve(&name, command, &self.log(&name)).unwrap());
+        let (listen, key) = (self.disk_address(number), format!("{name}.key"));
+        let mut words = vec!["serve", "--listen", &listen, "--key", &key];
+        words.extend(["--protection", self.shape.protection]);
+        words.extend(more);
+        let (machine, process) = &self.disk_machines[number];
+        let log = self.log(&format!("{name}.{machine}.{process}"));
+        Process::serve(&name, self.disk_command(number, &words), &log).unwrap()
+    }
+
+    /// Another process, with a cache of its own, takes the place of a disk in a bucket, on a machine. Returns the one before, if it is there.
+    pub fn take_disk_over(&mut self, number: usize, machine: &str) -> Option<Process> {
+        let (before, process) = self.disk_machines[number].clone();
+        self.disk_machines[number] = (machine.to_owned(), process + 1);
+        let new = self.serve_disk(number, &["--take-over"]);
+        if before != machine {
+            let (name, address) = (disk(number), self.disk_address(number));
+            let key = format!("{name}.key.add");
+            let words = ["disk", "add", "room", &name, &address, "--key", &key];
+            let protection = ["--protection", self.shape.protection];
+            self.ok(&[&words[..], &protection].concat());
+        }
+        self.disks[number].replace(new)
+    }
+
+    /// Whether a file below the place of this cluster has these bytes.
+    pub fn is_in_files(&self, directory: &str, bytes: &[u8]) -> bool {
+        let mut left = vec![self.path(directory)];
+        while let Some(at) = left.pop() {
+            if at.is_dir() {
+                left.extend(
+                    std::fs::read_dir(at)
+                        .unwrap()
+                        .map(|entry| entry.unwrap().path()),
+                );
+                continue;
+            }
+            // One that is removed meanwhile has nothing.
+            let content = std::fs::read(&at).unwrap_or_default();
+            if content.windows(bytes.len()).any(|there| there == bytes) {
+                return true;
+            }
+        }
+        false
     }
 
     pub fn start_server(&mut self) {

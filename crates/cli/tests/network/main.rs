@@ -10,6 +10,7 @@
 
 mod audit;
 mod backup;
+mod buckets;
 mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
