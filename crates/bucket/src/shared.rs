@@ -152,9 +152,7 @@ impl Shared {
 
     /// Begins to upload a file's dirty bytes, if there are many. Waits while others are on the way.
     pub(crate) fn upload(self: &Arc<Self>, file: &Arc<File>) {
-        let Some((upload, taken)) = file.take_for_upload(PART) else {
-            return;
-        };
+        // Before anything is taken: those who wait have added one write each.
         {
             let mut uploads = self.uploads.lock();
             while *uploads >= UPLOADS {
@@ -162,6 +160,10 @@ impl Shared {
             }
             *uploads += 1;
         }
+        let Some((upload, taken)) = file.take_for_upload(PART) else {
+            self.upload_is_over();
+            return;
+        };
         let (shared, file, object) = (self.clone(), file.clone(), self.new_object());
         let parts: Vec<Bytes> = taken.iter().map(|(_, bytes)| bytes.clone()).collect();
         let size = parts.iter().map(|part| part.len() as u64).sum();
@@ -179,12 +181,16 @@ impl Shared {
                         file.unsendable(upload);
                     }
                 }
-                *shared.uploads.lock() -= 1;
-                shared.uploaded.notify_one();
+                shared.upload_is_over();
             };
             // It writes to the cache.
             let _ = tokio::task::spawn_blocking(after).await;
         });
+    }
+
+    fn upload_is_over(&self) {
+        *self.uploads.lock() -= 1;
+        self.uploaded.notify_one();
     }
 
     /// Objects that open files without a name have bytes in.

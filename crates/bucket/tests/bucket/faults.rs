@@ -141,3 +141,32 @@ fn a_garbled_commit_or_checkpoint_is_refused_by_name() {
     }
     open(&store, dir.path(), options()).unwrap();
 }
+
+/// Many threads write to one file, as clients of a disk do, and nothing can be uploaded.
+#[test]
+fn writes_wait_while_uploads_do_and_memory_stays_bounded() {
+    const WRITERS: u64 = 24;
+    const PIECE: usize = 1 << 20;
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let mut options = options();
+    options.timeout = Duration::from_secs(3);
+    let storage = create(&store, dir.path(), options).unwrap();
+    let file = storage.open("f", OpenMode::CreateNew).unwrap();
+    store.away(true);
+    let accepted: u64 = std::thread::scope(|scope| {
+        let writers = (0..WRITERS).map(|writer| {
+            let file = &file;
+            scope.spawn(move || {
+                let piece = noise(writer + 1, PIECE);
+                let place = |n| (n * WRITERS + writer) * PIECE as u64;
+                // Until an upload has failed: then nothing is accepted any more.
+                (0..).find(|n| file.write_at(&piece, place(*n)).is_err())
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        let accepted = writers.into_iter().map(|writer| writer.join().unwrap());
+        accepted.map(|n| n.unwrap()).sum()
+    });
+    // Four uploads, what is gathered for the next one, and a write of each.
+    assert!(accepted <= 4 * 17 + 16 + WRITERS, "{accepted} MiB");
+}
