@@ -91,7 +91,7 @@ impl ClientCore {
             self.settle(settled, session.generation);
         }
         self.release_finished(&connected);
-        if self.disks.take_doubt() {
+        if self.disks.ask_again() {
             self.find_disks(&connected);
         }
         Ok(session.lease)

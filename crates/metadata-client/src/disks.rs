@@ -48,7 +48,7 @@ pub(super) struct Disks {
     timeout: Duration,
     known: RwLock<HashMap<DiskId, (DiskAddress, Arc<DiskClient>)>>,
     /// A disk is not known, or did not answer: it may have been added or moved.
-    is_doubted: AtomicBool,
+    may_have_moved: AtomicBool,
 }
 
 impl Disks {
@@ -56,7 +56,7 @@ impl Disks {
         Self {
             timeout,
             known: RwLock::default(),
-            is_doubted: AtomicBool::new(false),
+            may_have_moved: AtomicBool::new(false),
         }
     }
 
@@ -75,7 +75,7 @@ impl Disks {
     pub(super) fn get(&self, disk: DiskId) -> Option<Arc<DiskClient>> {
         let known = self.known.read().get(&disk).map(|(_, c)| c.clone());
         if known.is_none() {
-            self.is_doubted.store(true, Ordering::Relaxed);
+            self.may_have_moved.store(true, Ordering::Relaxed);
         }
         known
     }
@@ -83,14 +83,14 @@ impl Disks {
     /// What to do after a disk refused or failed.
     pub(super) fn next(&self, disk: DiskId, e: DiskError) -> Next {
         if matches!(e, DiskError::Unreachable(_) | DiskError::WrongDisk) {
-            self.is_doubted.store(true, Ordering::Relaxed);
+            self.may_have_moved.store(true, Ordering::Relaxed);
         }
         next(disk, e)
     }
 
     /// Whether the metadata server is to be asked where the disks are, since this was asked last.
-    pub(super) fn take_doubt(&self) -> bool {
-        self.is_doubted.swap(false, Ordering::Relaxed)
+    pub(super) fn ask_again(&self) -> bool {
+        self.may_have_moved.swap(false, Ordering::Relaxed)
     }
 
     pub(super) fn count(&self) -> usize {
