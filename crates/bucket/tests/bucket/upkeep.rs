@@ -210,6 +210,25 @@ fn what_is_not_needed_is_removed_and_what_crashed_uploads_left_too() {
     );
 }
 
+/// As on a disk whose blocks were freed, and that nobody writes to any more.
+#[test]
+fn a_sync_with_nothing_to_commit_removes_what_is_due() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let mut options = options();
+    // Not in the commit that makes the hole.
+    options.grace = Duration::from_millis(1);
+    let storage = create(&store, dir.path(), options).unwrap();
+    write(&storage, "f", &noise(3, 20 << 20)).unwrap();
+    let file = storage.open("f", OpenMode::ReadWrite).unwrap();
+    file.punch(0, 20 << 20).unwrap();
+    file.sync().unwrap();
+    assert!(!names(&store, "data").is_empty());
+    wait_for(|| {
+        file.sync().unwrap();
+        names(&store, "data").is_empty()
+    });
+}
+
 #[test]
 fn a_removed_file_can_be_read_as_long_as_it_is_open() {
     let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());

@@ -1,6 +1,7 @@
 //! `strongroom disk serve`: a network disk, until it is asked to stop.
 
 use std::fs::File;
+use std::net::TcpListener;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -181,6 +182,10 @@ fn start(args: &Args, stop: &service::Stop, ended: &Ended) -> Result<Started> {
     let (device, surroundings, in_bucket): (Arc<dyn Device>, _, _) =
         match bucket::is_proxy(&args.store) {
             true => {
+                // A process that cannot listen takes nobody's place.
+                let free = TcpListener::bind(&args.listen)
+                    .map_err(|e| Error::failed(format!("cannot listen on {}: {e}", args.listen)))?;
+                drop(free);
                 let device = in_bucket::open(&args.store, stop, ended)?;
                 (device.clone(), Surroundings::of_opening(), Some(device))
             }
