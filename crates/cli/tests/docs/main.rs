@@ -125,6 +125,11 @@ const EXCUSED: &[(&str, &str, &str)] = &[
         "the image of a Mac: tests/volumes has one",
     ),
     ("volumes.md", "strongroom bench", MINUTES),
+    (
+        "shared-storage.md",
+        "strongroom disk serve --store s3://rooms/d1",
+        "an S3 server; the test network runs the commands",
+    ),
 ];
 const REPLICAS: &str =
     "another host, or what runs every hour; tests/replicate.rs runs the commands";
