@@ -32,7 +32,7 @@ fn next(disk: DiskId, e: DiskError) -> Next {
         | DiskError::NotAllowed(_)
         | DiskError::NotAuthentic => Next::AskAgain,
         DiskError::Unreachable(e) => Next::Later(Error::Unreachable(format!("{} ({e})", name()))),
-        DiskError::WrongDisk | DiskError::BadReply(_) => {
+        DiskError::WrongDisk | DiskError::BadReply(_) | DiskError::Overtaken => {
             Next::Later(Error::Unreachable(format!("{} ({e})", name())))
         }
         DiskError::NoSpace => Next::Never(Error::NoSpace),

@@ -102,6 +102,7 @@ pub(crate) struct RequestHead {
     pub(crate) boot: [u8; 16],
     pub(crate) epoch: u64,
     pub(crate) nonce: [u8; NONCE_LEN],
+    /// The first block; of what sets groups and discards, the [`Writer`](crate::Writer) that asks.
     pub(crate) start: u64,
     pub(crate) blocks: u32,
     pub(crate) payload_len: u32,
@@ -167,13 +168,15 @@ impl RequestHead {
                 Op::Read => some_blocks && payload == 0,
                 Op::Write | Op::WriteDurable => some_blocks && payload == blocks * BLOCK_LEN,
                 Op::Flush | Op::Status => no_range && payload == 0,
-                Op::SetGroups => no_range && payload.is_multiple_of(8) && payload <= GROUPS_MAX * 8,
+                Op::SetGroups => {
+                    blocks == 0 && payload.is_multiple_of(8) && payload <= GROUPS_MAX * 8
+                }
                 Op::Revoke => {
                     no_range
                         && payload.is_multiple_of(4)
                         && (12..=8 + 4 * REVOKED_MAX).contains(&payload)
                 }
-                Op::Discard => no_range && payload.is_multiple_of(16) && payload <= PAYLOAD_MAX,
+                Op::Discard => blocks == 0 && payload.is_multiple_of(16) && payload <= PAYLOAD_MAX,
             }
     }
 

@@ -5,18 +5,23 @@
 //! 2. A revocation sets its bits first and then waits until nothing that they forbid is running. What enters after that
 //!    is refused.
 //! 3. At first no group is valid.
-//! 4. Memory: 64 KiB of bits for a group in which something was revoked, [`GROUPS_MAX`] groups at most; an entry for each
+//! 4. Of several metadata servers the latest counts: groups are set, and space is freed, by no [`Writer`] before it. Where a later one
+//!    sets groups, nothing of an earlier one is running when that returns.
+//! 5. Memory: 64 KiB of bits for a group in which something was revoked, [`GROUPS_MAX`] groups at most; an entry for each
 //!    request that runs.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::{CAPABILITIES_PER_GROUP, CapabilityId, GroupId, Reason};
+use crate::{CAPABILITIES_PER_GROUP, CapabilityId, GroupId, Reason, Writer};
 
 /// Words of 64 bits in a group's revocation bits.
 const WORDS: usize = CAPABILITIES_PER_GROUP as usize / 64;
+/// Under which the metadata server's own work counts as running. No capability is of this group: numbers begin at 1.
+const OWN_WORK: (GroupId, CapabilityId) = (GroupId(0), CapabilityId(0));
 
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
@@ -29,6 +34,8 @@ struct State {
     groups: HashMap<GroupId, Option<Box<[u64]>>>,
     running: HashMap<(GroupId, CapabilityId), u32>,
     waiting: u32,
+    /// The latest one that set the groups.
+    writer: Writer,
 }
 
 impl State {
@@ -69,6 +76,22 @@ impl Groups {
         })
     }
 
+    /// Begins work of the metadata server itself. `Overtaken` where a later one has set the groups, `UnknownGroup` where this one has not
+    /// set them yet.
+    pub(crate) fn enter_own(&self, writer: Writer) -> Result<Running<'_>, Reason> {
+        let mut state = self.state.lock();
+        match writer.cmp(&state.writer) {
+            Ordering::Less => return Err(Reason::Overtaken),
+            Ordering::Greater => return Err(Reason::UnknownGroup),
+            Ordering::Equal => {}
+        }
+        *state.running.entry(OWN_WORK).or_insert(0) += 1;
+        Ok(Running {
+            groups: self,
+            which: OWN_WORK,
+        })
+    }
+
     /// The valid groups, in order.
     pub(crate) fn valid(&self) -> Vec<GroupId> {
         let mut groups: Vec<_> = self.state.lock().groups.keys().copied().collect();
@@ -77,9 +100,18 @@ impl Groups {
     }
 
     /// From now on exactly these are valid. Waits until nothing of the others is running; `Busy` where that takes longer than
-    /// `timeout`: they are invalid all the same.
-    pub(crate) fn set(&self, valid: &[GroupId], timeout: Duration) -> Result<(), Reason> {
+    /// `timeout`: they are invalid all the same. `Overtaken`, and no change, where a later writer set them before.
+    pub(crate) fn set(
+        &self,
+        writer: Writer,
+        valid: &[GroupId],
+        timeout: Duration,
+    ) -> Result<(), Reason> {
         let mut state = self.state.lock();
+        if writer < state.writer {
+            return Err(Reason::Overtaken);
+        }
+        state.writer = writer;
         let mut before = std::mem::take(&mut state.groups);
         state.groups = valid
             .iter()
@@ -160,11 +192,12 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
     const ONE: GroupId = GroupId(1);
+    const NOBODY: Writer = Writer(0);
 
     fn with(groups: &[u64]) -> Groups {
         let all = Groups::default();
         let groups: Vec<_> = groups.iter().copied().map(GroupId).collect();
-        all.set(&groups, LONG).unwrap();
+        all.set(NOBODY, &groups, LONG).unwrap();
         all
     }
 
@@ -193,14 +226,14 @@ mod tests {
     fn a_group_that_stays_keeps_its_bits_and_one_that_comes_back_does_not() {
         let groups = with(&[1]);
         groups.revoke(ONE, &[CapabilityId(5)], LONG).unwrap();
-        groups.set(&[ONE, GroupId(2)], LONG).unwrap();
+        groups.set(NOBODY, &[ONE, GroupId(2)], LONG).unwrap();
         assert_eq!(groups.allowed(ONE, CapabilityId(5)), Err(Reason::Revoked));
-        groups.set(&[], LONG).unwrap();
+        groups.set(NOBODY, &[], LONG).unwrap();
         assert_eq!(
             groups.allowed(ONE, CapabilityId(5)),
             Err(Reason::UnknownGroup)
         );
-        groups.set(&[ONE], LONG).unwrap();
+        groups.set(NOBODY, &[ONE], LONG).unwrap();
         groups.allowed(ONE, CapabilityId(5)).unwrap();
     }
 
@@ -216,11 +249,35 @@ mod tests {
         );
         // The bit is set although the wait timed out.
         assert_eq!(groups.allowed(ONE, CapabilityId(1)), Err(Reason::Revoked));
-        assert_eq!(groups.set(&[], short), Err(Reason::Busy));
+        assert_eq!(groups.set(NOBODY, &[], short), Err(Reason::Busy));
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| groups.set(&[], LONG));
+            let waiting = scope.spawn(|| groups.set(NOBODY, &[], LONG));
             drop(other);
             waiting.join().unwrap().unwrap();
         });
+    }
+
+    #[test]
+    fn an_overtaken_metadata_server_changes_nothing_and_has_nothing_running() {
+        let groups = Groups::default();
+        groups.set(Writer(3), &[ONE], LONG).unwrap();
+        // It has a number that nobody set groups by.
+        assert_eq!(
+            groups.enter_own(Writer(5)).unwrap_err(),
+            Reason::UnknownGroup
+        );
+        let freeing = groups.enter_own(Writer(3)).unwrap();
+        let short = Duration::from_millis(20);
+        assert_eq!(
+            groups.set(Writer(5), &[GroupId(2)], short),
+            Err(Reason::Busy)
+        );
+        drop(freeing);
+        groups.set(Writer(5), &[GroupId(2)], LONG).unwrap();
+        assert_eq!(groups.set(Writer(3), &[ONE], LONG), Err(Reason::Overtaken));
+        assert_eq!(groups.set(NOBODY, &[], LONG), Err(Reason::Overtaken));
+        assert_eq!(groups.enter_own(Writer(3)).unwrap_err(), Reason::Overtaken);
+        assert_eq!(groups.valid(), [GroupId(2)]);
+        groups.enter_own(Writer(5)).unwrap();
     }
 }

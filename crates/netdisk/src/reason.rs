@@ -36,11 +36,13 @@ pub enum Reason {
     NoSpace = 15,
     /// Not now: no memory for the payload in time, or the server stops. Nothing was done.
     Busy = 16,
+    /// A later metadata server has set the groups.
+    Overtaken = 17,
 }
 
 impl Reason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Reason; 16] = [
+    pub const ALL: [Reason; 17] = [
         Reason::Malformed,
         Reason::StaleBoot,
         Reason::StaleEpoch,
@@ -57,9 +59,10 @@ impl Reason {
         Reason::Storage,
         Reason::NoSpace,
         Reason::Busy,
+        Reason::Overtaken,
     ];
 
-    /// Its number: 1 to 16.
+    /// Its number: 1 to 17.
     pub fn code(self) -> u8 {
         self as u8
     }
@@ -89,6 +92,7 @@ impl Reason {
             Reason::Storage => "storage",
             Reason::NoSpace => "no_space",
             Reason::Busy => "busy",
+            Reason::Overtaken => "overtaken",
         }
     }
 }
@@ -104,6 +108,6 @@ mod tests {
             assert_eq!(Reason::from_code(reason.code()), Some(reason));
         }
         assert_eq!(Reason::from_code(0), None);
-        assert_eq!(Reason::from_code(17), None);
+        assert_eq!(Reason::from_code(18), None);
     }
 }

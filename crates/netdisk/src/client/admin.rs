@@ -34,11 +34,21 @@ pub struct DiskStatus {
     pub clock: u64,
 }
 
+/// One of several metadata servers that may take each other's place: the later one has the higher number. 0: there are no others. A disk
+/// that has had its groups set by one takes no groups from those before it, and frees no space for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Writer(pub u64);
+
+/// A disk server from its start to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Life([u8; 16]);
+
 /// The metadata server's own way to a disk, authenticated by the disk's key.
 #[derive(Debug)]
 pub struct Admin {
     line: Line,
     keys: Keys,
+    writer: Writer,
 }
 
 struct Keys(MessageKeys);
@@ -56,7 +66,14 @@ impl Admin {
         Self {
             line: Line::new(address, timeout, 1),
             keys: Keys(MessageKeys::management(&key)),
+            writer: Writer::default(),
         }
+    }
+
+    /// The same for one of several metadata servers that may take each other's place.
+    #[must_use]
+    pub fn of(self, writer: Writer) -> Self {
+        Self { writer, ..self }
     }
 
     /// The disk it speaks with.
@@ -87,14 +104,38 @@ impl Admin {
         Ok(status)
     }
 
+    /// What the disk server is now: it is another one after each restart.
+    ///
+    /// # Errors
+    /// As for [`status`](Self::status).
+    pub fn life(&self) -> Result<Life, DiskError> {
+        self.status()?;
+        Ok(Life(self.line.boot()))
+    }
+
     /// From now on exactly these groups are valid, [`GROUPS_MAX`] at most; those that were not before begin with no revoked
     /// capability. Returns when no request under a group that went is running.
+    ///
+    /// # Errors
+    /// `Overtaken` where a later [`Writer`] set groups before.
     pub fn set_groups(&self, groups: &[GroupId]) -> Result<(), DiskError> {
+        self.set_groups_in(None, groups)
+    }
+
+    /// The same, unless the disk was restarted since it had this life: it has forgotten then who overtook whom.
+    ///
+    /// # Errors
+    /// As for [`set_groups`](Self::set_groups); `Unreachable` where it was restarted.
+    pub fn set_groups_of(&self, life: Life, groups: &[GroupId]) -> Result<(), DiskError> {
+        self.set_groups_in(Some(life.0), groups)
+    }
+
+    fn set_groups_in(&self, boot: Option<[u8; 16]>, groups: &[GroupId]) -> Result<(), DiskError> {
         if groups.len() > GROUPS_MAX {
             return Err(DiskError::NotAllowed("too many groups"));
         }
         let payload: Vec<u8> = groups.iter().flat_map(|g| g.0.to_le_bytes()).collect();
-        self.ask(Op::SetGroups, &payload, 0).map(drop)
+        self.ask_in(boot, Op::SetGroups, &payload, 0).map(drop)
     }
 
     /// Revokes capabilities of a group. Returns when no request under any of them is running.
@@ -109,6 +150,9 @@ impl Admin {
     }
 
     /// Gives the space of blocks back.
+    ///
+    /// # Errors
+    /// `Overtaken` where a later [`Writer`] has set groups, `UnknownGroup` where this one has not since the disk's start.
     pub fn discard(&self, extents: &[BlockExtent]) -> Result<(), DiskError> {
         for some in extents.chunks(DISCARD_MAX) {
             let payload: Vec<u8> = some
@@ -122,11 +166,26 @@ impl Admin {
     }
 
     fn ask(&self, op: Op, payload: &[u8], most: usize) -> Result<Answer, DiskError> {
+        self.ask_in(None, op, payload, most)
+    }
+
+    fn ask_in(
+        &self,
+        boot: Option<[u8; 16]>,
+        op: Op,
+        payload: &[u8],
+        most: usize,
+    ) -> Result<Answer, DiskError> {
+        let start = match op {
+            Op::SetGroups | Op::Discard => self.writer.0,
+            _ => 0,
+        };
         let call = Call {
             op,
             capability: &[],
             keys: &self.keys.0,
-            start: 0,
+            boot,
+            start,
             blocks: 0,
             payload,
         };

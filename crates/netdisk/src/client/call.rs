@@ -88,6 +88,8 @@ pub(super) struct Call<'c> {
     /// The capability's bytes; none for the metadata server's calls.
     pub(super) capability: &'c [u8],
     pub(super) keys: &'c MessageKeys,
+    /// The only boot of the disk server for which it is signed; `None`: the one that the disk reports.
+    pub(super) boot: Option<[u8; 16]>,
     pub(super) start: u64,
     pub(super) blocks: u32,
     pub(super) payload: &'c [u8],
@@ -134,6 +136,11 @@ impl Line {
         &self.address
     }
 
+    /// The disk server's boot, as it reported it.
+    pub(super) fn boot(&self) -> [u8; 16] {
+        self.known.lock().boot
+    }
+
     /// Asks until there is an answer, a refusal that a repetition cannot change, or the timeout.
     pub(super) fn call(&self, call: &Call<'_>, most: usize) -> Result<Answer, DiskError> {
         let deadline = Instant::now() + self.timeout;
@@ -169,6 +176,11 @@ impl Line {
         let protection = self.address.protection;
         let open = protection == Protection::Open;
         let known = *self.known.lock();
+        if call.boot.is_some_and(|boot| boot != known.boot) {
+            return Err(Miss::Final(DiskError::Unreachable(io::Error::other(
+                "the disk was restarted",
+            ))));
+        }
         let number = connection.number();
         // At most 1 MiB and 1088 bytes, which the callers see to.
         let mut head = RequestHead {
@@ -368,6 +380,7 @@ fn miss(reason: Reason, words: &[u8], address: &DiskAddress) -> Miss {
         }
         Reason::Revoked => DiskError::Revoked,
         Reason::UnknownGroup => DiskError::UnknownGroup,
+        Reason::Overtaken => DiskError::Overtaken,
         Reason::Expired => DiskError::Expired,
         Reason::WrongDisk => DiskError::WrongDisk,
         Reason::NotAuthentic | Reason::PayloadNotAuthentic => DiskError::NotAuthentic,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use admin::{Admin, DiskStatus};
+pub use admin::{Admin, DiskStatus, Life, Writer};
 
 use crate::frame::{Op, PAYLOAD_MAX};
 use crate::keys::MessageKeys;
@@ -90,6 +90,9 @@ pub enum DiskError {
     /// No space left below the disk.
     #[error("no space left on the disk")]
     NoSpace,
+    /// Another metadata server has taken this one's place.
+    #[error("another metadata server has taken the disk over")]
+    Overtaken,
 }
 
 /// A connection to one disk, opened when first needed and opened again when it breaks. All methods may be called from many
@@ -184,6 +187,7 @@ impl DiskClient {
             op,
             capability: &ticket.capability.encode(),
             keys: &MessageKeys::of(&ticket.secret),
+            boot: None,
             start,
             blocks,
             payload,

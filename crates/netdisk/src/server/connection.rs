@@ -17,7 +17,7 @@ use crate::bytes::{u32_at, u64_at};
 use crate::capability::CAPABILITY_MAX;
 use crate::frame::{Op, REQUEST_LEN, ReplyHead, RequestHead};
 use crate::wire::{AHEAD, Wire};
-use crate::{BlockExtent, CapabilityId, GroupId, Reason, sign, store};
+use crate::{BlockExtent, CapabilityId, GroupId, Reason, Writer, sign, store};
 
 /// How often a waiting connection looks whether it is over.
 const TICK: Duration = Duration::from_secs(1);
@@ -305,7 +305,9 @@ fn act(
                 .chunks_exact(8)
                 .map(|bytes| GroupId(u64_at(bytes, 0)))
                 .collect();
-            shared.guard.groups.set(&groups, timeout).map_err(refused)?;
+            let writer = Writer(head.start);
+            let set = shared.guard.groups.set(writer, &groups, timeout);
+            set.map_err(refused)?;
         }
         Op::Revoke => {
             let group = GroupId(u64_at(buffer, 0));
@@ -320,6 +322,8 @@ fn act(
                 .map_err(refused)?;
         }
         Op::Discard => {
+            let own = shared.guard.groups.enter_own(Writer(head.start));
+            let _running = own.map_err(refused)?;
             for bytes in buffer[..payload].chunks_exact(16) {
                 let extent = BlockExtent {
                     start: u64_at(bytes, 0),
