@@ -36,7 +36,7 @@ pub enum AdminError {
     Refused(Refusal),
 }
 
-/// Asks the server at `address` once.
+/// Asks the server at `address` once; of several, with commas between, the one that serves the room.
 ///
 /// # Errors
 /// Where it gives no answer; a change may have been made then.
@@ -54,13 +54,22 @@ pub fn administer(
         .enable_all()
         .build()
         .map_err(|e| unreachable(e.to_string()))?;
-    let connected = runtime.block_on(async {
-        let connect = async { tls.transport(TcpStream::connect(address).await?).await };
-        let transport = tokio::time::timeout(CONNECT, connect)
-            .await
-            .map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
-        Ok::<_, std::io::Error>(MetadataClient::new(Default::default(), transport).spawn())
-    });
+    let connect_to = |address: &str| {
+        runtime.block_on(async {
+            let connect = async { tls.transport(TcpStream::connect(address).await?).await };
+            let transport = tokio::time::timeout(CONNECT, connect)
+                .await
+                .map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
+            Ok::<_, std::io::Error>(MetadataClient::new(Default::default(), transport).spawn())
+        })
+    };
+    let mut connected = Err(std::io::ErrorKind::NotFound.into());
+    for address in address.split(',') {
+        connected = connect_to(address);
+        if connected.is_ok() {
+            break;
+        }
+    }
     let client = match connected {
         Ok(client) => client,
         Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {

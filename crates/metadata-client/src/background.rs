@@ -23,6 +23,8 @@ pub(super) const LOOK: Duration = Duration::from_millis(250);
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long a heartbeat may take: then the connection counts as broken.
 const HEARTBEAT_ANSWER: Duration = Duration::from_secs(5);
+/// The same where another server may have taken over from one that does not answer.
+const HEARTBEAT_ANSWER_OF_SEVERAL: Duration = Duration::from_secs(2);
 /// Files whose data is committed in parallel.
 const FILES: usize = 4;
 /// After placing in the background failed for a reason that may pass.
@@ -79,9 +81,13 @@ impl ClientCore {
     }
 
     fn heartbeat(&self) -> Result<Duration> {
-        let connected = self.connected(Instant::now() + HEARTBEAT_ANSWER)?;
+        let answer = match self.link.has_several() {
+            true => HEARTBEAT_ANSWER_OF_SEVERAL,
+            false => HEARTBEAT_ANSWER,
+        };
+        let connected = self.connected(Instant::now() + answer)?;
         let session = &connected.session;
-        let deadline = Instant::now() + HEARTBEAT_ANSWER;
+        let deadline = Instant::now() + answer;
         let ask = |client: metadata_proto::rpc::MetadataClient, context, id| async move {
             client.beat(context, id).await
         };

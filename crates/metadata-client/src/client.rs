@@ -24,7 +24,7 @@ pub(super) const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Durat
 /// How a client reaches its server.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// Host and port of the metadata server.
+    /// Host and port of the metadata server; of several that take each other's place, all of them with commas between.
     pub address: String,
     /// How long a call waits for a server or disk that does not answer.
     pub timeout: Duration,

@@ -3,7 +3,9 @@
 //! 1. A connection that breaks, or on which a heartbeat is not answered in time, is opened again by the next caller that
 //!    needs it, with a growing pause; the session goes on if the server still has it.
 //! 2. A new session has another [`Session::generation`]: files, locks and grants of the old one are gone.
-//! 3. A client keeps one [`ClientId`] for as long as it lives, whatever becomes of its sessions: by it the server knows which of
+//! 3. Of several addresses all are tried at once, each again and again; the first that lets the client in counts. Only one server of a room
+//!    does.
+//! 4. A client keeps one [`ClientId`] for as long as it lives, whatever becomes of its sessions: by it the server knows which of
 //!    its changes were done.
 //!
 //! It deliberately does not know what the calls mean.
@@ -13,7 +15,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use metadata_proto::rpc::{ClientId, MetadataClient, Refusal, Reply, SessionId, VERSION};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use metadata_proto::rpc::{ClientId, MetadataClient, Refusal, Reply, SessionId, VERSION, Welcome};
 use model::{Error, Result};
 use netdisk::DiskAddress;
 use parking_lot::Mutex;
@@ -27,8 +31,12 @@ use super::transport::Tls;
 /// The first pause before a connection is tried again; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// The longest pause where there are several addresses: another server may take over at any moment.
+const PAUSE_MAX_OF_SEVERAL: Duration = Duration::from_millis(200);
 /// For connecting, and for the greeting.
 const CONNECT: Duration = Duration::from_secs(5);
+/// For the greeting of one of several servers.
+const CONNECT_OF_SEVERAL: Duration = Duration::from_secs(2);
 
 /// What the server calls a session, and what the client made of it.
 #[derive(Debug)]
@@ -74,7 +82,9 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Link {
     runtime: tokio::runtime::Runtime,
+    /// As they were named, for people.
     address: String,
+    addresses: Vec<String>,
     tls: Tls,
     client: ClientId,
     state: Mutex<State>,
@@ -95,6 +105,7 @@ impl Link {
         Ok(Self {
             client,
             runtime,
+            addresses: address.split(',').map(str::to_owned).collect(),
             address,
             tls,
             state: Mutex::default(),
@@ -127,37 +138,60 @@ impl Link {
         let Ok(_alone) = tokio::time::timeout_at(until, self.connecting.lock()).await else {
             return Err(late("no connection in time"));
         };
+        {
+            let state = self.state.lock();
+            if let Some(connected) = &state.connected {
+                return Ok(connected.clone());
+            }
+            if state.ended {
+                return Err(late("the mount has ended"));
+            }
+        }
+        let tries = self.addresses.iter();
+        let mut tries: FuturesUnordered<_> = tries
+            .map(|address| self.greet_until(address, deadline))
+            .collect();
+        let mut last = "there is no address".to_owned();
+        while let Some(greeted) = tries.next().await {
+            match greeted {
+                Ok(greeted) => return Ok(self.greeted(greeted)),
+                Err(Refused::Final(e)) => return Err(e),
+                Err(Refused::Again(why)) => last = why,
+            }
+        }
+        Err(late(&last))
+    }
+
+    /// Tries one address until a server there lets the client in.
+    async fn greet_until(
+        &self,
+        address: &str,
+        deadline: Instant,
+    ) -> std::result::Result<Greeted, Refused> {
+        let (most, pause_max) = match self.addresses.len() {
+            1 => (CONNECT, PAUSE_MAX),
+            _ => (CONNECT_OF_SEVERAL, PAUSE_MAX_OF_SEVERAL),
+        };
         let mut pause = PAUSE_MIN;
         loop {
-            {
-                let state = self.state.lock();
-                if let Some(connected) = &state.connected {
-                    return Ok(connected.clone());
-                }
-                if state.ended {
-                    return Err(late("the mount has ended"));
-                }
-            }
-            let why = match tokio::time::timeout(CONNECT, self.connect()).await {
-                Ok(Ok(connected)) => return Ok(connected),
-                Ok(Err(Refused::Final(e))) => return Err(e),
-                Ok(Err(Refused::Again(e))) => e,
+            let why = match tokio::time::timeout(most, self.greet(address)).await {
+                Ok(Ok(greeted)) => return Ok(greeted),
+                Ok(Err(Refused::Final(e))) => return Err(Refused::Final(e)),
+                Ok(Err(Refused::Again(why))) => why,
                 Err(_) => "no answer".to_owned(),
             };
-            if Instant::now() + pause >= deadline {
-                return Err(late(&why));
+            if Instant::now() + pause >= deadline || self.state.lock().ended {
+                return Err(Refused::Again(why));
             }
-            tracing::debug!("the metadata server cannot be reached: {why}");
+            tracing::debug!(address, "the metadata server cannot be reached: {why}");
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            pause = (pause * 2).min(pause_max);
         }
     }
 
-    async fn connect(&self) -> std::result::Result<Connected, Refused> {
+    async fn greet(&self, address: &str) -> std::result::Result<Greeted, Refused> {
         let again = |e: &dyn std::fmt::Display| Refused::Again(e.to_string());
-        let tcp = TcpStream::connect(&self.address)
-            .await
-            .map_err(|e| again(&e))?;
+        let tcp = TcpStream::connect(address).await.map_err(|e| again(&e))?;
         tcp.set_nodelay(true).map_err(|e| again(&e))?;
         let transport = self.tls.transport(tcp).await.map_err(|e| match e.kind() {
             io::ErrorKind::PermissionDenied => Refused::Final(Error::AccessDenied),
@@ -185,6 +219,20 @@ impl Link {
             Ok(Err(e)) => return Err(again(&e)),
             Err(e) => return Err(again(&e)),
         }
+        tracing::debug!(address, "connected to the metadata server");
+        Ok(Greeted {
+            old,
+            welcome,
+            client,
+        })
+    }
+
+    fn greeted(&self, greeted: Greeted) -> Connected {
+        let Greeted {
+            old,
+            welcome,
+            client,
+        } = greeted;
         let mut state = self.state.lock();
         let session = match old {
             Some(old) if old.id == welcome.session && old.boot == welcome.boot => old,
@@ -208,8 +256,12 @@ impl Link {
         };
         state.session = Some(session);
         state.connected = Some(connected.clone());
-        tracing::debug!(address = %self.address, "connected to the metadata server");
-        Ok(connected)
+        connected
+    }
+
+    /// Whether another server may take over from this one.
+    pub(super) fn has_several(&self) -> bool {
+        self.addresses.len() > 1
     }
 
     /// Asks once.
@@ -266,6 +318,14 @@ impl Link {
             state.connected = None;
         }
     }
+}
+
+/// A server that let the client in.
+struct Greeted {
+    /// The session that was asked for.
+    old: Option<Arc<Session>>,
+    welcome: Welcome,
+    client: MetadataClient,
 }
 
 enum Refused {
