@@ -156,6 +156,24 @@ pub(crate) fn load_later(
     Ok((state, previous))
 }
 
+/// What a credential opened: the room's master key.
+#[derive(Debug, Clone)]
+pub struct KnownKey(pub(crate) MasterKey);
+
+impl KnownKey {
+    /// Opens the header of the room in a storage, and nothing else.
+    ///
+    /// # Errors
+    /// As for opening the room, up to its header.
+    pub fn of(storage: &dyn Storage, credential: &Credential) -> Result<Self> {
+        let (header, _, warning) = load(storage, credential)?;
+        if let Some(warning) = warning {
+            tracing::warn!("{warning}");
+        }
+        Ok(Self(header.master))
+    }
+}
+
 fn read(storage: &dyn Storage, name: &str) -> Result<(Header, Vec<u8>)> {
     let bytes = storage::read_limited(storage, name, HEADER_MAX)?;
     match Header::parse(&bytes) {

@@ -74,6 +74,7 @@ mod walk;
 pub use catalog::{ANSWER_MAX, CachedReply, ClientKey};
 pub use contents::Unsaved;
 pub use grants::WriteGrant;
+pub use header::KnownKey;
 pub use maintenance::prepare_backup;
 pub use model::{
     Access, Available, BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, DirEntry, Error, Extent,

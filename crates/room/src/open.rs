@@ -201,7 +201,16 @@ fn open_as(
     if !has(CATALOG) && !has(NEW_CATALOG) {
         return Err(Error::Damaged(format!("{CATALOG} is missing")));
     }
-    let (header, unlocked, warning) = header::load(&*storage, credential)?;
+    let known = options.known_key.as_ref();
+    // One from before a rekey opens nothing any more.
+    let known = known.and_then(|known| header::load_later(&*storage, &known.0).ok());
+    let (header, previous, warning) = match known {
+        Some((header, previous)) => (header, previous, None),
+        None => {
+            let (header, unlocked, warning) = header::load(&*storage, credential)?;
+            (header, unlocked.previous, warning)
+        }
+    };
     if let Some(warning) = &warning {
         tracing::warn!("{warning}");
     }
@@ -219,15 +228,7 @@ fn open_as(
             &options,
         )?;
     }
-    let parts = assemble(
-        dir,
-        options,
-        lock,
-        header,
-        unlocked.previous,
-        opened,
-        is_replica,
-    )?;
+    let parts = assemble(dir, options, lock, header, previous, opened, is_replica)?;
     if warning.is_some() && !parts.env.options.read_only {
         // Only now is it certain that this copy is the room's newest.
         header::write_both(&*parts.env.storage, &parts.keys.header().bytes)?;

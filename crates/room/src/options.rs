@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use model::RoomSpace;
 use seal::{NewCredential, RoomId, Secret, Suite};
 
+use crate::header::KnownKey;
+
 /// How to create a room.
 #[derive(Debug)]
 pub struct NewRoom {
@@ -68,6 +70,8 @@ pub struct OpenOptions {
     /// Whether files that the last opening left without a name are held once, as if they were open still, and not deleted:
     /// [`Room::held_without_name`](crate::Room::held_without_name).
     pub keep_unnamed: bool,
+    /// A key that this process has already: tried before the credential, whose key takes long to derive.
+    pub known_key: Option<KnownKey>,
 }
 
 impl Default for OpenOptions {
@@ -81,6 +85,7 @@ impl Default for OpenOptions {
             network_backed: false,
             without_position_keys: false,
             keep_unnamed: false,
+            known_key: None,
         }
     }
 }
