@@ -10,11 +10,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 
+use crate::clock::Moment;
 use crate::file::{File, Place, Wanted, data};
 use crate::history::{History, new_id};
 use crate::log::Created;
@@ -120,6 +122,78 @@ impl Committer {
         }
         let done = self.write(shared, ops, puts);
         done.map_err(|e| shared.fail(&e))?;
+        self.look_after(shared)
+    }
+
+    /// Commits nothing, which shows that this writer lives and was not overtaken.
+    pub(crate) fn heartbeat(&mut self, shared: &Shared) -> io::Result<()> {
+        shared.check()?;
+        self.beat(shared)?;
+        self.look_after(shared)
+    }
+
+    fn beat(&mut self, shared: &Shared) -> io::Result<()> {
+        let done = self.append(shared, shared.lease(), Bytes::new());
+        done.map_err(|e| shared.fail(&e))
+    }
+
+    fn beat_if_due(&mut self, shared: &Shared) -> io::Result<()> {
+        match shared.until_heartbeat() {
+            Some(Duration::ZERO) => self.beat(shared),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for a task, and shows signs of life meanwhile.
+    fn meanwhile<T: Send + 'static>(
+        &mut self,
+        shared: &Shared,
+        task: impl Future<Output = io::Result<T>> + Send + 'static,
+    ) -> io::Result<T> {
+        let client = shared.objects.client.clone();
+        if shared.options.lease.is_none() {
+            return client.wait(task)?;
+        }
+        let (send, receive) = mpsc::sync_channel(1);
+        client.spawn(async move {
+            let _ = send.send(task.await);
+        });
+        loop {
+            let wait = shared.until_heartbeat().unwrap_or(Duration::MAX);
+            match receive.recv_timeout(wait) {
+                Ok(done) => return done,
+                Err(RecvTimeoutError::Timeout) => self.beat(shared)?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(io::Error::other("a request to the store was abandoned"));
+                }
+            }
+        }
+    }
+
+    /// Writes objects side by side; returns when all are in the store.
+    fn put_objects(
+        &mut self,
+        shared: &Shared,
+        objects: Vec<(ObjectName, Vec<Bytes>)>,
+    ) -> io::Result<()> {
+        if objects.is_empty() {
+            return Ok(());
+        }
+        let client = shared.objects.client.clone();
+        let puts = objects.clone();
+        self.meanwhile(shared, async move {
+            let puts = puts.into_iter();
+            let puts = puts.map(|(name, parts)| client.put(name.to_string(), parts));
+            futures_util::future::try_join_all(puts).await
+        })?;
+        for (name, parts) in &objects {
+            shared.objects.keep(*name, parts);
+        }
+        Ok(())
+    }
+
+    /// Removes what is not needed any more, and makes a checkpoint when one is due.
+    fn look_after(&mut self, shared: &Shared) -> io::Result<()> {
         self.tidy(shared);
         let bytes: u64 = self.bodies.values().map(|body| body.len() as u64).sum();
         if self.manifest.number >= self.next_checkpoint || bytes >= shared.options.checkpoint_bytes
@@ -163,7 +237,7 @@ impl Committer {
                 settled.push((put, Place::Stored { stored, size }));
             }
         }
-        shared.put_objects(objects)?;
+        self.put_objects(shared, objects)?;
         let object = ObjectName::Commit(self.manifest.number + 1);
         let mut body = BytesMut::with_capacity(sum(&rest) as usize);
         for put in &rest {
@@ -209,10 +283,12 @@ impl Committer {
         };
         let (number, parts) = (record.number, record.encode());
         let client = shared.objects.client.clone();
+        let begun = Moment::now();
         let create = async move { client.create_commit(number, parts).await };
         if shared.objects.client.wait(create)?? == Created::Taken {
             return Err(shared.overtaken(record.number));
         }
+        shared.prove(begun);
         let applied = self.manifest.apply(&record);
         applied.map_err(|why| io::Error::other(format!("our own commit {why}")))?;
         if !record.data.is_empty() {
@@ -296,6 +372,7 @@ impl Committer {
         let moved = match self.moved(shared) {
             Ok(moved) => moved,
             Err(e) => {
+                shared.check()?;
                 tracing::warn!("a checkpoint has to wait: {e}");
                 return Ok(());
             }
@@ -310,7 +387,8 @@ impl Committer {
         let (name, parts) = (names::checkpoint(number), self.manifest.encode(has_log));
         let client = shared.objects.client.clone();
         let put = async move { client.put(name, parts).await };
-        if let Err(e) = shared.objects.client.wait(put).and_then(|done| done) {
+        if let Err(e) = self.meanwhile(shared, put) {
+            shared.check()?;
             tracing::warn!("a checkpoint has to wait: {e}");
             return Ok(());
         }
@@ -325,7 +403,7 @@ impl Committer {
     }
 
     /// Copies what commits carry, and what is left of thin objects, into new objects. Returns what went where.
-    fn moved(&self, shared: &Shared) -> io::Result<Vec<Moved>> {
+    fn moved(&mut self, shared: &Shared) -> io::Result<Vec<Moved>> {
         let mut budget = MOVED;
         let mut thin = BTreeSet::new();
         for (name, object) in &self.manifest.objects {
@@ -339,49 +417,56 @@ impl Committer {
         let mut moved = Vec::new();
         let mut objects: Vec<(ObjectName, Vec<Bytes>)> = Vec::new();
         let mut at = PART;
-        for (file, map) in &self.manifest.files {
-            for piece in map.pieces.iter() {
-                let from = piece.source;
-                let bytes = match from.object {
-                    ObjectName::Commit(number) => {
-                        let body = self.bodies.get(&number).ok_or_else(|| {
-                            io::Error::other(format!("the bytes of commit {number} are not here"))
-                        })?;
-                        body.slice(from.at as usize..(from.at + piece.len) as usize)
-                    }
-                    name if thin.contains(&name) => {
-                        let mut bytes = vec![0; piece.len as usize];
-                        let wanted = Wanted {
-                            to: 0,
-                            len: bytes.len(),
-                            stored: from,
-                            size: self.manifest.objects[&name].size,
-                        };
-                        shared.objects.fill(&[wanted], &mut bytes)?;
-                        bytes.into()
-                    }
-                    _ => continue,
-                };
-                if at >= PART {
-                    objects.push((shared.new_object(), Vec::new()));
-                    at = 0;
+        let is_moved = |name: &ObjectName| match name {
+            ObjectName::Commit(_) => true,
+            name => thin.contains(name),
+        };
+        let files = self.manifest.files.iter();
+        let pieces: Vec<(u64, u64, u64, Stored)> = files
+            .flat_map(|(file, map)| map.pieces.iter().map(|piece| (*file, piece)))
+            .map(|(file, piece)| (file, piece.offset, piece.len, piece.source))
+            .filter(|(.., from)| is_moved(&from.object))
+            .collect();
+        for (file, offset, len, from) in pieces {
+            self.beat_if_due(shared)?;
+            let bytes = match from.object {
+                ObjectName::Commit(number) => {
+                    let body = self.bodies.get(&number).ok_or_else(|| {
+                        io::Error::other(format!("the bytes of commit {number} are not here"))
+                    })?;
+                    body.slice(from.at as usize..(from.at + len) as usize)
                 }
-                let (object, parts) = objects.last_mut().expect("just added");
-                moved.push(Moved {
-                    file: *file,
-                    offset: piece.offset,
-                    len: piece.len,
-                    from,
-                    to: Stored {
-                        object: *object,
-                        at,
-                    },
-                });
-                at += piece.len;
-                parts.push(bytes);
+                name => {
+                    let mut bytes = vec![0; len as usize];
+                    let wanted = Wanted {
+                        to: 0,
+                        len: bytes.len(),
+                        stored: from,
+                        size: self.manifest.objects[&name].size,
+                    };
+                    shared.objects.fill(&[wanted], &mut bytes)?;
+                    bytes.into()
+                }
+            };
+            if at >= PART {
+                objects.push((shared.new_object(), Vec::new()));
+                at = 0;
             }
+            let (object, parts) = objects.last_mut().expect("just added");
+            moved.push(Moved {
+                file,
+                offset,
+                len,
+                from,
+                to: Stored {
+                    object: *object,
+                    at,
+                },
+            });
+            at += len;
+            parts.push(bytes);
         }
-        shared.put_objects(objects)?;
+        self.put_objects(shared, objects)?;
         Ok(moved)
     }
 

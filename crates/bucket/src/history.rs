@@ -213,13 +213,19 @@ async fn is_overtaken(client: &Client, number: u64) -> io::Result<bool> {
 }
 
 /// Writes a begin behind a state. False: another writer was faster.
-pub(crate) async fn begin(client: &Client, history: &mut History) -> io::Result<bool> {
+pub(crate) async fn begin(
+    client: &Client,
+    history: &mut History,
+    lease: Vec<Op>,
+) -> io::Result<bool> {
     let manifest = &mut history.manifest;
+    let mut ops = vec![Op::Begin];
+    ops.extend(lease);
     let record = Record {
         number: manifest.number + 1,
         id: new_id()?,
         previous: manifest.id,
-        ops: vec![Op::Begin],
+        ops,
         data: Bytes::new(),
     };
     let created = client.create_commit(record.number, record.encode()).await?;
@@ -235,6 +241,7 @@ pub(crate) async fn begin(client: &Client, history: &mut History) -> io::Result<
 /// Reads the newest state and begins to write, if `may` says so of it; `None` where there is no room.
 pub(crate) async fn load_and_begin(
     client: &Client,
+    lease: Vec<Op>,
     may: impl Fn(&Manifest) -> io::Result<()>,
 ) -> io::Result<Option<History>> {
     for _ in 0..TRIES {
@@ -242,7 +249,7 @@ pub(crate) async fn load_and_begin(
             return Ok(None);
         };
         may(&history.manifest)?;
-        if begin(client, &mut history).await? {
+        if begin(client, &mut history, lease.clone()).await? {
             return Ok(Some(history));
         }
     }

@@ -8,6 +8,7 @@
 //! 2. **Objects never change.** Many bytes go into objects of their own first, under names that no other writer uses.
 //! 3. **Nothing is removed that a commit refers to**, nor, for a time, what one referred to lately.
 //! 4. **Opening begins with a commit**, so that the writer before it is overtaken from then on.
+//! 5. **A writer can show that it lives**, by commits; a [`Standby`] takes its place when it does not. Who is the writer depends on no clock.
 //!
 //! It deliberately does not know keys, formats, or what the files hold: everything in them was sealed before. That what is read is what
 //! was written, and of one moment, is checked by the room.
@@ -16,6 +17,7 @@
 
 mod cache;
 mod client;
+mod clock;
 mod commit;
 mod commits;
 mod elsewhere;
@@ -36,6 +38,7 @@ mod postgres;
 mod probe;
 mod record;
 mod shared;
+mod standby;
 mod storage;
 mod syncs;
 mod trying;
@@ -46,5 +49,6 @@ pub use log_place::LogPlace;
 pub use object_store::ObjectStore;
 pub use options::Options;
 pub use place::{Place, SCHEME};
+pub use standby::Standby;
 
 pub use crate::storage::BucketStorage;

@@ -69,6 +69,8 @@ pub(crate) struct Manifest {
     pub(crate) epoch: u64,
     /// Whether that writer has not closed the room.
     pub(crate) is_open: bool,
+    /// Within how many milliseconds that writer commits again; 0: it does not say.
+    pub(crate) lease_ms: u32,
     /// All commits with which a writer began: they are never removed.
     pub(crate) begins: BTreeSet<u64>,
     pub(crate) names: BTreeMap<String, Entry>,
@@ -91,6 +93,7 @@ struct Image {
     next_file: u64,
     /// File, length, pieces.
     files: Vec<(u64, u64, Vec<PieceImage>)>,
+    lease_ms: u32,
 }
 
 /// Offset, length, object, place in it.
@@ -129,9 +132,11 @@ impl Manifest {
             Op::Begin => {
                 self.epoch = number;
                 self.is_open = true;
+                self.lease_ms = 0;
                 self.begins.insert(number);
             }
             Op::End => self.is_open = false,
+            Op::Lease { ms } => self.lease_ms = *ms,
             Op::Directory { path } => {
                 let name = self.names.entry(path.clone());
                 let MapEntry::Vacant(name) = name else {
@@ -283,6 +288,7 @@ impl Manifest {
             names: self.names.iter().map(|(k, v)| (k.clone(), *v)).collect(),
             objects: self.objects.iter().map(|(k, v)| (*k, v.size)).collect(),
             next_file: self.next_file,
+            lease_ms: self.lease_ms,
             files: self
                 .files
                 .iter()
@@ -301,6 +307,7 @@ impl Manifest {
             origin: image.origin,
             epoch: image.epoch,
             is_open: image.is_open,
+            lease_ms: image.lease_ms,
             begins: image.begins.into_iter().collect(),
             idle: image.objects.iter().map(|(name, _)| *name).collect(),
             objects: image

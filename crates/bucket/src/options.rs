@@ -23,6 +23,9 @@ pub struct Options {
     pub checkpoint_commits: u64,
     /// Bytes in commits between two checkpoints.
     pub checkpoint_bytes: u64,
+    /// This writer shows that it lives: it commits at least three times within this time, so that a [`Standby`](crate::Standby) may take its
+    /// place when it does not. `None`: it commits when there is something to commit.
+    pub lease: Option<Duration>,
     /// What keeps the order of commits: the one with which the room was created. `None`: the object store.
     pub log: Option<Arc<dyn CommitLog>>,
 }
@@ -37,6 +40,7 @@ impl Default for Options {
             grace: Duration::from_secs(600),
             checkpoint_commits: 256,
             checkpoint_bytes: 16 << 20,
+            lease: None,
             log: None,
         }
     }

@@ -66,6 +66,10 @@ pub(crate) enum Op {
     Deleted {
         name: ObjectName,
     },
+    /// The writer lives, and commits again within this time, in milliseconds.
+    Lease {
+        ms: u32,
+    },
 }
 
 /// A commit.

@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use storage::Fence;
 
+use crate::clock::Moment;
 use crate::file::File;
 use crate::names::ObjectName;
 use crate::objects::Objects;
@@ -28,6 +30,12 @@ const UPLOADS: usize = 4;
 pub(crate) enum Node {
     Directory,
     File(Arc<File>),
+}
+
+/// What a sign of life of a writer with a lease says.
+pub(crate) fn lease(lease: Option<Duration>) -> Vec<Op> {
+    let ms = lease.map(|lease| u32::try_from(lease.as_millis()).unwrap_or(u32::MAX));
+    ms.map(|ms| Op::Lease { ms }).into_iter().collect()
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +67,8 @@ pub(crate) struct Shared {
     is_overtaken: AtomicBool,
     uploads: Mutex<usize>,
     uploaded: Condvar,
+    /// When the newest commit of this writer began that is known to be there.
+    proven: AtomicU64,
 }
 
 impl Shared {
@@ -77,6 +87,7 @@ impl Shared {
             is_overtaken: AtomicBool::new(false),
             uploads: Mutex::new(0),
             uploaded: Condvar::new(),
+            proven: AtomicU64::new(0),
         }
     }
 
@@ -89,6 +100,32 @@ impl Shared {
             Some(why) => Err(io::Error::other(why.clone())),
             None => Ok(()),
         }
+    }
+
+    /// Whether nothing is written any more.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.lock().is_some()
+    }
+
+    /// Notes that a commit is there that began at this moment: nobody had overtaken this writer then.
+    pub(crate) fn prove(&self, begun: Moment) {
+        self.proven.fetch_max(begun.0, Ordering::AcqRel);
+    }
+
+    /// The time since the last commit began that is known to be there.
+    pub(crate) fn since_proven(&self) -> Duration {
+        Moment(self.proven.load(Ordering::Acquire)).elapsed()
+    }
+
+    /// How long the next sign of life may wait; `None`: this writer gives none.
+    pub(crate) fn until_heartbeat(&self) -> Option<Duration> {
+        let pause = self.options.lease? / 3;
+        Some(pause.saturating_sub(self.since_proven()))
+    }
+
+    /// What a sign of life says.
+    pub(crate) fn lease(&self) -> Vec<Op> {
+        lease(self.options.lease)
     }
 
     /// Ends writing. The first failure is the one that is reported.
@@ -125,29 +162,16 @@ impl Shared {
         failure.get_or_insert_with(|| "it is closed".to_owned());
     }
 
+    /// The commit with which this writer began.
+    pub(crate) fn writer(&self) -> u64 {
+        self.epoch
+    }
+
     pub(crate) fn new_object(&self) -> ObjectName {
         ObjectName::Data {
             epoch: self.epoch,
             number: self.next_object.fetch_add(1, Ordering::Relaxed),
         }
-    }
-
-    /// Writes objects side by side; returns when all are in the store.
-    pub(crate) fn put_objects(&self, objects: Vec<(ObjectName, Vec<Bytes>)>) -> io::Result<()> {
-        if objects.is_empty() {
-            return Ok(());
-        }
-        let client = self.objects.client.clone();
-        let puts = objects.clone();
-        self.objects.client.wait(async move {
-            let puts = puts.into_iter();
-            let puts = puts.map(|(name, parts)| client.put(name.to_string(), parts));
-            futures_util::future::try_join_all(puts).await
-        })??;
-        for (name, parts) in &objects {
-            self.objects.keep(*name, parts);
-        }
-        Ok(())
     }
 
     /// Begins to upload a file's dirty bytes, if there are many. Waits while others are on the way.

@@ -4,12 +4,14 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use object_store::ObjectStore;
 use storage::{Fence, HostStorage, LockGuard, OpenMode, Space, Storage, StorageFile, parent};
 
 use crate::cache::Cache;
 use crate::client::{Client, Requests};
+use crate::clock::Moment;
 use crate::commit::Committer;
 use crate::elsewhere;
 use crate::file::{File, Wanted};
@@ -21,7 +23,7 @@ use crate::opening::{WRITER, cache_dir, local, names_of, writer_line};
 use crate::options::Options;
 use crate::probe;
 use crate::record::Op;
-use crate::shared::{Node, Shared};
+use crate::shared::{Node, Shared, lease};
 use crate::syncs::{self, Commits, sweep};
 
 /// The lock file of a room: of this machine, never in the bucket.
@@ -61,6 +63,7 @@ impl BucketStorage {
     ) -> io::Result<Self> {
         let client = Client::new(store, options.log.clone(), prefix, options.timeout)?;
         let (local, writer) = local(dir, false)?;
+        let begun_at = Moment::now();
         let probing = client.clone();
         client.wait(async move {
             let there = |place: &str| {
@@ -89,7 +92,7 @@ impl BucketStorage {
         let begun = client.clone();
         let history = client.wait(async move {
             let mut history = History::default();
-            match history::begin(&begun, &mut history).await? {
+            match history::begin(&begun, &mut history, Vec::new()).await? {
                 true => {
                     elsewhere::note(&begun, &history.manifest.origin).await?;
                     Ok(history)
@@ -100,7 +103,7 @@ impl BucketStorage {
                 )),
             }
         })??;
-        Self::with(client, history, local, writer, dir, options)
+        Self::with(client, history, (local, writer), dir, options, begun_at)
     }
 
     /// Opens the storage below `prefix`. The rest as for [`create`](Self::create).
@@ -114,10 +117,11 @@ impl BucketStorage {
         dir: &Path,
         options: Options,
     ) -> io::Result<Self> {
+        let begun = Moment::now();
         let client = Client::new(store, options.log.clone(), prefix, options.timeout)?;
         let (local, writer) = local(dir, options.read_only)?;
         let (loading, read_only) = (client.clone(), options.read_only);
-        let take_over = options.take_over;
+        let (take_over, lease) = (options.take_over, lease(options.lease));
         let last_here = std::fs::read_to_string(dir.join(WRITER)).unwrap_or_default();
         let history = client.wait(async move {
             elsewhere::check(&loading).await?;
@@ -137,7 +141,7 @@ impl BucketStorage {
                     ),
                 ))
             };
-            history::load_and_begin(&loading, may).await
+            history::load_and_begin(&loading, lease, may).await
         })??;
         let history = history.ok_or_else(|| {
             io::Error::new(
@@ -145,24 +149,43 @@ impl BucketStorage {
                 "there is no room or disk in the bucket",
             )
         })?;
-        Self::with(client, history, local, writer, dir, options)
+        Self::with(client, history, (local, writer), dir, options, begun)
     }
 
     fn with(
         client: Client,
         history: History,
-        local: HostStorage,
-        writer: Option<Box<dyn LockGuard>>,
+        (local, writer): (HostStorage, Option<Box<dyn LockGuard>>),
         dir: &Path,
         options: Options,
+        begun: Moment,
     ) -> io::Result<Self> {
         let manifest = &history.manifest;
-        if !options.read_only {
-            std::fs::write(dir.join(WRITER), writer_line(manifest))?;
-        }
         let cache = Cache::open(&cache_dir(dir, manifest)?, options.cache_bytes)?;
         let objects = Arc::new(Objects { client, cache });
-        Self::over(objects, history, Arc::new(local), writer, options)
+        let local = Arc::new(local);
+        match options.read_only {
+            true => Self::over(objects, history, local, writer, options),
+            false => Self::begun(objects, history, (local, writer), dir, options, begun),
+        }
+    }
+
+    /// The storage of a writer, whose begin is the newest commit, and was not there before `begun`.
+    pub(crate) fn begun(
+        objects: Arc<Objects>,
+        history: History,
+        (local, writer): (Arc<HostStorage>, Option<Box<dyn LockGuard>>),
+        dir: &Path,
+        options: Options,
+        begun: Moment,
+    ) -> io::Result<Self> {
+        std::fs::write(dir.join(WRITER), writer_line(&history.manifest))?;
+        let storage = Self::over(objects, history, local, writer, options)?;
+        storage.shared.prove(begun);
+        if let Some(commits) = &storage.commits {
+            syncs::show_life(&storage.shared, commits)?;
+        }
+        Ok(storage)
     }
 
     /// Shows a state of the store.
@@ -214,6 +237,32 @@ impl BucketStorage {
         let (local, options) = (self.local.clone(), self.shared.options.clone());
         let opened = newer.map(|newer| Self::over(objects, newer, local, None, options));
         opened.transpose()
+    }
+
+    /// The number of the commit with which this writer began: higher than that of every writer before.
+    pub fn writer(&self) -> u64 {
+        self.shared.writer()
+    }
+
+    /// Returns when it is certain that nobody had overtaken this writer when this was called: commits.
+    ///
+    /// # Errors
+    /// Where somebody has, or nobody knows. Then nothing is written any more.
+    pub fn prove(&self) -> io::Result<()> {
+        match &self.commits {
+            Some(commits) => commits.committer.lock().heartbeat(&self.shared),
+            None => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+        }
+    }
+
+    /// The time since the last commit began of which it is known that it is there: nobody had overtaken this writer then.
+    pub fn since_proven(&self) -> Duration {
+        self.shared.since_proven()
+    }
+
+    /// Whether writing has ended: by a failure, or because somebody overtook this writer.
+    pub fn has_failed(&self) -> bool {
+        self.shared.has_failed()
     }
 
     /// Requests since it was opened.

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use storage::Fence;
@@ -11,6 +12,9 @@ use crate::commit::Committer;
 use crate::file::File;
 use crate::names::{self, CHECKPOINTS, DATA, ObjectName};
 use crate::shared::Shared;
+
+/// The longest between two looks whether a sign of life is due.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Syncs, and who waits for one.
 #[derive(Debug)]
@@ -90,6 +94,29 @@ pub(crate) fn fence(shared: &Shared, commits: &Commits) -> io::Result<Fence> {
     }
     let why = shared.fail(&shared.overtaken(next));
     Ok(Fence::Overtaken(why.to_string()))
+}
+
+/// Shows that a writer with a lease lives, until it is closed or has failed.
+pub(crate) fn show_life(shared: &Arc<Shared>, commits: &Arc<Commits>) -> io::Result<()> {
+    if shared.options.lease.is_none() {
+        return Ok(());
+    }
+    let (shared, commits) = (Arc::downgrade(shared), Arc::downgrade(commits));
+    let shows = move || {
+        while let (Some(shared), Some(commits)) = (shared.upgrade(), commits.upgrade()) {
+            let Some(wait) = shared.until_heartbeat().filter(|_| !shared.has_failed()) else {
+                return;
+            };
+            if wait.is_zero() {
+                // What it fails with ends writing, and is logged there.
+                let _ = commits.committer.lock().heartbeat(&shared);
+            }
+            drop((shared, commits));
+            std::thread::sleep(wait.min(LOOK));
+        }
+    };
+    let thread = std::thread::Builder::new().name("heartbeat".into());
+    thread.spawn(shows).map(drop)
 }
 
 /// Removes what a writer of before left: objects that nothing refers to at once, commits and checkpoints in time.

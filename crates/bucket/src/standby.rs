@@ -1,0 +1,212 @@
+//! A room that another machine writes to, watched by one that takes its place when it is gone.
+//!
+//! 1. To take its place is to create the next commit. Whatever was believed before, only one writer gets that.
+//! 2. A writer is believed to be gone when it has closed the room, or when no commit came for as long as it said that there would be one, by
+//!    the clock of this machine alone.
+//! 3. A writer that says nothing of the kind is never believed to be gone.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use object_store::ObjectStore;
+use storage::{HostStorage, LockGuard};
+
+use crate::cache::Cache;
+use crate::client::Client;
+use crate::clock::Moment;
+use crate::elsewhere;
+use crate::file::Wanted;
+use crate::history::{self, History};
+use crate::names::ObjectName;
+use crate::objects::Objects;
+use crate::opening::{WRITER, cache_dir, local, writer_line};
+use crate::options::Options;
+use crate::shared::lease;
+use crate::storage::BucketStorage;
+
+/// Between two looks for commits, as a part of the lease.
+const LOOKS: u32 = 12;
+/// The same of a writer without a lease.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often the store is searched for what a reader of the next commit does not notice: that it is far behind, or the store went back.
+const SEARCH: Duration = Duration::from_secs(60);
+/// How often what the newest checkpoint has is fetched.
+const WARM: Duration = Duration::from_secs(30);
+
+/// Waits to write to a room.
+#[derive(Debug)]
+pub struct Standby {
+    objects: Arc<Objects>,
+    local: Arc<HostStorage>,
+    lock: Option<Box<dyn LockGuard>>,
+    dir: PathBuf,
+    options: Options,
+    history: Arc<History>,
+    /// The last time that the writer is known to have lived.
+    seen: Moment,
+    searched: Moment,
+    warmed: Option<Moment>,
+    is_warming: Arc<AtomicBool>,
+}
+
+impl Standby {
+    /// Watches the room below `prefix`; the rest as for [`BucketStorage::open`].
+    ///
+    /// # Errors
+    /// `NotFound` where there is no room, `ResourceBusy` where another process of this machine writes to it or waits to.
+    pub fn open(
+        store: Arc<dyn ObjectStore>,
+        prefix: &str,
+        dir: &Path,
+        options: Options,
+    ) -> io::Result<Self> {
+        let client = Client::new(store, options.log.clone(), prefix, options.timeout)?;
+        let (local, lock) = local(dir, false)?;
+        let loading = client.clone();
+        let history = client.wait(async move {
+            elsewhere::check(&loading).await?;
+            history::load(&loading).await
+        })??;
+        let history = history.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, "there is no room in the bucket")
+        })?;
+        let cache = Cache::open(&cache_dir(dir, &history.manifest)?, options.cache_bytes)?;
+        Ok(Self {
+            objects: Arc::new(Objects { client, cache }),
+            local: Arc::new(local),
+            lock,
+            dir: dir.to_owned(),
+            options,
+            history: Arc::new(history),
+            seen: Moment::now(),
+            searched: Moment::now(),
+            warmed: None,
+            is_warming: Arc::default(),
+        })
+    }
+
+    /// Returns the storage once this machine writes to it. While others do: `None`, after a while.
+    ///
+    /// # Errors
+    /// `InvalidData` where the store went back or is damaged; where it does not answer.
+    pub fn look(&mut self) -> io::Result<Option<BucketStorage>> {
+        if let Err(e) = self.follow() {
+            // Nobody can say meanwhile whether the writer lives: it may be as cut off as this machine.
+            self.seen = Moment::now();
+            return Err(e);
+        }
+        if self.may_begin() {
+            if let Some(storage) = self.begin()? {
+                return Ok(Some(storage));
+            }
+            // Another one was faster.
+            self.seen = Moment::now();
+            return Ok(None);
+        }
+        self.warm();
+        let pause = self.lease().map_or(LOOK, |lease| lease / LOOKS);
+        std::thread::sleep(pause.min(LOOK));
+        Ok(None)
+    }
+
+    /// Who writes, in words.
+    pub fn writer(&self) -> String {
+        let manifest = &self.history.manifest;
+        match (manifest.is_open, self.lease()) {
+            (false, _) => "nobody writes to the room".into(),
+            (true, Some(_)) => format!("the writer that began with commit {}", manifest.epoch),
+            (true, None) => format!(
+                "the writer that began with commit {} and shows no sign of life",
+                manifest.epoch
+            ),
+        }
+    }
+
+    fn lease(&self) -> Option<Duration> {
+        match self.history.manifest.lease_ms {
+            0 => None,
+            ms => Some(Duration::from_millis(ms.into())),
+        }
+    }
+
+    fn follow(&mut self) -> io::Result<()> {
+        let client = self.objects.client.clone();
+        let (state, look) = (self.history.clone(), self.searched.elapsed() >= SEARCH);
+        let asked = Moment::now();
+        let newer = client.clone();
+        let newer = client.wait(async move { history::follow(&newer, &state, look).await })??;
+        if look {
+            self.searched = asked;
+        }
+        if let Some(newer) = newer {
+            self.history = Arc::new(newer);
+            self.seen = Moment::now();
+        }
+        Ok(())
+    }
+
+    fn may_begin(&self) -> bool {
+        let manifest = &self.history.manifest;
+        // The last writer of this directory has ended: it had the lock.
+        let was_here = || {
+            let last = std::fs::read_to_string(self.dir.join(WRITER));
+            last.is_ok_and(|last| last == writer_line(manifest))
+        };
+        let is_silent = || {
+            self.lease()
+                .is_some_and(|lease| self.seen.elapsed() >= lease)
+        };
+        !manifest.is_open || self.options.take_over || is_silent() || was_here()
+    }
+
+    /// Takes the writer's place; `None` where another one was faster.
+    fn begin(&mut self) -> io::Result<Option<BucketStorage>> {
+        let begun = Moment::now();
+        let client = self.objects.client.clone();
+        let (mut history, lease) = ((*self.history).clone(), lease(self.options.lease));
+        let beginning = client.clone();
+        let history = client.wait(async move {
+            let is_ours = history::begin(&beginning, &mut history, lease).await?;
+            Ok::<_, io::Error>(is_ours.then_some(history))
+        })??;
+        let Some(history) = history else {
+            return Ok(None);
+        };
+        let mine = (self.local.clone(), self.lock.take());
+        let (objects, options) = (self.objects.clone(), self.options.clone());
+        BucketStorage::begun(objects, history, mine, &self.dir, options, begun).map(Some)
+    }
+
+    /// Fetches what an opening will read, beside the caller.
+    fn warm(&mut self) {
+        let is_due = self.warmed.is_none_or(|warmed| warmed.elapsed() >= WARM);
+        if !is_due || self.is_warming.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.warmed = Some(Moment::now());
+        let manifest = &self.history.manifest;
+        let pieces = manifest.files.values().flat_map(|map| map.pieces.iter());
+        let wanted: Vec<Wanted> = pieces
+            .filter(|piece| matches!(piece.source.object, ObjectName::Data { .. }))
+            .map(|piece| Wanted {
+                to: 0,
+                len: piece.len as usize,
+                stored: piece.source,
+                size: manifest
+                    .objects
+                    .get(&piece.source.object)
+                    .map_or(0, |object| object.size),
+            })
+            .collect();
+        let (objects, is_warming) = (self.objects.clone(), self.is_warming.clone());
+        self.objects.client.spawn_blocking(move || {
+            for some in wanted.chunks(1) {
+                objects.warm(some);
+            }
+            is_warming.store(false, Ordering::Release);
+        });
+    }
+}
