@@ -12,8 +12,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use room::{CheckReport, Credential, NewRoom, OpenOptions, Room};
+use metadata_server::server::{InDirectory, OpenFiles, RoomFiles};
+use room::{CheckReport, Credential, KnownKey, NewRoom, OpenOptions, Room};
 use storage::Storage;
 
 use crate::error::{Error, Result};
@@ -42,10 +44,25 @@ pub trait Buckets: Send + Sync {
     fn open(&self, dir: &Path, read_only: bool) -> io::Result<Arc<dyn Storage>>;
     /// Opens the storage for reading, and what follows it.
     fn follow(&self, dir: &Path) -> io::Result<(Arc<dyn Storage>, Box<dyn Moments>)>;
+    /// Opens the storage for a metadata server, and what shows that it is the only one of the room. One of a pair waits until the other one
+    /// is gone; it gives up with `Interrupted` when `stops` says so.
+    fn serve(
+        &self,
+        dir: &Path,
+        pair: Option<Pair>,
+        stops: &dyn Fn() -> bool,
+    ) -> io::Result<OpenFiles>;
     /// What this process has asked the store of an open room for, and what the room has there. `None`: it is not open here.
     fn usage(&self, dir: &Path) -> Option<StoreReply>;
     /// Removes what a creation left that failed.
     fn discard(&self, dir: &Path) -> io::Result<()>;
+}
+
+/// How a metadata server is one of several of which one serves the room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pair {
+    /// The others take the room over when the one that serves it has shown no sign of life for so long.
+    pub lease: Duration,
 }
 
 static BUCKETS: OnceLock<Box<dyn Buckets>> = OnceLock::new();
@@ -128,6 +145,34 @@ pub(crate) fn discard(dir: &Path) {
             room_name(dir).display()
         );
     }
+}
+
+/// Where the files of a room are that a metadata server serves.
+#[derive(Debug)]
+struct InBucket(Option<Pair>);
+
+impl RoomFiles for InBucket {
+    fn open(&self, dir: &Path, stops: &dyn Fn() -> bool) -> io::Result<OpenFiles> {
+        buckets()?.serve(dir, self.0, stops)
+    }
+}
+
+/// Where the files of a shared room are that `dir` represents.
+pub(crate) fn files_of(dir: &Path) -> Arc<dyn RoomFiles> {
+    files_of_pair(dir, None)
+}
+
+/// The same for one of a pair of metadata servers.
+pub(crate) fn files_of_pair(dir: &Path, pair: Option<Pair>) -> Arc<dyn RoomFiles> {
+    match is_proxy(dir) {
+        true => Arc::new(InBucket(pair)),
+        false => Arc::new(InDirectory),
+    }
+}
+
+/// The key of a room in a bucket, which is not opened.
+pub(crate) fn known_key(dir: &Path, credential: &Credential) -> room::Result<KnownKey> {
+    KnownKey::of(&*buckets()?.open(dir, true)?, credential)
 }
 
 /// Opens the room of a directory, wherever its files are.

@@ -17,6 +17,7 @@
 pub mod audit;
 pub mod authority;
 pub mod enrol;
+mod fence;
 pub mod locks;
 pub mod placement;
 pub mod policy;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use device::FileDevice;
 use metadata_client::{ClientOptions, SharedRoom};
 use metadata_server::enrol::{self, Disk};
-use metadata_server::server::{Beside, Config, MetadataServer, ServerError};
+use metadata_server::server::{Beside, Config, InDirectory, MetadataServer, ServerError};
 use netdisk::server::{Config as DiskConfig, Server as DiskServer};
 use netdisk::{BLOCK_LEN, DiskAddress, KeyFile, Protection, Store, Surroundings};
 use room::{Credential, FileSystem, InodeNo, OpenOptions, Secret};
@@ -106,7 +106,7 @@ impl Golden {
             without_position_keys: true,
             ..self.options()
         };
-        let beside = Beside::open(&self.room(), &credential(), options).unwrap();
+        let beside = Beside::open(&self.room(), &credential(), options, &InDirectory).unwrap();
         beside.add_disk(disk.clone()).unwrap();
         beside.room.close().unwrap();
     }
@@ -150,15 +150,25 @@ fn a_shared_room_from_before_position_keys_is_refused_by_name_until_it_is_rekeye
     let disk = golden.serve_disk();
     let refused = golden.serve(&disk).unwrap_err();
     assert!(words(&refused).contains("position-keys"), "{refused}");
-    let refused = Beside::open(&golden.room(), &credential(), golden.options()).unwrap_err();
+    let refused = Beside::open(
+        &golden.room(),
+        &credential(),
+        golden.options(),
+        &InDirectory,
+    )
+    .unwrap_err();
     assert!(words(&refused).contains("strongroom rekey"), "{refused}");
 
     // The disk is not where the room remembers it: nothing is changed.
     let header = fs::read(golden.room().join("header.json")).unwrap();
     let rekey = || {
-        metadata_server::server::rekey(&golden.room(), &credential(), golden.options(), &|_, _| {
-            true
-        })
+        metadata_server::server::rekey(
+            &golden.room(),
+            &credential(),
+            golden.options(),
+            &InDirectory,
+            &|_, _| true,
+        )
     };
     let away = rekey().unwrap_err();
     assert!(matches!(away, ServerError::DiskAway(_)), "{away}");
@@ -176,7 +186,13 @@ fn a_shared_room_from_before_position_keys_is_refused_by_name_until_it_is_rekeye
     assert_whole(&server);
     server.stop().unwrap();
     // It stays so.
-    let beside = Beside::open(&golden.room(), &credential(), golden.options()).unwrap();
+    let beside = Beside::open(
+        &golden.room(),
+        &credential(),
+        golden.options(),
+        &InDirectory,
+    )
+    .unwrap();
     assert_eq!(enrol::disks(&beside.room).unwrap().len(), 1);
 }
 

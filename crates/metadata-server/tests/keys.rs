@@ -173,6 +173,7 @@ fn data_that_the_server_moved_needs_keys_that_were_not_given() {
         &world.room_dir(),
         &common::credential(),
         options,
+        &metadata_server::server::InDirectory,
         &|_, _| true,
     );
     assert!(report.unwrap().finished);
@@ -275,6 +276,7 @@ fn a_second_unit_with_the_same_tag_is_refused_by_client_and_server() {
             &world.room_dir(),
             &common::credential(),
             options.clone(),
+            &metadata_server::server::InDirectory,
             &|_, _| true,
         )
         .unwrap()

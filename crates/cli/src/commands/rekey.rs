@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::access::{Access, Intent, OpenArgs};
 use crate::args::Global;
+use crate::bucket;
 use crate::commands::metadata::admin::refused;
 use crate::control::client::unexpected;
 use crate::control::{RekeyReply, Reply, Request};
@@ -103,7 +104,13 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
 /// Rekeys a shared room that no server serves.
 fn on_disks(args: &Args, with: &Given, progress: Progress<'_>) -> Result<RekeyReply> {
     let options = args.open.options(Intent::Change);
-    let done = metadata_server::server::rekey(&args.room, &with.credential()?, options, progress);
+    let done = metadata_server::server::rekey(
+        &args.room,
+        &with.credential()?,
+        options,
+        &*bucket::files_of(&args.room),
+        progress,
+    );
     let report = done.map_err(|e| refused(&args.room, e))?;
     Ok(work::rekey_reply(report))
 }

@@ -7,6 +7,8 @@
 //!    to read are revoked; who needs one of these asks again.
 //! 4. A group that the disk has lost, or whose numbers ran out, is replaced by a fresh one; what was given in it is then
 //!    worth nothing.
+//! 5. A disk remembers the latest metadata server that set its groups until it is restarted. So a server proves that it is the only one
+//!    after it learned of a disk's start, before it sets groups there.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +25,7 @@ use super::Tally;
 use super::group_ids::GroupIdAllocator;
 use super::issued::{Entry, IssuedCapabilities, Purpose};
 use super::rate_limit::RateLimit;
+use crate::fence::Fence;
 use crate::sessions::Session;
 
 /// Between two tries to reach a disk.
@@ -117,6 +120,7 @@ pub(crate) struct Disk {
     reachable: AtomicBool,
     lifetime: Duration,
     tally: std::sync::Arc<Tally>,
+    fence: std::sync::Arc<dyn Fence>,
 }
 
 impl Disk {
@@ -125,9 +129,10 @@ impl Disk {
         timeout: Duration,
         lifetime: Duration,
         tally: std::sync::Arc<Tally>,
+        fence: std::sync::Arc<dyn Fence>,
     ) -> Self {
         Self {
-            admin: Admin::new(disk.address.clone(), disk.key.clone(), timeout),
+            admin: Admin::new(disk.address.clone(), disk.key.clone(), timeout).of(fence.writer()),
             name: disk.name,
             address: disk.address,
             key: disk.key,
@@ -137,6 +142,7 @@ impl Disk {
             reachable: AtomicBool::new(false),
             lifetime,
             tally,
+            fence,
         }
     }
 
@@ -162,7 +168,7 @@ impl Disk {
 
     /// Another way to the disk, for the room's own work.
     pub(crate) fn another_admin(&self, timeout: Duration) -> Admin {
-        Admin::new(self.address.clone(), self.key.clone(), timeout)
+        Admin::new(self.address.clone(), self.key.clone(), timeout).of(self.fence.writer())
     }
 
     fn status(&self) -> Result<DiskStatus, DiskError> {
@@ -216,7 +222,9 @@ impl Disk {
         }) else {
             return Err(nowhere("no group numbers are reserved yet"));
         };
-        self.admin.set_groups(&[id])?;
+        let life = self.admin.life()?;
+        self.fence.prove().map_err(DiskError::Unreachable)?;
+        self.admin.set_groups_of(life, &[id])?;
         let mut state = self.state.lock();
         state.group = Some(Group {
             id,

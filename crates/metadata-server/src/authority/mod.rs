@@ -25,6 +25,7 @@ use netdisk::{BlockExtent, DiskAddress, DiskClient, DiskError, DiskId, EXTENTS_M
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use room::{InodeNo, Room, WriteGrantId};
 
+use crate::fence::Fence;
 use crate::placement::{Keeper, NetStorage, NetworkDisk};
 use crate::sessions::Session;
 use disk::Disk;
@@ -131,6 +132,7 @@ pub struct Authority {
     timing: Timing,
     begun: Instant,
     tally: Arc<Tally>,
+    fence: Arc<dyn Fence>,
     reporting: RwLock<()>,
     stopping: Mutex<bool>,
     stopped: Condvar,
@@ -139,13 +141,14 @@ pub struct Authority {
 
 impl Authority {
     /// One without disks.
-    pub fn new(room: &Room, timing: Timing) -> room::Result<Arc<Self>> {
+    pub fn new(room: &Room, timing: Timing, fence: Arc<dyn Fence>) -> room::Result<Arc<Self>> {
         let authority = Self {
             disks: RwLock::default(),
             group_ids: GroupIdAllocator::default(),
             timing,
             begun: Instant::now(),
             tally: Arc::default(),
+            fence,
             reporting: RwLock::new(()),
             stopping: Mutex::new(false),
             stopped: Condvar::new(),
@@ -174,6 +177,7 @@ impl Authority {
             TIMEOUT,
             self.timing.capability_lifetime,
             self.tally.clone(),
+            self.fence.clone(),
         ));
         self.disks.write().insert(id, disk.clone());
         let mut attached = self.look(&disk, storage, false);

@@ -11,6 +11,7 @@ use super::incarnation::open as open_room;
 use super::{ServerError, disk_added, drain, io};
 use crate::audit::{self, event::Admin};
 use crate::enrol;
+use crate::fence::RoomFiles;
 
 /// A room that no server serves, opened to look after its users and disks: its files' data is not reached.
 #[derive(Debug)]
@@ -29,8 +30,10 @@ impl Beside {
         dir: &std::path::Path,
         credential: &room::Credential,
         options: room::OpenOptions,
+        files: &dyn RoomFiles,
     ) -> Result<Self, ServerError> {
-        let (room, storage) = open_room(dir, credential, options, Duration::ZERO)?;
+        let (room, storage, _) =
+            open_room((files, &|| true), dir, credential, options, Duration::ZERO)?;
         Ok(Self { room, storage })
     }
 

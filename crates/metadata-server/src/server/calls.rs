@@ -4,6 +4,7 @@
 //!    another's. At most [`BLOCKING_MAX`] run at once, and of one connection no more than the configuration allows.
 //! 2. A change goes on to its end, and its answer is remembered, also where nobody waits for it any more.
 //! 3. What fails because the storage failed is never an answer: the client is asked to come back.
+//! 4. Nothing is answered while another server may have the room already: also not what was only read.
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -140,6 +141,7 @@ impl Caller {
         let (Ok(_own), Ok(running)) = (self.own.acquire().await, RUNNING.acquire().await) else {
             return Err(Refusal::Failed("the server stops".into()));
         };
+        let fence = self.shared.fence();
         let caller = self.clone();
         let done = tokio::task::spawn_blocking(move || {
             let _running = running;
@@ -149,6 +151,10 @@ impl Caller {
             tracing::error!("call `{name}`: {e}");
             Err(Refusal::Failed("a fault of the metadata server".into()))
         });
+        let reply = match self.shared.may_answer(fence) {
+            true => reply,
+            false => Err(Refusal::NotNow(Delay::Reopening)),
+        };
         self.shared
             .counters
             .call(name, reply.is_err(), begun.elapsed());
@@ -306,6 +312,9 @@ impl Metadata for Caller {
         // Not behind calls that wait for disks: a heartbeat that comes too late ends a session.
         let (incarnation, _) = self.here(session)?;
         self.shared.counters.call("beat", false, Duration::ZERO);
+        if !incarnation.fence.holds() {
+            return Err(Refusal::NotNow(Delay::Reopening));
+        }
         Ok(Heartbeat {
             settled: incarnation.room.settled(),
             clock: clock(),

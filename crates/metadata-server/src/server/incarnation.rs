@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use room::{FileSystem as _, OpenOptions, Room};
-use storage::HostStorage;
 
 use super::attach::attach;
 use super::drain::{self, Obstacles};
@@ -26,6 +25,7 @@ use super::{Config, ServerError, Shared, io};
 use crate::audit::Audit;
 use crate::authority::Authority;
 use crate::enrol;
+use crate::fence::{Fence, RoomFiles};
 use crate::locks::Locks;
 use crate::placement::NetStorage;
 use crate::sessions::{Session, Sessions};
@@ -61,6 +61,7 @@ pub(crate) struct Incarnation {
     pub(super) replies: Replies,
     pub(super) sources: Sources,
     pub(super) audit: Audit,
+    pub(super) fence: Arc<dyn Fence>,
     fault: Arc<Fault>,
     failed: AtomicBool,
     stopping: Mutex<bool>,
@@ -73,12 +74,19 @@ impl Incarnation {
         credential: &room::Credential,
         fault: &Arc<Fault>,
         audit: &Audit,
+        stops: &dyn Fn() -> bool,
     ) -> Result<Self, ServerError> {
         let options = OpenOptions {
             keep_unnamed: true,
             ..config.open.clone()
         };
-        let (room, storage) = open(&config.room, credential, options, config.flush_timeout)?;
+        let (room, storage, fence) = open(
+            (&*config.files, stops),
+            &config.room,
+            credential,
+            options,
+            config.flush_timeout,
+        )?;
         for disk in &config.disks {
             enrol::add_disk(&room, disk.clone())?;
         }
@@ -87,7 +95,7 @@ impl Incarnation {
         let replies = Replies::of(&room)?;
         let disks = enrol::disks(&room)?.into_iter();
         let disks = disks.map(|disk| config.as_served(disk)).collect();
-        let authority = attach(&room, &storage, disks, config.timing)?;
+        let authority = attach(&room, &storage, &fence, disks, config.timing)?;
         super::rekey::finish(&room, credential)?;
         let mut boot = [0; 8];
         getrandom::fill(&mut boot)
@@ -108,6 +116,7 @@ impl Incarnation {
             replies,
             sources: Sources::default(),
             audit: audit.clone(),
+            fence,
             fault: fault.clone(),
             failed: AtomicBool::new(false),
             stopping: Mutex::new(false),
@@ -158,26 +167,34 @@ impl Incarnation {
     /// Commits, closes the room, and takes every capability back where the disk can be reached.
     pub(super) fn close(self) -> room::Result<()> {
         let Self {
-            room, authority, ..
+            room,
+            authority,
+            fence,
+            ..
         } = self;
         authority.stop();
         let closed = room.close();
-        authority.withdraw();
+        if !fence.is_lost() {
+            authority.withdraw();
+        }
         closed
     }
 }
 
 /// Opens a room on network disks, with its storage; no disk is attached yet.
 pub(super) fn open(
+    (files, stops): (&dyn RoomFiles, &dyn Fn() -> bool),
     dir: &Path,
     credential: &room::Credential,
     options: OpenOptions,
     flush_timeout: Duration,
-) -> Result<(Room, NetStorage), ServerError> {
+) -> Result<(Room, NetStorage, Arc<dyn Fence>), ServerError> {
     let dir = dir.canonicalize().map_err(io(dir.display().to_string()))?;
-    let host = HostStorage::open(&dir).map_err(io(dir.display().to_string()))?;
+    let opened = files
+        .open(&dir, stops)
+        .map_err(io(dir.display().to_string()))?;
     let storage =
-        NetStorage::open(Arc::new(host), flush_timeout).map_err(io("the placement of segments"))?;
+        NetStorage::open(opened.storage, flush_timeout).map_err(io("the placement of segments"))?;
     let options = OpenOptions {
         network_backed: true,
         state_dir: options.state_dir.clone().or_else(room::default_state_dir),
@@ -191,7 +208,7 @@ pub(super) fn open(
         );
     }
     let room = Room::open_on(Arc::new(storage.clone()), credential, options)?;
-    Ok((room, storage))
+    Ok((room, storage, opened.fence))
 }
 
 /// Releases what an ended session held. False where a disk could not be reached before `deadline`: the session keeps its
@@ -251,6 +268,9 @@ pub(super) fn tend(
         "sessions",
         Box::new(move || {
             while tended.pause(SESSIONS_LOOK) {
+                if tended.fence.is_lost() {
+                    with.fail(&tended);
+                }
                 let now = Instant::now();
                 with.users.cut_ended();
                 let over = |session: &Session, deadline| {

@@ -220,6 +220,10 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>, closing: 
                 continue;
             }
         };
+        // Its users and certificates may be of before, and a client has other servers to ask.
+        if shared.incarnation().is_none() && shared.config.waits {
+            continue;
+        }
         let (permit, gave_way) = permits.begin(peer.ip());
         if gave_way {
             shared.counters.turned_away();

@@ -22,6 +22,7 @@ mod incarnation;
 mod listen;
 mod metrics;
 mod paths;
+
 mod rekey;
 mod remote;
 mod replies;
@@ -31,7 +32,7 @@ mod testing;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use metadata_proto::admin::{Quota, UserRow};
@@ -43,6 +44,7 @@ use crate::audit::event::Admin;
 use crate::audit::{self, Audit};
 use crate::authority::{DiskState, Timing};
 use crate::enrol::{self, EnrolError, Identity, User};
+pub use crate::fence::{Fence, InDirectory, OpenFiles, RoomFiles};
 use administration::LOCAL;
 pub use beside::Beside;
 use incarnation::Incarnation;
@@ -56,11 +58,18 @@ pub use testing::Point;
 /// How long the calls of an ended incarnation may take to return.
 const DRAIN: Duration = Duration::from_secs(60);
 
+/// For how long a server that stepped down leaves the room to the others, before it serves it again if nobody does.
+const STEP_DOWN: Duration = Duration::from_secs(3);
+
 /// How a room is served.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The room's directory.
+    /// The room's directory, or the one that represents it on this machine.
     pub room: PathBuf,
+    /// Where the room's files are, but for the segments.
+    pub files: Arc<dyn RoomFiles>,
+    /// Whether the server starts although another one has the room, and opens it later.
+    pub waits: bool,
     /// How it is opened; `extent` is set here.
     pub open: room::OpenOptions,
     /// Where to listen; port 0 chooses one.
@@ -95,6 +104,8 @@ impl Config {
     pub fn new(room: PathBuf) -> Self {
         Self {
             room,
+            files: Arc::new(InDirectory),
+            waits: false,
             open: room::OpenOptions::default(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             lease: Duration::from_secs(20),
@@ -141,6 +152,9 @@ pub enum ServerError {
     /// It is being opened again after a failure of its storage, or stops.
     #[error("the room is not open just now: try again")]
     NotNow,
+    /// It has no other server that would serve the room.
+    #[error("the server was started without --standby: no other one can take its place")]
+    NoStandby,
     /// The audit log cannot be opened or written.
     #[error("the audit log: {0}")]
     Audit(std::io::Error),
@@ -184,6 +198,10 @@ pub(crate) struct Shared {
     tls: listen::Tls,
     counters: Counters,
     stopping: AtomicBool,
+    /// The next incarnation is to be another server's.
+    stepping_down: AtomicBool,
+    /// Incarnations that have ended.
+    ended: AtomicU64,
     /// Whether the present incarnation has failed, and the threads that wait for that.
     failed: Mutex<bool>,
     failing: Condvar,
@@ -205,6 +223,17 @@ impl Shared {
         self.incarnation.read().clone()
     }
 
+    /// What shows that the present incarnation is the only server of the room.
+    fn fence(&self) -> Option<Arc<dyn Fence>> {
+        self.incarnation()
+            .map(|incarnation| incarnation.fence.clone())
+    }
+
+    /// Whether what was found out since there was this fence may be answered: no other server can have the room.
+    fn may_answer(&self, fence: Option<Arc<dyn Fence>>) -> bool {
+        fence.map_or(!self.config.waits, |fence| fence.holds())
+    }
+
     /// The room's storage failed: this incarnation is to be ended.
     fn fail(&self, incarnation: &Incarnation) {
         if incarnation.fail() {
@@ -215,8 +244,14 @@ impl Shared {
 
     /// Opens the room, and lets clients in.
     fn begin(self: &Arc<Self>) -> Result<(), ServerError> {
-        let incarnation =
-            Incarnation::begin(&self.config, &self.credential, &self.fault, &self.audit)?;
+        let stops = || self.stopping.load(Ordering::SeqCst);
+        let incarnation = Incarnation::begin(
+            &self.config,
+            &self.credential,
+            &self.fault,
+            &self.audit,
+            &stops,
+        )?;
         if self.audit.log().is_some() {
             audit::take(&incarnation.room, |entries, forgotten| {
                 if forgotten > 0 {
@@ -264,10 +299,10 @@ impl Shared {
         Ok(incarnation.close()?)
     }
 
-    /// Waits for failures of an incarnation, and begins the next one.
-    fn supervise(self: &Arc<Self>) {
+    /// Waits for failures of an incarnation, and begins the next one. `begun`: there is one.
+    fn supervise(self: &Arc<Self>, mut begun: bool) {
         loop {
-            {
+            if begun {
                 let mut failed = self.failed.lock();
                 while !*failed && !self.stopping.load(Ordering::SeqCst) {
                     self.failing.wait(&mut failed);
@@ -277,21 +312,34 @@ impl Shared {
             if self.stopping.load(Ordering::SeqCst) {
                 return;
             }
-            self.counters.reopened();
-            tracing::error!(
-                "the room's storage failed; all sessions end, and the room is opened again"
-            );
+            let steps_down = self.stepping_down.swap(false, Ordering::SeqCst);
+            if begun && !steps_down {
+                self.counters.reopened();
+                tracing::error!(
+                    "the room's storage failed, or another server has the room; all sessions end, and the room is opened again"
+                );
+            }
             if let Err(e) = self.end() {
                 // A failed incarnation cannot commit; what matters is that it closed the room.
                 tracing::warn!("closing the room: {e}");
+            }
+            self.ended.fetch_add(1, Ordering::SeqCst);
+            if steps_down {
+                tracing::info!("another server may serve the room now");
+                let until = Instant::now() + STEP_DOWN;
+                while Instant::now() < until && !self.stopping.load(Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
             }
             let mut pause = Duration::from_millis(100);
             while !self.stopping.load(Ordering::SeqCst) {
                 match self.begin() {
                     Ok(()) => {
-                        tracing::info!("the room is open again");
+                        tracing::info!("the room is open");
+                        begun = true;
                         break;
                     }
+                    Err(_) if self.stopping.load(Ordering::SeqCst) => return,
                     Err(e) => tracing::error!("the room cannot be opened: {e}"),
                 }
                 std::thread::sleep(pause);
@@ -327,6 +375,8 @@ impl MetadataServer {
             tls: listen::Tls::default(),
             counters: Counters::default(),
             stopping: AtomicBool::new(false),
+            stepping_down: AtomicBool::new(false),
+            ended: AtomicU64::new(0),
             failed: Mutex::new(false),
             failing: Condvar::new(),
             fault: Arc::default(),
@@ -345,13 +395,16 @@ impl MetadataServer {
             .block_on(tokio::net::TcpListener::bind(listen))
             .map_err(io(format!("{listen} cannot be listened on")))?;
         let address = listener.local_addr().map_err(io("the server's address"))?;
-        shared.begin()?;
+        let begun = !shared.config.waits;
+        if begun {
+            shared.begin()?;
+        }
         let closing = CancellationToken::new();
         runtime.spawn(listen::accept(listener, shared.clone(), closing.clone()));
         let supervised = shared.clone();
         let supervisor = std::thread::Builder::new()
             .name("supervisor".into())
-            .spawn(move || supervised.supervise())
+            .spawn(move || supervised.supervise(begun))
             .map_err(io("threads of the server"))?;
         Ok(Self {
             shared,
@@ -402,6 +455,34 @@ impl MetadataServer {
         self.shared
             .incarnation()
             .is_some_and(|incarnation| !incarnation.has_failed())
+    }
+
+    /// Whether it waits for the room, which another server has.
+    pub fn is_standing_by(&self) -> bool {
+        self.shared.config.waits && self.shared.incarnation().is_none()
+    }
+
+    /// Closes the room, for another server to serve it; returns when it is closed. Sessions and open files of clients go on there.
+    ///
+    /// # Errors
+    /// `NoStandby` where this server is not one of several, `NotNow` where it does not serve the room, or calls under way do not end.
+    pub fn step_down(&self) -> Result<(), ServerError> {
+        if !self.shared.config.waits {
+            return Err(ServerError::NoStandby);
+        }
+        let incarnation = self.incarnation()?;
+        let before = self.shared.ended.load(Ordering::SeqCst);
+        self.shared.stepping_down.store(true, Ordering::SeqCst);
+        self.shared.fail(&incarnation);
+        drop(incarnation);
+        let until = Instant::now() + DRAIN;
+        while self.shared.ended.load(Ordering::SeqCst) == before {
+            if Instant::now() > until {
+                return Err(ServerError::NotNow);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
     }
 
     /// What it counts.

@@ -16,6 +16,7 @@ use super::attach::attach;
 use super::incarnation::open as open_room;
 use crate::authority::{Authority, Timing};
 use crate::enrol;
+use crate::fence::RoomFiles;
 use crate::placement::NetStorage;
 
 /// How long a flush of a disk that cannot be reached is tried.
@@ -31,14 +32,17 @@ pub fn rekey(
     dir: &Path,
     credential: &Credential,
     options: OpenOptions,
+    files: &dyn RoomFiles,
     progress: Progress<'_>,
 ) -> Result<RekeyReport, ServerError> {
     let options = OpenOptions {
         without_position_keys: true,
         ..options
     };
-    let (room, storage) = open_room(dir, credential, options, FLUSH_TIMEOUT)?;
-    let authority = attach(&room, &storage, enrol::disks(&room)?, Timing::default())?;
+    let (room, storage, fence) =
+        open_room((files, &|| true), dir, credential, options, FLUSH_TIMEOUT)?;
+    let disks = enrol::disks(&room)?;
+    let authority = attach(&room, &storage, &fence, disks, Timing::default())?;
     let outcome = resealed(&room, &storage, &authority, credential, progress);
     authority.stop();
     let closed = room.close();

@@ -109,8 +109,13 @@ fn what_is_done_while_no_server_runs_is_in_the_log_of_the_next_one() {
         ..Default::default()
     };
     let credential = crate::common::credential();
-    let beside =
-        metadata_server::server::Beside::open(&world.room_dir(), &credential, open).unwrap();
+    let beside = metadata_server::server::Beside::open(
+        &world.room_dir(),
+        &credential,
+        open,
+        &metadata_server::server::InDirectory,
+    )
+    .unwrap();
     let mut disk = world.disks[0].enrolled();
     disk.address.address = "127.0.0.1:9".into();
     beside.add_disk(disk).unwrap();

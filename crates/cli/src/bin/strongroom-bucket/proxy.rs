@@ -7,9 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use bucket::{BucketStorage, LogPlace, Options, Place};
+use bucket::{BucketStorage, LogPlace, Options, Place, Standby};
+use metadata_server::server::{Fence, OpenFiles};
+use netdisk::Writer;
 use storage::Storage;
-use strongroom_cli::bucket::{Buckets, MARKER, Moments, StoreReply};
+use strongroom_cli::bucket::{Buckets, MARKER, Moments, Pair, StoreReply};
+
+/// After the store did not answer one that waits to write.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// A file that is there when the next opening shall take the room over.
 const TAKE_OVER: &str = "take-over";
@@ -134,13 +139,11 @@ fn at(place: &Place) -> impl Fn(io::Error) -> io::Error {
 fn open(dir: &Path, read_only: bool) -> io::Result<(Place, Arc<BucketStorage>)> {
     let (place, mut options) = place_and_options(dir)?;
     options.read_only = read_only;
-    let asked = dir.join(TAKE_OVER);
-    options.take_over = !read_only && asked.exists();
+    options.take_over = !read_only && dir.join(TAKE_OVER).exists();
     let opened = BucketStorage::open(place.store()?, place.prefix(), dir, options);
     let opened = Arc::new(opened.map_err(at(&place))?);
     if !read_only {
-        // Asked once, done once.
-        let _ = fs::remove_file(asked);
+        taken_over(dir);
     }
     note_open(dir, &opened);
     Ok((place, opened))
@@ -156,6 +159,23 @@ impl Buckets for Proxies {
     fn open(&self, dir: &Path, read_only: bool) -> io::Result<Arc<dyn Storage>> {
         let (_, opened) = open(dir, read_only)?;
         Ok(opened)
+    }
+
+    fn serve(
+        &self,
+        dir: &Path,
+        pair: Option<Pair>,
+        stops: &dyn Fn() -> bool,
+    ) -> io::Result<OpenFiles> {
+        let storage = match pair {
+            None => open(dir, false)?.1,
+            Some(pair) => wait_to_write(dir, pair, stops)?,
+        };
+        let lease = pair.map(|pair| pair.lease);
+        Ok(OpenFiles {
+            storage: storage.clone(),
+            fence: Arc::new(WriterFence { storage, lease }),
+        })
     }
 
     fn follow(&self, dir: &Path) -> io::Result<(Arc<dyn Storage>, Box<dyn Moments>)> {
@@ -187,6 +207,75 @@ impl Buckets for Proxies {
         options.take_over = true;
         let opened = BucketStorage::open(place.store()?, place.prefix(), dir, options);
         opened.map_err(at(&place))?.discard()
+    }
+}
+
+/// Asked once, done once.
+fn taken_over(dir: &Path) {
+    let _ = fs::remove_file(dir.join(TAKE_OVER));
+}
+
+/// Opens a storage for writing once the other one of a pair is gone.
+fn wait_to_write(
+    dir: &Path,
+    pair: Pair,
+    stops: &dyn Fn() -> bool,
+) -> io::Result<Arc<BucketStorage>> {
+    let (place, mut options) = place_and_options(dir)?;
+    options.take_over = dir.join(TAKE_OVER).exists();
+    options.lease = Some(pair.lease);
+    let standby = Standby::open(place.store()?, place.prefix(), dir, options);
+    let mut standby = standby.map_err(at(&place))?;
+    let mut told = String::new();
+    while !stops() {
+        match standby.look() {
+            Ok(Some(storage)) => {
+                taken_over(dir);
+                let storage = Arc::new(storage);
+                note_open(dir, &storage);
+                return Ok(storage);
+            }
+            Ok(None) => {
+                let writer = standby.writer();
+                if writer != told {
+                    tracing::info!("standing by for {writer}");
+                    told = writer;
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::InvalidData => return Err(at(&place)(e)),
+            Err(e) => {
+                tracing::warn!("{place}: {e}");
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+    Err(io::ErrorKind::Interrupted.into())
+}
+
+/// What shows that a storage is the only one of its room that is written to.
+#[derive(Debug)]
+struct WriterFence {
+    storage: Arc<BucketStorage>,
+    lease: Option<Duration>,
+}
+
+impl Fence for WriterFence {
+    fn writer(&self) -> Writer {
+        Writer(self.storage.writer())
+    }
+
+    fn prove(&self) -> io::Result<()> {
+        self.storage.prove()
+    }
+
+    fn holds(&self) -> bool {
+        // Others wait for the whole lease, by clocks that may go a little faster.
+        let holds = |lease: Duration| self.storage.since_proven() < lease * 9 / 10;
+        self.lease.is_none_or(holds)
+    }
+
+    fn is_lost(&self) -> bool {
+        self.storage.has_failed()
     }
 }
 

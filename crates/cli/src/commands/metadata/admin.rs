@@ -22,6 +22,7 @@ use zeroize::Zeroizing;
 
 use crate::access::{Intent, OpenArgs};
 use crate::broker::{Broker, Brokered, Step};
+use crate::bucket;
 use crate::credentials::HexSecret;
 use crate::descriptors::encode_line;
 use crate::error::{Error, Result};
@@ -64,6 +65,7 @@ pub(crate) enum Request {
         overlap_s: u64,
     },
     RotateAuthority {},
+    StepDown {},
     FinishRotation {
         force: bool,
     },
@@ -95,6 +97,9 @@ pub(crate) struct Status {
     pub(crate) pid: u32,
     pub(crate) address: String,
     pub(crate) serving: bool,
+    /// Another server has the room.
+    #[serde(default)]
+    pub(crate) standby: bool,
     pub(crate) connections: u64,
     pub(crate) sessions: Vec<(u64, String)>,
     pub(crate) opens: u64,
@@ -227,8 +232,13 @@ pub(crate) fn ask(room: &Path, open: &OpenArgs, request: Request) -> Result<Repl
     }
     let given = open.credential.read(&room.display().to_string())?;
     let options = open.options(Intent::Change);
-    let opened = metadata_server::server::Beside::open(room, &given.credential()?, options)
-        .map_err(|e| refused(room, e))?;
+    let opened = Beside::open(
+        room,
+        &given.credential()?,
+        options,
+        &*bucket::files_of(room),
+    )
+    .map_err(|e| refused(room, e))?;
     let reply = carry_out_beside(&opened, request).map_err(|e| refused(room, e));
     let closed = opened.room.close().map_err(|e| Error::room(room, e));
     let reply = reply?;
@@ -331,7 +341,9 @@ fn leaving(left: Option<u64>, now: bool) -> Reply {
 fn carry_out_beside(opened: &Beside, request: Request) -> std::result::Result<Reply, ServerError> {
     let room = &opened.room;
     Ok(match request {
-        Request::Status {} | Request::Backup { .. } => return Err(ServerError::NotNow),
+        Request::Status {} | Request::StepDown {} | Request::Backup { .. } => {
+            return Err(ServerError::NotNow);
+        }
         Request::AddUser { name, uid, gids } => {
             opened.keep_for_audit(Admin::UserAdded {
                 name: name.clone(),
@@ -414,6 +426,10 @@ fn carry_out(server: &MetadataServer, request: Request) -> std::result::Result<R
             let (user, identity) = server.renew_user(&name, replaces, overlap)?;
             Reply::Identity(identity_text(&identity, &user))
         }
+        Request::StepDown {} => {
+            server.step_down()?;
+            Reply::Done
+        }
         Request::RotateAuthority {} => {
             server.rotate_authority()?;
             Reply::Done
@@ -447,6 +463,7 @@ fn status(server: &MetadataServer) -> Status {
         pid: std::process::id(),
         address: server.local_addr().to_string(),
         serving: metrics.serving,
+        standby: server.is_standing_by(),
         connections: metrics.connections,
         sessions: sessions
             .into_iter()

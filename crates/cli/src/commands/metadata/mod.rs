@@ -5,6 +5,7 @@ pub(crate) mod remote;
 mod rotate;
 mod serve;
 mod status;
+mod step_down;
 
 use crate::args::Global;
 use crate::error::Result;
@@ -21,6 +22,7 @@ enum Command {
     Serve(Box<serve::Args>),
     Status(status::Args),
     Rotate(rotate::Args),
+    StepDown(step_down::Args),
 }
 
 impl Args {
@@ -38,5 +40,6 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         Command::Serve(args) => serve::run(&args, global),
         Command::Status(args) => status::run(&args, global),
         Command::Rotate(args) => rotate::run(&args, global),
+        Command::StepDown(args) => step_down::run(&args, global),
     }
 }

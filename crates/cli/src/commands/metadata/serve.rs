@@ -1,6 +1,7 @@
 //! `strongroom metadata serve`: the metadata server of a room, until it is asked to stop.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use service::{Common, Measures, Observed, Service, Stop};
 use super::admin::{Socket, refused};
 use crate::access::{Intent, OpenArgs};
 use crate::args::Global;
+use crate::bucket::{self, Pair};
 use crate::commands::disk::add::{Level, NamedDisk};
 use crate::confinement;
 use crate::error::{Error, Result};
@@ -26,9 +28,12 @@ use crate::size::bytes;
 /// Serve a room on network disks to its users
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The room's directory
-    #[arg(long, value_name = "DIR")]
-    room: PathBuf,
+    /// The room: its directory, or s3://BUCKET/PREFIX
+    #[arg(value_name = "ROOM", required_unless_present = "room")]
+    place: Option<PathBuf>,
+    /// The same, as the settings file has it
+    #[arg(long, value_name = "ROOM", conflicts_with = "place")]
+    room: Option<PathBuf>,
     /// Address and port to listen on; port 0 chooses one
     #[arg(long, value_name = "HOST:PORT", default_value_t = format!("127.0.0.1:{}", metadata_proto::DEFAULT_PORT))]
     listen: String,
@@ -41,6 +46,12 @@ pub(crate) struct Args {
     /// A client that sends nothing for this long loses its session, with locks and open files
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = duration)]
     lease: Duration,
+    /// One of several servers of a room in a bucket: serve it when no other one does, and take it over when that one is gone
+    #[arg(long)]
+    standby: bool,
+    /// With --standby: the others take over from this server when it has shown no sign of life for so long; it commits three times in it
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration, requires = "standby")]
+    standby_lease: Duration,
     /// Capabilities of the disks are good for this long
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     capability_lifetime: Duration,
@@ -75,6 +86,9 @@ pub(crate) struct Args {
     common: Common,
 }
 
+/// Leases of one of several servers.
+const LEASES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60);
+
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum OnFull {
     Refuse,
@@ -82,6 +96,29 @@ enum OnFull {
 }
 
 impl Args {
+    fn room(&self) -> &Path {
+        // clap has seen to it that one is there.
+        let named = self.room.as_deref().or(self.place.as_deref());
+        named.unwrap_or(Path::new(""))
+    }
+
+    /// How it is one of several servers, if it is.
+    fn pair(&self, dir: &Path) -> Result<Option<Pair>> {
+        if !self.standby {
+            return Ok(None);
+        }
+        if !bucket::is_proxy(dir) {
+            return Err(Error::usage(
+                "--standby: only a room in a bucket can have several servers; create it with: strongroom create s3://BUCKET/PREFIX",
+            ));
+        }
+        let lease = self.standby_lease;
+        if !LEASES.contains(&lease) {
+            return Err(Error::usage("--standby-lease: between 1 s and 60 s"));
+        }
+        Ok(Some(Pair { lease }))
+    }
+
     fn audit(&self) -> Option<Settings> {
         Some(Settings {
             file_size: self.audit_file_size,
@@ -105,7 +142,7 @@ impl Observed for MetricsSource {
         if self.0.is_serving() {
             Ok(())
         } else {
-            Err("the room is being reopened after its storage failed".into())
+            Err("another server has the room, or it is being opened".into())
         }
     }
 
@@ -250,12 +287,15 @@ fn address(text: &str) -> Result<SocketAddr> {
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     // Everything this process makes is private: socket, and what the room writes.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
-    must_be_room(&args.room)?;
+    must_be_room(args.room())?;
     let dir = args
-        .room
+        .room()
         .canonicalize()
-        .map_err(|e| Error::host(&args.room, e))?;
+        .map_err(|e| Error::host(args.room(), e))?;
     let mut config = Config::new(dir.clone());
+    let pair = args.pair(&dir)?;
+    config.files = bucket::files_of_pair(&dir, pair);
+    config.waits = pair.is_some();
     config.listen = address(&args.listen)?;
     config.open = args.open.options(Intent::Change);
     config.lease = args.lease;
@@ -272,26 +312,35 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let given = args
         .open
         .credential
-        .read(&args.room.display().to_string())?;
+        .read(&args.room().display().to_string())?;
     global
         .confinement
         .enter_with(&profile(args, &dir), "the metadata server", &given)?;
     let failed = |e: std::io::Error| Error::failed(e.to_string());
     let stop = Stop::on_signals(args.grace).map_err(failed)?;
-    let server =
-        MetadataServer::start(config, given.credential()?).map_err(|e| refused(&args.room, e))?;
+    let credential = given.credential()?;
+    if pair.is_some() {
+        // A wrong credential is found now, and its key is not derived once more while clients wait.
+        let key = bucket::known_key(&dir, &credential).map_err(|e| Error::room(args.room(), e))?;
+        config.open.known_key = Some(key);
+    }
+    let server = MetadataServer::start(config, credential).map_err(|e| refused(args.room(), e))?;
     let server = Arc::new(server);
     let service =
         Service::start(&args.common, Arc::new(MetricsSource(server.clone()))).map_err(failed)?;
     let socket = Socket::start(&dir, &server).map_err(|e| Error::host(&dir.join("metadata"), e))?;
     let address = server.local_addr();
     tracing::info!(%address, room = %dir.display(), "serving");
+    let serves = match pair {
+        Some(_) => "stands by, and serves when no other server does,",
+        None => "is served",
+    };
     if global.json {
         output::json_line(
-            &json!({"listening": address.to_string(), "room": dir.to_string_lossy()}),
+            &json!({"listening": address.to_string(), "room": dir.to_string_lossy(), "standby": pair.is_some()}),
         );
     } else {
-        output::line(format!("{} is served at {address}", args.room.display()));
+        output::line(format!("{} {serves} at {address}", args.room().display()));
     }
     service.ready(&format!("serving at {address}"));
     stop.wait();
@@ -299,7 +348,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     tracing::info!("stopping: sessions end, then everything is made durable");
     socket.stop();
     drop(service);
-    let stopped = end(server).map_err(|e| refused(&args.room, e));
+    let stopped = end(server).map_err(|e| refused(args.room(), e));
     if stopped.is_ok() {
         tracing::info!("stopped");
     }

@@ -35,10 +35,10 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         output::json_line(&status);
         return Ok(());
     }
-    let state = if status.serving {
-        "serves"
-    } else {
-        "reopens the room"
+    let state = match (status.serving, status.standby) {
+        (true, _) => "serves",
+        (false, true) => "stands by",
+        (false, false) => "reopens the room",
     };
     output::line(format!(
         "process {} {state} at {}",

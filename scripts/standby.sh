@@ -1,0 +1,246 @@
+#!/usr/bin/env bash
+# Tries a pair of metadata servers of a room in a bucket (versitygw): two clients write while the server that leads is killed, stopped and woken,
+# or steps down. Every file that was synced must be there, through both clients and after everything was restarted; no call may fail.
+#
+#   scripts/standby.sh [BINARY [ROUNDS]]    default: target/release/strongroom with strongroom-bucket beside it, 6 rounds
+#
+#   LOG=postgres://…|etcd://…               where the commits are; default: in the bucket
+#
+# Needs FUSE, and root or fusermount3. Ends with 0 only if all was well, and reports the time until calls went on.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom}")
+ROUNDS=${2:-6}
+[ -x "$(dirname "$BIN")/strongroom-bucket" ] || die "there is no strongroom-bucket beside $BIN: run make build"
+SEED=${SEED:-$RANDOM}
+RANDOM=$SEED
+mkdir -p "$TARGET_DIR"
+WORK=$(mktemp -d "$TARGET_DIR/standby.XXXXXX")
+. "$(dirname "$0")/s3.sh"
+export XDG_STATE_HOME=$WORK/state LC_ALL=C
+PLACE=s3://rooms/shared KEY=(--raw-key-file "$WORK/key")
+declare -A PID PORT_OF
+PORT_OF=([a]=$((S3_PORT + 1)) [b]=$((S3_PORT + 2)) [d1]=$((S3_PORT + 3)) [d2]=$((S3_PORT + 4)))
+
+cleanup() {
+    local status=$? name
+    touch "$WORK/stop"
+    for name in "${!PID[@]}"; do
+        kill -CONT "${PID[$name]}" 2>/dev/null || true
+    done
+    for name in one two; do
+        mountpoint -q "$WORK/$name" && { umount -l "$WORK/$name" 2>/dev/null || fusermount3 -uz "$WORK/$name" || true; }
+    done
+    for name in "${!PID[@]}"; do
+        kill -9 "${PID[$name]}" 2>/dev/null || true
+        wait "${PID[$name]}" 2>/dev/null || true
+    done
+    stop_server
+    if [ "$status" -ne 0 ]; then
+        for name in "$WORK"/*.log; do
+            { printf -- '-- the end of %s\n' "${name##*/}" && tail -n "${TAIL:-15}" "$name"; } >&2
+        done
+    fi
+    rm -rf "$WORK"
+}
+trap cleanup EXIT
+
+now() { python3 -c 'import time; print(time.monotonic())'; }
+# until_ok SECONDS COMMAND...
+until_ok() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        [ "$SECONDS" -lt "$end" ] || return 1
+        sleep 0.1
+    done
+}
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/${PORT_OF[$1]}") 2>/dev/null; }
+start_disk() {
+    "$BIN" disk serve --store "$WORK/$1.store" --key "$WORK/$1.key" --listen "127.0.0.1:${PORT_OF[$1]}" >>"$WORK/$1.log" 2>&1 &
+    PID[$1]=$!
+    until_ok 20 listens "$1" || die "disk $1 does not start"
+}
+start_metadata() {
+    "$BIN" metadata serve $PLACE --cache "$WORK/$1" --standby "${STANDBY[@]}" --listen "127.0.0.1:${PORT_OF[$1]}" "${KEY[@]}" >>"$WORK/$1.log" 2>&1 &
+    PID[$1]=$!
+}
+status_of() { "$BIN" metadata status $PLACE --cache "$WORK/$1" 2>&1; }
+serves() { status_of "$1" | grep -q " serves "; }
+stands_by() { status_of "$1" | grep -q " stands by "; }
+mount_client() {
+    "$BIN" mount "strongroom://127.0.0.1:${PORT_OF[a]},127.0.0.1:${PORT_OF[b]}/" "$WORK/$1" --identity "$WORK/root.identity" --log "$WORK/$1.log"
+}
+STANDBY=()
+[ -z "${LEASE:-}" ] || STANDBY=(--standby-lease "$LEASE")
+
+say "seed $SEED: repeat with SEED=$SEED"
+head -c 32 /dev/urandom >"$WORK/key"
+start_server
+LOG_OPTION=()
+[ -z "${LOG:-}" ] || LOG_OPTION=(--log "$LOG")
+"$BIN" create $PLACE --cache "$WORK/a" "${LOG_OPTION[@]}" --owner 0:0 "${KEY[@]}" >/dev/null
+for disk in d1 d2; do
+    "$BIN" disk init --store "$WORK/$disk.store" --size 16GiB --key-out "$WORK/$disk.key" >/dev/null
+    "$BIN" disk add $PLACE $disk "127.0.0.1:${PORT_OF[$disk]}" --key "$WORK/$disk.key.add" --cache "$WORK/a" "${KEY[@]}" >/dev/null
+    start_disk $disk
+done
+"$BIN" user add $PLACE root --uid 0 --gid 0 --out "$WORK/root.identity" --cache "$WORK/a" "${KEY[@]}" >/dev/null
+[ -z "${LOG:-}" ] || "$BIN" info $PLACE --cache "$WORK/b" "${LOG_OPTION[@]}" "${KEY[@]}" >/dev/null
+start_metadata a
+until_ok 30 serves a || die "the first server does not serve"
+start_metadata b
+until_ok 30 stands_by b || die "the second server does not stand by"
+
+# Writes and syncs until told to stop. A line for each call that was acknowledged: its file and content, when it began and ended.
+cat >"$WORK/writer.py" <<'EOF'
+import hashlib, os, random, sys, time
+mount, journal, stop, seed = sys.argv[1:5]
+random.seed(seed)
+top = os.path.join(mount, os.path.basename(journal))
+os.makedirs(top, exist_ok=True)
+held = open(os.path.join(top, "held"), "ab", buffering=0)
+out = open(journal, "a", buffering=1)
+number = 0
+def done(began, *words):
+    print(began, time.monotonic(), *words, file=out)
+while not os.path.exists(stop):
+    began = time.monotonic()
+    try:
+        number += 1
+        kind = random.randrange(4)
+        data = random.randbytes(random.choice([10, 4096, 20000, 200000]))
+        name = os.path.join(top, f"file{number}")
+        if kind == 3:
+            held.write(data[:64].ljust(64, b"."))
+            os.fsync(held.fileno())
+            done(began, "held", hashlib.sha256(data[:64].ljust(64, b".")).hexdigest())
+            continue
+        with open(name + ".new" if kind == 2 else name, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if kind == 2:
+            os.rename(name + ".new", name)
+        with open(name, "rb") as file:
+            if file.read() != data:
+                done(began, "DIFFERENT", name)
+        done(began, f"file{number}", hashlib.sha256(data).hexdigest())
+    except OSError as error:
+        done(began, "ERROR", error)
+        time.sleep(0.1)
+EOF
+# Whether all that a journal acknowledges is below a mount.
+cat >"$WORK/judge.py" <<'EOF'
+import hashlib, os, sys
+mount, journal = sys.argv[1:3]
+top = os.path.join(mount, os.path.basename(journal))
+wrong, checked, held = [], 0, []
+for line in open(journal):
+    _, _, name, value = line.split(" ", 3)
+    value = value.strip()
+    if name in ("ERROR", "DIFFERENT"):
+        wrong.append(line.strip())
+    elif name == "held":
+        held.append(value)
+    else:
+        checked += 1
+        try:
+            if hashlib.sha256(open(os.path.join(top, name), "rb").read()).hexdigest() != value:
+                wrong.append(f"{name} has other content")
+        except OSError as error:
+            wrong.append(f"{name}: {error}")
+data = open(os.path.join(top, "held"), "rb").read()
+there = [hashlib.sha256(data[at:at + 64]).hexdigest() for at in range(0, len(data), 64)]
+missing = [value for value in held if value not in there]
+wrong += [f"the open file lacks {len(missing)} of {len(held)} records"] if missing else []
+print(f"{checked} files, {len(held)} records of the open file, {len(wrong)} wrong")
+for line in wrong[:10]:
+    print(" ", line)
+sys.exit(bool(wrong))
+EOF
+# After which time the first call of each client was done that began after a moment: the longer of both. A call that hung is in it: its writer
+# begins the next one only then.
+cat >"$WORK/continued.py" <<'EOF'
+import sys, time
+moment, journals = float(sys.argv[1]), sys.argv[2:]
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    took = []
+    for journal in journals:
+        lines = (line.split(" ", 3) for line in open(journal) if line.endswith("\n"))
+        took += [min((float(done) - moment for began, done, *_ in lines if float(began) >= moment), default=None)]
+    if None not in took:
+        print(f"{max(took):.2f}")
+        sys.exit(0)
+    time.sleep(0.05)
+sys.exit("calls do not go on")
+EOF
+WRITERS=()
+for client in one two; do
+    mkdir "$WORK/$client"
+    mount_client $client
+    touch "$WORK/$client.journal"
+    python3 "$WORK/writer.py" "$WORK/$client" "$WORK/$client.journal" "$WORK/stop" "$SEED$client" >>"$WORK/writer.log" 2>&1 &
+    WRITERS+=($!)
+done
+until_ok 30 bash -c 'test -s "$0/one.journal" && test -s "$0/two.journal"' "$WORK" || die "the writers do not begin"
+grep -q '127.0.0.1:.*,127.0.0.1:' /proc/mounts || die "the mount's source does not name both servers"
+
+LEADER=a OTHER=b
+KINDS=(kill stop step-down)
+for round in $(seq "$ROUNDS"); do
+    kind=${KIND:-${KINDS[$((round % 3))]}}
+    sleep "0.$((RANDOM % 900 + 100))"
+    began=$(now)
+    case $kind in
+    kill) kill -9 "${PID[$LEADER]}" ;;
+    stop) kill -STOP "${PID[$LEADER]}" ;;
+    step-down) "$BIN" metadata step-down $PLACE --cache "$WORK/$LEADER" >/dev/null ;;
+    esac
+    took=$(python3 "$WORK/continued.py" "$began" "$WORK/one.journal" "$WORK/two.journal") || die "round $round, $kind: calls do not go on"
+    until_ok 20 serves $OTHER || die "round $round, $kind: the standby does not serve"
+    case $kind in
+    kill)
+        wait "${PID[$LEADER]}" 2>/dev/null || true
+        start_metadata $LEADER
+        ;;
+    stop) kill -CONT "${PID[$LEADER]}" ;;
+    esac
+    until_ok 30 stands_by $LEADER || die "round $round, $kind: the former leader does not stand by: $(status_of $LEADER)"
+    say "round $round: $kind of $LEADER, calls went on after $took s"
+    echo "$kind $took" >>"$WORK/times"
+    was=$LEADER
+    LEADER=$OTHER OTHER=$was
+done
+
+touch "$WORK/stop"
+wait "${WRITERS[@]}"
+FAILED=0
+for journal in one two; do
+    for client in one two; do
+        say "$journal's files through $client: $(python3 "$WORK/judge.py" "$WORK/$client" "$WORK/$journal.journal")" || FAILED=1
+        python3 "$WORK/judge.py" "$WORK/$client" "$WORK/$journal.journal" >/dev/null || FAILED=1
+    done
+done
+"$BIN" umount "$WORK/one"
+"$BIN" umount "$WORK/two"
+for server in a b; do
+    kill -TERM "${PID[$server]}"
+    wait "${PID[$server]}" || { say "server $server does not end well"; FAILED=1; }
+done
+start_metadata b
+until_ok 30 serves b || die "after the end of both, none serves"
+mount_client one
+for journal in one two; do
+    say "$journal's files after a restart: $(python3 "$WORK/judge.py" "$WORK/one" "$WORK/$journal.journal")" || FAILED=1
+    python3 "$WORK/judge.py" "$WORK/one" "$WORK/$journal.journal" >/dev/null || FAILED=1
+done
+for kind in kill stop step-down; do
+    grep "^$kind " "$WORK/times" 2>/dev/null | cut -d' ' -f2 | sort -n | awk -v kind=$kind '
+        { t[NR] = $1 }
+        END { if (NR) printf "%s: %d rounds, calls went on after %s s (median), %s s (99 of 100), %s s (longest)\n", kind, NR, t[int((NR + 1) / 2)], t[int(NR * 0.99 + 0.999)], t[NR] }'
+done
+if [ $FAILED -eq 0 ]; then say "$ROUNDS passed, 0 failed"; else say "0 passed, 1 failed"; fi
+[ $FAILED -eq 0 ]
