@@ -239,6 +239,47 @@ fn space_is_freed_by_the_metadata_server() {
     ));
 }
 
+/// A metadata server that was stopped, overtaken by another one, and woken.
+#[test]
+fn an_overtaken_metadata_server_frees_nothing_and_sets_no_groups() {
+    let mut disk = Disk::new(Protection::Secure);
+    let (first, second) = (disk.admin().of(Writer(3)), disk.admin().of(Writer(5)));
+    let freed = [BlockExtent {
+        start: 0,
+        blocks: 8,
+    }];
+    assert!(matches!(
+        first.discard(&freed),
+        Err(DiskError::UnknownGroup)
+    ));
+    first
+        .set_groups_of(first.life().unwrap(), &[GroupId(1)])
+        .unwrap();
+    first.discard(&freed).unwrap();
+    second.set_groups(&[GroupId(2)]).unwrap();
+    assert!(matches!(first.discard(&freed), Err(DiskError::Overtaken)));
+    for groups in [&[GroupId(1)][..], &[]] {
+        assert!(matches!(
+            first.set_groups(groups),
+            Err(DiskError::Overtaken)
+        ));
+    }
+    assert_eq!(first.status().unwrap().groups, [GroupId(2)]);
+    second.discard(&freed).unwrap();
+    // A restarted disk has forgotten that. Who believed to be the only one before the restart has to make sure again.
+    let before = first.life().unwrap();
+    disk.restart();
+    assert!(matches!(
+        first.set_groups_of(before, &[GroupId(1)]),
+        Err(DiskError::Unreachable(_))
+    ));
+    assert!(matches!(
+        first.discard(&freed),
+        Err(DiskError::UnknownGroup)
+    ));
+    assert_ne!(first.life().unwrap(), before);
+}
+
 #[test]
 fn an_unprotected_disk_listens_on_loopback_only() {
     let device: Arc<dyn device::Device> = Arc::new(MemoryDevice::new(4 << 20));

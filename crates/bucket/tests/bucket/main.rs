@@ -13,5 +13,6 @@ mod follow;
 mod log;
 mod made;
 mod room;
+mod standbys;
 mod store;
 mod upkeep;

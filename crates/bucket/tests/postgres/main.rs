@@ -21,6 +21,8 @@ mod made;
 mod only;
 #[path = "../bucket/room.rs"]
 mod room;
+#[path = "../bucket/standbys.rs"]
+mod standbys;
 #[path = "../bucket/store.rs"]
 mod store;
 #[path = "../bucket/upkeep.rs"]
