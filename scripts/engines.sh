@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Tests that need engines of other projects: an S3 server for rooms in buckets, PostgreSQL and etcd as their logs. Installs what is missing.
 #
-#   scripts/engines.sh [PART...]      default: rust logs bucket
+#   scripts/engines.sh [PART...]      default: rust logs bucket standby
 #
 #   rust    the tests of crate bucket over both engines, clusters and standbys included
 #   logs    scripts/logs.sh: the programs against versitygw, PostgreSQL and etcd
 #   bucket  scripts/bucket.sh: rooms in a bucket of versitygw, with pjdfstest and fsx on a mount
+#   standby scripts/standby.sh: a pair of metadata servers, 6 rounds
 #
 # Longer fights: STRONGROOM_FIGHT_ROUNDS=1000. Ends with a line of sums, and with 0 only if everything passed.
 set -euo pipefail
@@ -13,7 +14,7 @@ set -euo pipefail
 cd "$ROOT"
 
 PARTS=("$@")
-[ ${#PARTS[@]} -gt 0 ] || PARTS=(rust logs bucket)
+[ ${#PARTS[@]} -gt 0 ] || PARTS=(rust logs bucket standby)
 
 # Debian's PostgreSQL would set up and start a server of its own, and etcd's package would start one.
 if ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then
@@ -32,7 +33,8 @@ for part in "${PARTS[@]}"; do
     rust) cargo test --workspace --no-fail-fast --features strongroom-bucket/engines --test postgres --test etcd 2>&1 | tee "$log" || status=1 ;;
     logs) scripts/logs.sh 2>&1 | tee "$log" || status=1 ;;
     bucket) scripts/bucket.sh "$TARGET_DIR/release/strongroom" suites 2>&1 | tee "$log" || status=1 ;;
-    *) die "there is no part '$part': there are rust, logs and bucket" ;;
+    standby) scripts/standby.sh "$TARGET_DIR/release/strongroom" 2>&1 | tee "$log" || status=1 ;;
+    *) die "there is no part '$part': there are rust, logs, bucket and standby" ;;
     esac
     # "N passed; N failed" of each test program, or "N passed, N failed" of a script.
     read -r passed failed < <(sed -nE 's/^(test result: .* )?([0-9]+) passed[;,] ([0-9]+) failed.*/\2 \3/p' "$log" |

@@ -128,23 +128,23 @@ impl Committer {
     /// Commits nothing, which shows that this writer lives and was not overtaken.
     pub(crate) fn heartbeat(&mut self, shared: &Shared) -> io::Result<()> {
         shared.check()?;
-        self.beat(shared)?;
+        self.empty_commit(shared)?;
         self.look_after(shared)
     }
 
-    fn beat(&mut self, shared: &Shared) -> io::Result<()> {
+    fn empty_commit(&mut self, shared: &Shared) -> io::Result<()> {
         let done = self.append(shared, shared.lease(), Bytes::new());
         done.map_err(|e| shared.fail(&e))
     }
 
-    fn beat_if_due(&mut self, shared: &Shared) -> io::Result<()> {
+    fn heartbeat_if_due(&mut self, shared: &Shared) -> io::Result<()> {
         match shared.until_heartbeat() {
-            Some(Duration::ZERO) => self.beat(shared),
+            Some(Duration::ZERO) => self.empty_commit(shared),
             _ => Ok(()),
         }
     }
 
-    /// Waits for a task, and shows signs of life meanwhile.
+    /// Waits for a task, and commits meanwhile as often as it must.
     fn meanwhile<T: Send + 'static>(
         &mut self,
         shared: &Shared,
@@ -162,7 +162,7 @@ impl Committer {
             let wait = shared.until_heartbeat().unwrap_or(Duration::MAX);
             match receive.recv_timeout(wait) {
                 Ok(done) => return done,
-                Err(RecvTimeoutError::Timeout) => self.beat(shared)?,
+                Err(RecvTimeoutError::Timeout) => self.empty_commit(shared)?,
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(io::Error::other("a request to the store was abandoned"));
                 }
@@ -428,7 +428,7 @@ impl Committer {
             .filter(|(.., from)| is_moved(&from.object))
             .collect();
         for (file, offset, len, from) in pieces {
-            self.beat_if_due(shared)?;
+            self.heartbeat_if_due(shared)?;
             let bytes = match from.object {
                 ObjectName::Commit(number) => {
                     let body = self.bodies.get(&number).ok_or_else(|| {

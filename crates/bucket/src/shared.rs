@@ -32,7 +32,7 @@ pub(crate) enum Node {
     File(Arc<File>),
 }
 
-/// What a sign of life of a writer with a lease says.
+/// What a heartbeat of a writer with a lease says.
 pub(crate) fn lease(lease: Option<Duration>) -> Vec<Op> {
     let ms = lease.map(|lease| u32::try_from(lease.as_millis()).unwrap_or(u32::MAX));
     ms.map(|ms| Op::Lease { ms }).into_iter().collect()
@@ -117,13 +117,13 @@ impl Shared {
         Moment(self.proven.load(Ordering::Acquire)).elapsed()
     }
 
-    /// How long the next sign of life may wait; `None`: this writer gives none.
+    /// How long the next heartbeat may wait; `None`: this writer has none.
     pub(crate) fn until_heartbeat(&self) -> Option<Duration> {
         let pause = self.options.lease? / 3;
         Some(pause.saturating_sub(self.since_proven()))
     }
 
-    /// What a sign of life says.
+    /// What a heartbeat says.
     pub(crate) fn lease(&self) -> Vec<Op> {
         lease(self.options.lease)
     }

@@ -1,9 +1,9 @@
 //! A room that another machine writes to, watched by one that takes its place when it is gone.
 //!
-//! 1. To take its place is to create the next commit. Whatever was believed before, only one writer gets that.
-//! 2. A writer is believed to be gone when it has closed the room, or when no commit came for as long as it said that there would be one, by
+//! 1. To take its place is to create the next commit. Whatever seemed to be so before, only one writer gets that.
+//! 2. A writer counts as gone when it has closed the room, or when no commit came for as long as it said that there would be one, by
 //!    the clock of this machine alone.
-//! 3. A writer that says nothing of the kind is never believed to be gone.
+//! 3. A writer that says nothing of the kind never counts as gone.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,6 +47,8 @@ pub struct Standby {
     history: Arc<History>,
     /// The last time that the writer is known to have lived.
     seen: Moment,
+    /// Until when a room that is closed is left to others.
+    yields: Moment,
     searched: Moment,
     warmed: Option<Moment>,
     is_warming: Arc<AtomicBool>,
@@ -82,10 +84,16 @@ impl Standby {
             options,
             history: Arc::new(history),
             seen: Moment::now(),
+            yields: Moment::now(),
             searched: Moment::now(),
             warmed: None,
             is_warming: Arc::default(),
         })
+    }
+
+    /// Leaves a room that nobody writes to to others, for so long.
+    pub fn yields(&mut self, time: Duration) {
+        self.yields = Moment(Moment::now().0 + time.as_millis() as u64);
     }
 
     /// Returns the storage once this machine writes to it. While others do: `None`, after a while.
@@ -119,7 +127,7 @@ impl Standby {
             (false, _) => "nobody writes to the room".into(),
             (true, Some(_)) => format!("the writer that began with commit {}", manifest.epoch),
             (true, None) => format!(
-                "the writer that began with commit {} and shows no sign of life",
+                "the writer that began with commit {} and has no heartbeat",
                 manifest.epoch
             ),
         }
@@ -155,11 +163,12 @@ impl Standby {
             let last = std::fs::read_to_string(self.dir.join(WRITER));
             last.is_ok_and(|last| last == writer_line(manifest))
         };
-        let is_silent = || {
+        let is_late = || {
             self.lease()
                 .is_some_and(|lease| self.seen.elapsed() >= lease)
         };
-        !manifest.is_open || self.options.take_over || is_silent() || was_here()
+        let is_free = || !manifest.is_open && Moment::now().0 >= self.yields.0;
+        is_free() || self.options.take_over || is_late() || manifest.is_open && was_here()
     }
 
     /// Takes the writer's place; `None` where another one was faster.

@@ -183,7 +183,7 @@ impl BucketStorage {
         let storage = Self::over(objects, history, local, writer, options)?;
         storage.shared.prove(begun);
         if let Some(commits) = &storage.commits {
-            syncs::show_life(&storage.shared, commits)?;
+            syncs::begin_heartbeats(&storage.shared, commits)?;
         }
         Ok(storage)
     }

@@ -13,7 +13,7 @@ use crate::file::File;
 use crate::names::{self, CHECKPOINTS, DATA, ObjectName};
 use crate::shared::Shared;
 
-/// The longest between two looks whether a sign of life is due.
+/// The longest between two looks whether a heartbeat is due.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Syncs, and who waits for one.
@@ -97,7 +97,7 @@ pub(crate) fn fence(shared: &Shared, commits: &Commits) -> io::Result<Fence> {
 }
 
 /// Shows that a writer with a lease lives, until it is closed or has failed.
-pub(crate) fn show_life(shared: &Arc<Shared>, commits: &Arc<Commits>) -> io::Result<()> {
+pub(crate) fn begin_heartbeats(shared: &Arc<Shared>, commits: &Arc<Commits>) -> io::Result<()> {
     if shared.options.lease.is_none() {
         return Ok(());
     }

@@ -14,7 +14,7 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use metadata_server::server::{InDirectory, OpenFiles, RoomFiles};
+use metadata_server::server::{InDirectory, OpenFiles, RoomFiles, Turn};
 use room::{CheckReport, Credential, KnownKey, NewRoom, OpenOptions, Room};
 use storage::Storage;
 
@@ -45,13 +45,8 @@ pub trait Buckets: Send + Sync {
     /// Opens the storage for reading, and what follows it.
     fn follow(&self, dir: &Path) -> io::Result<(Arc<dyn Storage>, Box<dyn Moments>)>;
     /// Opens the storage for a metadata server, and what shows that it is the only one of the room. One of a pair waits until the other one
-    /// is gone; it gives up with `Interrupted` when `stops` says so.
-    fn serve(
-        &self,
-        dir: &Path,
-        pair: Option<Pair>,
-        stops: &dyn Fn() -> bool,
-    ) -> io::Result<OpenFiles>;
+    /// is gone; `Interrupted` when the wait is ended.
+    fn serve(&self, dir: &Path, pair: Option<Pair>, turn: &Turn<'_>) -> io::Result<OpenFiles>;
     /// What this process has asked the store of an open room for, and what the room has there. `None`: it is not open here.
     fn usage(&self, dir: &Path) -> Option<StoreReply>;
     /// Removes what a creation left that failed.
@@ -61,7 +56,7 @@ pub trait Buckets: Send + Sync {
 /// How a metadata server is one of several of which one serves the room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pair {
-    /// The others take the room over when the one that serves it has shown no sign of life for so long.
+    /// The others take the room over when the one that serves it has had no heartbeat for so long.
     pub lease: Duration,
 }
 
@@ -152,8 +147,8 @@ pub(crate) fn discard(dir: &Path) {
 struct InBucket(Option<Pair>);
 
 impl RoomFiles for InBucket {
-    fn open(&self, dir: &Path, stops: &dyn Fn() -> bool) -> io::Result<OpenFiles> {
-        buckets()?.serve(dir, self.0, stops)
+    fn open(&self, dir: &Path, turn: &Turn<'_>) -> io::Result<OpenFiles> {
+        buckets()?.serve(dir, self.0, turn)
     }
 }
 

@@ -32,7 +32,7 @@ use super::transport::Tls;
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// The longest pause where there are several addresses: another server may take over at any moment.
-const PAUSE_MAX_OF_SEVERAL: Duration = Duration::from_millis(200);
+const PAUSE_MAX_OF_SEVERAL: Duration = Duration::from_millis(100);
 /// For connecting, and for the greeting.
 const CONNECT: Duration = Duration::from_secs(5);
 /// For the greeting of one of several servers.

@@ -5,22 +5,46 @@
 //! 2. Answers to reads are no writes. They are given while [`Fence::holds`], which may rely on how fast time passes, and on nothing else
 //!    of clocks.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use netdisk::Writer;
 use storage::{HostStorage, Storage};
 
 /// Where a room's files are.
 pub trait RoomFiles: Debug + Send + Sync {
-    /// Opens those of the room that `dir` represents on this machine, for writing. May wait as long as another server has the room;
-    /// `stops` says when to give up.
+    /// Opens those of the room that `dir` represents on this machine, for writing. May wait as long as another server has the room.
     ///
     /// # Errors
-    /// `Interrupted` where it gave up; `ResourceBusy` where another server has the room and this one does not wait.
-    fn open(&self, dir: &Path, stops: &dyn Fn() -> bool) -> io::Result<OpenFiles>;
+    /// `Interrupted` where the wait was ended; `ResourceBusy` where another server has the room and this one does not wait.
+    fn open(&self, dir: &Path, turn: &Turn<'_>) -> io::Result<OpenFiles>;
+}
+
+/// When one of several servers opens a room.
+pub struct Turn<'a> {
+    /// Says when to end the wait.
+    pub stops: &'a dyn Fn() -> bool,
+    /// For how long a room that nobody has is left to the others.
+    pub yields: Duration,
+}
+
+impl Debug for Turn<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn")
+            .field("yields", &self.yields)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Turn<'_> {
+    /// At once, or not at all.
+    pub(crate) const NOW: Turn<'static> = Turn {
+        stops: &|| true,
+        yields: Duration::ZERO,
+    };
 }
 
 /// The files of a room, open for writing.
@@ -55,7 +79,7 @@ pub trait Fence: Debug + Send + Sync {
 pub struct InDirectory;
 
 impl RoomFiles for InDirectory {
-    fn open(&self, dir: &Path, _stops: &dyn Fn() -> bool) -> io::Result<OpenFiles> {
+    fn open(&self, dir: &Path, _turn: &Turn<'_>) -> io::Result<OpenFiles> {
         Ok(OpenFiles {
             storage: Arc::new(HostStorage::open(dir)?),
             fence: Arc::new(Alone),

@@ -38,7 +38,9 @@ pub use capability::{
     GroupId, Mode, Secret, Ticket,
 };
 pub use certificate::{DiskCertificate, certificate_end, certificate_hash};
-pub use client::{Admin, DiskAddress, DiskClient, DiskError, DiskStatus, Life, Protection, Writer};
+pub use client::{
+    Admin, DiskAddress, DiskClient, DiskError, DiskStatus, Lifetime, Protection, Writer,
+};
 pub use frame::{CAPABILITIES_PER_GROUP, GROUPS_MAX, Op};
 pub use key_file::{KeyFile, KeyFileError, PreviousKeys};
 pub use reason::Reason;

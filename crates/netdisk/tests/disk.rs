@@ -253,7 +253,7 @@ fn an_overtaken_metadata_server_frees_nothing_and_sets_no_groups() {
         Err(DiskError::UnknownGroup)
     ));
     first
-        .set_groups_of(first.life().unwrap(), &[GroupId(1)])
+        .set_groups_of(first.lifetime().unwrap(), &[GroupId(1)])
         .unwrap();
     first.discard(&freed).unwrap();
     second.set_groups(&[GroupId(2)]).unwrap();
@@ -266,8 +266,8 @@ fn an_overtaken_metadata_server_frees_nothing_and_sets_no_groups() {
     }
     assert_eq!(first.status().unwrap().groups, [GroupId(2)]);
     second.discard(&freed).unwrap();
-    // A restarted disk has forgotten that. Who believed to be the only one before the restart has to make sure again.
-    let before = first.life().unwrap();
+    // A restarted disk has forgotten that. A server that was the only one before the restart has to make sure again.
+    let before = first.lifetime().unwrap();
     disk.restart();
     assert!(matches!(
         first.set_groups_of(before, &[GroupId(1)]),
@@ -277,7 +277,7 @@ fn an_overtaken_metadata_server_frees_nothing_and_sets_no_groups() {
         first.discard(&freed),
         Err(DiskError::UnknownGroup)
     ));
-    assert_ne!(first.life().unwrap(), before);
+    assert_ne!(first.lifetime().unwrap(), before);
 }
 
 #[test]

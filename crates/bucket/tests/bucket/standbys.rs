@@ -77,7 +77,7 @@ fn a_standby_waits_for_a_writer_that_lives_and_begins_when_it_has_closed_the_roo
 }
 
 #[test]
-fn a_standby_takes_the_place_of_a_writer_that_shows_no_sign_of_life() {
+fn a_standby_takes_the_place_of_a_writer_that_has_no_heartbeat_any_more() {
     let world = World::new();
     let first = world.writer(with_lease(SHORT));
     let began = first.writer();
@@ -119,7 +119,7 @@ fn a_writer_that_promised_nothing_is_never_taken_for_dead() {
     let mut second = standby(&world.store, world.dir(1), with_lease(SHORT));
     first.die();
     assert!(second.look().unwrap().is_none());
-    assert!(second.writer().contains("no sign of life"));
+    assert!(second.writer().contains("no heartbeat"));
     drop(second);
     let mut take = with_lease(SHORT);
     take.take_over = true;
@@ -153,13 +153,13 @@ fn of_two_that_wait_one_begins() {
 }
 
 #[test]
-fn signs_of_life_do_not_pile_up() {
+fn heartbeats_do_not_pile_up() {
     let world = World::new();
     let mut often = with_lease(Duration::from_millis(30));
     often.checkpoint_commits = 5;
     often.grace = Duration::ZERO;
     let writer = world.writer(often);
-    // An idle writer: nothing but signs of life.
+    // An idle writer: nothing but heartbeats.
     let first = writer.requests();
     let sent = |now: strongroom_bucket::Requests| now.puts + now.log - first.puts - first.log;
     while sent(writer.requests()) < 60 {

@@ -222,9 +222,9 @@ impl Disk {
         }) else {
             return Err(nowhere("no group numbers are reserved yet"));
         };
-        let life = self.admin.life()?;
+        let lifetime = self.admin.lifetime()?;
         self.fence.prove().map_err(DiskError::Unreachable)?;
-        self.admin.set_groups_of(life, &[id])?;
+        self.admin.set_groups_of(lifetime, &[id])?;
         let mut state = self.state.lock();
         state.group = Some(Group {
             id,

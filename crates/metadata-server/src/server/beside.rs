@@ -11,7 +11,7 @@ use super::incarnation::open as open_room;
 use super::{ServerError, disk_added, drain, io};
 use crate::audit::{self, event::Admin};
 use crate::enrol;
-use crate::fence::RoomFiles;
+use crate::fence::{RoomFiles, Turn};
 
 /// A room that no server serves, opened to look after its users and disks: its files' data is not reached.
 #[derive(Debug)]
@@ -32,8 +32,13 @@ impl Beside {
         options: room::OpenOptions,
         files: &dyn RoomFiles,
     ) -> Result<Self, ServerError> {
-        let (room, storage, _) =
-            open_room((files, &|| true), dir, credential, options, Duration::ZERO)?;
+        let (room, storage, _) = open_room(
+            (files, &Turn::NOW),
+            dir,
+            credential,
+            options,
+            Duration::ZERO,
+        )?;
         Ok(Self { room, storage })
     }
 

@@ -25,7 +25,7 @@ use super::{Config, ServerError, Shared, io};
 use crate::audit::Audit;
 use crate::authority::Authority;
 use crate::enrol;
-use crate::fence::{Fence, RoomFiles};
+use crate::fence::{Fence, RoomFiles, Turn};
 use crate::locks::Locks;
 use crate::placement::NetStorage;
 use crate::sessions::{Session, Sessions};
@@ -74,14 +74,14 @@ impl Incarnation {
         credential: &room::Credential,
         fault: &Arc<Fault>,
         audit: &Audit,
-        stops: &dyn Fn() -> bool,
+        turn: &Turn<'_>,
     ) -> Result<Self, ServerError> {
         let options = OpenOptions {
             keep_unnamed: true,
             ..config.open.clone()
         };
         let (room, storage, fence) = open(
-            (&*config.files, stops),
+            (&*config.files, turn),
             &config.room,
             credential,
             options,
@@ -183,7 +183,7 @@ impl Incarnation {
 
 /// Opens a room on network disks, with its storage; no disk is attached yet.
 pub(super) fn open(
-    (files, stops): (&dyn RoomFiles, &dyn Fn() -> bool),
+    (files, turn): (&dyn RoomFiles, &Turn<'_>),
     dir: &Path,
     credential: &room::Credential,
     options: OpenOptions,
@@ -191,7 +191,7 @@ pub(super) fn open(
 ) -> Result<(Room, NetStorage, Arc<dyn Fence>), ServerError> {
     let dir = dir.canonicalize().map_err(io(dir.display().to_string()))?;
     let opened = files
-        .open(&dir, stops)
+        .open(&dir, turn)
         .map_err(io(dir.display().to_string()))?;
     let storage =
         NetStorage::open(opened.storage, flush_timeout).map_err(io("the placement of segments"))?;

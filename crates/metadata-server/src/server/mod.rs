@@ -44,7 +44,7 @@ use crate::audit::event::Admin;
 use crate::audit::{self, Audit};
 use crate::authority::{DiskState, Timing};
 use crate::enrol::{self, EnrolError, Identity, User};
-pub use crate::fence::{Fence, InDirectory, OpenFiles, RoomFiles};
+pub use crate::fence::{Fence, InDirectory, OpenFiles, RoomFiles, Turn};
 use administration::LOCAL;
 pub use beside::Beside;
 use incarnation::Incarnation;
@@ -59,7 +59,7 @@ pub use testing::Point;
 const DRAIN: Duration = Duration::from_secs(60);
 
 /// For how long a server that stepped down leaves the room to the others, before it serves it again if nobody does.
-const STEP_DOWN: Duration = Duration::from_secs(3);
+const STEP_DOWN: Duration = Duration::from_secs(5);
 
 /// How a room is served.
 #[derive(Debug, Clone)]
@@ -243,14 +243,18 @@ impl Shared {
     }
 
     /// Opens the room, and lets clients in.
-    fn begin(self: &Arc<Self>) -> Result<(), ServerError> {
+    fn begin(self: &Arc<Self>, yields: Duration) -> Result<(), ServerError> {
         let stops = || self.stopping.load(Ordering::SeqCst);
+        let turn = Turn {
+            stops: &stops,
+            yields,
+        };
         let incarnation = Incarnation::begin(
             &self.config,
             &self.credential,
             &self.fault,
             &self.audit,
-            &stops,
+            &turn,
         )?;
         if self.audit.log().is_some() {
             audit::take(&incarnation.room, |entries, forgotten| {
@@ -324,16 +328,13 @@ impl Shared {
                 tracing::warn!("closing the room: {e}");
             }
             self.ended.fetch_add(1, Ordering::SeqCst);
-            if steps_down {
-                tracing::info!("another server may serve the room now");
-                let until = Instant::now() + STEP_DOWN;
-                while Instant::now() < until && !self.stopping.load(Ordering::SeqCst) {
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-            }
+            let yields = match steps_down {
+                true => STEP_DOWN,
+                false => Duration::ZERO,
+            };
             let mut pause = Duration::from_millis(100);
             while !self.stopping.load(Ordering::SeqCst) {
-                match self.begin() {
+                match self.begin(yields) {
                     Ok(()) => {
                         tracing::info!("the room is open");
                         begun = true;
@@ -397,7 +398,7 @@ impl MetadataServer {
         let address = listener.local_addr().map_err(io("the server's address"))?;
         let begun = !shared.config.waits;
         if begun {
-            shared.begin()?;
+            shared.begin(Duration::ZERO)?;
         }
         let closing = CancellationToken::new();
         runtime.spawn(listen::accept(listener, shared.clone(), closing.clone()));

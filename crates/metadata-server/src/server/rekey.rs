@@ -16,7 +16,7 @@ use super::attach::attach;
 use super::incarnation::open as open_room;
 use crate::authority::{Authority, Timing};
 use crate::enrol;
-use crate::fence::RoomFiles;
+use crate::fence::{RoomFiles, Turn};
 use crate::placement::NetStorage;
 
 /// How long a flush of a disk that cannot be reached is tried.
@@ -40,7 +40,7 @@ pub fn rekey(
         ..options
     };
     let (room, storage, fence) =
-        open_room((files, &|| true), dir, credential, options, FLUSH_TIMEOUT)?;
+        open_room((files, &Turn::NOW), dir, credential, options, FLUSH_TIMEOUT)?;
     let disks = enrol::disks(&room)?;
     let authority = attach(&room, &storage, &fence, disks, Timing::default())?;
     let outcome = resealed(&room, &storage, &authority, credential, progress);

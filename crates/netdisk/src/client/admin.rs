@@ -41,7 +41,7 @@ pub struct Writer(pub u64);
 
 /// A disk server from its start to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Life([u8; 16]);
+pub struct Lifetime([u8; 16]);
 
 /// The metadata server's own way to a disk, authenticated by the disk's key.
 #[derive(Debug)]
@@ -108,9 +108,9 @@ impl Admin {
     ///
     /// # Errors
     /// As for [`status`](Self::status).
-    pub fn life(&self) -> Result<Life, DiskError> {
+    pub fn lifetime(&self) -> Result<Lifetime, DiskError> {
         self.status()?;
-        Ok(Life(self.line.boot()))
+        Ok(Lifetime(self.line.boot()))
     }
 
     /// From now on exactly these groups are valid, [`GROUPS_MAX`] at most; those that were not before begin with no revoked
@@ -122,12 +122,12 @@ impl Admin {
         self.set_groups_in(None, groups)
     }
 
-    /// The same, unless the disk was restarted since it had this life: it has forgotten then who overtook whom.
+    /// The same, unless the disk was restarted since this lifetime of it: it has forgotten then who overtook whom.
     ///
     /// # Errors
     /// As for [`set_groups`](Self::set_groups); `Unreachable` where it was restarted.
-    pub fn set_groups_of(&self, life: Life, groups: &[GroupId]) -> Result<(), DiskError> {
-        self.set_groups_in(Some(life.0), groups)
+    pub fn set_groups_of(&self, lifetime: Lifetime, groups: &[GroupId]) -> Result<(), DiskError> {
+        self.set_groups_in(Some(lifetime.0), groups)
     }
 
     fn set_groups_in(&self, boot: Option<[u8; 16]>, groups: &[GroupId]) -> Result<(), DiskError> {

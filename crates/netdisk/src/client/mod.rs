@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use admin::{Admin, DiskStatus, Life, Writer};
+pub use admin::{Admin, DiskStatus, Lifetime, Writer};
 
 use crate::frame::{Op, PAYLOAD_MAX};
 use crate::keys::MessageKeys;

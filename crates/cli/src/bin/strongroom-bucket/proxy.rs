@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bucket::{BucketStorage, LogPlace, Options, Place, Standby};
-use metadata_server::server::{Fence, OpenFiles};
+use metadata_server::server::{Fence, OpenFiles, Turn};
 use netdisk::Writer;
 use storage::Storage;
 use strongroom_cli::bucket::{Buckets, MARKER, Moments, Pair, StoreReply};
@@ -161,15 +161,10 @@ impl Buckets for Proxies {
         Ok(opened)
     }
 
-    fn serve(
-        &self,
-        dir: &Path,
-        pair: Option<Pair>,
-        stops: &dyn Fn() -> bool,
-    ) -> io::Result<OpenFiles> {
+    fn serve(&self, dir: &Path, pair: Option<Pair>, turn: &Turn<'_>) -> io::Result<OpenFiles> {
         let storage = match pair {
             None => open(dir, false)?.1,
-            Some(pair) => wait_to_write(dir, pair, stops)?,
+            Some(pair) => wait_to_write(dir, pair, turn)?,
         };
         let lease = pair.map(|pair| pair.lease);
         Ok(OpenFiles {
@@ -216,18 +211,15 @@ fn taken_over(dir: &Path) {
 }
 
 /// Opens a storage for writing once the other one of a pair is gone.
-fn wait_to_write(
-    dir: &Path,
-    pair: Pair,
-    stops: &dyn Fn() -> bool,
-) -> io::Result<Arc<BucketStorage>> {
+fn wait_to_write(dir: &Path, pair: Pair, turn: &Turn<'_>) -> io::Result<Arc<BucketStorage>> {
     let (place, mut options) = place_and_options(dir)?;
     options.take_over = dir.join(TAKE_OVER).exists();
     options.lease = Some(pair.lease);
     let standby = Standby::open(place.store()?, place.prefix(), dir, options);
     let mut standby = standby.map_err(at(&place))?;
-    let mut told = String::new();
-    while !stops() {
+    standby.yields(turn.yields);
+    let mut known = String::new();
+    while !(turn.stops)() {
         match standby.look() {
             Ok(Some(storage)) => {
                 taken_over(dir);
@@ -237,9 +229,9 @@ fn wait_to_write(
             }
             Ok(None) => {
                 let writer = standby.writer();
-                if writer != told {
+                if writer != known {
                     tracing::info!("standing by for {writer}");
-                    told = writer;
+                    known = writer;
                 }
             }
             Err(e) if e.kind() == io::ErrorKind::InvalidData => return Err(at(&place)(e)),

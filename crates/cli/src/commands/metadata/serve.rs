@@ -49,7 +49,7 @@ pub(crate) struct Args {
     /// One of several servers of a room in a bucket: serve it when no other one does, and take it over when that one is gone
     #[arg(long)]
     standby: bool,
-    /// With --standby: the others take over from this server when it has shown no sign of life for so long; it commits three times in it
+    /// With --standby: the others take over from this server when it has had no heartbeat for so long; it has three in that time
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration, requires = "standby")]
     standby_lease: Duration,
     /// Capabilities of the disks are good for this long
@@ -332,7 +332,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let address = server.local_addr();
     tracing::info!(%address, room = %dir.display(), "serving");
     let serves = match pair {
-        Some(_) => "stands by, and serves when no other server does,",
+        Some(_) => "is on standby",
         None => "is served",
     };
     if global.json {

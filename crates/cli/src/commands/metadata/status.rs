@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     }
     let state = match (status.serving, status.standby) {
         (true, _) => "serves",
-        (false, true) => "stands by",
+        (false, true) => "is on standby",
         (false, false) => "reopens the room",
     };
     output::line(format!(
