@@ -150,6 +150,10 @@ impl Standby {
             self.searched = asked;
         }
         if let Some(newer) = newer {
+            if newer.manifest.is_open {
+                // Somebody has taken the turn that was left to others.
+                self.yields = Moment::now();
+            }
             self.history = Arc::new(newer);
             self.seen = Moment::now();
         }

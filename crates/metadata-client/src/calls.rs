@@ -19,7 +19,7 @@ use super::errors::error;
 use super::link::{Attempt, Connected};
 
 /// Pauses before a server that cannot answer just now is asked again, at first and at most.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
 
 impl ClientCore {
     pub(super) fn deadline(&self) -> Instant {

@@ -158,7 +158,10 @@ fn a_server_steps_down_for_another_one_and_leaves_the_room_to_it_for_a_moment() 
     world.server().step_down().unwrap();
     assert!(world.server().is_standing_by());
     until(|| place.yielded.load(Ordering::SeqCst));
-    assert!(root.lookup(InodeNo::ROOT, "f").is_err());
+    // Its connection is closed, so that it asks the other server at once.
+    let asked =
+        root.ask(|client, context, session| async move { client.beat(context, session).await });
+    assert!(asked.is_err());
     assert!(world.server().step_down().is_err());
     place.taken.store(false, Ordering::SeqCst);
     until(|| world.server().is_serving());

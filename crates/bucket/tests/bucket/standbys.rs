@@ -153,6 +153,19 @@ fn of_two_that_wait_one_begins() {
 }
 
 #[test]
+fn a_turn_that_is_left_to_others_is_over_when_one_took_it() {
+    let world = World::new();
+    drop(world.writer(with_lease(LONG)));
+    let mut yielding = standby(&world.store, world.dir(1), with_lease(LONG));
+    yielding.yields(LONG);
+    assert!(yielding.look().unwrap().is_none());
+    let other = takes(standby(&world.store, world.dir(2), with_lease(LONG)));
+    assert!(yielding.look().unwrap().is_none());
+    drop(other);
+    assert!(yielding.look().unwrap().is_some());
+}
+
+#[test]
 fn heartbeats_do_not_pile_up() {
     let world = World::new();
     let mut often = with_lease(Duration::from_millis(30));

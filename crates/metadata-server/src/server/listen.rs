@@ -105,6 +105,13 @@ impl Users {
         }
     }
 
+    /// Closes all connections: clients have another server to ask.
+    pub(super) fn cut_all(&self) {
+        for (_, cut) in self.connections.lock().values() {
+            cut.cancel();
+        }
+    }
+
     /// Closes the connections of these keys.
     pub(super) fn cut(&self, serials: &[[u8; 16]]) {
         for (serial, cut) in self.connections.lock().values() {

@@ -289,6 +289,9 @@ impl Shared {
             return Ok(());
         };
         incarnation.stop();
+        if self.config.waits {
+            self.users.cut_all();
+        }
         let deadline = Instant::now() + DRAIN;
         let incarnation = loop {
             match Arc::try_unwrap(incarnation) {
@@ -317,7 +320,9 @@ impl Shared {
                 return;
             }
             let steps_down = self.stepping_down.swap(false, Ordering::SeqCst);
-            if begun && !steps_down {
+            if steps_down {
+                tracing::info!("the room is closed for another server");
+            } else if begun {
                 self.counters.reopened();
                 tracing::error!(
                     "the room's storage failed, or another server has the room; all sessions end, and the room is opened again"
@@ -328,6 +333,7 @@ impl Shared {
                 tracing::warn!("closing the room: {e}");
             }
             self.ended.fetch_add(1, Ordering::SeqCst);
+            tracing::info!("the room is closed");
             let yields = match steps_down {
                 true => STEP_DOWN,
                 false => Duration::ZERO,
