@@ -1,4 +1,4 @@
-//! Opening time and memory at a few files and at a million: neither may follow the number of files.
+//! Opening time and memory at a few files and at a million: neither may follow the number of files. And how large a catalog is.
 //!
 //! `cargo run --release -p strongroom-room --example scale [DIR [FILES]]`
 
@@ -72,6 +72,10 @@ fn measure(dir: &Path, files: u64) -> Outcome<()> {
         room.close()?;
     }
     opened.sort();
+    for name in ["catalog.db", "catalog.db-pages"] {
+        let bytes = fs::metadata(dir.join("room").join(name))?.len();
+        println!("{name}: {:.1} bytes a file", bytes as f64 / files as f64);
+    }
     let room = Room::open(&dir.join("room"), &credential, options)?;
     let start = Instant::now();
     let mut seen = 0;
