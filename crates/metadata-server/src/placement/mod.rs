@@ -360,7 +360,7 @@ impl Shared {
             }
         };
         table.put(segment, place);
-        table.store(&*self.host)?;
+        table.store_another(&*self.host)?;
         *self.table.write() = Arc::new(table);
         Ok(())
     }

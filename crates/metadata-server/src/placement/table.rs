@@ -30,6 +30,8 @@ pub(super) const WHOLE: u32 = SEGMENT_BLOCKS / UNIT;
 pub(super) const SHORTEST: u32 = 32;
 /// Bytes of the longest file that is read: some 700,000 segments, 40 TiB.
 const LEN_MAX: u64 = 32 << 20;
+/// Bytes of the longest file that another segment may lead to. What is above is for places that leave.
+const FULL: u64 = LEN_MAX - (1 << 20);
 const MAGIC: &str = "strongroom placement 2 ";
 const MAGIC_1: &str = "strongroom placement 1 ";
 
@@ -258,10 +260,23 @@ impl Table {
         }
     }
 
-    /// Durably, the second copy first: so it is never older than the file.
+    /// Durably, the second copy first: so it is never older than the file. `StorageFull`, and nothing is
+    /// written, where it would be too long to be read again.
     pub(super) fn store(&mut self, storage: &dyn Storage) -> io::Result<()> {
+        self.store_within(storage, LEN_MAX)
+    }
+
+    /// The same with another segment: `StorageFull` earlier, so that segments can still be removed and disks emptied.
+    pub(super) fn store_another(&mut self, storage: &dyn Storage) -> io::Result<()> {
+        self.store_within(storage, FULL)
+    }
+
+    fn store_within(&mut self, storage: &dyn Storage, most: u64) -> io::Result<()> {
         self.revision += 1;
         let bytes = self.encode();
+        if bytes.len() as u64 > most {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         storage::replace(storage, COPY, &bytes)?;
         storage::replace(storage, PLACEMENT, &bytes)
     }
@@ -387,6 +402,24 @@ mod tests {
     fn file(magic: &str, body: &str) -> Vec<u8> {
         let digest = blake3::hash(body.as_bytes()).to_hex();
         format!("{magic}{digest}\n{body}").into_bytes()
+    }
+
+    // A room of some 80 TiB wrote a file that its next opening refused.
+    #[test]
+    fn a_table_that_would_be_too_long_to_be_read_again_is_not_written() {
+        const { assert!(FULL < LEN_MAX) };
+        let dir = tempfile::tempdir().unwrap();
+        let storage = storage::HostStorage::open(dir.path()).unwrap();
+        let mut before = table();
+        before.store(&storage).unwrap();
+        let mut after = before.clone();
+        after.put(SegmentNo(11), place(3, 0, WHOLE));
+        let len = after.encode().len() as u64;
+        let refused = after.clone().store_within(&storage, len - 1).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(Table::load(&storage).unwrap(), before);
+        after.store_within(&storage, len).unwrap();
+        assert_eq!(Table::load(&storage).unwrap(), after);
     }
 
     #[test]
