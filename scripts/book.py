@@ -12,7 +12,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Chapters, by parts. What docs/ has beside them is an error, so that no document is forgotten.
 PARTS = [
-    ("Use", ["install", "commands", "limits", "keys", "backup", "snapshots", "replication", "import", "bucket", "shared-storage", "volumes", "embedding", "benchmark", "performance"]),
+    ("Use", ["install", "commands", "limits", "keys", "backup", "snapshots", "replication", "import", "bucket", "shared-storage", "scale", "volumes", "embedding", "benchmark", "performance"]),
     ("Trust", ["threats", "reliability", "capability-model"]),
     ("Reference", ["format", "netdisk", "glossary"]),
 ]

@@ -104,6 +104,11 @@ const EXCUSED: &[(&str, &str, &str)] = &[
     ("replication.md", "systemctl enable", REPLICAS),
     ("replication.md", "strongroom send", REPLICAS),
     (
+        "scale.md",
+        "cargo run --release -p strongroom-metadata-server",
+        MINUTES,
+    ),
+    (
         "volumes.md",
         "strongroom volume format disk.img --size 20GiB",
         LARGE,
