@@ -1,9 +1,9 @@
 //! What snapshots cost a room: their creation beside writers, work and listing with many of them, deletion, sending and receiving.
 //!
-//! `cargo run --release -p strongroom-room --example snapshot_costs -- [DIR [FILES [SNAPSHOTS [MIB]]]]`
+//! `cargo run --release -p strongroom-room --example snapshot_costs -- [DIR [FILES [SNAPSHOTS [MIB [PART...]]]]]`
 //!
-//! By default 10,000 files, 100 snapshots, a file of 64 MiB. Ratios compare with a room without snapshots, or with a plain copy,
-//! by turns in one run; each number is a median.
+//! By default 10,000 files, 100 snapshots, a file of 64 MiB, and all parts: `creation`, `work`, `replica`. Ratios compare with a room
+//! without snapshots, or with a plain copy, by turns in one run; each number is a median.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -28,11 +28,27 @@ fn main() -> Outcome<()> {
     let base = arguments.next().map_or_else(std::env::temp_dir, Into::into);
     let mut number = |default: u64| arguments.next().map_or(Ok(default), |n| n.parse());
     let (files, snapshots, mib) = (number(10_000)?, number(100)?, number(64)?);
+    let chosen: Vec<String> = arguments.collect();
+    let parts = ["creation", "work", "replica"];
+    if let Some(unknown) = chosen.iter().find(|part| !parts.contains(&part.as_str())) {
+        return Err(format!("no part {unknown}: there are {}", parts.join(", ")).into());
+    }
+    let has = |part: &str| chosen.is_empty() || chosen.iter().any(|chosen| chosen == part);
     let dir = base.join(format!("strongroom-snapshots-{}", std::process::id()));
     fs::create_dir(&dir)?;
-    let result = creation(&dir.join("creation"), files)
-        .and_then(|()| many(&dir, files, snapshots, mib))
-        .and_then(|()| replica(&dir.join("send"), mib));
+    let run = || -> Outcome<()> {
+        if has("creation") {
+            creation(&dir.join("creation"), files)?;
+        }
+        if has("work") {
+            many(&dir, files, snapshots, mib)?;
+        }
+        if has("replica") {
+            replica(&dir.join("send"), mib)?;
+        }
+        Ok(())
+    };
+    let result = run();
     fs::remove_dir_all(&dir)?;
     result
 }
