@@ -21,5 +21,5 @@ rm -f "$OUT"/callgrind.out
 valgrind --quiet --tool=callgrind --callgrind-out-file="$OUT/callgrind.out" "$OUT/release/examples/instructions" "$COUNT"
 say "instructions of one operation:"
 callgrind_annotate --inclusive=yes --threshold=100 "$OUT/callgrind.out" 2>/dev/null |
-    sed -nE 's/^ *([0-9,]+) .*instructions::(read_block|read_part|append_block|write_block|write_across_blocks)( .*)?$/\2 \1/p' |
+    sed -nE 's/^ *([0-9,]+) .*instructions::((read|append|write|sync)_[a-z_]+)( .*)?$/\2 \1/p' |
     tr -d , | sort -k1,1 -k2,2rn | awk -v n="$COUNT" '$1 != last { printf "  %-22s %8d\n", $1, $2 / n; last = $1 }'

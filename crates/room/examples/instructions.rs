@@ -6,7 +6,8 @@
 use std::process::ExitCode;
 
 use room::{
-    FileKind, FileSystem, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions, Room, Secret,
+    FileKind, FileSystem, InodeNo, NewCredential, NewFile, NewRoom, NewSnapshot, OpenOptions, Room,
+    Secret,
 };
 
 const BLOCK: u64 = 4096;
@@ -32,6 +33,36 @@ fn write_across_blocks(
     data: &[u8],
 ) -> room::Result<()> {
     room.write(no, at, data)
+}
+
+/// The first change of the block since a snapshot, in a unit that holds others.
+#[inline(never)]
+fn write_kept_block(room: &dyn FileSystem, no: InodeNo, at: u64, data: &[u8]) -> room::Result<()> {
+    room.write(no, at, data)
+}
+
+/// The same of a block that was written alone.
+#[inline(never)]
+fn write_kept_unit(room: &dyn FileSystem, no: InodeNo, at: u64, data: &[u8]) -> room::Result<()> {
+    room.write(no, at, data)
+}
+
+/// The next change of the block since the snapshot.
+#[inline(never)]
+fn write_block_again(room: &dyn FileSystem, no: InodeNo, at: u64, data: &[u8]) -> room::Result<()> {
+    room.write(no, at, data)
+}
+
+/// Durable, with all blocks of `write_kept_unit`.
+#[inline(never)]
+fn sync_kept(room: &dyn FileSystem) -> room::Result<()> {
+    room.sync()
+}
+
+/// The same without a snapshot.
+#[inline(never)]
+fn sync_blocks(room: &dyn FileSystem) -> room::Result<()> {
+    room.sync()
 }
 
 #[inline(never)]
@@ -87,9 +118,26 @@ fn run(count: u64) -> Result<(), Box<dyn std::error::Error>> {
     for at in places(count) {
         write_block(fs, filled, at, block)?;
     }
-    fs.sync()?;
+    sync_blocks(fs)?;
     for at in places(count) {
         write_across_blocks(fs, filled, at + 100, block)?;
+    }
+    let kept = file(b"kept")?.no;
+    for at in (0..SIZE).step_by(data.len()) {
+        fs.write(kept, at, &data)?;
+    }
+    let snapshot = |name: &str| room.create_snapshot(name, NewSnapshot::default());
+    snapshot("first")?;
+    for at in places(count) {
+        write_kept_block(fs, kept, at, block)?;
+    }
+    snapshot("second")?;
+    for at in places(count) {
+        write_kept_unit(fs, kept, at, block)?;
+    }
+    sync_kept(fs)?;
+    for at in places(count) {
+        write_block_again(fs, kept, at, block)?;
     }
     room.close()?;
     Ok(())
