@@ -35,8 +35,8 @@ use std::sync::Arc;
 
 pub use model::{
     Births, BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, Digest, DirEntry, Extent, FileFlags,
-    FileKind, Inode, InodeNo, KeptChunk, NoncePart, Piece, Pieces, Proofs, Released, SegmentNo,
-    Snapshot, Stored, Tag, Timestamp,
+    FileKind, Foreseen, Inode, InodeNo, KeptChunk, NoncePart, Piece, Pieces, Proofs, Released,
+    SegmentNo, Snapshot, Stored, Tag, Timestamp,
 };
 pub use past::{KeptRow, SnapshotRow, SpaceRow, latest};
 pub use segments::{SealedUnits, SegmentId};

@@ -20,7 +20,7 @@ mod reserved;
 #[cfg(test)]
 mod tests;
 
-pub use kept::{Absorbed, Births, KeptChunk, Replaced};
+pub use kept::{Absorbed, Births, Foreseen, KeptChunk, Replaced};
 pub use pieces::{Piece, Pieces, Stored};
 
 use serde::{Deserialize, Serialize};

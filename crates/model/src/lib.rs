@@ -36,8 +36,8 @@ pub use arguments::{
 };
 pub use error::{Error, PartError, Result};
 pub use extents::{
-    Absorbed, Births, CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, KeptChunk, Piece, Pieces, Released,
-    Replaced, Stored,
+    Absorbed, Births, CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, Foreseen, KeptChunk, Piece, Pieces,
+    Released, Replaced, Stored,
 };
 pub use file_system::{Access, FileSystem, Lock, LockKind, LockOwner, LockTable};
 pub use grants::*;

@@ -10,7 +10,7 @@
 
 use super::reserved::BlockSet;
 use super::{CHUNK, CHUNK_BLOCKS, Chunk, Extent, Released, check_range, release};
-use crate::{BlockRange, UNIT_BLOCKS};
+use crate::{BlockRange, SegmentNo, UNIT_BLOCKS};
 
 /// The blocks of a chunk as they were, where they have changed since.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -28,6 +28,18 @@ pub struct Replaced {
     pub gained: Vec<BlockRange>,
     /// What the kept chunk got, cut to the blocks that it covers since.
     pub kept: Vec<Extent>,
+}
+
+/// What [`KeptChunk::replace_in`] is going to do to the units that the replaced blocks are in.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Foreseen {
+    /// [`Replaced::gained`].
+    pub gained: Vec<BlockRange>,
+    /// Units that only the kept chunk will refer to, each with the first block of the chunk that it holds there; one to which
+    /// several extents will refer comes for each.
+    pub moved: Vec<(BlockRange, u16)>,
+    /// Whether a unit that may be shared leaves the live chunk, and the kept one will not refer to it.
+    pub loses_shared: bool,
 }
 
 /// What [`KeptChunk::absorb`] did.
@@ -74,10 +86,7 @@ impl KeptChunk {
         let end = check_range(first, blocks);
         let mut missing = BlockSet::default();
         missing.insert(first, end);
-        for (from, to) in self.covered.runs() {
-            missing.remove(from, to);
-        }
-        runs(&missing)
+        runs(&missing.without(&self.covered))
     }
 
     /// Covers a range in which no block is covered yet, with the extents that it had.
@@ -93,6 +102,52 @@ impl KeptChunk {
         );
         self.chunk.replace(first, blocks, extents);
         self.covered.insert(first, end);
+    }
+
+    /// What [`replace_in`](Self::replace_in) is going to do; nothing is different yet.
+    ///
+    /// # Panics
+    /// If the range leaves the chunk.
+    pub fn foresee(&self, live: &Chunk, first: u16, blocks: u16, with: &[Extent]) -> Foreseen {
+        let end = check_range(first, blocks);
+        let uncovered = self.uncovered_runs(first, blocks);
+        let taken: Vec<Extent> = uncovered
+            .into_iter()
+            .flat_map(|(from, count)| live.slice(from, count))
+            .collect();
+        let stays = |unit: &BlockRange| {
+            live.refers_outside(unit.segment, unit.position, first, end)
+                || with
+                    .iter()
+                    .any(|e| e.keeps_unit(unit.segment, unit.position))
+        };
+        let mut out = Foreseen::default();
+        for (unit, _) in taken.iter().flat_map(Extent::units) {
+            if !self.chunk.refers_to(unit.segment, unit.position)
+                && !out.gained.contains(&unit)
+                && stays(&unit)
+            {
+                out.gained.push(unit);
+            }
+        }
+        let (mut shares, mut loses) = (false, false);
+        let mut left: Vec<BlockRange> = Vec::new();
+        for extent in live.slice(first, blocks) {
+            shares |= extent.shared;
+            for (unit, _) in extent.units() {
+                if left.contains(&unit) || stays(&unit) {
+                    continue;
+                }
+                left.push(unit);
+                let kept = self.chunk.extents.iter().chain(&taken);
+                let places = kept.filter_map(|e| e.blocks_of(unit.segment, unit.position));
+                let before = out.moved.len();
+                out.moved.extend(places.map(|(place, _)| (unit, place)));
+                loses |= out.moved.len() == before;
+            }
+        }
+        out.loses_shared = shares && loses;
+        out
     }
 
     /// Replaces blocks of the live chunk, as [`Chunk::replace`] does, and keeps what they were where that is not covered yet.
@@ -147,12 +202,10 @@ impl KeptChunk {
     pub fn absorb(&mut self, later: &Self) -> Absorbed {
         let mut out = Absorbed::default();
         let mut new_here = Vec::new();
-        let mut covered = later.covered;
         for (first, end) in self.covered.runs() {
-            covered.remove(first, end);
             out.dropped.extend(later.chunk.slice(first, end - first));
         }
-        let uncovered = runs(&covered);
+        let uncovered = runs(&later.covered.without(&self.covered));
         for (first, blocks) in &uncovered {
             for extent in later.chunk.slice(*first, *blocks) {
                 let units = extent.units().map(|(unit, _)| unit);
@@ -316,6 +369,15 @@ impl Births {
 }
 
 impl Chunk {
+    /// Whether a block outside a range refers to the unit that begins at `position`.
+    fn refers_outside(&self, segment: SegmentNo, position: u32, first: u16, end: u16) -> bool {
+        let mut extents = self.extents.iter();
+        extents.any(|extent| {
+            let blocks = extent.blocks_of(segment, position);
+            blocks.is_some_and(|(from, to)| from < first || to > end)
+        })
+    }
+
     fn mark_unit(&mut self, unit: &BlockRange) {
         for extent in &mut self.extents {
             extent.shared |= extent.keeps_unit(unit.segment, unit.position);

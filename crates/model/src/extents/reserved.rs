@@ -36,6 +36,15 @@ impl BlockSet {
         }
     }
 
+    /// The blocks that are not in `other`.
+    pub(super) fn without(&self, other: &Self) -> Self {
+        let mut left = *self;
+        for (word, other) in left.0.iter_mut().zip(other.0) {
+            *word &= !other;
+        }
+        left
+    }
+
     /// How many blocks of the range are in the set.
     pub(super) fn count_within(&self, first: u16, end: u16) -> u32 {
         let words = self.0.iter().zip(masks(first, end));
@@ -46,11 +55,25 @@ impl BlockSet {
     pub(super) fn runs(&self) -> impl Iterator<Item = (u16, u16)> + '_ {
         let mut at = 0;
         std::iter::from_fn(move || {
-            let first = (at..CHUNK_BLOCKS as u16).find(|block| self.has(*block))?;
-            let end = (first..CHUNK_BLOCKS as u16).find(|block| !self.has(*block));
-            at = end.unwrap_or(CHUNK_BLOCKS as u16);
+            let first = self.next(at, |word| word)?;
+            at = self
+                .next(first, |word| !word)
+                .unwrap_or(CHUNK_BLOCKS as u16);
             Some((first, at))
         })
+    }
+
+    /// The first block from `from` on whose bit is set in what `of` makes of its word.
+    fn next(&self, from: u16, of: impl Fn(u64) -> u64) -> Option<u16> {
+        let mut behind = u64::MAX << (from % 64);
+        for word in usize::from(from / 64)..WORDS {
+            let bits = of(self.0[word]) & behind;
+            if bits != 0 {
+                return Some(word as u16 * 64 + bits.trailing_zeros() as u16);
+            }
+            behind = u64::MAX;
+        }
+        None
     }
 }
 

@@ -11,7 +11,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use catalog::{Births, BlockRange, CHUNK_LEN, Change, Chunk, Extent, InodeNo, KeptChunk, Released};
+use catalog::{
+    Births, BlockRange, CHUNK_LEN, Change, Chunk, Extent, Foreseen, InodeNo, KeptChunk, Released,
+};
 use parking_lot::{RwLock, RwLockWriteGuard};
 
 use super::{CHUNK_END, Data};
@@ -52,6 +54,33 @@ pub(super) struct Cut {
     pub(super) released: Vec<Released>,
     gained: Vec<BlockRange>,
     held: Held,
+}
+
+/// What is kept of a chunk, wherever it is.
+pub(crate) enum KeptRef<'a> {
+    Changed(&'a KeptChunk),
+    Clean(Arc<KeptChunk>),
+}
+
+impl KeptRef<'_> {
+    /// The catalog's, where nothing newer is pending.
+    fn into_clean(self) -> Option<Arc<KeptChunk>> {
+        match self {
+            Self::Changed(_) => None,
+            Self::Clean(kept) => Some(kept),
+        }
+    }
+}
+
+impl std::ops::Deref for KeptRef<'_> {
+    type Target = KeptChunk;
+
+    fn deref(&self) -> &KeptChunk {
+        match self {
+            Self::Changed(kept) => kept,
+            Self::Clean(kept) => kept,
+        }
+    }
 }
 
 impl Data {
@@ -115,19 +144,20 @@ impl Data {
     }
 
     /// What is kept of a chunk for the newest snapshot.
-    pub(crate) fn kept_chunk(
+    pub(crate) fn kept_chunk<'a>(
         &self,
         no: InodeNo,
-        state: &State,
+        state: &'a State,
         index: u64,
         until: u64,
-    ) -> Result<Arc<KeptChunk>> {
-        match state.kept.get(&index) {
-            Some(kept) => Ok(Arc::new(kept.clone())),
-            None => self
-                .inodes
-                .clean_kept(&*self.catalog.get(), (no, index, until)),
-        }
+    ) -> Result<KeptRef<'a>> {
+        Ok(match state.kept.get(&index) {
+            Some(kept) => KeptRef::Changed(kept),
+            None => KeptRef::Clean(
+                self.inodes
+                    .clean_kept(&*self.catalog.get(), (no, index, until))?,
+            ),
+        })
     }
 
     /// Whether replacing the blocks from `first` on frees none, because a snapshot sees them.
@@ -165,21 +195,97 @@ impl Data {
         blocks: u16,
         with: &[Extent],
     ) -> Result<()> {
-        let kept = self.kept_chunk(cell.no, state, index, until)?;
-        let live = self.changed_chunk(cell, state, index)?;
-        let edit = self.edit(cell.no, index, until, (live, &kept), first, blocks, with)?;
+        let no = cell.no;
+        let (foreseen, is_covered, clean) = {
+            let live = self.chunk(no, state, index)?;
+            let kept = self.kept_chunk(no, state, index, until)?;
+            // Nearly always: where units are shared, what others refer to matters too.
+            let is_plain = !with.is_empty() && with.iter().all(|e| !e.shared);
+            let foreseen = is_plain.then(|| kept.foresee(&live, first, blocks, with));
+            let is_covered = kept.covers(first, blocks);
+            (foreseen, is_covered, kept.into_clean())
+        };
+        let Some(foreseen) = foreseen.filter(|foreseen| !foreseen.loses_shared) else {
+            return self.replace_shared(cell, state, until, index, first, blocks, with);
+        };
+        let held = self.held_by(no, index, until, &foreseen)?;
+        self.changed_chunk(cell, state, index)?;
+        self.count_references(&foreseen.gained, 1)?;
+        // Nothing fails from here on.
+        let kept = (!is_covered).then(|| match clean {
+            Some(clean) => {
+                self.inodes.drop_kept((no, index, until));
+                Arc::unwrap_or_clone(clean)
+            }
+            None => state.kept.remove(&index).unwrap_or_default(),
+        });
+        let chunk = self.changed_chunk(cell, state, index)?;
+        let before = (chunk.blocks(), chunk.reserved_blocks());
+        let released = match kept {
+            Some(mut kept) => {
+                let replaced = kept.replace_in(chunk, first, blocks, with);
+                state.kept.insert(index, kept);
+                replaced.released
+            }
+            None => chunk.replace(first, blocks, with),
+        };
+        self.count_blocks(state, index, before);
+        history::add_all(&mut state.held, &held);
+        self.mark_dirty(cell);
+        self.blocks.discard(&released)
+    }
+
+    /// As [`replace_and_keep`](Self::replace_and_keep), whatever is replaced, and by whatever.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "what `replace` has, and the snapshot"
+    )]
+    fn replace_shared(
+        &self,
+        cell: &Arc<Cell>,
+        state: &mut State,
+        until: u64,
+        index: u64,
+        first: u16,
+        blocks: u16,
+        with: &[Extent],
+    ) -> Result<()> {
+        let (edit, keeps_more) = {
+            let live = self.chunk(cell.no, state, index)?;
+            let kept = self.kept_chunk(cell.no, state, index, until)?;
+            let edit = self.edit(cell.no, index, until, (&live, &kept), first, blocks, with)?;
+            let keeps_more = edit.kept != *kept;
+            (edit, keeps_more)
+        };
         self.count_references(&edit.gained, 1)?;
         let chunk = self.changed_chunk(cell, state, index)?;
         let before = (chunk.blocks(), chunk.reserved_blocks());
         *chunk = edit.live;
         self.count_blocks(state, index, before);
-        if edit.kept != *kept {
+        if keeps_more {
             self.inodes.drop_kept((cell.no, index, until));
             state.kept.insert(index, edit.kept);
         }
         history::add_all(&mut state.held, &edit.held);
         self.mark_dirty(cell);
         self.blocks.discard(&edit.released)
+    }
+
+    /// The space that snapshots hold as soon as units move to what is kept of a chunk.
+    fn held_by(&self, no: InodeNo, index: u64, until: u64, foreseen: &Foreseen) -> Result<Held> {
+        let mut held = Held::new();
+        if !foreseen.moved.is_empty() {
+            let places: Vec<u16> = foreseen.moved.iter().map(|(_, place)| *place).collect();
+            let births = self.catalog.get().births_of(no, index, until, &places)?;
+            let moved = foreseen.moved.iter().map(|(range, place)| {
+                let unit = (range.segment, range.position);
+                (unit, range.blocks, *place)
+            });
+            for (since, blocks) in history::born(moved, &births).into_values() {
+                history::add(&mut held, (since, until), i64::from(blocks));
+            }
+        }
+        Ok(held)
     }
 
     /// What discarded chunks leave behind for the newest snapshot: those that the catalog has, and with the last of these those in

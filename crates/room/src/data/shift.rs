@@ -132,7 +132,7 @@ impl Data {
         }
         state.chunks.extend(new);
         for shifted in kept {
-            if shifted.after != *shifted.before {
+            if shifted.after != shifted.before {
                 let key = (cell.no, shifted.index, shifted.until);
                 self.inodes.drop_kept(key);
                 state.kept.insert(shifted.index, shifted.after);
@@ -161,8 +161,8 @@ impl Data {
             .map(|index| {
                 let was = old.get(index).unwrap_or(&nothing);
                 let is = new.get(index).unwrap_or(&nothing);
-                let before = self.kept_chunk(no, state, *index, until)?;
-                let mut after = KeptChunk::clone(&before);
+                let before = KeptChunk::clone(&*self.kept_chunk(no, state, *index, until)?);
+                let mut after = before.clone();
                 let from = if *index == first { block } else { 0 };
                 for (run, blocks) in before.uncovered_runs(from, CHUNK_END - from) {
                     let extents = was.slice(run, blocks);
@@ -188,7 +188,7 @@ impl Data {
 struct Shifted {
     index: u64,
     until: u64,
-    before: Arc<KeptChunk>,
+    before: KeptChunk,
     after: KeptChunk,
     held: Held,
 }

@@ -1,7 +1,7 @@
 //! Kept chunks against whole copies, and against a count of who refers to which unit.
 
 use super::*;
-use crate::{Absorbed, Births, KeptChunk, Replaced};
+use crate::{Absorbed, Births, BlockRange, Foreseen, KeptChunk, Replaced};
 
 #[derive(Debug, Clone)]
 enum Change {
@@ -38,13 +38,47 @@ fn units(chunk: &Chunk) -> BTreeSet<(u64, u32)> {
         .collect()
 }
 
+/// Whether an extent of the range may be shared.
+fn shared_units(chunk: &Chunk, first: u16, blocks: u16) -> bool {
+    chunk.slice(first, blocks).iter().any(|e| e.shared)
+}
+
+/// Compares what was foreseen with the units that the chunks refer to afterwards.
+fn foreseen_came_true(
+    foreseen: &Foreseen,
+    gained: &[BlockRange],
+    (before, shares): (BTreeSet<(u64, u32)>, bool),
+    live: &Chunk,
+    kept: &KeptChunk,
+) {
+    assert_eq!(foreseen.gained, gained);
+    let now = units(live);
+    let lost: BTreeSet<_> = before.difference(&now).copied().collect();
+    let in_kept = units(kept.chunk());
+    let moved: BTreeSet<_> = foreseen
+        .moved
+        .iter()
+        .map(|(unit, _)| (unit.segment.0, unit.position))
+        .collect();
+    assert_eq!(moved, lost.intersection(&in_kept).copied().collect());
+    for (unit, place) in &foreseen.moved {
+        let extent = kept.chunk().find(*place).unwrap();
+        assert!(extent.units().any(|(there, _)| there == *unit));
+    }
+    let loses = lost.iter().any(|unit| !in_kept.contains(unit));
+    assert_eq!(foreseen.loses_shared, shares && loses);
+}
+
 impl Kept {
     fn replace(&mut self, first: u16, blocks: u16, with: &[Extent]) {
         let released = match self.snapshots.last_mut() {
             Some((kept, _)) => {
+                let foreseen = kept.foresee(&self.live, first, blocks, with);
+                let before = (units(&self.live), shared_units(&self.live, first, blocks));
                 let Replaced {
                     released, gained, ..
                 } = kept.replace_in(&mut self.live, first, blocks, with);
+                foreseen_came_true(&foreseen, &gained, before, &self.live, kept);
                 for unit in gained {
                     *self
                         .shared
