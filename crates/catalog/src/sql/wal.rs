@@ -157,7 +157,8 @@ impl Wal {
         if needed <= self.reserved {
             return Ok(());
         }
-        let target = needed.next_multiple_of(STEP);
+        // The more is pending, the larger the steps: reserving is a call of the system, which takes as long as several changes.
+        let target = (needed + self.expected / 4).next_multiple_of(STEP);
         match file.allocate(len, target - len) {
             Ok(()) => {}
             Err(error) if is_full(&error) => {
