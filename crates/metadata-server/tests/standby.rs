@@ -159,8 +159,9 @@ fn a_server_steps_down_for_another_one_and_leaves_the_room_to_it_for_a_moment() 
     assert!(world.server().is_standing_by());
     until(|| place.yielded.load(Ordering::SeqCst));
     // Its connection is closed, so that it asks the other server at once.
-    let asked =
-        root.ask(|client, context, session| async move { client.beat(context, session).await });
+    let asked = root.ask(|client, context, session| async move {
+        client.attributes(context, session, InodeNo::ROOT).await
+    });
     assert!(asked.is_err());
     assert!(world.server().step_down().is_err());
     place.taken.store(false, Ordering::SeqCst);

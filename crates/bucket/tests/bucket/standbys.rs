@@ -102,7 +102,7 @@ fn a_writer_that_wakes_after_it_was_overtaken_proves_nothing_and_syncs_nothing()
     file.write_at(b"late", 0).unwrap();
     assert!(!first.has_failed());
     let refused = first.prove().unwrap_err().to_string();
-    assert!(refused.contains("taken the room over"), "{refused}");
+    assert!(refused.contains("has taken over"), "{refused}");
     assert!(first.has_failed() && file.sync().is_err());
     assert_eq!(read(&second, "f").unwrap(), b"of the first");
     second.prove().unwrap();

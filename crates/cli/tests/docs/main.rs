@@ -135,7 +135,23 @@ const EXCUSED: &[(&str, &str, &str)] = &[
         "strongroom disk serve --store s3://rooms/d1",
         "an S3 server; the test network runs the commands",
     ),
+    (
+        "shared-storage.md",
+        "strongroom create s3://rooms/shared --owner",
+        STANDBY,
+    ),
+    (
+        "shared-storage.md",
+        "strongroom metadata serve s3://rooms/shared --standby",
+        STANDBY,
+    ),
+    (
+        "shared-storage.md",
+        "strongroom metadata step-down s3://rooms/shared",
+        STANDBY,
+    ),
 ];
+const STANDBY: &str = "an S3 server; scripts/standby.sh runs the commands";
 const REPLICAS: &str =
     "another host, or what runs every hour; tests/replicate.rs runs the commands";
 const MINUTES: &str = "minutes of measuring; tests/bench runs each command on little data";

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output;
 use crate::place::must_be_room;
+use crate::proxy::room_name;
 
 /// Have another server of a room take over from the one on this machine
 #[derive(Debug, clap::Args)]
@@ -31,7 +32,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             Exit::NotMounted,
             format!(
                 "{}: no metadata server runs on this machine",
-                args.room.display()
+                room_name(&args.room).display()
             ),
         )),
     }
