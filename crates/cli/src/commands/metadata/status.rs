@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output;
 use crate::place::must_be_room;
+use crate::proxy::room_name;
 
 /// Show what a running metadata server is doing
 #[derive(Debug, clap::Args)]
@@ -23,8 +24,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             Exit::NotMounted,
             format!(
                 "{}: no metadata server runs; start one with: strongroom metadata serve --room {}",
-                args.room.display(),
-                output::quoted(&args.room)
+                room_name(&args.room).display(),
+                output::quoted(&room_name(&args.room))
             ),
         ));
     };
