@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
-use storage::Fence;
+use storage::WriterState;
 
 use crate::clock::Moment;
 use crate::file::File;
@@ -148,11 +148,11 @@ impl Shared {
     }
 
     /// Whether something ended writing, and what.
-    pub(crate) fn ended(&self) -> Option<Fence> {
+    pub(crate) fn ended(&self) -> Option<WriterState> {
         let why = self.failure.lock().clone()?;
         Some(match self.is_overtaken.load(Ordering::Acquire) {
-            true => Fence::Overtaken(why),
-            false => Fence::Failed(why),
+            true => WriterState::Overtaken(why),
+            false => WriterState::Failed(why),
         })
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use object_store::ObjectStore;
-use storage::{Fence, HostStorage, LockGuard, OpenMode, Space, Storage, StorageFile, parent};
+use storage::{HostStorage, LockGuard, OpenMode, Space, Storage, StorageFile, WriterState, parent};
 
 use crate::cache::Cache;
 use crate::client::{Client, Requests};
@@ -465,9 +465,9 @@ impl Storage for BucketStorage {
         self.local.lock(path, note)
     }
 
-    fn fence(&self) -> io::Result<Fence> {
+    fn writer_state(&self) -> io::Result<WriterState> {
         match &self.commits {
-            Some(commits) => syncs::fence(&self.shared, commits),
+            Some(commits) => syncs::writer_state(&self.shared, commits),
             None => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use storage::Fence;
+use storage::WriterState;
 
 use crate::commit::Committer;
 use crate::file::File;
@@ -69,7 +69,7 @@ impl Commits {
 
 /// Asks whether another writer has begun: one request, for the commit that would be the next one. Who began left one under that number,
 /// for ever.
-pub(crate) fn fence(shared: &Shared, commits: &Commits) -> io::Result<Fence> {
+pub(crate) fn writer_state(shared: &Shared, commits: &Commits) -> io::Result<WriterState> {
     if let Some(ended) = shared.ended() {
         return Ok(ended);
     }
@@ -80,7 +80,7 @@ pub(crate) fn fence(shared: &Shared, commits: &Commits) -> io::Result<Fence> {
         .clone()
         .wait(async move { client.commit(next).await })?;
     match asked {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Fence::Held),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(WriterState::Current),
         Err(e) => return Err(e),
         Ok(_) => {}
     }
@@ -90,10 +90,10 @@ pub(crate) fn fence(shared: &Shared, commits: &Commits) -> io::Result<Fence> {
         return Ok(ended);
     }
     if committer.manifest.number >= next {
-        return Ok(Fence::Held);
+        return Ok(WriterState::Current);
     }
     let why = shared.fail(&shared.overtaken(next));
-    Ok(Fence::Overtaken(why.to_string()))
+    Ok(WriterState::Overtaken(why.to_string()))
 }
 
 /// Shows that a writer with a lease lives, until it is closed or has failed.

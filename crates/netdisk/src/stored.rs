@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use device::{Device, range};
 use parking_lot::{Condvar, Mutex};
-use storage::{Fence, OpenMode, Storage, StorageFile};
+use storage::{OpenMode, Storage, StorageFile, WriterState};
 
 use crate::server::TimeSource;
 
@@ -31,7 +31,7 @@ const WAIT_MAX: Duration = Duration::from_secs(20);
 const SYNC_EVERY: Duration = Duration::from_secs(60);
 
 /// What happens when a device has ended.
-type Ended = dyn Fn(&Fence) + Send + Sync;
+type Ended = dyn Fn(&WriterState) + Send + Sync;
 
 /// A device in a storage.
 pub struct StoredDevice {
@@ -50,7 +50,7 @@ struct Proof {
     begun: Duration,
     /// Somebody is asking.
     is_asking: bool,
-    ended: Option<Fence>,
+    ended: Option<WriterState>,
 }
 
 impl fmt::Debug for StoredDevice {
@@ -86,7 +86,7 @@ impl StoredDevice {
     pub fn open(
         storage: Arc<dyn Storage>,
         time: Arc<dyn TimeSource>,
-        ended: impl Fn(&Fence) + Send + Sync + 'static,
+        ended: impl Fn(&WriterState) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let file = storage.open(FILE, OpenMode::ReadWrite)?;
         Self::over(storage, file, time, Box::new(ended))
@@ -184,31 +184,31 @@ impl StoredDevice {
         // Closing waits for the answer.
         let storage = self.storage.lock();
         let answer = match &*storage {
-            Some(storage) => storage.fence(),
-            None => Ok(Fence::Failed("it is closed".into())),
+            Some(storage) => storage.writer_state(),
+            None => Ok(WriterState::Failed("it is closed".into())),
         };
         drop(storage);
         let mut proof = self.proof.lock();
         proof.is_asking = false;
         match &answer {
-            Ok(Fence::Held) => proof.begun = begun,
+            Ok(WriterState::Current) => proof.begun = begun,
             Ok(ended) => proof.ended = Some(ended.clone()),
             Err(_) => {}
         }
         drop(proof);
         self.asked.notify_all();
         match answer {
-            Ok(Fence::Held) => Ok(()),
+            Ok(WriterState::Current) => Ok(()),
             Ok(ended) => Err(self.end(&ended)),
             Err(e) => Err(io::Error::new(io::ErrorKind::TimedOut, e)),
         }
     }
 
-    fn end(&self, ended: &Fence) -> io::Error {
+    fn end(&self, ended: &WriterState) -> io::Error {
         (self.ended)(ended);
         match ended {
-            Fence::Overtaken(why) | Fence::Failed(why) => io::Error::other(why.clone()),
-            Fence::Held => io::Error::other("it is closed"),
+            WriterState::Overtaken(why) | WriterState::Failed(why) => io::Error::other(why.clone()),
+            WriterState::Current => io::Error::other("it is closed"),
         }
     }
 

@@ -70,16 +70,16 @@ pub trait Storage: Send + Sync + Debug {
     fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>>;
     /// Whether this process was still the writer at some moment of the call: of a storage that other machines reach, asked there.
     /// An error says that nobody knows.
-    fn fence(&self) -> io::Result<Fence> {
-        Ok(Fence::Held)
+    fn writer_state(&self) -> io::Result<WriterState> {
+        Ok(WriterState::Current)
     }
 }
 
 /// Whether a process may still write to its storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fence {
+pub enum WriterState {
     /// It may.
-    Held,
+    Current,
     /// Another process has begun to write. Nothing that this one writes will ever be durable.
     Overtaken(String),
     /// Something failed, after which nothing is written until the storage is opened again.
@@ -117,8 +117,8 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
     fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>> {
         (**self).lock(path, note)
     }
-    fn fence(&self) -> io::Result<Fence> {
-        (**self).fence()
+    fn writer_state(&self) -> io::Result<WriterState> {
+        (**self).writer_state()
     }
 }
 

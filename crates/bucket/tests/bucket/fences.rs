@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use storage::{Fence, OpenMode, Storage};
+use storage::{OpenMode, Storage, WriterState};
 
 use crate::made::{arc, create, noise, open, options, read, write};
 use crate::store::{Fate, Store};
@@ -47,7 +47,7 @@ fn a_writer_that_asks_learns_that_it_was_overtaken_before_it_writes() {
     );
     let first = create(&store, here.path(), options()).unwrap();
     write(&first, "f", b"of the first").unwrap();
-    assert_eq!(first.fence().unwrap(), Fence::Held);
+    assert_eq!(first.writer_state().unwrap(), WriterState::Current);
     // Its own commits are no fence, whenever it asks.
     std::thread::scope(|scope| {
         let writes = scope.spawn(|| {
@@ -56,19 +56,22 @@ fn a_writer_that_asks_learns_that_it_was_overtaken_before_it_writes() {
             }
         });
         while !writes.is_finished() {
-            assert_eq!(first.fence().unwrap(), Fence::Held);
+            assert_eq!(first.writer_state().unwrap(), WriterState::Current);
         }
     });
     let second = open(&store, there.path(), options()).unwrap();
-    let Fence::Overtaken(why) = first.fence().unwrap() else {
+    let WriterState::Overtaken(why) = first.writer_state().unwrap() else {
         panic!("it is still the writer");
     };
     assert!(why.contains("another writer has taken over"), "{why}");
     let file = first.open("f", OpenMode::ReadWrite).unwrap();
     assert!(file.write_at(b"x", 0).is_err());
-    assert_eq!(second.fence().unwrap(), Fence::Held);
+    assert_eq!(second.writer_state().unwrap(), WriterState::Current);
     second.die();
-    assert!(matches!(second.fence().unwrap(), Fence::Failed(_)));
+    assert!(matches!(
+        second.writer_state().unwrap(),
+        WriterState::Failed(_)
+    ));
 }
 
 /// The number that a sleeping writer would take next was used long ago, and everything around it was removed.

@@ -8,12 +8,12 @@ use crate::{BLOCK_LEN, DiskId, Store, Surroundings};
 
 const LEN: u64 = 1 << 20;
 
-/// A storage whose fence is what a test says, and a clock that a test sets.
+/// A storage whose writer is in the state that a test says, and a clock that a test sets.
 #[derive(Debug, Clone, Default)]
 struct Elsewhere {
     memory: MemoryStorage,
     /// `None`: nobody answers.
-    fence: Arc<Mutex<Option<Fence>>>,
+    state: Arc<Mutex<Option<WriterState>>>,
     questions: Arc<AtomicU64>,
     seconds: Arc<AtomicU64>,
     ends: Arc<AtomicU64>,
@@ -44,10 +44,10 @@ impl Storage for Elsewhere {
     fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>> {
         self.memory.lock(path, note)
     }
-    fn fence(&self) -> io::Result<Fence> {
+    fn writer_state(&self) -> io::Result<WriterState> {
         self.questions.fetch_add(1, Ordering::SeqCst);
-        let fence = self.fence.lock().clone();
-        fence.ok_or_else(|| io::Error::other("away"))
+        let state = self.state.lock().clone();
+        state.ok_or_else(|| io::Error::other("away"))
     }
 }
 
@@ -63,20 +63,20 @@ impl TimeSource for Elsewhere {
 impl Elsewhere {
     fn with_device() -> Self {
         let elsewhere = Self::default();
-        elsewhere.answers(Some(Fence::Held));
+        elsewhere.answers(Some(WriterState::Current));
         let (storage, time) = (Arc::new(elsewhere.clone()), Arc::new(elsewhere.clone()));
         StoredDevice::create(storage, LEN, time).unwrap();
         elsewhere
     }
 
-    fn answers(&self, fence: Option<Fence>) {
-        *self.fence.lock() = fence;
+    fn answers(&self, state: Option<WriterState>) {
+        *self.state.lock() = state;
     }
 
     fn open(&self) -> StoredDevice {
         let ends = self.ends.clone();
         let (storage, time) = (Arc::new(self.clone()), Arc::new(self.clone()));
-        let ended = move |_: &Fence| {
+        let ended = move |_: &WriterState| {
             ends.fetch_add(1, Ordering::SeqCst);
         };
         StoredDevice::open(storage, time, ended).unwrap()
@@ -113,7 +113,7 @@ fn what_was_flushed_survives_and_each_opening_is_another_incarnation() {
     again.read(0, &mut blocks).unwrap();
     assert!(blocks[..BLOCK_LEN] == [1; BLOCK_LEN] && blocks[BLOCK_LEN..] == [0; BLOCK_LEN]);
     // The one that died goes on with nothing.
-    elsewhere.answers(Some(Fence::Failed("dead".into())));
+    elsewhere.answers(Some(WriterState::Failed("dead".into())));
     let before = store.incarnation();
     assert!(store.write(2, &[3; BLOCK_LEN]).is_err() && store.flush().is_err());
     assert_ne!(store.incarnation(), before);
@@ -139,7 +139,7 @@ fn a_device_that_slept_while_another_took_its_place_answers_nothing() {
     let elsewhere = Elsewhere::with_device();
     let device = elsewhere.open();
     device.write_at(&[1; 4096], 0).unwrap();
-    elsewhere.answers(Some(Fence::Overtaken("another one".into())));
+    elsewhere.answers(Some(WriterState::Overtaken("another one".into())));
     elsewhere.sleep(PROOF_MAX.as_secs() + 1);
     let calls: [(&str, io::Result<()>); 4] = [
         ("read", device.read_at(&mut [0; 4096], 0)),
@@ -162,7 +162,7 @@ fn while_nobody_answers_calls_fail_so_that_they_are_repeated() {
     elsewhere.sleep(PROOF_MAX.as_secs() + 1);
     let late = device.read_at(&mut [0; 4096], 0).unwrap_err();
     assert_eq!(crate::store::reason(&late), crate::Reason::Busy);
-    elsewhere.answers(Some(Fence::Held));
+    elsewhere.answers(Some(WriterState::Current));
     device.read_at(&mut [0; 4096], 0).unwrap();
     assert_eq!(elsewhere.ends(), 0);
 }

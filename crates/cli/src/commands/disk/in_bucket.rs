@@ -7,7 +7,7 @@ use device::Device;
 use netdisk::StoredDevice;
 use netdisk::server::MachineTime;
 use service::Stop;
-use storage::Fence;
+use storage::WriterState;
 
 use crate::bucket;
 use crate::error::{Error, Result, io_exit};
@@ -37,15 +37,15 @@ pub(super) fn create(dir: &Path, size: u64) -> Result<StoredDevice> {
 
 /// Why a process may not serve its disk any more.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ended(Arc<OnceLock<Fence>>);
+pub(super) struct Ended(Arc<OnceLock<WriterState>>);
 
 impl Ended {
     /// The error with which the process ends; it says nothing to its clients before.
     pub(super) fn error(&self, dir: &Path) -> Option<Error> {
         let (exit, why) = match self.0.get()? {
-            Fence::Overtaken(why) => (Exit::InUse, why),
-            Fence::Failed(why) => (Exit::Failed, why),
-            Fence::Held => return None,
+            WriterState::Overtaken(why) => (Exit::InUse, why),
+            WriterState::Failed(why) => (Exit::Failed, why),
+            WriterState::Current => return None,
         };
         Some(Error::said(
             exit,
@@ -59,7 +59,7 @@ pub(super) fn open(dir: &Path, stop: &Stop, ended: &Ended) -> Result<Arc<StoredD
     let storage = bucket::storage(dir, false).map_err(failed)?;
     let storage = storage.ok_or_else(|| Error::failed("it is in no bucket"))?;
     let (stop, ended) = (stop.clone(), ended.clone());
-    let end = move |why: &Fence| {
+    let end = move |why: &WriterState| {
         let _ = ended.0.set(why.clone());
         stop.ask();
         loop {

@@ -287,6 +287,7 @@ fn address(text: &str) -> Result<SocketAddr> {
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     // Everything this process makes is private: socket, and what the room writes.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    bucket::hand_over_setting("--room", args.room())?;
     must_be_room(args.room())?;
     let dir = args
         .room()
