@@ -52,6 +52,7 @@ mod pressure;
 mod relief;
 mod seeker;
 mod server;
+mod slice;
 mod snapshots;
 pub mod table;
 mod tune;
