@@ -265,9 +265,12 @@ impl Servers {
         let disks = vec![disk("one"), disk("two")];
         let new_user = ["user", "add", "room", "root", "--uid", "0", "--gid", "0"];
         s.with_pass(new_user.iter().chain(&["--out", "identity"]));
+        // As the service does: the settings name the room.
+        std::fs::write(s.path("metadata.toml"), "room = \"room\"\n").unwrap();
         let (metadata, address) = serve(s, "metadata", |address| {
-            let command = ["metadata", "serve", "--room", "room", "--listen", address];
-            s.command(command.iter().chain(&["--passphrase-file", "pass"]))
+            let settings = ["--config", "metadata.toml", "--listen", address];
+            let command = ["metadata", "serve", "--passphrase-file", "pass"];
+            s.command(command.iter().chain(&settings))
         });
         Self {
             address,

@@ -23,13 +23,14 @@ use crate::error::{Error, Result};
 use crate::mounting::options::duration;
 use crate::output;
 use crate::place::must_be_room;
+use crate::proxy::room_name;
 use crate::size::bytes;
 
 /// Serve a room on network disks to its users
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The room: its directory, or s3://BUCKET/PREFIX
-    #[arg(value_name = "ROOM", required_unless_present = "room")]
+    #[arg(value_name = "ROOM")]
     place: Option<PathBuf>,
     /// The same, as the settings file has it
     #[arg(long, value_name = "ROOM", conflicts_with = "place")]
@@ -96,10 +97,12 @@ enum OnFull {
 }
 
 impl Args {
-    fn room(&self) -> &Path {
-        // clap has seen to it that one is there.
-        let named = self.room.as_deref().or(self.place.as_deref());
-        named.unwrap_or(Path::new(""))
+    /// The word before the option: that may be from the settings, which clap takes for defaults.
+    fn room(&self) -> Result<&Path> {
+        let named = self.place.as_deref().or(self.room.as_deref());
+        named.ok_or_else(|| {
+            Error::usage("which room? name its directory, or s3://BUCKET/PREFIX; or set `room` in the settings")
+        })
     }
 
     /// How it is one of several servers, if it is.
@@ -287,12 +290,10 @@ fn address(text: &str) -> Result<SocketAddr> {
 pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     // Everything this process makes is private: socket, and what the room writes.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
-    bucket::hand_over_setting("--room", args.room())?;
-    must_be_room(args.room())?;
-    let dir = args
-        .room()
-        .canonicalize()
-        .map_err(|e| Error::host(args.room(), e))?;
+    let room = args.room()?;
+    bucket::hand_over_setting("--room", room)?;
+    must_be_room(room)?;
+    let dir = room.canonicalize().map_err(|e| Error::host(room, e))?;
     let mut config = Config::new(dir.clone());
     let pair = args.pair(&dir)?;
     config.files = bucket::files_of_pair(&dir, pair);
@@ -310,10 +311,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     for disk in &args.disk {
         config.disks.push(disk.read(args.protection)?);
     }
-    let given = args
-        .open
-        .credential
-        .read(&args.room().display().to_string())?;
+    let given = args.open.credential.read(&room.display().to_string())?;
     global
         .confinement
         .enter_with(&profile(args, &dir), "the metadata server", &given)?;
@@ -322,10 +320,10 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let credential = given.credential()?;
     if pair.is_some() {
         // A wrong credential is found now, and its key is not derived once more while clients wait.
-        let key = bucket::known_key(&dir, &credential).map_err(|e| Error::room(args.room(), e))?;
+        let key = bucket::known_key(&dir, &credential).map_err(|e| Error::room(room, e))?;
         config.open.known_key = Some(key);
     }
-    let server = MetadataServer::start(config, credential).map_err(|e| refused(args.room(), e))?;
+    let server = MetadataServer::start(config, credential).map_err(|e| refused(room, e))?;
     let server = Arc::new(server);
     let service =
         Service::start(&args.common, Arc::new(MetricsSource(server.clone()))).map_err(failed)?;
@@ -341,7 +339,10 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             &json!({"listening": address.to_string(), "room": dir.to_string_lossy(), "standby": pair.is_some()}),
         );
     } else {
-        output::line(format!("{} {serves} at {address}", args.room().display()));
+        output::line(format!(
+            "{} {serves} at {address}",
+            room_name(room).display()
+        ));
     }
     service.ready(&format!("serving at {address}"));
     stop.wait();
@@ -349,7 +350,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     tracing::info!("stopping: sessions end, then everything is made durable");
     socket.stop();
     drop(service);
-    let stopped = end(server).map_err(|e| refused(args.room(), e));
+    let stopped = end(server).map_err(|e| refused(room, e));
     if stopped.is_ok() {
         tracing::info!("stopped");
     }
