@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use catalog::{BlockRange, SegmentNo};
 use model::{WriteGrantId, WrittenExtent};
+use seal::RoomId;
 use segments::{GRANT_BLOCKS_MAX, NoncePart};
 
 use crate::{Error, Result};
@@ -38,8 +39,9 @@ impl WriteGrant {
 }
 
 /// The grants of a room.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Grants {
+    /// Begins at random: a client that commits to a grant of an earlier opening must not meet another one by its number.
     last: u64,
     live: HashMap<WriteGrantId, Granted>,
     /// Where each begins: grants do not overlap.
@@ -76,6 +78,18 @@ impl Granted {
         }
         bits.for_each(|at| self.written[at / 64] |= 1 << (at % 64));
         true
+    }
+}
+
+impl Default for Grants {
+    fn default() -> Self {
+        let [first, second, third, fourth, ..] = *RoomId::random().as_bytes();
+        Self {
+            last: u64::from(u32::from_le_bytes([first, second, third, fourth])) << 32,
+            live: HashMap::new(),
+            by_position: BTreeMap::new(),
+            held: Vec::new(),
+        }
     }
 }
 

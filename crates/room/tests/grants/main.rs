@@ -489,6 +489,22 @@ fn quotas_set_before_data_is_durable_lose_none_of_it() {
     shared.assert_whole();
 }
 
+/// What failed: grants were numbered from 1 at each opening. What a client had written under one before the room was opened again met
+/// another grant of that number, and was refused for ever instead of being written elsewhere.
+#[test]
+fn a_grant_of_an_earlier_opening_is_none_of_this_one() {
+    let shared = Shared::new();
+    let no = shared.file("/f");
+    let old = shared.room.grant(0, 64).unwrap();
+    shared.room.sync().unwrap();
+    let extents = shared.borrow(&old, 0, 0, &plain(BLOCK, 1));
+    let shared = shared.crash(MemoryStorage::power_cut);
+    let new = shared.room.grant(0, 64).unwrap();
+    assert_ne!(old.id, new.id);
+    let placed = shared.room.place(old.id, no, &[extents]);
+    assert!(matches!(placed, Err(Error::NotFound)), "{placed:?}");
+}
+
 #[test]
 fn a_failed_flush_of_committed_extents_settles_nothing() {
     let shared = Shared::new();
