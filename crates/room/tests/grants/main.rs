@@ -501,8 +501,8 @@ fn a_grant_of_an_earlier_opening_is_none_of_this_one() {
     let shared = shared.crash(MemoryStorage::power_cut);
     let new = shared.room.grant(0, 64).unwrap();
     assert_ne!(old.id, new.id);
-    let placed = shared.room.place(old.id, no, &[extents]);
-    assert!(matches!(placed, Err(Error::NotFound)), "{placed:?}");
+    let committed = shared.room.place(old.id, no, &[extents]);
+    assert!(matches!(committed, Err(Error::NotFound)), "{committed:?}");
 }
 
 #[test]
