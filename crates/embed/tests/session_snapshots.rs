@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use embed::{
     Error, FileFlags, FileKind, Key, Kind, OpenMode, OpenOptions, Session, SetAttr, SetTime,
@@ -436,6 +437,8 @@ fn threads_write_while_snapshots_are_created_read_and_deleted() {
                     .unwrap()
                     .write_at(0, &[byte; 100_000])
                     .unwrap();
+                // As fast as it can, it replaces a gigabyte a second, and each snapshot waits until that is freed.
+                std::thread::sleep(Duration::from_millis(1));
             }
         });
         for number in 0..20 {
