@@ -23,6 +23,14 @@ pub(crate) fn writer_line(manifest: &Manifest) -> String {
     format!("{} {}\n", hex(&manifest.origin), manifest.epoch)
 }
 
+/// The error where a place of the store has no commit.
+pub(crate) fn nothing_there() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::NotFound,
+        "there is no room or disk in the bucket",
+    )
+}
+
 /// The directory of this machine, and the lock of its only writer.
 pub(crate) fn local(
     dir: &Path,

@@ -22,7 +22,7 @@ use crate::file::Wanted;
 use crate::history::{self, History};
 use crate::names::ObjectName;
 use crate::objects::Objects;
-use crate::opening::{WRITER, cache_dir, local, writer_line};
+use crate::opening::{WRITER, cache_dir, local, nothing_there, writer_line};
 use crate::options::Options;
 use crate::shared::lease;
 use crate::storage::BucketStorage;
@@ -72,9 +72,7 @@ impl Standby {
             elsewhere::check(&loading).await?;
             history::load(&loading).await
         })??;
-        let history = history.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::NotFound, "there is no room in the bucket")
-        })?;
+        let history = history.ok_or_else(nothing_there)?;
         let cache = Cache::open(&cache_dir(dir, &history.manifest)?, options.cache_bytes)?;
         Ok(Self {
             objects: Arc::new(Objects { client, cache }),
@@ -216,8 +214,8 @@ impl Standby {
             .collect();
         let (objects, is_warming) = (self.objects.clone(), self.is_warming.clone());
         self.objects.client.spawn_blocking(move || {
-            for some in wanted.chunks(1) {
-                objects.warm(some);
+            for piece in wanted {
+                objects.warm(&[piece]);
             }
             is_warming.store(false, Ordering::Release);
         });

@@ -19,7 +19,7 @@ use crate::history::{self, History};
 use crate::manifest::Manifest;
 use crate::names::{CHECKPOINTS, COMMITS, DATA, LOG, RECORDS};
 use crate::objects::Objects;
-use crate::opening::{WRITER, cache_dir, local, names_of, writer_line};
+use crate::opening::{WRITER, cache_dir, local, names_of, nothing_there, writer_line};
 use crate::options::Options;
 use crate::probe;
 use crate::record::Op;
@@ -143,12 +143,7 @@ impl BucketStorage {
             };
             history::load_and_begin(&loading, lease, may).await
         })??;
-        let history = history.ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::NotFound,
-                "there is no room or disk in the bucket",
-            )
-        })?;
+        let history = history.ok_or_else(nothing_there)?;
         Self::with(client, history, (local, writer), dir, options, begun)
     }
 
