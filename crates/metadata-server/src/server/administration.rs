@@ -107,19 +107,16 @@ impl Shared {
         let deadline = Instant::now() + MOVE_TIMEOUT;
         loop {
             let incarnation = self.serving()?;
-            let is_known = || {
-                let disks = incarnation.authority.disks();
-                disks.iter().any(|known| known.address == disk.address)
-            };
             let moves = incarnation.authority.has(disk.address.id, &disk.name);
             if moves {
                 // At once: a flush may be waiting for it where it was, and what is stored here for that flush.
                 self.look_after(&incarnation, &disk);
             }
             match self.add_disk_to(&incarnation, &disk) {
-                Ok(()) if moves && is_known() => return Ok(()),
                 Ok(()) => {
-                    self.look_after(&incarnation, &disk);
+                    if !moves {
+                        self.look_after(&incarnation, &disk);
+                    }
                     return Ok(());
                 }
                 // It went on elsewhere without what it had not flushed. Then the room is opened again.

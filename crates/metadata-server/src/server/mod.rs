@@ -22,7 +22,6 @@ mod incarnation;
 mod listen;
 mod metrics;
 mod paths;
-
 mod rekey;
 mod remote;
 mod replies;
