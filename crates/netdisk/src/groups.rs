@@ -69,11 +69,15 @@ impl Groups {
     pub(crate) fn enter(&self, group: GroupId, id: CapabilityId) -> Result<Running<'_>, Reason> {
         let mut state = self.state.lock();
         state.allowed(group, id)?;
-        *state.running.entry((group, id)).or_insert(0) += 1;
-        Ok(Running {
+        Ok(self.begin(&mut state, (group, id)))
+    }
+
+    fn begin(&self, state: &mut State, which: (GroupId, CapabilityId)) -> Running<'_> {
+        *state.running.entry(which).or_insert(0) += 1;
+        Running {
             groups: self,
-            which: (group, id),
-        })
+            which,
+        }
     }
 
     /// Begins work of the metadata server itself. `Overtaken` where a later one has set the groups, `UnknownGroup` where this one has not
@@ -85,11 +89,7 @@ impl Groups {
             Ordering::Greater => return Err(Reason::UnknownGroup),
             Ordering::Equal => {}
         }
-        *state.running.entry(OWN_WORK).or_insert(0) += 1;
-        Ok(Running {
-            groups: self,
-            which: OWN_WORK,
-        })
+        Ok(self.begin(&mut state, OWN_WORK))
     }
 
     /// The valid groups, in order.
