@@ -13,18 +13,17 @@ const SLICE_NS: u64 = 100_000;
 /// Runs `start` so that the threads it starts, and those that they start, have the short slice. The calling thread keeps its own. Best
 /// effort: where the kernel refuses, they have the caller's.
 pub(crate) fn inherited<T>(start: impl FnOnce() -> T) -> T {
-    let before = attributes().ok().filter(is_longer);
-    let asked = before.is_some_and(|of_caller| {
-        let mut short = of_caller;
+    let of_caller = attributes().ok().filter(is_longer);
+    let to_restore = of_caller.filter(|of_caller| {
+        let mut short = *of_caller;
         short.sched_runtime = SLICE_NS;
         set(&short)
             .inspect_err(|e| tracing::debug!("the slice of the processor stays as it is: {e}"))
             .is_ok()
     });
     let started = start();
-    if asked
-        && let Some(of_caller) = &before
-        && let Err(e) = set(of_caller)
+    if let Some(of_caller) = to_restore
+        && let Err(e) = set(&of_caller)
     {
         tracing::debug!("the starting thread keeps the short slice: {e}");
     }
