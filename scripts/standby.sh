@@ -56,11 +56,10 @@ until_ok() {
         sleep 0.1
     done
 }
-listens() { (exec 3<>"/dev/tcp/127.0.0.1/${PORT_OF[$1]}") 2>/dev/null; }
 start_disk() {
     "$BIN" disk serve --store "$WORK/$1.store" --key "$WORK/$1.key" --listen "127.0.0.1:${PORT_OF[$1]}" >>"$WORK/$1.log" 2>&1 &
     PID[$1]=$!
-    until_ok 20 listens "$1" || die "disk $1 does not start"
+    wait_for_port "${PORT_OF[$1]}" || die "disk $1 does not start"
 }
 start_metadata() {
     "$BIN" metadata serve $PLACE --cache "$WORK/$1" --standby "${STANDBY[@]}" --listen "127.0.0.1:${PORT_OF[$1]}" "${KEY[@]}" >>"$WORK/$1.log" 2>&1 &

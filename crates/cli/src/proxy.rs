@@ -1,4 +1,4 @@
-//! The directory of this machine that represents a room in a bucket, and the room's name.
+//! The directory of this machine that represents a room or a disk in a bucket, and the name of that.
 //!
 //! It deliberately does not know what is in it but the file that names the place.
 
@@ -9,12 +9,12 @@ pub const MARKER: &str = "bucket";
 /// How the name of a place begins.
 pub const SCHEME: &str = "s3://";
 
-/// Whether a directory represents a room in a bucket.
+/// Whether a directory represents a room or a disk in a bucket.
 pub(crate) fn is_proxy(dir: &Path) -> bool {
     dir.join(MARKER).is_file()
 }
 
-/// A room as its user names it: the place of one in a bucket, else its directory.
+/// A room or a disk as its user names it: the place of one in a bucket, else its path.
 pub(crate) fn room_name(dir: &Path) -> PathBuf {
     let marker = std::fs::read_to_string(dir.join(MARKER)).unwrap_or_default();
     match marker.lines().next() {

@@ -57,11 +57,8 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             Some(source) => tree.hard_link(&source.path, &path),
             None => tree.symlink(&args.target, &path),
         };
-        let done = done.map_err(|fault| link.failed(fault));
-        if let Err(error) = &done {
-            access.advise_when_full(&link.room, error, global);
-        }
-        done?;
+        done.map_err(|fault| link.failed(fault))
+            .inspect_err(|error| access.advise_when_full(&link.room, error, global))?;
     }
     access.close()
 }

@@ -28,7 +28,7 @@ mod story;
 mod writer;
 
 use common::process;
-use common::random::number;
+use common::random::{self, number};
 
 /// The variable through which a process of this program becomes a writer.
 const ORDERS: &str = "STRONGROOM_NET_WRITER";
@@ -46,10 +46,7 @@ fn writer_process() {
 
 /// The seed of a trial; printed, and set to run it again.
 fn seed() -> u64 {
-    let seed = number("STRONGROOM_SEED").unwrap_or_else(|| {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        time.tv_nsec as u64 | 1
-    });
+    let seed = random::seed();
     eprintln!("seed {seed}: repeat with STRONGROOM_SEED={seed}");
     seed
 }
