@@ -1,14 +1,16 @@
-//! Keys that another program has: age plugins, and programs that print a passphrase. Through the real program.
+//! Keys that another program has: age plugins, and programs that print a passphrase, also from a PKCS#11 token. Through the real
+//! program.
 //!
 //! `plugins/age-plugin-toy` speaks the plugin protocol in a few lines of shell.
 #![allow(missing_docs)]
 
 mod common;
 
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use common::{CHEAP, Ran, Sandbox, can_mount, copy_program, noise};
+use common::{CHEAP, Ran, Sandbox, can_mount, copy_program, noise, program};
 
 /// Bech32 of `toy key`, by name of the plugin.
 const RECIPIENT: &str = "age1toy1w3hhjgrtv4us8wu4c0";
@@ -82,7 +84,7 @@ impl Place {
             .env("PATH", std::env::join_paths(path).unwrap())
             .env("TOY", toy)
             .env("TOY_LOG", self.s.path("log"))
-            .stdin(std::process::Stdio::null());
+            .stdin(Stdio::null());
         command
     }
 
@@ -417,4 +419,150 @@ fn a_program_prints_the_passphrase() {
         );
         place.ok("", &["umount", "mnt"]);
     }
+}
+
+/// What OpenSC's `pkcs11-tool` does with a token of SoftHSM, and the keys of docs/keys.md with it.
+struct Token<'a> {
+    place: &'a Place,
+}
+
+impl<'a> Token<'a> {
+    const MODULE: &'static str = "/usr/lib/softhsm/libsofthsm2.so";
+
+    /// A token with an RSA key, which `wrapped` was encrypted to.
+    fn with_passphrase(place: &'a Place, passphrase: &str) -> Self {
+        let token = Self { place };
+        std::fs::create_dir(place.s.path("tokens")).unwrap();
+        let conf = format!(
+            "directories.tokendir = {}\n",
+            place.s.path("tokens").display()
+        );
+        std::fs::write(place.s.path("softhsm2.conf"), conf).unwrap();
+        std::fs::write(place.s.path("plain"), passphrase).unwrap();
+        let tool = format!("pkcs11-tool --module {} --token-label room", Self::MODULE);
+        let made = token
+            .shell(&format!(
+                "softhsm2-util --init-token --free --label room --pin 1234 --so-pin 5678 &&
+                 {tool} --login --pin 1234 --keypairgen --key-type rsa:3072 --id 01 --label room --usage-decrypt &&
+                 {tool} --read-object --type pubkey --id 01 --output-file pub &&
+                 openssl pkeyutl -encrypt -pubin -keyform DER -inkey pub -pkeyopt rsa_padding_mode:oaep -in plain -out wrapped"
+            ))
+            .output()
+            .expect("opensc, softhsm2 and openssl are installed by scripts/setup.sh test");
+        assert!(made.status.success(), "{made:?}");
+        std::fs::remove_file(place.s.path("plain")).unwrap();
+        token
+    }
+
+    /// The command that prints the passphrase: `login` says where the PIN comes from.
+    fn decrypt(login: &str) -> String {
+        format!(
+            "pkcs11-tool --module {} --token-label room --login {login} --decrypt --mechanism RSA-PKCS-OAEP --hash-algorithm SHA-1 \
+             --mgf MGF1-SHA1 --id 01 --input-file wrapped",
+            Self::MODULE
+        )
+    }
+
+    fn shell(&self, line: &str) -> Command {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", line])
+            .current_dir(self.place.s.path(""));
+        self.set(&mut command);
+        command
+    }
+
+    fn set(&self, command: &mut Command) {
+        command.env("SOFTHSM2_CONF", self.place.s.path("softhsm2.conf"));
+    }
+
+    /// Lists the room with the token, the PIN in a variable.
+    fn list(&self, pin: &str) -> Ran {
+        let print = Self::decrypt("--pin env:PIN");
+        let mut command = self
+            .place
+            .command("", &["ls", "room:", "--passphrase-command", &print]);
+        self.set(&mut command);
+        command.env("PIN", pin).output().unwrap().into()
+    }
+}
+
+#[test]
+fn a_pkcs11_token_decrypts_the_passphrase() {
+    let place = Place::new();
+    let token = Token::with_passphrase(&place, "from the token\n");
+    let add = [
+        "key",
+        "add",
+        "room",
+        "--label",
+        "token",
+        "--new-passphrase-command",
+        "echo from the token",
+    ];
+    place.ok("", &pass(&[&add[..], &CHEAP].concat()));
+    assert_eq!(token.list("1234").code, 0);
+    let refused = token.list("4321");
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("CKR_PIN_INCORRECT"), "{}", refused.err);
+    assert!(
+        refused
+            .err
+            .contains("the program that prints the passphrase"),
+        "{}",
+        refused.err
+    );
+
+    // At a terminal it asks for the PIN.
+    let print = format!(
+        "{} --output-file /dev/fd/3 3>&1 </dev/tty >/dev/tty",
+        Token::decrypt("")
+    );
+    std::fs::write(place.s.path("print"), &print).unwrap();
+    let line = format!(
+        "{} ls room: --passphrase-command \"$(cat print)\"",
+        program().display()
+    );
+    let mut at_terminal = Command::new("script");
+    at_terminal
+        .args(["-qec", &line, "/dev/null"])
+        .current_dir(place.s.path(""));
+    at_terminal.env("XDG_STATE_HOME", place.s.path("state"));
+    token.set(&mut at_terminal);
+    let mut asked = at_terminal
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = Vec::new();
+    let mut output = asked.stdout.take().unwrap();
+    // What is typed before the question is thrown away.
+    while !said.ends_with(b"User PIN: ") {
+        let mut byte = [0];
+        let got = output.read(&mut byte).unwrap();
+        assert_eq!(got, 1, "{}", String::from_utf8_lossy(&said));
+        said.push(byte[0]);
+    }
+    let mut input = asked.stdin.take().unwrap();
+    input.write_all(b"1234\n").unwrap();
+    assert!(asked.wait().unwrap().success());
+    drop(input);
+
+    // What was encrypted for the token was changed: the token refuses it, and says so.
+    let mut wrapped = std::fs::read(place.s.path("wrapped")).unwrap();
+    wrapped[7] ^= 1;
+    std::fs::write(place.s.path("wrapped"), wrapped).unwrap();
+    assert_eq!(token.list("1234").code, 1);
+
+    // The token is lost: another slot opens the room, and its own can be removed.
+    std::fs::remove_dir_all(place.s.path("tokens")).unwrap();
+    assert_eq!(token.list("1234").code, 1);
+    let list = place.ok("", &["key", "list", "room"]);
+    assert!(list.contains("token"), "{list}");
+    place.ok("", &pass(&["key", "remove", "room", "1"]));
+    place.fails(
+        "",
+        3,
+        &["ls", "room:", "--passphrase-command", "echo from the token"],
+    );
 }
