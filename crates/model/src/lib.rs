@@ -18,6 +18,7 @@ mod extents;
 mod file_system;
 mod grants;
 mod inode;
+mod read_only;
 mod snapshots;
 pub mod spans;
 mod units;
@@ -42,6 +43,7 @@ pub use extents::{
 pub use file_system::{Access, FileSystem, Lock, LockKind, LockOwner, LockTable};
 pub use grants::*;
 pub use inode::{DirEntry, FileFlags, FileKind, Inode, InodeNo, Timestamp, now};
+pub use read_only::{ReadFiles, ReadOnly};
 pub use snapshots::{SNAPSHOT_NAME_MAX, Snapshot, Snapshots, check_snapshot_name};
 pub use units::{
     BLOCK_LEN, BlockRange, DIGEST_LEN, Digest, NONCE_PART_LEN, NoncePart, Proofs, Sealed,

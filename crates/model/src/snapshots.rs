@@ -4,13 +4,15 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Error, FileSystem, InodeNo, Result, Timestamp};
 
 /// Longest name of a snapshot, in bytes.
 pub const SNAPSHOT_NAME_MAX: usize = 255;
 
 /// The whole file system at one moment, under a name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Rises with each snapshot, from 1, and is never used again.
     pub number: u64,

@@ -96,5 +96,5 @@ pub use seal::{
     Argon2Cost, Credential, NewCredential, PositionCipher, PositionKeys, RoomId, Secret, SlotInfo,
     SlotKind, Suite, check_digest, nonce_part, unit_digest,
 };
-pub use snapshots::{NewSnapshot, Removed, SnapshotSpace, SnapshotView};
+pub use snapshots::{NewSnapshot, Removed, SnapshotSpace};
 pub use walk::resolve;

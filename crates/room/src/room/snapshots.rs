@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{FileSystem, InodeNo, Snapshot, Snapshots};
+use model::{FileSystem, InodeNo, ReadOnly, Snapshot, Snapshots};
 
 use super::Room;
 use crate::Result;
@@ -33,7 +33,8 @@ impl Room {
     pub fn snapshot_of_number(&self, number: u64) -> Result<Arc<dyn FileSystem>> {
         let parts = self.parts()?;
         let past = parts.past.clone();
-        Ok(Arc::new(SnapshotView::new(past, number, parts.clone())))
+        let view = SnapshotView::new(past, number, parts.clone());
+        Ok(Arc::new(ReadOnly(view)))
     }
 
     /// All snapshots, by number, with the space that each alone holds. The time it takes does not depend on the room.

@@ -26,7 +26,7 @@ use crate::reap::Reaper;
 use crate::space::Space;
 use crate::{Error, Result};
 pub use removed::Removed;
-pub use view::SnapshotView;
+pub(crate) use view::SnapshotView;
 
 /// How long files without a name are deleted before a snapshot: their data would be kept for it.
 const REAP: Duration = Duration::from_millis(10);

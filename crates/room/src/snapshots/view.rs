@@ -8,22 +8,18 @@ use std::any::Any;
 use std::sync::Arc;
 
 use catalog::{CHUNK_LEN, DirEntry, FileKind, Inode, InodeNo};
-use model::FileSystem;
+use model::ReadFiles;
 
 use super::Past;
 use crate::blocks::BLOCK;
-
-use crate::{
-    Access, Available, Error, Fallocate, NewFile, RenameMode, Result, RoomSpace, SeekTo, SetAttr,
-    XattrMode,
-};
+use crate::{Error, Result, RoomSpace, SeekTo};
 
 /// Longest name, in bytes.
 const NAME_MAX: usize = 255;
 
-/// The room as it was when a snapshot was created. Every change is `ReadOnly`; when the snapshot is deleted, all calls are `Stale`.
+/// The room as it was when a snapshot was created. When the snapshot is deleted, all calls are `Stale`.
 #[derive(Debug)]
-pub struct SnapshotView {
+pub(crate) struct SnapshotView {
     past: Arc<Past>,
     /// The snapshot's number.
     at: u64,
@@ -71,7 +67,7 @@ impl Drop for SnapshotView {
     }
 }
 
-impl FileSystem for SnapshotView {
+impl ReadFiles for SnapshotView {
     fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Inode> {
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong);
@@ -92,62 +88,11 @@ impl FileSystem for SnapshotView {
         self.inode(no)
     }
 
-    fn set_attributes(&self, _no: InodeNo, _set: &SetAttr) -> Result<Inode> {
-        Err(Error::ReadOnly)
-    }
-
-    fn make(&self, _parent: InodeNo, _name: &[u8], _new: &NewFile) -> Result<Inode> {
-        Err(Error::ReadOnly)
-    }
-
-    fn create_tmpfile(&self, _parent: InodeNo, _new: &NewFile) -> Result<Inode> {
-        Err(Error::ReadOnly)
-    }
-
-    fn link(&self, _no: InodeNo, _parent: InodeNo, _name: &[u8]) -> Result<Inode> {
-        Err(Error::ReadOnly)
-    }
-
-    fn unlink(&self, _parent: InodeNo, _name: &[u8]) -> Result<()> {
-        Err(Error::ReadOnly)
-    }
-
-    fn rmdir(&self, _parent: InodeNo, _name: &[u8]) -> Result<()> {
-        Err(Error::ReadOnly)
-    }
-
-    fn rename(
-        &self,
-        _parent: InodeNo,
-        _name: &[u8],
-        _new_parent: InodeNo,
-        _new_name: &[u8],
-        _mode: RenameMode,
-    ) -> Result<()> {
-        Err(Error::ReadOnly)
-    }
-
-    fn read_link(&self, no: InodeNo) -> Result<Vec<u8>> {
-        let inode = self.inode(no)?;
-        match inode.kind {
-            FileKind::Symlink => Ok(inode.target),
-            _ => Err(Error::InvalidArgument("not a symbolic link")),
-        }
-    }
-
     fn read_dir(&self, no: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>> {
         self.directory(no)?;
         let catalog = self.past()?.catalog.get();
         Ok(catalog.past_entries_plus(self.at, no, after, limit)?)
     }
-
-    /// Times of access are part of the moment.
-    fn touch_atime(&self, _no: InodeNo) {}
-
-    /// Nothing of a snapshot goes before the snapshot.
-    fn hold(&self, _no: InodeNo) {}
-
-    fn release(&self, _no: InodeNo, _count: u64) {}
 
     fn read(&self, no: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let inode = self.regular(no)?;
@@ -159,14 +104,6 @@ impl FileSystem for SnapshotView {
             .data
             .read_past(self.at, no, offset, &mut buf[..len])?;
         Ok(len)
-    }
-
-    fn write(&self, _no: InodeNo, _offset: u64, _data: &[u8]) -> Result<()> {
-        Err(Error::ReadOnly)
-    }
-
-    fn fallocate(&self, _no: InodeNo, _what: Fallocate, _offset: u64, _len: u64) -> Result<()> {
-        Err(Error::ReadOnly)
     }
 
     fn seek(&self, no: InodeNo, offset: u64, to: SeekTo) -> Result<u64> {
@@ -206,44 +143,10 @@ impl FileSystem for SnapshotView {
         hole(size)
     }
 
-    fn copy_range(
-        &self,
-        _from: InodeNo,
-        _from_offset: u64,
-        _to: InodeNo,
-        _to_offset: u64,
-        _len: u64,
-    ) -> Result<u64> {
-        Err(Error::ReadOnly)
-    }
-
-    fn fsync(&self, _no: InodeNo) -> Result<()> {
-        Ok(())
-    }
-
-    fn sync(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn xattr(&self, no: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
         self.inode(no)?;
         let value = self.past()?.catalog.get().past_xattr(self.at, no, name)?;
         value.ok_or(Error::NoXattr)
-    }
-
-    fn set_xattr(
-        &self,
-        _no: InodeNo,
-        _name: &[u8],
-        _value: &[u8],
-        _mode: XattrMode,
-        _drop_setgid: bool,
-    ) -> Result<()> {
-        Err(Error::ReadOnly)
-    }
-
-    fn remove_xattr(&self, _no: InodeNo, _name: &[u8]) -> Result<()> {
-        Err(Error::ReadOnly)
     }
 
     fn xattr_names(&self, no: InodeNo) -> Result<Vec<Vec<u8>>> {
@@ -252,25 +155,10 @@ impl FileSystem for SnapshotView {
     }
 
     fn space(&self) -> Result<RoomSpace> {
-        let space = self.past()?.space.total()?;
-        Ok(RoomSpace {
-            available: 0,
-            ..space
-        })
-    }
-
-    fn available(&self) -> Result<Available> {
-        Ok(Available { new: 0, cached: 0 })
+        self.past()?.space.total()
     }
 
     fn has_flags(&self) -> bool {
         self.past.data.has_flags()
-    }
-
-    fn open(&self, no: InodeNo, access: Access) -> Result<Inode> {
-        match access.write {
-            true => Err(Error::ReadOnly),
-            false => self.attributes(no),
-        }
     }
 }
