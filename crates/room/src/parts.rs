@@ -138,6 +138,7 @@ impl Parts {
             ),
             remote: Remote::new(
                 env.clone(),
+                catalog.clone(),
                 blocks.clone(),
                 freed.clone(),
                 data.clone(),

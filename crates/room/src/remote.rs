@@ -13,6 +13,7 @@ use segments::{GRANT_BLOCKS_MAX, NoncePart, UNIT_BLOCKS};
 
 use crate::blocks::{BLOCK, Blocks};
 use crate::commit::Commits;
+use crate::current::CurrentCatalog;
 use crate::data::{Data, SIZE_MAX, regular};
 use crate::environment::Environment;
 use crate::flags::refuse_immutable;
@@ -28,6 +29,7 @@ const MAPS_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Remote {
     env: Arc<Environment>,
+    catalog: Arc<CurrentCatalog>,
     blocks: Arc<Blocks>,
     freed: Arc<Freed>,
     data: Arc<Data>,
@@ -38,6 +40,7 @@ pub(crate) struct Remote {
 impl Remote {
     pub(crate) fn new(
         env: Arc<Environment>,
+        catalog: Arc<CurrentCatalog>,
         blocks: Arc<Blocks>,
         freed: Arc<Freed>,
         data: Arc<Data>,
@@ -46,6 +49,7 @@ impl Remote {
     ) -> Self {
         Self {
             env,
+            catalog,
             blocks,
             freed,
             data,
@@ -144,6 +148,7 @@ impl Remote {
                 let (index, first) = (p.offset / CHUNK_LEN, p.offset % CHUNK_LEN / BLOCK);
                 let (first, blocks) = (first as u16, p.sealed.blocks as u16);
                 let chunk = self.data.chunk(cell.no, &state, index)?;
+                // That a snapshot keeps the hole refers to nothing.
                 let fresh = chunk.allocated(first, blocks) == 0;
                 self.data
                     .place(&cell, &mut state, index, first, &p.sealed)?;
@@ -169,9 +174,7 @@ impl Remote {
             regular(&state)?;
             self.data.flush_buffer(&cell, &mut state)?;
         }
-        let end = first
-            .saturating_add(count.min(MAPS_MAX) as u64)
-            .min(state.inode.size.div_ceil(CHUNK_LEN));
+        let end = end_of_maps(first, count, state.inode.size);
         let mut maps = Vec::new();
         for index in first..end {
             let chunk = self.data.chunk(no, &state, index)?;
@@ -181,6 +184,28 @@ impl Remote {
         }
         Ok(maps)
     }
+
+    pub(crate) fn past_maps(
+        &self,
+        at: u64,
+        no: InodeNo,
+        first: u64,
+        count: usize,
+    ) -> Result<Vec<(u64, Chunk)>> {
+        let end = end_of_maps(first, count, self.data.past_inode(at, no)?.size);
+        self.data.with_past(no, || {
+            let count = end.saturating_sub(first) as usize;
+            let chunks = self.catalog.get().past_chunks_from(at, no, first, count)?;
+            let within = chunks.into_iter().filter(|(index, _)| *index < end);
+            Ok(within.collect())
+        })
+    }
+}
+
+/// The index behind the last map that is returned of a file with this size.
+fn end_of_maps(first: u64, count: usize, size: u64) -> u64 {
+    let asked = first.saturating_add(count.min(MAPS_MAX) as u64);
+    asked.min(size.div_ceil(CHUNK_LEN))
 }
 
 /// Whether an inode is deferred when extents are committed to it: it was, or did not differ from the catalog, and they replace

@@ -30,7 +30,13 @@ const OPERATIONS: &[&str] = &[
 /// What is done between and behind them.
 const BETWEEN: [&str; 3] = ["write A/foo 100 5000", "sync", "truncate foo 30000; sync"];
 
-/// Every one of the operations with each ending, and every two of them.
+/// An operation (`*`) with snapshots around it.
+const SNAPSHOTS: [&str; 2] = [
+    "snapshot a; *; sync; snapshot b; delete-snapshot a; tend; close",
+    "append foo 9000; snapshot a; *; delete-snapshot a; tend; sync",
+];
+
+/// Every one of the operations with each ending, with snapshots, and every two of them.
 pub fn grants() -> Vec<Workload> {
     let mut all = Vec::new();
     let mut push = |text: String| {
@@ -41,6 +47,9 @@ pub fn grants() -> Vec<Workload> {
     for one in OPERATIONS {
         push(format!("{one}; close"));
         push(format!("{one}; sync; write foo 0 100; sync"));
+        SNAPSHOTS
+            .iter()
+            .for_each(|story| push(story.replace('*', one)));
     }
     for (first, between) in OPERATIONS.iter().zip(BETWEEN.iter().cycle()) {
         for second in OPERATIONS {

@@ -23,8 +23,10 @@ impl Commits {
         let ((), drained) = self
             .drain(Scope::Everything, |blocks| blocks.record(Scope::Everything))
             .map_err(|e| self.failed(e))?;
-        drained?;
-        mark()?;
+        if let Err(e) = drained.and_then(|()| mark()) {
+            self.flush_deferred()?;
+            return Err(e);
+        }
         let count = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
         if by_commit || self.is_far_behind(count) {
             drop(freeze);
@@ -48,13 +50,16 @@ impl Commits {
             Ok(()) | Err(Error::NoSpace) => {}
             Err(e) => return Err(e),
         }
-        if self.env.options.network_backed {
-            // What was deferred is in the catalog now, and so in the next record of names, for which no disk is flushed.
-            self.blocks
-                .segments()
-                .flush()
-                .map_err(|e| self.failed(e.into()))?;
-        }
+        self.flush_deferred()?;
         then()
+    }
+
+    /// What was deferred is in the catalog now, and so in the next record of names, for which no disk is flushed.
+    fn flush_deferred(&self) -> Result<()> {
+        if !self.env.options.network_backed {
+            return Ok(());
+        }
+        let flushed = self.blocks.segments().flush();
+        flushed.map_err(|e| self.failed(e.into()))
     }
 }

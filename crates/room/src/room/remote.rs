@@ -63,6 +63,17 @@ impl Room {
         self.parts()?.remote.maps(no, first, count)
     }
 
+    /// The same of a snapshot, by its number: see [`snapshot_of_number`](Self::snapshot_of_number). `Stale` where it was deleted.
+    pub fn past_maps(
+        &self,
+        snapshot: u64,
+        no: InodeNo,
+        first: u64,
+        count: usize,
+    ) -> Result<Vec<(u64, Chunk)>> {
+        self.parts()?.remote.past_maps(snapshot, no, first, count)
+    }
+
     /// Counts changes; what is at or below [`settled`](Self::settled) is durable.
     pub fn stamp(&self) -> u64 {
         self.parts.commits.changes()

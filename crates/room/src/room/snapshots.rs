@@ -11,8 +11,8 @@ use crate::snapshots::{NewSnapshot, Removed, SnapshotSpace, SnapshotView};
 
 impl Room {
     /// Creates a snapshot: the whole room at this moment, whatever is still in memory included. It copies nothing, and is durable
-    /// when this returns. `Exists`, `InvalidArgument` and `NameTooLong` for the name, `ReadOnly`, `InTransaction`, `NotSupported`
-    /// for a room on network disks.
+    /// when this returns. `Exists`, `InvalidArgument` and `NameTooLong` for the name, `ReadOnly`, `InTransaction`. In a room on network disks
+    /// a grant that is not over can still overwrite what was [committed](Self::place) under it, and so what the snapshot sees: end such grants.
     pub fn create_snapshot(&self, name: &str, new: NewSnapshot) -> Result<Snapshot> {
         self.parts()?.past.create(name, new)
     }

@@ -190,9 +190,6 @@ impl Past {
         if self.env.options.read_only {
             return Err(Error::ReadOnly);
         }
-        if self.env.options.network_backed {
-            return Err(Error::NotSupported("snapshots of a room on network disks"));
-        }
         self.commits.check_poison()?;
         self.commits.check_no_transaction()
     }

@@ -4,6 +4,7 @@
 
 mod lifetimes;
 mod rooms;
+mod snapshots;
 
 use std::sync::{Arc, Mutex};
 
@@ -130,8 +131,11 @@ impl Shared {
     /// Reads as a borrower does: maps from the room, units from the storage.
     fn read_by_maps(&self, no: InodeNo) -> Vec<u8> {
         let size = self.room.attributes(no).unwrap().size;
+        self.read_mapped(size, self.room.maps(no, 0, 1000).unwrap())
+    }
+
+    fn read_mapped(&self, size: u64, maps: Vec<(u64, Chunk)>) -> Vec<u8> {
         let mut data = vec![0; size as usize];
-        let maps = self.room.maps(no, 0, 1000).unwrap();
         for (index, chunk) in maps {
             let chunk = Chunk::from_extents(chunk.extents().to_vec()).unwrap();
             let start = (index * CHUNK_LEN) as usize;
