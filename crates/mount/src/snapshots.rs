@@ -25,7 +25,6 @@ mod places;
 mod routes;
 mod views;
 
-use numbers::{Number, is_live};
 use places::Place;
 use routes::Routes;
 use views::Views;
@@ -51,9 +50,9 @@ impl SnapshotDirectory {
     }
 }
 
-/// Whether an inode of a mount is one of a snapshot, or a directory of snapshots, by its number.
+/// Whether an inode of a mounted room is one of a snapshot, or a directory of snapshots, by its number.
 pub fn is_in_snapshots(inode: u64) -> bool {
-    !is_live(InodeNo(inode))
+    !numbers::is_live(InodeNo(inode))
 }
 
 impl Default for SnapshotDirectory {
@@ -71,12 +70,15 @@ pub struct WithSnapshots {
     views: Views,
     directory: SnapshotDirectory,
     routes: Routes,
+    /// The numbers of the live tree have all 64 bits: every other inode's is in the table of routes.
+    has_all_numbers: bool,
 }
 
 impl WithSnapshots {
-    /// Shows the snapshots of `live`, which is not shared.
+    /// Shows the snapshots of `live`.
     pub fn new(live: Arc<dyn Snapshots>, directory: SnapshotDirectory) -> Self {
         Self {
+            has_all_numbers: live.is_shared(),
             views: Views::new(live),
             directory,
             routes: Routes::default(),
@@ -90,7 +92,7 @@ impl WithSnapshots {
 
 impl FileSystem for WithSnapshots {
     fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Inode> {
-        if is_live(parent) {
+        if self.is_live(parent) {
             let found = self.live().lookup(parent, name);
             if name != self.directory.name || !matches!(found, Err(Error::NotFound)) {
                 return found;
@@ -114,7 +116,7 @@ impl FileSystem for WithSnapshots {
     }
 
     fn attributes(&self, no: InodeNo) -> Result<Inode> {
-        if is_live(no) {
+        if self.is_live(no) {
             return self.live().attributes(no);
         }
         match self.place(no)? {
@@ -131,7 +133,7 @@ impl FileSystem for WithSnapshots {
     }
 
     fn set_attributes(&self, no: InodeNo, set: &SetAttr) -> Result<Inode> {
-        live(no)?;
+        self.check_live(no)?;
         self.live().set_attributes(no, set)
     }
 
@@ -146,12 +148,12 @@ impl FileSystem for WithSnapshots {
     }
 
     fn create_tmpfile(&self, parent: InodeNo, new: &NewFile) -> Result<Inode> {
-        live(parent)?;
+        self.check_live(parent)?;
         self.live().create_tmpfile(parent, new)
     }
 
     fn link(&self, no: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Inode> {
-        if is_live(no) != is_live(parent) {
+        if self.is_live(no) != self.is_live(parent) {
             return Err(Error::CrossDevice);
         }
         self.check_name(parent, name, Error::Exists)?;
@@ -176,7 +178,7 @@ impl FileSystem for WithSnapshots {
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<()> {
-        if is_live(parent) != is_live(new_parent) {
+        if self.is_live(parent) != self.is_live(new_parent) {
             return Err(Error::CrossDevice);
         }
         self.check_name(parent, name, Error::ReadOnly)?;
@@ -185,7 +187,7 @@ impl FileSystem for WithSnapshots {
     }
 
     fn read_link(&self, no: InodeNo) -> Result<Vec<u8>> {
-        if is_live(no) {
+        if self.is_live(no) {
             return self.live().read_link(no);
         }
         let past = self.past(no, Error::InvalidArgument("not a symbolic link"))?;
@@ -193,7 +195,7 @@ impl FileSystem for WithSnapshots {
     }
 
     fn read_dir(&self, no: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>> {
-        if is_live(no) {
+        if self.is_live(no) {
             let Some(own) = self.own_entry(no, after)? else {
                 return self.live().read_dir(no, after, limit);
             };
@@ -215,7 +217,7 @@ impl FileSystem for WithSnapshots {
         after: u64,
         limit: usize,
     ) -> Result<(Vec<(DirEntry, Inode)>, u64)> {
-        if is_live(no) {
+        if self.is_live(no) {
             let Some(own) = self.own_entry(no, after)? else {
                 return self.live().begin_read_dir(no, after, limit);
             };
@@ -233,19 +235,19 @@ impl FileSystem for WithSnapshots {
     }
 
     fn touch_atime(&self, no: InodeNo) {
-        if is_live(no) {
+        if self.is_live(no) {
             self.live().touch_atime(no);
         }
     }
 
     fn accessed_always(&self, no: InodeNo) {
-        if is_live(no) {
+        if self.is_live(no) {
             self.live().accessed_always(no);
         }
     }
 
     fn hold(&self, no: InodeNo) {
-        match is_live(no) {
+        match self.is_live(no) {
             true => self.live().hold(no),
             // What is in a snapshot stays there.
             false => self.routes.hold(no),
@@ -253,14 +255,14 @@ impl FileSystem for WithSnapshots {
     }
 
     fn release(&self, no: InodeNo, count: u64) {
-        match is_live(no) {
+        match self.is_live(no) {
             true => self.live().release(no, count),
             false => self.routes.release(no, count),
         }
     }
 
     fn read(&self, no: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        if is_live(no) {
+        if self.is_live(no) {
             return self.live().read(no, offset, buf);
         }
         let past = self.past(no, Error::IsDirectory)?;
@@ -268,22 +270,22 @@ impl FileSystem for WithSnapshots {
     }
 
     fn write(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<()> {
-        live(no)?;
+        self.check_live(no)?;
         self.live().write(no, offset, data)
     }
 
     fn write_cached(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<bool> {
-        live(no)?;
+        self.check_live(no)?;
         self.live().write_cached(no, offset, data)
     }
 
     fn fallocate(&self, no: InodeNo, what: Fallocate, offset: u64, len: u64) -> Result<()> {
-        live(no)?;
+        self.check_live(no)?;
         self.live().fallocate(no, what, offset, len)
     }
 
     fn seek(&self, no: InodeNo, offset: u64, to: SeekTo) -> Result<u64> {
-        if is_live(no) {
+        if self.is_live(no) {
             return self.live().seek(no, offset, to);
         }
         let past = self.past(no, Error::IsDirectory)?;
@@ -298,8 +300,8 @@ impl FileSystem for WithSnapshots {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
-        live(to)?;
-        if !is_live(from) {
+        self.check_live(to)?;
+        if !self.is_live(from) {
             let past = self.past(from, Error::IsDirectory)?;
             // Otherwise the kernel reads and writes.
             if from_offset != to_offset {
@@ -315,7 +317,7 @@ impl FileSystem for WithSnapshots {
     }
 
     fn fsync(&self, no: InodeNo) -> Result<()> {
-        match is_live(no) {
+        match self.is_live(no) {
             true => self.live().fsync(no),
             // A snapshot is durable.
             false => Ok(()),
@@ -327,7 +329,7 @@ impl FileSystem for WithSnapshots {
     }
 
     fn xattr(&self, no: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
-        if is_live(no) {
+        if self.is_live(no) {
             return self.live().xattr(no, name);
         }
         let past = self.past(no, Error::NoXattr)?;
@@ -342,17 +344,17 @@ impl FileSystem for WithSnapshots {
         mode: XattrMode,
         drop_setgid: bool,
     ) -> Result<()> {
-        live(no)?;
+        self.check_live(no)?;
         self.live().set_xattr(no, name, value, mode, drop_setgid)
     }
 
     fn remove_xattr(&self, no: InodeNo, name: &[u8]) -> Result<()> {
-        live(no)?;
+        self.check_live(no)?;
         self.live().remove_xattr(no, name)
     }
 
     fn xattr_names(&self, no: InodeNo) -> Result<Vec<Vec<u8>>> {
-        if is_live(no) {
+        if self.is_live(no) {
             return self.live().xattr_names(no);
         }
         match self.place(no)? {
@@ -374,9 +376,9 @@ impl FileSystem for WithSnapshots {
     }
 
     fn is_fleeting(&self, parent: InodeNo, name: &[u8]) -> bool {
-        match is_live(parent) {
+        match self.is_live(parent) {
             true => name == self.directory.name,
-            false => matches!(numbers::parse(parent), Number::List(_)),
+            false => self.is_list(parent),
         }
     }
 
@@ -390,24 +392,31 @@ impl FileSystem for WithSnapshots {
     }
 
     fn open(&self, no: InodeNo, access: Access) -> Result<Inode> {
-        if is_live(no) {
+        if self.is_live(no) {
             return self.live().open(no, access);
         }
-        match access.write {
-            true => Err(Error::ReadOnly),
-            false => self.attributes(no),
+        if access.write {
+            return Err(Error::ReadOnly);
+        }
+        match self.place(no)? {
+            Place::List(_) => self.attributes(no),
+            Place::Past(past) => {
+                let mut inode = past.view.open(past.no, access)?;
+                self.show(past.door, past.snapshot, &mut inode);
+                Ok(inode)
+            }
         }
     }
 
     fn flush(&self, no: InodeNo) -> Result<()> {
-        match is_live(no) {
+        match self.is_live(no) {
             true => self.live().flush(no),
             false => Ok(()),
         }
     }
 
     fn close(&self, no: InodeNo, access: Access) {
-        if is_live(no) {
+        if self.is_live(no) {
             self.live().close(no, access);
         }
     }
@@ -419,7 +428,10 @@ impl FileSystem for WithSnapshots {
         owner: LockOwner,
         lock: Lock,
     ) -> Result<Option<Lock>> {
-        self.live().test_lock(no, table, owner, lock)
+        match self.is_live(no) {
+            true => self.live().test_lock(no, table, owner, lock),
+            false => Ok(None),
+        }
     }
 
     fn set_lock(
@@ -431,15 +443,12 @@ impl FileSystem for WithSnapshots {
         wait: bool,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<()> {
-        self.live()
-            .set_lock(no, table, owner, lock, wait, cancelled)
-    }
-}
-
-/// Refuses to change what is not of the live tree.
-fn live(no: InodeNo) -> Result<()> {
-    match is_live(no) {
-        true => Ok(()),
-        false => Err(Error::ReadOnly),
+        match self.is_live(no) {
+            true => self
+                .live()
+                .set_lock(no, table, owner, lock, wait, cancelled),
+            // What never changes needs none.
+            false => Ok(()),
+        }
     }
 }

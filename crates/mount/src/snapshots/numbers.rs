@@ -8,6 +8,9 @@
 //! | `0111`, 60 bits | what [`routes`](super::routes) knows: a file in a snapshot whose numbers do not fit, or a directory reached by another way |
 //!
 //! All are positive as signed numbers too, and none is the root's.
+//!
+//! A shared file system's own numbers have all 64 bits, as if drawn at random. Beside them are only numbers of the last kind: one that the table
+//! has is of a snapshot, and any other one is live. That a live file has the number of one of a million routes is as likely as guessing 44 bits.
 
 use model::InodeNo;
 
@@ -61,6 +64,11 @@ pub(super) fn past(snapshot: u64, no: InodeNo) -> Option<InodeNo> {
     fits.then_some(InodeNo(VIRTUAL | snapshot << INODE_BITS | no.0))
 }
 
+/// Whether a number can be one of the table of routes.
+pub(super) fn is_route(no: InodeNo) -> bool {
+    no.0 >> 60 == 0b0111
+}
+
 /// A number for the table of routes, from any number.
 pub(super) fn route(any: u64) -> InodeNo {
     InodeNo(VIRTUAL | SPECIAL | ROUTE | any & (ROUTE - 1))
@@ -89,6 +97,7 @@ mod tests {
         );
         for any in [0, 7, u64::MAX] {
             assert_eq!(parse(route(any)), Number::Route);
+            assert!(is_route(route(any)) && !is_route(list(InodeNo(any & 7))));
             assert!(i64::try_from(route(any).0).is_ok());
         }
     }

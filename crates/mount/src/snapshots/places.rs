@@ -3,7 +3,7 @@
 use model::{DirEntry, Error, FileFlags, FileKind, FileSystem, Inode, InodeNo, Result, Snapshot};
 
 use super::WithSnapshots;
-use super::numbers::{self, Number, is_live};
+use super::numbers::{self, Number};
 use super::routes::Route;
 use super::views::View;
 
@@ -28,24 +28,68 @@ pub(super) enum Place {
 }
 
 impl WithSnapshots {
-    /// Where an inode is that is not of the live tree.
-    pub(super) fn place(&self, no: InodeNo) -> Result<Place> {
-        let route = match numbers::parse(no) {
-            Number::List(of) => return Ok(Place::List(of)),
-            Number::Past(snapshot, inode) => Route {
+    /// Whether a number is of the live tree.
+    pub(super) fn is_live(&self, no: InodeNo) -> bool {
+        match self.has_all_numbers {
+            false => numbers::is_live(no),
+            true => !numbers::is_route(no) || self.routes.find(no).is_none(),
+        }
+    }
+
+    /// Refuses to change what is not of the live tree.
+    pub(super) fn check_live(&self, no: InodeNo) -> Result<()> {
+        match self.is_live(no) {
+            true => Ok(()),
+            false => Err(Error::ReadOnly),
+        }
+    }
+
+    /// What a number of another tree than the live one means.
+    fn route(&self, no: InodeNo) -> Result<Route> {
+        let number = match self.has_all_numbers {
+            false => numbers::parse(no),
+            true => Number::Route,
+        };
+        match number {
+            Number::List(of) => Ok(Route::List(of)),
+            Number::Past(snapshot, inode) => Ok(Route::Past {
                 door: InodeNo::ROOT,
                 snapshot,
                 inode,
-            },
-            Number::Route => self.routes.find(no).ok_or(Error::Stale)?,
-            Number::Live => return Err(Error::NotFound),
-        };
-        Ok(Place::Past(Past {
-            door: route.door,
-            snapshot: route.snapshot,
-            view: self.views.by_number(route.snapshot)?,
-            no: route.inode,
-        }))
+            }),
+            Number::Route => self.routes.find(no).ok_or(Error::Stale),
+            Number::Live => Err(Error::NotFound),
+        }
+    }
+
+    /// Whether a number that is not of the live tree is of a directory of snapshots.
+    pub(super) fn is_list(&self, no: InodeNo) -> bool {
+        matches!(self.route(no), Ok(Route::List(_)))
+    }
+
+    /// Where an inode is that is not of the live tree.
+    pub(super) fn place(&self, no: InodeNo) -> Result<Place> {
+        match self.route(no)? {
+            Route::List(of) => Ok(Place::List(of)),
+            Route::Past {
+                door,
+                snapshot,
+                inode,
+            } => Ok(Place::Past(Past {
+                door,
+                snapshot,
+                view: self.views.by_number(snapshot)?,
+                no: inode,
+            })),
+        }
+    }
+
+    /// The number of the directory of snapshots in a live directory.
+    fn list_number(&self, of: InodeNo) -> InodeNo {
+        match self.has_all_numbers {
+            false => numbers::list(of),
+            true => self.routes.number(Route::List(of)),
+        }
     }
 
     /// A file in a snapshot; `refusal` where it is the directory of snapshots.
@@ -69,9 +113,7 @@ impl WithSnapshots {
 
     /// Refuses `refusal` for a name that leads to snapshots; `ReadOnly` in a directory that is not live.
     pub(super) fn check_name(&self, parent: InodeNo, name: &[u8], refusal: Error) -> Result<()> {
-        if !is_live(parent) {
-            return Err(Error::ReadOnly);
-        }
+        self.check_live(parent)?;
         match self.is_ours(parent, name)? {
             true => Err(refusal),
             false => Ok(()),
@@ -82,7 +124,7 @@ impl WithSnapshots {
     pub(super) fn list_inode(&self, of: &Inode, newest: Option<&Snapshot>) -> Inode {
         let time = newest.map_or(of.btime, |snapshot| snapshot.created);
         Inode {
-            no: numbers::list(of.no),
+            no: self.list_number(of.no),
             kind: FileKind::Directory,
             mode: of.mode & 0o555,
             flags: FileFlags::IMMUTABLE,
@@ -125,7 +167,7 @@ impl WithSnapshots {
         inode.no = self.number(door, snapshot, no, kind);
         if kind == FileKind::Directory {
             inode.parent = match no == door {
-                true => numbers::list(door),
+                true => self.list_number(door),
                 false => self.number(door, snapshot, inode.parent, kind),
             };
         }
@@ -146,11 +188,11 @@ impl WithSnapshots {
             _ => InodeNo::ROOT,
         };
         let short = match door {
-            InodeNo::ROOT => numbers::past(snapshot, inode),
+            InodeNo::ROOT if !self.has_all_numbers => numbers::past(snapshot, inode),
             _ => None,
         };
         short.unwrap_or_else(|| {
-            self.routes.number(Route {
+            self.routes.number(Route::Past {
                 door,
                 snapshot,
                 inode,

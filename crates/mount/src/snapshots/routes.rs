@@ -1,5 +1,5 @@
 //! Numbers for what [`numbers`] cannot express: directories that are reached through another directory
-//! than the top.
+//! than the top, and everything beside the live tree where that has all numbers.
 //!
 //! The kernel keeps one place for each directory: if `a/.snapshots/monday/b` and `.snapshots/monday/a/b` had the same number, a lookup of
 //! one would move the other. So a directory has a number for each *door*, the live directory whose `.snapshots` led to it.
@@ -20,18 +20,31 @@ use super::numbers;
 /// For how long a route is known that nobody holds.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// A file in a snapshot, and the live directory through whose snapshots it was reached.
+/// What a number means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Route {
-    pub(super) door: InodeNo,
-    /// The snapshot's number.
-    pub(super) snapshot: u64,
-    pub(super) inode: InodeNo,
+pub(super) enum Route {
+    /// The directory of snapshots in a live directory.
+    List(InodeNo),
+    /// A file in a snapshot, and the live directory through whose snapshots it was reached.
+    Past {
+        door: InodeNo,
+        /// The snapshot's number, from 1.
+        snapshot: u64,
+        inode: InodeNo,
+    },
 }
 
 impl Route {
     /// Any number, as different as possible from those of other routes.
     fn mixed(&self) -> u64 {
+        let (door, snapshot, inode) = match *self {
+            Self::List(of) => (of, 0, of),
+            Self::Past {
+                door,
+                snapshot,
+                inode,
+            } => (door, snapshot, inode),
+        };
         // The finalizer of SplitMix64.
         let mix = |mut x: u64| {
             x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -39,7 +52,7 @@ impl Route {
             x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
             x ^ x >> 31
         };
-        mix(mix(mix(self.door.0) ^ self.snapshot) ^ self.inode.0)
+        mix(mix(mix(door.0) ^ snapshot) ^ inode.0)
     }
 }
 
@@ -143,7 +156,7 @@ mod tests {
     use super::*;
 
     fn route(inode: u64) -> Route {
-        Route {
+        Route::Past {
             door: InodeNo(5),
             snapshot: 3,
             inode: InodeNo(inode),
@@ -157,11 +170,14 @@ mod tests {
         assert_eq!(routes.number(route(7)), no);
         assert_eq!(again.number(route(7)), no, "another mount");
         assert_eq!(routes.find(no), Some(route(7)));
-        let other = Route {
+        let other = Route::Past {
             door: InodeNo(6),
-            ..route(7)
+            snapshot: 3,
+            inode: InodeNo(7),
         };
         assert_ne!(routes.number(other), no);
+        let list = routes.number(Route::List(InodeNo(7)));
+        assert_eq!(routes.find(list), Some(Route::List(InodeNo(7))));
         assert_eq!(routes.find(numbers::route(1)), None);
     }
 
