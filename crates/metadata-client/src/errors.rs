@@ -92,6 +92,13 @@ impl WriteBackError {
     }
 }
 
+/// The answer is of another kind than was asked for.
+pub(super) fn unexpected() -> Error {
+    Error::Io(std::io::Error::other(
+        "the metadata server answered something else",
+    ))
+}
+
 /// `NotFound` of a call that names an inode alone: the file is gone.
 pub(super) fn gone(error: Error) -> Error {
     match error {

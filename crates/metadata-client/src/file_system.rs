@@ -10,11 +10,11 @@ use model::{
 
 use super::SharedRoom;
 use super::client::ClientCore;
-use super::errors::gone;
+use super::errors::{gone, unexpected};
 use super::opens::inode;
 
 /// Entries of a directory asked for at once, at most.
-const LIST_MAX: usize = 1024;
+pub(super) const LIST_MAX: usize = 1024;
 
 impl ClientCore {
     /// Makes a change that answers with an inode.
@@ -212,9 +212,7 @@ impl FileSystem for SharedRoom {
                 self.refresh(to)?;
                 Ok(bytes)
             }
-            Changed::Inode(_) | Changed::Opened(..) | Changed::Done => Err(Error::Io(
-                std::io::Error::other("the metadata server answered something else"),
-            )),
+            Changed::Inode(_) | Changed::Opened(..) | Changed::Done => Err(unexpected()),
         }
     }
 

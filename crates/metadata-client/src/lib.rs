@@ -31,6 +31,7 @@ mod link;
 mod locks;
 mod maps;
 mod opens;
+mod past;
 mod placing;
 mod reading;
 mod slots;

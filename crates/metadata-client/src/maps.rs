@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use lru::LruCache;
 use metadata_proto::rpc::Map;
-use model::{Chunk, Inode, InodeNo, SegmentNo};
+use model::{Chunk, InodeNo, SegmentNo};
 use netdisk::{DiskId, Ticket};
 use parking_lot::Mutex;
 use seal::PositionKeys;
 
-use super::files::{State, Version};
+use super::files::Version;
 
 /// Maps of chunks kept: 16 GiB of file data, about 10 MiB.
 const KEPT: NonZeroUsize = NonZeroUsize::new(16384).unwrap();
@@ -108,13 +108,13 @@ pub(super) fn take(map: Map, index: u64, count: u32) -> Option<Vec<Arc<ChunkMap>
     Some(chunks.into_iter().map(whole).collect())
 }
 
-/// How many maps to fetch at once for a read that begins at `offset`.
-pub(super) fn ahead(state: &State, inode: &Inode, offset: u64) -> u32 {
+/// How many maps to fetch at once for a read that begins at `offset`, of a file with this size, when the one before ended at `read_end`.
+pub(super) fn ahead(read_end: u64, size: u64, offset: u64) -> u32 {
     /// Chunks whose maps are fetched before they are needed.
     const AHEAD: u64 = 16;
-    if offset != 0 && offset != state.read_end {
+    if offset != 0 && offset != read_end {
         return 1;
     }
-    let left = inode.size.saturating_sub(offset).div_ceil(model::CHUNK_LEN);
+    let left = size.saturating_sub(offset).div_ceil(model::CHUNK_LEN);
     left.clamp(1, AHEAD) as u32
 }

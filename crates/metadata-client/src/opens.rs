@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use metadata_proto::rpc::{Change, Changed, MetadataClient, Posix, Refusal, Reply, SessionId};
-use model::{Access, Error, Inode, InodeNo, NewFile, Result, spans};
+use model::{Access, Inode, InodeNo, NewFile, Result, spans};
 use tarpc::client::RpcError;
 use tarpc::context::Context;
 
 use super::client::ClientCore;
-use super::errors::{error, gone};
+use super::errors::{error, gone, unexpected};
 use super::files::File;
 use super::link::{Attempt, Connected};
 
@@ -22,9 +22,7 @@ const ROUNDS: usize = 5;
 pub(super) fn inode(changed: Changed) -> Result<Inode> {
     match changed {
         Changed::Inode(inode) | Changed::Opened(inode, _) => Ok(*inode),
-        Changed::Done | Changed::Copied(_) => Err(Error::Io(std::io::Error::other(
-            "the metadata server answered something else",
-        ))),
+        Changed::Done | Changed::Copied(_) => Err(unexpected()),
     }
 }
 

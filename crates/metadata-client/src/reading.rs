@@ -5,9 +5,11 @@
 //! 2. A read counts only if the server lost nothing meanwhile: its map may lack data that was committed and not yet durable.
 //! 3. A disk that does not take the right to read for valid has a fresh map and rights asked for, a bounded number of times.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use metadata_proto::rpc::Map;
 use model::{BLOCK_LEN, Error, InodeNo, Piece, Result, Stored, UNIT_BLOCKS, UNIT_LEN, spans};
 
 use super::client::{ClientCore, PAUSE};
@@ -19,7 +21,9 @@ use super::maps::{ChunkMap, Segment, ahead, take};
 const CHUNK_LEN: u64 = model::CHUNK_LEN;
 
 /// Why a read with the present map failed.
-enum Failed {
+pub(super) enum Failed {
+    /// The server lost something meanwhile.
+    Again,
     /// The map or the rights are old.
     Old,
     /// The disk may answer later.
@@ -31,6 +35,14 @@ impl From<Error> for Failed {
     fn from(e: Error) -> Self {
         Self::For(e)
     }
+}
+
+/// A file's maps: how they are kept, and how they are asked for.
+pub(super) struct MapsOf<'a> {
+    pub(super) no: InodeNo,
+    pub(super) version: Version,
+    /// Asks for those of so many chunks from this one on.
+    pub(super) ask: &'a dyn Fn(u64, u32) -> Result<Map>,
 }
 
 impl ClientCore {
@@ -53,42 +65,71 @@ impl ClientCore {
 
     /// Fills `out` from `offset` on; what is nowhere reads as zeros.
     pub(super) fn read_range(&self, file: &File, offset: u64, out: &mut [u8]) -> Result<()> {
-        let deadline = self.deadline();
-        let mut pause = Duration::ZERO;
-        let mut corrupt_before = false;
         let (first, last) = (offset / BLOCK, (offset + out.len() as u64 - 1) / BLOCK);
-        loop {
+        let (deadline, tried) = (self.deadline(), Cell::new(None));
+        let read = || {
             let incarnation = self.incarnation();
             // A new session brings back what the server lost: before the blocks in flight are read.
             self.connected(deadline)?;
             let (overlay, version, count) = {
                 let state = file.state.lock();
                 let count = match &state.inode {
-                    Some(inode) => ahead(&state, inode, offset),
+                    Some(inode) => ahead(state.read_end, inode.size, offset),
                     None => 1,
                 };
                 (state.overlay(first, last), state.version, count)
             };
+            tried.set(Some(version));
             let all_here = overlay.len() as u64 == last - first + 1;
-            let read = match all_here {
-                true => Ok(()),
-                false => self.read_stored(file.no, version, offset, count, out),
-            };
-            match read {
-                Ok(()) if self.incarnation() != incarnation => continue,
-                Ok(()) => {
-                    for (at, block) in &overlay {
-                        let start = at * BLOCK;
-                        let (from, to) = (
-                            start.max(offset),
-                            (start + BLOCK).min(offset + out.len() as u64),
-                        );
-                        out[(from - offset) as usize..(to - offset) as usize].copy_from_slice(
-                            &block[(from - start) as usize..(to - start) as usize],
-                        );
-                    }
-                    return Ok(());
-                }
+            if !all_here {
+                let no = file.no;
+                let ask = |index, count| {
+                    self.call_for_capability(|client, context, session| async move {
+                        client.map(context, session, no, index, count).await
+                    })
+                };
+                let maps = MapsOf {
+                    no,
+                    version,
+                    ask: &ask,
+                };
+                self.read_stored(&maps, offset, count, out)?;
+            }
+            if self.incarnation() != incarnation {
+                return Err(Failed::Again);
+            }
+            for (at, block) in &overlay {
+                let start = at * BLOCK;
+                let (from, to) = (
+                    start.max(offset),
+                    (start + BLOCK).min(offset + out.len() as u64),
+                );
+                out[(from - offset) as usize..(to - offset) as usize]
+                    .copy_from_slice(&block[(from - start) as usize..(to - start) as usize]);
+            }
+            Ok(())
+        };
+        self.until_read(read, || {
+            let mut state = file.state.lock();
+            if Some(state.version) == tried.get() {
+                state.outdate();
+            }
+        })
+    }
+
+    /// Repeats a read with a fresh map, and while a disk may answer later. `outdate`: the map that was used may be old.
+    pub(super) fn until_read(
+        &self,
+        mut read: impl FnMut() -> std::result::Result<(), Failed>,
+        outdate: impl Fn(),
+    ) -> Result<()> {
+        let deadline = self.deadline();
+        let mut pause = Duration::ZERO;
+        let mut corrupt_before = false;
+        loop {
+            match read() {
+                Ok(()) => return Ok(()),
+                Err(Failed::Again) => continue,
                 Err(Failed::For(e @ Error::Corrupt { .. })) if corrupt_before => return Err(e),
                 Err(Failed::For(Error::Corrupt { .. })) => corrupt_before = true,
                 Err(Failed::For(e)) => return Err(e),
@@ -101,21 +142,15 @@ impl ClientCore {
                 Err(Failed::Later(_)) if Instant::now() + pause < deadline => {}
                 Err(Failed::Later(e)) => return Err(e),
             }
-            {
-                let mut state = file.state.lock();
-                if state.version == version {
-                    state.outdate();
-                }
-            }
+            outdate();
             std::thread::sleep(pause);
             pause = (pause * 2).clamp(PAUSE.0, PAUSE.1);
         }
     }
 
-    fn read_stored(
+    pub(super) fn read_stored(
         &self,
-        no: InodeNo,
-        version: Version,
+        of: &MapsOf<'_>,
         offset: u64,
         count: u32,
         out: &mut [u8],
@@ -126,8 +161,8 @@ impl ClientCore {
             let index = at / CHUNK_LEN;
             let piece_end = end.min((index + 1).saturating_mul(CHUNK_LEN));
             let piece = &mut out[(at - offset) as usize..(piece_end - offset) as usize];
-            let map = self.chunk_map(no, version, index, count)?;
-            self.read_chunk(no, index, &map, at - index * CHUNK_LEN, piece)?;
+            let map = self.chunk_map(of, index, count)?;
+            self.read_chunk(of.no, index, &map, at - index * CHUNK_LEN, piece)?;
             at = piece_end;
         }
         Ok(())
@@ -228,29 +263,19 @@ impl ClientCore {
     }
 
     /// The map of a chunk, fetched with `ahead` that follow if it is not known.
-    fn chunk_map(
-        &self,
-        no: InodeNo,
-        version: Version,
-        index: u64,
-        ahead: u32,
-    ) -> Result<Arc<ChunkMap>> {
-        if let Some(known) = self.maps.get(no, version, index) {
+    fn chunk_map(&self, of: &MapsOf<'_>, index: u64, ahead: u32) -> Result<Arc<ChunkMap>> {
+        if let Some(known) = self.maps.get(of.no, of.version, index) {
             return Ok(known);
         }
         let count = ahead.clamp(1, 64);
-        let map = self
-            .call_for_capability(|client, context, session| async move {
-                client.map(context, session, no, index, count).await
-            })
-            .map_err(gone)?;
+        let map = (of.ask)(index, count).map_err(gone)?;
         let found = take(map, index, count).ok_or_else(|| {
             Error::Io(std::io::Error::other(
                 "the metadata server sent an impossible map",
             ))
         })?;
         let first = found.first().cloned();
-        self.maps.put(no, version, index, found);
+        self.maps.put(of.no, of.version, index, found);
         first.ok_or_else(|| Error::Io(std::io::Error::other("the metadata server sent no map")))
     }
 }

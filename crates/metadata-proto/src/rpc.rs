@@ -12,7 +12,7 @@
 
 use model::{
     Access, DirEntry, Extent, Fallocate, Inode, InodeNo, Lock, LockOwner, LockTable, NewFile,
-    RenameMode, RoomSpace, SegmentNo, SetAttr, WriteGrantId, WrittenExtent, XattrMode,
+    RenameMode, RoomSpace, SegmentNo, SetAttr, Snapshot, WriteGrantId, WrittenExtent, XattrMode,
 };
 use netdisk::{Boot, DiskAddress, DiskId, Ticket};
 use seal::PositionKeys;
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::admin;
 
 /// Version of this protocol: both sides must have the same.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// Slots of a client: changes it may have under way at the same time.
 pub const SLOTS_MAX: u32 = 64;
 /// The first byte a server sends after the handshake: the client's key belongs to a user.
@@ -310,6 +310,66 @@ pub struct Listing {
     pub entries: Vec<(DirEntry, Inode)>,
 }
 
+/// A file in a snapshot. Its number is that of the live file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PastFile {
+    /// The number.
+    pub no: InodeNo,
+    /// Of all but directories: a directory of the snapshot, and the file's name in it. The user must be allowed to search that.
+    pub named: Option<(InodeNo, Vec<u8>)>,
+}
+
+/// What is read of a snapshot.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[allow(
+    missing_docs,
+    reason = "each is the call of its name, of the live file system"
+)]
+pub enum Past {
+    Lookup {
+        parent: InodeNo,
+        name: Vec<u8>,
+    },
+    Attributes(PastFile),
+    /// Answers with the attributes of a file that may be read.
+    Open(PastFile),
+    ReadDir {
+        no: InodeNo,
+        after: u64,
+        limit: u32,
+    },
+    Xattr(PastFile, Vec<u8>),
+    XattrNames(PastFile),
+    Map {
+        file: PastFile,
+        first: u64,
+        count: u32,
+    },
+    Seek {
+        file: PastFile,
+        offset: u64,
+        hole: bool,
+    },
+}
+
+/// The answer to [`Past`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "each is the answer to the calls that it names")]
+pub enum PastAnswer {
+    /// To lookup, attributes and open.
+    Inode(Box<Inode>),
+    /// To read_dir.
+    Listing(Listing),
+    /// To xattr.
+    Value(Vec<u8>),
+    /// To xattr_names.
+    Names(Vec<Vec<u8>>),
+    /// To map; its inode is that of the snapshot.
+    Map(Box<Map>),
+    /// To seek.
+    Offset(u64),
+}
+
 /// The calls. Every one but `hello` and `administer` refuses with `NoSession` where the session is over.
 #[tarpc::service]
 pub trait Metadata {
@@ -377,6 +437,11 @@ pub trait Metadata {
         lock: Lock,
         wait: bool,
     ) -> Reply<()>;
+    /// The snapshots of the file system, by number.
+    async fn snapshots(session: SessionId) -> Reply<Vec<Snapshot>>;
+    /// Reads what was, in the snapshot of this number. Allowed is what the user may do by the rights of that moment and by those of now, where
+    /// the file still exists. `Stale` where there is no such snapshot.
+    async fn past(session: SessionId, snapshot: u64, what: Past) -> Reply<PastAnswer>;
     /// What an administrator asks; nobody else is answered, and an administrator is answered nothing else.
     async fn administer(version: u32, request: admin::Request) -> Reply<admin::Answer>;
 }

@@ -61,6 +61,7 @@ pub struct Session {
     held: Mutex<SessionState>,
     client: OnceLock<ClientKey>,
     searched: Mutex<Searched>,
+    past_opens: Mutex<HashSet<(u64, InodeNo)>>,
 }
 
 /// Directories of which the user was found to be allowed to search every one on the path from the root.
@@ -117,6 +118,20 @@ impl Session {
     /// Whether the file is open.
     pub fn has_open(&self, no: InodeNo) -> bool {
         self.held.lock().opens.contains_key(&no)
+    }
+
+    /// Notes that a file of a snapshot was opened. When there are too many, all are forgotten.
+    pub fn opened_past(&self, snapshot: u64, no: InodeNo) {
+        let mut opens = self.past_opens.lock();
+        if opens.len() >= OPENS_MAX {
+            opens.clear();
+        }
+        opens.insert((snapshot, no));
+    }
+
+    /// Whether a file of a snapshot [was opened](Self::opened_past).
+    pub fn has_opened_past(&self, snapshot: u64, no: InodeNo) -> bool {
+        self.past_opens.lock().contains(&(snapshot, no))
     }
 
     /// Whether the path to a directory was [found searchable](Self::searched) after `changes` changes of directories.
@@ -183,6 +198,13 @@ impl Session {
             .filter(|(_, borrowed)| borrowed.files.contains(&no))
             .map(|(grant, _)| *grant)
             .collect()
+    }
+
+    /// The grants that hold blocks of some file.
+    pub fn used_grants(&self) -> Vec<WriteGrantId> {
+        let held = self.held.lock();
+        let used = held.grants.iter().filter(|(_, g)| !g.files.is_empty());
+        used.map(|(grant, _)| *grant).collect()
     }
 
     /// The grants on a disk.
@@ -257,6 +279,7 @@ impl Sessions {
             held: Mutex::default(),
             client: OnceLock::new(),
             searched: Mutex::default(),
+            past_opens: Mutex::default(),
         });
         let mut all = self.all.lock();
         if all.len() >= SESSIONS_MAX {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::snapshot::put_back;
+use super::snapshot::{Reached, put_back, reach_files};
 use crate::access::{Access, Intent, OpenArgs};
 use crate::args::Global;
 use crate::control::client::unexpected;
@@ -49,7 +49,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     if args.to.is_some() && args.paths.len() > 1 {
         return Err(Error::usage("--to is for one path; name one"));
     }
-    let access = Access::reach(&args.room, &args.open, Intent::Change)?;
+    let access = reach_files(&args.room, &args.open)?;
     let mut failures = Failures::default();
     let done = args.paths.iter().try_for_each(|path| {
         let from = path_in(&args.room, None, path)?;
@@ -70,7 +70,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
 }
 
 fn list(args: &Args, global: &Global) -> Result<()> {
-    let access = Access::reach(&args.room, &args.open, Intent::Read)?;
+    let access = Reached::find(&args.room, &args.open, Intent::Read)?;
     let request = Request::Removed {
         since: args.since.clone(),
     };

@@ -176,14 +176,8 @@ pub(crate) fn mount(
                     room.display()
                 )));
             }
-            if options.snapshot.is_some()
-                || options.snapshots.is_some()
-                || options.snapshots_name.is_some()
-            {
-                return Err(Error::usage(format!(
-                    "{}: snapshots: a shared file system has none; mount it without this option",
-                    room.display()
-                )));
+            if let Some(name) = &options.snapshot {
+                snapshots::check_name(name)?;
             }
             if options.follow {
                 return Err(Error::usage(format!(

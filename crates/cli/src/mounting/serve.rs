@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use metadata_client::{ClientOptions, SharedRoom};
 use metadata_proto::identity::{Identity, RENEW_BEFORE};
 use mount::WithSnapshots;
-use room::{FileSystem, OpenOptions, Room, Snapshots as _};
+use room::{FileSystem, OpenOptions, Room, Snapshots};
 use rustix::fs::Mode;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -155,7 +155,7 @@ fn serve_room(
             server.mounted(transport);
         }
         if !room.is_read_only() {
-            match Schedule::start(dir.clone(), &room) {
+            match Schedule::of_room(dir.clone(), &room) {
                 Ok(started) => schedule = Some(started),
                 Err(e) => tracing::warn!("no thread for automatic snapshots: {e}"),
             }
@@ -245,10 +245,18 @@ fn serve_following(
     outcome
 }
 
-/// What is mounted: the room, with its snapshots or without, or one of them.
-fn file_system(plan: &Plan, dir: &Path, room: &Arc<Room>) -> Result<Arc<dyn FileSystem>> {
+/// What is mounted: the file system, with its snapshots or without, or one of them.
+fn file_system<F: Snapshots + 'static>(
+    plan: &Plan,
+    dir: &Path,
+    room: &Arc<F>,
+) -> Result<Arc<dyn FileSystem>> {
     if let Some(name) = &plan.snapshot {
         return room.snapshot(name).map_err(|e| match e {
+            room::Error::NotFound if room.is_shared() => Error::failed(format!(
+                "{}: there is no snapshot {name}; a mount of the whole file system lists them in .snapshots",
+                dir.display()
+            )),
             room::Error::NotFound => snapshots::missing(dir, name),
             other => Error::room(dir, other),
         });
@@ -288,7 +296,8 @@ fn serve_shared(
     let shared = SharedRoom::connect(options, &identity).map_err(|e| failed(&e))?;
     drop(identity);
     let shared = Arc::new(shared);
-    let outcome = serve_mounted(plan, shared.clone(), &mut |_| {}, mounter, signals, start);
+    let outcome = file_system(plan, &name, &shared)
+        .and_then(|files| serve_mounted(plan, files, &mut |_| {}, mounter, signals, start));
     let closed = shared.end().map_err(|e| failed(&e));
     match &closed {
         Ok(()) => tracing::info!("{} closed", name.display()),

@@ -1,11 +1,11 @@
-//! What the process that has a room mounted does by the room's policy: an automatic snapshot once in each of its shortest periods,
+//! What the process that has a room mounted, or serves it, does by the room's policy: an automatic snapshot once in each of its shortest periods,
 //! and the deletion of those that it does not keep.
 //!
 //! It looks once a minute, so that a policy set meanwhile counts, and never keeps a room from being closed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -25,14 +25,23 @@ pub(crate) struct Schedule {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Does something with a room while it is open; `None`: it is not, and will not be again.
+pub(crate) type WithRoom = Box<dyn Fn(&dyn Fn(&Room) -> Result<()>) -> Option<Result<()>> + Send>;
+
 impl Schedule {
-    /// Begins for the room in `dir`, which can be changed.
-    pub(crate) fn start(dir: PathBuf, room: &Arc<Room>) -> std::io::Result<Schedule> {
-        let (stop, stopped) = channel();
+    /// Begins for the room in `dir`, which is open here and can be changed.
+    pub(crate) fn of_room(dir: PathBuf, room: &Arc<Room>) -> std::io::Result<Schedule> {
         let room = Arc::downgrade(room);
+        let with: WithRoom = Box::new(move |work| Some(work(&*room.upgrade()?)));
+        Self::start(dir, with)
+    }
+
+    /// Begins for the room in `dir`.
+    pub(crate) fn start(dir: PathBuf, with_room: WithRoom) -> std::io::Result<Schedule> {
+        let (stop, stopped) = channel();
         let thread = std::thread::Builder::new()
             .name("snapshots".into())
-            .spawn(move || run(&dir, &room, &stopped))?;
+            .spawn(move || run(&dir, &with_room, &stopped))?;
         Ok(Schedule {
             stop: Some(stop),
             thread: Some(thread),
@@ -50,11 +59,13 @@ impl Drop for Schedule {
     }
 }
 
-fn run(dir: &std::path::Path, room: &Weak<Room>, stopped: &Receiver<()>) {
+fn run(dir: &Path, with_room: &WithRoom, stopped: &Receiver<()>) {
     let mut last_error = String::new();
     loop {
-        let Some(room) = room.upgrade() else { return };
-        match tick(dir, &room) {
+        let Some(done) = with_room(&|room| tick(dir, room)) else {
+            return;
+        };
+        match done {
             Ok(()) => last_error.clear(),
             // Once is enough for what fails every minute.
             Err(e) if e.to_string() == last_error => {}
@@ -63,7 +74,6 @@ fn run(dir: &std::path::Path, room: &Weak<Room>, stopped: &Receiver<()>) {
                 tracing::warn!("snapshot policy: {e}");
             }
         }
-        drop(room);
         match stopped.recv_timeout(INTERVAL) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
@@ -72,7 +82,7 @@ fn run(dir: &std::path::Path, room: &Weak<Room>, stopped: &Receiver<()>) {
 }
 
 /// Does what is due now. The log names no snapshots: it is not in the room.
-fn tick(dir: &std::path::Path, room: &Room) -> Result<()> {
+fn tick(dir: &Path, room: &Room) -> Result<()> {
     let Some(policy) = policy(dir, room)? else {
         return Ok(());
     };

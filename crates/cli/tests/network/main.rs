@@ -24,6 +24,7 @@ mod pages;
 mod removal;
 mod renewal;
 mod sharing;
+mod snapshots;
 mod story;
 mod writer;
 

@@ -207,6 +207,10 @@ pub enum Admin {
     },
     /// The whole room was copied.
     Backup {},
+    /// By hand: `create`, `rename`, `delete`, `prune` or `policy`.
+    SnapshotsChanged {
+        change: String,
+    },
 }
 
 pub(crate) fn access_word(access: Access) -> &'static str {

@@ -14,11 +14,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use catalog::CatalogError;
 use metadata_proto::admin;
 use metadata_proto::rpc::{
-    Change, Changed, ClientId, Committed, Delay, Granted, Heartbeat, Listing, Map, Metadata, Posix,
-    Recalled, Refusal, Reply, SessionId, VERSION, Welcome, Written,
+    Change, Changed, ClientId, Committed, Delay, Granted, Heartbeat, Listing, Map, Metadata, Past,
+    PastAnswer, Posix, Recalled, Refusal, Reply, SessionId, VERSION, Welcome, Written,
 };
 use room::{
-    Access, FileSystem as _, Inode, InodeNo, Lock, LockOwner, LockTable, RoomSpace, WriteGrantId,
+    Access, FileSystem as _, Inode, InodeNo, Lock, LockOwner, LockTable, RoomSpace, Snapshot,
+    Snapshots as _, WriteGrantId,
 };
 use tarpc::context::Context;
 use tokio::sync::Semaphore;
@@ -563,6 +564,27 @@ impl Metadata for Caller {
             let mut map = super::data::map(here, handles.room_number(no), first, count)?;
             map.inode = handles.inode(map.inode);
             Ok(map)
+        })
+        .await
+    }
+
+    async fn snapshots(self, _: Context, session: SessionId) -> Reply<Vec<Snapshot>> {
+        self.within("snapshots", session, About::default(), |(server, _)| {
+            server.room.snapshots().map_err(refusal)
+        })
+        .await
+    }
+
+    async fn past(
+        self,
+        _: Context,
+        session: SessionId,
+        snapshot: u64,
+        what: Past,
+    ) -> Reply<PastAnswer> {
+        let about = super::past::about(&what);
+        self.within("past", session, about, move |here| {
+            super::past::read(here, snapshot, what)
         })
         .await
     }

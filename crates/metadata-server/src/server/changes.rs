@@ -500,7 +500,7 @@ impl Losses {
 }
 
 /// Revokes grants of sessions on the disks; then nothing of them is taken any more.
-fn end_grants(
+pub(super) fn end_grants(
     incarnation: &Incarnation,
     grants: &[(SessionId, WriteGrantId)],
     deadline: Instant,

@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use metadata_proto::rpc::{Delay, Granted, Map, Posix, Refusal, Reply, SegmentPlace, Written};
 use netdisk::{BlockExtent, Boot, DiskId};
 use room::{
-    Error, FileKind, FileSystem as _, InodeNo, SeekTo, SegmentNo, SetAttr, WriteGrantId,
-    WrittenExtent,
+    Chunk, Error, FileKind, FileSystem as _, Inode, InodeNo, SeekTo, SegmentNo, SetAttr,
+    WriteGrantId, WrittenExtent,
 };
 
 use super::calls::{Here, refusal};
@@ -21,10 +21,10 @@ use super::files::Found;
 use super::incarnation::Incarnation;
 use crate::placement::DurabilityError;
 use crate::policy::Subject;
-use crate::sessions::Borrowed;
+use crate::sessions::{Borrowed, Session};
 
 /// Most chunks of one map.
-const CHUNKS_MAX: u32 = 64;
+pub(super) const CHUNKS_MAX: u32 = 64;
 /// Most extents in one commit.
 const EXTENTS_MAX: usize = 4096;
 const PRIVILEGES: u16 = 0o6000;
@@ -70,6 +70,18 @@ pub(super) fn map(
         .map_err(refusal)?;
     // What the maps say may be newer than what was found above.
     let inode = incarnation.room.attributes(no).map_err(refusal)?;
+    described(incarnation, session, no, inode, maps)
+}
+
+/// Maps of a file with the keys of their units and the capabilities to read them. The authority's [reporting](crate::authority::Authority::reporting)
+/// has been held since before the maps were read.
+pub(super) fn described(
+    incarnation: &Incarnation,
+    session: &Session,
+    no: InodeNo,
+    inode: Inode,
+    maps: Vec<(u64, Chunk)>,
+) -> Reply<Map> {
     let mut named: BTreeMap<SegmentNo, Vec<Range<u32>>> = BTreeMap::new();
     let mut chunks = Vec::with_capacity(maps.len());
     for (index, chunk) in maps {

@@ -2,14 +2,15 @@
 
 use metadata_proto::rpc::{Listing, Posix, Refusal, Reply};
 use room::acl::{self, Acl};
-use room::{Access, Error, FileKind, FileSystem as _, Inode, InodeNo, RoomSpace, Timestamp};
+use room::{Access, DirEntry, Error, FileKind, FileSystem, Inode, InodeNo, RoomSpace, Timestamp};
 
 use super::calls::{Here, refusal};
+use super::handles::Handles;
 use super::incarnation::Incarnation;
 use crate::policy::{EXECUTE, Object};
 
 /// Most names of one listing.
-const LIST_MAX: usize = 1024;
+pub(super) const LIST_MAX: usize = 1024;
 
 /// An inode with its access list.
 pub(super) struct Found {
@@ -33,14 +34,21 @@ impl Incarnation {
     }
 
     pub(super) fn with_list(&self, inode: Inode) -> room::Result<Found> {
-        let list = match self.room.xattr(inode.no, acl::ACCESS) {
-            _ if !inode.has_xattrs => None,
+        with_list(&self.room, inode)
+    }
+}
+
+/// An inode of these files with its access list.
+pub(super) fn with_list(files: &dyn FileSystem, inode: Inode) -> room::Result<Found> {
+    let list = match inode.has_xattrs {
+        false => None,
+        true => match files.xattr(inode.no, acl::ACCESS) {
             Ok(value) => Acl::parse(&value)?,
             Err(Error::NoXattr) => None,
             Err(e) => return Err(e),
-        };
-        Ok(Found { inode, list })
-    }
+        },
+    };
+    Ok(Found { inode, list })
 }
 
 /// The space of the room, as much of it as the user's quota leaves.
@@ -81,23 +89,33 @@ pub(super) fn read_dir(
     let after = after.min(i64::MAX as u64);
     let limit = usize::try_from(limit).unwrap_or(LIST_MAX).min(LIST_MAX);
     let read = server.room.begin_read_dir(no, after, limit);
-    let (entries, next) = read.map_err(refusal)?;
-    // Who may only list learns the names and kinds.
-    let veiling = !session.subject.may(directory.object(), EXECUTE);
+    let read = read.map_err(refusal)?;
+    let is_veiled = !session.subject.may(directory.object(), EXECUTE);
+    let seen = |inode: &Inode| server.paths.seen(inode, no);
+    Ok(listing(&server.handles, read, is_veiled, seen))
+}
+
+/// A part of a directory as clients get it. `is_veiled`: for who may only list, and learns the names and kinds. Otherwise each inode is `seen`.
+pub(super) fn listing(
+    handles: &Handles,
+    (entries, next): (Vec<(DirEntry, Inode)>, u64),
+    is_veiled: bool,
+    seen: impl Fn(&Inode),
+) -> Listing {
     let reported = entries.into_iter().map(|(entry, inode)| {
-        let inode = match veiling {
+        let inode = match is_veiled {
             true => veiled(&inode),
             false => {
-                server.paths.seen(&inode, no);
+                seen(&inode);
                 inode
             }
         };
-        server.handles.entry((entry, inode), veiling)
+        handles.entry((entry, inode), is_veiled)
     });
-    Ok(Listing {
+    Listing {
         next,
         entries: reported.collect(),
-    })
+    }
 }
 
 fn veiled(inode: &Inode) -> Inode {

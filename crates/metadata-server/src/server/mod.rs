@@ -21,10 +21,12 @@ mod handles;
 mod incarnation;
 mod listen;
 mod metrics;
+mod past;
 mod paths;
 mod rekey;
 mod remote;
 mod replies;
+mod snapshots;
 mod sources;
 mod testing;
 
@@ -160,6 +162,11 @@ pub enum ServerError {
     /// A disk does not answer, and all are needed.
     #[error("disk {0} does not answer: a rekey needs all disks of the room")]
     DiskAway(String),
+    /// A disk does not answer, so that clients may still overwrite what a snapshot would see.
+    #[error(
+        "a disk does not answer, and clients may still write there: no snapshot was created; try again when it is back"
+    )]
+    StillWritable,
     /// The other disks have no space for the data of a disk that is to go.
     #[error(
         "disk {disk} holds {needed} bytes of data, and the other disks have space for {available}: add a disk, or delete files, and remove it then"
@@ -208,6 +215,8 @@ pub(crate) struct Shared {
     fault: Arc<testing::Fault>,
     /// Held while users or disks change.
     enrolling: Mutex<()>,
+    /// Held while snapshots change.
+    snapshotting: Mutex<()>,
     audit: Audit,
 }
 
@@ -387,6 +396,7 @@ impl MetadataServer {
             failing: Condvar::new(),
             fault: Arc::default(),
             enrolling: Mutex::new(()),
+            snapshotting: Mutex::new(()),
             audit,
         });
         let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -122,7 +122,7 @@ impl Incarnation {
     }
 
     /// Whether the session's user may search a directory and every one above it.
-    fn searchable(&self, session: &Session, no: InodeNo) -> room::Result<()> {
+    pub(super) fn searchable(&self, session: &Session, no: InodeNo) -> room::Result<()> {
         let changes = self.paths.changes.load(Ordering::SeqCst);
         let mut way = Vec::new();
         let mut at = no;

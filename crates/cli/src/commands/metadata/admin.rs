@@ -23,6 +23,7 @@ use zeroize::Zeroizing;
 use crate::access::{Intent, OpenArgs};
 use crate::broker::{Broker, Brokered, Step};
 use crate::bucket;
+use crate::control;
 use crate::credentials::HexSecret;
 use crate::descriptors::encode_line;
 use crate::error::{Error, Result};
@@ -35,12 +36,16 @@ use crate::work::{self, Progress};
 
 /// The socket's name.
 const SOCKET: &str = "metadata";
-/// Longest line, bytes: a list of all users.
+/// Longest line of a request, bytes.
 const LINE_MAX: usize = 16 << 20;
 /// For a line to be there.
 const LINE_TIME: Duration = Duration::from_secs(10);
+/// Longest line of an answer, bytes: what differs between two snapshots.
+const ANSWER_MAX: usize = control::ANSWER_LINE_MAX;
 /// For an answer: longer than a revocation waits for a disk.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
+/// For an answer about snapshots, which may read all that was removed.
+const SNAPSHOTS_TIME: Duration = Duration::from_secs(600);
 
 /// Between two reports of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -88,6 +93,10 @@ pub(crate) enum Request {
     Backup {
         /// Absolute path, in hexadecimal.
         target: String,
+    },
+    /// What is asked of an open room about its snapshots; progress may come before the answer.
+    Snapshots {
+        request: Box<control::Request>,
     },
 }
 
@@ -171,7 +180,8 @@ pub(crate) enum Reply {
     Progress(u64, u64),
     /// The command is to do this in the directory of a backup; the answer is still to come.
     Step(Step),
-    Backup(crate::control::BackupReply),
+    Backup(control::BackupReply),
+    Snapshots(Box<control::Reply>),
     /// So many bytes are moved away from a disk before it is gone; whether a server does that now.
     Leaving {
         left: u64,
@@ -267,8 +277,12 @@ pub(crate) fn ask_with_progress(
     };
     let failed =
         |e: std::io::Error| Error::failed(format!("{}: its metadata server: {e}", room.display()));
+    let time = match request {
+        Request::Snapshots { .. } => SNAPSHOTS_TIME,
+        _ => ANSWER_TIME,
+    };
     let begin = || -> std::io::Result<()> {
-        stream.set_read_timeout(Some(ANSWER_TIME))?;
+        stream.set_read_timeout(Some(time))?;
         stream.set_write_timeout(Some(LINE_TIME))?;
         (&stream).write_all(&encode_line(request))
     };
@@ -310,7 +324,7 @@ pub(crate) fn unexpected() -> Error {
 
 fn read_answer(lines: &mut impl BufRead) -> std::io::Result<Zeroizing<Vec<u8>>> {
     let mut line = Zeroizing::new(Vec::new());
-    lines.take(LINE_MAX as u64).read_until(b'\n', &mut line)?;
+    lines.take(ANSWER_MAX as u64).read_until(b'\n', &mut line)?;
     if !line.ends_with(b"\n") {
         return Err(ErrorKind::UnexpectedEof.into());
     }
@@ -341,9 +355,10 @@ fn leaving(left: Option<u64>, now: bool) -> Reply {
 fn carry_out_beside(opened: &Beside, request: Request) -> std::result::Result<Reply, ServerError> {
     let room = &opened.room;
     Ok(match request {
-        Request::Status {} | Request::StepDown {} | Request::Backup { .. } => {
-            return Err(ServerError::NotNow);
-        }
+        Request::Status {}
+        | Request::StepDown {}
+        | Request::Backup { .. }
+        | Request::Snapshots { .. } => return Err(ServerError::NotNow),
         Request::AddUser { name, uid, gids } => {
             opened.keep_for_audit(Admin::UserAdded {
                 name: name.clone(),
@@ -450,8 +465,8 @@ fn carry_out(server: &MetadataServer, request: Request) -> std::result::Result<R
         }
         Request::RemoveDisk { name } => leaving(server.remove_disk(&name)?, true),
         Request::Disks {} => Reply::Disks(server.disks()?.iter().map(DiskRow::running).collect()),
-        // It has a thread of its own.
-        Request::Backup { .. } => return Err(ServerError::NotNow),
+        // They have threads of their own.
+        Request::Backup { .. } | Request::Snapshots { .. } => return Err(ServerError::NotNow),
     })
 }
 
@@ -530,6 +545,21 @@ impl Drop for Socket {
     }
 }
 
+/// Reports progress to who waits; false where nobody does any more.
+fn reporting(stream: &UnixStream) -> impl Fn(u64, u64) -> bool + Sync {
+    let last = Mutex::new(None);
+    move |done, total| {
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_some_and(|at: Instant| at.elapsed() < PROGRESS_INTERVAL) {
+            return true;
+        }
+        *last = Some(Instant::now());
+        (&*stream)
+            .write_all(&encode_line(&Reply::Progress(done, total)))
+            .is_ok()
+    }
+}
+
 /// Copies the room while it is served. Stops when nobody waits for it any more.
 fn backup(
     server: &MetadataServer,
@@ -540,22 +570,65 @@ fn backup(
     let target = path_from_hex(target)?;
     let storage = Brokered::new(stream, |step| encode_line(&Reply::Step(step)).to_vec())
         .map_err(|e| Error::failed(format!("admin socket: {e}")))?;
-    let last = Mutex::new(None);
-    let progress = |done, total| {
-        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.is_some_and(|at: Instant| at.elapsed() < PROGRESS_INTERVAL) {
-            return true;
-        }
-        *last = Some(Instant::now());
-        (&*stream)
-            .write_all(&encode_line(&Reply::Progress(done, total)))
-            .is_ok()
-    };
-    let report = server.backup(Arc::new(storage), &target, &progress);
+    let report = server.backup(Arc::new(storage), &target, &reporting(stream));
     Ok(Reply::Backup(match report {
         Err(ServerError::Room(e)) => return Err(work::backup_failed(room, &target, e)),
         other => work::backup_reply(other.map_err(|e| refused(room, e))?),
     }))
+}
+
+/// Does what is asked about snapshots while the room is served. Stops when nobody waits for it any more.
+fn snapshots(
+    server: &MetadataServer,
+    room: &Path,
+    request: &control::Request,
+    stream: &UnixStream,
+) -> Result<Reply> {
+    use control::Request as R;
+    let progress = reporting(stream);
+    let work = |open: &room::Room| work::carry_out(room, open, request, &progress);
+    let changed = |change: &str| {
+        let change = change.to_owned();
+        server.change_snapshots(Some(Admin::SnapshotsChanged { change }), work)
+    };
+    let done = match request {
+        R::Snapshots {}
+        | R::DiffSnapshots { .. }
+        | R::Removed { .. }
+        | R::SnapshotPolicy {}
+        | R::PruneSnapshots { dry_run: true } => server.with_snapshots(work),
+        R::CreateSnapshot { .. } => changed("create"),
+        R::RenameSnapshot { .. } => changed("rename"),
+        R::DeleteSnapshot { .. } => changed("delete"),
+        R::PruneSnapshots { dry_run: false } => changed("prune"),
+        R::SetSnapshotPolicy { .. } => changed("policy"),
+        _ => return Err(Error::usage("not a request about snapshots")),
+    };
+    let reply = done.map_err(|e| refused(room, e))??;
+    Ok(Reply::Snapshots(Box::new(reply)))
+}
+
+/// Work that is not bounded in time.
+fn answer_later(
+    name: &str,
+    stream: &UnixStream,
+    work: impl FnOnce(&UnixStream) -> Result<Reply> + Send + 'static,
+) -> std::io::Result<()> {
+    let stream = stream.try_clone()?;
+    let thread = std::thread::Builder::new().name(name.into());
+    thread.spawn(move || {
+        let reply = work(&stream).unwrap_or_else(refusal);
+        // A client that has gone does not need the answer.
+        let _ = (&stream).write_all(&encode_line(&reply));
+    })?;
+    Ok(())
+}
+
+fn refusal(e: Error) -> Reply {
+    Reply::Refused {
+        exit: e.exit().code(),
+        message: e.to_string(),
+    }
 }
 
 fn answer(
@@ -564,10 +637,6 @@ fn answer(
     server: &Mutex<Option<Arc<MetadataServer>>>,
 ) -> std::io::Result<()> {
     socket::admit(stream, LINE_TIME)?;
-    let refuse = |e: Error| Reply::Refused {
-        exit: e.exit().code(),
-        message: e.to_string(),
-    };
     let request = socket::read_line(stream, LINE_MAX, LINE_TIME)?;
     let server = server
         .lock()
@@ -575,21 +644,22 @@ fn answer(
         .clone();
     let reply = match (serde_json::from_slice(&request), server) {
         (Ok(Request::Backup { target }), Some(server)) => {
-            let (stream, room) = (stream.try_clone()?, room.to_owned());
-            std::thread::Builder::new()
-                .name("backup".into())
-                .spawn(move || {
-                    let reply = backup(&server, &room, &target, &stream).unwrap_or_else(refuse);
-                    // A client that has gone does not need the answer.
-                    let _ = (&stream).write_all(&encode_line(&reply));
-                })?;
-            return Ok(());
+            let room = room.to_owned();
+            return answer_later("backup", stream, move |stream| {
+                backup(&server, &room, &target, stream)
+            });
+        }
+        (Ok(Request::Snapshots { request }), Some(server)) => {
+            let room = room.to_owned();
+            return answer_later("snapshots", stream, move |stream| {
+                snapshots(&server, &room, &request, stream)
+            });
         }
         (Ok(request), Some(server)) => {
-            carry_out(&server, request).unwrap_or_else(|e| refuse(refused(room, e)))
+            carry_out(&server, request).unwrap_or_else(|e| refusal(refused(room, e)))
         }
-        (Err(_), _) => refuse(Error::usage("not a request of this version")),
-        (_, None) => refuse(Error::failed("the metadata server stops")),
+        (Err(_), _) => refusal(Error::usage("not a request of this version")),
+        (_, None) => refusal(Error::failed("the metadata server stops")),
     };
     (&mut &*stream).write_all(&encode_line(&reply))
 }

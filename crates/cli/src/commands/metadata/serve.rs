@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use confine::{Network, Profile};
 use metadata_server::audit::{Full, Settings};
-use metadata_server::server::{Config, MetadataServer};
+use metadata_server::server::{Config, MetadataServer, ServerError};
 use rustix::fs::Mode;
 use serde_json::json;
 use service::{Common, Measures, Observed, Service, Stop};
@@ -25,6 +25,7 @@ use crate::output;
 use crate::place::must_be_room;
 use crate::proxy::room_name;
 use crate::size::bytes;
+use crate::snapshots::schedule::{Schedule, WithRoom};
 
 /// Serve a room on network disks to its users
 #[derive(Debug, clap::Args)]
@@ -328,6 +329,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let service =
         Service::start(&args.common, Arc::new(MetricsSource(server.clone()))).map_err(failed)?;
     let socket = Socket::start(&dir, &server).map_err(|e| Error::host(&dir.join("metadata"), e))?;
+    let schedule = schedule(&dir, &server).map_err(failed)?;
     let address = server.local_addr();
     tracing::info!(%address, room = %dir.display(), "serving");
     let serves = match pair {
@@ -349,12 +351,27 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     service.stopping();
     tracing::info!("stopping: sessions end, then everything is made durable");
     socket.stop();
+    drop(schedule);
     drop(service);
     let stopped = end(server).map_err(|e| refused(room, e));
     if stopped.is_ok() {
         tracing::info!("stopped");
     }
     stopped
+}
+
+/// Automatic snapshots, by the policy of the room. While another server has it, that one does so.
+fn schedule(dir: &Path, server: &Arc<MetadataServer>) -> std::io::Result<Schedule> {
+    let (named, server) = (dir.to_owned(), Arc::downgrade(server));
+    let with_room: WithRoom = Box::new(move |work| {
+        let done = server.upgrade()?.change_snapshots(None, work);
+        Some(match done {
+            Ok(done) => done,
+            Err(ServerError::NotNow) => Ok(()),
+            Err(e) => Err(refused(&named, e)),
+        })
+    });
+    Schedule::start(dir.to_owned(), with_room)
 }
 
 /// What the server keeps: the room, its audit log, its ports, and connections to the disks.
@@ -366,9 +383,7 @@ fn profile(args: &Args, dir: &Path) -> Profile {
 }
 
 /// Stops the server once no request comes any more; requests are bounded in time.
-fn end(
-    mut server: Arc<MetadataServer>,
-) -> std::result::Result<(), metadata_server::server::ServerError> {
+fn end(mut server: Arc<MetadataServer>) -> std::result::Result<(), ServerError> {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         match Arc::try_unwrap(server) {
@@ -376,7 +391,7 @@ fn end(
             Err(shared) => server = shared,
         }
         if Instant::now() > deadline {
-            return Err(metadata_server::server::ServerError::NotNow);
+            return Err(ServerError::NotNow);
         }
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -2,8 +2,10 @@
 
 mod diff;
 mod policy;
+mod reached;
 mod restore;
 
+pub(super) use reached::{Reached, reach_files};
 pub(super) use restore::put_back;
 
 use std::ffi::OsString;
@@ -12,7 +14,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use crate::access::{Access, Intent, OpenArgs};
+use crate::access::{Intent, OpenArgs};
 use crate::args::Global;
 use crate::control::client::unexpected;
 use crate::control::{Reply, Request, SnapshotReply, SnapshotsReply};
@@ -120,7 +122,7 @@ enum Command {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Set, show or remove the room's policy: when its mount creates automatic snapshots, and which are kept
+    /// Set, show or remove the room's policy: when its mount or metadata server creates automatic snapshots, and which are kept
     Policy {
         #[command(subcommand)]
         command: policy::Command,
@@ -156,8 +158,8 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
 }
 
 impl InRoom {
-    fn reach(&self, intent: Intent) -> Result<Access> {
-        Access::reach(&self.room, &self.open, intent)
+    fn reach(&self, intent: Intent) -> Result<Reached> {
+        Reached::find(&self.room, &self.open, intent)
     }
 
     /// Asks one thing of the room.

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use room::{FileKind, RenameMode};
 use serde_json::json;
 
-use super::InRoom;
-use crate::access::{Access, Intent};
+use super::{InRoom, reach_files};
+use crate::access::Access;
 use crate::args::Global;
 use crate::commands::rm::remove_tree;
 use crate::control::client::unexpected;
@@ -42,7 +42,7 @@ pub(super) fn run(
 ) -> Result<()> {
     let from = path_in(&room.room, Some(name), path)?;
     let to = path_in(&room.room, None, to.unwrap_or(path))?;
-    let access = room.reach(Intent::Change)?;
+    let access = reach_files(&room.room, &room.open)?;
     let bar = Bar::counting("restoring", global);
     let done = restored(&access, &from, &to, true, global, &bar);
     bar.end();
