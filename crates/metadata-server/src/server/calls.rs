@@ -1,279 +1,32 @@
-//! The calls as they come in: who asks, for which session, and where the work is done.
-//!
-//! 1. A call is done by threads that may wait for disks; those that only look at memory too, so that no connection waits for
-//!    another's. At most [`BLOCKING_MAX`] run at once, and of one connection no more than the configuration allows.
-//! 2. A change goes on to its end, and its answer is remembered, also where nobody waits for it any more.
-//! 3. What fails because the storage failed is never an answer: the client is asked to come back.
-//! 4. Nothing is answered while another server may have the room already: also not what was only read.
+//! The calls as they come in, each with the session that it is of. A change goes on to its end, and its answer is remembered,
+//! also where nobody waits for it any more.
 
-use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use catalog::CatalogError;
 use metadata_proto::admin;
 use metadata_proto::rpc::{
     Change, Changed, ClientId, Committed, Delay, Granted, Heartbeat, Listing, Map, Metadata, Past,
-    PastAnswer, Posix, Recalled, Refusal, Reply, SessionId, VERSION, Welcome, Written,
+    PastAnswer, Posix, Recalled, Refusal, Reply, SessionId, Welcome, Written,
 };
 use room::{
     Access, FileSystem as _, Inode, InodeNo, Lock, LockOwner, LockTable, RoomSpace, Snapshot,
     Snapshots as _, WriteGrantId,
 };
 use tarpc::context::Context;
-use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 
-use super::Shared;
-use super::changes::Losses;
-use super::incarnation::{self, Incarnation};
-use super::remote;
-use super::replies::{Asked, Client, Outcome, client_key};
+use super::caller::Caller;
+use super::once::{first_answer, is_lost};
+use super::refusals::{refusal, sync};
+use super::replies::{Asked, Outcome, client_key};
 use super::testing::Point;
+use super::{incarnation, remote};
 use crate::audit::About;
 use crate::locks::{Denied, Holder};
 use crate::sessions::Session;
 
-/// Most calls that run at once, over all connections.
-pub(super) const BLOCKING_MAX: usize = 256;
 /// Longest wait for a lock in one call.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
-/// Longest wait for a change that an earlier call began.
-const CHANGE_WAIT: Duration = Duration::from_secs(120);
-
-static RUNNING: Semaphore = Semaphore::const_new(BLOCKING_MAX);
-
-/// One connection's calls.
-#[derive(Clone)]
-pub(super) struct Caller {
-    shared: Arc<Shared>,
-    serial: [u8; 16],
-    peer: SocketAddr,
-    cut: CancellationToken,
-    own: Arc<Semaphore>,
-}
-
-/// What a call works with.
-pub(super) type Here = (Arc<Incarnation>, Arc<Session>);
-
-/// What the room's error is to a client. Details that only the log may have become a plain failure.
-pub(super) fn refusal(error: room::Error) -> Refusal {
-    use room::Error as E;
-    Refusal::Posix(match error {
-        E::Poisoned => return waits_for_room(&error),
-        E::Catalog(_) if matches!(CatalogError::of(&error), Some(CatalogError::Io(_))) => {
-            return waits_for_room(&error);
-        }
-        E::Io(e) if e.kind() == std::io::ErrorKind::NotConnected => {
-            tracing::warn!("a call waits for a disk: {e}");
-            return Refusal::NotNow(Delay::Disk);
-        }
-        E::NotFound => Posix::NotFound,
-        E::Exists => Posix::Exists,
-        E::NotDirectory => Posix::NotDirectory,
-        E::IsDirectory => Posix::IsDirectory,
-        E::NotEmpty => Posix::NotEmpty,
-        E::NameTooLong => Posix::NameTooLong,
-        E::TooManyLinks => Posix::TooManyLinks,
-        E::FileTooLarge => Posix::FileTooLarge,
-        E::InvalidArgument(_) => Posix::InvalidArgument,
-        E::NotPermitted(_) => Posix::NotPermitted,
-        E::AccessDenied => Posix::AccessDenied,
-        E::NoXattr => Posix::NoXattr,
-        E::XattrTooLarge => Posix::XattrTooLarge,
-        E::NotSupported(_) => Posix::NotSupported,
-        E::NoMoreData => Posix::NoMoreData,
-        E::TooManySymlinks => Posix::TooManySymlinks,
-        E::ReadOnly => Posix::ReadOnly,
-        E::NoSpace => Posix::NoSpace,
-        E::QuotaExceeded => Posix::QuotaExceeded,
-        E::WouldBlock => Posix::WouldBlock,
-        E::Deadlock => Posix::Deadlock,
-        E::Stale => Posix::Stale,
-        other => {
-            tracing::error!("a call failed: {other}");
-            Posix::Io
-        }
-    })
-}
-
-fn waits_for_room(error: &room::Error) -> Refusal {
-    tracing::warn!("a call waits for the room to be opened again: {error}");
-    Refusal::NotNow(Delay::Reopening)
-}
-
-impl Caller {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        serial: [u8; 16],
-        peer: SocketAddr,
-        cut: CancellationToken,
-    ) -> Self {
-        let own = Arc::new(Semaphore::new(shared.config.calls_max));
-        Self {
-            shared,
-            serial,
-            peer,
-            cut,
-            own,
-        }
-    }
-
-    fn here(&self, session: SessionId) -> Reply<Here> {
-        if self.cut.is_cancelled() || self.shared.users.get(&self.serial).is_none() {
-            return Err(Refusal::NoSession);
-        }
-        let incarnation = self.shared.incarnation().ok_or(Refusal::NoSession)?;
-        if incarnation.has_failed() {
-            return Err(Refusal::NoSession);
-        }
-        let session = incarnation.sessions.find(session, &self.serial)?;
-        Ok((incarnation, session))
-    }
-
-    /// Runs what may wait, and counts it.
-    async fn run<T: Send + 'static>(
-        &self,
-        name: &'static str,
-        work: impl FnOnce(&Self) -> Reply<T> + Send + 'static,
-    ) -> Reply<T> {
-        let begun = Instant::now();
-        let (Ok(_own), Ok(running)) = (self.own.acquire().await, RUNNING.acquire().await) else {
-            return Err(Refusal::Failed("the server stops".into()));
-        };
-        let fence = self.shared.fence();
-        let caller = self.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            let _running = running;
-            work(&caller)
-        });
-        let reply = done.await.unwrap_or_else(|e| {
-            tracing::error!("call `{name}`: {e}");
-            Err(Refusal::Failed("a fault of the metadata server".into()))
-        });
-        let reply = match self.shared.may_answer(fence) {
-            true => reply,
-            false => Err(Refusal::NotNow(Delay::Reopening)),
-        };
-        self.shared
-            .counters
-            .call(name, reply.is_err(), begun.elapsed());
-        reply
-    }
-
-    /// The same within a session. `about`: what the audit log says of a refusal.
-    async fn within<T: Send + 'static>(
-        &self,
-        name: &'static str,
-        session: SessionId,
-        about: About,
-        work: impl FnOnce(&Here) -> Reply<T> + Send + 'static,
-    ) -> Reply<T> {
-        self.run(name, move |caller| {
-            let here = caller.here(session)?;
-            work(&here).map_err(|refusal| {
-                let refusal = caller.shared.judged(&here, refusal);
-                here.0.audit.refused(&here.1, (name, about), &refusal);
-                refusal
-            })
-        })
-        .await
-    }
-
-    /// Runs what a client's slot is asked for, until it is neither under way nor waiting for the one before.
-    async fn once<T: Send + 'static>(
-        &self,
-        (name, about): (&'static str, About),
-        session: SessionId,
-        work: impl Fn(&Here, &Client) -> Reply<Option<T>> + Send + Sync + 'static,
-    ) -> Reply<T> {
-        let until = tokio::time::Instant::now() + CHANGE_WAIT;
-        let work = Arc::new(work);
-        loop {
-            let (incarnation, asked) = self.here(session)?;
-            let key = asked
-                .client()
-                .ok_or(Refusal::Posix(Posix::InvalidArgument))?;
-            let replies = &incarnation.replies;
-            let client = match replies.attached(&key) {
-                Some(client) => client,
-                // The other connections of this thread go on meanwhile: it may be the only one.
-                None => tokio::task::block_in_place(|| replies.attach(&incarnation.room, key))
-                    .map_err(refusal)?,
-            };
-            drop((incarnation, asked));
-            let answered = client.answered().notified();
-            tokio::pin!(answered);
-            answered.as_mut().enable();
-            let (work, asked) = (work.clone(), client.clone());
-            // Asked and begun by one thread, so that nothing that is begun is left.
-            let reply = self
-                .within(name, session, about, move |here| work(here, &asked))
-                .await?;
-            match reply {
-                Some(done) => return Ok(done),
-                None if tokio::time::timeout_at(until, answered).await.is_err() => {
-                    return Err(Refusal::NotNow(Delay::UnderWay));
-                }
-                None => {}
-            }
-        }
-    }
-
-    fn welcome(&self, version: u32, session: Option<SessionId>) -> Reply<Welcome> {
-        if version != VERSION {
-            return Err(Refusal::Version {
-                server: VERSION,
-                client: version,
-            });
-        }
-        let user = self
-            .shared
-            .users
-            .get(&self.serial)
-            .ok_or(Refusal::NoSession)?;
-        // An administrator has no session, and no call but `administer` goes without one.
-        if user.is_admin() {
-            let why = format!("{} is an administrator, and gets no session", user.name);
-            self.shared.audit.connection_refused(self.peer, &why);
-            return Err(Refusal::NoSession);
-        }
-        let incarnation = self
-            .shared
-            .incarnation()
-            .filter(|incarnation| !incarnation.has_failed())
-            .ok_or_else(|| Refusal::Failed("the room is being opened again".into()))?;
-        let known = session.and_then(|id| incarnation.sessions.find(id, &self.serial).ok());
-        if known.is_none() {
-            self.shared.audit.ready()?;
-        }
-        let session = match known {
-            Some(session) => session,
-            None => {
-                let session = incarnation.sessions.begin(&user, self.serial)?;
-                // Removed meanwhile: the end of the user's sessions may have missed this one.
-                if self.shared.users.get(&self.serial).is_none() {
-                    incarnation.sessions.end_where(|s, _| s.id == session.id);
-                    incarnation::end_session_in_time(&incarnation, session);
-                    return Err(Refusal::NoSession);
-                }
-                tracing::info!(user = %user.name, session = session.id.0, "a session begins");
-                self.shared.audit.session_begins(&session, self.peer);
-                session
-            }
-        };
-        Ok(Welcome {
-            session: session.id,
-            boot: incarnation.boot,
-            lease: u32::try_from(incarnation.sessions.lease().as_secs().max(1)).unwrap_or(u32::MAX),
-            user: user.name.clone(),
-            uid: user.uid,
-            gids: user.gids.clone(),
-            disks: incarnation.authority.addresses(),
-        })
-    }
-}
 
 fn clock() -> (u64, u32) {
     let now = SystemTime::now()
@@ -734,90 +487,4 @@ fn checked(session: &Session, no: InodeNo, lock: Lock) -> Reply<()> {
         return Err(Refusal::Posix(Posix::Stale));
     }
     Ok(())
-}
-
-/// Whether a change made a file without a name that ended with the session that held it: it is made once more.
-fn is_lost((_, session): &Here, change: &Change, answer: &Reply<Changed>) -> bool {
-    match (change, answer) {
-        (Change::CreateTmpfile { .. }, Ok(Changed::Inode(inode))) => !session.has_open(inode.no),
-        _ => false,
-    }
-}
-
-/// The first answer to an operation that was done. `settled`: one of an earlier incarnation may be given.
-fn first_answer(
-    here: &Here,
-    client: &Client,
-    (slot, sequence): (u32, u64),
-    done: Asked,
-    settled: bool,
-) -> Reply<Changed> {
-    match done {
-        Asked::Answered(answer) => answer,
-        Asked::Kept(answer) if settled => answer,
-        Asked::Kept(_) => Err(Refusal::NotNow(Delay::Disk)),
-        Asked::Revoke(changed, losses) => revoke(here, client, slot, sequence, changed, &losses),
-        Asked::New | Asked::UnderWay => Err(Refusal::NotNow(Delay::UnderWay)),
-    }
-}
-
-/// Goes on revoking the rights that an earlier change removes.
-fn revoke(
-    (incarnation, _): &Here,
-    client: &Client,
-    slot: u32,
-    sequence: u64,
-    changed: Changed,
-    losses: &Arc<Losses>,
-) -> Reply<Changed> {
-    let revoked = catch_unwind(AssertUnwindSafe(|| losses.revoke(incarnation)));
-    let done = matches!(revoked, Ok(Ok(())));
-    let outcome = match done {
-        true => Outcome::Answered(Ok(changed.clone())),
-        false => Outcome::Revoking(changed.clone(), losses.clone()),
-    };
-    client.answer(slot, sequence, outcome);
-    match done {
-        true => Ok(changed),
-        false => Err(Refusal::NotNow(Delay::Disk)),
-    }
-}
-
-/// Makes everything durable, many callers' changes at once.
-pub(super) fn sync(incarnation: &Incarnation) -> Reply<()> {
-    incarnation.room.sync().map_err(not_durable)
-}
-
-/// Makes names and attributes durable, many callers' at once.
-pub(super) fn sync_names(incarnation: &Incarnation) -> Reply<()> {
-    incarnation.room.sync_names().map_err(not_durable)
-}
-
-fn not_durable(e: room::Error) -> Refusal {
-    match e {
-        room::Error::NoSpace => Refusal::Posix(Posix::NoSpace),
-        other => {
-            tracing::error!("a commit failed: {other}");
-            Refusal::NotNow(Delay::Reopening)
-        }
-    }
-}
-
-impl Shared {
-    /// A refusal as the client gets it: what fails because the room's storage failed is no answer, and the room is opened again.
-    fn judged(&self, (incarnation, _): &Here, refusal: Refusal) -> Refusal {
-        let failed = match &refusal {
-            Refusal::NotNow(Delay::Reopening) => true,
-            Refusal::Posix(Posix::Io) => {
-                let synced = incarnation.room.sync();
-                synced.is_err_and(|e| matches!(e, room::Error::Poisoned))
-            }
-            _ => false,
-        };
-        if !failed {
-            return refusal;
-        }
-        self.fail(incarnation);
-        Refusal::NotNow(Delay::Reopening)
-    }
 }

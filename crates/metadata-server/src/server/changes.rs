@@ -16,10 +16,11 @@ use room::{
     SetTime, WriteGrantId,
 };
 
-use super::calls::{Here, refusal, sync, sync_names};
+use super::caller::Here;
 use super::data::drop_privileges;
 use super::files::Found;
 use super::incarnation::Incarnation;
+use super::refusals::{refusal, sync, sync_names};
 use super::replies::{self, Outcome};
 use super::testing::Point;
 use crate::policy::Subject;

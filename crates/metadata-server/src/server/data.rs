@@ -16,9 +16,10 @@ use room::{
     WriteGrantId, WrittenExtent,
 };
 
-use super::calls::{Here, refusal};
+use super::caller::Here;
 use super::files::Found;
 use super::incarnation::Incarnation;
+use super::refusals::refusal;
 use crate::placement::DurabilityError;
 use crate::policy::Subject;
 use crate::sessions::{Borrowed, Session};

@@ -4,9 +4,10 @@ use metadata_proto::rpc::{Listing, Posix, Refusal, Reply};
 use room::acl::{self, Acl};
 use room::{Access, DirEntry, Error, FileKind, FileSystem, Inode, InodeNo, RoomSpace, Timestamp};
 
-use super::calls::{Here, refusal};
+use super::caller::Here;
 use super::handles::Handles;
 use super::incarnation::Incarnation;
+use super::refusals::refusal;
 use crate::policy::{EXECUTE, Object};
 
 /// Most names of one listing.

@@ -26,7 +26,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::calls::Caller;
+use super::caller::Caller;
 use super::{Config, Shared};
 use crate::enrol::{self, EnrolError, User};
 

@@ -12,355 +12,61 @@ mod administration;
 mod attach;
 mod audited;
 mod beside;
+mod caller;
 mod calls;
 mod changes;
+mod config;
 mod data;
 mod drain;
+mod error;
 mod files;
 mod handles;
 mod incarnation;
 mod listen;
 mod metrics;
+mod once;
 mod past;
 mod paths;
+mod refusals;
 mod rekey;
 mod remote;
 mod replies;
+mod shared;
 mod snapshots;
 mod sources;
 mod testing;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use metadata_proto::admin::{Quota, UserRow};
 use metadata_proto::rpc::SessionId;
-use parking_lot::{Condvar, Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::Audit;
 use crate::audit::event::Admin;
-use crate::audit::{self, Audit};
-use crate::authority::{DiskState, Timing};
+use crate::authority::DiskState;
 use crate::enrol::{self, EnrolError, Identity, User};
 pub use crate::fence::{Fence, InDirectory, OpenFiles, RoomFiles, Turn};
 use administration::LOCAL;
 pub use beside::Beside;
+pub use config::Config;
+pub use error::ServerError;
+use error::io;
 use incarnation::Incarnation;
-use listen::Users;
-use metrics::Counters;
 pub use metrics::{CallCount, Metrics};
 pub use rekey::rekey;
+pub(crate) use shared::Shared;
 #[doc(hidden)]
 pub use testing::Point;
-
-/// How long the calls of an ended incarnation may take to return.
-const DRAIN: Duration = Duration::from_secs(60);
-
-/// For how long a server that stepped down leaves the room to the others, before it serves it again if nobody does.
-const STEP_DOWN: Duration = Duration::from_secs(5);
-
-/// How a room is served.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// The room's directory, or the one that represents it on this machine.
-    pub room: PathBuf,
-    /// Where the room's files are, but for the segments.
-    pub files: Arc<dyn RoomFiles>,
-    /// Whether the server starts although another one has the room, and opens it later.
-    pub waits: bool,
-    /// How it is opened; `extent` is set here.
-    pub open: room::OpenOptions,
-    /// Where to listen; port 0 chooses one.
-    pub listen: SocketAddr,
-    /// A session ends this long after its last heartbeat.
-    pub lease: Duration,
-    /// How long capabilities are good, and revocations are waited for.
-    pub timing: Timing,
-    /// How long a flush of a disk that cannot be reached is tried before the room is closed and opened again.
-    pub flush_timeout: Duration,
-    /// Most connections of users; more are closed.
-    pub connections_max: usize,
-    /// Of these, most from one address; an IPv6 network of 64 bits counts as one.
-    pub connections_per_address: usize,
-    /// Of these, most of one user.
-    pub connections_per_user: usize,
-    /// Most connections that have not shown a key of a user yet; a further one takes the place of the oldest. A quarter of them
-    /// may be from one address.
-    pub waiting_max: usize,
-    /// Most calls of one connection that run at the same time; more wait.
-    pub calls_max: usize,
-    /// What protects the messages of all disks, instead of what each was added with.
-    pub protection: Option<netdisk::Protection>,
-    /// Disks to add before the room is served; those known by the same name and id get a new address.
-    pub disks: Vec<enrol::Disk>,
-    /// Where the audit log is written; `None`: nowhere.
-    pub audit: Option<audit::Settings>,
-}
-
-impl Config {
-    /// A room with the usual settings, on loopback.
-    pub fn new(room: PathBuf) -> Self {
-        Self {
-            room,
-            files: Arc::new(InDirectory),
-            waits: false,
-            open: room::OpenOptions::default(),
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            lease: Duration::from_secs(20),
-            timing: Timing::default(),
-            flush_timeout: Duration::from_secs(60),
-            connections_max: 1024,
-            connections_per_address: 512,
-            connections_per_user: 256,
-            waiting_max: 256,
-            calls_max: 64,
-            protection: None,
-            disks: Vec::new(),
-            audit: None,
-        }
-    }
-}
-
-impl Config {
-    fn as_served(&self, mut disk: enrol::Disk) -> enrol::Disk {
-        if let Some(protection) = self.protection {
-            disk.address.protection = protection;
-        }
-        disk
-    }
-}
-
-/// Why a room cannot be served, or what was asked of its server not be done.
-#[derive(Debug, thiserror::Error)]
-pub enum ServerError {
-    /// The room.
-    #[error("{0}")]
-    Room(#[from] room::Error),
-    /// Users, disks, certificates.
-    #[error("{0}")]
-    Enrol(#[from] EnrolError),
-    /// The network, threads.
-    #[error("{what}: {source}")]
-    Io {
-        /// What was tried.
-        what: String,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// It is being opened again after a failure of its storage, or stops.
-    #[error("the room is not open just now: try again")]
-    NotNow,
-    /// It has no other server that would serve the room.
-    #[error("the server was started without --standby: no other one can take its place")]
-    NoStandby,
-    /// The audit log cannot be opened or written.
-    #[error("the audit log: {0}")]
-    Audit(std::io::Error),
-    /// A disk does not answer, and all are needed.
-    #[error("disk {0} does not answer: a rekey needs all disks of the room")]
-    DiskAway(String),
-    /// A disk does not answer, so that clients may still overwrite what a snapshot would see.
-    #[error(
-        "a disk does not answer, and clients may still write there: no snapshot was created; try again when it is back"
-    )]
-    StillWritable,
-    /// The other disks have no space for the data of a disk that is to go.
-    #[error(
-        "disk {disk} holds {needed} bytes of data, and the other disks have space for {available}: add a disk, or delete files, and remove it then"
-    )]
-    NoPlaceElsewhere {
-        /// The disk.
-        disk: String,
-        /// Bytes of file data on it.
-        needed: u64,
-        /// Bytes that fit on the others.
-        available: u64,
-    },
-}
-
-fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> ServerError {
-    let what = what.into();
-    move |source| ServerError::Io { what, source }
-}
 
 fn disk_added(disk: &enrol::Disk) -> Admin {
     Admin::DiskAdded {
         name: disk.name.clone(),
         id: disk.address.id.to_string(),
         address: disk.address.address.clone(),
-    }
-}
-
-/// What all connections and threads share.
-pub(crate) struct Shared {
-    config: Config,
-    credential: room::Credential,
-    /// `None`: between two lives, or stopped.
-    incarnation: RwLock<Option<Arc<Incarnation>>>,
-    users: Users,
-    tls: listen::Tls,
-    counters: Counters,
-    stopping: AtomicBool,
-    /// The next incarnation is to be another server's.
-    stepping_down: AtomicBool,
-    /// Incarnations that have ended.
-    ended: AtomicU64,
-    /// Whether the present incarnation has failed, and the threads that wait for that.
-    failed: Mutex<bool>,
-    failing: Condvar,
-    /// What tests have fail.
-    fault: Arc<testing::Fault>,
-    /// Held while users or disks change.
-    enrolling: Mutex<()>,
-    /// Held while snapshots change.
-    snapshotting: Mutex<()>,
-    audit: Audit,
-}
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
-    }
-}
-
-impl Shared {
-    fn incarnation(&self) -> Option<Arc<Incarnation>> {
-        self.incarnation.read().clone()
-    }
-
-    /// What shows that the present incarnation is the only server of the room.
-    fn fence(&self) -> Option<Arc<dyn Fence>> {
-        self.incarnation()
-            .map(|incarnation| incarnation.fence.clone())
-    }
-
-    /// Whether what was found out since there was this fence may be answered: no other server can have the room.
-    fn may_answer(&self, fence: Option<Arc<dyn Fence>>) -> bool {
-        fence.map_or(!self.config.waits, |fence| fence.holds())
-    }
-
-    /// The room's storage failed: this incarnation is to be ended.
-    fn fail(&self, incarnation: &Incarnation) {
-        if incarnation.fail() {
-            *self.failed.lock() = true;
-            self.failing.notify_all();
-        }
-    }
-
-    /// Opens the room, and lets clients in.
-    fn begin(self: &Arc<Self>, yields: Duration) -> Result<(), ServerError> {
-        let stops = || self.stopping.load(Ordering::SeqCst);
-        let turn = Turn {
-            stops: &stops,
-            yields,
-        };
-        let incarnation = Incarnation::begin(
-            &self.config,
-            &self.credential,
-            &self.fault,
-            &self.audit,
-            &turn,
-        )?;
-        if self.audit.log().is_some() {
-            audit::take(&incarnation.room, |entries, forgotten| {
-                if forgotten > 0 {
-                    tracing::warn!(
-                        forgotten,
-                        "changes made while no server ran are not in the audit log"
-                    );
-                }
-                let mut entries = entries.into_iter();
-                let recorded = entries.try_for_each(|entry| self.audit.administered_at(entry));
-                recorded.map_err(ServerError::Audit)
-            })?;
-        }
-        let users = enrol::everybody(&incarnation.room)?;
-        self.users.set(&users);
-        self.tls.tend(&incarnation.room)?;
-        for lifetime in enrol::lifetimes(&incarnation.room)? {
-            if lifetime.is_due() {
-                tracing::warn!(end = lifetime.end, "{} is to be renewed", lifetime.of);
-            }
-        }
-        let incarnation = Arc::new(incarnation);
-        incarnation::tend(&incarnation, self)?;
-        *self.incarnation.write() = Some(incarnation);
-        Ok(())
-    }
-
-    /// Ends the present incarnation. `Err` where its calls do not return.
-    fn end(&self) -> Result<(), ServerError> {
-        let Some(mut incarnation) = self.incarnation.write().take() else {
-            return Ok(());
-        };
-        incarnation.stop();
-        if self.config.waits {
-            self.users.cut_all();
-        }
-        let deadline = Instant::now() + DRAIN;
-        let incarnation = loop {
-            match Arc::try_unwrap(incarnation) {
-                Ok(incarnation) => break incarnation,
-                Err(shared) => incarnation = shared,
-            }
-            if Instant::now() > deadline {
-                return Err(ServerError::Room(room::Error::Poisoned));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        };
-        Ok(incarnation.close()?)
-    }
-
-    /// Waits for failures of an incarnation, and begins the next one. `begun`: there is one.
-    fn supervise(self: &Arc<Self>, mut begun: bool) {
-        loop {
-            if begun {
-                let mut failed = self.failed.lock();
-                while !*failed && !self.stopping.load(Ordering::SeqCst) {
-                    self.failing.wait(&mut failed);
-                }
-                *failed = false;
-            }
-            if self.stopping.load(Ordering::SeqCst) {
-                return;
-            }
-            let steps_down = self.stepping_down.swap(false, Ordering::SeqCst);
-            if steps_down {
-                tracing::info!("the room is closed for another server");
-            } else if begun {
-                self.counters.reopened();
-                tracing::error!(
-                    "the room's storage failed, or another server has the room; all sessions end, and the room is opened again"
-                );
-            }
-            if let Err(e) = self.end() {
-                // A failed incarnation cannot commit; what matters is that it closed the room.
-                tracing::warn!("closing the room: {e}");
-            }
-            self.ended.fetch_add(1, Ordering::SeqCst);
-            tracing::info!("the room is closed");
-            let yields = match steps_down {
-                true => STEP_DOWN,
-                false => Duration::ZERO,
-            };
-            let mut pause = Duration::from_millis(100);
-            while !self.stopping.load(Ordering::SeqCst) {
-                match self.begin(yields) {
-                    Ok(()) => {
-                        tracing::info!("the room is open");
-                        begun = true;
-                        break;
-                    }
-                    Err(_) if self.stopping.load(Ordering::SeqCst) => return,
-                    Err(e) => tracing::error!("the room cannot be opened: {e}"),
-                }
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(Duration::from_secs(10));
-            }
-        }
     }
 }
 
@@ -382,26 +88,10 @@ impl MetadataServer {
     pub fn start(config: Config, credential: room::Credential) -> Result<Self, ServerError> {
         let listen = config.listen;
         let audit = Audit::open(config.audit.as_ref()).map_err(ServerError::Audit)?;
-        let shared = Arc::new(Shared {
-            config,
-            credential,
-            incarnation: RwLock::new(None),
-            users: Users::default(),
-            tls: listen::Tls::default(),
-            counters: Counters::default(),
-            stopping: AtomicBool::new(false),
-            stepping_down: AtomicBool::new(false),
-            ended: AtomicU64::new(0),
-            failed: Mutex::new(false),
-            failing: Condvar::new(),
-            fault: Arc::default(),
-            enrolling: Mutex::new(()),
-            snapshotting: Mutex::new(()),
-            audit,
-        });
+        let shared = Arc::new(Shared::new(config, credential, audit));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(listen::threads())
-            .max_blocking_threads(calls::BLOCKING_MAX + 16)
+            .max_blocking_threads(caller::BLOCKING_MAX + 16)
             .thread_name("metadata")
             .enable_all()
             .build()
@@ -491,7 +181,7 @@ impl MetadataServer {
         self.shared.stepping_down.store(true, Ordering::SeqCst);
         self.shared.fail(&incarnation);
         drop(incarnation);
-        let until = Instant::now() + DRAIN;
+        let until = Instant::now() + shared::DRAIN;
         while self.shared.ended.load(Ordering::SeqCst) == before {
             if Instant::now() > until {
                 return Err(ServerError::NotNow);

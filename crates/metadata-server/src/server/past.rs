@@ -10,10 +10,11 @@
 use metadata_proto::rpc::{Past, PastAnswer, PastFile, Posix, Refusal, Reply};
 use room::{Access, Error, FileKind, FileSystem, Inode, InodeNo, SeekTo};
 
-use super::calls::{Here, refusal};
+use super::caller::Here;
 use super::data::{CHUNKS_MAX, described};
 use super::files::{Found, LIST_MAX, listing, with_list};
 use super::incarnation::Incarnation;
+use super::refusals::refusal;
 use crate::audit::{About, Seen};
 use crate::policy::{Object, Verdict};
 use crate::sessions::Session;
