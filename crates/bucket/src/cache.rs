@@ -294,11 +294,6 @@ impl Cache {
         }
         self.fetched.notify_all();
     }
-
-    /// Bytes in the cache.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.state.lock().bytes
-    }
 }
 
 #[cfg(test)]
@@ -346,6 +341,6 @@ mod tests {
         assert!(cache.read(key(1, 0), &mut [0; 1], 0));
         cache.add(key(3, 0), &[3; 100]);
         assert!(cache.has(&key(1, 0)) && !cache.has(&key(2, 0)) && cache.has(&key(3, 0)));
-        assert_eq!(cache.bytes(), 200);
+        assert_eq!(cache.state.lock().bytes, 200);
     }
 }

@@ -279,11 +279,6 @@ impl BucketStorage {
         })?
     }
 
-    /// Bytes in the cache.
-    pub fn cached_bytes(&self) -> u64 {
-        self.shared.objects.cache.bytes()
-    }
-
     /// Makes a checkpoint now.
     pub fn checkpoint(&self) -> io::Result<()> {
         self.shared.check()?;

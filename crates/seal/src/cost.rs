@@ -17,7 +17,7 @@ use crate::{KEY_LEN, SealError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Argon2Cost {
-    /// Memory in KiB; 8 MiB to 4 GiB, above 1 GiB only where allowed.
+    /// Memory in KiB; 8 MiB to 1 GiB.
     pub memory_kib: u32,
     /// Passes over the memory; 1 to 64.
     pub passes: u32,
@@ -25,41 +25,19 @@ pub struct Argon2Cost {
     pub lanes: u32,
 }
 
-/// The most an unverified header may ask of this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CostLimits {
-    /// The most memory of one slot, in KiB.
-    pub memory_kib_max: u32,
-    /// The most work of one slot: memory in KiB times passes.
-    pub work_max: u64,
-    /// The most work of all slots together, in the same unit: opening tries every slot.
-    pub total_work_max: u64,
-}
-
-impl CostLimits {
-    /// What is allowed without asking: 1 GiB, and some tens of seconds a slot on a common machine.
-    pub const USUAL: CostLimits = CostLimits {
-        memory_kib_max: 1 << 20,
-        work_max: 16 << 20,
-        total_work_max: 64 << 20,
-    };
-    /// What is allowed to someone who asks for it: 4 GiB, at any number of passes.
-    pub const WIDEST: CostLimits = CostLimits {
-        memory_kib_max: Argon2Cost::MEMORY_KIB_MAX,
-        work_max: u64::MAX,
-        total_work_max: u64::MAX,
-    };
-}
-
 impl Argon2Cost {
     /// The least memory: 8 MiB.
     pub const MEMORY_KIB_MIN: u32 = 8 << 10;
-    /// The most memory under any limits: 4 GiB.
-    pub const MEMORY_KIB_MAX: u32 = 4 << 20;
+    /// The most memory: 1 GiB.
+    pub const MEMORY_KIB_MAX: u32 = 1 << 20;
     /// The most passes.
     pub const PASSES_MAX: u32 = 64;
     /// The most lanes.
     pub const LANES_MAX: u32 = 16;
+    /// The most work of one slot, memory in KiB times passes: some tens of seconds on a common machine.
+    pub const WORK_MAX: u64 = 16 << 20;
+    /// The most work of all slots together: opening tries every slot.
+    pub const TOTAL_WORK_MAX: u64 = 64 << 20;
     /// The least there is, for tests and for secrets that are strong by themselves.
     pub const LEAST: Argon2Cost = Argon2Cost {
         memory_kib: Self::MEMORY_KIB_MIN,
@@ -72,8 +50,7 @@ impl Argon2Cost {
     const MEASURED_MEMORY_KIB: u32 = 128 << 10;
 
     /// A cost that takes this machine about `target`, found by one run of about 50 ms: 128 MiB and as many
-    /// passes as fit, or one pass over less memory where the machine is slow. Always within
-    /// [`CostLimits::USUAL`].
+    /// passes as fit, or one pass over less memory where the machine is slow. Always within the bounds.
     pub fn measured(target: Duration) -> Argon2Cost {
         let lanes = thread::available_parallelism().map_or(1, |n| n.get().min(4) as u32);
         let probe = Argon2Cost {
@@ -110,26 +87,17 @@ impl Argon2Cost {
         u64::from(self.memory_kib) * u64::from(self.passes)
     }
 
-    /// Checks against [`CostLimits::USUAL`].
+    /// Checks that each number is within its bounds.
     ///
     /// # Errors
     /// [`SealError::CostOutOfBounds`] with the number that is outside.
     pub fn check(&self) -> Result<(), SealError> {
-        self.check_within(&CostLimits::USUAL)
-    }
-
-    /// Checks against the limits given.
-    ///
-    /// # Errors
-    /// [`SealError::CostOutOfBounds`] with the number that is outside.
-    pub fn check_within(&self, limits: &CostLimits) -> Result<(), SealError> {
-        let memory_max = limits.memory_kib_max.min(Self::MEMORY_KIB_MAX);
         let bounds = [
             (
                 "the memory in KiB",
                 self.memory_kib.into(),
                 Self::MEMORY_KIB_MIN.into(),
-                memory_max.into(),
+                Self::MEMORY_KIB_MAX.into(),
             ),
             (
                 "the number of passes",
@@ -147,7 +115,7 @@ impl Argon2Cost {
                 "the work (memory in KiB times passes)",
                 self.work(),
                 1,
-                limits.work_max,
+                Self::WORK_MAX,
             ),
         ];
         for (what, value, min, max) in bounds {

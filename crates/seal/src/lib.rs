@@ -41,7 +41,7 @@ mod slot_kind;
 mod suite;
 mod wrap;
 
-pub use cost::{Argon2Cost, CostLimits};
+pub use cost::Argon2Cost;
 pub use credential::{Credential, NewCredential};
 pub use derive::SALT_LEN;
 pub use error::{HeaderError, SealError};

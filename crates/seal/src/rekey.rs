@@ -120,15 +120,7 @@ impl Header {
             _ => return Ok(None),
         };
         let (id, label, created) = (slot.id, &slot.label, slot.created_unix_s);
-        match KeySlot::make(
-            &self.room,
-            id,
-            new,
-            &credential,
-            label,
-            created,
-            &self.limits,
-        ) {
+        match KeySlot::make(&self.room, id, new, &credential, label, created) {
             // A recipient's plugin that is gone or wants to ask something: the slot goes, and the caller
             // says so.
             Err(SealError::Age(_)) => Ok(None),

@@ -129,40 +129,6 @@ impl SegmentKey {
             }
         }
     }
-
-    /// Opens a unit from one buffer into another of the same length. When it fails, `out` holds zeros.
-    /// Lengths as for [`SegmentKey::seal`].
-    ///
-    /// # Errors
-    /// [`SealError::Corrupt`] when the bytes are not what was sealed here: restore them from a copy.
-    pub fn open_into(
-        &self,
-        part: NoncePart,
-        block: u64,
-        tag: &Tag,
-        sealed: &[u8],
-        out: &mut [u8],
-    ) -> Result<(), SealError> {
-        assert_unit_len(sealed.len());
-        assert_eq!(
-            sealed.len(),
-            out.len(),
-            "a unit opens into a buffer of its own length"
-        );
-        match self.key.open_separate_gather(
-            Self::nonce(part, block),
-            Aad::empty(),
-            sealed,
-            tag,
-            out,
-        ) {
-            Ok(()) => Ok(()),
-            Err(_) => {
-                out.fill(0);
-                Err(SealError::Corrupt { block })
-            }
-        }
-    }
 }
 
 impl fmt::Debug for SegmentKey {

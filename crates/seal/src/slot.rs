@@ -24,8 +24,8 @@ use crate::recipients::{self, NamedIdentity, recipient_plugin};
 use crate::secret::fill_random;
 use crate::wrap::WrappedKey;
 use crate::{
-    Argon2Cost, CostLimits, Credential, KEY_LEN, LABEL_LEN_MAX, MasterKey, NamedRecipient,
-    NewCredential, RoomId, SALT_LEN, SealError, Secret, SlotKind,
+    Argon2Cost, Credential, KEY_LEN, LABEL_LEN_MAX, MasterKey, NamedRecipient, NewCredential,
+    RoomId, SALT_LEN, SealError, Secret, SlotKind,
 };
 
 /// The most recipients one slot has.
@@ -108,7 +108,6 @@ impl KeySlot {
         new: &NewCredential,
         label: &str,
         created_unix_s: u64,
-        limits: &CostLimits,
     ) -> Result<KeySlot, SealError> {
         if label.len() > LABEL_LEN_MAX || label.chars().any(char::is_control) {
             return Err(SealError::BadLabel);
@@ -131,11 +130,11 @@ impl KeySlot {
         fill_random(&mut salt);
         let (method, secret) = match new {
             NewCredential::Passphrase { secret, cost } => {
-                cost.check_within(limits)?;
+                cost.check()?;
                 (SlotMethod::Passphrase(*cost), stretch(secret, &salt, cost)?)
             }
             NewCredential::KeyFile { secret, cost } => {
-                cost.check_within(limits)?;
+                cost.check()?;
                 (SlotMethod::KeyFile(*cost), stretch(secret, &salt, cost)?)
             }
             NewCredential::RawKey(secret) => (SlotMethod::RawKey, raw(secret)?),
@@ -151,7 +150,7 @@ impl KeySlot {
                 key_file,
                 cost,
             } => {
-                cost.check_within(limits)?;
+                cost.check()?;
                 let method = SlotMethod::PassphraseAndKeyFile(*cost);
                 (method, stretch_both(passphrase, key_file, &salt, cost)?)
             }

@@ -34,17 +34,6 @@ impl Suite {
         }
     }
 
-    /// The suite with this number.
-    ///
-    /// # Errors
-    /// [`SealError::UnknownSuite`] for any number but 1 and 2.
-    pub fn from_id(id: u8) -> Result<Suite, SealError> {
-        Suite::ALL
-            .into_iter()
-            .find(|suite| suite.id() == id)
-            .ok_or_else(|| SealError::UnknownSuite(id.to_string()))
-    }
-
     /// The suite's name, as the header and the command line spell it.
     pub fn name(self) -> &'static str {
         match self {
@@ -83,9 +72,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_names_find_their_suite_again() {
+    fn names_find_their_suite_again() {
         for suite in Suite::ALL {
-            assert_eq!(Suite::from_id(suite.id()).unwrap(), suite);
             assert_eq!(suite.to_string().parse::<Suite>().unwrap(), suite);
             let json = serde_json::to_string(&suite).unwrap();
             assert_eq!(json, format!("\"{suite}\""));
@@ -95,7 +83,6 @@ mod tests {
 
     #[test]
     fn an_unknown_suite_is_refused_by_name() {
-        assert!(matches!(Suite::from_id(3), Err(SealError::UnknownSuite(name)) if name == "3"));
         let error = "rot13".parse::<Suite>().unwrap_err();
         assert!(error.to_string().contains("rot13"));
     }

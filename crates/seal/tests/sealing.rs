@@ -44,9 +44,6 @@ proptest! {
         let mut unit = plain.clone();
         let tag = key.seal(PART, block, &mut unit);
         prop_assert!(unit != plain);
-        let mut out = vec![1; unit.len()];
-        key.open_into(PART, block, &tag, &unit, &mut out).unwrap();
-        prop_assert!(out == plain);
         key.open(PART, block, &tag, &mut unit).unwrap();
         prop_assert!(unit == plain);
     }
@@ -63,12 +60,9 @@ proptest! {
             Some(at) => tag[at] ^= 1 << bit,
             None => unit[at] ^= 1 << bit,
         }
-        let mut out = vec![1; unit.len()];
-        let refused = key.open_into(PART, block, &tag, &unit, &mut out);
+        let refused = key.open(PART, block, &tag, &mut unit);
         let named = matches!(refused, Err(SealError::Corrupt { block: place }) if place == block);
         prop_assert!(named);
-        prop_assert!(out.iter().all(|byte| *byte == 0));
-        prop_assert!(key.open(PART, block, &tag, &mut unit).is_err());
         prop_assert!(unit.iter().all(|byte| *byte == 0));
     }
 
@@ -77,9 +71,9 @@ proptest! {
         prop_assume!(block != other);
         let mut unit = plain;
         let tag = key(suite, 1).seal(PART, block, &mut unit);
-        let mut out = vec![0; unit.len()];
-        prop_assert!(key(suite, 1).open_into(PART, other, &tag, &unit, &mut out).is_err());
-        prop_assert!(key(suite, 2).open_into(PART, block, &tag, &unit, &mut out).is_err());
+        let mut again = unit.clone();
+        prop_assert!(key(suite, 1).open(PART, other, &tag, &mut again).is_err());
+        prop_assert!(key(suite, 2).open(PART, block, &tag, &mut unit).is_err());
     }
 
     /// Two writers with one key, as a copied memory makes them: with parts of their own, what they store at one position

@@ -17,8 +17,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::slot::KeySlot;
 use crate::wrap::WrappedKey;
 use crate::{
-    CatalogKey, CostLimits, Credential, HeaderError, MAC_LEN, MasterKey, NewCredential, RoomId,
-    SLOTS_MAX, SealError, SlotInfo, SlotKind, Suite, UNIT_LEN,
+    CatalogKey, Credential, HeaderError, MAC_LEN, MasterKey, NewCredential, RoomId, SLOTS_MAX,
+    SealError, SlotInfo, SlotKind, Suite, UNIT_LEN,
 };
 
 /// The format this version writes, and the newest it reads.
@@ -54,7 +54,6 @@ pub struct Header {
     pub(crate) positions_from: Option<u32>,
     pub(crate) slots: Vec<KeySlot>,
     pub(crate) previous: Option<Previous>,
-    pub(crate) limits: CostLimits,
     /// The bytes it was read from, and their code; none for a header made here.
     pub(crate) read: Option<ReadFrom>,
     /// Which master key the header was verified under: see [`fingerprint`].
@@ -97,13 +96,8 @@ impl Header {
         first: NewCredential,
         label: &str,
     ) -> Result<(Header, MasterKey), SealError> {
-        let (room, master, now, limits) = (
-            RoomId::random(),
-            MasterKey::random(),
-            now_unix_s(),
-            CostLimits::USUAL,
-        );
-        let slot = KeySlot::make(&room, 0, &master, &first, label, now, &limits)?;
+        let (room, master, now) = (RoomId::random(), MasterKey::random(), now_unix_s());
+        let slot = KeySlot::make(&room, 0, &master, &first, label, now)?;
         text::check_len(std::slice::from_ref(&slot))?;
         let header = Header {
             room,
@@ -117,29 +111,19 @@ impl Header {
             positions_from: None,
             slots: vec![slot],
             previous: None,
-            limits,
             read: None,
             verified: OnceLock::from(fingerprint(&master, &room)),
         };
         Ok((header, master))
     }
 
-    /// Reads a header whose slots ask for no more than [`CostLimits::USUAL`]. It is not yet verified:
+    /// Reads a header whose slots ask for no more work than an [`Argon2Cost`] may. It is not yet verified:
     /// [`Header::unlock`] does that.
     ///
     /// # Errors
     /// See [`HeaderError`]: each says what cannot be read and why.
     pub fn parse(bytes: &[u8]) -> Result<Header, HeaderError> {
-        Header::parse_within(bytes, &CostLimits::USUAL)
-    }
-
-    /// Reads a header, allowing its slots as much work as given. It is not yet verified: [`Header::unlock`]
-    /// does that.
-    ///
-    /// # Errors
-    /// See [`HeaderError`]: each says what cannot be read and why.
-    pub fn parse_within(bytes: &[u8], limits: &CostLimits) -> Result<Header, HeaderError> {
-        text::read(bytes, limits)
+        text::read(bytes)
     }
 
     /// Opens the header: tries every slot of the credential's kind, then verifies the header as a whole.
@@ -338,12 +322,6 @@ impl Header {
         self.slots.iter().map(KeySlot::info).collect()
     }
 
-    /// Allows slots made from here on as much work as given; a reader has to allow it too
-    /// ([`Header::parse_within`]).
-    pub fn set_cost_limits(&mut self, limits: CostLimits) {
-        self.limits = limits;
-    }
-
     /// Adds a slot under the lowest free number, which it returns.
     ///
     /// # Errors
@@ -360,15 +338,7 @@ impl Header {
         let id = (0..SLOTS_MAX as u32)
             .find(|id| !taken(id))
             .ok_or(SealError::SlotsFull)?;
-        let slot = KeySlot::make(
-            &self.room,
-            id,
-            master,
-            &new,
-            label,
-            now_unix_s(),
-            &self.limits,
-        )?;
+        let slot = KeySlot::make(&self.room, id, master, &new, label, now_unix_s())?;
         let at = self.slots.partition_point(|other| other.id < id);
         let mut slots = self.slots.clone();
         slots.insert(at, slot);
@@ -409,15 +379,7 @@ impl Header {
         self.verify(master)?;
         let at = self.position(id)?;
         let label = label.unwrap_or(&self.slots[at].label);
-        let slot = KeySlot::make(
-            &self.room,
-            id,
-            master,
-            &new,
-            label,
-            now_unix_s(),
-            &self.limits,
-        )?;
+        let slot = KeySlot::make(&self.room, id, master, &new, label, now_unix_s())?;
         let mut slots = self.slots.clone();
         slots[at] = slot;
         self.take_slots(slots)
@@ -430,7 +392,7 @@ impl Header {
 
     /// Takes changed slots over, unless the header they make could not be read again.
     fn take_slots(&mut self, slots: Vec<KeySlot>) -> Result<(), SealError> {
-        text::check_total_work(&slots, &self.limits)?;
+        text::check_total_work(&slots)?;
         text::check_len(&slots)?;
         self.slots = slots;
         self.revision += 1;

@@ -37,7 +37,7 @@
 //! | `nonce`, `wrapped` | 24 bytes; 48 bytes: the master key sealed by XChaCha20-Poly1305, ciphertext then tag |
 //!
 //! Reading is bounded before anything is derived: no field of an unverified header sets the reader to more
-//! work than its [`CostLimits`].
+//! work than an [`Argon2Cost`] may.
 
 use std::sync::OnceLock;
 
@@ -49,8 +49,8 @@ use crate::secret::{array_from_hex, from_hex, to_hex};
 use crate::slot::{AGE_FILE_LEN_MAX, KeySlot, RECIPIENTS_MAX, SlotMethod, is_allowed};
 use crate::wrap::WrappedKey;
 use crate::{
-    Argon2Cost, CostLimits, HEADER_LEN_MAX, HeaderError, LABEL_LEN_MAX, MasterKey, SLOTS_MAX,
-    SealError, SlotKind, UNIT_LEN,
+    Argon2Cost, HEADER_LEN_MAX, HeaderError, LABEL_LEN_MAX, MasterKey, SLOTS_MAX, SealError,
+    SlotKind, UNIT_LEN,
 };
 
 /// The room left for everything of a header but its slots.
@@ -183,26 +183,26 @@ pub(crate) fn check_len(slots: &[KeySlot]) -> Result<(), SealError> {
     }
 }
 
-/// Whether all slots together ask for no more work than the limits allow.
-pub(crate) fn check_total_work(slots: &[KeySlot], limits: &CostLimits) -> Result<(), SealError> {
+/// Whether all slots together ask for no more work than is allowed.
+pub(crate) fn check_total_work(slots: &[KeySlot]) -> Result<(), SealError> {
     let value = slots
         .iter()
         .filter_map(|slot| slot.method.cost())
         .map(|cost| cost.work())
         .sum();
-    if value > limits.total_work_max {
+    if value > Argon2Cost::TOTAL_WORK_MAX {
         return Err(SealError::CostOutOfBounds {
             what: "the work of all slots (memory in KiB times passes)",
             value,
             min: 1,
-            max: limits.total_work_max,
+            max: Argon2Cost::TOTAL_WORK_MAX,
         });
     }
     Ok(())
 }
 
 /// Reads a header; nothing in it is verified yet.
-pub(crate) fn read(bytes: &[u8], limits: &CostLimits) -> Result<Header, HeaderError> {
+pub(crate) fn read(bytes: &[u8]) -> Result<Header, HeaderError> {
     if bytes.len() > HEADER_LEN_MAX {
         return Err(HeaderError::TooLong(bytes.len()));
     }
@@ -248,7 +248,7 @@ pub(crate) fn read(bytes: &[u8], limits: &CostLimits) -> Result<Header, HeaderEr
             "does not go with the features and the epoch",
         ));
     }
-    let slots = read_slots(body.slots, limits)?;
+    let slots = read_slots(body.slots)?;
     let previous = body.previous.map(read_previous).transpose()?;
     if previous
         .as_ref()
@@ -266,7 +266,6 @@ pub(crate) fn read(bytes: &[u8], limits: &CostLimits) -> Result<Header, HeaderEr
         positions_from,
         slots,
         previous,
-        limits: *limits,
         read: Some(ReadFrom {
             body: file.body.get().as_bytes().to_vec(),
             mac,
@@ -283,7 +282,7 @@ fn read_previous(text: PreviousText) -> Result<Previous, HeaderError> {
     })
 }
 
-fn read_slots(texts: Vec<SlotText>, limits: &CostLimits) -> Result<Vec<KeySlot>, HeaderError> {
+fn read_slots(texts: Vec<SlotText>) -> Result<Vec<KeySlot>, HeaderError> {
     if texts.len() > SLOTS_MAX {
         return Err(HeaderError::TooManySlots(texts.len()));
     }
@@ -293,12 +292,12 @@ fn read_slots(texts: Vec<SlotText>, limits: &CostLimits) -> Result<Vec<KeySlot>,
     let mut slots: Vec<KeySlot> = Vec::with_capacity(texts.len());
     let mut work = 0;
     for text in texts {
-        let slot = read_slot(text, limits)?;
+        let slot = read_slot(text)?;
         if slots.iter().any(|other| other.id == slot.id) {
             return Err(HeaderError::DuplicateSlot(slot.id));
         }
         work += slot.method.cost().map_or(0, |cost| cost.work());
-        if work > limits.total_work_max {
+        if work > Argon2Cost::TOTAL_WORK_MAX {
             let problem = "together with the slots before it, more than all slots may".to_owned();
             return Err(HeaderError::Cost {
                 slot: slot.id,
@@ -311,7 +310,7 @@ fn read_slots(texts: Vec<SlotText>, limits: &CostLimits) -> Result<Vec<KeySlot>,
     Ok(slots)
 }
 
-fn read_slot(text: SlotText, limits: &CostLimits) -> Result<KeySlot, HeaderError> {
+fn read_slot(text: SlotText) -> Result<KeySlot, HeaderError> {
     let id = text.id;
     let field = |name: &str| format!("slot {id}: {name}");
     if id as usize >= SLOTS_MAX {
@@ -352,7 +351,7 @@ fn read_slot(text: SlotText, limits: &CostLimits) -> Result<KeySlot, HeaderError
         _ => return Err(bad(&field("kind"), "does not go with the fields beside it")),
     };
     if let Some(cost) = method.cost() {
-        let checked = cost.check_within(limits);
+        let checked = cost.check();
         checked.map_err(|error| HeaderError::Cost {
             slot: id,
             problem: error.to_string(),
