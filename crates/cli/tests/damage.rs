@@ -184,21 +184,22 @@ fn a_room_of_a_newer_version_is_refused_by_name() {
     }
 }
 
+fn copy(s: &Sandbox, from: &str, to: &str) {
+    let done = std::process::Command::new("cp")
+        .args(["-a", from, to])
+        .current_dir(s.path(""))
+        .status();
+    assert!(done.unwrap().success());
+}
+
 #[test]
 fn an_older_copy_put_back_is_noticed_and_can_be_accepted() {
     let s = Sandbox::with_room();
-    let copy = |from: &str, to: &str| {
-        let done = std::process::Command::new("cp")
-            .args(["-a", from, to])
-            .current_dir(s.path(""))
-            .status();
-        assert!(done.unwrap().success());
-    };
-    copy("room", "old");
+    copy(&s, "room", "old");
     std::fs::write(s.path("f"), "x").unwrap();
     s.with_pass(["cp", "f", "room:/f"]);
     std::fs::rename(s.path("room"), s.path("new")).unwrap();
-    copy("old", "room");
+    copy(&s, "old", "room");
     let err = s.fails(8, ["ls", "room"]);
     assert!(
         err.contains("rolled back") && err.contains("--accept-rollback"),
@@ -231,18 +232,11 @@ fn a_user_without_a_place_for_what_is_remembered_is_warned() {
 #[test]
 fn machines_that_share_a_state_directory_notice_a_rollback_of_what_either_saw() {
     let s = Sandbox::with_room();
-    let copy = |from: &str, to: &str| {
-        let done = std::process::Command::new("cp")
-            .args(["-a", from, to])
-            .current_dir(s.path(""))
-            .status();
-        assert!(done.unwrap().success());
-    };
-    copy("room", "old");
+    copy(&s, "room", "old");
     std::fs::write(s.path("f"), "x").unwrap();
     s.with_pass(["cp", "f", "room:/f", "--state-dir", "shared"]);
     std::fs::rename(s.path("room"), s.path("new")).unwrap();
-    copy("old", "room");
+    copy(&s, "old", "room");
     let second = |more: &[&str]| {
         let args = ["ls", "room", "--passphrase-file", "pass"];
         let mut command = s.command(args.iter().chain(more));

@@ -300,11 +300,9 @@ mod tests {
     fn a_content_behaves_as_a_vector_of_bytes() {
         let mut content = Content::default();
         let mut model: Vec<u8> = Vec::new();
-        let mut seed = 7_u64;
+        let mut random = fastrand::Rng::with_seed(7);
         for step in 0..2000_u64 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let offset = (seed >> 33) as usize % 20_000;
-            let len = (seed >> 20) as usize % 9000;
+            let (offset, len) = (random.usize(..20_000), random.usize(..9000));
             match step % 4 {
                 0 | 1 => {
                     let bytes = vec![if step % 8 == 0 { 0 } else { step as u8 }; len];

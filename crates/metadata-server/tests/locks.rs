@@ -58,17 +58,6 @@ mod sys {
     }
 }
 
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
-
 fn holder(n: usize) -> Holder {
     Holder {
         session: SessionId(n as u64 / 2),
@@ -85,15 +74,15 @@ fn ranges_are_locked_as_the_kernel_locks_them() {
         let open = || File::options().read(true).write(true).open(file.path());
         let files: Vec<File> = (0..4).map(|_| open().unwrap()).collect();
         let locks = Locks::default();
-        let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut dice = fastrand::Rng::with_seed(seed);
         let (mut taken, mut refused) = (0, 0);
         for n in 0..2000 {
-            let who = dice.roll(4) as usize;
-            let (a, b) = (dice.roll(40), dice.roll(40));
+            let who = dice.usize(..4);
+            let (a, b) = (dice.u64(..40), dice.u64(..40));
             let (start, end) = (a.min(b), a.max(b));
-            let end = if dice.roll(8) == 0 { u64::MAX } else { end };
+            let end = if dice.u64(..8) == 0 { u64::MAX } else { end };
             let kinds = [LockKind::Shared, LockKind::Exclusive, LockKind::Unlock];
-            let kind = kinds[dice.roll(3) as usize];
+            let kind = kinds[dice.usize(..3)];
             let lock = Lock {
                 kind,
                 start,
@@ -113,11 +102,11 @@ fn ranges_are_locked_as_the_kernel_locks_them() {
                 refused += 1;
             }
             for (tester, file) in files.iter().enumerate() {
-                let start = dice.roll(40);
+                let start = dice.u64(..40);
                 let asked = Lock {
-                    kind: kinds[dice.roll(2) as usize],
+                    kind: kinds[dice.usize(..2)],
                     start,
-                    end: start + dice.roll(10),
+                    end: start + dice.u64(..10),
                     pid: 1,
                 };
                 let kernel = sys::test(file, asked);

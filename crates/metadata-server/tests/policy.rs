@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use common::{Raw, World};
+use fastrand::Rng;
 use metadata_proto::rpc::*;
 use room::{FileKind, Inode, InodeNo, RenameMode, SetAttr, SetTime, XattrMode};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags};
@@ -43,22 +44,6 @@ const FILES: [&str; 3] = ["a", "b", "c"];
 /// Of each seed; `STRONGROOM_POLICY_STEPS` sets another number, as `make soak` does.
 const STEPS: usize = 600;
 
-/// A generator of numbers of which the seed alone gives the same again (xorshift).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n as u64) as usize
-    }
-
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.roll(all.len())]
-    }
-}
-
 type Place = (&'static str, &'static str);
 
 #[derive(Debug, Clone)]
@@ -82,13 +67,13 @@ enum Step {
     Touch(Place, bool),
 }
 
-fn list(dice: &mut Dice, bits: usize) -> Vec<u8> {
+fn list(dice: &mut Rng, bits: usize) -> Vec<u8> {
     let mut value = 2u32.to_le_bytes().to_vec();
-    let mut entry = |tag: u16, id: u32, dice: &mut Dice| {
+    let mut entry = |tag: u16, id: u32, dice: &mut Rng| {
         let permissions = match bits {
-            8 => dice.roll(8) as u16,
+            8 => dice.u16(..8),
             // Without execution.
-            _ => (dice.roll(4) << 1) as u16,
+            _ => (dice.usize(..4) << 1) as u16,
         };
         value.extend(tag.to_le_bytes());
         value.extend(permissions.to_le_bytes());
@@ -96,27 +81,30 @@ fn list(dice: &mut Dice, bits: usize) -> Vec<u8> {
     };
     let none = u32::MAX;
     entry(0x01, none, dice);
-    if dice.roll(2) == 0 {
-        entry(0x02, dice.of(&[1000, 1001, 1002]), dice);
+    if dice.bool() {
+        entry(0x02, dice.choice([1000, 1001, 1002]).unwrap(), dice);
     }
     entry(0x04, none, dice);
-    if dice.roll(2) == 0 {
-        entry(0x08, dice.of(&[50, 51]), dice);
+    if dice.bool() {
+        entry(0x08, dice.choice([50, 51]).unwrap(), dice);
     }
     entry(0x10, none, dice);
     entry(0x20, none, dice);
     value
 }
 
-fn step(dice: &mut Dice) -> Step {
-    let directory = dice.of(&DIRECTORIES);
-    let place = (directory, dice.of(&FILES));
-    let other = (dice.of(&DIRECTORIES), dice.of(&FILES));
-    let special = [0, 0, 0o1000, 0o2000, 0o3000][dice.roll(5)];
-    let directory_mode = (dice.roll(512) as u16) | 0o100 | special;
-    let file_mode = (dice.roll(512) as u16 & 0o666) | [0, 0, 0o2000, 0o4000][dice.roll(4)];
+fn step(dice: &mut Rng) -> Step {
+    let directory = dice.choice(DIRECTORIES).unwrap();
+    let place = (directory, dice.choice(FILES).unwrap());
+    let other = (
+        dice.choice(DIRECTORIES).unwrap(),
+        dice.choice(FILES).unwrap(),
+    );
+    let special = [0, 0, 0o1000, 0o2000, 0o3000][dice.usize(..5)];
+    let directory_mode = (dice.u16(..512)) | 0o100 | special;
+    let file_mode = (dice.u16(..512) & 0o666) | [0, 0, 0o2000, 0o4000][dice.usize(..4)];
     // A directory, or a file in one.
-    let any = if dice.roll(3) == 0 {
+    let any = if dice.usize(..3) == 0 {
         (directory, "")
     } else {
         place
@@ -126,7 +114,7 @@ fn step(dice: &mut Dice) -> Step {
     } else {
         file_mode
     };
-    match dice.roll(24) {
+    match dice.usize(..24) {
         // The kernel itself takes set-id bits from what mkdir asks for.
         0 => Step::Mkdir(directory, directory_mode & !0o6000),
         1..=4 => Step::Create(place, file_mode),
@@ -137,15 +125,15 @@ fn step(dice: &mut Dice) -> Step {
         10 => Step::Link(place, other),
         11 | 12 => Step::Chmod(any, any_mode),
         13 | 14 => {
-            let (uid, gid) = (dice.of(&USERS).1, dice.of(&GROUPS));
-            match dice.roll(3) {
+            let (uid, gid) = (dice.choice(USERS).unwrap().1, dice.choice(GROUPS).unwrap());
+            match dice.usize(..3) {
                 0 => Step::Chown(any, Some(uid), None),
                 1 => Step::Chown(any, None, Some(gid)),
                 _ => Step::Chown(any, Some(uid), Some(gid)),
             }
         }
         15 => Step::Truncate(place),
-        16 | 17 => Step::Open(place, dice.roll(2) == 0),
+        16 | 17 => Step::Open(place, dice.bool()),
         18 => Step::SetXattr(any),
         19 => Step::GetXattr(any),
         20 => {
@@ -154,7 +142,7 @@ fn step(dice: &mut Dice) -> Step {
         }
         21 => Step::List(directory),
         22 => Step::Stat(place),
-        _ => Step::Touch(any, dice.roll(2) == 0),
+        _ => Step::Touch(any, dice.bool()),
     }
 }
 
@@ -398,12 +386,12 @@ fn campaign(seed: u64) {
     let open = std::fs::Permissions::from_mode(0o1777);
     std::fs::set_permissions(&dir, open).unwrap();
     clients[0].chmod(InodeNo::ROOT, 0o1777).unwrap();
-    let mut dice = Dice(seed);
+    let mut dice = Rng::with_seed(seed);
     let (mut done, mut denied) = (0, 0);
     let steps = std::env::var("STRONGROOM_POLICY_STEPS")
         .map_or(STEPS, |steps| steps.parse().expect("a number"));
     for n in 0..steps {
-        let user = dice.roll(USERS.len());
+        let user = dice.usize(..USERS.len());
         let step = step(&mut dice);
         let who = &clients[user];
         if looser(who, &clients[0], &step) {

@@ -24,31 +24,19 @@ fn make(path: impl AsRef<std::path::Path>) -> File {
 
 /// Bytes that differ from place to place.
 fn pattern(len: usize, seed: u64) -> Vec<u8> {
-    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..len)
-        .map(|_| {
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^= x << 17;
-            x as u8
-        })
-        .collect()
+    let mut bytes = vec![0; len];
+    fastrand::Rng::with_seed(seed).fill(&mut bytes);
+    bytes
 }
 
 #[test]
 fn random_writes_and_reads_agree_with_a_plain_file() {
     let Some(mount) = Mount::new() else { return };
     let files = [make(mount.path("f")), make(mount.plain().join("f"))];
-    let mut x = 88_172_645_463_325_252_u64;
-    let mut random = |below: u64| {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x % below
-    };
+    let mut random = fastrand::Rng::with_seed(1);
     for step in 0..400u64 {
-        let (offset, len) = (random(3 << 20), random(200_000) as usize + 1);
-        match random(8) {
+        let (offset, len) = (random.u64(..3 << 20), random.usize(1..=200_000));
+        match random.u64(..8) {
             0 => files.iter().for_each(|f| f.set_len(offset).unwrap()),
             1 => files[0].sync_data().unwrap(),
             2 => rustix::fs::fadvise(&files[0], 0, None, rustix::fs::Advice::DontNeed).unwrap(),

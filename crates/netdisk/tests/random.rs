@@ -9,30 +9,9 @@ use std::time::Duration;
 use common::raw::{self, Request, boot_and_epoch};
 use common::{BLOCKS, Disk};
 use device::MemoryDevice;
+use fastrand::Rng;
 use netdisk::server::Config;
 use netdisk::*;
-
-/// xorshift64*, so that a seed reruns a failure.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, below: usize) -> usize {
-        (self.next() % below as u64) as usize
-    }
-
-    fn fill(&mut self, bytes: &mut [u8]) {
-        for byte in bytes {
-            *byte = self.next() as u8;
-        }
-    }
-}
 
 /// Resident bytes of this process.
 fn resident() -> u64 {
@@ -42,34 +21,34 @@ fn resident() -> u64 {
 }
 
 /// A request with something wrong in it, or one that was done before; where the next message begins stays clear.
-fn mutated(random: &mut Random, good: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = good[random.below(good.len())].clone();
+fn mutated(random: &mut Rng, good: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = good[random.usize(..good.len())].clone();
     // Operation, lengths and range stay: the head must parse, so that what follows is judged.
-    let mut somewhere = |random: &mut Random| {
-        let at = random.below(bytes.len() - 24);
+    let mut somewhere = |random: &mut Rng| {
+        let at = random.usize(..bytes.len() - 24);
         let at = if at < 48 { at + 8 } else { at + 24 };
-        bytes[at] ^= random.next() as u8;
+        bytes[at] ^= random.u8(..);
     };
-    match random.below(8) {
+    match random.usize(..8) {
         0 => (),
         1..=3 => somewhere(random),
-        4..=6 => (0..=random.below(20)).for_each(|_| somewhere(random)),
+        4..=6 => (0..=random.usize(..20)).for_each(|_| somewhere(random)),
         _ => random.fill(&mut bytes[8..56]),
     }
     bytes
 }
 
 /// Something that is no message, or not a whole one.
-fn nonsense(random: &mut Random, good: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = good[random.below(good.len())].clone();
-    match random.below(4) {
+fn nonsense(random: &mut Rng, good: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = good[random.usize(..good.len())].clone();
+    match random.usize(..4) {
         0 => {
-            let len = random.below(600);
+            let len = random.usize(..600);
             bytes = vec![0; len];
             random.fill(&mut bytes);
         }
-        1 => bytes.truncate(random.below(bytes.len())),
-        2 => bytes.insert(random.below(raw::HEAD), random.next() as u8),
+        1 => bytes.truncate(random.usize(..bytes.len())),
+        2 => bytes.insert(random.usize(..raw::HEAD), random.u8(..)),
         _ => random.fill(&mut bytes[4..72]),
     }
     bytes
@@ -109,14 +88,14 @@ fn anything_at_all(messages: usize, seed: u64) {
     })
     .collect();
 
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let mut sent = 0;
     let mut baseline = None;
     while sent < messages {
         let mut socket = raw::connect(to);
         // Several on a connection; then what the disk ends it for.
         let mut all = Vec::new();
-        let some = 1 + random.below(40);
+        let some = 1 + random.usize(..40);
         for _ in 0..some {
             all.extend(mutated(&mut random, &good));
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::common::CHEAP;
-use super::common::random::Random;
 use super::journal::now;
+use fastrand::Rng;
 
 pub const PASS: [&str; 2] = ["--passphrase-file", "pass"];
 
@@ -22,8 +22,8 @@ pub enum Attendant {
 }
 
 impl Attendant {
-    pub fn draw(random: &mut Random) -> Self {
-        match random.below(16) {
+    pub fn draw(random: &mut Rng) -> Self {
+        match random.u64(..16) {
             0 | 1 => Self::Sync,
             2 | 3 => Self::Compact,
             4 => Self::Check,

@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::common::noise;
-use super::common::random::{Random, number, seed};
+use super::common::random::{choices, number, seed};
 use super::common::setting::{available, on_a_disk};
 use super::room::Place;
 use super::story::{Journal, Story};
@@ -60,8 +60,8 @@ fn what_was_acknowledged_survives_kills_in_a_room_that_is_full_again_and_again()
     place.start();
     let mut filled = 0;
     for round in 0..rounds {
-        let mut random = Random::new(seed, round, 0);
-        let (fills, moment) = (random.below(FILLS), random.below(LATEST_MS));
+        let mut random = choices(seed, round, 0);
+        let (fills, moment) = (random.u64(..FILLS), random.u64(..LATEST_MS));
         let moment = Duration::from_millis(moment);
         let story = format!("seed {seed}, round {round}: killed {moment:?} after it was full");
         let orders: Vec<Orders> = (0..WRITERS)
@@ -94,8 +94,8 @@ fn what_was_acknowledged_survives_kills_in_a_room_that_is_full_again_and_again()
             .end()
             .unwrap_or_else(|why| place.fail(&format!("{story}: {why}")));
         place.detach();
-        if random.below(3) == 0 {
-            place.start_and_kill(Duration::from_millis(random.below(40)));
+        if random.u64(..3) == 0 {
+            place.start_and_kill(Duration::from_millis(random.u64(..40)));
         }
         place.keep_copy();
         place.start();

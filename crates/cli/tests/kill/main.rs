@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 
 use attend::Attendant;
 use common::Sandbox;
-use common::random::{Random, number, seed};
+use common::random::{choices, number, seed};
 use common::setting::{by_the_kernel, through_fusermount3};
 use journal::{Journaled, now};
 use judge::{Found, judge, one_moment};
@@ -92,9 +92,9 @@ fn trial(sandbox: Sandbox, rounds: u64) {
     place.start();
     let mut trees = place.make_roots(WRITERS);
     for round in 0..rounds {
-        let mut random = Random::new(seed, round, 0);
-        let moment = Duration::from_millis(5 + random.below(LATEST_MS));
-        let end = match random.below(8) {
+        let mut random = choices(seed, round, 0);
+        let moment = Duration::from_millis(5 + random.u64(..LATEST_MS));
+        let end = match random.u64(..8) {
             0 => End::KilledEnding,
             1 | 2 => End::KilledTwice,
             _ => End::Killed,
@@ -121,7 +121,7 @@ fn trial(sandbox: Sandbox, rounds: u64) {
         let killed = now();
         if end == End::KilledEnding {
             place.signal_end();
-            std::thread::sleep(Duration::from_millis(random.below(30)));
+            std::thread::sleep(Duration::from_millis(random.u64(..30)));
         }
         place.kill();
         let gone = now();
@@ -130,14 +130,14 @@ fn trial(sandbox: Sandbox, rounds: u64) {
         place.detach();
         kills += 1;
         if end == End::KilledTwice {
-            place.start_and_kill(Duration::from_millis(random.below(40)));
+            place.start_and_kill(Duration::from_millis(random.u64(..40)));
             kills += 1;
         }
-        if random.below(6) == 0 {
+        if random.u64(..6) == 0 {
             kills += place.kill_a_command(&mut random);
         }
         place.keep_copy();
-        if random.below(4) == 0 {
+        if random.u64(..4) == 0 {
             place.check_unmounted(&story);
         }
         place.start();

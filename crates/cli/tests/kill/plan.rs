@@ -6,7 +6,8 @@
 //!
 //! Knows nothing of mounts and of models.
 
-use super::common::random::Random;
+use super::common::random::choices;
+use fastrand::Rng;
 
 /// How a write reaches the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +134,7 @@ impl Op {
 /// The operations of one writer in one round, without end.
 #[derive(Debug)]
 pub struct Plan {
-    random: Random,
+    random: Rng,
     writer: u64,
     next: std::collections::VecDeque<Op>,
     files: Vec<String>,
@@ -161,7 +162,7 @@ impl Plan {
             .chain([format!("{shared}dir")])
             .collect();
         Self {
-            random: Random::new(seed, round, writer + 1),
+            random: choices(seed, round, writer + 1),
             writer,
             next: std::collections::VecDeque::new(),
             files,
@@ -170,32 +171,32 @@ impl Plan {
     }
 
     fn file(&mut self) -> String {
-        self.random.of(&self.files).to_owned()
+        self.random.choice(&self.files).unwrap().clone()
     }
 
     fn dir(&mut self) -> String {
-        self.random.of(&self.dirs).to_owned()
+        self.random.choice(&self.dirs).unwrap().clone()
     }
 
     /// Mostly small, at times several chunks of the room.
     fn len(&mut self) -> u64 {
         let most = [300, 5000, 20_000, 70_000, 300_000]
-            [[0, 0, 1, 1, 1, 2, 2, 3, 3, 4][self.random.below(10) as usize]];
-        1 + self.random.below(most)
+            [[0, 0, 1, 1, 1, 2, 2, 3, 3, 4][self.random.usize(..10)]];
+        1 + self.random.u64(..most)
     }
 
     /// On a page's edge, or anywhere.
     fn offset(&mut self) -> u64 {
-        match self.random.below(4) {
+        match self.random.u64(..4) {
             0 => 0,
-            1 => self.random.below(24) * 4096,
-            2 => (1 << 20) - self.random.below(8000),
-            _ => self.random.below(100_000),
+            1 => self.random.u64(..24) * 4096,
+            2 => (1 << 20) - self.random.u64(..8000),
+            _ => self.random.u64(..100_000),
         }
     }
 
     fn way(&mut self) -> Way {
-        match self.random.below(8) {
+        match self.random.u64(..8) {
             0 => Way::Synced,
             1 | 2 => Way::Direct,
             _ => Way::Cached,
@@ -203,7 +204,7 @@ impl Plan {
     }
 
     fn sync(&mut self, path: &str) {
-        let data_only = self.random.below(3) == 0;
+        let data_only = self.random.u64(..3) == 0;
         self.next.push_back(Op::Sync {
             path: path.to_owned(),
             data_only,
@@ -213,7 +214,7 @@ impl Plan {
     fn draw(&mut self) {
         let [own, shared] = places(self.writer);
         let path = self.file();
-        match self.random.below(24) {
+        match self.random.u64(..24) {
             // The way of editors: a reader sees the old contents or the new.
             0..=2 => {
                 let temporary = format!("{own}/temporary");
@@ -247,7 +248,7 @@ impl Plan {
                     len,
                     way,
                 });
-                if self.random.below(2) == 0 {
+                if self.random.bool() {
                     self.sync(&path);
                 }
             }
@@ -259,13 +260,13 @@ impl Plan {
                     len,
                     way,
                 });
-                if self.random.below(3) == 0 {
+                if self.random.u64(..3) == 0 {
                     self.sync(&path);
                 }
             }
             9 | 10 => {
-                let (at, len) = (self.random.next(), self.len());
-                let sync = self.random.below(2) == 0;
+                let (at, len) = (self.random.u64(..), self.len());
+                let sync = self.random.bool();
                 self.next.push_back(Op::Map {
                     path,
                     at,
@@ -308,17 +309,16 @@ impl Plan {
             }
             18 => {
                 self.next.push_back(Op::Unlink { path });
-                if self.random.below(3) == 0 {
+                if self.random.u64(..3) == 0 {
                     self.sync(&own);
                 }
             }
             19 => {
-                let link = [format!("{own}/link"), format!("{shared}link")]
-                    [self.random.below(2) as usize]
+                let link = [format!("{own}/link"), format!("{shared}link")][self.random.usize(..2)]
                     .clone();
-                self.next.push_back(if self.random.below(2) == 0 {
+                self.next.push_back(if self.random.bool() {
                     Op::Symlink {
-                        target: format!("{path}-{}", self.random.below(1000)),
+                        target: format!("{path}-{}", self.random.u64(..1000)),
                         path: link,
                     }
                 } else {
@@ -327,7 +327,7 @@ impl Plan {
             }
             20 => {
                 let (from, to) = (self.dir(), self.dir());
-                self.next.push_back(match self.random.below(6) {
+                self.next.push_back(match self.random.u64(..6) {
                     0 | 1 => Op::Mkdir { path: from },
                     2 => Op::Mkdir {
                         path: format!("{own}/sub"),
@@ -336,15 +336,15 @@ impl Plan {
                     4 => Op::Exchange { a: from, b: to },
                     _ => Op::Rename { from, to },
                 });
-                if self.random.below(3) == 0 {
+                if self.random.u64(..3) == 0 {
                     self.sync("common");
                 }
             }
             21 => {
-                let name = NAMES[self.random.below(3) as usize].to_owned();
+                let name = NAMES[self.random.usize(..3)].to_owned();
                 // Long ones are not beside the inode.
-                let len = [10, 200, 3000, 20_000][self.random.below(4) as usize];
-                let path = if self.random.below(4) == 0 {
+                let len = [10, 200, 3000, 20_000][self.random.usize(..4)];
+                let path = if self.random.u64(..4) == 0 {
                     self.dir()
                 } else {
                     path
@@ -354,16 +354,16 @@ impl Plan {
                     name,
                     len,
                 });
-                if self.random.below(3) == 0 {
+                if self.random.u64(..3) == 0 {
                     self.sync(&path);
                 }
             }
             22 => {
-                let name = NAMES[self.random.below(3) as usize].to_owned();
+                let name = NAMES[self.random.usize(..3)].to_owned();
                 self.next.push_back(Op::RemoveXattr { path, name });
             }
             _ => {
-                let mode = [0o600, 0o640, 0o755][self.random.below(3) as usize];
+                let mode = [0o600, 0o640, 0o755][self.random.usize(..3)];
                 self.next.push_back(Op::Chmod { path, mode });
             }
         }

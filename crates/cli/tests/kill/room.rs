@@ -11,10 +11,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::attend::{Attendant, Attending, PASS};
 use super::common::Sandbox;
-use super::common::random::Random;
 use super::model::Tree;
 use super::plan::places;
 use super::writer::Orders;
+use fastrand::Rng;
 
 /// Far longer than anything here takes; what is not done by then hangs.
 const TIMEOUT: Duration = Duration::from_secs(180);
@@ -227,8 +227,8 @@ impl Place {
     }
 
     /// Kills a command at work on the room, which is not mounted. Returns how many were.
-    pub fn kill_a_command(&mut self, random: &mut Random) -> u64 {
-        let command = match random.below(5) {
+    pub fn kill_a_command(&mut self, random: &mut Rng) -> u64 {
+        let command = match random.u64(..5) {
             0 => Attendant::Compact.command(),
             1 => Attendant::Backup.command(),
             2 => Attendant::ChangeKey.command(),
@@ -242,7 +242,7 @@ impl Place {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(random.below(120)));
+        std::thread::sleep(Duration::from_millis(random.u64(..120)));
         let _ = child.kill();
         u64::from(!child.wait().unwrap().success())
     }

@@ -10,7 +10,7 @@ use super::common::setting::versitygw;
 use super::common::{can_mount, is_root, noise};
 use super::process::TIMEOUT;
 use super::seed;
-use super::writer::Random;
+use fastrand::Rng;
 
 /// Kills in `make test`.
 const ROUNDS: u64 = 4;
@@ -42,12 +42,12 @@ fn a_killed_disk_goes_on_with_another_cache_and_nothing_acknowledged_is_lost() {
     };
     let seed = seed();
     let rounds = number("STRONGROOM_NET_ROUNDS").unwrap_or(ROUNDS);
-    let mut random = Random(seed | 1);
+    let mut random = Rng::with_seed(seed);
     let marker = noise(64 << 10, seed);
     std::fs::write(cluster.mountpoint(0).join("marker"), &marker).unwrap();
     for round in 0..rounds {
-        let moment = Duration::from_millis(5 + random.below(LATEST_MS));
-        let (killed, down) = (round as usize % 2, random.below(1500));
+        let moment = Duration::from_millis(5 + random.u64(..LATEST_MS));
+        let (killed, down) = (round as usize % 2, random.u64(..1500));
         let elsewhere = round % 4 != 1;
         let story = format!(
             "seed {seed}, round {round}: disk {killed} killed after {moment:?}, another cache: {elsewhere}"

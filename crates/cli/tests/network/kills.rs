@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::cluster::{Cluster, Shape, Writer};
 use super::common::{can_mount, is_root};
-use super::writer::Random;
 use super::{number, seed};
+use fastrand::Rng;
 
 /// Rounds in `make test`.
 const ROUNDS: u64 = 6;
@@ -22,10 +22,10 @@ enum Victim {
 }
 
 impl Victim {
-    fn draw(random: &mut Random, round: u64) -> Self {
-        let of_two = random.below(2) as usize;
+    fn draw(random: &mut Rng, round: u64) -> Self {
+        let of_two = random.usize(..2);
         // The first rounds have one of each, so that a few rounds say something.
-        match if round < 3 { round } else { random.below(7) } {
+        match if round < 3 { round } else { random.u64(..7) } {
             0 | 3 => Self::Server,
             1 | 4 => Self::Disk(of_two),
             2 | 5 => Self::Client(of_two),
@@ -42,11 +42,11 @@ fn what_was_acknowledged_survives_a_kill_of_anybody_at_any_moment() {
     let seed = seed();
     let rounds = number("STRONGROOM_NET_ROUNDS").unwrap_or(ROUNDS);
     let mut cluster = Cluster::start(Shape::default());
-    let mut random = Random(seed | 1);
+    let mut random = Rng::with_seed(seed);
     for round in 0..rounds {
         let victim = Victim::draw(&mut random, round);
-        let moment = Duration::from_millis(5 + random.below(LATEST_MS));
-        let down = Duration::from_millis(random.below(1500));
+        let moment = Duration::from_millis(5 + random.u64(..LATEST_MS));
+        let down = Duration::from_millis(random.u64(..1500));
         let story = format!(
             "seed {seed}, round {round}: {victim:?} killed after {moment:?}, back after {down:?}"
         );

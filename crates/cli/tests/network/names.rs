@@ -16,8 +16,8 @@ use rustix::io::Errno;
 use super::cluster::{Cluster, Shape};
 use super::common::{can_mount, is_root};
 use super::process::TIMEOUT;
-use super::writer::Random;
 use super::{number, seed};
+use fastrand::Rng;
 
 /// Operations and kills in `make test`.
 const OPERATIONS: u64 = 600;
@@ -61,10 +61,10 @@ enum Operation {
 }
 
 impl Operation {
-    fn draw(random: &mut Random) -> Self {
-        let name = |random: &mut Random| format!("n{}", random.below(NAMES));
+    fn draw(random: &mut Rng) -> Self {
+        let name = |random: &mut Rng| format!("n{}", random.u64(..NAMES));
         let (a, b) = (name(random), name(random));
-        match random.below(12) {
+        match random.u64(..12) {
             0..3 => Self::Make(Kind::File, a),
             3 => Self::Make(Kind::Directory, a),
             4 => Self::Make(Kind::Link, a),
@@ -72,9 +72,9 @@ impl Operation {
             6 | 7 => Self::Unlink(a),
             8 => Self::Rmdir(a),
             9 => Self::Rename(a, b, RenameFlags::empty()),
-            10 if random.below(2) == 0 => Self::Rename(a, b, RenameFlags::NOREPLACE),
+            10 if random.bool() => Self::Rename(a, b, RenameFlags::NOREPLACE),
             10 => Self::Rename(a, b, RenameFlags::EXCHANGE),
-            _ => Self::Mode(a, 0o600 + random.below(0o100) as u32),
+            _ => Self::Mode(a, 0o600 + random.u64(..0o100) as u32),
         }
     }
 
@@ -252,11 +252,11 @@ fn each_operation_on_names_gets_its_one_answer_however_often_the_server_is_kille
     let (begun, failed) = (AtomicU64::new(0), AtomicBool::new(false));
     let longest = AtomicU64::new(0);
     let work = |at: PathBuf, root: PathBuf, client: usize| -> Result<(Model, u64), String> {
-        let mut random = Random(seed ^ (client as u64 + 1) << 32 | 1);
+        let mut random = Rng::with_seed(seed ^ (client as u64 + 1) << 32);
         let (mut model, mut refused) = (Model::default(), 0);
         while begun.fetch_add(1, Ordering::SeqCst) < operations {
             let since = Instant::now();
-            if random.below(8) == 0 {
+            if random.u64(..8) == 0 {
                 contended.run(&root)?;
             } else {
                 let operation = Operation::draw(&mut random);
@@ -273,7 +273,7 @@ fn each_operation_on_names_gets_its_one_answer_however_often_the_server_is_kille
         }
         Ok((model, refused))
     };
-    let mut random = Random(seed | 1);
+    let mut random = Rng::with_seed(seed);
     let models: Vec<(Model, u64)> = std::thread::scope(|scope| {
         let (work, failed) = (&work, &failed);
         let workers: Vec<_> = (0..CLIENTS)
@@ -289,7 +289,7 @@ fn each_operation_on_names_gets_its_one_answer_however_often_the_server_is_kille
         for kill in 0..kills {
             // Spread over the operations, wherever in them.
             let span = operations / (kills + 1);
-            let at = kill * span + random.below(span.max(1));
+            let at = kill * span + random.u64(..span.max(1));
             let waits = Instant::now();
             while begun.load(Ordering::SeqCst) < at && !failed.load(Ordering::SeqCst) {
                 assert!(
@@ -301,9 +301,9 @@ fn each_operation_on_names_gets_its_one_answer_however_often_the_server_is_kille
             if failed.load(Ordering::SeqCst) {
                 break;
             }
-            std::thread::sleep(Duration::from_micros(random.below(20_000)));
+            std::thread::sleep(Duration::from_micros(random.u64(..20_000)));
             cluster.kill_server();
-            std::thread::sleep(Duration::from_millis(random.below(DOWN_MS)));
+            std::thread::sleep(Duration::from_millis(random.u64(..DOWN_MS)));
             cluster.start_server();
             if kill % 50 == 49 {
                 eprintln!(

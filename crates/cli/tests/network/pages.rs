@@ -24,14 +24,12 @@ pub fn page(name: Name) -> Vec<u8> {
         version,
     } = name;
     let mut words = vec![MAGIC, seed, writer, file, page, version];
-    let mut state = words.iter().fold(1_u64, |hash, word| {
+    let state = words.iter().fold(1_u64, |hash, word| {
         (hash ^ word).wrapping_mul(0x100_0000_01b3)
-    }) | 1;
+    });
+    let mut random = fastrand::Rng::with_seed(state);
     while words.len() < PAGE / 8 {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        words.push(state);
+        words.push(random.u64(..));
     }
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }

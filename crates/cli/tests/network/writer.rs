@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::pages::content;
 use super::story::{Journal, Kind, Story, path_of};
+use fastrand::Rng;
 
 /// Files of each writer.
 pub const FILES: u64 = 8;
@@ -62,7 +63,7 @@ impl Orders {
 pub fn work(orders: &Orders) -> Result<(), String> {
     let mut story = Story::read(&orders.journal);
     let mut journal = Journal::append(&orders.journal);
-    let mut random = Random(orders.seed ^ (orders.writer << 32) ^ (orders.round << 40) | 1);
+    let mut random = Rng::with_seed(orders.seed ^ (orders.writer << 32) ^ (orders.round << 40));
     let directory = path_of(&orders.root, orders.writer, 0);
     let directory = directory.parent().unwrap();
     let device = device_of(&orders.root);
@@ -78,8 +79,8 @@ pub fn work(orders: &Orders) -> Result<(), String> {
         }
     }
     while !orders.stop.exists() {
-        let file = random.below(FILES);
-        if random.below(3) == 0 {
+        let file = random.u64(..FILES);
+        if random.u64(..3) == 0 {
             match look(orders, &story, file) {
                 // What is seen is the directory below a mount that was removed.
                 Err(_) if device_of(&orders.root) != device => return Ok(()),
@@ -87,7 +88,7 @@ pub fn work(orders: &Orders) -> Result<(), String> {
             }
             continue;
         }
-        let kind = match random.below(10) {
+        let kind = match random.u64(..10) {
             0..3 => Kind::Write,
             3..6 => Kind::Sync,
             6..8 => Kind::Replace,
@@ -197,17 +198,4 @@ fn look(orders: &Orders, story: &Story, file: u64) -> Result<(), String> {
         Err(_) => return Ok(()),
     };
     story.judge(orders.seed, orders.writer, file, found, true)
-}
-
-/// xorshift64*.
-#[derive(Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % end
-    }
 }

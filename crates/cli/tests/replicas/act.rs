@@ -1,6 +1,6 @@
 //! What is run in a round, and which of its processes is killed.
 
-use super::common::random::Random;
+use fastrand::Rng;
 
 /// What runs when something is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub enum Victim {
 }
 
 impl Act {
-    pub fn draw(random: &mut Random, can_mount: bool) -> (Act, Victim) {
+    pub fn draw(random: &mut Rng, can_mount: bool) -> (Act, Victim) {
         let acts = [
             Replicate,
             Replicate,
@@ -64,7 +64,7 @@ impl Act {
             MountedReplicate,
             MountedReplicate,
         ];
-        let act = acts[random.below(acts.len() as u64) as usize];
+        let act = acts[random.usize(..acts.len())];
         if act.mounted() && !can_mount {
             return (Replicate, Victim::Command);
         }
@@ -74,7 +74,7 @@ impl Act {
             act if act.mounted() => &[Victim::Command, Victim::Server, Victim::Server],
             _ => &[Victim::Command],
         };
-        (act, victims[random.below(victims.len() as u64) as usize])
+        (act, victims[random.usize(..victims.len())])
     }
 
     pub fn sends(self) -> bool {

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use act::{Act, Victim};
-use common::random::{Random, number, seed};
+use common::random::{choices, number, seed};
 use place::Place;
 
 /// Kills in `make test`.
@@ -34,19 +34,19 @@ fn what_a_kill_leaves_of_room_and_replica_is_one_moment() {
     let mut counts: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     let (mut done, mut round, mut ended) = (0, 0, 0);
     while done < kills {
-        let mut random = Random::new(seed, round, 1);
+        let mut random = choices(seed, round, 1);
         let (act, victim) = Act::draw(&mut random, place.can_mount);
         place.story = format!("seed {seed}, round {round}: {act:?}, {victim:?} killed");
         place.change(&mut random);
         let killed = place.act(act, victim, &mut random);
         place.verify();
         // What was killed goes on, or begins again; and the replica is not left behind for long.
-        if random.below(3) == 0 {
+        if random.u64(..3) == 0 {
             place.act(act, Victim::None, &mut random);
             place.verify();
             ended += 1;
         }
-        if act.sends() && random.below(6) == 0 {
+        if act.sends() && random.u64(..6) == 0 {
             place.catch_up();
         }
         let count = counts.entry(format!("{act:?}, {victim:?}")).or_default();

@@ -18,8 +18,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::act::Act::{self, *};
 use super::act::Victim;
-use super::common::random::Random;
+use super::common::random::choices;
 use super::common::{self, Sandbox, noise};
+use fastrand::Rng;
 
 const FILES: u64 = 6;
 /// Bytes of the largest file.
@@ -83,7 +84,7 @@ impl Place {
         };
         place.with_pass(&["snapshot", "policy", "set", "room", "--hourly", "1"]);
         for round in 0..3 {
-            place.change(&mut Random::new(seed, round, 2));
+            place.change(&mut choices(seed, round, 2));
         }
         place.catch_up();
         place
@@ -136,13 +137,13 @@ impl Place {
     }
 
     /// Writes, replaces and removes some files; makes a snapshot now and then.
-    pub fn change(&mut self, random: &mut Random) {
+    pub fn change(&mut self, random: &mut Rng) {
         let room = self.open("room", false);
         let mut tree = self.trees[&self.now].clone();
-        for _ in 0..=random.below(3) {
-            let name = format!("f{}", random.below(FILES));
+        for _ in 0..=random.u64(..3) {
+            let name = format!("f{}", random.u64(..FILES));
             let no = match room.lookup(ROOT, name.as_bytes()) {
-                Ok(inode) if random.below(6) == 0 => {
+                Ok(inode) if random.u64(..6) == 0 => {
                     room.unlink(ROOT, name.as_bytes()).unwrap();
                     tree.remove(&name);
                     drop(inode);
@@ -154,8 +155,8 @@ impl Place {
                     room.lookup(ROOT, name.as_bytes()).unwrap().no
                 }
             };
-            let offset = random.below(LARGEST / 2);
-            let data = noise(1 + random.below(LARGEST / 2) as usize, random.next());
+            let offset = random.u64(..LARGEST / 2);
+            let data = noise(1 + random.u64(..LARGEST / 2) as usize, random.u64(..));
             room.write(no, offset, &data).unwrap();
             let file = tree.entry(name).or_default();
             let end = offset as usize + data.len();
@@ -168,7 +169,7 @@ impl Place {
         room.write_file("/stamp", &stamp).unwrap();
         tree.insert("stamp".into(), stamp);
         if self.snapshots.len() < SNAPSHOTS {
-            let automatic = random.below(2) == 0;
+            let automatic = random.bool();
             let name = format!("{}{}", if automatic { "a" } else { "s" }, self.now);
             room.create_snapshot(&name, NewSnapshot { automatic })
                 .unwrap();
@@ -189,9 +190,9 @@ impl Place {
     }
 
     /// Runs a command, and kills somebody unless it is `None`. Whether it was still running then.
-    pub fn act(&mut self, act: Act, victim: Victim, random: &mut Random) -> bool {
-        let some = |names: Vec<String>, random: &mut Random| -> Option<String> {
-            (!names.is_empty()).then(|| names[random.below(names.len() as u64) as usize].clone())
+    pub fn act(&mut self, act: Act, victim: Victim, random: &mut Rng) -> bool {
+        let some = |names: Vec<String>, random: &mut Rng| -> Option<String> {
+            (!names.is_empty()).then(|| names[random.usize(..names.len())].clone())
         };
         // The mount may delete an automatic one before the command comes to it.
         let there = |name: &&String| !(act.mounted() && name.starts_with('a'));
@@ -258,7 +259,7 @@ impl Place {
             .usual
             .entry(key.clone())
             .or_insert(Duration::from_millis(300));
-        let wait = usual.mul_f64(random.below(1000) as f64 / 900.0);
+        let wait = usual.mul_f64(random.u64(..1000) as f64 / 900.0);
         let mut child = self.command(&args).stderr(Stdio::piped()).spawn().unwrap();
         let began = Instant::now();
         let mut killed = false;
@@ -300,7 +301,7 @@ impl Place {
     }
 
     /// `send | receive`, by hand: one of them is killed after a random number of bytes.
-    fn pipe(&mut self, victim: Victim, random: &mut Random) -> bool {
+    fn pipe(&mut self, victim: Victim, random: &mut Rng) -> bool {
         let room = self.open("room", false);
         let status = ReplicaStatus::of(&self.s.path("copy")).unwrap();
         let since = status.moment.map(|m| {
@@ -341,7 +342,7 @@ impl Place {
         let (mut from, mut into) = (sender.stdout.take().unwrap(), receiver.stdin.take());
         let limit = match victim {
             Victim::None => u64::MAX,
-            _ => random.below(self.usual_bytes + self.usual_bytes / 8),
+            _ => random.u64(..self.usual_bytes + self.usual_bytes / 8),
         };
         let (mut passed, mut killed, mut buffer) = (0, false, vec![0; 16 << 10]);
         loop {

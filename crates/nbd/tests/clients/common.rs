@@ -109,16 +109,9 @@ pub(crate) fn nbdsh(uri: &str, script: &str) -> String {
 
 /// Bytes that do not repeat.
 pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    let mut out = Vec::with_capacity(len + 8);
-    while out.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        out.extend_from_slice(&state.to_le_bytes());
-    }
-    out.truncate(len);
-    out
+    let mut bytes = vec![0; len];
+    fastrand::Rng::with_seed(seed).fill(&mut bytes);
+    bytes
 }
 
 pub(crate) fn text(path: &Path) -> &str {

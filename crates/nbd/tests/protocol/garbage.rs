@@ -4,6 +4,7 @@ use std::io::Write;
 use std::net::Shutdown;
 
 use crate::client::*;
+use fastrand::Rng;
 
 /// The server still serves.
 fn still_serves(server: &nbd::Server) {
@@ -56,10 +57,10 @@ fn throw(server: &nbd::Server, bytes: &[u8]) {
 #[test]
 fn random_bytes_end_a_connection_and_nothing_else() {
     let server = memory(1 << 20);
-    let mut random = Random(1);
+    let mut random = Rng::with_seed(1);
     for _ in 0..200 {
-        let len = random.below(400) as usize;
-        let bytes: Vec<u8> = (0..len).map(|_| random.below(256) as u8).collect();
+        let len = random.usize(..400);
+        let bytes: Vec<u8> = (0..len).map(|_| random.u8(..)).collect();
         throw(&server, &bytes);
     }
     still_serves(&server);
@@ -69,21 +70,21 @@ fn random_bytes_end_a_connection_and_nothing_else() {
 fn sessions_with_changed_bytes_end_or_go_on() {
     let server = memory(1 << 20);
     let seed = 2;
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let session = a_session(&Client::connect(&server));
     for round in 0..600 {
         let mut bytes = session.clone();
-        for _ in 0..=random.below(3) {
-            let at = random.below(bytes.len() as u64) as usize;
-            match random.below(4) {
-                0 => bytes[at] ^= 1 << random.below(8),
-                1 => bytes[at] = [0, 0xff, 0x7f, 0x80][random.below(4) as usize],
+        for _ in 0..=random.u64(..3) {
+            let at = random.usize(..bytes.len());
+            match random.u64(..4) {
+                0 => bytes[at] ^= 1 << random.u64(..8),
+                1 => bytes[at] = [0, 0xff, 0x7f, 0x80][random.usize(..4)],
                 2 => drop(bytes.remove(at)),
-                _ => bytes.insert(at, random.below(256) as u8),
+                _ => bytes.insert(at, random.u8(..)),
             }
         }
         if round % 3 == 0 {
-            bytes.truncate(random.below(bytes.len() as u64) as usize);
+            bytes.truncate(random.usize(..bytes.len()));
         }
         throw(&server, &bytes);
     }

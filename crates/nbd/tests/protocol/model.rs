@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use device::{Access, Device, FileDevice};
+use fastrand::Rng;
 use nbd::Config;
 
 use crate::client::*;
@@ -14,21 +15,21 @@ fn operate(server: &nbd::Server, half: u64, extended: bool) -> Vec<u8> {
     let mut client = Client::transmitting(server, extended);
     let (start, len) = (half * LEN / 2, LEN / 2);
     let mut model = vec![0; len as usize];
-    let mut random = Random(half + 40);
+    let mut random = Rng::with_seed(half + 40);
     for step in 0..1500_u32 {
-        let most = [600, 5000, 40_000, 300_000][random.below(4) as usize];
-        let at = random.below(len);
-        let size = random.below(most).min(len - at);
+        let most = [600, 5000, 40_000, 300_000][random.usize(..4)];
+        let at = random.u64(..len);
+        let size = random.u64(..most).min(len - at);
         let range = at as usize..(at + size) as usize;
         let offset = start + at;
-        match random.below(9) {
+        match random.u64(..9) {
             0..3 => {
                 let data: Vec<u8> = (0..size).map(|i| (i as u32 ^ step) as u8).collect();
                 assert_eq!(client.write(offset, &data).error(), None);
                 model[range].copy_from_slice(&data);
             }
             3 => {
-                let flags = [0, FUA, 2, 16][random.below(4) as usize];
+                let flags = [0, FUA, 2, 16][random.usize(..4)];
                 assert_eq!(client.ask(WRITE_ZEROES, flags, offset, size).error(), None);
                 model[range].fill(0);
             }

@@ -151,12 +151,9 @@ fn run(target: &Target, load: Load, in_flight: usize, slice: Duration) -> (f64, 
             let done = &done;
             scope.spawn(move || {
                 let mut buffer = vec![thread as u8; load.blocks as usize * 4096];
-                let mut random = 0x9E37_79B9_7F4A_7C15 * (thread as u64 + 1);
+                let mut random = fastrand::Rng::with_seed(thread as u64);
                 while start.elapsed() < slice {
-                    random ^= random << 13;
-                    random ^= random >> 7;
-                    random ^= random << 17;
-                    let start = random % (200_000 / load.blocks) * load.blocks;
+                    let start = random.u64(..200_000 / load.blocks) * load.blocks;
                     target.ask(load, start, &mut buffer);
                     done.fetch_add(1, Ordering::Relaxed);
                 }

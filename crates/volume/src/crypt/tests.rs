@@ -28,18 +28,6 @@ fn volume(sector_size: usize, len: u64, options: CryptOptions) -> (Arc<MemoryDev
     (below, device)
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-}
-
 #[test]
 fn any_writes_and_reads_are_those_of_a_plain_device() {
     for (sector, len) in [
@@ -51,13 +39,13 @@ fn any_writes_and_reads_are_those_of_a_plain_device() {
         let (below, device) = volume(sector, len, options());
         let mut model = vec![0; len as usize];
         device.write_zeros(0, len).unwrap();
-        let mut random = Random(sector as u64);
+        let mut random = fastrand::Rng::with_seed(sector as u64);
         for round in 0..400_u32 {
-            let offset = random.below(len);
+            let offset = random.u64(..len);
             let most = (len - offset).min(if round % 8 == 0 { len } else { 6000 });
-            let size = random.below(most + 1);
+            let size = random.u64(..=most);
             let range = offset as usize..(offset + size) as usize;
-            match random.below(4) {
+            match random.u64(..4) {
                 0 => {
                     device.write_zeros(offset, size).unwrap();
                     model[range].fill(0);

@@ -124,15 +124,9 @@ pub(crate) fn all(device: &dyn Device) -> Vec<u8> {
 
 /// Bytes that look like none others; the seed is the test's own.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed | 1;
-    (0..len)
-        .map(|_| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 56) as u8
-        })
-        .collect()
+    let mut bytes = vec![0; len];
+    fastrand::Rng::with_seed(seed).fill(&mut bytes);
+    bytes
 }
 
 pub(crate) fn memory(len: usize) -> Arc<dyn Device> {

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fastrand::Rng;
 use storage::testing::MemoryStorage;
 
 use super::super::vouched::copy_of;
@@ -12,25 +13,6 @@ use super::{create_in, open_in};
 use crate::{Extent, KeptChunk, Released, SnapshotRow, latest};
 use segments::{NoncePart, Sealed, UNIT_BLOCKS};
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ x >> 31) % n
-    }
-
-    fn one_of<T: Clone>(&mut self, from: &[T]) -> Option<T> {
-        match from {
-            [] => None,
-            _ => Some(from[self.below(from.len() as u64) as usize].clone()),
-        }
-    }
-}
-
 mod checks;
 
 const NAMES: [&[u8]; 8] = [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h"];
@@ -39,7 +21,7 @@ const CHUNKS: u64 = 3;
 
 /// The catalog as a room uses it.
 struct Rooms {
-    random: Random,
+    random: Rng,
     memory: MemoryStorage,
     catalog: SqlCatalog,
     /// Goes through the same changes without snapshots.
@@ -57,7 +39,7 @@ impl Rooms {
     fn new(seed: u64) -> Self {
         let memory = MemoryStorage::new();
         Self {
-            random: Random(seed),
+            random: Rng::with_seed(seed),
             catalog: create_in(&memory),
             plain: create_in(&MemoryStorage::new()),
             memory,
@@ -77,16 +59,16 @@ impl Rooms {
 
     fn an_inode(&mut self) -> Option<Inode> {
         let inodes = self.catalog.all_inodes(InodeNo(0), 10_000).unwrap();
-        self.random.one_of(&inodes)
+        self.random.choice(&inodes).cloned()
     }
 
     fn a_name(&mut self) -> (InodeNo, &'static [u8]) {
-        let parent = InodeNo(1 + self.random.below(DIRS));
-        (parent, self.random.one_of(&NAMES).unwrap())
+        let parent = InodeNo(1 + self.random.u64(..DIRS));
+        (parent, self.random.choice(NAMES).unwrap())
     }
 
     fn step(&mut self) {
-        match self.random.below(40) {
+        match self.random.u64(..40) {
             0..=3 => self.put_inode(),
             4..=7 => self.change_inode(),
             8..=12 => self.put_entry(),
@@ -110,8 +92,8 @@ impl Rooms {
         let fresh = self.catalog.new_inode();
         self.highest = fresh;
         self.numbers.push(fresh);
-        if self.random.below(4) > 0 {
-            let at = self.random.below(self.numbers.len() as u64) as usize;
+        if self.random.u64(..4) > 0 {
+            let at = self.random.usize(..self.numbers.len());
             let no = self.numbers.swap_remove(at);
             self.apply(&[Change::PutInode(&file(no.0))]);
         }
@@ -121,7 +103,7 @@ impl Rooms {
         if let Some(inode) = self.an_inode() {
             let changed = Inode {
                 uid: inode.uid.wrapping_add(1),
-                target: vec![7; self.random.below(30) as usize],
+                target: vec![7; self.random.usize(..30)],
                 ..inode
             };
             self.apply(&[Change::PutInode(&changed)]);
@@ -159,8 +141,8 @@ impl Rooms {
     }
 
     fn put_xattr(&mut self) {
-        let name = self.random.one_of(&NAMES).unwrap();
-        let value = vec![self.random.below(256) as u8; self.random.below(100) as usize];
+        let name = self.random.choice(NAMES).unwrap();
+        let value = vec![self.random.u8(..); self.random.usize(..100)];
         if let Some(inode) = self.an_inode() {
             self.apply(&[Change::PutXattr {
                 inode: inode.no,
@@ -171,7 +153,7 @@ impl Rooms {
     }
 
     fn remove_xattr(&mut self) {
-        let name = self.random.one_of(&NAMES).unwrap();
+        let name = self.random.choice(NAMES).unwrap();
         if let Some(Inode { no: inode, .. }) = self.an_inode() {
             self.apply(&[Change::RemoveXattr { inode, name }]);
         }
@@ -197,19 +179,19 @@ impl Rooms {
     }
 
     fn a_range(&mut self) -> (u16, u16) {
-        let first = self.random.below(u64::from(CHUNK)) as u16;
-        let most = match self.random.below(3) {
+        let first = self.random.u64(..u64::from(CHUNK)) as u16;
+        let most = match self.random.u64(..3) {
             0 => u64::from(CHUNK),
             _ => 7,
         };
-        let blocks = 1 + self.random.below(most) as u16;
+        let blocks = 1 + self.random.u64(..most) as u16;
         (first, blocks.min(CHUNK - first))
     }
 
     fn write(&mut self) {
         let (first, blocks) = self.a_range();
         let Some(inode) = self.an_inode() else { return };
-        let index = self.random.below(CHUNKS);
+        let index = self.random.u64(..CHUNKS);
         let position = self.next_position;
         self.next_position += u32::from(blocks);
         let units = u32::from(blocks).div_ceil(UNIT_BLOCKS);
@@ -230,7 +212,7 @@ impl Rooms {
 
     fn punch(&mut self) {
         let (first, blocks) = self.a_range();
-        let index = self.random.below(CHUNKS);
+        let index = self.random.u64(..CHUNKS);
         if let Some(inode) = self.an_inode() {
             self.replace(inode.no, index, first, blocks, &[]);
         }
@@ -239,7 +221,7 @@ impl Rooms {
     /// Copies a range of one chunk into another by sharing.
     fn copy(&mut self) {
         let (first, blocks) = self.a_range();
-        let (from, to) = (self.random.below(CHUNKS), self.random.below(CHUNKS));
+        let (from, to) = (self.random.u64(..CHUNKS), self.random.u64(..CHUNKS));
         let (Some(source), Some(target)) = (self.an_inode(), self.an_inode()) else {
             return;
         };
@@ -374,7 +356,7 @@ impl Rooms {
 
     fn rename_snapshot(&mut self) {
         let living: Vec<u64> = self.wholes.keys().copied().collect();
-        if let Some(no) = self.random.one_of(&living) {
+        if let Some(no) = self.random.choice(&living).copied() {
             self.names += 1;
             let name = format!("snapshot {}", self.names);
             self.catalog
@@ -385,7 +367,7 @@ impl Rooms {
 
     fn doom_snapshot(&mut self) {
         let living: Vec<u64> = self.wholes.keys().copied().collect();
-        if let Some(no) = self.random.one_of(&living) {
+        if let Some(no) = self.random.choice(&living).copied() {
             self.catalog.apply(&[Change::DoomSnapshot(no)]).unwrap();
             self.wholes.remove(&no);
             assert!(
@@ -398,7 +380,7 @@ impl Rooms {
     fn delete_step(&mut self) {
         let list = self.catalog.snapshots();
         let doomed: Vec<SnapshotRow> = list.iter().filter(|row| row.doomed).cloned().collect();
-        let Some(row) = self.random.one_of(&doomed) else {
+        let Some(row) = self.random.choice(&doomed).cloned() else {
             return;
         };
         let no = row.no();
@@ -451,7 +433,7 @@ impl Rooms {
             self.release(&released, &mut changes);
             self.catalog.apply(&changes).unwrap();
         }
-        let limit = 1 + self.random.below(9) as u32;
+        let limit = 1 + self.random.u32(..9);
         self.catalog
             .apply(&[Change::MergePast { no, limit }, Change::DropSnapshot(no)])
             .unwrap();
@@ -459,7 +441,7 @@ impl Rooms {
 
     /// Goes on with what a crash leaves after a record or a commit.
     fn crash(&mut self) {
-        match self.random.below(4) {
+        match self.random.u64(..4) {
             0 => drop(self.catalog.commit().unwrap()),
             _ => {
                 if self

@@ -37,13 +37,8 @@ fn a_file_of_a_room_does_what_an_array_does() {
     let dir = tempfile::tempdir().unwrap();
     let mut disk = with_disk(dir.path());
     let mut model = vec![0; LEN as usize];
-    let mut random = 0x5eed_u64;
-    let mut next = |below: u64| {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (random >> 33) % below
-    };
+    let mut random = fastrand::Rng::with_seed(0x5eed);
+    let mut next = |below: u64| random.u64(..below);
     for step in 0..600 {
         let offset = next(LEN);
         let len = next(70_000).min(LEN - offset);

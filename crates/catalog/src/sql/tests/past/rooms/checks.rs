@@ -4,7 +4,7 @@ use super::*;
 
 impl Rooms {
     pub(super) fn check(&mut self) {
-        let page = 1 + self.random.below(5) as usize;
+        let page = 1 + self.random.usize(..5);
         for (at, whole) in &self.wholes {
             let seen = Whole::in_snapshot(&self.catalog, *at, self.highest, page);
             assert_eq!(&seen, whole, "snapshot {at}");
