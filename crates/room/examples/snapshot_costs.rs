@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use room::{
     Argon2Cost, Credential, FileKind, FileSystem, InodeNo, NewCredential, NewFile, NewRoom,
     NewSnapshot, OpenOptions, Room, Secret, SendRequest, Snapshots as _,
@@ -86,25 +87,6 @@ impl Place {
     }
 }
 
-/// Numbers without a pattern, the same in each run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % end
-    }
-
-    fn fill(&mut self, bytes: &mut [u8]) {
-        for word in bytes.chunks_mut(8) {
-            let number = self.below(u64::MAX >> 11).to_le_bytes();
-            word.copy_from_slice(&number[..word.len()]);
-        }
-    }
-}
-
 fn make(room: &Room, parent: InodeNo, name: &str, kind: FileKind) -> Outcome<InodeNo> {
     let made = room.make(parent, name.as_bytes(), &NewFile::of_kind(kind))?;
     Ok(made.no)
@@ -149,11 +131,11 @@ fn creation(dir: &Path, files: u64) -> Outcome<()> {
         let stop = AtomicBool::new(false);
         let (room, all, stop) = (&room, &all, &stop);
         let write = |seed: u64| -> room::Result<Duration> {
-            let (mut random, mut longest) = (Random(seed + 1), Duration::ZERO);
+            let (mut random, mut longest) = (Rng::with_seed(seed + 1), Duration::ZERO);
             let mut block = vec![0; BLOCK as usize];
             while !stop.load(Ordering::Relaxed) {
                 random.fill(&mut block);
-                let file = all[random.below(all.len() as u64) as usize];
+                let file = all[random.usize(..all.len())];
                 let start = Instant::now();
                 room.write(file, 0, &block)?;
                 longest = longest.max(start.elapsed());
@@ -207,7 +189,7 @@ struct Work {
     files: Vec<InodeNo>,
     large: InodeNo,
     blocks: u64,
-    random: Random,
+    random: Rng,
     made: u64,
 }
 
@@ -216,7 +198,7 @@ impl Work {
         let (place, room) = Place::create(dir)?;
         let files = fill(&room, files)?;
         let large = make(&room, InodeNo::ROOT, "large", FileKind::Regular)?;
-        let mut random = Random(7);
+        let mut random = Rng::with_seed(7);
         let mut piece = vec![0; 1 << 20];
         for i in 0..mib {
             random.fill(&mut piece);
@@ -239,11 +221,11 @@ impl Work {
         let mut block = vec![0; BLOCK as usize];
         for _ in 0..self.blocks / 100 {
             self.random.fill(&mut block);
-            let at = self.random.below(self.blocks) * BLOCK;
+            let at = self.random.u64(..self.blocks) * BLOCK;
             self.room.write(self.large, at, &block)?;
         }
         for _ in 0..self.files.len() / 100 {
-            let file = self.random.below(self.files.len() as u64) as usize;
+            let file = self.random.usize(..self.files.len());
             self.room.write(self.files[file], 0, &block[..100])?;
         }
         self.room.sync()?;
@@ -267,7 +249,7 @@ impl Work {
     fn read_blocks(&mut self) -> Outcome<()> {
         let mut block = vec![0; BLOCK as usize];
         for _ in 0..500 {
-            let at = self.random.below(self.blocks) * BLOCK;
+            let at = self.random.u64(..self.blocks) * BLOCK;
             self.room.read(self.large, at, &mut block)?;
         }
         Ok(())
@@ -276,7 +258,7 @@ impl Work {
     fn overwrite(&mut self) -> Outcome<()> {
         let block = vec![self.made as u8; BLOCK as usize];
         for _ in 0..500 {
-            let at = self.random.below(self.blocks) * BLOCK;
+            let at = self.random.u64(..self.blocks) * BLOCK;
             self.room.write(self.large, at, &block)?;
         }
         Ok(())
@@ -285,7 +267,7 @@ impl Work {
     fn write_and_sync(&mut self) -> Outcome<()> {
         let block = vec![self.made as u8; BLOCK as usize];
         for _ in 0..20 {
-            let at = self.random.below(self.blocks) * BLOCK;
+            let at = self.random.u64(..self.blocks) * BLOCK;
             self.room.write(self.large, at, &block)?;
             self.room.fsync(self.large)?;
         }
@@ -433,7 +415,7 @@ fn deletion(work: &mut Work, snapshots: u64) -> Outcome<()> {
     // Those of the measurements before stay, and hold what changed then.
     let mut names: Vec<String> = (0..snapshots).map(|i| format!("s{i}")).collect();
     for i in (1..names.len()).rev() {
-        names.swap(i, work.random.below(i as u64 + 1) as usize);
+        names.swap(i, work.random.u64(..i as u64 + 1) as usize);
     }
     work.room.tend()?;
     let before = work.room.held_by_snapshots()?;

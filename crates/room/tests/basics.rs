@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::stored::{create_on, open_on, options};
 use common::{Place, copy_tree, credential, pattern};
 use room::{
     Error, Fallocate, FileKind, FileSystem as _, InodeNo, NewFile, OpenOptions, RenameMode, Room,
@@ -346,26 +347,13 @@ fn extended_attributes_are_kept_and_access_lists_follow_the_mode() {
 #[test]
 fn a_room_lives_in_any_storage_and_keeps_there_what_was_synced() {
     let memory = storage::testing::MemoryStorage::new();
-    let quiet = || room::OpenOptions {
-        background: false,
-        ..room::OpenOptions::default()
-    };
-    let key = || room::Secret::from(vec![7; 32]);
-    let mut new = room::NewRoom::with_credential(room::NewCredential::RawKey(key()));
-    new.open = quiet();
-    let room = Room::create_on(std::sync::Arc::new(memory.clone()), new).unwrap();
+    let room = create_on(std::sync::Arc::new(memory.clone()), options());
     room.write_file("/kept", b"synced").unwrap();
     room.sync().unwrap();
     room.write_file("/lost", b"not synced").unwrap();
     memory.power_cut();
     drop(room);
-    let open = || {
-        Room::open_on(
-            std::sync::Arc::new(memory.clone()),
-            &room::Credential::RawKey(key()),
-            quiet(),
-        )
-    };
+    let open = || open_on(std::sync::Arc::new(memory.clone()), options());
     let room = open().unwrap();
     assert!(matches!(open(), Err(Error::InUse { .. })));
     assert_eq!(room.read_file("/kept").unwrap(), b"synced");

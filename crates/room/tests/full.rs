@@ -6,7 +6,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Place, credential, pattern, secret};
+use common::{Place, credential, pattern, secret, sound};
 use room::{
     Argon2Cost, Error, Fallocate, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile,
     NewRoom, OpenOptions, RenameMode, Room, SeekTo, SetAttr,
@@ -54,12 +54,7 @@ fn a_full_disk_refuses_the_writer_keeps_what_is_synced_and_takes_deletions() {
     };
     let state = tempfile::tempdir().unwrap();
     let dir = disk.path().join("room");
-    let mut new = NewRoom::with_credential(NewCredential::Passphrase {
-        secret: secret(),
-        cost: Argon2Cost::LEAST,
-    });
-    new.open = options(state.path().into());
-    let room = Room::create(&dir, new).unwrap();
+    let room = room_on(&disk, state.path());
     room.write_file("/kept", &pattern(1, 3 << 20)).unwrap();
     room.sync().unwrap();
     let mut written = 0;
@@ -115,12 +110,7 @@ fn a_disk_filled_by_others_loses_nothing_acknowledged() {
     };
     let state = tempfile::tempdir().unwrap();
     let dir = disk.path().join("room");
-    let mut new = NewRoom::with_credential(NewCredential::Passphrase {
-        secret: secret(),
-        cost: Argon2Cost::LEAST,
-    });
-    new.open = options(state.path().into());
-    let room = Room::create(&dir, new).unwrap();
+    let room = room_on(&disk, state.path());
     room.write_file("/kept", &pattern(1, 5 << 20)).unwrap();
     room.sync().unwrap();
     // Somebody else takes everything, to the last block.
@@ -165,14 +155,6 @@ fn fill(room: &Room, name: &str) -> u64 {
         }
     }
     at
-}
-
-fn assert_whole(room: &Room) {
-    let report = room.check(true, false, &|_, _| true).unwrap();
-    assert!(
-        report.findings.is_empty() && report.lost.is_empty(),
-        "{report:?}"
-    );
 }
 
 /// `fallocate` used to look for space only: a range that it had promised could not be written once the rest was full.
@@ -224,7 +206,7 @@ fn a_range_that_was_allocated_can_be_written_and_rewritten_when_the_rest_is_full
         room.write(no, at, &pattern(i, 4096)).unwrap();
     }
     room.sync().unwrap();
-    assert_whole(&room);
+    sound(&room);
     room.close().unwrap();
 }
 
@@ -274,7 +256,7 @@ fn what_was_reserved_is_free_again_after_a_punch_a_truncation_and_a_deletion() {
         .unwrap();
     assert_eq!(reserved(), 2560 + 256 - 1);
     room.sync().unwrap();
-    assert_whole(&room);
+    sound(&room);
     let size = |size| SetAttr {
         size: Some(size),
         ..SetAttr::default()
@@ -301,7 +283,7 @@ fn what_was_reserved_is_free_again_after_a_punch_a_truncation_and_a_deletion() {
     room.close().unwrap();
     let room = place.open();
     assert_eq!(room.space().unwrap().reserved, 0);
-    assert_whole(&room);
+    sound(&room);
 }
 
 /// Every write goes to a fresh place: a full room could not be overwritten at all.
@@ -351,7 +333,7 @@ fn a_full_room_can_be_overwritten_piece_by_piece_cut_renamed_and_emptied() {
     };
     room.set_attributes(no, &size).unwrap();
     room.sync().unwrap();
-    assert_whole(&room);
+    sound(&room);
     room.unlink(InodeNo::ROOT, b"rest").unwrap();
     room.unlink(InodeNo::ROOT, b"new").unwrap();
     let more = fill(&room, "more");
@@ -391,7 +373,7 @@ fn what_is_reported_as_available_can_be_allocated_or_written() {
             }
         }
         room.sync().unwrap();
-        assert_whole(&room);
+        sound(&room);
         room.close().unwrap();
     }
 }
@@ -448,6 +430,5 @@ fn every_hole_of_a_range_over_many_chunks_is_reserved() {
     room.fallocate(no, all, 0, 2000 * BLOCK).unwrap();
     assert_eq!(room.attributes(no).unwrap().blocks, 2000);
     assert_eq!(room.space().unwrap().reserved, 1700 * BLOCK);
-    let report = room.check(true, false, &|_, _| true).unwrap();
-    assert!(report.findings.is_empty(), "{report:?}");
+    sound(&room);
 }

@@ -9,11 +9,9 @@ mod common;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use common::pattern;
-use room::{
-    Credential, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions,
-    RenameMode, Room, Secret,
-};
+use common::stored::{create_on, open_on, options};
+use common::{pattern, sound};
+use room::{FileKind, FileSystem as _, InodeNo, NewFile, RenameMode, Room};
 use storage::testing::{FaultyStorage, MemoryStorage, Op};
 
 const LOG: &str = "catalog.db-log";
@@ -27,18 +25,6 @@ const CHANGES_MAX: usize = 50_000;
 const SYNCS_MAX: u64 = 8;
 const READ_MAX: u64 = 2 * LOG_LEN;
 const WRITTEN_MAX: u64 = 3 * LOG_LEN;
-
-fn options() -> OpenOptions {
-    OpenOptions {
-        commit_interval_ms: 0,
-        background: false,
-        ..OpenOptions::default()
-    }
-}
-
-fn key() -> Secret {
-    Secret::from(vec![7; 32])
-}
 
 /// Records since the last commit.
 #[derive(Debug, Clone, Copy, Default)]
@@ -71,9 +57,7 @@ impl Watched {
                 (log.end, log.last) = (call.offset + call.len, call.len);
             }
         });
-        let mut new = NewRoom::with_credential(NewCredential::RawKey(key()));
-        new.open = options();
-        let room = Room::create_on(Arc::new(watched), new).unwrap();
+        let room = create_on(Arc::new(watched), options());
         // The first sync is the commit that says that there is a log.
         room.write_file("/first", b"1").unwrap();
         room.sync().unwrap();
@@ -111,8 +95,7 @@ impl Watched {
             *seen.lock().unwrap().entry(call.op).or_default() += call.len;
         });
         let began = std::time::Instant::now();
-        let credential = Credential::RawKey(key());
-        let room = Room::open_on(Arc::new(counted.clone()), &credential, options()).unwrap();
+        let room = open_on(Arc::new(counted.clone()), options()).unwrap();
         let took = began.elapsed();
         let bytes = bytes.lock().unwrap().clone();
         let of = |op| bytes.get(&op).copied().unwrap_or(0);
@@ -134,14 +117,6 @@ impl Watched {
     }
 }
 
-fn check(room: &Room) {
-    let report = room.check(true, false, &|_, _| true).unwrap();
-    assert!(
-        report.findings.is_empty() && report.lost.is_empty(),
-        "{report:?}"
-    );
-}
-
 fn names(room: &Room) -> Vec<Vec<u8>> {
     let entries = room.read_dir(InodeNo::ROOT, 0, usize::MAX).unwrap();
     entries.into_iter().map(|(entry, _)| entry.name).collect()
@@ -157,7 +132,7 @@ fn many_small_records_are_applied() {
         assert_eq!(room.read_file(format!("/{i}")).unwrap(), pattern(i, 100));
     }
     assert_eq!(names(&room).len() as u64, done + 1);
-    check(&room);
+    sound(&room);
 }
 
 #[test]
@@ -178,7 +153,7 @@ fn records_full_of_inodes_names_and_chunks_are_applied() {
         assert_eq!(content.unwrap(), i.to_le_bytes());
     }
     assert_eq!(names(&room).len() as u64, done * EACH + 1);
-    check(&room);
+    sound(&room);
 }
 
 #[test]
@@ -194,7 +169,7 @@ fn records_full_of_data_are_applied() {
         let content = room.read_file(format!("/{}", i % 16)).unwrap();
         assert!(content == pattern(i, 100_000), "{i}");
     }
-    check(&room);
+    sound(&room);
 }
 
 /// A change can be as short as ten bytes: a log that is bounded by bytes alone would hold 400,000 of them.
@@ -237,5 +212,5 @@ fn the_log_holds_a_bounded_number_of_changes() {
     }
     let room = watched.crash_and_open();
     assert_eq!(names(&room), [b"first".to_vec(), b"a".to_vec()]);
-    check(&room);
+    sound(&room);
 }

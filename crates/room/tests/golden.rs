@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{copy_tree, pattern};
+use common::{copy_tree, pattern, sound};
 use room::{
     Credential, Error, Fallocate, FileFlags, FileKind, FileSystem as _, InodeNo, NoncePart,
     OpenOptions, Room, Secret, SetAttr, Snapshots as _, Timestamp,
@@ -155,11 +155,7 @@ fn the_golden_room_of_format_1_opens_with_everything_in_it() {
             (Fifo, 254)
         ]
     );
-    let report = room.check(true, false, &|_, _| true).unwrap();
-    assert!(
-        report.findings.is_empty() && report.lost.is_empty(),
-        "{report:?}"
-    );
+    sound(&room);
     room.write_file("/new", b"and it can be written to")
         .unwrap();
     room.close().unwrap();
@@ -181,8 +177,7 @@ fn a_room_from_before_pages_were_vouched_for_gets_that_with_a_new_master_key() {
     room.close().unwrap();
     let room = golden.open().unwrap();
     assert_eq!(room.read_file("/before").unwrap(), b"before");
-    let report = room.check(true, false, &|_, _| true).unwrap();
-    assert!(report.findings.is_empty(), "{report:?}");
+    sound(&room);
     room.close().unwrap();
     // It is needed from then on.
     fs::remove_file(golden.file("catalog.db-pages")).unwrap();
@@ -222,8 +217,7 @@ fn the_golden_room_with_reservations_opens_with_them() {
     expected[8192..16_384].fill(0xbb);
     expected[40_960..].fill(0xaa);
     assert_eq!(room.read_file("/reserved").unwrap(), expected);
-    let report = room.check(true, false, &|_, _| true).unwrap();
-    assert!(report.findings.is_empty(), "{report:?}");
+    sound(&room);
     room.unlink(InodeNo::ROOT, b"reserved").unwrap();
     room.sync().unwrap();
     room.close().unwrap();
@@ -251,19 +245,11 @@ fn the_golden_room_with_nonce_parts_opens_with_them() {
         parts.len() > 1 && !parts.contains(&NoncePart::NONE),
         "{parts:?}"
     );
-    let report = room.check(true, false, &|_, _| true).unwrap();
-    assert!(
-        report.findings.is_empty() && report.lost.is_empty(),
-        "{report:?}"
-    );
+    sound(&room);
     // Moved units have the part of the append that moved them, those that two files share too.
     room.compact(100, &|_, _| true).unwrap();
     assert_eq!(room.read_file("/numbers").unwrap(), expected);
-    let report = room.check(true, false, &|_, _| true).unwrap();
-    assert!(
-        report.findings.is_empty() && report.lost.is_empty(),
-        "{report:?}"
-    );
+    sound(&room);
 }
 
 /// Programs that do not know nonce parts refuse a room by the feature's name: so none is written before the feature is there.
@@ -292,11 +278,7 @@ fn an_older_room_draws_nonce_parts_from_its_next_rekey_on() {
         assert_eq!(room.read_file(path).unwrap(), pattern(seed, 50_000));
         assert_ne!(nonce_parts(&room, path), [NoncePart::NONE], "{path}");
     }
-    let report = room.check(true, false, &|_, _| true).unwrap();
-    assert!(
-        report.findings.is_empty() && report.lost.is_empty(),
-        "{report:?}"
-    );
+    sound(&room);
 }
 
 #[test]
@@ -315,8 +297,7 @@ fn the_golden_room_with_records_in_its_log_opens_with_what_they_say() {
         }
         let dir = room.resolve("/logged".as_ref(), true).unwrap();
         assert_eq!(room.xattr(dir, b"user.kept").unwrap(), b"value");
-        let report = room.check(true, false, &|_, _| true).unwrap();
-        assert!(report.findings.is_empty(), "{report:?}");
+        sound(&room);
         room.close().unwrap();
     }
 }
@@ -366,8 +347,7 @@ fn the_golden_room_with_snapshots_opens_with_what_they_see() {
             assert_eq!(letter.is_ok(), name == "monday");
         }
         assert!(room.read_file("/numbers").unwrap() == numbers);
-        let report = room.check(true, false, &|_, _| true).unwrap();
-        assert!(report.findings.is_empty(), "{report:?}");
+        sound(&room);
         let held: Vec<_> = room.snapshot_space().unwrap();
         let held: Vec<_> = held.iter().map(|(_, space)| space.exclusive).collect();
         if !read_only {

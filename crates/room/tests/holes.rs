@@ -4,10 +4,13 @@
 //! nobody had asked for. Now holes are gathered.
 #![allow(missing_docs)]
 
+mod common;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use room::{FileSystem as _, NewCredential, NewRoom, OpenOptions, Room, Secret};
+use common::stored::{create_on, options};
+use room::{FileSystem as _, Room};
 use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
 
 const BLOCK: usize = 4096;
@@ -22,13 +25,7 @@ struct Bench {
 
 fn bench() -> Bench {
     let storage = FaultyStorage::new(MemoryStorage::new());
-    let mut new = NewRoom::with_credential(NewCredential::RawKey(Secret::from(vec![7; 32])));
-    new.open = OpenOptions {
-        commit_interval_ms: 0,
-        background: false,
-        ..OpenOptions::default()
-    };
-    let room = Room::create_on(Arc::new(storage.clone()), new).unwrap();
+    let room = create_on(Arc::new(storage.clone()), options());
     let punched = Arc::new(AtomicU64::new(0));
     let sum = punched.clone();
     storage.observe(move |call| {

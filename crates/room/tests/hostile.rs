@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use common::pattern;
+use common::stored::{self, create_on, open_on};
 use room::{
-    Credential, Error, FileKind, FileSystem as _, InodeNo, NewCredential, NewRoom, OpenOptions,
-    Room, Secret,
+    Credential, Error, FileKind, FileSystem as _, InodeNo, NewCredential, OpenOptions, Room, Secret,
 };
 use storage::testing::MemoryStorage;
 use storage::{OpenMode, Storage};
@@ -43,15 +43,12 @@ fn raw_key(n: u8) -> Secret {
 fn options(state: Option<PathBuf>) -> OpenOptions {
     OpenOptions {
         state_dir: state,
-        commit_interval_ms: 0,
-        background: false,
-        ..OpenOptions::default()
+        ..stored::options()
     }
 }
 
 fn open(files: &Files, state: Option<PathBuf>) -> room::Result<Room> {
-    let credential = Credential::RawKey(raw_key(7));
-    Room::open_on(storage_of(files), &credential, options(state))
+    open_on(storage_of(files), options(state))
 }
 
 fn storage_of(files: &Files) -> Arc<MemoryStorage> {
@@ -110,9 +107,7 @@ fn tree_of(room: &Room) -> room::Result<Tree> {
 fn history() -> History {
     let state = tempfile::tempdir().unwrap();
     let storage = Arc::new(MemoryStorage::new());
-    let mut new = NewRoom::with_credential(NewCredential::RawKey(raw_key(7)));
-    new.open = options(Some(state.path().to_owned()));
-    let room = Room::create_on(storage.clone(), new).unwrap();
+    let room = create_on(storage.clone(), options(Some(state.path().to_owned())));
     let mut moments = Vec::new();
     let mut note = |room: &Room| {
         room.sync().unwrap();
@@ -140,12 +135,7 @@ fn history() -> History {
         .unwrap();
     note(&room);
     room.close().unwrap();
-    let room = Room::open_on(
-        storage.clone(),
-        &Credential::RawKey(raw_key(7)),
-        options(Some(state.path().to_owned())),
-    )
-    .unwrap();
+    let room = open_on(storage.clone(), options(Some(state.path().to_owned()))).unwrap();
     note(&room);
     let dir = room.lookup(InodeNo::ROOT, b"dir").unwrap().no;
     for i in 0..6 {

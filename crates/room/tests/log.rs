@@ -7,53 +7,25 @@ mod common;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use common::pattern;
-use room::{
-    Credential, Error, FileSystem as _, InodeNo, NewCredential, NewRoom, OpenOptions, RenameMode,
-    Room, Secret,
-};
+use common::stored::{create_on, open_on, options};
+use common::{pattern, sound};
+use room::{Error, FileSystem as _, InodeNo, OpenOptions, RenameMode, Room};
 use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
 use storage::{OpenMode, Storage};
 
 const LOG: &str = "catalog.db-log";
 const BLOCK: u64 = 4096;
 
-fn options() -> OpenOptions {
-    OpenOptions {
-        commit_interval_ms: 0,
-        background: false,
-        ..OpenOptions::default()
-    }
-}
-
-fn key() -> Secret {
-    Secret::from(vec![7; 32])
-}
-
 /// A room whose log is there: the first sync is the commit that says so.
 fn room_on(storage: Arc<dyn Storage>) -> Room {
-    let mut new = NewRoom::with_credential(NewCredential::RawKey(key()));
-    new.open = options();
-    let room = Room::create_on(storage, new).unwrap();
+    let room = create_on(storage, options());
     room.write_file("/first", b"1").unwrap();
     room.sync().unwrap();
     room
 }
 
-fn open_with(storage: Arc<dyn Storage>, options: OpenOptions) -> room::Result<Room> {
-    Room::open_on(storage, &Credential::RawKey(key()), options)
-}
-
 fn open(storage: &MemoryStorage) -> Room {
-    open_with(Arc::new(storage.clone()), options()).unwrap()
-}
-
-fn check(room: &Room) {
-    let report = room.check(true, false, &|_, _| true).unwrap();
-    assert!(
-        report.findings.is_empty() && report.lost.is_empty(),
-        "{report:?}"
-    );
+    open_on(Arc::new(storage.clone()), options()).unwrap()
 }
 
 /// Every file's name and content.
@@ -146,7 +118,7 @@ fn what_a_sync_acknowledged_survives_a_power_cut() {
             drop(room);
             room = open(&storage);
             assert!(files(&room) == durable, "seed {seed}");
-            check(&room);
+            sound(&room);
         }
     }
 }
@@ -173,14 +145,14 @@ fn an_opening_that_is_cut_off_is_repeated() {
         let (storage, expected) = crashed();
         let faulty = FaultyStorage::new(storage.clone());
         faulty.refuse_any(nth, Fault::Torn, Times::Always);
-        let opened = open_with(Arc::new(faulty), options());
+        let opened = open_on(Arc::new(faulty), options());
         let done = opened.is_ok();
         cut_off += u32::from(!done);
         storage.power_cut_keeping_some(nth);
         drop(opened);
         let room = open(&storage);
         assert!(files(&room) == expected, "cut off at {nth}");
-        check(&room);
+        sound(&room);
         if done {
             break;
         }
@@ -224,7 +196,7 @@ fn a_torn_last_record_ends_the_log() {
         let room = open(&storage);
         assert_eq!(room.read_file("/1").unwrap(), pattern(1, 5000));
         assert!(matches!(room.read_file("/2"), Err(Error::NotFound)));
-        check(&room);
+        sound(&room);
         // The log goes on behind what was found.
         room.write_file("/3", b"3").unwrap();
         room.sync().unwrap();
@@ -240,7 +212,7 @@ fn damage_before_the_end_is_refused_by_name_and_can_be_accepted() {
         let (storage, starts) = three_records();
         flip(&storage, starts[record] + within);
         for read_only in [false, true] {
-            let refused = open_with(
+            let refused = open_on(
                 Arc::new(storage.clone()),
                 OpenOptions {
                     read_only,
@@ -254,13 +226,13 @@ fn damage_before_the_end_is_refused_by_name_and_can_be_accepted() {
             accept_rollback: true,
             ..options()
         };
-        let room = open_with(Arc::new(storage.clone()), accepting).unwrap();
+        let room = open_on(Arc::new(storage.clone()), accepting).unwrap();
         assert_eq!(room.read_file("/0").is_ok(), record == 1);
         assert!(matches!(room.read_file("/2"), Err(Error::NotFound)));
-        check(&room);
+        sound(&room);
         room.close().unwrap();
         // What was cut off is not found again.
-        check(&open(&storage));
+        sound(&open(&storage));
     }
 }
 
@@ -293,7 +265,7 @@ fn records_of_another_history_are_refused() {
     let log = storage::read_limited(&other, LOG, 1 << 30).unwrap();
     assert_ne!(log, storage::read_limited(&storage, LOG, 1 << 30).unwrap());
     storage::replace(&storage, LOG, &log).unwrap();
-    let error = open_with(Arc::new(storage.clone()), options()).unwrap_err();
+    let error = open_on(Arc::new(storage.clone()), options()).unwrap_err();
     assert!(
         error.to_string().contains("the log holds record"),
         "{error}"
@@ -317,12 +289,12 @@ fn a_crashed_room_is_read_without_writing_to_it() {
         ..options()
     };
     for _ in 0..2 {
-        let room = open_with(Arc::new(faulty.clone()), reading.clone()).unwrap();
+        let room = open_on(Arc::new(faulty.clone()), reading.clone()).unwrap();
         for i in 0..3 {
             let read = room.read_file(format!("/{i}")).unwrap();
             assert_eq!(read, pattern(i, 5000));
         }
-        check(&room);
+        sound(&room);
     }
     assert_eq!(storage.list("").unwrap(), before);
     assert_eq!(files(&open(&storage)).len(), 4);
@@ -350,7 +322,7 @@ fn a_full_log_and_a_large_change_are_committed() {
     let room = open(&storage);
     assert_eq!(room.read_file("/f").unwrap(), pattern(199, 100_000));
     assert_eq!(room.info().unwrap().space.inodes, 12_003);
-    check(&room);
+    sound(&room);
 }
 
 /// Two copies of a machine's memory go on from the same point: no key is used for two records.

@@ -4,12 +4,13 @@
 
 mod common;
 
-use common::model::{ALL, Model, Random, compare, step};
+use common::model::{ALL, Model, compare, step};
 use common::{Place, copy_tree};
+use fastrand::Rng;
 use room::{FileSystem as _, InodeNo};
 
 fn run(seed: u64, steps: u64) {
-    let mut r = Random(seed);
+    let mut r = Rng::with_seed(seed);
     let mut place = Place::new();
     let mut room = place.create();
     let mut model = Model::default();
@@ -29,7 +30,7 @@ fn run(seed: u64, steps: u64) {
                 std::panic::resume_unwind(e);
             }
         }
-        match r.below(40) {
+        match r.u64(..40) {
             0 => {
                 room.sync().unwrap();
                 durable = model.clone();

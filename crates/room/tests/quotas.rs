@@ -135,13 +135,8 @@ fn the_accounts_are_what_the_files_add_up_to_after_whatever_was_done() {
         .unwrap()
         .as_nanos() as u64;
     println!("seed {seed}");
-    let mut random = seed | 1;
-    let mut next = |below: u64| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        (random >> 16) % below
-    };
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut next = |below: u64| random.u64(..below);
     let data = pattern(seed, 1 << 20);
     for step in 0..1500_u64 {
         let name = format!("f{}", next(8));

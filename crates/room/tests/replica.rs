@@ -5,8 +5,9 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::model::{ALL, Model, Random, compare, step};
-use common::{Place, credential, pattern};
+use common::model::{ALL, Model, compare, step};
+use common::{Place, credential, pattern, sound};
+use fastrand::Rng;
 use room::{
     FileKind, FileSystem as _, InodeNo, NewFile, NewSnapshot, OpenOptions, ReplicaStatus, Room,
     SendRequest, Snapshots as _, XattrMode,
@@ -77,14 +78,6 @@ impl Pair {
     }
 }
 
-fn sound(room: &Room) {
-    let report = room.check(true, false, &|_, _| true).unwrap();
-    assert!(
-        report.findings.is_empty() && report.lost.is_empty(),
-        "{report:?}"
-    );
-}
-
 fn contents(room: &dyn room::FileSystem, name: &str) -> Vec<u8> {
     let inode = room.lookup(ROOT, name.as_bytes()).unwrap();
     let mut data = vec![0; inode.size as usize];
@@ -144,7 +137,7 @@ fn a_whole_stream_and_what_changed_since_make_a_replica() {
 
 /// Random operations, snapshots, deletions and compaction at the source; increments between random snapshots.
 fn run(seed: u64, steps: u64) {
-    let mut r = Random(seed);
+    let mut r = Rng::with_seed(seed);
     let pair = Pair::new();
     let room = pair.place.create();
     let mut now = Model::default();
@@ -153,21 +146,21 @@ fn run(seed: u64, steps: u64) {
     let mut sent: Option<String> = None;
     for at in 0..steps {
         step(&room, &mut now, &mut r, &ALL);
-        match r.below(40) {
+        match r.u64(..40) {
             0..4 => {
                 let name = format!("s{at}");
                 snapshot(&room, &name);
                 past.push((name, now.clone()));
             }
             4 if past.len() > 2 => {
-                let nth = r.below(past.len() as u64) as usize;
+                let nth = r.usize(..past.len());
                 if Some(&past[nth].0) != sent.as_ref() {
                     room.delete_snapshot(&past[nth].0).unwrap();
                     past.remove(nth);
                 }
             }
             5 if past.len() > 2 => {
-                let nth = r.below(past.len() as u64) as usize;
+                let nth = r.usize(..past.len());
                 if Some(&past[nth].0) != sent.as_ref() {
                     let name = format!("r{at}");
                     room.rename_snapshot(&past[nth].0, &name).unwrap();
@@ -178,13 +171,13 @@ fn run(seed: u64, steps: u64) {
             7 => room.tend().unwrap(),
             // A file of a snapshot comes back, in the place of any file: units are shared with the past.
             10..13 if !past.is_empty() && !now.names.is_empty() => {
-                let (name, model) = &past[r.below(past.len() as u64) as usize];
+                let (name, model) = &past[r.usize(..past.len())];
                 if model.names.is_empty() {
                     continue;
                 }
-                let nth = r.below(model.names.len() as u64) as usize;
+                let nth = r.usize(..model.names.len());
                 let (source, i) = model.names.iter().nth(nth).unwrap();
-                let nth = r.below(now.names.len() as u64) as usize;
+                let nth = r.usize(..now.names.len());
                 let (target, j) = now.names.iter().nth(nth).unwrap();
                 let view = room.snapshot(name).unwrap();
                 let from = view.lookup(ROOT, source.as_bytes()).unwrap().no;
@@ -199,11 +192,11 @@ fn run(seed: u64, steps: u64) {
                 if first >= past.len() {
                     continue;
                 }
-                let nth = first + r.below((past.len() - first) as u64) as usize;
+                let nth = first + r.u64(..(past.len() - first) as u64) as usize;
                 let to = past[nth].0.clone();
                 pair.receive(&stream(&room, sent.as_deref(), &to)).unwrap();
                 sent = Some(to);
-                if r.below(3) == 0 {
+                if r.u64(..3) == 0 {
                     Room::settle_replica(&pair.target(), &credential(), pair.options()).unwrap();
                 }
                 let replica = pair.replica();
@@ -430,7 +423,7 @@ fn an_interrupted_transfer_goes_on_where_it_ended() {
     let room = pair.place.create();
     file(&room, "a", &pattern(1, 30_000_000));
     snapshot(&room, "one");
-    let mut r = Random(5);
+    let mut r = Rng::with_seed(5);
     let mut sent = 0;
     let mut turns = 0;
     let whole = stream(&room, None, "one").len();
@@ -448,7 +441,7 @@ fn an_interrupted_transfer_goes_on_where_it_ended() {
         };
         let mut out = Vec::new();
         room.send(&request, &mut out, &|_, _| true).unwrap();
-        let cut = 1 + r.below(5_000_000) as usize;
+        let cut = 1 + r.usize(..5_000_000);
         sent += cut.min(out.len());
         let mut from = Cut(&out, cut);
         match room::receive(&pair.target(), &mut from, &pair.options(), &|_, _| true) {
@@ -599,10 +592,10 @@ fn an_increment_is_little_more_than_what_changed() {
         file(&room, &format!("small {i}"), b"x");
     }
     snapshot(&room, "one");
-    let mut r = Random(3);
+    let mut r = Rng::with_seed(3);
     let mut changed = std::collections::BTreeSet::new();
     while (changed.len() as u64) < blocks / 100 {
-        let block = r.below(blocks);
+        let block = r.u64(..blocks);
         if changed.insert(block) {
             room.write(no, block * 4096, &pattern(block, 4096)).unwrap();
         }
@@ -735,7 +728,7 @@ fn walk(fs: &dyn room::FileSystem) -> std::collections::BTreeMap<String, String>
 }
 
 /// One random change of a tree; what cannot be done is not.
-fn change_tree(room: &Room, r: &mut Random) {
+fn change_tree(room: &Room, r: &mut Rng) {
     let mut dirs = vec![ROOT];
     let mut at = 0;
     while at < dirs.len() && dirs.len() < 20 {
@@ -746,20 +739,20 @@ fn change_tree(room: &Room, r: &mut Random) {
         }
         at += 1;
     }
-    let dir = dirs[r.below(dirs.len() as u64) as usize];
-    let other = dirs[r.below(dirs.len() as u64) as usize];
-    let name = format!("n{}", r.below(5));
-    let other_name = format!("n{}", r.below(5));
+    let dir = dirs[r.usize(..dirs.len())];
+    let other = dirs[r.usize(..dirs.len())];
+    let name = format!("n{}", r.u64(..5));
+    let other_name = format!("n{}", r.u64(..5));
     let (name, other_name) = (name.as_bytes(), other_name.as_bytes());
     let there = room.lookup(dir, name).ok();
-    let attribute = format!("user.a{}", r.below(3));
-    let _ = match (r.below(12), there) {
+    let attribute = format!("user.a{}", r.u64(..3));
+    let _ = match (r.u64(..12), there) {
         (0 | 1, None) => room
             .make(dir, name, &NewFile::of_kind(FileKind::Directory))
             .map(drop),
         (2 | 3, None) => room
             .make(dir, name, &NewFile::of_kind(FileKind::Regular))
-            .and_then(|inode| room.write(inode.no, 0, &pattern(r.next(), 9000)).map(drop)),
+            .and_then(|inode| room.write(inode.no, 0, &pattern(r.u64(..), 9000)).map(drop)),
         (4, None) => {
             let mut new = NewFile::of_kind(FileKind::Symlink);
             new.target = b"somewhere".to_vec();
@@ -773,21 +766,22 @@ fn change_tree(room: &Room, r: &mut Random) {
         (6 | 7, Some(inode)) => room.set_xattr(
             inode.no,
             attribute.as_bytes(),
-            &pattern(r.next(), 20),
+            &pattern(r.u64(..), 20),
             room::XattrMode::Any,
             false,
         ),
         (8, Some(inode)) => room.remove_xattr(inode.no, attribute.as_bytes()),
         (9, Some(inode)) => {
             let mode = room::SetAttr {
-                mode: Some(0o600 + r.below(64) as u16),
+                mode: Some(0o600 + r.u16(..64)),
                 ..room::SetAttr::default()
             };
             room.set_attributes(inode.no, &mode).map(drop)
         }
         (_, Some(inode)) if inode.kind == FileKind::Regular => {
-            let at = r.below(40_000);
-            room.write(inode.no, at, &pattern(r.next(), 5000)).map(drop)
+            let at = r.u64(..40_000);
+            room.write(inode.no, at, &pattern(r.u64(..), 5000))
+                .map(drop)
         }
         _ => Ok(()),
     };
@@ -800,28 +794,28 @@ fn trees_are_the_same_in_every_snapshot() {
         Err(_) => vec![1, 2, 3],
     };
     for seed in seeds {
-        let mut r = Random(seed);
+        let mut r = Rng::with_seed(seed);
         let pair = Pair::new();
         let room = pair.place.create();
         let mut sent: Option<String> = None;
         for turn in 0..25 {
-            for _ in 0..1 + r.below(60) {
+            for _ in 0..1 + r.u64(..60) {
                 change_tree(&room, &mut r);
             }
             let name = format!("s{turn}");
             snapshot(&room, &name);
-            if r.below(4) == 0 {
+            if r.u64(..4) == 0 {
                 let all = room.snapshots().unwrap();
-                let nth = &all[r.below(all.len() as u64) as usize].name;
+                let nth = &all[r.usize(..all.len())].name;
                 if Some(nth) != sent.as_ref() && *nth != name {
                     room.delete_snapshot(nth).unwrap();
                 }
             }
-            if r.below(2) == 0 {
+            if r.bool() {
                 pair.receive(&stream(&room, sent.as_deref(), &name))
                     .unwrap();
                 sent = Some(name);
-                if r.below(4) == 0 {
+                if r.u64(..4) == 0 {
                     Room::settle_replica(&pair.target(), &credential(), pair.options()).unwrap();
                 }
                 let replica = pair.replica();

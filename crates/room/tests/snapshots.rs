@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Place, pattern};
+use common::{Place, pattern, sound};
 use room::{
     Error, Fallocate, FileSystem, InodeNo, NewSnapshot, RenameMode, Room, SetAttr, Snapshots as _,
     XattrMode,
@@ -58,15 +58,6 @@ fn truncate(room: &Room, path: &str, size: u64) {
 
 fn live(room: &Room) -> u64 {
     room.space().unwrap().live
-}
-
-/// Nothing is wrong with the room, and all of it can be read.
-fn sound(room: &Room) {
-    let report = room.check(true, false, &|_, _| true).unwrap();
-    assert!(
-        report.findings.is_empty() && report.lost.is_empty(),
-        "{report:?}"
-    );
 }
 
 fn exclusive(room: &Room, name: &str) -> u64 {

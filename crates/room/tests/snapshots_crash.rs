@@ -5,11 +5,9 @@ mod common;
 
 use std::sync::Arc;
 
-use common::pattern;
-use room::{
-    Credential, Error, FileSystem, InodeNo, NewCredential, NewRoom, NewSnapshot, OpenOptions, Room,
-    Secret, SetAttr, Snapshots as _,
-};
+use common::stored::{create_on, open_on, options};
+use common::{pattern, sound};
+use room::{Error, FileSystem, InodeNo, NewSnapshot, Room, SetAttr, Snapshots as _};
 use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
 
 type Disk = FaultyStorage<MemoryStorage>;
@@ -17,21 +15,8 @@ type Disk = FaultyStorage<MemoryStorage>;
 const MIB: usize = 1 << 20;
 const ROOT: InodeNo = InodeNo::ROOT;
 
-fn secret() -> Secret {
-    Secret::from(vec![7; 32])
-}
-
-fn options() -> OpenOptions {
-    OpenOptions {
-        commit_interval_ms: 0,
-        background: false,
-        ..OpenOptions::default()
-    }
-}
-
 fn again(disk: &Disk) -> Room {
-    let credential = Credential::RawKey(secret());
-    Room::open_on(Arc::new(disk.clone()), &credential, options()).unwrap()
+    open_on(Arc::new(disk.clone()), options()).unwrap()
 }
 
 fn no(room: &Room, path: &str) -> InodeNo {
@@ -47,14 +32,6 @@ fn file(fs: &dyn FileSystem, name: &str) -> Vec<u8> {
     let mut data = vec![0; inode.size as usize];
     fs.read(inode.no, 0, &mut data).unwrap();
     data
-}
-
-fn sound(room: &Room) {
-    let report = room.check(true, false, &|_, _| true).unwrap();
-    assert!(
-        report.findings.is_empty() && report.lost.is_empty(),
-        "{report:?}"
-    );
 }
 
 fn names(room: &Room) -> Vec<String> {
@@ -78,9 +55,7 @@ fn go_on(room: &Room, step: u64) -> room::Result<()> {
 
 /// A room with three snapshots of a story, and one step behind them.
 fn prepared(disk: &Disk, snapshots: u64) -> Room {
-    let mut new = NewRoom::with_credential(NewCredential::RawKey(secret()));
-    new.open = options();
-    let room = Room::create_on(Arc::new(disk.clone()), new).unwrap();
+    let room = create_on(Arc::new(disk.clone()), options());
     room.write_file("/f", &f(0)).unwrap();
     room.write_file("/gone", &pattern(50, 300_000)).unwrap();
     for n in 0..snapshots {

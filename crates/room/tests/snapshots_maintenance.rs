@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 
-use common::{Place, credential, pattern};
+use common::{Place, credential, pattern, sound};
 use room::{
     CheckReport, Error, FileSystem, InodeNo, NewSnapshot, OpenOptions, Room, Snapshots as _,
 };
@@ -31,14 +31,6 @@ fn no(room: &Room, path: &str) -> InodeNo {
 
 fn check(room: &Room, repair: bool) -> CheckReport {
     room.check(true, repair, &|_, _| true).unwrap()
-}
-
-fn sound(room: &Room) {
-    let report = check(room, false);
-    assert!(
-        report.findings.is_empty() && report.lost.is_empty(),
-        "{report:?}"
-    );
 }
 
 /// The contents of `/f` at the snapshots `0` to `5` of a room whose segments all have holes.

@@ -6,8 +6,9 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::model::{ALL, Model, PLAIN, Random, compare, step};
-use common::{Place, copy_tree, credential};
+use common::model::{ALL, Model, PLAIN, compare, step};
+use common::{Place, copy_tree, credential, sound};
+use fastrand::Rng;
 use room::{Error, FileSystem as _, InodeNo, NewSnapshot, Room, SetAttr, Snapshots as _};
 
 const SNAPSHOTS_MAX: usize = 7;
@@ -26,14 +27,6 @@ fn open(place: &Place) -> Room {
     Room::open(&place.room_dir(), &credential(), options).unwrap()
 }
 
-fn sound(room: &Room) {
-    let report = room.check(true, false, &|_, _| true).unwrap();
-    assert!(
-        report.findings.is_empty() && report.lost.is_empty(),
-        "{report:?}"
-    );
-}
-
 fn compare_all(room: &Room, world: &World) {
     compare(room, &world.now);
     let listed = room.snapshots().unwrap();
@@ -45,9 +38,9 @@ fn compare_all(room: &Room, world: &World) {
     }
 }
 
-fn pick(world: &World, r: &mut Random) -> Option<String> {
+fn pick(world: &World, r: &mut Rng) -> Option<String> {
     let n = world.past.len() as u64;
-    (n > 0).then(|| world.past.keys().nth(r.below(n) as usize).unwrap().clone())
+    (n > 0).then(|| world.past.keys().nth(r.u64(..n) as usize).unwrap().clone())
 }
 
 /// Cuts a file, and appends to it what a file has in a snapshot, as far as blocks can be shared.
@@ -56,15 +49,15 @@ fn share(
     name: &str,
     (then, now): (&[u8], &mut Vec<u8>),
     (from, to): (InodeNo, InodeNo),
-    r: &mut Random,
+    r: &mut Rng,
 ) -> String {
-    let offset = r.below(3) << 20;
-    let len = match r.below(3) {
-        0 => r.below(3) << 20,
-        1 => r.below(3_000_000),
+    let offset = r.u64(..3) << 20;
+    let len = match r.u64(..3) {
+        0 => r.u64(..3) << 20,
+        1 => r.u64(..3_000_000),
         _ => u64::MAX >> 1,
     };
-    let size = r.below(offset + 1).min(now.len() as u64);
+    let size = r.u64(..offset + 1).min(now.len() as u64);
     let set = SetAttr {
         size: Some(size),
         ..SetAttr::default()
@@ -95,7 +88,7 @@ fn share(
 }
 
 fn run(seed: u64, steps: u64, kinds: &[u64]) {
-    let mut r = Random(seed);
+    let mut r = Rng::with_seed(seed);
     let mut place = Place::new();
     place.create().close().unwrap();
     let mut room = open(&place);
@@ -110,7 +103,7 @@ fn run(seed: u64, steps: u64, kinds: &[u64]) {
                 sound(&room);
                 durable = world.clone();
             }
-            match r.below(60) {
+            match r.u64(..60) {
                 0..6 if world.past.len() < SNAPSHOTS_MAX => {
                     let name = format!("s{at}");
                     room.create_snapshot(&name, NewSnapshot::default()).unwrap();
@@ -121,7 +114,7 @@ fn run(seed: u64, steps: u64, kinds: &[u64]) {
                 6..9 => {
                     if let Some(name) = pick(&world, &mut r) {
                         story.push(format!("delete {name}"));
-                        if kinds.len() < ALL.len() && r.below(2) == 0 {
+                        if kinds.len() < ALL.len() && r.bool() {
                             // What is deleted alone frees what was said.
                             room.tend().unwrap();
                             let all = room.snapshot_space().unwrap();
@@ -182,12 +175,12 @@ fn run(seed: u64, steps: u64, kinds: &[u64]) {
                     if files.is_empty() || names.is_empty() {
                         return;
                     }
-                    let (source, i) = files[r.below(files.len() as u64) as usize];
-                    let (target, j) = names[r.below(names.len() as u64) as usize];
+                    let (source, i) = files[r.usize(..files.len())];
+                    let (target, j) = names[r.usize(..names.len())];
                     let view = room.snapshot(&name).unwrap();
                     let from = view.lookup(InodeNo::ROOT, source.as_bytes()).unwrap().no;
                     let to = room.lookup(InodeNo::ROOT, target.as_bytes()).unwrap().no;
-                    if r.below(2) == 0 {
+                    if r.bool() {
                         let what = share(
                             &room,
                             &name,
@@ -216,7 +209,7 @@ fn run(seed: u64, steps: u64, kinds: &[u64]) {
             );
             std::panic::resume_unwind(e);
         }
-        match r.below(80) {
+        match r.u64(..80) {
             0 => {
                 room.close().unwrap();
                 room = open(&place);

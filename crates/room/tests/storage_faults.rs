@@ -2,41 +2,23 @@
 
 #![allow(missing_docs)]
 
+mod common;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use room::{
-    Credential, Error, Fallocate, FileSystem as _, InodeNo, NewCredential, NewRoom, OpenOptions,
-    Room, Secret, SetAttr,
-};
+use common::sound;
+use common::stored::{create_on, key, open_on, options};
+use room::{Error, Fallocate, FileSystem as _, InodeNo, Room, SetAttr};
 use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
 use storage::{OpenMode, Storage};
 
-fn secret() -> Secret {
-    Secret::from(vec![7; 32])
-}
-
-fn options() -> OpenOptions {
-    OpenOptions {
-        commit_interval_ms: 0,
-        background: false,
-        ..OpenOptions::default()
-    }
-}
-
 fn room(storage: &FaultyStorage<MemoryStorage>) -> Room {
-    let mut new = NewRoom::with_credential(NewCredential::RawKey(secret()));
-    new.open = options();
-    Room::create_on(Arc::new(storage.clone()), new).unwrap()
+    create_on(Arc::new(storage.clone()), options())
 }
 
 fn again(storage: &FaultyStorage<MemoryStorage>) -> Room {
-    Room::open_on(
-        Arc::new(storage.clone()),
-        &Credential::RawKey(secret()),
-        options(),
-    )
-    .unwrap()
+    open_on(Arc::new(storage.clone()), options()).unwrap()
 }
 
 /// After a commit whose write to the log failed, SQLite had rolled all changes back. The room went on to list the older
@@ -65,8 +47,7 @@ fn what_a_failed_commit_lost_is_not_followed_by_an_older_state() {
         let room = again(&storage);
         assert_eq!(room.read_file("/old").unwrap(), b"old");
         assert!(matches!(room.read_file("/new"), Err(Error::NotFound)));
-        let report = room.check(true, false, &|_, _| true).unwrap();
-        assert!(report.findings.is_empty() && report.lost.is_empty());
+        sound(&room);
     }
     assert!(refused > 0);
 }
@@ -131,8 +112,7 @@ fn a_commit_without_space_makes_no_file_longer_than_its_data() {
     drop(room);
     let room = again(&storage);
     assert!(room.read_file("/f").unwrap() == [1; 5000]);
-    let report = room.check(true, false, &|_, _| true).unwrap();
-    assert!(report.findings.is_empty() && report.lost.is_empty());
+    sound(&room);
 }
 
 /// An append to a file whose last block was damaged waited in a buffer, and sealing it at the next commit failed: the room
@@ -238,7 +218,7 @@ fn a_rekey_during_which_one_operation_fails_leaves_a_room_that_opens() {
             Some(op) => storage.refuse(op, nth, fault, Times::Once),
             None => storage.refuse_any(nth, fault, Times::Once),
         }
-        let rekeyed = room.rekey(&Credential::RawKey(secret()), &|_, _| true);
+        let rekeyed = room.rekey(&key(), &|_, _| true);
         let befell = storage.refused() > 0;
         eprintln!(
             "{nth} {op:?} {fault:?} {:?} {rekeyed:?} {:?}",
@@ -256,10 +236,8 @@ fn a_rekey_during_which_one_operation_fails_leaves_a_room_that_opens() {
             );
         }
         // Whatever was left behind is in nobody's way.
-        room.rekey(&Credential::RawKey(secret()), &|_, _| true)
-            .unwrap();
-        let report = room.check(true, false, &|_, _| true).unwrap();
-        assert!(report.findings.is_empty() && report.lost.is_empty());
+        room.rekey(&key(), &|_, _| true).unwrap();
+        sound(&room);
         befell
     };
     let writes = (1..).take_while(|nth| rekey(*nth, Fault::NoSpace, Some(Op::Write)));

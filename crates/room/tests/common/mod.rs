@@ -7,10 +7,13 @@
 )]
 
 pub mod model;
+pub mod stored;
 
 use std::path::{Path, PathBuf};
 
-use room::{Argon2Cost, Credential, NewCredential, NewRoom, OpenOptions, Room, Secret};
+use room::{
+    Argon2Cost, CheckReport, Credential, NewCredential, NewRoom, OpenOptions, Room, Secret,
+};
 
 pub struct Place {
     pub dir: tempfile::TempDir,
@@ -86,4 +89,15 @@ pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
             (x >> 32) as u8
         })
         .collect()
+}
+
+/// The room's structure and every unit of its files are as they should be.
+#[track_caller]
+pub fn sound(room: &Room) -> CheckReport {
+    let report = room.check(true, false, &|_, _| true).unwrap();
+    assert!(
+        report.findings.is_empty() && report.lost.is_empty(),
+        "{report:?}"
+    );
+    report
 }

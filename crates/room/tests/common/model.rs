@@ -2,26 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use fastrand::Rng;
 use room::{Fallocate, FileKind, FileSystem, InodeNo, NewFile, RenameMode, Room, SeekTo, SetAttr};
 
 use super::pattern;
-
-/// SplitMix64 (Steele, Lea, Flood 2014): small, and the same everywhere.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
 
 /// The kinds of [`step`]s.
 pub const ALL: [u64; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
@@ -38,23 +22,19 @@ pub struct Model {
 const NAMES: u64 = 6;
 const LARGEST: u64 = 2_500_000;
 
-fn name(r: &mut Random) -> String {
-    format!("f{}", r.below(NAMES))
+fn name(r: &mut Rng) -> String {
+    format!("f{}", r.u64(..NAMES))
 }
 
-fn aligned(r: &mut Random, value: u64) -> u64 {
-    if r.below(2) == 0 {
-        value / 4096 * 4096
-    } else {
-        value
-    }
+fn aligned(r: &mut Rng, value: u64) -> u64 {
+    if r.bool() { value / 4096 * 4096 } else { value }
 }
 
-pub fn step(room: &Room, model: &mut Model, r: &mut Random, kinds: &[u64]) -> String {
+pub fn step(room: &Room, model: &mut Model, r: &mut Rng, kinds: &[u64]) -> String {
     let root = InodeNo::ROOT;
     let n = name(r);
     let existing = model.names.get(&n).copied();
-    let kind = kinds[r.below(kinds.len() as u64) as usize];
+    let kind = kinds[r.usize(..kinds.len())];
     let Some(i) = existing else {
         room.make(root, n.as_bytes(), &NewFile::of_kind(FileKind::Regular))
             .unwrap();
@@ -66,15 +46,15 @@ pub fn step(room: &Room, model: &mut Model, r: &mut Random, kinds: &[u64]) -> St
     let size = model.contents[i].len() as u64;
     match kind {
         0..=4 => {
-            let spread = [4096, 65536, LARGEST][r.below(3) as usize];
-            let offset = if r.below(3) == 0 {
+            let spread = [4096, 65536, LARGEST][r.usize(..3)];
+            let offset = if r.u64(..3) == 0 {
                 size
             } else {
-                r.below(LARGEST)
+                r.u64(..LARGEST)
             };
             let offset = aligned(r, offset).min(LARGEST);
-            let len = 1 + r.below(spread);
-            let data = pattern(r.next(), len as usize);
+            let len = 1 + r.u64(..spread);
+            let data = pattern(r.u64(..), len as usize);
             room.write(no, offset, &data).unwrap();
             let end = (offset + len) as usize;
             let content = &mut model.contents[i];
@@ -85,7 +65,7 @@ pub fn step(room: &Room, model: &mut Model, r: &mut Random, kinds: &[u64]) -> St
             format!("write {n} {offset} {len}")
         }
         5 => {
-            let to = r.below(LARGEST);
+            let to = r.u64(..LARGEST);
             let to = aligned(r, to);
             room.set_attributes(
                 no,
@@ -99,9 +79,9 @@ pub fn step(room: &Room, model: &mut Model, r: &mut Random, kinds: &[u64]) -> St
             format!("truncate {n} {to}")
         }
         6 | 7 => {
-            let offset = r.below(LARGEST);
+            let offset = r.u64(..LARGEST);
             let offset = aligned(r, offset);
-            let len = 1 + r.below(300_000);
+            let len = 1 + r.u64(..300_000);
             let len = aligned(r, len).max(1);
             room.fallocate(no, Fallocate::PunchHole, offset, len)
                 .unwrap();
@@ -114,8 +94,8 @@ pub fn step(room: &Room, model: &mut Model, r: &mut Random, kinds: &[u64]) -> St
             format!("punch {n} {offset} {len}")
         }
         8 => {
-            let offset = r.below(size + 1) / 4096 * 4096;
-            let len = (1 + r.below(100)) * 4096;
+            let offset = r.u64(..size + 1) / 4096 * 4096;
+            let len = (1 + r.u64(..100)) * 4096;
             if offset + len < size {
                 room.fallocate(no, Fallocate::Collapse, offset, len)
                     .unwrap();
@@ -124,8 +104,8 @@ pub fn step(room: &Room, model: &mut Model, r: &mut Random, kinds: &[u64]) -> St
             format!("collapse {n} {offset} {len}")
         }
         9 => {
-            let offset = r.below(size + 1) / 4096 * 4096;
-            let len = (1 + r.below(100)) * 4096;
+            let offset = r.u64(..size + 1) / 4096 * 4096;
+            let len = (1 + r.u64(..100)) * 4096;
             if offset < size && size + len < 2 * LARGEST {
                 room.fallocate(no, Fallocate::Insert, offset, len).unwrap();
                 let tail = model.contents[i].split_off(offset as usize);
@@ -140,11 +120,11 @@ pub fn step(room: &Room, model: &mut Model, r: &mut Random, kinds: &[u64]) -> St
                 return "nothing".into();
             };
             let to = room.lookup(root, other.as_bytes()).unwrap().no;
-            let from_offset = r.below(size + 1);
+            let from_offset = r.u64(..size + 1);
             let from_offset = aligned(r, from_offset);
-            let to_offset = r.below(LARGEST);
+            let to_offset = r.u64(..LARGEST);
             let to_offset = aligned(r, to_offset);
-            let len = 1 + r.below(1_500_000);
+            let len = 1 + r.u64(..1_500_000);
             let len = aligned(r, len).max(1);
             if i == j && from_offset < to_offset + len && to_offset < from_offset + len {
                 return "nothing".into();
@@ -173,7 +153,7 @@ pub fn step(room: &Room, model: &mut Model, r: &mut Random, kinds: &[u64]) -> St
         }
         13 => {
             let to = name(r);
-            let mode = if model.names.contains_key(&to) && r.below(2) == 0 {
+            let mode = if model.names.contains_key(&to) && r.bool() {
                 RenameMode::Exchange
             } else {
                 RenameMode::Replace
@@ -198,8 +178,8 @@ pub fn step(room: &Room, model: &mut Model, r: &mut Random, kinds: &[u64]) -> St
             format!("link {n} {to}")
         }
         _ => {
-            let offset = r.below(size + 1);
-            let mut buf = vec![0; r.below(200_000) as usize];
+            let offset = r.u64(..size + 1);
+            let mut buf = vec![0; r.usize(..200_000)];
             let read = room.read(no, offset, &mut buf).unwrap();
             let end = (offset as usize + buf.len()).min(size as usize);
             assert_eq!(buf[..read], model.contents[i][offset as usize..end]);

@@ -125,7 +125,7 @@ fn a_rekey_is_finished_only_when_nothing_under_the_old_key_is_granted() {
     let grant = shared.room.grant(0, 8).unwrap();
     let extents = shared.borrow(&grant, 0, 0, &plain(BLOCK, 1));
     let rekey = || {
-        let key = Credential::RawKey(secret());
+        let key = stored::key();
         shared.room.rekey(&key, &|_, _| true).unwrap().finished
     };
     assert!(!rekey());

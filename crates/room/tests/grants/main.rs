@@ -2,32 +2,28 @@
 
 #![allow(missing_docs)]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod lifetimes;
 mod rooms;
 mod snapshots;
 
 use std::sync::{Arc, Mutex};
 
+use common::{sound, stored};
 use room::{
-    CHUNK_LEN, Chunk, Credential, Error, FileFlags, FileSystem as _, Inode, InodeNo, NewCredential,
-    NewRoom, OpenOptions, Piece, Room, Sealed, Secret, SegmentNo, SetAttr, UNIT_BLOCKS, WriteGrant,
-    WrittenExtent,
+    CHUNK_LEN, Chunk, Error, FileFlags, FileSystem as _, Inode, InodeNo, OpenOptions, Piece, Room,
+    Sealed, SegmentNo, SetAttr, UNIT_BLOCKS, WriteGrant, WrittenExtent,
 };
 use storage::testing::{Call, FaultyStorage, MemoryStorage, Op};
 use storage::{OpenMode, Storage};
 
 const BLOCK: usize = 4096;
 
-fn secret() -> Secret {
-    Secret::from(vec![7; 32])
-}
-
 fn options() -> OpenOptions {
     OpenOptions {
-        commit_interval_ms: 0,
-        background: false,
         network_backed: true,
-        ..OpenOptions::default()
+        ..stored::options()
     }
 }
 
@@ -42,9 +38,7 @@ impl Shared {
     fn new() -> Self {
         let memory = MemoryStorage::new();
         let faults = FaultyStorage::new(memory.clone());
-        let mut new = NewRoom::with_credential(NewCredential::RawKey(secret()));
-        new.open = options();
-        let room = Room::create_on(Arc::new(faults.clone()), new).unwrap();
+        let room = stored::create_on(Arc::new(faults.clone()), options());
         Self {
             memory,
             faults,
@@ -54,12 +48,7 @@ impl Shared {
 
     fn open(memory: MemoryStorage) -> Self {
         let faults = FaultyStorage::new(memory.clone());
-        let room = Room::open_on(
-            Arc::new(faults.clone()),
-            &Credential::RawKey(secret()),
-            options(),
-        )
-        .unwrap();
+        let room = stored::open_on(Arc::new(faults.clone()), options()).unwrap();
         Self {
             memory,
             faults,
@@ -174,11 +163,7 @@ impl Shared {
 
     #[track_caller]
     fn assert_whole(&self) {
-        let report = self.room.check(true, false, &|_, _| true).unwrap();
-        assert!(
-            report.findings.is_empty() && report.lost.is_empty(),
-            "{report:?}"
-        );
+        sound(&self.room);
     }
 
     fn size(&self, no: InodeNo) -> u64 {

@@ -27,21 +27,19 @@ fn a_room_on_network_disks_is_not_opened_without_them() {
     let shared = Shared::new();
     shared.room.write_file("/f", b"f").unwrap();
     shared.room.close().unwrap();
-    let key = Credential::RawKey(secret());
     let alone = |read_only| OpenOptions {
-        network_backed: false,
         read_only,
-        ..options()
+        ..stored::options()
     };
     let storage: Arc<dyn Storage> = Arc::new(shared.memory.clone());
     for read_only in [false, true] {
         assert!(matches!(
-            Room::open_on(storage.clone(), &key, alone(read_only)),
+            stored::open_on(storage.clone(), alone(read_only)),
             Err(Error::OnNetworkDisks)
         ));
     }
     assert!(matches!(
-        Room::examine_on(storage.clone(), &key),
+        Room::examine_on(storage.clone(), &stored::key()),
         Err(Error::OnNetworkDisks)
     ));
     let shared = Shared::open(shared.memory);
@@ -52,7 +50,6 @@ fn a_room_on_network_disks_is_not_opened_without_them() {
 #[test]
 fn a_backup_has_committed_extents_and_the_next_one_later_ones() {
     let shared = Shared::new();
-    let key = Credential::RawKey(secret());
     let (a, b) = (shared.file("/a"), shared.file("/b"));
     let (late, early) = (
         shared.room.grant(0, 64).unwrap(),
@@ -72,11 +69,10 @@ fn a_backup_has_committed_extents_and_the_next_one_later_ones() {
     };
     let alone = || {
         let options = OpenOptions {
-            network_backed: false,
             read_only: true,
-            ..options()
+            ..stored::options()
         };
-        Room::open_on(Arc::new(target.clone()), &key, options).unwrap()
+        stored::open_on(Arc::new(target.clone()), options).unwrap()
     };
     backup();
     {
@@ -92,11 +88,7 @@ fn a_backup_has_committed_extents_and_the_next_one_later_ones() {
         let copy = alone();
         assert!(copy.read_file("/b").unwrap() == plain(100_000, 1));
         assert!(copy.read_file("/a").unwrap() == plain(100_000, 2));
-        let report = copy.check(true, false, &|_, _| true).unwrap();
-        assert!(
-            report.findings.is_empty() && report.lost.is_empty(),
-            "{report:?}"
-        );
+        sound(&copy);
     }
     // Nothing is written there any more.
     let report = backup();
@@ -107,21 +99,14 @@ fn a_backup_has_committed_extents_and_the_next_one_later_ones() {
 #[test]
 fn a_room_that_holds_data_is_not_taken_for_one_on_network_disks() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    let mut new = NewRoom::with_credential(NewCredential::RawKey(secret()));
-    new.open = OpenOptions {
-        network_backed: false,
-        ..options()
-    };
-    let plain = new.open.clone();
-    let room = Room::create_on(storage.clone(), new).unwrap();
+    let room = stored::create_on(storage.clone(), stored::options());
     assert!(matches!(room.grant(0, 1), Err(Error::NotSupported(_))));
     room.write_file("/f", b"f").unwrap();
     room.close().unwrap();
-    let key = Credential::RawKey(secret());
     assert!(matches!(
-        Room::open_on(storage.clone(), &key, options()),
+        stored::open_on(storage.clone(), options()),
         Err(Error::NotOnNetworkDisks)
     ));
-    let room = Room::open_on(storage, &key, plain).unwrap();
+    let room = stored::open_on(storage, stored::options()).unwrap();
     assert_eq!(room.read_file("/f").unwrap(), b"f");
 }

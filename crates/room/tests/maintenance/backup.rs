@@ -6,7 +6,7 @@ use super::*;
 fn a_backup_is_a_room_of_its_own_and_later_ones_copy_only_what_is_new() {
     let place = Place::new();
     let room = place.create();
-    stir(&room, &mut Dice(11), 150);
+    stir(&room, &mut Rng::with_seed(11), 150);
     let target = place.dir.path().join("copy");
     let first = room.backup(&target, GO).unwrap();
     assert!(
@@ -16,7 +16,7 @@ fn a_backup_is_a_room_of_its_own_and_later_ones_copy_only_what_is_new() {
     let at_first = contents(&room);
     let copy = Room::open(&target, &credential(), place.options()).unwrap();
     assert_eq!(contents(&copy), at_first);
-    assert_whole(&copy);
+    sound(&copy);
     copy.close().unwrap();
 
     room.write_file("/later", &pattern(12, 300_000)).unwrap();
@@ -39,7 +39,7 @@ fn a_backup_is_a_room_of_its_own_and_later_ones_copy_only_what_is_new() {
     )
     .unwrap();
     assert_eq!(contents(&copy), at_second);
-    assert_whole(&copy);
+    sound(&copy);
     let segments = std::fs::read_dir(target.join("segments")).unwrap().count() as u64;
     assert_eq!(segments, copy.info().unwrap().segments);
 }
@@ -184,7 +184,7 @@ fn a_backup_taken_while_files_are_written_is_of_one_moment() {
     let file = room.open_or_make_file("/log").unwrap().inode();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
-            let mut dice = Dice(21);
+            let mut dice = Rng::with_seed(21);
             for n in 0u64.. {
                 if stop.load(std::sync::atomic::Ordering::Relaxed) {
                     break;
@@ -200,7 +200,7 @@ fn a_backup_taken_while_files_are_written_is_of_one_moment() {
             room.backup(&target, GO).unwrap();
             let other = Place::new();
             let copy = Room::open(&target, &credential(), other.options()).unwrap();
-            assert_whole(&copy);
+            sound(&copy);
             let log = copy.read_file("/log").unwrap();
             for (n, number) in log.chunks(8).enumerate() {
                 assert_eq!(number, (n as u64).to_le_bytes());
@@ -210,7 +210,7 @@ fn a_backup_taken_while_files_are_written_is_of_one_moment() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         writer.join().unwrap();
     });
-    assert_whole(&room);
+    sound(&room);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn a_backup_stopped_in_the_middle_leaves_the_earlier_one() {
     let copy = Room::open(&target, &credential(), other.options()).unwrap();
     assert_eq!(copy.read_file("/a").unwrap(), pattern(1, 200_000));
     assert!(matches!(copy.read_file("/b"), Err(Error::NotFound)));
-    assert_whole(&copy);
+    sound(&copy);
     copy.close().unwrap();
     room.backup(&target, GO).unwrap();
     let copy = Room::open(&target, &credential(), other.options()).unwrap();

@@ -9,10 +9,11 @@ mod rekey;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use common::{Place, copy_tree, credential, pattern};
+use common::{Place, copy_tree, credential, pattern, sound};
+use fastrand::Rng;
 use room::{
-    CheckReport, Credential, Error, Fallocate, FileKind, FileSystem as _, InodeNo, NewFile,
-    OpenOptions, Progress, Room, Secret,
+    Credential, Error, Fallocate, FileKind, FileSystem as _, InodeNo, NewFile, OpenOptions,
+    Progress, Room, Secret,
 };
 
 const GO: Progress<'static> = &|_, _| true;
@@ -40,27 +41,8 @@ fn walk(room: &Room, no: InodeNo, path: &str, all: &mut BTreeMap<String, Vec<u8>
     }
 }
 
-fn assert_whole(room: &Room) -> CheckReport {
-    let report = room.check(true, false, GO).unwrap();
-    assert_eq!(report.findings, [] as [String; 0]);
-    assert_eq!(report.lost, []);
-    report
-}
-
-/// A small generator of choices.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % sides
-    }
-}
-
 /// Random changes, full of clones, holes and overwrites.
-fn stir(room: &Room, dice: &mut Dice, rounds: usize) {
+fn stir(room: &Room, dice: &mut Rng, rounds: usize) {
     let _ = room.make_dir("/d", true);
     for _ in 0..rounds {
         let name = |n: u64| {
@@ -70,38 +52,38 @@ fn stir(room: &Room, dice: &mut Dice, rounds: usize) {
                 format!("/d/f{n}")
             }
         };
-        let (a, b) = (name(dice.roll(8)), name(dice.roll(8)));
+        let (a, b) = (name(dice.u64(..8)), name(dice.u64(..8)));
         let open = |path: &str| room.open_or_make_file(path).unwrap().inode();
-        match dice.roll(10) {
+        match dice.u64(..10) {
             0..=2 => {
-                let (at, len) = (dice.roll(3 << 20), dice.roll(400_000) + 1);
-                room.write(open(&a), at, &pattern(dice.roll(1 << 40), len as usize))
+                let (at, len) = (dice.u64(..3 << 20), dice.u64(..400_000) + 1);
+                room.write(open(&a), at, &pattern(dice.u64(..1 << 40), len as usize))
                     .unwrap();
             }
             3 => {
-                let (at, len) = (dice.roll(2 << 20), dice.roll(3000) + 1);
-                room.write(open(&a), at, &pattern(dice.roll(1 << 40), len as usize))
+                let (at, len) = (dice.u64(..2 << 20), dice.u64(..3000) + 1);
+                room.write(open(&a), at, &pattern(dice.u64(..1 << 40), len as usize))
                     .unwrap();
             }
             4..=6 => {
                 let (from, to) = (open(&a), open(&b));
                 if from != to {
-                    let (at, to_at) = (dice.roll(400) * 4096, dice.roll(400) * 4096);
-                    room.copy_range(from, at, to, to_at, dice.roll(300) * 4096)
+                    let (at, to_at) = (dice.u64(..400) * 4096, dice.u64(..400) * 4096);
+                    room.copy_range(from, at, to, to_at, dice.u64(..300) * 4096)
                         .unwrap();
                 }
             }
             7 => {
-                let (at, len) = (dice.roll(2 << 20), dice.roll(500_000) + 1);
+                let (at, len) = (dice.u64(..2 << 20), dice.u64(..500_000) + 1);
                 room.fallocate(open(&a), Fallocate::PunchHole, at, len)
                     .unwrap();
             }
             8 => {
                 let no = open(&a);
                 let size = room.attributes(no).unwrap().size;
-                let (at, len) = (dice.roll(200) * 4096, (dice.roll(40) + 1) * 4096);
+                let (at, len) = (dice.u64(..200) * 4096, (dice.u64(..40) + 1) * 4096);
                 if at + len < size {
-                    let what = if dice.roll(2) == 0 {
+                    let what = if dice.bool() {
                         Fallocate::Collapse
                     } else {
                         Fallocate::Insert
@@ -109,7 +91,7 @@ fn stir(room: &Room, dice: &mut Dice, rounds: usize) {
                     room.fallocate(no, what, at, len).unwrap();
                 }
             }
-            _ => match dice.roll(3) {
+            _ => match dice.u64(..3) {
                 0 => {
                     let path = Path::new(&a);
                     let (parent, name) = room.resolve_parent(path).unwrap();
@@ -118,7 +100,7 @@ fn stir(room: &Room, dice: &mut Dice, rounds: usize) {
                 1 => room.sync().unwrap(),
                 _ => {
                     let set = room::SetAttr {
-                        size: Some(dice.roll(3 << 20)),
+                        size: Some(dice.u64(..3 << 20)),
                         ..room::SetAttr::default()
                     };
                     room.set_attributes(open(&a), &set).unwrap();
@@ -132,15 +114,15 @@ fn stir(room: &Room, dice: &mut Dice, rounds: usize) {
 fn a_room_in_use_is_whole() {
     let place = Place::new();
     let room = place.create();
-    assert_whole(&room);
-    stir(&room, &mut Dice(1), 300);
-    let report = assert_whole(&room);
+    sound(&room);
+    stir(&room, &mut Rng::with_seed(1), 300);
+    let report = sound(&room);
     assert!(
         report.files > 0 && report.directories == 2 && report.bytes_read > 0,
         "{report:?}"
     );
     room.close().unwrap();
-    assert_whole(&place.open());
+    sound(&place.open());
 }
 
 #[test]
@@ -148,20 +130,20 @@ fn compacting_moves_everything_and_changes_nothing() {
     for seed in [2, 3, 4] {
         let place = Place::new();
         let room = place.create();
-        let mut dice = Dice(seed);
+        let mut dice = Rng::with_seed(seed);
         for _ in 0..4 {
             stir(&room, &mut dice, 120);
             let before = contents(&room);
             let report = room.compact(100, GO).unwrap();
             assert_eq!(report.unreadable, [] as [String; 0]);
             assert_eq!(contents(&room), before, "seed {seed}");
-            assert_whole(&room);
+            sound(&room);
         }
         let before = contents(&room);
         room.close().unwrap();
         let room = place.open();
         assert_eq!(contents(&room), before, "seed {seed}");
-        assert_whole(&room);
+        sound(&room);
     }
 }
 
@@ -192,7 +174,7 @@ fn compacting_keeps_clones_shared_and_gives_space_back() {
     for name in ["/a", "/b", "/c"] {
         assert_eq!(room.read_file(name).unwrap(), data);
     }
-    assert_whole(&room);
+    sound(&room);
     // Nothing left to do.
     assert_eq!(room.compact(90, GO).unwrap().bytes_moved, 0);
 }
@@ -217,19 +199,19 @@ fn short_segments_of_many_openings_become_one() {
             pattern(n, 100_000)
         );
     }
-    assert_whole(&room);
+    sound(&room);
 }
 
 #[test]
 fn compacting_while_files_are_written_loses_nothing() {
     let place = Place::new();
     let room = place.create();
-    stir(&room, &mut Dice(7), 100);
+    stir(&room, &mut Rng::with_seed(7), 100);
     room.sync().unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
-            let mut dice = Dice(8);
+            let mut dice = Rng::with_seed(8);
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 stir(&room, &mut dice, 10);
             }
@@ -242,7 +224,7 @@ fn compacting_while_files_are_written_loses_nothing() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         writer.join().unwrap();
     });
-    assert_whole(&room);
+    sound(&room);
     let before = contents(&room);
     room.close().unwrap();
     assert_eq!(contents(&place.open()), before);
@@ -286,7 +268,7 @@ fn maintenance_that_changes_is_refused_in_a_room_opened_for_reading() {
         Err(Error::ReadOnly)
     ));
     assert!(matches!(room.check(true, true, GO), Err(Error::ReadOnly)));
-    assert_whole(&room);
+    sound(&room);
     let target = place.dir.path().join("copy");
     room.backup(&target, GO).unwrap();
     assert_eq!(
@@ -301,14 +283,14 @@ fn everything_at_once_loses_nothing() {
     let room = place.create();
     let steady = pattern(51, 6 << 20);
     room.write_file("/steady", &steady).unwrap();
-    stir(&room, &mut Dice(52), 60);
+    stir(&room, &mut Rng::with_seed(52), 60);
     let target = place.dir.path().join("copy");
     let stop = std::sync::atomic::AtomicBool::new(false);
     let going = || !stop.load(std::sync::atomic::Ordering::Relaxed);
     std::thread::scope(|scope| {
         let mut others = Vec::new();
         others.push(scope.spawn(|| {
-            let mut dice = Dice(53);
+            let mut dice = Rng::with_seed(53);
             while going() {
                 stir(&room, &mut dice, 10);
             }
@@ -320,11 +302,7 @@ fn everything_at_once_loses_nothing() {
         }));
         others.push(scope.spawn(|| {
             while going() {
-                let report = room.check(true, false, GO).unwrap();
-                assert!(
-                    report.findings.is_empty() && report.lost.is_empty(),
-                    "{report:?}"
-                );
+                sound(&room);
             }
         }));
         others.push(scope.spawn(|| {
@@ -347,13 +325,13 @@ fn everything_at_once_loses_nothing() {
         }
     });
     assert_eq!(room.info().unwrap().key_epoch, 4);
-    assert_whole(&room);
+    sound(&room);
     let before = contents(&room);
     room.backup(&target, GO).unwrap();
     room.close().unwrap();
     assert_eq!(contents(&place.open()), before);
     let copy = Room::open(&target, &credential(), Place::new().options()).unwrap();
-    assert_whole(&copy);
+    sound(&copy);
     assert_eq!(contents(&copy), before);
 }
 
@@ -361,7 +339,7 @@ fn everything_at_once_loses_nothing() {
 fn compaction_killed_at_any_step_leaves_a_whole_room() {
     let place = Place::new();
     let room = place.create();
-    stir(&room, &mut Dice(61), 100);
+    stir(&room, &mut Rng::with_seed(61), 100);
     let no = room.open_or_make_file("/long").unwrap().inode();
     for n in 0..24 {
         room.write(no, n << 20, &pattern(n, 1 << 20)).unwrap();
@@ -370,7 +348,7 @@ fn compaction_killed_at_any_step_leaves_a_whole_room() {
     }
     let clone = room.open_or_make_file("/clone").unwrap().inode();
     room.copy_range(no, 0, clone, 8192, 20 << 20).unwrap();
-    stir(&room, &mut Dice(62), 100);
+    stir(&room, &mut Rng::with_seed(62), 100);
     let before = contents(&room);
     room.sync().unwrap();
     let copies = std::sync::Mutex::new(Vec::new());
@@ -386,6 +364,6 @@ fn compaction_killed_at_any_step_leaves_a_whole_room() {
     for crashed in copies {
         let room = crashed.open();
         assert_eq!(contents(&room), before);
-        assert_whole(&room);
+        sound(&room);
     }
 }

@@ -11,7 +11,7 @@ fn a_rekey_reencrypts_everything_and_the_old_header_opens_nothing() {
         "other",
     )
     .unwrap();
-    stir(&room, &mut Dice(31), 200);
+    stir(&room, &mut Rng::with_seed(31), 200);
     let before = contents(&room);
     let old_header = room.header_backup();
     let report = room.rekey(&credential(), GO).unwrap();
@@ -24,13 +24,13 @@ fn a_rekey_reencrypts_everything_and_the_old_header_opens_nothing() {
     let info = room.info().unwrap();
     assert_eq!((info.key_epoch, info.rekeying), (2, false));
     assert_eq!(contents(&room), before);
-    assert_whole(&room);
-    stir(&room, &mut Dice(32), 50);
+    sound(&room);
+    stir(&room, &mut Rng::with_seed(32), 50);
     let before = contents(&room);
     room.close().unwrap();
     let room = place.open();
     assert_eq!(contents(&room), before);
-    assert_whole(&room);
+    sound(&room);
     room.close().unwrap();
     let raw = Credential::RawKey(Secret::from(vec![7; 32]));
     assert!(matches!(
@@ -45,7 +45,7 @@ fn a_rekey_reencrypts_everything_and_the_old_header_opens_nothing() {
 fn a_rekey_stopped_or_killed_goes_on_where_it_was() {
     let place = Place::new();
     let room = place.create();
-    stir(&room, &mut Dice(41), 150);
+    stir(&room, &mut Rng::with_seed(41), 150);
     room.write_file("/long", &pattern(42, 20 << 20)).unwrap();
     let before = contents(&room);
     let report = room.rekey(&credential(), &|_, _| false).unwrap();
@@ -56,15 +56,15 @@ fn a_rekey_stopped_or_killed_goes_on_where_it_was() {
     let crashed = Place::new();
     copy_tree(&place.room_dir(), &crashed.room_dir());
     assert_eq!(contents(&room), before);
-    assert_whole(&room);
+    sound(&room);
     assert!(room.rekey(&credential(), GO).unwrap().finished);
     assert_eq!(contents(&room), before);
-    assert_whole(&room);
+    sound(&room);
     let room = crashed.open();
     assert_eq!(contents(&room), before);
     assert!(room.rekey(&credential(), GO).unwrap().finished);
     assert!(!room.info().unwrap().rekeying);
-    assert_whole(&room);
+    sound(&room);
     let raw = room::NewCredential::RawKey(Secret::from(vec![9; 32]));
     room.add_slot(raw, "new").unwrap();
     let second = room.rekey(&credential(), GO).unwrap();

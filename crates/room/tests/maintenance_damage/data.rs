@@ -75,13 +75,13 @@ fn flipped_bits_are_named_by_file_and_range_and_cost_nothing_else() {
     let report = room.check(true, true, GO).unwrap();
     assert_eq!(report.lost, expected);
     assert_eq!(report.repaired.len(), 2);
-    whole(&room);
+    sound(&room);
     let mut zeroed = pattern(1, 2_500_000);
     zeroed[3 * UNIT as usize..5 * UNIT as usize].fill(0);
     assert_eq!(room.read_file("/a").unwrap(), zeroed);
     assert_eq!(room.read_file("/b").unwrap(), zeroed[..1 << 20]);
     assert!(room.rekey(&credential(), GO).unwrap().finished);
-    whole(&room);
+    sound(&room);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_missing_segment_and_one_cut_short_cost_exactly_what_lay_in_them() {
         room.close().unwrap();
         let room = place.open();
         if cut.is_none() {
-            whole(&room);
+            sound(&room);
         }
     }
 }
@@ -156,7 +156,7 @@ fn a_damaged_segment_header_is_found_and_its_data_moved() {
     unchanged(&room);
     let report = room.check(false, true, GO).unwrap();
     assert_eq!(report.repaired.len(), 1, "{report:?}");
-    whole(&room);
+    sound(&room);
     unchanged(&room);
 }
 

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use catalog::{Catalog, Change, Chunk, FileKind, Inode, InodeNo, SegmentAccount, SqlCatalog};
-use common::{Place, credential, pattern, secret};
-use room::{CheckReport, Error, FileSystem as _, LostRange, Progress, Room};
+use common::{Place, credential, pattern, secret, sound};
+use room::{Error, FileSystem as _, LostRange, Progress, Room};
 use storage::{HostStorage, Storage};
 
 const GO: Progress<'static> = &|_, _| true;
@@ -83,13 +83,6 @@ fn edit(catalog: &SqlCatalog, path: &str, change: impl FnOnce(&mut Inode)) {
     catalog.apply(&[Change::PutInode(&inode)]).unwrap();
 }
 
-fn whole(room: &Room) -> CheckReport {
-    let report = room.check(true, false, GO).unwrap();
-    assert_eq!(report.findings, [] as [String; 0]);
-    assert_eq!(report.lost, []);
-    report
-}
-
 fn unchanged(room: &Room) {
     assert_eq!(room.read_file("/a").unwrap(), pattern(1, 2_500_000));
     assert_eq!(
@@ -134,10 +127,10 @@ fn repaired(damage: impl FnOnce(&SqlCatalog), expected: &[&str]) -> (Place, Room
     assert_eq!(report.repaired, [] as [String; 0]);
     let report = room.check(false, true, GO).unwrap();
     assert!(!report.repaired.is_empty());
-    whole(&room);
+    sound(&room);
     room.close().unwrap();
     let room = place.open();
-    whole(&room);
+    sound(&room);
     (place, room)
 }
 
@@ -145,7 +138,7 @@ fn repaired(damage: impl FnOnce(&SqlCatalog), expected: &[&str]) -> (Place, Room
 fn a_whole_room_has_no_findings() {
     let place = sample();
     let room = place.open();
-    let report = whole(&room);
+    let report = sound(&room);
     assert_eq!((report.files, report.directories), (4, 3));
     unchanged(&room);
 }
@@ -320,7 +313,7 @@ fn maps_that_lead_nowhere_are_found_and_become_holes() {
     );
     assert_eq!(room.read_file("/d/x").unwrap(), vec![0; 60_000]);
     assert_eq!(room.read_file("/a").unwrap(), pattern(1, 2_500_000));
-    whole(&room);
+    sound(&room);
 }
 
 #[test]
