@@ -7,7 +7,8 @@ use std::path::Path;
 use room::FileKind;
 use serde_json::json;
 
-use crate::access::{self, Access, Intent, OpenArgs};
+use super::snapshot::Reached;
+use crate::access::{self, Intent, OpenArgs};
 use crate::args::Global;
 use crate::control::client::unexpected;
 use crate::control::{Reply, Request};
@@ -71,7 +72,7 @@ fn snapshots(path: &RoomPath, open: &OpenArgs, global: &Global) -> Result<()> {
             output::quoted(&path.room)
         )));
     }
-    let access = Access::reach(&path.room, open, Intent::Read)?;
+    let access = Reached::find(&path.room, open, Intent::Read)?;
     let reply = access.run(&Request::Snapshots {}, &|_, _| true)?;
     access.close()?;
     let Reply::Snapshots(all) = reply else {

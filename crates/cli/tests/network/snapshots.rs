@@ -9,6 +9,7 @@ use std::process::Command;
 use super::cluster::{Cluster, Shape, disk};
 use super::common::{can_mount, is_root, listing, make_tree, noise};
 use super::process::until;
+use super::seed;
 
 fn names(cluster: &Cluster) -> Vec<String> {
     let list = cluster.ok(&["snapshot", "list", "room", "--json"]);
@@ -48,6 +49,8 @@ fn each_user_reads_in_snapshots_what_was_allowed_then_and_is_now() {
         fs::write(ada.join(name), name).unwrap();
         set_mode(&ada.join(name), mode);
     }
+    fs::create_dir_all(ada.join("private/below")).unwrap();
+    set_mode(&ada.join("private"), 0o700);
     cluster.ok(&["snapshot", "create", "room", "monday"]);
     assert_eq!(names(&cluster), ["monday"]);
 
@@ -67,6 +70,11 @@ fn each_user_reads_in_snapshots_what_was_allowed_then_and_is_now() {
         let listed: Vec<_> = listed.map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(listed, ["monday"]);
     }
+    // A directory that could not be reached then is in no snapshot, and the others are.
+    set_mode(&ada.join("private"), 0o755);
+    let snapshots_of = |at: &Path| fs::read_dir(at.join("private/below/.snapshots"));
+    assert_eq!(snapshots_of(&ada).unwrap().count(), 1);
+    assert_eq!(snapshots_of(&bob).unwrap().count(), 0);
     assert_eq!(then(&ada, "secret").unwrap(), b"secret");
     assert_eq!(fs::read(bob.join("secret")).unwrap(), b"secret");
     denied(then(&bob, "secret"));
@@ -147,7 +155,7 @@ fn snapshots_of_a_served_room_are_managed_on_its_machine_and_by_its_policy() {
     fs::write(one.join("letter"), &old).unwrap();
     fs::write(one.join("gone"), &old[..100_000]).unwrap();
     cluster.ok(&["snapshot", "create", "room", "first"]);
-    fs::write(other.join("letter"), &noise(3_000_000, 3)).unwrap();
+    fs::write(other.join("letter"), noise(3_000_000, 3)).unwrap();
     fs::remove_file(other.join("gone")).unwrap();
     cluster.ok(&["snapshot", "create", "room", "second"]);
     let diff = cluster.ok(&["snapshot", "diff", "room", "first", "second", "--json"]);
@@ -160,6 +168,8 @@ fn snapshots_of_a_served_room_are_managed_on_its_machine_and_by_its_policy() {
     let list = cluster.ok(&["snapshot", "list", "room", "--json"]);
     let first: serde_json::Value = serde_json::from_str(list.lines().next().unwrap()).unwrap();
     assert!(first["exclusive"].as_u64().unwrap() >= 3_000_000, "{first}");
+    let held = cluster.ok(&["du", "--snapshots", "room"]);
+    assert!(held.contains("2 snapshots together"), "{held}");
     cluster.ok(&["snapshot", "rename", "room", "second", "later"]);
     assert_eq!(names(&cluster), ["first", "later"]);
     let shown = cluster.ok(&["snapshot", "show", "room", "later"]);
@@ -226,5 +236,46 @@ fn snapshots_of_a_served_room_are_managed_on_its_machine_and_by_its_policy() {
     let shown = cluster.ok(&["audit", "show", "audit", "--event", "snapshots-changed"]);
     for change in ["create", "rename", "delete", "policy"] {
         assert!(shown.contains(change), "{change}: {shown}");
+    }
+}
+
+/// Each snapshot ends the grants under which clients write: they go on with others, lose nothing, and what a snapshot has stays as it was.
+#[test]
+fn writers_go_on_while_snapshots_come_and_go_and_the_server_is_killed() {
+    const KEPT: usize = 3;
+    if !can_mount() || !is_root() {
+        return;
+    }
+    let seed = seed();
+    let mut cluster = Cluster::start(Shape::default());
+    let mut writers = [0, 1].map(|client| cluster.start_writer(client, seed, 0));
+    let read = |cluster: &Cluster, client: usize, name: &str| {
+        listing(&cluster.mountpoint(client).join(".snapshots").join(name))
+    };
+    let mut seen: Vec<(String, Vec<String>)> = Vec::new();
+    for round in 0..8 {
+        writers.iter_mut().for_each(|writer| writer.goes_on(5));
+        let name = format!("s{round}");
+        cluster.ok(&["snapshot", "create", "room", &name]);
+        let was = read(&cluster, 0, &name);
+        seen.push((name, was));
+        if seen.len() > KEPT {
+            let (oldest, _) = seen.remove(0);
+            cluster.ok(&["snapshot", "delete", "room", &oldest]);
+        }
+        if round == 4 {
+            cluster.kill_server();
+            cluster.start_server();
+        }
+        for (name, was) in &seen {
+            assert!(read(&cluster, 1, name) == *was, "{name} is another one");
+        }
+    }
+    assert_eq!(names(&cluster).len(), KEPT);
+    for writer in writers {
+        writer.stop();
+    }
+    for writer in 0..2 {
+        cluster.judge(seed, writer, 1 - writer, true).unwrap();
     }
 }

@@ -200,7 +200,7 @@ impl WithSnapshots {
         })
     }
 
-    /// The snapshots in which a live directory exists, as [`read_dir`](FileSystem::read_dir) has them, and the position of the next.
+    /// The snapshots in which a live directory exists and may be reached, as [`read_dir`](FileSystem::read_dir) has them, and the position of the next.
     pub(super) fn list(
         &self,
         of: InodeNo,
@@ -216,7 +216,8 @@ impl WithSnapshots {
                 break;
             }
             let inode = match self.door(of, snapshot) {
-                Err(Error::NotFound) => continue,
+                // Who may not reach it in this snapshot does not lose the others.
+                Err(Error::NotFound | Error::AccessDenied) => continue,
                 found => found?,
             };
             let entry = DirEntry {

@@ -585,7 +585,9 @@ fn snapshots(
     stream: &UnixStream,
 ) -> Result<Reply> {
     use control::Request as R;
-    let progress = reporting(stream);
+    let report = reporting(stream);
+    // It keeps the room open, which is to be closed when the server stops.
+    let progress = |done, total| server.is_serving() && report(done, total);
     let work = |open: &room::Room| work::carry_out(room, open, request, &progress);
     let changed = |change: &str| {
         let change = change.to_owned();
