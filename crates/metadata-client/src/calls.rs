@@ -14,7 +14,7 @@ use model::{Error, Result, spans};
 use tarpc::client::RpcError;
 use tarpc::context::Context;
 
-use super::client::ClientCore;
+use super::client::{ClientCore, Standing};
 use super::errors::error;
 use super::link::{Attempt, Connected};
 
@@ -42,15 +42,15 @@ impl ClientCore {
         }
     }
 
-    /// Adopts a new session: open files are opened again, locks and grants are gone, and data that the server lost with its
-    /// incarnation is to be committed again.
+    /// Adopts a new session: open files are opened again, grants are gone, locks are claimed again, and data that the server lost
+    /// with its incarnation is to be committed again.
     fn adopt(&self, connected: &Connected, deadline: Instant) -> Result<()> {
         let session = &connected.session;
-        let mut boot = self.boot.lock();
+        let mut standing = self.standing.lock();
         if self.adopted.load(Ordering::Acquire) >= session.generation {
             return Ok(());
         }
-        let reboot = boot.is_some_and(|boot| boot != session.boot);
+        let reboot = standing.boot.is_some_and(|boot| boot != session.boot);
         if reboot {
             tracing::warn!("the metadata server was restarted");
             // Before the files' states are read: data committed from here on belongs to the new incarnation.
@@ -70,15 +70,17 @@ impl ClientCore {
                 // Broken again: the next session is taken up instead.
                 return Ok(());
             }
-            let mut state = file.state.lock();
-            if !state.locks.is_empty() {
-                tracing::warn!(inode = file.no.0, "locks were lost with the session");
-                state.locks.clear();
-                state.lost_locks = state.opens > 0;
-            }
-            state.outdate();
+            file.state.lock().outdate();
         }
-        *boot = Some(session.boot);
+        // In the same incarnation others may have had them meanwhile.
+        let former = reboot.then_some(&mut standing.sessions);
+        if !self.take_up_locks(connected, former, deadline)? {
+            return Ok(());
+        }
+        *standing = Standing {
+            boot: Some(session.boot),
+            sessions: vec![session.id],
+        };
         self.adopted.store(session.generation, Ordering::Release);
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use metadata_proto::identity::Identity;
+use metadata_proto::rpc::SessionId;
 use model::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
@@ -46,6 +47,15 @@ impl ClientOptions {
     }
 }
 
+/// What the server may know of this client.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    /// The server's incarnation.
+    pub(super) boot: Option<u64>,
+    /// The adopted session, and later ones in which locks were claimed: one of them has them.
+    pub(super) sessions: Vec<SessionId>,
+}
+
 /// Everything of a client, shared by its threads.
 #[derive(Debug)]
 pub(super) struct ClientCore {
@@ -55,8 +65,8 @@ pub(super) struct ClientCore {
     /// Generation of the newest adopted session, and of the newest that found another incarnation of the server.
     pub(super) adopted: AtomicU64,
     pub(super) reboot: AtomicU64,
-    /// The server's incarnation; held while a session is adopted.
-    pub(super) boot: Mutex<Option<u64>>,
+    /// Where this client's sessions are with the server; held while a session is adopted.
+    pub(super) standing: Mutex<Standing>,
     pub(super) disks: Disks,
     pub(super) grants: Grants,
     pub(super) maps: Maps,
@@ -79,7 +89,7 @@ impl ClientCore {
             slots: Slots::new(),
             adopted: AtomicU64::new(0),
             reboot: AtomicU64::new(0),
-            boot: Mutex::new(None),
+            standing: Mutex::default(),
             disks: Disks::new(options.disk_timeout),
             grants: Grants::default(),
             maps: Maps::new(),

@@ -10,7 +10,7 @@ pub(super) fn error(refusal: Refusal) -> Error {
         Refusal::NoSession | Refusal::GrantOver(_) => Error::Stale,
         Refusal::DiskUnreachable(disk) => Error::Unreachable(format!("the disk {disk}")),
         Refusal::NotNow(Delay::Disk) => Error::Unreachable("a disk of the room".into()),
-        Refusal::NotNow(Delay::Reopening | Delay::UnderWay) => {
+        Refusal::NotNow(Delay::Reopening | Delay::UnderWay | Delay::Reclaiming) => {
             Error::Unreachable("the metadata server".into())
         }
         other @ (Refusal::Version { .. } | Refusal::Failed(_)) => {

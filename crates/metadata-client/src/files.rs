@@ -5,14 +5,14 @@
 //!    the same block may be in several with different contents. Each counts against the [`Budget`] until it leaves the log or is
 //!    discarded.
 //! 2. Order of locks: `writing`, `flushing`, `state`. The network is never waited for under `state`.
-//! 3. A file that lost its locks with the session answers `Stale` until its last close.
+//! 3. A file of which locks were lost answers `Stale` until its last close.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use model::{Error, Inode, InodeNo, LockOwner, LockTable, Result, Timestamp};
+use model::{Error, Inode, InodeNo, Lock, LockOwner, LockTable, Result, Timestamp};
 use parking_lot::{Condvar, Mutex};
 
 use super::errors::WriteBackError;
@@ -63,8 +63,8 @@ pub(super) struct State {
     pub(super) server_opens: u64,
     pub(super) generation: u64,
     pub(super) gone: bool,
-    /// Who holds locks, and whether some were lost.
-    pub(super) locks: HashSet<(LockTable, LockOwner)>,
+    /// The locks that programs here hold, by whose they are, and whether some were lost.
+    pub(super) locks: HashMap<(LockTable, LockOwner), Vec<Lock>>,
     pub(super) lost_locks: bool,
     pub(super) dirty: Blocks,
     pub(super) flight: Blocks,
@@ -116,6 +116,15 @@ impl State {
 
     pub(super) fn has_unplaced(&self) -> bool {
         self.is_dirty() || !self.flight.is_empty()
+    }
+
+    /// Notes that a lock was taken or released.
+    pub(super) fn locked(&mut self, table: LockTable, owner: LockOwner, lock: Lock) {
+        let held = self.locks.entry((table, owner)).or_default();
+        lock.in_table(table).apply_to(held);
+        if held.is_empty() {
+            self.locks.remove(&(table, owner));
+        }
     }
 
     /// Whether data is to be committed and is not in flight already.

@@ -2,18 +2,21 @@
 //!
 //! 1. The new holder of a lock sees what the last one wrote: maps are fetched again.
 //! 2. Before a lock is released, the data of its holder is committed and durable.
-//! 3. Locks end with the session; then the file answers `Stale` until it is closed, so that nobody goes on without them.
+//! 3. What is held is noted here. A server that was started gets it claimed again, which it grants where it is sure that nobody else
+//!    had it. Else the file answers `Stale` until it is closed, so that nobody goes on without their locks.
+//! 4. A lock is noted after it was granted, and only while the session in which it was goes on; the note goes before the lock is
+//!    released. So nothing is claimed that somebody else may have been granted.
 
 use std::time::{Duration, Instant};
 
-use metadata_proto::rpc::{MetadataClient, Posix, Refusal};
+use metadata_proto::rpc::{FORMER_MAX, LockClaim, MetadataClient, Posix, Refusal, SessionId};
 use model::{Error, InodeNo, Lock, LockKind, LockOwner, LockTable, Result};
 
 use super::calls::rest;
 use super::client::ClientCore;
 use super::errors::error;
 use super::files::File;
-use super::link::Attempt;
+use super::link::{Attempt, Connected};
 
 impl ClientCore {
     pub(super) fn set_lock_of(
@@ -31,12 +34,7 @@ impl ClientCore {
         let file = self.files.get_or_new(no);
         // What was written before the lock is not what it guards, and would hide what others wrote.
         self.flush_file(&file)?;
-        // Noted first: if the session ends in between, the lock is known to be lost.
-        let new = file.state.lock().locks.insert((table, owner));
         let taken = self.take_lock(&file, table, owner, lock, wait, cancelled);
-        if taken.is_err() && new {
-            file.state.lock().locks.remove(&(table, owner));
-        }
         drop(file);
         self.files.tidy(no);
         taken
@@ -60,7 +58,6 @@ impl ClientCore {
             }
             file.state.lock().usable()?;
             let connected = self.connected(until)?;
-            file.state.lock().locks.insert((table, owner));
             let ask = |client: MetadataClient, context, session| async move {
                 client
                     .set_lock(context, session, no, table, owner, lock, wait)
@@ -70,12 +67,15 @@ impl ClientCore {
             match answer {
                 Attempt::Answer(Ok(())) => {
                     let mut state = file.state.lock();
-                    if !state.locks.contains(&(table, owner)) {
-                        // The session ended since: it is not held.
+                    if state.generation == connected.session.generation {
+                        state.locked(table, owner, lock);
+                        state.outdate();
+                        return Ok(());
+                    }
+                    // The session ended since, and the lock with it.
+                    if Instant::now() >= until {
                         return Err(Error::Stale);
                     }
-                    state.outdate();
-                    return Ok(());
                 }
                 Attempt::Answer(Err(Refusal::Posix(Posix::WouldBlock))) if wait => {
                     // There was an answer: the timeout starts again.
@@ -102,7 +102,7 @@ impl ClientCore {
             let (held, unsettled) = {
                 let state = file.state.lock();
                 let unsettled = state.has_unplaced() || !state.log.is_empty();
-                (state.locks.contains(&(table, owner)), unsettled)
+                (state.locks.contains_key(&(table, owner)), unsettled)
             };
             if !held {
                 return Ok(());
@@ -110,6 +110,7 @@ impl ClientCore {
             if unsettled {
                 kept = self.fsync_file(no);
             }
+            file.state.lock().locked(table, owner, lock);
         }
         let given = self.call(|client, context, session| async move {
             client
@@ -117,13 +118,90 @@ impl ClientCore {
                 .await
         });
         if let Some(file) = file {
-            if lock.start == 0 && lock.end == u64::MAX {
-                file.state.lock().locks.remove(&(table, owner));
-            }
             drop(file);
             self.files.tidy(no);
         }
         kept.and(given)
+    }
+
+    /// Takes up the locks that are noted in a new session; those that are lost are forgotten. `former`: the sessions of earlier
+    /// incarnations of the server in which they may be, and this one from now on; `None` where others may have had the locks
+    /// meanwhile. `false`: the session is gone as well.
+    pub(super) fn take_up_locks(
+        &self,
+        connected: &Connected,
+        former: Option<&mut Vec<SessionId>>,
+        deadline: Instant,
+    ) -> Result<bool> {
+        let mut claims = Vec::new();
+        for file in self.files.all() {
+            for (&(table, owner), locks) in &file.state.lock().locks {
+                claims.extend(locks.iter().map(|&lock| LockClaim {
+                    no: file.no,
+                    table,
+                    owner,
+                    lock,
+                }));
+            }
+        }
+        let kept = match former {
+            None => vec![false; claims.len()],
+            Some(former) => match self.reclaim(connected, former, &claims, deadline)? {
+                Some(kept) => kept,
+                None => return Ok(false),
+            },
+        };
+        for claim in claims
+            .iter()
+            .zip(kept)
+            .filter_map(|(c, kept)| (!kept).then_some(c))
+        {
+            let file = self.files.get_or_new(claim.no);
+            let mut state = file.state.lock();
+            // Unless it was released meanwhile.
+            if state.locks.contains_key(&(claim.table, claim.owner)) {
+                tracing::warn!(inode = claim.no.0, "locks were lost with the session");
+                state.locks.clear();
+                state.lost_locks = state.opens > 0;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Which of the claims a new session has after asking for them; `None`: it is gone.
+    fn reclaim(
+        &self,
+        connected: &Connected,
+        former: &mut Vec<SessionId>,
+        claims: &[LockClaim],
+        deadline: Instant,
+    ) -> Result<Option<Vec<bool>>> {
+        let sessions = former.clone();
+        if !former.contains(&connected.session.id) {
+            former.push(connected.session.id);
+        }
+        // More are not kept: after so many servers that ended before they had answered, locks are lost.
+        let excess = former.len().saturating_sub(FORMER_MAX);
+        former.drain(..excess);
+        let mut pause = Duration::from_millis(10);
+        loop {
+            let (sessions, claims) = (sessions.clone(), claims.to_vec());
+            let count = claims.len();
+            let ask = |client: MetadataClient, context, session| async move {
+                client
+                    .reclaim_locks(context, session, sessions, claims)
+                    .await
+            };
+            match self.link.attempt(connected, deadline, ask) {
+                Attempt::Answer(Ok(kept)) if kept.len() == count => return Ok(Some(kept)),
+                Attempt::Answer(Ok(_)) => return Ok(Some(vec![false; count])),
+                Attempt::Answer(Err(Refusal::NoSession)) | Attempt::Unknown(_) => return Ok(None),
+                Attempt::Answer(Err(Refusal::NotNow(_))) if Instant::now() < deadline => {
+                    rest(&mut pause, deadline);
+                }
+                Attempt::Answer(Err(refusal)) => return Err(error(refusal)),
+            }
+        }
     }
 
     pub(super) fn test_lock_of(

@@ -171,6 +171,7 @@ impl ClientCore {
             let awaited = !state.locks.is_empty() || state.lost_locks;
             let soon = awaited || state.inode.as_ref().is_none_or(|i| i.nlink == 0);
             (state.gone, state.lost_locks) = (false, false);
+            state.locks.clear();
             if let Some(lost) = state.lost.take() {
                 tracing::error!(inode = no.0, "written data was lost: {}", lost.error());
             }

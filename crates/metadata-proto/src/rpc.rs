@@ -24,6 +24,8 @@ use crate::admin;
 pub const VERSION: u32 = 9;
 /// Slots of a client: changes it may have under way at the same time.
 pub const SLOTS_MAX: u32 = 64;
+/// Most earlier sessions in which a client may have held what it claims.
+pub const FORMER_MAX: usize = 64;
 /// The first byte a server sends after the handshake: the client's key belongs to a user.
 pub const LET_IN: u8 = 2;
 /// The same where it does not, or not any more; nothing follows.
@@ -46,6 +48,8 @@ pub enum Delay {
     Disk,
     /// Another call does the same change, and takes long.
     UnderWay,
+    /// The server was started, and those who held locks before may claim them again first.
+    Reclaiming,
 }
 
 /// Why a call was refused or failed.
@@ -301,6 +305,19 @@ pub struct Heartbeat {
     pub clock: (u64, u32),
 }
 
+/// A lock that a client held when its server ended, and claims again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockClaim {
+    /// The file, which the session has open.
+    pub no: InodeNo,
+    /// Which locks of it.
+    pub table: LockTable,
+    /// Who held it.
+    pub owner: LockOwner,
+    /// What was held.
+    pub lock: Lock,
+}
+
 /// A part of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
@@ -442,6 +459,13 @@ pub trait Metadata {
     /// Reads what was, in the snapshot of this number. Allowed is what the user may do by the rights of that moment and by those of now, where
     /// the file still exists. `Stale` where there is no such snapshot.
     async fn past(session: SessionId, snapshot: u64, what: Past) -> Reply<PastAnswer>;
+    /// Claims again what the client held when an earlier server ended; for each whether the session has it now. `former`: the
+    /// sessions in which that may be, at most [`FORMER_MAX`]. Says, also without claims, that the client has no others.
+    async fn reclaim_locks(
+        session: SessionId,
+        former: Vec<SessionId>,
+        claims: Vec<LockClaim>,
+    ) -> Reply<Vec<bool>>;
     /// What an administrator asks; nobody else is answered, and an administrator is answered nothing else.
     async fn administer(version: u32, request: admin::Request) -> Reply<admin::Answer>;
 }

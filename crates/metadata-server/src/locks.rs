@@ -47,34 +47,16 @@ pub enum Denied {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct HeldLock {
     holder: Holder,
-    exclusive: bool,
-    start: u64,
-    end: u64,
-    pid: u32,
+    lock: Lock,
 }
 
 impl HeldLock {
-    fn overlaps(&self, start: u64, end: u64) -> bool {
-        self.start <= end && start <= self.end
-    }
-
     fn conflicts(&self, wanted: &HeldLock) -> bool {
         self.holder != wanted.holder
-            && (self.exclusive || wanted.exclusive)
-            && self.overlaps(wanted.start, wanted.end)
-    }
-
-    fn lock(&self) -> Lock {
-        Lock {
-            kind: if self.exclusive {
-                LockKind::Exclusive
-            } else {
-                LockKind::Shared
-            },
-            start: self.start,
-            end: self.end,
-            pid: self.pid,
-        }
+            && [self, wanted]
+                .iter()
+                .any(|h| h.lock.kind == LockKind::Exclusive)
+            && self.lock.overlaps(&wanted.lock)
     }
 }
 
@@ -109,13 +91,25 @@ impl Locks {
     pub fn test(&self, no: InodeNo, table: LockTable, holder: Holder, lock: Lock) -> Option<Lock> {
         let wanted = wanted(table, holder, lock)?;
         let state = self.state.lock();
-        state
-            .held
-            .get(&(no, table))?
-            .iter()
-            .filter(|held| held.conflicts(&wanted))
-            .min_by_key(|held| held.start)
-            .map(HeldLock::lock)
+        let held = state.held.get(&(no, table))?.iter();
+        held.filter(|held| held.conflicts(&wanted))
+            .map(|held| held.lock)
+            .min_by_key(|lock| lock.start)
+    }
+
+    /// Whether `holder` has all of `lock`.
+    pub fn has(&self, no: InodeNo, table: LockTable, holder: Holder, lock: Lock) -> bool {
+        let lock = lock.in_table(table);
+        let state = self.state.lock();
+        let held = state.held.get(&(no, table));
+        held.is_some_and(|held| {
+            held.iter().any(|h| {
+                h.holder == holder
+                    && h.lock.kind == lock.kind
+                    && h.lock.start <= lock.start
+                    && lock.end <= h.lock.end
+            })
+        })
     }
 
     /// Takes or releases a lock now. `waits`: whether the caller will ask again after [`Denied::Held`].
@@ -130,9 +124,8 @@ impl Locks {
     ) -> Result<(), Denied> {
         let mut state = self.state.lock();
         let Some(wanted) = wanted(table, holder, lock) else {
-            let (start, end) = range(table, lock);
             state.forget_waiter(no, table, holder);
-            state.replace(no, table, holder, start, end, None);
+            state.replace(no, table, holder, lock);
             drop(state);
             self.freed.notify_waiters();
             return Ok(());
@@ -153,7 +146,7 @@ impl Locks {
         if state.counts.get(&holder.session).copied().unwrap_or(0) >= LOCKS_MAX {
             return Err(Denied::TooMany);
         }
-        state.replace(no, table, holder, wanted.start, wanted.end, Some(wanted));
+        state.replace(no, table, holder, lock);
         drop(state);
         // A shared lock in place of an exclusive one, and one who waited less, let others go on.
         self.freed.notify_waiters();
@@ -331,89 +324,29 @@ impl State {
         false
     }
 
-    /// Takes a holder's locks out of a range and puts `new` in; neighbours of one kind become one.
-    fn replace(
-        &mut self,
-        no: InodeNo,
-        table: LockTable,
-        holder: Holder,
-        start: u64,
-        end: u64,
-        new: Option<HeldLock>,
-    ) {
+    /// Takes or releases a holder's lock.
+    fn replace(&mut self, no: InodeNo, table: LockTable, holder: Holder, lock: Lock) {
         let held = self.held.entry((no, table)).or_default();
-        let mut own: Vec<HeldLock> = held.extract_if(.., |h| h.holder == holder).collect();
+        let own = held.extract_if(.., |h| h.holder == holder);
+        let mut own: Vec<Lock> = own.map(|h| h.lock).collect();
         let before = own.len();
-        let mut rest = Vec::with_capacity(own.len() + 2);
-        for h in own.drain(..) {
-            if !h.overlaps(start, end) {
-                rest.push(h);
-                continue;
-            }
-            if h.start < start {
-                rest.push(HeldLock {
-                    end: start - 1,
-                    ..h
-                });
-            }
-            if h.end > end {
-                rest.push(HeldLock {
-                    start: end + 1,
-                    ..h
-                });
-            }
-        }
-        rest.extend(new);
-        rest.sort_unstable_by_key(|h| h.start);
-        let mut merged: Vec<HeldLock> = Vec::with_capacity(rest.len());
-        for h in rest {
-            match merged.last_mut() {
-                Some(last)
-                    if last.exclusive == h.exclusive
-                        && last.end.checked_add(1) == Some(h.start) =>
-                {
-                    last.end = h.end;
-                }
-                _ => merged.push(h),
-            }
-        }
+        lock.in_table(table).apply_to(&mut own);
         let count = self.counts.entry(holder.session).or_insert(0);
-        *count = (*count + merged.len()).saturating_sub(before);
+        *count = (*count + own.len()).saturating_sub(before);
         if *count == 0 {
             self.counts.remove(&holder.session);
         }
-        held.extend(merged);
+        held.extend(own.into_iter().map(|lock| HeldLock { holder, lock }));
         if held.is_empty() {
             self.held.remove(&(no, table));
         }
     }
 }
 
-fn range(table: LockTable, lock: Lock) -> (u64, u64) {
-    /// What the kernel calls OFFSET_MAX, and a range from there on, mean whatever comes.
-    const OFFSET_MAX: u64 = i64::MAX as u64;
-    match table {
-        LockTable::Flock => (0, u64::MAX),
-        LockTable::Posix if lock.end >= OFFSET_MAX => (lock.start, u64::MAX),
-        LockTable::Posix => (lock.start, lock.end),
-    }
-}
-
 /// `None`: the lock is released.
 fn wanted(table: LockTable, holder: Holder, lock: Lock) -> Option<HeldLock> {
-    let exclusive = match lock.kind {
-        LockKind::Unlock => return None,
-        LockKind::Shared => false,
-        LockKind::Exclusive => true,
-    };
-    let (start, end) = range(table, lock);
-    Some(HeldLock {
-        holder,
-        exclusive,
-        start,
-        end,
-        pid: lock.pid,
-    })
+    let lock = lock.in_table(table);
+    (lock.kind != LockKind::Unlock).then_some(HeldLock { holder, lock })
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use metadata_server::server::{
     Config, Fence, MetadataServer, OpenFiles, RoomFiles, ServerError, Turn,
 };
 use netdisk::Writer;
-use room::{FileKind, InodeNo, OpenOptions};
+use room::{FileKind, InodeNo, Lock, LockKind, LockOwner, LockTable, OpenOptions};
 use storage::HostStorage;
 
 /// The room's directory, as if several servers had it; the test says which.
@@ -111,12 +111,34 @@ fn until(is_so: impl Fn() -> bool) {
 fn nothing_is_answered_while_another_server_may_have_the_room() {
     let (world, place) = world(1);
     let root = world.client("root", 0, &[0]);
-    root.make(InodeNo::ROOT, "f", FileKind::Regular, 0o644)
-        .unwrap();
+    let no = root
+        .make(InodeNo::ROOT, "f", FileKind::Regular, 0o644)
+        .unwrap()
+        .no;
+    root.open(no, true, true).unwrap();
+    // Locks are in memory, and so could be answered without a look at the room.
+    let lock = Lock {
+        kind: LockKind::Exclusive,
+        start: 0,
+        end: 9,
+        pid: 1,
+    };
+    let (table, owner) = (LockTable::Posix, LockOwner(1));
+    let set_lock = || {
+        root.ask(|c, x, s| async move { c.set_lock(x, s, no, table, owner, lock, false).await })
+            .unwrap()
+    };
+    let test_lock = || {
+        root.ask(|c, x, s| async move { c.test_lock(x, s, no, table, owner, lock).await })
+            .unwrap()
+    };
+    set_lock().unwrap();
     place.doubtful.store(true, Ordering::SeqCst);
     let later = Refusal::NotNow(Delay::Reopening);
     assert_eq!(root.lookup(InodeNo::ROOT, "f").unwrap_err(), later);
     assert_eq!(root.heartbeat().unwrap_err(), later);
+    assert_eq!(set_lock().unwrap_err(), later);
+    assert_eq!(test_lock().unwrap_err(), later);
     // Not even that a name is not there.
     assert_eq!(root.lookup(InodeNo::ROOT, "g").unwrap_err(), later);
     assert!(common::Raw::connect(&world, root.identity.clone(), None).is_err());

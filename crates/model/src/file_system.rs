@@ -9,8 +9,8 @@ use std::fmt::Debug;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Available, DirEntry, Error, Fallocate, Inode, InodeNo, NewFile, RenameMode, Result, RoomSpace,
-    SeekTo, SetAttr, Timestamp, XattrMode,
+    Available, DirEntry, Error, Fallocate, Inode, InodeNo, Lock, LockOwner, LockTable, NewFile,
+    RenameMode, Result, RoomSpace, SeekTo, SetAttr, Timestamp, XattrMode,
 };
 
 /// What a file is opened for.
@@ -20,43 +20,6 @@ pub struct Access {
     pub read: bool,
     /// Writing.
     pub write: bool,
-}
-
-/// Who holds a lock, as the kernel numbers them on one machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct LockOwner(pub u64);
-
-/// Which locks of a file: those of `fcntl` and those of `flock` do not see each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum LockTable {
-    /// Locks of byte ranges.
-    Posix,
-    /// Locks of whole files.
-    Flock,
-}
-
-/// What a lock allows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum LockKind {
-    /// Many may hold it.
-    Shared,
-    /// One may hold it.
-    Exclusive,
-    /// Takes the lock away.
-    Unlock,
-}
-
-/// A lock of bytes of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Lock {
-    /// What it allows.
-    pub kind: LockKind,
-    /// First byte.
-    pub start: u64,
-    /// Last byte; `u64::MAX` (or what the kernel calls OFFSET_MAX) means whatever comes.
-    pub end: u64,
-    /// The process that asked, for lock queries of others.
-    pub pid: u32,
 }
 
 /// A file system that can be mounted. All methods may be called from many threads at once.

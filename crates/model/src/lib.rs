@@ -18,6 +18,7 @@ mod extents;
 mod file_system;
 mod grants;
 mod inode;
+mod locks;
 mod read_only;
 mod snapshots;
 pub mod spans;
@@ -40,9 +41,10 @@ pub use extents::{
     Absorbed, Births, CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, Foreseen, KeptChunk, Piece, Pieces,
     Released, Replaced, Stored,
 };
-pub use file_system::{Access, FileSystem, Lock, LockKind, LockOwner, LockTable};
+pub use file_system::{Access, FileSystem};
 pub use grants::*;
 pub use inode::{DirEntry, FileFlags, FileKind, Inode, InodeNo, Timestamp, now};
+pub use locks::{Lock, LockKind, LockOwner, LockTable};
 pub use read_only::{ReadFiles, ReadOnly};
 pub use snapshots::{SNAPSHOT_NAME_MAX, Snapshot, Snapshots, check_snapshot_name};
 pub use units::{

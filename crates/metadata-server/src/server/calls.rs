@@ -6,23 +6,25 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use metadata_proto::admin;
 use metadata_proto::rpc::{
-    Change, Changed, ClientId, Committed, Delay, Granted, Heartbeat, Listing, Map, Metadata, Past,
-    PastAnswer, Posix, Recalled, Refusal, Reply, SessionId, Welcome, Written,
+    Change, Changed, ClientId, Committed, Delay, FORMER_MAX, Granted, Heartbeat, Listing,
+    LockClaim, Map, Metadata, Past, PastAnswer, Posix, Recalled, Refusal, Reply, SessionId,
+    Welcome, Written,
 };
 use room::{
-    Access, FileSystem as _, Inode, InodeNo, Lock, LockOwner, LockTable, RoomSpace, Snapshot,
-    Snapshots as _, WriteGrantId,
+    Access, FileSystem as _, Inode, InodeNo, Lock, LockKind, LockOwner, LockTable, RoomSpace,
+    Snapshot, Snapshots as _, WriteGrantId,
 };
 use tarpc::context::Context;
 
 use super::caller::Caller;
+use super::incarnation::{self, Incarnation};
 use super::once::{first_answer, is_lost};
 use super::refusals::{refusal, sync};
+use super::remote;
 use super::replies::{Asked, Outcome, client_key};
 use super::testing::Point;
-use super::{incarnation, remote};
 use crate::audit::About;
-use crate::locks::{Denied, Holder};
+use crate::locks::{Denied, Holder, LOCKS_MAX};
 use crate::sessions::Session;
 
 /// Longest wait for a lock in one call.
@@ -425,7 +427,12 @@ impl Metadata for Caller {
         self.shared
             .counters
             .call("test_lock", false, Duration::ZERO);
-        Ok(incarnation.locks.test(no, table, holder, lock))
+        let held = incarnation.locks.test(no, table, holder, lock);
+        if held.is_none() && !incarnation.grace.is_over() {
+            return Err(Refusal::NotNow(Delay::Reclaiming));
+        }
+        still_serves(&incarnation)?;
+        Ok(held)
     }
 
     async fn set_lock(
@@ -446,15 +453,27 @@ impl Metadata for Caller {
             session: session.id,
             owner,
         };
+        let locks = &incarnation.locks;
+        if lock.kind != LockKind::Unlock {
+            if !incarnation.grace.is_over() {
+                let held = locks.test(no, table, holder, lock).is_some();
+                return Err(match held && !wait {
+                    true => Refusal::Posix(Posix::WouldBlock),
+                    false => Refusal::NotNow(Delay::Reclaiming),
+                });
+            }
+            if !incarnation.grace.has(session.id) {
+                let about = About::of(no);
+                self.within("hold_locks", session.id, about, |(server, session)| {
+                    server.grace.admit(&server.room, session)
+                })
+                .await?;
+            }
+        }
         let locked = if wait {
-            incarnation
-                .locks
-                .set_within(no, table, holder, lock, LOCK_WAIT)
-                .await
+            locks.set_within(no, table, holder, lock, LOCK_WAIT).await
         } else {
-            incarnation
-                .locks
-                .set(no, table, holder, lock, false, Instant::now())
+            locks.set(no, table, holder, lock, false, Instant::now())
         };
         let reply = locked.map_err(|denied| {
             Refusal::Posix(match denied {
@@ -463,18 +482,66 @@ impl Metadata for Caller {
                 Denied::TooMany => Posix::NoSpace,
             })
         });
-        // Ended or closed meanwhile: the release of its locks may have missed this one.
         if session.is_over() {
-            incarnation.locks.end(session.id);
+            // Its locks were freed, and may have missed this one. Those of a session that is still to be released wait for that.
+            if incarnation.sessions.get(session.id).is_none() {
+                locks.end(session.id);
+            }
             return Err(Refusal::NoSession);
         }
+        // Closed meanwhile, in the same way.
         if !session.has_open(no) {
-            incarnation.locks.closed(session.id, no);
+            locks.closed(session.id, no);
         }
+        still_serves(&incarnation)?;
         self.shared
             .counters
             .call("set_lock", reply.is_err(), begun.elapsed());
         reply
+    }
+
+    async fn reclaim_locks(
+        self,
+        _: Context,
+        session: SessionId,
+        former: Vec<SessionId>,
+        claims: Vec<LockClaim>,
+    ) -> Reply<Vec<bool>> {
+        let about = About::default();
+        self.within("reclaim_locks", session, about, move |(server, session)| {
+            if former.len() > FORMER_MAX || claims.len() > LOCKS_MAX {
+                return Err(Refusal::Posix(Posix::InvalidArgument));
+            }
+            let holder = |claim: &LockClaim| Holder {
+                session: session.id,
+                owner: claim.owner,
+            };
+            let number = |claim: &LockClaim| server.handles.room_number(claim.no);
+            let take = || {
+                for claim in &claims {
+                    let no = number(claim);
+                    let (table, lock) = (claim.table, claim.lock);
+                    if checked(session, no, lock).is_ok() && lock.kind != LockKind::Unlock {
+                        let now = Instant::now();
+                        // What cannot be taken is reported below.
+                        let _ = server.locks.set(no, table, holder(claim), lock, false, now);
+                    }
+                }
+            };
+            server.grace.claim(&server.room, session, &former, take)?;
+            // What it has: also where an answer to this was lost before.
+            let has = |c: &LockClaim| server.locks.has(number(c), c.table, holder(c), c.lock);
+            Ok(claims.iter().map(has).collect())
+        })
+        .await
+    }
+}
+
+/// Memory answers for a server only as long as no other one can have the room.
+fn still_serves(incarnation: &Incarnation) -> Reply<()> {
+    match incarnation.fence.holds() {
+        true => Ok(()),
+        false => Err(Refusal::NotNow(Delay::Reopening)),
     }
 }
 

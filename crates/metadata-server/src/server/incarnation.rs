@@ -1,8 +1,8 @@
 //! One opening of the room, with everything that ends with it: sessions, locks, grants, capabilities.
 //!
 //! 1. Every disk that can be reached has a fresh group before the first client is served.
-//! 2. When a session ends, its capabilities are revoked on the disks first; then its grants are settled, its locks freed and
-//!    its files closed.
+//! 2. When a session ends, its capabilities are revoked on the disks first; then nobody can claim its locks any more; then its
+//!    grants are settled, its files closed and its locks freed.
 //!
 //! It deliberately does not know connections.
 
@@ -16,6 +16,7 @@ use room::{FileSystem as _, OpenOptions, Room};
 
 use super::attach::attach;
 use super::drain::{self, Obstacles};
+use super::grace::Grace;
 use super::handles::Handles;
 use super::paths::Paths;
 use super::replies::Replies;
@@ -48,6 +49,7 @@ pub(crate) struct Incarnation {
     pub(crate) authority: Arc<Authority>,
     pub(crate) sessions: Sessions,
     pub(crate) locks: Locks,
+    pub(super) grace: Grace,
     pub(crate) handles: Handles,
     pub(super) paths: Paths,
     /// Held shared by what relies on rights and names, exclusively by what changes them: what was checked is still so when
@@ -93,6 +95,7 @@ impl Incarnation {
         enrol::enforce_quotas(&room)?;
         let handles = Handles::of(&room)?;
         let replies = Replies::of(&room)?;
+        let grace = Grace::of(&room, config.lease)?;
         let disks = enrol::disks(&room)?.into_iter();
         let disks = disks.map(|disk| config.as_served(disk)).collect();
         let authority = attach(&room, &storage, &fence, disks, config.timing)?;
@@ -107,6 +110,7 @@ impl Incarnation {
             authority,
             sessions: Sessions::new(config.lease),
             locks: Locks::default(),
+            grace,
             handles,
             paths: Paths::new(),
             rights: RwLock::new(()),
@@ -211,8 +215,8 @@ pub(super) fn open(
     Ok((room, storage, opened.fence))
 }
 
-/// Releases what an ended session held. False where a disk could not be reached before `deadline`: the session keeps its
-/// locks and files until its capabilities are revoked or have expired.
+/// Releases what an ended session held. False where a disk could not be reached before `deadline`, or the room not be changed: the
+/// session keeps its locks and files until its capabilities are revoked or have expired, and nobody can claim its locks.
 pub(super) fn end_session(incarnation: &Incarnation, session: &Session, deadline: Instant) -> bool {
     if incarnation
         .authority
@@ -221,15 +225,20 @@ pub(super) fn end_session(incarnation: &Incarnation, session: &Session, deadline
     {
         return false;
     }
+    if let Err(e) = incarnation.grace.leave(&incarnation.room, session.id) {
+        tracing::warn!("the locks of a session that is over are kept: {e}");
+        return false;
+    }
     let (opens, grants) = session.take_held();
     for grant in grants.keys() {
         incarnation.room.settle_grant(*grant);
     }
-    incarnation.locks.end(session.id);
     for (no, count) in opens {
         incarnation.room.release(no, count);
     }
     incarnation.sessions.forget(session.id);
+    // Last: a lock that was taken meanwhile is freed by whom takes it, where the session was forgotten before that.
+    incarnation.locks.end(session.id);
     true
 }
 
@@ -270,6 +279,9 @@ pub(super) fn tend(
             while tended.pause(SESSIONS_LOOK) {
                 if tended.fence.is_lost() {
                     with.fail(&tended);
+                }
+                if let Err(e) = tended.grace.tend(&tended.room) {
+                    tracing::error!("the end of the time to claim locks: {e}");
                 }
                 let now = Instant::now();
                 with.users.cut_ended();

@@ -20,6 +20,7 @@ mod data;
 mod drain;
 mod error;
 mod files;
+mod grace;
 mod handles;
 mod incarnation;
 mod listen;

@@ -155,6 +155,8 @@ pub(crate) struct Shared {
     server: Option<MetadataServer>,
     pub(crate) disks: Vec<OneDisk>,
     address: SocketAddr,
+    /// A session ends this long after its last heartbeat, from the next start of the server on.
+    pub(crate) lease: Duration,
     pub(crate) dir: tempfile::TempDir,
 }
 
@@ -187,6 +189,7 @@ impl Shared {
             disks,
             server: None,
             address: SocketAddr::from(([127, 0, 0, 1], fixed_port())),
+            lease: LEASE,
             dir,
         };
         shared.start();
@@ -207,7 +210,7 @@ impl Shared {
         let config = Config {
             open: Self::open_options(self.dir.path()),
             listen: self.address,
-            lease: LEASE,
+            lease: self.lease,
             flush_timeout: Duration::from_secs(10),
             disks: self
                 .disks

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use room::{Access, FileSystem, InodeNo, Lock, LockKind, LockOwner, LockTable};
 use rustix::fs::{FlockOperation, flock};
 
-use crate::common::{LEASE, Shared};
+use crate::common::{LEASE, LONG, Shared};
 
 #[test]
 fn a_lock_keeps_other_clients_out_until_it_is_released() {
@@ -124,4 +124,86 @@ fn a_killed_clients_lock_is_free_after_its_lease() {
         "it was its own until the lease ended"
     );
     assert!(since.elapsed() < LEASE * 20);
+}
+
+/// A file that a mounted client has locked: all of it with `flock`, its first ten bytes with `fcntl`.
+fn locked(path: PathBuf) -> File {
+    let mut options = File::options();
+    let file = options.read(true).write(true).create(true).truncate(false);
+    let file = file.open(path).unwrap();
+    flock(&file, FlockOperation::LockExclusive).unwrap();
+    rustix::fs::fcntl_lock(&file, FlockOperation::LockExclusive).unwrap();
+    file
+}
+
+/// Locks were in the memory of the server, and files that had some answered `ESTALE` after its restart.
+#[test]
+fn locks_are_still_held_after_the_server_was_restarted_or_lost_its_storage() {
+    let mut shared = Shared::new();
+    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
+        return;
+    };
+    // From the next start on: those who held locks have as long as a test may take to claim them.
+    shared.lease = LONG;
+    shared.stop();
+    shared.start();
+    let mut one = locked(a.path("f"));
+    let two = File::options()
+        .read(true)
+        .write(true)
+        .open(b.path("f"))
+        .unwrap();
+    for round in 0..4 {
+        if round % 2 == 0 {
+            shared.stop();
+            shared.start();
+        } else {
+            shared.server().fail_for_test();
+        }
+        assert!(flock(&two, FlockOperation::NonBlockingLockShared).is_err());
+        assert!(rustix::fs::fcntl_lock(&two, FlockOperation::NonBlockingLockExclusive).is_err());
+        write!(one, "{round}").unwrap();
+        one.sync_all().unwrap();
+    }
+    flock(&one, FlockOperation::Unlock).unwrap();
+    rustix::fs::fcntl_lock(&one, FlockOperation::Unlock).unwrap();
+    flock(&two, FlockOperation::LockExclusive).unwrap();
+    rustix::fs::fcntl_lock(&two, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let mut text = String::new();
+    (&two).read_to_string(&mut text).unwrap();
+    assert_eq!(text, "0123");
+    // What was released is not claimed again.
+    shared.stop();
+    shared.start();
+    assert!(flock(&one, FlockOperation::NonBlockingLockShared).is_err());
+    drop(two);
+    flock(&one, FlockOperation::LockExclusive).unwrap();
+}
+
+#[test]
+fn a_lock_whose_client_died_with_the_server_is_free_when_nobody_claims_it() {
+    let mut shared = Shared::new();
+    let Some(b) = shared.mount("b") else { return };
+    std::fs::write(b.path("f"), "text").unwrap();
+    let killed = shared.client("killed", 0);
+    let no = killed.lookup(InodeNo::ROOT, b"f").unwrap().no;
+    let access = Access {
+        read: true,
+        write: true,
+    };
+    killed.open(no, access).unwrap();
+    let lock = Lock {
+        kind: LockKind::Exclusive,
+        start: 0,
+        end: u64::MAX,
+        pid: 1,
+    };
+    killed
+        .set_lock(no, LockTable::Flock, LockOwner(1), lock, false, &|| false)
+        .unwrap();
+    drop(killed);
+    shared.stop();
+    shared.start();
+    let file = File::open(b.path("f")).unwrap();
+    flock(&file, FlockOperation::LockExclusive).unwrap();
 }

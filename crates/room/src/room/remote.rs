@@ -120,17 +120,25 @@ impl Room {
 
     /// Sets it, at most 1 MiB; durable when this returns.
     pub fn set_note(&self, name: &str, value: &[u8]) -> Result<()> {
+        self.put_note(name, value)?;
+        self.parts()?.commits.sync()
+    }
+
+    /// The same as [`sync_names`](Self::sync_names) does it: no network disk is flushed for the note.
+    pub fn set_note_as_name(&self, name: &str, value: &[u8]) -> Result<()> {
+        self.put_note(name, value)?;
+        self.sync_names()
+    }
+
+    fn put_note(&self, name: &str, value: &[u8]) -> Result<()> {
         let key = note_key(name)?;
         if value.len() > NOTE_MAX {
             return Err(Error::InvalidArgument("a note has at most 1 MiB"));
         }
         // No segment space is needed: notes record where the disks are, also while no disk is attached.
-        {
-            let parts = self.parts()?;
-            let _change = parts.commits.change()?;
-            parts.catalog.get().set_meta(&key, value)?;
-        }
-        self.parts()?.commits.sync()
+        let parts = self.parts()?;
+        let _change = parts.commits.change()?;
+        Ok(parts.catalog.get().set_meta(&key, value)?)
     }
 }
 
