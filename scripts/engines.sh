@@ -6,7 +6,8 @@
 #   rust    the tests of crate bucket over both engines, clusters and standbys included
 #   logs    scripts/logs.sh: the programs against versitygw, PostgreSQL and etcd
 #   bucket  scripts/bucket.sh: rooms in a bucket of versitygw, with pjdfstest and fsx on a mount
-#   standby scripts/standby.sh: a pair of metadata servers, 6 rounds
+#   standby scripts/standby.sh: a pair of metadata servers with commits in the bucket, in three members of etcd, and in PostgreSQL with a
+#           synchronous standby; with the engines the disks are in the bucket too. 8 and 10 rounds, nodes of the engines killed
 #
 # Longer fights: STRONGROOM_FIGHT_ROUNDS=1000. Ends with a line of sums, and with 0 only if everything passed.
 set -euo pipefail
@@ -33,7 +34,16 @@ for part in "${PARTS[@]}"; do
     rust) cargo test --workspace --no-fail-fast --features strongroom-bucket/engines --test postgres --test etcd 2>&1 | tee "$log" || status=1 ;;
     logs) scripts/logs.sh 2>&1 | tee "$log" || status=1 ;;
     bucket) scripts/bucket.sh "$TARGET_DIR/release/strongroom" suites 2>&1 | tee "$log" || status=1 ;;
-    standby) scripts/standby.sh "$TARGET_DIR/release/strongroom" 2>&1 | tee "$log" || status=1 ;;
+    standby)
+        {
+            scripts/standby.sh "$TARGET_DIR/release/strongroom" 8 || status=1
+            for engine in etcd postgres; do
+                say "standby, commits in $engine:"
+                ENGINE=$engine scripts/standby.sh "$TARGET_DIR/release/strongroom" 10 || status=1
+            done
+            [ $status -eq 0 ]
+        } 2>&1 | tee "$log" || status=1
+        ;;
     *) die "there is no part '$part': there are rust, logs, bucket and standby" ;;
     esac
     # "N passed; N failed" of each test program, or "N passed, N failed" of a script.

@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
 # Tries a pair of metadata servers of a room in a bucket (versitygw): two clients write while the server that leads is killed, stopped and woken,
-# or steps down. Every file that was synced must be there, through both clients and after everything was restarted; no call may fail.
+# or steps down, or a disk is killed. Every file that was synced must be there, through both clients and after everything was restarted; a
+# lock that one client holds must stay its own all the time; no call may fail.
 #
-#   scripts/standby.sh [BINARY [ROUNDS]]    default: target/release/strongroom with strongroom-bucket beside it, 6 rounds
+#   scripts/standby.sh [BINARY [ROUNDS]]    default: target/release/strongroom with strongroom-bucket beside it, 8 rounds
 #
 #   LOG=postgres://…|etcd://…               where the commits are; default: in the bucket
+#   ENGINE=postgres|etcd                    starts that engine with several nodes for the commits of the room and of two disks in the
+#                                           bucket, and kills nodes of it too; scripts/engines.sh installs what this needs
+#   KIND=kill                               only rounds of this kind: kill, stop, step-down, disk, node
+#   LONGEST=5                               fails where the longest call of a round, of 99 of 100 rounds, took longer, in seconds
 #
 # Needs FUSE, and root or fusermount3. Ends with 0 only if all was well, and reports how long the longest call of each round took.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom}")
-ROUNDS=${2:-6}
+ROUNDS=${2:-8}
 [ -x "$(dirname "$BIN")/strongroom-bucket" ] || die "there is no strongroom-bucket beside $BIN: run make build"
 SEED=${SEED:-$RANDOM}
 RANDOM=$SEED
@@ -22,6 +27,12 @@ export XDG_STATE_HOME=$WORK/state LC_ALL=C
 PLACE=s3://rooms/shared KEY=(--raw-key-file "$WORK/key")
 declare -A PID PORT_OF
 PORT_OF=([a]=$((S3_PORT + 1)) [b]=$((S3_PORT + 2)) [d1]=$((S3_PORT + 3)) [d2]=$((S3_PORT + 4)))
+KINDS=(kill stop step-down disk)
+if [ -n "${ENGINE:-}" ]; then
+    ENGINE_PORT=$((S3_PORT + 5))
+    . "$(dirname "$0")/engine-nodes.sh"
+    KINDS+=(node)
+fi
 
 cleanup() {
     local status=$? name
@@ -36,6 +47,7 @@ cleanup() {
         kill -9 "${PID[$name]}" 2>/dev/null || true
         wait "${PID[$name]}" 2>/dev/null || true
     done
+    [ -z "${ENGINE:-}" ] || stop_engine
     stop_server
     if [ "$status" -ne 0 ]; then
         for name in "$WORK"/*.log; do
@@ -56,18 +68,37 @@ until_ok() {
         sleep 0.1
     done
 }
+# The options that say where a disk's blocks are.
+store_of() {
+    if [ -n "${ENGINE:-}" ]; then
+        STORE=(--store "s3://rooms/$1" --cache "$WORK/$1.cache" --log "$LOG")
+    else
+        STORE=(--store "$WORK/$1.store")
+    fi
+}
 start_disk() {
-    "$BIN" disk serve --store "$WORK/$1.store" --key "$WORK/$1.key" --listen "127.0.0.1:${PORT_OF[$1]}" >>"$WORK/$1.log" 2>&1 &
+    store_of "$1"
+    "$BIN" disk serve "${STORE[@]}" --key "$WORK/$1.key" --listen "127.0.0.1:${PORT_OF[$1]}" >>"$WORK/$1.log" 2>&1 &
     PID[$1]=$!
     wait_for_port "${PORT_OF[$1]}" || die "disk $1 does not start"
 }
 start_metadata() {
-    "$BIN" metadata serve $PLACE --cache "$WORK/$1" --standby "${STANDBY[@]}" --listen "127.0.0.1:${PORT_OF[$1]}" "${KEY[@]}" >>"$WORK/$1.log" 2>&1 &
+    "$BIN" metadata serve $PLACE --cache "$WORK/$1" "${LOG_OPTION[@]}" --standby "${STANDBY[@]}" --listen "127.0.0.1:${PORT_OF[$1]}" "${KEY[@]}" >>"$WORK/$1.log" 2>&1 &
     PID[$1]=$!
 }
 status_of() { "$BIN" metadata status $PLACE --cache "$WORK/$1" 2>&1; }
 serves() { status_of "$1" | grep -q " serves "; }
 on_standby() { status_of "$1" | grep -q " is on standby "; }
+# Whether one server serves and the other one waits: which is LEADER, and which OTHER.
+settled() {
+    if serves a && on_standby b; then
+        LEADER=a OTHER=b
+    elif serves b && on_standby a; then
+        LEADER=b OTHER=a
+    else
+        return 1
+    fi
+}
 mount_client() {
     "$BIN" mount "strongroom://127.0.0.1:${PORT_OF[a]},127.0.0.1:${PORT_OF[b]}/" "$WORK/$1" --identity "$WORK/root.identity" --log "$WORK/$1.log"
 }
@@ -77,16 +108,17 @@ STANDBY=()
 say "seed $SEED: repeat with SEED=$SEED"
 head -c 32 /dev/urandom >"$WORK/key"
 start_server
+[ -z "${ENGINE:-}" ] || start_engine
 LOG_OPTION=()
 [ -z "${LOG:-}" ] || LOG_OPTION=(--log "$LOG")
 "$BIN" create $PLACE --cache "$WORK/a" "${LOG_OPTION[@]}" --owner 0:0 "${KEY[@]}" >/dev/null
 for disk in d1 d2; do
-    "$BIN" disk init --store "$WORK/$disk.store" --size 16GiB --key-out "$WORK/$disk.key" >/dev/null
+    store_of $disk
+    "$BIN" disk init "${STORE[@]}" --size 16GiB --key-out "$WORK/$disk.key" >/dev/null
     "$BIN" disk add $PLACE $disk "127.0.0.1:${PORT_OF[$disk]}" --key "$WORK/$disk.key.add" --cache "$WORK/a" "${KEY[@]}" >/dev/null
     start_disk $disk
 done
 "$BIN" user add $PLACE root --uid 0 --gid 0 --out "$WORK/root.identity" --cache "$WORK/a" "${KEY[@]}" >/dev/null
-[ -z "${LOG:-}" ] || "$BIN" info $PLACE --cache "$WORK/b" "${LOG_OPTION[@]}" "${KEY[@]}" >/dev/null
 start_metadata a
 until_ok 30 serves a || die "the first server does not serve"
 start_metadata b
@@ -159,6 +191,34 @@ for line in wrong[:10]:
     print(" ", line)
 sys.exit(bool(wrong))
 EOF
+# Holds locks of a file and writes to it, until it shall stop; then releases them.
+cat >"$WORK/holder.py" <<'HOLDER'
+import fcntl, os, sys, time
+path, stop = sys.argv[1:3]
+file = open(path, "ab", buffering=0)
+fcntl.flock(file, fcntl.LOCK_EX)
+fcntl.lockf(file, fcntl.LOCK_EX, 10)
+open(stop + ".held", "w").close()
+while not os.path.exists(stop):
+    file.write(b".")
+    os.fsync(file.fileno())
+    time.sleep(0.1)
+fcntl.flock(file, fcntl.LOCK_UN)
+fcntl.lockf(file, fcntl.LOCK_UN)
+HOLDER
+# Takes the same locks without waiting; ends with 0 if it gets both, 1 if none.
+cat >"$WORK/rival.py" <<'RIVAL'
+import fcntl, sys
+file = open(sys.argv[1], "ab", buffering=0)
+taken = 0
+for lock in (lambda: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB), lambda: fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 10)):
+    try:
+        lock()
+        taken += 1
+    except BlockingIOError:
+        pass
+sys.exit({0: 1, 2: 0}.get(taken, f"{taken} of two locks"))
+RIVAL
 # How long the longest call took from a moment on, once each client has done one that began after now: the longer of both.
 cat >"$WORK/continued.py" <<'EOF'
 import sys, time
@@ -189,36 +249,54 @@ done
 until_ok 30 bash -c 'test -s "$0/one.journal" && test -s "$0/two.journal"' "$WORK" || die "the writers do not begin"
 grep -q '127.0.0.1:.*,127.0.0.1:' /proc/mounts || die "the mount's source does not name both servers"
 
-LEADER=a OTHER=b
-KINDS=(kill stop step-down)
+python3 "$WORK/holder.py" "$WORK/one/locked" "$WORK/stop" 2>>"$WORK/holder.log" &
+HOLDER=$!
+until_ok 30 test -e "$WORK/stop.held" || die "the locks are not to be had"
+
+settled || die "the two servers have not settled"
 for round in $(seq "$ROUNDS"); do
-    kind=${KIND:-${KINDS[$((round % 3))]}}
+    kind=${KIND:-${KINDS[$((round % ${#KINDS[@]}))]}}
+    victim=$LEADER
     sleep "0.$((RANDOM % 900 + 100))"
     began=$(now)
     case $kind in
     kill) kill -9 "${PID[$LEADER]}" ;;
     stop) kill -STOP "${PID[$LEADER]}" ;;
     step-down) "$BIN" metadata step-down $PLACE --cache "$WORK/$LEADER" >/dev/null ;;
+    disk)
+        victim=d$((RANDOM % 2 + 1))
+        kill -9 "${PID[$victim]}"
+        wait "${PID[$victim]}" 2>/dev/null || true
+        start_disk $victim
+        ;;
+    node)
+        lose_node
+        victim=$LOST
+        ;;
     esac
-    until_ok 20 serves $OTHER || die "round $round, $kind: the standby does not serve"
+    [[ $kind = disk || $kind = node ]] || until_ok 20 serves $OTHER || die "round $round, $kind: the standby does not serve"
     took=$(python3 "$WORK/continued.py" "$began" "$WORK/one.journal" "$WORK/two.journal") || die "round $round, $kind: calls do not go on"
+    rival=0
+    python3 "$WORK/rival.py" "$WORK/two/locked" 2>>"$WORK/holder.log" || rival=$?
+    [ $rival -eq 1 ] && kill -0 $HOLDER || die "round $round, $kind: the locks were lost: $(cat "$WORK/holder.log")"
     case $kind in
     kill)
         wait "${PID[$LEADER]}" 2>/dev/null || true
         start_metadata $LEADER
         ;;
     stop) kill -CONT "${PID[$LEADER]}" ;;
+    node) restore_node ;;
     esac
-    until_ok 30 on_standby $LEADER || die "round $round, $kind: the former leader is not on standby: $(status_of $LEADER)"
-    say "round $round: $kind of $LEADER, the longest call took $took s"
+    until_ok 30 settled || die "round $round, $kind: not one serves and the other waits: $(status_of a) $(status_of b)"
+    say "round $round: $kind of $victim, the longest call took $took s"
     echo "$kind $took" >>"$WORK/times"
-    was=$LEADER
-    LEADER=$OTHER OTHER=$was
 done
 
 touch "$WORK/stop"
 wait "${WRITERS[@]}"
 FAILED=0
+wait $HOLDER || { say "the holder of the locks failed: $(cat "$WORK/holder.log")"; FAILED=1; }
+python3 "$WORK/rival.py" "$WORK/two/locked" || { say "released locks are not free"; FAILED=1; }
 for journal in one two; do
     for client in one two; do
         say "$journal's files through $client: $(python3 "$WORK/judge.py" "$WORK/$client" "$WORK/$journal.journal")" || FAILED=1
@@ -238,10 +316,13 @@ for journal in one two; do
     say "$journal's files after a restart: $(python3 "$WORK/judge.py" "$WORK/one" "$WORK/$journal.journal")" || FAILED=1
     python3 "$WORK/judge.py" "$WORK/one" "$WORK/$journal.journal" >/dev/null || FAILED=1
 done
-for kind in kill stop step-down; do
-    grep "^$kind " "$WORK/times" 2>/dev/null | cut -d' ' -f2 | sort -n | awk -v kind=$kind '
+for kind in "${KINDS[@]}" .; do
+    { grep "^$kind" "$WORK/times" || true; } | cut -d' ' -f2 | sort -n | awk -v kind="${kind/./all}" '
         { t[NR] = $1 }
         END { if (NR) printf "%s: %d rounds, longest call %s s (median), %s s (99 of 100), %s s (worst)\n", kind, NR, t[int((NR + 1) / 2)], t[int(NR * 0.99 + 0.999)], t[NR] }'
 done
+# Of 99 of 100 rounds.
+took=$(cut -d' ' -f2 "$WORK/times" | sort -n | awk '{ t[NR] = $1 } END { print t[int(NR * 0.99 + 0.999)] }')
+awk -v took="$took" -v most="${LONGEST:-1000}" 'BEGIN { exit !(took <= most) }' || { say "calls took longer than $LONGEST s"; FAILED=1; }
 if [ $FAILED -eq 0 ]; then say "$ROUNDS passed, 0 failed"; else say "0 passed, 1 failed"; fi
 [ $FAILED -eq 0 ]

@@ -35,7 +35,6 @@ const SLOWEST: u64 = 128 << 10;
 /// How long a refusal for lack of rights is tried again: credentials are renewed, and clocks put right.
 const REFUSED: Duration = Duration::from_secs(3);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
 /// Requests since the storage was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -281,7 +280,7 @@ impl Client {
             }
             tracing::debug!("{what}: {why}; again in {pause:?}");
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(E::LONGEST_PAUSE);
         }
     }
 

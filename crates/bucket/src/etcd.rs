@@ -26,6 +26,9 @@ const INLINE_MAX: u64 = 256 << 10;
 const OPERATIONS: usize = 100;
 const CONNECT: Duration = Duration::from_secs(2);
 const ANSWER: Duration = Duration::from_secs(10);
+/// The same where another member can be asked. One that waits for a leader that is gone answers after 7 seconds, and by then the others
+/// have had a leader again for 5.
+const ANSWER_OF_SEVERAL: Duration = Duration::from_secs(2);
 
 /// Keys below a prefix.
 pub(crate) struct EtcdLog {
@@ -152,9 +155,13 @@ impl EtcdLog {
         bucket: &str,
     ) -> io::Result<Self> {
         let place = parse(text)?;
+        let answer = match place.members.len() {
+            1 => ANSWER,
+            _ => ANSWER_OF_SEVERAL,
+        };
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
-            .timeout(ANSWER)
+            .timeout(answer)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .build()

@@ -1,6 +1,7 @@
 //! Failures of one try, and what they mean for the next: of the object store and of the log of commits.
 
 use std::io;
+use std::time::Duration;
 
 use object_store::Error;
 
@@ -16,6 +17,8 @@ pub(crate) enum Again {
 
 /// How one try failed.
 pub(crate) trait Fails {
+    /// Between two tries.
+    const LONGEST_PAUSE: Duration;
     fn again(&self) -> Again;
     fn kind(&self) -> io::ErrorKind;
     /// What a person reads.
@@ -23,6 +26,8 @@ pub(crate) trait Fails {
 }
 
 impl Fails for Error {
+    const LONGEST_PAUSE: Duration = Duration::from_secs(3);
+
     fn again(&self) -> Again {
         match self {
             Error::NotFound { .. }
@@ -57,6 +62,9 @@ impl Fails for Error {
 }
 
 impl Fails for LogError {
+    /// An engine that lost its leader has another one after a second or two, and clients of a metadata server wait for its commits.
+    const LONGEST_PAUSE: Duration = Duration::from_millis(400);
+
     fn again(&self) -> Again {
         match self {
             LogError::Unanswered(_) => Again::UntilTheEnd,
