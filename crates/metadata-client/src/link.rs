@@ -94,10 +94,9 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(address: String, tls: Tls) -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            // One: each further one is woken for nothing, several times a call (decision 28).
-            .worker_threads(1)
-            .thread_name("strongroom-net")
+        // Without threads: a caller that waits for its answer serves the connection meanwhile, for all. To wake another thread for that, and
+        // to be woken by it, takes longer than the work (decision 28).
+        let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let mut client = ClientId([0; 16]);
@@ -128,6 +127,9 @@ impl Link {
         if let Some(old) = state.connected.take() {
             old.broken.cancel();
         }
+        drop(state);
+        // The connection is closed by its task, which runs when somebody waits.
+        self.runtime.block_on(tokio::task::yield_now());
     }
 
     async fn connect_until(&self, deadline: Instant) -> Result<Connected> {

@@ -1,7 +1,9 @@
-//! One connection to a disk: requests of many threads on the way together, and a thread that hands each its reply.
+//! One connection to a disk: requests of many threads on the way together; those that wait take turns at receiving.
 //!
-//! 1. A reply is handed unread to the caller that waits for its number; that caller checks its authenticity.
-//! 2. When the connection ends, every waiting caller learns it. A cancelled wait ends the connection, so that nothing of
+//! 1. One caller at a time receives, until its own reply is there; then another that waits goes on. So a reply that only one
+//!    waits for wakes no other thread, and a connection needs none of its own.
+//! 2. A reply is handed unread to the caller that waits for its number; that caller checks its authenticity.
+//! 3. When the connection ends, every waiting caller learns it. A cancelled wait ends the connection, so that nothing of
 //!    the request is still on its way out of this machine.
 
 use std::collections::HashMap;
@@ -11,14 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use streams::{Receiver, Sender, Socket, Stream};
 
 use crate::frame::{REPLY_LEN, ReplyHead};
 use crate::wire::{AHEAD, Side, Wire};
 
-/// Bytes of the reading thread's stack.
-const STACK: usize = 256 << 10;
+/// How often a caller that receives looks whether its time is over: an eighth of the time it has, within these bounds.
+const TICK: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 /// Buffers kept for replies.
 const SPARE_MAX: usize = 16;
 
@@ -43,27 +45,43 @@ pub(super) struct Connection {
     wire: Wire,
     sender: Sender,
     next: AtomicU64,
-    waiters: Mutex<Waiters>,
+    calls: Mutex<Calls>,
+    /// Of the caller whose turn it is to receive.
+    receiver: Mutex<Receiver>,
     spare: Mutex<Vec<Vec<u8>>>,
 }
 
+/// The calls under way.
 #[derive(Debug, Default)]
-struct Waiters {
+struct Calls {
     over: bool,
-    of: HashMap<u64, Arc<Waiter>>,
+    /// Somebody has the turn to receive.
+    receiving: bool,
+    waiters: HashMap<u64, Waiter>,
 }
 
-#[derive(Default)]
 struct Waiter {
     /// Bytes of payload it can take.
     most: usize,
-    state: Mutex<Option<Result<Reply, ()>>>,
-    came: Condvar,
+    reply: Option<Reply>,
+    /// Notified when its reply is there, when it is its turn to receive, and at the end of the connection.
+    came: Arc<Condvar>,
 }
 
 impl std::fmt::Debug for Waiter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Waiter").finish_non_exhaustive()
+    }
+}
+
+impl Calls {
+    /// The caller that received has its reply: another that waits is woken to receive.
+    fn pass_turn(&self) {
+        if !self.receiving
+            && let Some(next) = self.waiters.values().find(|w| w.reply.is_none())
+        {
+            next.came.notify_one();
+        }
     }
 }
 
@@ -83,31 +101,31 @@ impl Connection {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             match TcpStream::connect_timeout(&to, left).and_then(|socket| {
-                Wire::new(Socket::Tcp(socket), side.clone(), left, None, send_max)
+                let tick = (send_max / 8).clamp(TICK.0, TICK.1);
+                Wire::new(
+                    Socket::Tcp(socket),
+                    side.clone(),
+                    left,
+                    Some(tick),
+                    send_max,
+                )
             }) {
-                Ok(wire) => return Self::over(wire),
+                Ok(wire) => return Ok(Arc::new(Self::over(wire))),
                 Err(e) => last = e,
             }
         }
         Err(last)
     }
 
-    fn over(wire: Wire) -> io::Result<Arc<Self>> {
-        let connection = Arc::new(Self {
+    fn over(wire: Wire) -> Self {
+        Self {
             wire,
             sender: Sender::default(),
             next: AtomicU64::new(1),
-            waiters: Mutex::default(),
+            calls: Mutex::default(),
+            receiver: Mutex::new(Receiver::new(AHEAD)),
             spare: Mutex::default(),
-        });
-        std::thread::Builder::new()
-            .name("disk-replies".into())
-            .stack_size(STACK)
-            .spawn({
-                let connection = connection.clone();
-                move || connection.hand_out()
-            })?;
-        Ok(connection)
+        }
     }
 
     /// A number for a request.
@@ -123,33 +141,52 @@ impl Connection {
         most: usize,
         deadline: Instant,
     ) -> Result<Reply, NoReply> {
-        let lost = || NoReply::Lost(io::ErrorKind::ConnectionReset.into());
-        let waiter = Arc::new(Waiter {
-            most,
-            ..Waiter::default()
-        });
+        let came = Arc::new(Condvar::new());
         {
-            let mut waiters = self.waiters.lock();
-            if waiters.over {
+            let mut calls = self.calls.lock();
+            if calls.over {
                 return Err(lost());
             }
-            waiters.of.insert(number, waiter.clone());
+            let waiter = Waiter {
+                most,
+                reply: None,
+                came: came.clone(),
+            };
+            calls.waiters.insert(number, waiter);
         }
         if let Err(error) = self.sender.send(&self.wire, parts) {
             self.end();
             return Err(NoReply::Lost(error));
         }
-        let mut state = waiter.state.lock();
-        while state.is_none() {
-            if waiter.came.wait_until(&mut state, deadline).timed_out() && state.is_none() {
-                drop(state);
-                self.end();
-                return Err(NoReply::Late);
+        let mut calls = self.calls.lock();
+        loop {
+            let Some(waiter) = calls.waiters.get_mut(&number) else {
+                // The end of the connection took it away.
+                return Err(lost());
+            };
+            if let Some(reply) = waiter.reply.take() {
+                calls.waiters.remove(&number);
+                calls.pass_turn();
+                return Ok(reply);
             }
-        }
-        match state.take() {
-            Some(Ok(reply)) => Ok(reply),
-            _ => Err(lost()),
+            let failed = if calls.receiving {
+                let late = came.wait_until(&mut calls, deadline).timed_out();
+                let waits = calls
+                    .waiters
+                    .get(&number)
+                    .is_some_and(|w| w.reply.is_none());
+                (late && waits).then_some(NoReply::Late)
+            } else {
+                calls.receiving = true;
+                let received = MutexGuard::unlocked(&mut calls, || self.receive(deadline));
+                calls.receiving = false;
+                received.err()
+            };
+            if let Some(failed) = failed {
+                drop(calls);
+                self.end();
+                return Err(failed);
+            }
         }
     }
 
@@ -167,41 +204,58 @@ impl Connection {
     pub(super) fn end(&self) {
         self.wire.cut();
         let waiters = {
-            let mut waiters = self.waiters.lock();
-            waiters.over = true;
-            std::mem::take(&mut waiters.of)
+            let mut calls = self.calls.lock();
+            calls.over = true;
+            std::mem::take(&mut calls.waiters)
         };
         for waiter in waiters.into_values() {
-            waiter.complete(Err(()));
+            waiter.came.notify_one();
         }
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.waiters.lock().over
+        self.calls.lock().over
     }
 
-    fn hand_out(&self) {
-        let mut receiver = Receiver::new(AHEAD);
-        while let Some((waiter, reply)) = self.receive(&mut receiver) {
-            waiter.complete(Ok(reply));
-        }
-        self.end();
+    /// Receives one reply and hands it to the caller that waits for it. The caller has the turn.
+    fn receive(&self, deadline: Instant) -> Result<(), NoReply> {
+        let mut receiver = self.receiver.lock();
+        let mut late = false;
+        let go_on = &mut |_: bool| {
+            late = Instant::now() >= deadline;
+            match late {
+                true => Err(io::ErrorKind::TimedOut.into()),
+                false => Ok(()),
+            }
+        };
+        let received = self.receive_by(&mut receiver, go_on);
+        received.map_err(|error| match late {
+            true => NoReply::Late,
+            false => NoReply::Lost(error),
+        })
     }
 
-    /// The next reply and who waits for it; `None` when the connection is over, or what came is no reply.
-    fn receive(&self, receiver: &mut Receiver) -> Option<(Arc<Waiter>, Reply)> {
-        // Without a tick nothing ever only waited.
-        let go_on = &mut |_: bool| Ok(());
+    fn receive_by(
+        &self,
+        receiver: &mut Receiver,
+        go_on: &mut dyn FnMut(bool) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let not_reply = || io::Error::new(io::ErrorKind::InvalidData, "what came is no reply");
         let mut raw = [0; REPLY_LEN];
-        if !receiver.fill(&self.wire, &mut raw, go_on).ok()? {
-            return None;
+        if !receiver.fill(&self.wire, &mut raw, go_on)? {
+            return Err(io::ErrorKind::ConnectionReset.into());
         }
-        let head = ReplyHead::parse(&raw)?;
-        let waiter = self.waiters.lock().of.remove(&head.number)?;
+        let head = ReplyHead::parse(&raw).ok_or_else(not_reply)?;
         let len = head.payload_len as usize;
-        if len > waiter.most {
-            waiter.complete(Err(()));
-            return None;
+        let fits = |waiter: &Waiter| waiter.reply.is_none() && len <= waiter.most;
+        if !self
+            .calls
+            .lock()
+            .waiters
+            .get(&head.number)
+            .is_some_and(fits)
+        {
+            return Err(not_reply());
         }
         let mut payload = if len > 0 {
             self.spare.lock().pop().unwrap_or_default()
@@ -209,19 +263,132 @@ impl Connection {
             Vec::new()
         };
         payload.resize(len, 0);
-        match receiver.fill_all(&self.wire, &mut payload, go_on) {
-            Ok(()) => Some((waiter, Reply { raw, head, payload })),
-            Err(_) => {
-                waiter.complete(Err(()));
-                None
-            }
+        receiver.fill_all(&self.wire, &mut payload, go_on)?;
+        let mut calls = self.calls.lock();
+        // Gone where its connection ended meanwhile.
+        if let Some(waiter) = calls.waiters.get_mut(&head.number) {
+            waiter.reply = Some(Reply { raw, head, payload });
+            waiter.came.notify_one();
         }
+        Ok(())
     }
 }
 
-impl Waiter {
-    fn complete(&self, result: Result<Reply, ()>) {
-        *self.state.lock() = Some(result);
-        self.came.notify_one();
+fn lost() -> NoReply {
+    NoReply::Lost(io::ErrorKind::ConnectionReset.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+    use crate::sign;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// A connection, and the disk's end of it.
+    fn pair() -> (Arc<Connection>, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let until = Instant::now() + LONG;
+        let near = Connection::open(&address, Side::Plain, until, Duration::from_secs(1)).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    /// Sends its number as a request.
+    fn ask(connection: &Connection, time: Duration) -> Result<u64, NoReply> {
+        let number = connection.number();
+        let request = number.to_le_bytes();
+        let reply = connection.exchange(number, [&request, &[]], 8, Instant::now() + time)?;
+        assert_eq!(reply.head.number, number);
+        assert_eq!(reply.payload, request);
+        Ok(number)
+    }
+
+    /// A reply whose payload is the number of its request.
+    fn reply(number: u64) -> Vec<u8> {
+        let head = ReplyHead {
+            op: 1,
+            refused: None,
+            signed: false,
+            number,
+            boot: [0; 16],
+            epoch: 0,
+            incarnation: [0; 16],
+            payload_len: 8,
+            storage_us: 0,
+        };
+        let payload = number.to_le_bytes();
+        [&sign::reply(&head, &payload, None)[..], &payload].concat()
+    }
+
+    #[test]
+    fn the_turn_to_receive_is_passed_on_with_the_own_reply() {
+        let (connection, mut disk) = pair();
+        thread::scope(|scope| {
+            let callers: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| ask(&connection, LONG)))
+                .collect();
+            let mut numbers = [[0; 8]; 8];
+            numbers.iter_mut().for_each(|n| disk.read_exact(n).unwrap());
+            // One at a time, and to the one that receives among the first: all others are still to be received then.
+            for number in numbers {
+                disk.write_all(&reply(u64::from_le_bytes(number))).unwrap();
+                thread::sleep(Duration::from_millis(5));
+            }
+            for caller in callers {
+                caller.join().unwrap().unwrap();
+            }
+        });
+        // Nothing is left that would keep the next one from receiving.
+        thread::scope(|scope| {
+            let caller = scope.spawn(|| ask(&connection, LONG));
+            let mut number = [0; 8];
+            disk.read_exact(&mut number).unwrap();
+            disk.write_all(&reply(u64::from_le_bytes(number))).unwrap();
+            caller.join().unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_caller_whose_time_is_over_ends_the_connection_for_all() {
+        let short = Duration::from_millis(200);
+        for times in [[short, LONG], [LONG, short]] {
+            let (connection, _disk) = pair();
+            let begun = Instant::now();
+            let receiving = || connection.calls.lock().receiving;
+            let ends = thread::scope(|scope| {
+                let first = scope.spawn(|| ask(&connection, times[0]));
+                while !receiving() && begun.elapsed() < LONG {
+                    thread::yield_now();
+                }
+                let second = scope.spawn(|| ask(&connection, times[1]));
+                [first, second].map(|caller| caller.join().unwrap().unwrap_err())
+            });
+            for (time, end) in times.into_iter().zip(ends) {
+                assert_eq!(matches!(end, NoReply::Late), time == short, "{end:?}");
+            }
+            assert!(begun.elapsed() < LONG && connection.is_over());
+        }
+    }
+
+    #[test]
+    fn what_is_no_reply_or_belongs_to_nobody_ends_the_connection() {
+        let strange = [reply(77), vec![0; REPLY_LEN], reply(1)[..20].to_vec()];
+        for bytes in strange {
+            let (connection, mut disk) = pair();
+            thread::scope(|scope| {
+                let caller = scope.spawn(|| ask(&connection, LONG));
+                disk.read_exact(&mut [0; 8]).unwrap();
+                disk.write_all(&bytes).unwrap();
+                disk.shutdown(std::net::Shutdown::Both).unwrap();
+                let end = caller.join().unwrap().unwrap_err();
+                assert!(matches!(end, NoReply::Lost(_)), "{end:?}");
+            });
+            assert!(connection.is_over());
+        }
     }
 }
