@@ -9,11 +9,13 @@
 #   standby scripts/standby.sh: a pair of metadata servers with commits in the bucket, in three members of etcd, and in PostgreSQL with a
 #           synchronous standby; with the engines the disks are in the bucket too. 8 and 10 rounds, nodes of the engines killed
 #
-# Longer fights: STRONGROOM_FIGHT_ROUNDS=1000. Ends with a line of sums, and with 0 only if everything passed.
+# STRONGROOM_BIN: the program, with strongroom-bucket beside it; default: target/release/strongroom. Longer fights:
+# STRONGROOM_FIGHT_ROUNDS=1000. Ends with a line of sums, and with 0 only if everything passed.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
+BIN=${STRONGROOM_BIN:-$TARGET_DIR/release/strongroom}
 PARTS=("$@")
 [ ${#PARTS[@]} -gt 0 ] || PARTS=(rust logs bucket standby)
 
@@ -32,14 +34,14 @@ for part in "${PARTS[@]}"; do
     status=0
     case $part in
     rust) cargo test --workspace --no-fail-fast --features strongroom-bucket/engines --test postgres --test etcd 2>&1 | tee "$log" || status=1 ;;
-    logs) scripts/logs.sh 2>&1 | tee "$log" || status=1 ;;
-    bucket) scripts/bucket.sh "$TARGET_DIR/release/strongroom" suites 2>&1 | tee "$log" || status=1 ;;
+    logs) scripts/logs.sh "$BIN-bucket" 2>&1 | tee "$log" || status=1 ;;
+    bucket) scripts/bucket.sh "$BIN" suites 2>&1 | tee "$log" || status=1 ;;
     standby)
         {
-            scripts/standby.sh "$TARGET_DIR/release/strongroom" 8 || status=1
+            scripts/standby.sh "$BIN" 8 || status=1
             for engine in etcd postgres; do
                 say "standby, commits in $engine:"
-                ENGINE=$engine scripts/standby.sh "$TARGET_DIR/release/strongroom" 10 || status=1
+                ENGINE=$engine scripts/standby.sh "$BIN" 10 || status=1
             done
             [ $status -eq 0 ]
         } 2>&1 | tee "$log" || status=1

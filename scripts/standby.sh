@@ -299,8 +299,8 @@ wait $HOLDER || { say "the holder of the locks failed: $(cat "$WORK/holder.log")
 python3 "$WORK/rival.py" "$WORK/two/locked" || { say "released locks are not free"; FAILED=1; }
 for journal in one two; do
     for client in one two; do
-        say "$journal's files through $client: $(python3 "$WORK/judge.py" "$WORK/$client" "$WORK/$journal.journal")" || FAILED=1
-        python3 "$WORK/judge.py" "$WORK/$client" "$WORK/$journal.journal" >/dev/null || FAILED=1
+        found=$(python3 "$WORK/judge.py" "$WORK/$client" "$WORK/$journal.journal") || FAILED=1
+        say "$journal's files through $client: $found"
     done
 done
 "$BIN" umount "$WORK/one"
@@ -313,8 +313,8 @@ start_metadata b
 until_ok 30 serves b || die "after the end of both, none serves"
 mount_client one
 for journal in one two; do
-    say "$journal's files after a restart: $(python3 "$WORK/judge.py" "$WORK/one" "$WORK/$journal.journal")" || FAILED=1
-    python3 "$WORK/judge.py" "$WORK/one" "$WORK/$journal.journal" >/dev/null || FAILED=1
+    found=$(python3 "$WORK/judge.py" "$WORK/one" "$WORK/$journal.journal") || FAILED=1
+    say "$journal's files after a restart: $found"
 done
 for kind in "${KINDS[@]}" .; do
     { grep "^$kind" "$WORK/times" || true; } | cut -d' ' -f2 | sort -n | awk -v kind="${kind/./all}" '

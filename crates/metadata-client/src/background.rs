@@ -1,4 +1,5 @@
-//! Background work: heartbeats, committing data that was written a while ago, shortening the log.
+//! Background work: heartbeats, committing data that was written a while ago, reporting closed files and grants that are over,
+//! shortening the log.
 //!
 //! Three threads, so that none waits for another's work: a heartbeat must not wait for a disk.
 
@@ -96,16 +97,15 @@ impl ClientCore {
         {
             self.settle(settled, session.generation);
         }
-        self.release_finished(&connected);
         if self.disks.ask_again() {
-            self.find_disks(&connected);
+            self.find_disks(&connected, answer);
         }
         Ok(session.lease)
     }
 
     /// Learns where the disks are now: a session that goes on is greeted with that again.
-    fn find_disks(&self, connected: &Connected) {
-        let deadline = Instant::now() + HEARTBEAT_ANSWER;
+    fn find_disks(&self, connected: &Connected, answer: Duration) {
+        let deadline = Instant::now() + answer;
         let ask = |client: metadata_proto::rpc::MetadataClient, context, id| async move {
             client.hello(context, VERSION, Some(id)).await
         };
@@ -172,6 +172,10 @@ impl ClientCore {
     fn syncs(&self) {
         while self.pause(LOOK) {
             self.send_closed();
+            // Not after a heartbeat: a server that hangs would keep the next one from finding that out.
+            if let Ok(connected) = self.connected(self.deadline()) {
+                self.release_finished(&connected);
+            }
             if self.budget.percent() >= 50
                 && let Err(e) = self.sync_all()
             {
