@@ -48,8 +48,10 @@ for part in "${PARTS[@]}"; do
         ;;
     *) die "there is no part '$part': there are rust, logs, bucket and standby" ;;
     esac
-    # "N passed; N failed" of each test program, or "N passed, N failed" of a script.
-    read -r passed failed < <(sed -nE 's/^(test result: .* )?([0-9]+) passed[;,] ([0-9]+) failed.*/\2 \3/p' "$log" |
+    # "N passed; N failed" of each test program, or "N passed, N failed" of a script, which counts test programs that it runs itself.
+    form='([0-9]+) passed, ([0-9]+) failed'
+    [ "$part" != rust ] || form='test result: .* ([0-9]+) passed; ([0-9]+) failed'
+    read -r passed failed < <(sed -nE "s/^$form.*/\\1 \\2/p" "$log" |
         awk '{ p += $1; f += $2 } END { print p + 0, f + 0 }')
     [ $status -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
     PASSED=$((PASSED + passed)) FAILED=$((FAILED + failed))
