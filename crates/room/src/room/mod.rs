@@ -8,6 +8,7 @@ mod remote;
 mod replica;
 mod snapshots;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -27,12 +28,18 @@ pub use file::RoomFile;
 /// An open room. All methods, and those of [`FileSystem`](crate::FileSystem), may be called from many threads at once. In a fork
 /// of the process that opened it, methods are refused as [`Error::Forked`] (those without an error do nothing), and dropping it
 /// does nothing. Elsewhere, dropping it commits and closes; errors of that last commit are logged only: [`close`](Self::close) returns them.
-#[derive(Debug)]
 pub struct Room {
     /// For what only reads memory, and for this process's own: see [`parts`](Self::parts).
     pub(crate) parts: Arc<Parts>,
     maintenance: Option<JoinHandle<()>>,
     closed: bool,
+}
+
+// Not what it holds: too much for a log.
+impl fmt::Debug for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Room").finish_non_exhaustive()
+    }
 }
 
 impl Room {
