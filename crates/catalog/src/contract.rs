@@ -470,4 +470,27 @@ pub fn shared_units_are_counted_and_never_below_nothing(maker: &mut dyn Maker) {
     catalog.apply(&[unit(1, -1)]).unwrap();
     assert!(catalog.all_shared().unwrap().is_empty());
     catalog.commit().unwrap();
+
+    // What was committed and what is pending add up, whether it was asked for in between or not.
+    let count = |catalog: &dyn Catalog, position| {
+        catalog.shared_references(SegmentNo(3), position).unwrap()
+    };
+    for asked in [true, false] {
+        catalog.apply(&[unit(2, 2), unit(8, 1)]).unwrap();
+        catalog.commit().unwrap();
+        catalog.apply(&[unit(2, -1)]).unwrap();
+        assert!(!asked || count(&*catalog, 2) == 1);
+        catalog.apply(&[unit(2, 3), unit(8, 4)]).unwrap();
+        assert!(!asked || (count(&*catalog, 2), count(&*catalog, 8)) == (4, 5));
+        catalog.commit().unwrap();
+        let stored = [(SegmentNo(3), 2, 4), (SegmentNo(3), 8, 5)];
+        assert_eq!(catalog.all_shared().unwrap(), stored);
+        assert_eq!(maker.after_crash().all_shared().unwrap(), stored);
+        catalog.apply(&[unit(2, -4), unit(8, -5)]).unwrap();
+        assert!(!asked || (count(&*catalog, 2), count(&*catalog, 8)) == (0, 0));
+        assert_eq!(catalog.all_shared().unwrap(), []);
+        assert!(catalog.apply(&[unit(2, -1)]).is_err());
+        catalog.commit().unwrap();
+        assert_eq!(maker.after_crash().all_shared().unwrap(), []);
+    }
 }

@@ -1,7 +1,8 @@
 //! Small reads and writes of a room, for counting their instructions: `scripts/instructions.sh` runs this under callgrind.
 //!
 //! `cargo run -p strongroom-room --example instructions -- COUNT`: that many of each operation. Each is a function of its own, so that
-//! callgrind counts it apart. The count of instructions is the same however busy the machine is.
+//! callgrind counts it apart: `apart` keeps the compiler from making one of those that do the same. The count of instructions is the same
+//! however busy the machine is.
 
 use std::process::ExitCode;
 
@@ -20,8 +21,14 @@ fn places(count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |i| i * 1031 % blocks * BLOCK)
 }
 
+/// Makes the function that it is called in another than all others.
+fn apart(name: &str) {
+    std::hint::black_box(name);
+}
+
 #[inline(never)]
 fn write_block(room: &dyn FileSystem, no: InodeNo, at: u64, data: &[u8]) -> room::Result<()> {
+    apart("write_block");
     room.write(no, at, data)
 }
 
@@ -32,47 +39,71 @@ fn write_across_blocks(
     at: u64,
     data: &[u8],
 ) -> room::Result<()> {
+    apart("write_across_blocks");
     room.write(no, at, data)
 }
 
 /// The first change of the block since a snapshot, in a unit that holds others.
 #[inline(never)]
 fn write_kept_block(room: &dyn FileSystem, no: InodeNo, at: u64, data: &[u8]) -> room::Result<()> {
+    apart("write_kept_block");
     room.write(no, at, data)
 }
 
 /// The same of a block that was written alone.
 #[inline(never)]
 fn write_kept_unit(room: &dyn FileSystem, no: InodeNo, at: u64, data: &[u8]) -> room::Result<()> {
+    apart("write_kept_unit");
     room.write(no, at, data)
 }
 
 /// The next change of the block since the snapshot.
 #[inline(never)]
 fn write_block_again(room: &dyn FileSystem, no: InodeNo, at: u64, data: &[u8]) -> room::Result<()> {
+    apart("write_block_again");
     room.write(no, at, data)
 }
 
 /// Durable, with all blocks of `write_kept_unit`.
 #[inline(never)]
 fn sync_kept(room: &dyn FileSystem) -> room::Result<()> {
+    apart("sync_kept");
     room.sync()
 }
 
 /// The same without a snapshot.
 #[inline(never)]
 fn sync_blocks(room: &dyn FileSystem) -> room::Result<()> {
+    apart("sync_blocks");
     room.sync()
+}
+
+/// A block, durable.
+#[inline(never)]
+fn write_synced(room: &dyn FileSystem, no: InodeNo, at: u64, data: &[u8]) -> room::Result<()> {
+    apart("write_synced");
+    room.write(no, at, data)?;
+    room.fsync(no)
+}
+
+/// The first change of the block since a snapshot, durable.
+#[inline(never)]
+fn write_kept_synced(room: &dyn FileSystem, no: InodeNo, at: u64, data: &[u8]) -> room::Result<()> {
+    apart("write_kept_synced");
+    room.write(no, at, data)?;
+    room.fsync(no)
 }
 
 #[inline(never)]
 fn append_block(room: &dyn FileSystem, no: InodeNo, at: u64, data: &[u8]) -> room::Result<()> {
+    apart("append_block");
     room.write(no, at, data)
 }
 
 /// As a mount reads.
 #[inline(never)]
 fn read_block(room: &dyn FileSystem, no: InodeNo, at: u64, buf: &mut [u8]) -> room::Result<()> {
+    apart("read_block");
     room.read(no, at, buf)?;
     room.touch_atime(no);
     Ok(())
@@ -80,6 +111,7 @@ fn read_block(room: &dyn FileSystem, no: InodeNo, at: u64, buf: &mut [u8]) -> ro
 
 #[inline(never)]
 fn read_part(room: &dyn FileSystem, no: InodeNo, at: u64, buf: &mut [u8]) -> room::Result<()> {
+    apart("read_part");
     room.read(no, at, buf)?;
     room.touch_atime(no);
     Ok(())
@@ -122,9 +154,19 @@ fn run(count: u64) -> Result<(), Box<dyn std::error::Error>> {
     for at in places(count) {
         write_across_blocks(fs, filled, at + 100, block)?;
     }
-    let kept = file(b"kept")?.no;
-    for at in (0..SIZE).step_by(data.len()) {
-        fs.write(kept, at, &data)?;
+    let (kept, synced, kept_synced) = (
+        file(b"kept")?.no,
+        file(b"synced")?.no,
+        file(b"kept-synced")?.no,
+    );
+    for no in [kept, synced, kept_synced] {
+        for at in (0..SIZE).step_by(data.len()) {
+            fs.write(no, at, &data)?;
+        }
+    }
+    fs.sync()?;
+    for at in places(count) {
+        write_synced(fs, synced, at, block)?;
     }
     let snapshot = |name: &str| room.create_snapshot(name, NewSnapshot::default());
     snapshot("first")?;
@@ -138,6 +180,9 @@ fn run(count: u64) -> Result<(), Box<dyn std::error::Error>> {
     sync_kept(fs)?;
     for at in places(count) {
         write_block_again(fs, kept, at, block)?;
+    }
+    for at in places(count) {
+        write_kept_synced(fs, kept_synced, at, block)?;
     }
     room.close()?;
     Ok(())

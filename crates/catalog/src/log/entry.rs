@@ -115,35 +115,20 @@ fn bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> 
     serializer.serialize_bytes(bytes)
 }
 
-/// Appends the changes of one operation.
-pub(super) fn put(out: &mut Vec<u8>, changes: &[Change<'_>]) {
-    for change in changes {
-        match *change {
-            Change::PutChunk {
-                inode,
-                index,
-                chunk,
-            } => {
-                let map = &chunk.encode();
-                append(out, &Item::PutChunk { inode, index, map });
-            }
-            Change::KeepChunk {
-                inode,
-                index,
-                until,
-                kept,
-            } => {
-                let kept = &kept.encode();
-                let keep = Item::KeepChunk {
-                    inode,
-                    index,
-                    until,
-                    kept,
-                };
-                append(out, &keep);
-            }
-            _ => append(out, &entry(change)),
-        }
+/// The stored form of the map in each change, empty where there is none: rows and entries of the log have the same.
+pub(crate) fn maps(changes: &[Change<'_>]) -> Vec<Vec<u8>> {
+    let map = |change: &Change<'_>| match *change {
+        Change::PutChunk { chunk, .. } => chunk.encode(),
+        Change::KeepChunk { kept, .. } => kept.encode(),
+        _ => Vec::new(),
+    };
+    changes.iter().map(map).collect()
+}
+
+/// Appends the changes of one operation, whose maps are [`maps`].
+pub(super) fn put(out: &mut Vec<u8>, changes: &[Change<'_>], maps: &[Vec<u8>]) {
+    for (change, map) in changes.iter().zip(maps) {
+        append(out, &entry(change, map));
     }
     append(out, &Item::End);
 }
@@ -159,7 +144,7 @@ fn append(out: &mut Vec<u8>, entry: &Item<'_>) {
     *out = postcard::to_extend(entry, taken).expect("an entry can be encoded");
 }
 
-fn entry<'a>(change: &Change<'a>) -> Item<'a> {
+fn entry<'a>(change: &Change<'a>, map: &'a [u8]) -> Item<'a> {
     match *change {
         Change::PutInode(inode) => Item::PutInode(Cow::Borrowed(inode)),
         Change::DeleteInode(no) => Item::DeleteInode(no),
@@ -186,9 +171,18 @@ fn entry<'a>(change: &Change<'a>) -> Item<'a> {
         },
         Change::PutXattr { inode, name, value } => Item::PutXattr { inode, name, value },
         Change::RemoveXattr { inode, name } => Item::RemoveXattr { inode, name },
-        Change::PutChunk { .. } | Change::KeepChunk { .. } => {
-            unreachable!("its map is encoded by the caller")
-        }
+        Change::PutChunk { inode, index, .. } => Item::PutChunk { inode, index, map },
+        Change::KeepChunk {
+            inode,
+            index,
+            until,
+            ..
+        } => Item::KeepChunk {
+            inode,
+            index,
+            until,
+            kept: map,
+        },
         Change::PutSegment(SegmentAccount { id, length, live }) => Item::PutSegment {
             no: id.no,
             key_epoch: id.key_epoch,

@@ -318,6 +318,7 @@ impl Catalog for SqlCatalog {
 
     fn verify(&self) -> Result<Vec<String>> {
         let mut state = self.lock();
+        state.bring_up_to_date()?;
         let file_is_all = if self.read_only {
             wal::is_left(&*self.storage, &self.name).is_ok_and(|left| !left)
         } else {

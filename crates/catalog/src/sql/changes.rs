@@ -1,5 +1,7 @@
 //! Changing: each [`Change`] is one or two statements; an operation is checked as a whole before its first one runs.
 //!
+//! Counts are gathered for the commit instead: `counts`.
+//!
 //! There is no savepoint around an operation. What can fail once its statements run is a write to the disk or the check
 //! of a page, and both make SQLite or SQLCipher roll back the whole transaction anyway.
 
@@ -8,9 +10,10 @@ use super::schema::past;
 use super::{Failure, State, schema};
 use storage::spans;
 
+use crate::log;
 use crate::{
     ANSWER_MAX, CachedReply, CatalogError, Change, ClientKey, FileKind, Inode, InodeNo, Result,
-    SegmentAccount, SegmentNo,
+    SegmentAccount,
 };
 
 /// Rough bytes of log that one change can need: the pages it touches in the tables' trees.
@@ -67,18 +70,17 @@ impl State {
         }
         let checked = self
             .check_snapshots(changes)
-            .and_then(|()| self.checked_shares(changes))
-            .and_then(|shares| Ok((shares, log_bytes(changes) + self.past_bytes(changes)?)));
-        let (shares, bytes) = checked.map_err(|error| self.note(error))?;
+            .and_then(|()| self.check_shares(changes))
+            .and_then(|()| Ok(log_bytes(changes) + self.past_bytes(changes)?));
+        let bytes = checked.map_err(|error| self.note(error))?;
+        let maps = log::maps(changes);
         self.changing(bytes, |state| {
-            for change in changes {
-                state.change(change)?;
+            for (change, map) in changes.iter().zip(&maps) {
+                state.change(change, map)?;
             }
-            shares.iter().try_for_each(|((segment, position), count)| {
-                state.put_share(*segment, *position, *count)
-            })
+            state.bound_gathered()
         })?;
-        self.pending.note(changes);
+        self.pending.note(changes, &maps);
         Ok(())
     }
 
@@ -92,7 +94,11 @@ impl State {
     }
 
     /// Runs statements within the pending transaction.
-    fn changing(&mut self, bytes: u64, run: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    pub(super) fn changing(
+        &mut self,
+        bytes: u64,
+        run: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
         self.wal.expect(bytes)?;
         if self.conn.is_autocommit() {
             self.statement("BEGIN IMMEDIATE")?.execute(())?;
@@ -124,7 +130,8 @@ impl State {
         };
         let anchor = self.next_anchor()?;
         let committed = self
-            .put_anchor(anchor)
+            .write_gathered()
+            .and_then(|()| self.put_anchor(anchor))
             .and_then(|()| self.statement(schema::PUT_META))
             .and_then(|mut put| Ok(put.execute((schema::META_COUNTERS, counters.encode()))?))
             .and_then(|_| Ok(self.statement("COMMIT")?.execute(())?));
@@ -147,39 +154,7 @@ impl State {
         Ok(())
     }
 
-    /// The counts that the operation's [`Change::ShareUnit`] lead to, none below zero.
-    fn checked_shares(&self, changes: &[Change<'_>]) -> Result<Vec<((SegmentNo, u32), i64)>> {
-        let mut counts: Vec<((SegmentNo, u32), i64)> = Vec::new();
-        for change in changes {
-            let Change::ShareUnit {
-                segment,
-                position,
-                references,
-            } = change
-            else {
-                continue;
-            };
-            let unit = (*segment, *position);
-            let known = counts.iter().position(|(key, _)| *key == unit);
-            let index = match known {
-                Some(index) => index,
-                None => {
-                    counts.push((unit, to_sql(self.shared_references(*segment, *position)?)));
-                    counts.len() - 1
-                }
-            };
-            counts[index].1 = counts[index].1.saturating_add(*references);
-        }
-        match counts.iter().find(|(_, count)| *count < 0) {
-            Some(((segment, position), _)) => Err(damaged(format!(
-                "the unit at {position} of segment {} would have fewer than no references",
-                segment.0
-            ))),
-            None => Ok(counts),
-        }
-    }
-
-    fn change(&mut self, change: &Change<'_>) -> Result<()> {
+    fn change(&mut self, change: &Change<'_>, map: &[u8]) -> Result<()> {
         match *change {
             Change::PutInode(inode) => self.put_inode(inode),
             Change::DeleteInode(no) => self.delete_inode(no),
@@ -223,20 +198,19 @@ impl State {
             } if chunk.is_empty() => self
                 .run(schema::DELETE_CHUNK, (to_sql(inode.0), to_sql(index)))
                 .map(drop),
-            Change::PutChunk {
-                inode,
-                index,
-                chunk,
-            } => self
-                .run(
-                    schema::PUT_CHUNK,
-                    (to_sql(inode.0), to_sql(index), chunk.encode()),
-                )
+            Change::PutChunk { inode, index, .. } => self
+                .run(schema::PUT_CHUNK, (to_sql(inode.0), to_sql(index), map))
                 .map(drop),
             Change::PutSegment(account) => self.put_segment(account),
             Change::DropSegment(no) => self.run(schema::DELETE_SEGMENT, [to_sql(no.0)]).map(drop),
-            // Together, behind the others.
-            Change::ShareUnit { .. } => Ok(()),
+            Change::ShareUnit {
+                segment,
+                position,
+                references,
+            } => {
+                self.gather_share(segment, position, references);
+                Ok(())
+            }
             Change::PutReply { client, reply } => self.put_reply(client, reply),
             Change::DropReplies(client) => match self.has_replies {
                 true => self.run(schema::DELETE_REPLIES, [&client.0[..]]).map(drop),
@@ -258,7 +232,7 @@ impl State {
                 let (inode, index, until) = key;
                 match kept.is_empty() {
                     true => self.run(past::DROP_CHUNK, key),
-                    false => self.run(past::KEEP_CHUNK, (inode, index, until, kept.encode())),
+                    false => self.run(past::KEEP_CHUNK, (inode, index, until, map)),
                 }
                 .map(drop)
             }
@@ -266,7 +240,10 @@ impl State {
                 since,
                 until,
                 blocks,
-            } => self.count_space(since, until, blocks),
+            } => {
+                self.gather_space(since, until, blocks);
+                Ok(())
+            }
         }
     }
 
@@ -393,14 +370,6 @@ impl State {
         } = reply;
         let params = (&client.0[..], slot, to_sql(*sequence), &answer[..]);
         self.run(schema::PUT_REPLY, params).map(drop)
-    }
-
-    fn put_share(&self, segment: SegmentNo, position: u32, count: i64) -> Result<()> {
-        match count {
-            0 => self.run(schema::DELETE_SHARED, (to_sql(segment.0), position)),
-            _ => self.run(schema::PUT_SHARED, (to_sql(segment.0), position, count)),
-        }
-        .map(drop)
     }
 
     /// Moves the log into the file; with changes pending, after their commit.

@@ -18,6 +18,7 @@ mod births;
 mod calls;
 mod changes;
 mod copy;
+mod counts;
 mod keep;
 mod open;
 mod past;
@@ -51,6 +52,7 @@ use crate::log::file::LogFile;
 use crate::log::{Link, Pending};
 use crate::{CatalogError, InodeNo, Result};
 use births::KnownBirths;
+use counts::Gathered;
 use segments::SealedUnits;
 use snapshots::{Moment, SnapshotList};
 use wal::Wal;
@@ -118,6 +120,8 @@ struct State {
     kept_inodes: HashSet<InodeNo>,
     /// When blocks of chunks were written.
     births: RefCell<KnownBirths>,
+    /// Counts that the commit writes.
+    gathered: RefCell<Gathered>,
     /// Whether there is a table of answers.
     has_replies: bool,
     /// Inodes in the catalog, uncommitted ones included.
@@ -236,6 +240,7 @@ impl State {
         tracing::error!(?failure, "the catalog accepts no further changes");
         self.failed = Some(failure);
         self.dirty = false;
+        *self.gathered.get_mut() = Gathered::default();
         open::keep_log_on_close(&self.conn);
         if !self.conn.is_autocommit() {
             // Fails only where SQLite has rolled back by itself.

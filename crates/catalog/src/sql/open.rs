@@ -218,6 +218,7 @@ impl State {
             latest: None,
             kept_inodes: HashSet::new(),
             births: RefCell::default(),
+            gathered: RefCell::default(),
             has_replies: false,
             inodes: 0,
             generation: 0,

@@ -9,7 +9,7 @@ use super::schema::{self, past};
 use super::snapshots::Moment;
 use crate::{
     CHUNK_LEN, CatalogError, Chunk, DirEntry, Inode, InodeNo, KeptChunk, KeptRow, Result,
-    SnapshotRow, SpaceRow,
+    SnapshotRow,
 };
 
 /// Rows of inodes that a listing looks at for each name, before it searches for each.
@@ -428,12 +428,5 @@ impl State {
             let inode = rows::number(row, 0, "an attribute's inode")?;
             Ok((InodeNo(inode), rows::bytes(row, 1, "an attribute's name")?))
         })
-    }
-
-    pub(super) fn snapshot_space_rows(&self) -> Result<Vec<SpaceRow>> {
-        match self.has_past() {
-            true => self.all(past::SPACE, (), rows::space),
-            false => Ok(Vec::new()),
-        }
     }
 }

@@ -6,8 +6,7 @@ use storage::OpenMode;
 use super::rows::{self, bound, damaged, to_sql};
 use super::{SqlCatalog, State, schema};
 use crate::{
-    CachedReply, Chunk, ClientKey, DirEntry, Inode, InodeNo, Result, SegmentAccount, SegmentNo,
-    Totals,
+    CachedReply, Chunk, ClientKey, DirEntry, Inode, InodeNo, Result, SegmentAccount, Totals,
 };
 
 impl State {
@@ -167,13 +166,6 @@ impl State {
         })
     }
 
-    pub(super) fn shared_references(&self, segment: SegmentNo, position: u32) -> Result<u64> {
-        let count = self.one(schema::SHARED, (bound(segment.0), position), |row| {
-            rows::number(row, 0, "a share count")
-        })?;
-        Ok(count.unwrap_or(0))
-    }
-
     pub(super) fn segments(&self) -> Result<Vec<SegmentAccount>> {
         self.all(schema::SEGMENTS, (), rows::segment)
     }
@@ -228,16 +220,6 @@ impl State {
                 ))
             },
         )
-    }
-
-    pub(super) fn all_shared(&self) -> Result<Vec<(SegmentNo, u32, u64)>> {
-        self.all(schema::ALL_SHARED, (), |row| {
-            Ok((
-                SegmentNo(rows::number(row, 0, "a shared unit's segment")?),
-                rows::number(row, 1, "a shared unit's position")?,
-                rows::number(row, 2, "a share count")?,
-            ))
-        })
     }
 
     pub(super) fn meta(&self, key: &str) -> Result<Option<Vec<u8>>> {

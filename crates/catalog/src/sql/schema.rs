@@ -178,6 +178,8 @@ statements! {
     DELETE_SEGMENT = "DELETE FROM segments WHERE no = ?1";
     PUT_SHARED = "INSERT INTO shared (segment, position, refs) VALUES (?1, ?2, ?3) \
         ON CONFLICT DO UPDATE SET refs = excluded.refs";
+    ADD_SHARED = "INSERT INTO shared (segment, position, refs) VALUES (?1, ?2, ?3) \
+        ON CONFLICT DO UPDATE SET refs = refs + excluded.refs";
     DELETE_SHARED = "DELETE FROM shared WHERE segment = ?1 AND position = ?2";
     PUT_META = "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value";
     PUT_REPLY = "INSERT INTO replies (client, slot, sequence, answer) VALUES (?1, ?2, ?3, ?4) \

@@ -237,12 +237,13 @@ impl State {
             }
         });
         let before = living(&self.snapshots.get(), no);
+        self.write_space()?;
         let counts = self.all(past::SPACE_SINCE, [to_sql(no)], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
         })?;
         self.run(past::DROP_SPACE_SINCE, [to_sql(no)])?;
         for (until, blocks) in counts {
-            self.count(to_sql(before), until, blocks)?;
+            self.put_space(to_sql(before), until, blocks)?;
         }
         Ok(())
     }
@@ -327,16 +328,5 @@ impl State {
             }
         }
         Ok(())
-    }
-
-    /// Counts blocks kept for snapshots.
-    pub(super) fn count_space(&mut self, since: u64, until: u64, blocks: i64) -> Result<()> {
-        let since = living(&self.snapshots.get(), since);
-        self.count(to_sql(since), to_sql(until), blocks)
-    }
-
-    fn count(&self, since: i64, until: i64, blocks: i64) -> Result<()> {
-        self.run(past::COUNT_SPACE, (since, until, blocks))?;
-        self.run(past::DROP_SPACE, (since, until)).map(drop)
     }
 }

@@ -160,6 +160,59 @@ fn births_are_remembered_only_while_what_they_were_read_from_stays() {
 }
 
 #[test]
+fn gathered_counts_are_written_when_they_are_many_or_somebody_looks_and_are_in_the_log() {
+    let memory = MemoryStorage::new();
+    let catalog = create_in(&memory);
+    let at = snapshot(&catalog, "then");
+    let sync = || catalog.sync(Vec::new(), Box::new(|| true)).unwrap();
+    // The first one creates the log, of which a commit has to know.
+    assert_eq!(sync(), None);
+    catalog.commit().unwrap();
+    let rows = |table: &str| -> i64 {
+        let sql = format!("SELECT count(*) FROM {table}");
+        let state = catalog.lock();
+        state.conn.query_row(&sql, (), |row| row.get(0)).unwrap()
+    };
+    let share = |position, references| Change::ShareUnit {
+        segment: SegmentNo(1),
+        position,
+        references,
+    };
+    let space = |blocks| Change::CountSpace {
+        since: 0,
+        until: at,
+        blocks,
+    };
+    catalog.apply(&[share(0, 1), space(7)]).unwrap();
+    assert!(sync().is_some());
+    catalog.apply(&[space(-2)]).unwrap();
+    assert_eq!((rows("shared"), rows("snapshot_space")), (0, 0));
+    let held = |catalog: &SqlCatalog| catalog.snapshot_space_rows().unwrap()[0].blocks;
+    assert_eq!(
+        (held(&catalog), catalog.all_shared().unwrap().len()),
+        (5, 1)
+    );
+    // A crash loses what no record has.
+    let crashed = open_in(&copy_of(&memory));
+    assert_eq!(
+        (held(&crashed), crashed.all_shared().unwrap().len()),
+        (7, 1)
+    );
+    assert_eq!(catalog.verify().unwrap(), [""; 0]);
+    assert_eq!((rows("shared"), rows("snapshot_space")), (1, 1));
+
+    let many: Vec<_> = (1..=20_000).map(|n| share(n, 1)).collect();
+    many.chunks(1000)
+        .for_each(|some| catalog.apply(some).unwrap());
+    let written = rows("shared");
+    assert!((10_000..20_000).contains(&written), "{written}");
+    assert_eq!(catalog.all_shared().unwrap().len(), 20_001);
+    catalog.commit().unwrap();
+    assert_eq!(rows("shared"), 20_001);
+    assert_eq!(held(&catalog), 5);
+}
+
+#[test]
 fn programs_that_do_not_know_snapshots_refuse_a_catalog_that_ever_had_one() {
     let mut files = Files::new();
     let catalog = files.create();

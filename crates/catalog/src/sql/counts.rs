@@ -1,0 +1,212 @@
+//! Counts of references to shared units, and of blocks kept for snapshots: gathered in memory, and written before the commit.
+//!
+//! 1. What is gathered belongs to the pending transaction: there is some only while that is open, and the commit writes it first. Records
+//!    of the log have each change by itself.
+//! 2. A count is what its table says and what is gathered. Every reader adds them up, or has what is gathered written before.
+//! 3. A change that cannot lead below nothing reads no count: to write many in the order of their keys costs less than to look each up and
+//!    change it when it comes.
+
+use std::collections::BTreeMap;
+
+use super::State;
+use super::rows::{self, bound, damaged, to_sql};
+use super::schema::{self, past};
+use super::snapshots::living;
+use crate::{Change, Result, SegmentNo, SpaceRow};
+
+/// Counts gathered at most: then they are written, though no commit is due.
+const GATHERED_MAX: usize = 16384;
+
+/// Segment and position.
+type Unit = (SegmentNo, u32);
+
+/// What is not in the tables yet.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    shares: BTreeMap<Unit, Share>,
+    /// Blocks for each pair of snapshots, as [`SpaceRow`] has them.
+    space: BTreeMap<(u64, u64), i64>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Share {
+    /// What the table says, where it was read.
+    stored: Option<i64>,
+    added: i64,
+}
+
+impl State {
+    /// Refuses an operation whose [`Change::ShareUnit`] would lead below no references.
+    pub(super) fn check_shares(&self, changes: &[Change<'_>]) -> Result<()> {
+        let mut sums: BTreeMap<Unit, i64> = BTreeMap::new();
+        for change in changes {
+            let Change::ShareUnit {
+                segment,
+                position,
+                references,
+            } = *change
+            else {
+                continue;
+            };
+            let sum = sums.entry((segment, position)).or_default();
+            *sum = sum.saturating_add(references);
+        }
+        for (unit, sum) in sums.into_iter().filter(|(_, sum)| *sum < 0) {
+            if self.share_count(unit)?.saturating_add(sum) < 0 {
+                let (segment, position) = unit;
+                return Err(damaged(format!(
+                    "the unit at {position} of segment {} would have fewer than no references",
+                    segment.0
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds to the number of references to a unit.
+    pub(super) fn gather_share(&mut self, segment: SegmentNo, position: u32, references: i64) {
+        let shares = &mut self.gathered.get_mut().shares;
+        let share = shares.entry((segment, position)).or_default();
+        share.added = share.added.saturating_add(references);
+    }
+
+    /// References to a unit beyond the first.
+    pub(super) fn shared_references(&self, segment: SegmentNo, position: u32) -> Result<u64> {
+        let count = self.share_count((segment, position))?;
+        u64::try_from(count).map_err(|_| damaged("a share count is negative"))
+    }
+
+    /// All counts of references, in the order of their units.
+    pub(super) fn all_shared(&self) -> Result<Vec<(SegmentNo, u32, u64)>> {
+        let stored = self.all(schema::ALL_SHARED, (), |row| {
+            let segment = SegmentNo(rows::number(row, 0, "a shared unit's segment")?);
+            let position = rows::number(row, 1, "a shared unit's position")?;
+            let count: u64 = rows::number(row, 2, "a share count")?;
+            Ok(((segment, position), to_sql(count)))
+        })?;
+        let mut all: BTreeMap<Unit, i64> = stored.into_iter().collect();
+        for (unit, share) in &self.gathered.borrow().shares {
+            let count = all.entry(*unit).or_default();
+            *count = count.saturating_add(share.added);
+        }
+        all.retain(|_, count| *count != 0);
+        all.into_iter()
+            .map(|((segment, position), count)| {
+                let count = u64::try_from(count);
+                let count = count.map_err(|_| damaged("a share count is negative"))?;
+                Ok((segment, position, count))
+            })
+            .collect()
+    }
+
+    fn share_count(&self, unit: Unit) -> Result<i64> {
+        match self.gathered.borrow_mut().shares.get_mut(&unit) {
+            Some(share) => {
+                let stored = match share.stored {
+                    Some(stored) => stored,
+                    None => *share.stored.insert(self.stored_share(unit)?),
+                };
+                Ok(stored.saturating_add(share.added))
+            }
+            None => self.stored_share(unit),
+        }
+    }
+
+    fn stored_share(&self, (segment, position): Unit) -> Result<i64> {
+        let count = self.one(schema::SHARED, (bound(segment.0), position), |row| {
+            rows::number::<u64>(row, 0, "a share count")
+        })?;
+        Ok(count.map_or(0, to_sql))
+    }
+
+    /// Counts blocks kept for snapshots.
+    pub(super) fn gather_space(&mut self, since: u64, until: u64, blocks: i64) {
+        let since = living(&self.snapshots.get(), since);
+        let count = self.gathered.get_mut().space.entry((since, until));
+        let count = count.or_default();
+        *count = count.saturating_add(blocks);
+    }
+
+    /// All counts of blocks kept for snapshots, in the order of their pairs.
+    pub(super) fn snapshot_space_rows(&self) -> Result<Vec<SpaceRow>> {
+        if !self.has_past() {
+            return Ok(Vec::new());
+        }
+        let stored = self.all(past::SPACE, (), rows::space)?;
+        let pair = |row: SpaceRow| ((row.since, row.until), row.blocks);
+        let mut all: BTreeMap<_, i64> = stored.into_iter().map(pair).collect();
+        for (pair, blocks) in &self.gathered.borrow().space {
+            let count = all.entry(*pair).or_default();
+            *count = count.saturating_add(*blocks);
+        }
+        all.retain(|_, blocks| *blocks != 0);
+        let row = |((since, until), blocks)| SpaceRow {
+            since,
+            until,
+            blocks,
+        };
+        Ok(all.into_iter().map(row).collect())
+    }
+
+    /// Writes what is gathered, for those who look at the tables themselves.
+    pub(super) fn bring_up_to_date(&mut self) -> Result<()> {
+        let gathered = self.gathered.get_mut();
+        match gathered.shares.is_empty() && gathered.space.is_empty() {
+            true => Ok(()),
+            false => {
+                self.writable()?;
+                self.changing(0, Self::write_gathered)
+            }
+        }
+    }
+
+    /// Writes what is gathered where that is much. Within an operation.
+    pub(super) fn bound_gathered(&mut self) -> Result<()> {
+        let gathered = self.gathered.get_mut();
+        match gathered.shares.len() + gathered.space.len() {
+            ..GATHERED_MAX => Ok(()),
+            _ => self.write_gathered(),
+        }
+    }
+
+    /// Writes what is gathered to its tables, in the order of their keys. A failure ends the pending transaction.
+    pub(super) fn write_gathered(&mut self) -> Result<()> {
+        for (unit, share) in std::mem::take(&mut self.gathered.get_mut().shares) {
+            self.write_share(unit, share)?;
+        }
+        self.write_space()
+    }
+
+    /// The same of the blocks kept for snapshots alone.
+    pub(super) fn write_space(&mut self) -> Result<()> {
+        for ((since, until), blocks) in std::mem::take(&mut self.gathered.get_mut().space) {
+            if blocks != 0 {
+                self.put_space(to_sql(since), to_sql(until), blocks)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_share(&self, unit: Unit, Share { stored, added }: Share) -> Result<()> {
+        let key = (to_sql(unit.0.0), unit.1);
+        let count = match (stored, added) {
+            (_, 0) => return Ok(()),
+            (None, 1..) => {
+                let add = (key.0, key.1, added);
+                return self.run(schema::ADD_SHARED, add).map(drop);
+            }
+            (Some(stored), _) => stored.saturating_add(added),
+            (None, _) => self.stored_share(unit)?.saturating_add(added),
+        };
+        match count {
+            0 => self.run(schema::DELETE_SHARED, key),
+            _ => self.run(schema::PUT_SHARED, (key.0, key.1, count)),
+        }
+        .map(drop)
+    }
+
+    pub(super) fn put_space(&self, since: i64, until: i64, blocks: i64) -> Result<()> {
+        self.run(past::COUNT_SPACE, (since, until, blocks))?;
+        self.run(past::DROP_SPACE, (since, until)).map(drop)
+    }
+}
