@@ -16,7 +16,7 @@ use metadata_proto::rpc::{Refusal, Reply, SessionId};
 use parking_lot::Mutex;
 use room::{Error, Result, Room};
 
-use super::calls::refusal;
+use super::refusals::refusal;
 use crate::sessions::Session;
 
 const NOTE: &str = "metadata.locks";

@@ -15,7 +15,7 @@ use room::{
     CHUNK_LEN, Chunk, Error, FileFlags, FileSystem as _, Inode, InodeNo, OpenOptions, Piece, Room,
     Sealed, SegmentNo, SetAttr, UNIT_BLOCKS, WriteGrant, WrittenExtent,
 };
-use storage::testing::{Call, FaultyStorage, MemoryStorage, Op};
+use storage::testing::{Call, Fault, FaultyStorage, MemoryStorage, Op, Times};
 use storage::{OpenMode, Storage};
 
 const BLOCK: usize = 4096;
@@ -59,7 +59,8 @@ impl Shared {
     /// Cuts the power, and opens the room again.
     fn crash(self, cut: impl FnOnce(&MemoryStorage)) -> Self {
         cut(&self.memory);
-        // It is gone with the power: what it still says to the storage is refused.
+        // It is gone with the power: what it still says to the storage, while it ends, is refused.
+        self.faults.refuse_any(1, Fault::Io, Times::Always);
         drop(self.room);
         Self::open(self.memory)
     }
