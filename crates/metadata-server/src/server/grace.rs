@@ -139,11 +139,14 @@ impl Grace {
 
     /// Ends the period when its time is over. Waits for the room.
     pub(super) fn tend(&self, room: &Room) -> Result<()> {
-        if self.is_over() || Instant::now() < self.until {
+        if Instant::now() < self.until || self.is_over() {
             return Ok(());
         }
         let _alone = self.writing.lock();
         let left = self.holders.lock().awaited.len();
+        if left == 0 {
+            return Ok(());
+        }
         self.change(room, |holders| holders.awaited.clear())?;
         tracing::warn!(sessions = left, "locks were not claimed again in time");
         Ok(())
