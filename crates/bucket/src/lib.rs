@@ -1,4 +1,4 @@
-//! A room in a bucket: [`storage::Storage`] over an object store.
+//! A room in a bucket: [`::storage::Storage`] over an object store.
 //!
 //! To begin with, copy `examples/room_in_bucket.rs`.
 //!

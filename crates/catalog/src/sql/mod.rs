@@ -60,7 +60,7 @@ use wal::Wal;
 /// How a catalog is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Nothing is written; [`Catalog::apply`] and [`Catalog::commit`] fail. A catalog that was closed properly opens
+    /// Nothing is written; [`apply`](crate::Catalog::apply) and [`commit`](crate::Catalog::commit) fail. A catalog that was closed properly opens
     /// from storage that cannot be written.
     pub read_only: bool,
     /// Bytes of memory for pages, from 1 MiB. Pages of changes not yet committed count too.

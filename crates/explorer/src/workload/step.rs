@@ -84,7 +84,7 @@ pub enum Step {
     Close,
     /// Closes the room and opens it again.
     Reopen,
-    /// Adds a slot for a key (see [`super::credential`]).
+    /// Adds a slot for a key (see [`crate::opening::credential`]).
     AddSlot(u8),
     /// Removes the slot of a key.
     RemoveSlot(u8),

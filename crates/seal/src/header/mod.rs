@@ -117,7 +117,7 @@ impl Header {
         Ok((header, master))
     }
 
-    /// Reads a header whose slots ask for no more work than an [`Argon2Cost`] may. It is not yet verified:
+    /// Reads a header whose slots ask for no more work than an [`Argon2Cost`](crate::Argon2Cost) may. It is not yet verified:
     /// [`Header::unlock`] does that.
     ///
     /// # Errors
