@@ -220,22 +220,29 @@ impl Connection {
     /// Receives one reply and hands it to the caller that waits for it. The caller has the turn.
     fn receive(&self, deadline: Instant) -> Result<(), NoReply> {
         let mut receiver = self.receiver.lock();
-        let wire = Until {
-            wire: &self.wire,
-            deadline,
+        let mut late = false;
+        let go_on = &mut |_: bool| {
+            late = Instant::now() >= deadline;
+            match late {
+                true => Err(io::ErrorKind::TimedOut.into()),
+                false => Ok(()),
+            }
         };
-        self.receive_from(&wire, &mut receiver)
-            .map_err(|error| match wire.is_over() {
-                true => NoReply::Late,
-                false => NoReply::Lost(error),
-            })
+        let received = self.receive_by(&mut receiver, go_on);
+        received.map_err(|error| match late {
+            true => NoReply::Late,
+            false => NoReply::Lost(error),
+        })
     }
 
-    fn receive_from(&self, wire: &Until<'_>, receiver: &mut Receiver) -> io::Result<()> {
-        let go_on = &mut |_: bool| wire.check();
+    fn receive_by(
+        &self,
+        receiver: &mut Receiver,
+        go_on: &mut dyn FnMut(bool) -> io::Result<()>,
+    ) -> io::Result<()> {
         let not_reply = || io::Error::new(io::ErrorKind::InvalidData, "what came is no reply");
         let mut raw = [0; REPLY_LEN];
-        if !receiver.fill(wire, &mut raw, go_on)? {
+        if !receiver.fill(&self.wire, &mut raw, go_on)? {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
         let head = ReplyHead::parse(&raw).ok_or_else(not_reply)?;
@@ -256,7 +263,7 @@ impl Connection {
             Vec::new()
         };
         payload.resize(len, 0);
-        receiver.fill_all(wire, &mut payload, go_on)?;
+        receiver.fill_all(&self.wire, &mut payload, go_on)?;
         let mut calls = self.calls.lock();
         // Gone where its connection ended meanwhile.
         if let Some(waiter) = calls.waiters.get_mut(&head.number) {
@@ -264,40 +271,6 @@ impl Connection {
             waiter.came.notify_one();
         }
         Ok(())
-    }
-}
-
-/// The connection until a moment: also a disk that sends byte by byte, or answers only others, is late then.
-struct Until<'a> {
-    wire: &'a Wire,
-    deadline: Instant,
-}
-
-impl Until<'_> {
-    fn is_over(&self) -> bool {
-        Instant::now() >= self.deadline
-    }
-
-    fn check(&self) -> io::Result<()> {
-        match self.is_over() {
-            true => Err(io::ErrorKind::TimedOut.into()),
-            false => Ok(()),
-        }
-    }
-}
-
-impl Stream for Until<'_> {
-    fn recv(&self, out: &mut [u8]) -> io::Result<usize> {
-        self.check()?;
-        self.wire.recv(out)
-    }
-
-    fn send(&self, parts: &[&[u8]]) -> io::Result<()> {
-        self.wire.send(parts)
-    }
-
-    fn cut(&self) {
-        self.wire.cut();
     }
 }
 
@@ -423,6 +396,8 @@ mod tests {
     fn a_disk_that_sends_byte_by_byte_is_late() {
         let (connection, mut disk) = pair();
         thread::scope(|scope| {
+            // Each byte by itself, so that no tick passes without one.
+            disk.set_nodelay(true).unwrap();
             let caller = scope.spawn(|| ask(&connection, Duration::from_millis(100)));
             let mut request = [0; 8];
             disk.read_exact(&mut request).unwrap();
