@@ -214,8 +214,13 @@ impl ReadFiles for PastRoom {
     }
 
     fn space(&self) -> Result<RoomSpace> {
-        self.core
-            .call(|client, context, session| async move { client.space(context, session).await })
+        let space = self
+            .core
+            .call(|client, context, session| async move { client.space(context, session).await })?;
+        Ok(RoomSpace {
+            available: 0,
+            ..space
+        })
     }
 
     /// Rights of now count too, and change.

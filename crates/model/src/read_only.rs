@@ -36,8 +36,12 @@ pub trait ReadFiles: Send + Sync + Debug {
     fn xattr(&self, no: InodeNo, name: &[u8]) -> Result<Vec<u8>>;
     /// The names of all extended attributes.
     fn xattr_names(&self, no: InodeNo) -> Result<Vec<Vec<u8>>>;
-    /// Space of the file system. None of it is available.
+    /// Space of the file system.
     fn space(&self) -> Result<RoomSpace>;
+    /// Space for new data: none.
+    fn available(&self) -> Result<Available> {
+        Ok(Available { new: 0, cached: 0 })
+    }
     /// Whether a file has flags.
     fn has_flags(&self) -> bool {
         true
@@ -45,6 +49,10 @@ pub trait ReadFiles: Send + Sync + Debug {
     /// Whether every open is to be asked for: who may read can change.
     fn is_shared(&self) -> bool {
         false
+    }
+    /// Whether it answers for locks. Otherwise they are the machine's.
+    fn has_locks(&self) -> bool {
+        self.is_shared()
     }
 }
 
@@ -184,14 +192,11 @@ impl<F: ReadFiles> FileSystem for ReadOnly<F> {
     }
 
     fn space(&self) -> Result<RoomSpace> {
-        Ok(RoomSpace {
-            available: 0,
-            ..self.0.space()?
-        })
+        self.0.space()
     }
 
     fn available(&self) -> Result<Available> {
-        Ok(Available { new: 0, cached: 0 })
+        self.0.available()
     }
 
     fn has_flags(&self) -> bool {
@@ -200,6 +205,10 @@ impl<F: ReadFiles> FileSystem for ReadOnly<F> {
 
     fn is_shared(&self) -> bool {
         self.0.is_shared()
+    }
+
+    fn has_locks(&self) -> bool {
+        self.0.has_locks()
     }
 
     fn open(&self, no: InodeNo, access: Access) -> Result<Inode> {

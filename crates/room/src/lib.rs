@@ -79,9 +79,10 @@ pub use maintenance::prepare_backup;
 pub use model::{
     Access, Available, BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, DirEntry, Error, Extent,
     Fallocate, FileFlags, FileKind, FileSystem, Inode, InodeNo, Lock, LockKind, LockOwner,
-    LockTable, NewFile, NoncePart, PartError, Piece, Pieces, Quota, RenameMode, Result, RoomSpace,
-    Sealed, SeekTo, SegmentNo, SetAttr, SetTime, Snapshot, Snapshots, Stored, Timestamp,
-    UNIT_BLOCKS, Used, WriteGrantId, WrittenExtent, XattrMode, check_snapshot_name, now, spans,
+    LockTable, NewFile, NoncePart, PartError, Piece, Pieces, Quota, ReadFiles, ReadOnly,
+    RenameMode, Result, RoomSpace, Sealed, SeekTo, SegmentNo, SetAttr, SetTime, Snapshot,
+    Snapshots, Stored, Timestamp, UNIT_BLOCKS, Used, WriteGrantId, WrittenExtent, XattrMode,
+    check_snapshot_name, now, spans,
 };
 pub use opener::Opener;
 pub use options::*;

@@ -3,7 +3,7 @@
 //! 1. Each call is answered from one moment, whole. A later call is answered from the same moment or a later one, never an earlier one.
 //! 2. To the mount it is a shared file system: others change it, so the kernel keeps nothing for long. Locks are the machine's.
 //! 3. A store that went back ends it: every call fails from then on. What was shown was acknowledged; what is there is not known.
-//! 4. Nothing can be changed.
+//! 4. Nothing can be changed. What the kernel knows of an inode is no reason to keep it: the writer does not know of it.
 //!
 //! It deliberately does not know how moments are found: see [`Moments`].
 
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use room::{
-    Access, Available, DirEntry, Error, Fallocate, FileSystem, Inode, InodeNo, NewFile, RenameMode,
-    Result, Room, RoomSpace, SeekTo, SetAttr, XattrMode,
+    Available, DirEntry, Error, FileSystem as _, Inode, InodeNo, ReadFiles, ReadOnly, Result, Room,
+    RoomSpace, SeekTo,
 };
 use service::Stop;
 
@@ -36,11 +36,11 @@ pub(crate) struct Following {
 }
 
 impl Following {
-    pub(crate) fn new(room: Arc<Room>) -> Self {
-        Self {
+    pub(crate) fn new(room: Arc<Room>) -> ReadOnly<Self> {
+        ReadOnly(Self {
             current: RwLock::new(room),
             ended: Mutex::new(None),
-        }
+        })
     }
 
     /// The room at the moment that is shown.
@@ -80,7 +80,7 @@ pub(crate) struct Follower {
 
 impl Follower {
     pub(crate) fn start(
-        following: &Arc<Following>,
+        following: &Arc<ReadOnly<Following>>,
         moments: Box<dyn Moments>,
     ) -> std::io::Result<Self> {
         let stop = Stop::default();
@@ -108,7 +108,7 @@ impl Drop for Follower {
     }
 }
 
-fn follow(following: &Weak<Following>, mut moments: Box<dyn Moments>, stop: &Stop) {
+fn follow(following: &Weak<ReadOnly<Following>>, mut moments: Box<dyn Moments>, stop: &Stop) {
     let mut looked = Instant::now();
     // A newer moment that could not be opened yet. It is tried again: nobody knows whether there will be a newer one.
     let mut pending = None;
@@ -120,6 +120,7 @@ fn follow(following: &Weak<Following>, mut moments: Box<dyn Moments>, stop: &Sto
         let Some(following) = following.upgrade() else {
             return;
         };
+        let following = &following.0;
         let look = looked.elapsed() >= LOOKS || is_away;
         let newer = match moments.newer(look) {
             Ok(newer) => newer,
@@ -171,17 +172,13 @@ fn follow(following: &Weak<Following>, mut moments: Box<dyn Moments>, stop: &Sto
     }
 }
 
-impl FileSystem for Following {
+impl ReadFiles for Following {
     fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Inode> {
         self.room()?.lookup(parent, name)
     }
 
     fn attributes(&self, no: InodeNo) -> Result<Inode> {
         known(self.room()?.attributes(no))
-    }
-
-    fn read_link(&self, no: InodeNo) -> Result<Vec<u8>> {
-        known(self.room()?.read_link(no))
     }
 
     fn read_dir(&self, no: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>> {
@@ -227,76 +224,6 @@ impl FileSystem for Following {
 
     fn has_locks(&self) -> bool {
         false
-    }
-
-    // What the kernel knows of an inode is no reason to keep it: the writer does not know of it.
-    fn hold(&self, _: InodeNo) {}
-
-    fn release(&self, _: InodeNo, _: u64) {}
-
-    fn touch_atime(&self, _: InodeNo) {}
-
-    fn fsync(&self, _: InodeNo) -> Result<()> {
-        Ok(())
-    }
-
-    fn sync(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn open(&self, no: InodeNo, access: Access) -> Result<Inode> {
-        match access.write {
-            true => Err(Error::ReadOnly),
-            false => self.attributes(no),
-        }
-    }
-
-    fn set_attributes(&self, _: InodeNo, _: &SetAttr) -> Result<Inode> {
-        Err(Error::ReadOnly)
-    }
-
-    fn make(&self, _: InodeNo, _: &[u8], _: &NewFile) -> Result<Inode> {
-        Err(Error::ReadOnly)
-    }
-
-    fn create_tmpfile(&self, _: InodeNo, _: &NewFile) -> Result<Inode> {
-        Err(Error::ReadOnly)
-    }
-
-    fn link(&self, _: InodeNo, _: InodeNo, _: &[u8]) -> Result<Inode> {
-        Err(Error::ReadOnly)
-    }
-
-    fn unlink(&self, _: InodeNo, _: &[u8]) -> Result<()> {
-        Err(Error::ReadOnly)
-    }
-
-    fn rmdir(&self, _: InodeNo, _: &[u8]) -> Result<()> {
-        Err(Error::ReadOnly)
-    }
-
-    fn rename(&self, _: InodeNo, _: &[u8], _: InodeNo, _: &[u8], _: RenameMode) -> Result<()> {
-        Err(Error::ReadOnly)
-    }
-
-    fn write(&self, _: InodeNo, _: u64, _: &[u8]) -> Result<()> {
-        Err(Error::ReadOnly)
-    }
-
-    fn fallocate(&self, _: InodeNo, _: Fallocate, _: u64, _: u64) -> Result<()> {
-        Err(Error::ReadOnly)
-    }
-
-    fn copy_range(&self, _: InodeNo, _: u64, _: InodeNo, _: u64, _: u64) -> Result<u64> {
-        Err(Error::ReadOnly)
-    }
-
-    fn set_xattr(&self, _: InodeNo, _: &[u8], _: &[u8], _: XattrMode, _: bool) -> Result<()> {
-        Err(Error::ReadOnly)
-    }
-
-    fn remove_xattr(&self, _: InodeNo, _: &[u8]) -> Result<()> {
-        Err(Error::ReadOnly)
     }
 }
 
@@ -363,7 +290,7 @@ mod tests {
         };
         let _follower = Follower::start(&following, Box::new(moments)).unwrap();
         let begin = Instant::now();
-        while following.shown().read_file("/news").is_err() {
+        while following.0.shown().read_file("/news").is_err() {
             assert!(begin.elapsed() < Duration::from_secs(30), "it stays");
             std::thread::sleep(Duration::from_millis(20));
         }

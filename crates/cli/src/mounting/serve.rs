@@ -225,7 +225,7 @@ fn serve_following(
     let (dir, mountpoint) = (plan.room()?, plan.mountpoint()?);
     let following = Arc::new(Following::new(Arc::new(room)));
     let shown = Arc::downgrade(&following);
-    let now = RoomNow::new(move || shown.upgrade().map(|following| following.shown()));
+    let now = RoomNow::new(move || shown.upgrade().map(|following| following.0.shown()));
     let server = control(plan, &dir, &mountpoint, &mounter, now)?;
     let follower = Follower::start(&following, moments).map_err(|e| Error::host(&dir, e))?;
     let mut begun = |transport| {

@@ -162,7 +162,10 @@ impl ReadFiles for SnapshotView {
     }
 
     fn space(&self) -> Result<RoomSpace> {
-        self.past()?.space.total()
+        Ok(RoomSpace {
+            available: 0,
+            ..self.past()?.space.total()?
+        })
     }
 
     fn has_flags(&self) -> bool {
