@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::model::{ALL, Model, compare, step};
+use common::model::{ALL, Model, compare, step, with_seeds};
 use common::{Place, copy_tree};
 use fastrand::Rng;
 use room::{FileSystem as _, InodeNo};
@@ -81,10 +81,5 @@ fn run(seed: u64, steps: u64) {
 
 #[test]
 fn a_room_behaves_as_a_plain_model_under_random_operations() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse().ok());
-    let steps = number("STRONGROOM_MODEL_STEPS").unwrap_or(400);
-    match number("STRONGROOM_MODEL_SEED") {
-        Some(seed) => run(seed, steps),
-        None => (1..=6).for_each(|seed| run(seed, steps)),
-    }
+    with_seeds(6, 400, run);
 }

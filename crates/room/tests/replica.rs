@@ -5,7 +5,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::model::{ALL, Model, compare, step};
+use common::model::{ALL, Model, compare, step, with_seeds};
 use common::{Place, credential, pattern, sound};
 use fastrand::Rng;
 use room::{
@@ -231,12 +231,7 @@ fn run(seed: u64, steps: u64) {
 
 #[test]
 fn replicas_hold_what_whole_copies_do() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse().ok());
-    let steps = number("STRONGROOM_MODEL_STEPS").unwrap_or(300);
-    match number("STRONGROOM_MODEL_SEED") {
-        Some(seed) => run(seed, steps),
-        None => (1..=4).for_each(|seed| run(seed, steps)),
-    }
+    with_seeds(4, 300, run);
 }
 
 /// A room with two snapshots, and the streams of both: small, so that every place in them can be tried.

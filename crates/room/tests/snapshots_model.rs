@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::model::{ALL, Model, PLAIN, compare, step};
+use common::model::{ALL, Model, PLAIN, compare, step, with_seeds};
 use common::{Place, copy_tree, credential, sound};
 use fastrand::Rng;
 use room::{Error, FileSystem as _, InodeNo, NewSnapshot, Room, SetAttr, Snapshots as _};
@@ -257,12 +257,7 @@ fn run(seed: u64, steps: u64, kinds: &[u64]) {
 }
 
 fn runs(kinds: &[u64]) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse().ok());
-    let steps = number("STRONGROOM_MODEL_STEPS").unwrap_or(300);
-    match number("STRONGROOM_MODEL_SEED") {
-        Some(seed) => run(seed, steps, kinds),
-        None => (1..=4).for_each(|seed| run(seed, steps, kinds)),
-    }
+    with_seeds(4, 300, |seed, steps| run(seed, steps, kinds));
 }
 
 #[test]

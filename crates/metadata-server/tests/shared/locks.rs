@@ -4,8 +4,10 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use metadata_client::SharedRoom;
 use room::{Access, FileSystem, InodeNo, Lock, LockKind, LockOwner, LockTable};
 use rustix::fs::{FlockOperation, flock};
 
@@ -92,27 +94,33 @@ fn who_only_reads_under_a_lock_sees_what_the_last_holder_wrote() {
     }
 }
 
-#[test]
-fn a_killed_clients_lock_is_free_after_its_lease() {
-    let shared = Shared::new();
-    let Some(b) = shared.mount("b") else { return };
-    std::fs::write(b.path("f"), "text").unwrap();
-    let killed = shared.client("killed", 0);
-    let no = killed.lookup(InodeNo::ROOT, b"f").unwrap().no;
+/// A client without a mount that has locked all of a file of the root.
+fn holder_of(shared: &Shared, name: &[u8]) -> Arc<SharedRoom> {
+    let client = shared.client("killed", 0);
+    let no = client.lookup(InodeNo::ROOT, name).unwrap().no;
     let access = Access {
         read: true,
         write: true,
     };
-    killed.open(no, access).unwrap();
+    client.open(no, access).unwrap();
     let lock = Lock {
         kind: LockKind::Exclusive,
         start: 0,
         end: u64::MAX,
         pid: 1,
     };
-    killed
+    client
         .set_lock(no, LockTable::Flock, LockOwner(1), lock, false, &|| false)
         .unwrap();
+    client
+}
+
+#[test]
+fn a_killed_clients_lock_is_free_after_its_lease() {
+    let shared = Shared::new();
+    let Some(b) = shared.mount("b") else { return };
+    std::fs::write(b.path("f"), "text").unwrap();
+    let killed = holder_of(&shared, b"f");
     let file = File::open(b.path("f")).unwrap();
     assert!(flock(&file, FlockOperation::NonBlockingLockExclusive).is_err());
     // It says nothing any more, not even that it goes.
@@ -185,22 +193,7 @@ fn a_lock_whose_client_died_with_the_server_is_free_when_nobody_claims_it() {
     let mut shared = Shared::new();
     let Some(b) = shared.mount("b") else { return };
     std::fs::write(b.path("f"), "text").unwrap();
-    let killed = shared.client("killed", 0);
-    let no = killed.lookup(InodeNo::ROOT, b"f").unwrap().no;
-    let access = Access {
-        read: true,
-        write: true,
-    };
-    killed.open(no, access).unwrap();
-    let lock = Lock {
-        kind: LockKind::Exclusive,
-        start: 0,
-        end: u64::MAX,
-        pid: 1,
-    };
-    killed
-        .set_lock(no, LockTable::Flock, LockOwner(1), lock, false, &|| false)
-        .unwrap();
+    let killed = holder_of(&shared, b"f");
     drop(killed);
     shared.stop();
     shared.start();

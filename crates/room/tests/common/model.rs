@@ -19,6 +19,20 @@ pub struct Model {
     pub contents: Vec<Vec<u8>>,
 }
 
+/// Runs a random trial with each of the seeds 1 to `seeds`, for so many steps. In the environment, `STRONGROOM_MODEL_SEED` asks for one
+/// seed alone, `STRONGROOM_MODEL_SEEDS` for another number of them, and `STRONGROOM_MODEL_STEPS` for another length.
+pub fn with_seeds(seeds: u64, steps: u64, run: impl Fn(u64, u64)) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse().ok());
+    let steps = number("STRONGROOM_MODEL_STEPS").unwrap_or(steps);
+    match number("STRONGROOM_MODEL_SEED") {
+        Some(seed) => run(seed, steps),
+        None => {
+            let seeds = number("STRONGROOM_MODEL_SEEDS").unwrap_or(seeds);
+            (1..=seeds).for_each(|seed| run(seed, steps));
+        }
+    }
+}
+
 const NAMES: u64 = 6;
 const LARGEST: u64 = 2_500_000;
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use room::NewSnapshot;
 
 use super::*;
+use crate::common::model::with_seeds;
 
 impl Shared {
     fn snapshot(&self, name: &str) -> u64 {
@@ -112,102 +113,88 @@ fn a_snapshot_is_durable_with_the_data_that_nobody_asked_to_be() {
     }
 }
 
-/// Numbers as random as the seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-        (self.0 >> 33) % end
-    }
-}
-
-/// How many; `STRONGROOM_MODEL_SEEDS` sets another number.
-fn seeds() -> u64 {
-    let set = std::env::var("STRONGROOM_MODEL_SEEDS");
-    set.map_or(12, |text| text.parse().unwrap())
-}
-
 /// Extents committed anywhere, cut, removed and restored, with snapshots that come and go, records of names only, and crashes: every snapshot
-/// has what it had, and the accounts are those of the maps.
-#[test]
-fn snapshots_keep_what_they_saw_whatever_others_write() {
+/// has what it had, and the accounts are those of the maps. Failures print the seed.
+fn run(seed: u64, steps: u64) {
     const FILES: u64 = 6;
-    for seed in 0..seeds() {
-        eprintln!("seed {seed}");
-        let mut r = Random(seed);
-        let mut shared = Shared::new();
-        let mut past: BTreeMap<String, (u64, BTreeMap<InodeNo, Vec<u8>>)> = BTreeMap::new();
-        let all = |shared: &Shared| -> BTreeMap<InodeNo, Vec<u8>> {
-            let listed = shared.room.read_dir(InodeNo::ROOT, 0, 100).unwrap();
-            let files = listed.into_iter().map(|(entry, _)| entry.inode);
-            files.map(|no| (no, shared.read_by_maps(no))).collect()
-        };
-        for step in 0..250 {
-            let name = format!("/f{}", r.below(FILES));
-            match r.below(20) {
-                0..9 => {
-                    let no = shared.file(&name);
-                    let len = 1 + r.below(40_000) as usize;
-                    let offset = (r.below(3) << 20) + r.below(200) * BLOCK as u64;
-                    shared.place(no, offset, &plain(len, step as u8));
-                }
-                9 => {
-                    let size = Some(r.below(2 << 20));
-                    let set = SetAttr {
-                        size,
-                        ..SetAttr::default()
-                    };
-                    shared
-                        .room
-                        .set_attributes(shared.file(&name), &set)
-                        .unwrap();
-                }
-                10 => {
-                    shared.file(&name);
-                    let name = &name.as_bytes()[1..];
-                    shared.room.unlink(InodeNo::ROOT, name).unwrap();
-                }
-                11 => shared.room.sync_names().unwrap(),
-                12 => shared.room.sync().unwrap(),
-                13 => shared.room.tend().unwrap(),
-                14..16 if past.len() < 5 => {
-                    let (name, seen) = (format!("s{step}"), all(&shared));
-                    past.insert(name.clone(), (shared.snapshot(&name), seen));
-                }
-                16 => {
-                    if let Some(name) = past.keys().nth(r.below(5) as usize).cloned() {
-                        shared.room.delete_snapshot(&name).unwrap();
-                        past.remove(&name);
-                    }
-                }
-                17 => {
-                    let to = shared.file(&name);
-                    if let Some((name, (_, seen))) = past.iter().next()
-                        && let Some((from, bytes)) = seen.iter().next()
-                    {
-                        shared.room.copy_from_snapshot(name, *from, to).unwrap();
-                        assert!(shared.read_by_maps(to) == *bytes);
-                    }
-                }
-                18 => {
-                    let report = shared.room.compact(10, &|_, _| true).unwrap();
-                    assert!(report.unreadable.is_empty());
-                }
-                _ => shared = shared.crash(|memory| memory.power_cut_keeping_some(r.below(9))),
+    eprintln!("seed {seed}");
+    let mut r = fastrand::Rng::with_seed(seed);
+    let mut shared = Shared::new();
+    let mut past: BTreeMap<String, (u64, BTreeMap<InodeNo, Vec<u8>>)> = BTreeMap::new();
+    let all = |shared: &Shared| -> BTreeMap<InodeNo, Vec<u8>> {
+        let listed = shared.room.read_dir(InodeNo::ROOT, 0, 100).unwrap();
+        let files = listed.into_iter().map(|(entry, _)| entry.inode);
+        files.map(|no| (no, shared.read_by_maps(no))).collect()
+    };
+    for step in 0..steps {
+        let name = format!("/f{}", r.u64(..FILES));
+        match r.u64(..20) {
+            0..9 => {
+                let no = shared.file(&name);
+                let len = 1 + r.u64(..40_000) as usize;
+                let offset = (r.u64(..3) << 20) + r.u64(..200) * BLOCK as u64;
+                shared.place(no, offset, &plain(len, step as u8));
             }
-            if step % 25 == 0 {
-                for (number, seen) in past.values() {
-                    for (no, bytes) in seen {
-                        assert!(shared.read_past(*number, *no) == *bytes, "step {step}");
-                    }
-                }
-                let report = shared.room.check(true, false, &|_, _| true).unwrap();
-                // Of a segment's file, the power may have taken an end that nothing refers to.
-                let other = |finding: &&String| !finding.contains("its file has");
-                let found = report.findings.iter().find(other);
-                assert!(found.is_none() && report.lost.is_empty(), "{report:?}");
+            9 => {
+                let size = Some(r.u64(..2 << 20));
+                let set = SetAttr {
+                    size,
+                    ..SetAttr::default()
+                };
+                shared
+                    .room
+                    .set_attributes(shared.file(&name), &set)
+                    .unwrap();
             }
+            10 => {
+                shared.file(&name);
+                let name = &name.as_bytes()[1..];
+                shared.room.unlink(InodeNo::ROOT, name).unwrap();
+            }
+            11 => shared.room.sync_names().unwrap(),
+            12 => shared.room.sync().unwrap(),
+            13 => shared.room.tend().unwrap(),
+            14..16 if past.len() < 5 => {
+                let (name, seen) = (format!("s{step}"), all(&shared));
+                past.insert(name.clone(), (shared.snapshot(&name), seen));
+            }
+            16 => {
+                if let Some(name) = past.keys().nth(r.u64(..5) as usize).cloned() {
+                    shared.room.delete_snapshot(&name).unwrap();
+                    past.remove(&name);
+                }
+            }
+            17 => {
+                let to = shared.file(&name);
+                if let Some((name, (_, seen))) = past.iter().next()
+                    && let Some((from, bytes)) = seen.iter().next()
+                {
+                    shared.room.copy_from_snapshot(name, *from, to).unwrap();
+                    assert!(shared.read_by_maps(to) == *bytes);
+                }
+            }
+            18 => {
+                let report = shared.room.compact(10, &|_, _| true).unwrap();
+                assert!(report.unreadable.is_empty());
+            }
+            _ => shared = shared.crash(|memory| memory.power_cut_keeping_some(r.u64(..9))),
+        }
+        if step % 25 == 0 {
+            for (number, seen) in past.values() {
+                for (no, bytes) in seen {
+                    assert!(shared.read_past(*number, *no) == *bytes, "step {step}");
+                }
+            }
+            let report = shared.room.check(true, false, &|_, _| true).unwrap();
+            // Of a segment's file, the power may have taken an end that nothing refers to.
+            let other = |finding: &&String| !finding.contains("its file has");
+            let found = report.findings.iter().find(other);
+            assert!(found.is_none() && report.lost.is_empty(), "{report:?}");
         }
     }
+}
+
+#[test]
+fn snapshots_keep_what_they_saw_whatever_others_write() {
+    with_seeds(12, 250, run);
 }
