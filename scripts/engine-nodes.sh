@@ -10,9 +10,7 @@
 declare -A NODE_PID NODE_PORT
 LOST=
 
-# PostgreSQL refuses root.
-AS_ENGINE=()
-[ "$(id -u)" -ne 0 ] || AS_ENGINE=(setpriv --reuid=postgres --regid=postgres --clear-groups)
+. "$(dirname "${BASH_SOURCE[0]}")/postgres.sh"
 NODES=$WORK/engine
 mkdir -p "$NODES"
 chmod 755 "$WORK"
@@ -67,18 +65,12 @@ if [ "$ENGINE" = etcd ]; then
         wait_for_port "${NODE_PORT[$LOST]}" || die "$LOST does not start again: $(tail -n 3 "$NODES/$LOST.log")"
     }
 else
-    PG=$(find /usr/lib/postgresql -mindepth 2 -maxdepth 2 -name bin | sort -V | tail -n 1)
     NODE_PORT=([p1]=$ENGINE_PORT [p2]=$((ENGINE_PORT + 1)))
     PRIMARY=p1 SECOND=p2
     start_node() {
-        "${AS_ENGINE[@]}" "$PG/postgres" -D "$NODES/$1" -p "${NODE_PORT[$1]}" >>"$NODES/$1.log" 2>&1 &
-        NODE_PID[$1]=$!
-        local _
-        for _ in $(seq 400); do
-            "$PG/pg_isready" -q -h "$NODES" -p "${NODE_PORT[$1]}" && return
-            sleep 0.05
-        done
-        die "PostgreSQL does not start: $(tail -n 3 "$NODES/$1.log")"
+        run_postgres "$NODES/$1" "${NODE_PORT[$1]}"
+        NODE_PID[$1]=$PG_PID
+        wait_for_postgres "$NODES/$1" "$NODES" "${NODE_PORT[$1]}"
     }
     # sql NODE STATEMENT [DATABASE]
     sql() { "$PG/psql" -X -q -h "$NODES" -p "${NODE_PORT[$1]}" -U owner -d "${3:-postgres}" -c "$2"; }

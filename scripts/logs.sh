@@ -11,12 +11,12 @@ set -euo pipefail
 
 BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom-bucket}")
 [ -x "$BIN" ] || die "there is no $BIN: run make build"
-PG=$(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -n 1)
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/logs.XXXXXX")
 chmod 755 "$WORK"
 . "$(dirname "$0")/s3.sh"
 . "$(dirname "$0")/checks.sh"
+. "$(dirname "$0")/postgres.sh"
 PG_PORT=$((S3_PORT + 1)) ETCD_PORT=$((S3_PORT + 2)) ETCD_PEERS=http://127.0.0.1:$((S3_PORT + 3))
 export XDG_CACHE_HOME=$WORK/cache XDG_STATE_HOME=$WORK/state HOME=$WORK/home LC_ALL=C
 unset PGPASSWORD PGPASSFILE PGUSER
@@ -26,18 +26,9 @@ A=(--cache "$WORK/a") B=(--cache "$WORK/b")
 OTHER=(env "XDG_STATE_HOME=$WORK/state.b" "$BIN")
 SECRET=s3cret PG_PID= ETCD_PID=
 
-# Engines run as this user: PostgreSQL refuses root.
-AS_ENGINE=()
-[ "$(id -u)" -ne 0 ] || AS_ENGINE=(setpriv --reuid=postgres --regid=postgres --clear-groups)
 start_postgres() {
-    "${AS_ENGINE[@]}" "$PG/postgres" -D "$WORK/engine/pg" >>"$WORK/engine/pg.log" 2>&1 &
-    PG_PID=$!
-    # It listens before it answers.
-    for _ in $(seq 400); do
-        "$PG/pg_isready" -q -h "$WORK/engine" -p "$PG_PORT" && return
-        sleep 0.05
-    done
-    die "PostgreSQL does not start"
+    run_postgres "$WORK/engine/pg" "$PG_PORT"
+    wait_for_postgres "$WORK/engine/pg" "$WORK/engine" "$PG_PORT"
 }
 cleanup() {
     local status=$?
@@ -68,7 +59,7 @@ openssl x509 -req -in "$WORK/server.csr" -CA "$WORK/ca.pem" -CAkey "$WORK/ca.key
     -extfile <(printf 'subjectAltName=DNS:localhost') -out "$WORK/engine/pg/server.crt" 2>/dev/null
 [ "$(id -u)" -ne 0 ] || chown postgres "$WORK/engine/pg"/server.*
 chmod 600 "$WORK/engine/pg/server.key"
-printf '%s\n' "port = $PG_PORT" "listen_addresses = 'localhost'" "unix_socket_directories = '$WORK/engine'" "ssl = on" >>"$WORK/engine/pg/postgresql.conf"
+printf '%s\n' "listen_addresses = 'localhost'" "unix_socket_directories = '$WORK/engine'" "ssl = on" >>"$WORK/engine/pg/postgresql.conf"
 printf '%s\n' "local all all trust" "host all all all scram-sha-256" >"$WORK/engine/pg/pg_hba.conf"
 start_postgres
 wait_for_port "$ETCD_PORT" || die "etcd does not start"
