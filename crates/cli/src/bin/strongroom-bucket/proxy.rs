@@ -10,11 +10,15 @@ use std::time::Duration;
 use bucket::{BucketStorage, LogPlace, Options, Place, Standby};
 use metadata_server::server::{Fence, OpenFiles, Turn};
 use netdisk::Writer;
+use rustix::fs::{FlockOperation, flock};
 use storage::Storage;
 use strongroom_cli::bucket::{Buckets, MARKER, Moments, Pair, StoreReply};
 
 /// After the store did not answer one that waits to write.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// What the marker is written as before it has its name.
+const MARKER_NEW: &str = "bucket.new";
 
 /// A file that is there when the next opening shall take the room over.
 const TAKE_OVER: &str = "take-over";
@@ -41,7 +45,8 @@ fn value(marker: &str, name: &str) -> Option<u64> {
     text(marker, name)?.parse().ok()
 }
 
-/// Makes the directory of a place, and keeps the settings there: all but passwords.
+/// Makes the directory of a place, and keeps the settings there: all but passwords. Commands that begin at one moment do so one after the
+/// other.
 pub(crate) fn note(
     dir: &Path,
     place: &Place,
@@ -49,6 +54,14 @@ pub(crate) fn note(
     is_new: bool,
 ) -> Result<(), String> {
     let failed = |e: io::Error| format!("{}: {e}", dir.display());
+    let mut builder = fs::DirBuilder::new();
+    builder
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(failed)?;
+    let alone = fs::File::open(dir).map_err(failed)?;
+    flock(&alone, FlockOperation::LockExclusive).map_err(|e| failed(e.into()))?;
     let path = dir.join(MARKER);
     let known = match fs::read_to_string(&path) {
         Ok(known) => known,
@@ -56,14 +69,8 @@ pub(crate) fn note(
         Err(e) => return Err(failed(e)),
     };
     if known.is_empty() {
-        let mut builder = fs::DirBuilder::new();
-        builder
-            .recursive(true)
-            .mode(0o700)
-            .create(dir)
-            .map_err(failed)?;
-        let is_other = fs::read_dir(dir).map_err(failed)?.next().is_some();
-        if is_other {
+        let mut others = fs::read_dir(dir).map_err(failed)?;
+        if others.any(|entry| entry.map_or(true, |entry| entry.file_name() != MARKER_NEW)) {
             return Err(format!(
                 "{}: not empty, and no cache of a room; choose another --cache",
                 dir.display()
@@ -90,7 +97,10 @@ pub(crate) fn note(
         lines.push_str(&format!("timeout {seconds}\n"));
     }
     if lines != known {
-        fs::write(&path, lines).map_err(failed)?;
+        // A command that is past this reads it at any moment.
+        let new = dir.join(MARKER_NEW);
+        fs::write(&new, lines).map_err(failed)?;
+        fs::rename(&new, &path).map_err(failed)?;
     }
     if settings.take_over {
         fs::write(dir.join(TAKE_OVER), "").map_err(failed)?;
@@ -286,5 +296,40 @@ impl Moments for Followed {
         self.shown = Arc::new(newer);
         note_open(&self.dir, &self.shown);
         Ok(Some(self.shown.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One of two commands that began at one moment with a new cache found what the other had just written, and refused the directory.
+    #[test]
+    fn commands_that_begin_together_make_one_cache() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::parse("s3://rooms/work").unwrap();
+        for round in 0..200 {
+            let dir = dir.path().join(round.to_string());
+            std::thread::scope(|scope| {
+                let noted = || note(&dir, &place, &Settings::default(), false);
+                let all: Vec<_> = (0..4).map(|_| scope.spawn(noted)).collect();
+                for one in all {
+                    one.join().unwrap().unwrap();
+                }
+            });
+            let made: Vec<_> = fs::read_dir(&dir).unwrap().map(|e| e.unwrap()).collect();
+            assert_eq!(made.len(), 1);
+            assert_eq!(fs::read(dir.join(MARKER)).unwrap(), b"s3://rooms/work\n");
+        }
+    }
+
+    #[test]
+    fn a_directory_with_other_files_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::parse("s3://rooms/work").unwrap();
+        fs::write(dir.path().join("letter"), "x").unwrap();
+        let refused = note(dir.path(), &place, &Settings::default(), false);
+        assert!(refused.unwrap_err().contains("choose another --cache"));
+        assert!(!dir.path().join(MARKER).exists());
     }
 }
