@@ -201,17 +201,6 @@ pub enum Change<'a> {
     },
 }
 
-/// Totals over the catalog.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Totals {
-    /// Inodes, unlinked ones included.
-    pub inodes: u64,
-    /// Live blocks in all segments.
-    pub live_blocks: u64,
-    /// Bytes of the catalog's own file.
-    pub catalog_bytes: u64,
-}
-
 /// Why a catalog operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
@@ -301,8 +290,6 @@ pub trait Catalog: Send + Sync + Debug {
     fn chunk(&self, inode: InodeNo, index: u64) -> Result<Chunk>;
     /// Up to `limit` chunks from `first` on that are not empty, in order.
     fn chunks_from(&self, inode: InodeNo, first: u64, limit: usize) -> Result<Vec<(u64, Chunk)>>;
-    /// The last chunk before `end` that is not empty.
-    fn chunk_before(&self, inode: InodeNo, end: u64) -> Result<Option<(u64, Chunk)>>;
     /// References beyond the first to one unit.
     fn shared_references(&self, segment: SegmentNo, position: u32) -> Result<u64>;
     /// All segment accounts, by number.
@@ -370,8 +357,6 @@ pub trait Catalog: Send + Sync + Debug {
         first: u64,
         limit: usize,
     ) -> Result<Vec<(u64, Chunk)>>;
-    /// The last chunk before `end` that is not empty, as snapshot `at` sees it. None behind the end of the file.
-    fn past_chunk_before(&self, at: u64, inode: InodeNo, end: u64) -> Result<Option<(u64, Chunk)>>;
     /// What is kept of one chunk for snapshot `until`; where nothing is, it covers nothing.
     fn kept_chunk(&self, inode: InodeNo, index: u64, until: u64) -> Result<KeptChunk>;
     /// All that is kept of one chunk, each with the snapshot until which it is kept.
@@ -436,8 +421,8 @@ pub trait Catalog: Send + Sync + Debug {
     fn set_meta(&self, key: &str, value: &[u8]) -> Result<()>;
     /// Whether an inode has, or once had, [`FileFlags`].
     fn has_flags(&self) -> bool;
-    /// Totals.
-    fn totals(&self) -> Result<Totals>;
+    /// Number of inodes, unlinked ones included.
+    fn inode_count(&self) -> Result<u64>;
     /// Moves the log into the catalog file, so that the log does not grow; durable when it returns.
     fn checkpoint(&self) -> Result<()>;
     /// Another catalog takes this one's place: closing it leaves its log as it is.

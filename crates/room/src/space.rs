@@ -254,7 +254,7 @@ impl Space {
             live,
             stored,
             reserved,
-            inodes: self.catalog.get().totals()?.inodes,
+            inodes: self.catalog.get().inode_count()?,
         })
     }
 

@@ -266,10 +266,6 @@ pub fn a_snapshot_sees_chunks_as_they_were(maker: &mut dyn Maker) {
         };
         chunks.into_iter().map(index).collect::<Vec<_>>()
     };
-    let before = |at, end| {
-        let chunk = catalog.past_chunk_before(at, no, end).unwrap();
-        chunk.map(|(index, _)| index)
-    };
     assert_eq!((chunk(first, 0), chunk(first, 1)), (map(1, 9), map(301, 9)));
     assert!(chunk(first, 2).is_empty());
     assert_eq!(
@@ -280,10 +276,6 @@ pub fn a_snapshot_sees_chunks_as_they_were(maker: &mut dyn Maker) {
     assert_eq!(from(second, 0, 10), [0, 1, 2]);
     assert_eq!(from(second, 1, 1), [1]);
     assert_eq!(from(third, 0, 10), [0, 1, 2, 3]);
-    assert_eq!(before(first, u64::MAX), Some(1));
-    assert_eq!(before(second, u64::MAX), Some(2));
-    assert_eq!(before(third, 3), Some(2));
-    assert_eq!(before(third, 0), None);
     let keys = |after, limit| {
         let rows = catalog.all_kept_chunks(after, limit).unwrap();
         let key = |row: &crate::KeptRow| (row.inode, row.index, row.until);

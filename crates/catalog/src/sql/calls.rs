@@ -10,7 +10,6 @@ use super::{SqlCatalog, State, copy, open, schema, verify, wal};
 use crate::{
     Births, CHUNK_BLOCKS, CachedReply, Catalog, Change, Chunk, ClientKey, DirEntry, Inode, InodeNo,
     KeptChunk, KeptRow, Result, SegmentAccount, SegmentNo, SnapshotRow, SpaceRow, Taken, Timestamp,
-    Totals,
 };
 
 impl Catalog for SqlCatalog {
@@ -59,16 +58,12 @@ impl Catalog for SqlCatalog {
         self.read(|state| state.chunks_from(inode, first, limit))
     }
 
-    fn chunk_before(&self, inode: InodeNo, end: u64) -> Result<Option<(u64, Chunk)>> {
-        self.read(|state| state.chunk_before(inode, end))
-    }
-
     fn shared_references(&self, segment: SegmentNo, position: u32) -> Result<u64> {
         self.read(|state| state.shared_references(segment, position))
     }
 
     fn segments(&self) -> Result<Vec<SegmentAccount>> {
-        self.read(State::segments)
+        self.read_tables(State::segments)
     }
 
     fn orphans(&self) -> Result<Vec<InodeNo>> {
@@ -80,7 +75,7 @@ impl Catalog for SqlCatalog {
         after: Option<(InodeNo, u64)>,
         limit: usize,
     ) -> Result<Vec<(InodeNo, u64, Chunk)>> {
-        self.read(|state| state.all_chunks(after, limit))
+        self.read_tables(|state| state.all_chunks(after, limit))
     }
 
     fn all_inodes(&self, after: InodeNo, limit: usize) -> Result<Vec<Inode>> {
@@ -172,11 +167,7 @@ impl Catalog for SqlCatalog {
         first: u64,
         limit: usize,
     ) -> Result<Vec<(u64, Chunk)>> {
-        self.read(|state| state.past_chunks_from(at, inode, first, limit))
-    }
-
-    fn past_chunk_before(&self, at: u64, inode: InodeNo, end: u64) -> Result<Option<(u64, Chunk)>> {
-        self.read(|state| state.past_chunk_before(at, inode, end))
+        self.read_tables(|state| state.past_chunks_from(at, inode, first, limit))
     }
 
     fn kept_chunk(&self, inode: InodeNo, index: u64, until: u64) -> Result<KeptChunk> {
@@ -184,7 +175,7 @@ impl Catalog for SqlCatalog {
     }
 
     fn kept_chunks(&self, inode: InodeNo, index: u64) -> Result<Vec<(u64, KeptChunk)>> {
-        self.read(|state| state.kept_chunks(inode, index))
+        self.read(|state| state.kept_chunks(inode, index, 0))
     }
 
     fn births(&self, inode: InodeNo, index: u64, until: u64) -> Result<Births> {
@@ -201,7 +192,7 @@ impl Catalog for SqlCatalog {
         after: Option<(InodeNo, u64, u64)>,
         limit: usize,
     ) -> Result<Vec<KeptRow>> {
-        self.read(|state| state.all_kept_chunks(after, limit))
+        self.read_tables(|state| state.all_kept_chunks(after, limit))
     }
 
     fn kept_until(
@@ -210,7 +201,7 @@ impl Catalog for SqlCatalog {
         after: Option<(InodeNo, u64)>,
         limit: usize,
     ) -> Result<Vec<KeptRow>> {
-        self.read(|state| state.kept_until(until, after, limit))
+        self.read_tables(|state| state.kept_until(until, after, limit))
     }
 
     fn inodes_until(&self, until: u64, after: InodeNo, limit: usize) -> Result<Vec<InodeNo>> {
@@ -298,14 +289,8 @@ impl Catalog for SqlCatalog {
         self.lock().has_flags
     }
 
-    fn totals(&self) -> Result<Totals> {
-        let catalog_bytes = self.bytes_on_disk();
-        self.read(|state| {
-            Ok(Totals {
-                catalog_bytes,
-                ..state.totals()?
-            })
-        })
+    fn inode_count(&self) -> Result<u64> {
+        self.read(|state| Ok(state.inodes))
     }
 
     fn checkpoint(&self) -> Result<()> {

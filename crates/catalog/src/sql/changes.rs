@@ -1,19 +1,17 @@
 //! Changing: each [`Change`] is one or two statements; an operation is checked as a whole before its first one runs.
 //!
-//! Counts are gathered for the commit instead: `counts`.
+//! What is read seldom is gathered for the commit instead: `gathered`.
 //!
 //! There is no savepoint around an operation. What can fail once its statements run is a write to the disk or the check
 //! of a page, and both make SQLite or SQLCipher roll back the whole transaction anyway.
 
 use super::rows::{self, damaged, is_name, kind_number, to_sql};
-use super::schema::past;
 use super::{Failure, State, schema};
 use storage::spans;
 
 use crate::log;
 use crate::{
     ANSWER_MAX, CachedReply, CatalogError, Change, ClientKey, FileKind, Inode, InodeNo, Result,
-    SegmentAccount,
 };
 
 /// Rough bytes of log that one change can need: the pages it touches in the tables' trees.
@@ -191,18 +189,19 @@ impl State {
                 self.run(schema::DELETE_XATTR, (to_sql(inode.0), name))
                     .map(drop)
             }
-            Change::PutChunk {
-                inode,
-                index,
-                chunk,
-            } if chunk.is_empty() => self
-                .run(schema::DELETE_CHUNK, (to_sql(inode.0), to_sql(index)))
-                .map(drop),
-            Change::PutChunk { inode, index, .. } => self
-                .run(schema::PUT_CHUNK, (to_sql(inode.0), to_sql(index), map))
-                .map(drop),
-            Change::PutSegment(account) => self.put_segment(account),
-            Change::DropSegment(no) => self.run(schema::DELETE_SEGMENT, [to_sql(no.0)]).map(drop),
+            Change::PutChunk { inode, index, .. } => {
+                self.gathered.get_mut().chunks.put((inode, index), map);
+                Ok(())
+            }
+            Change::PutSegment(account) => {
+                let accounts = &mut self.gathered.get_mut().accounts;
+                accounts.insert(account.id.no, Some(account));
+                Ok(())
+            }
+            Change::DropSegment(no) => {
+                self.gathered.get_mut().accounts.insert(no, None);
+                Ok(())
+            }
             Change::ShareUnit {
                 segment,
                 position,
@@ -227,14 +226,12 @@ impl State {
                 until,
                 kept,
             } => {
-                self.births.get_mut().kept_changes((inode, index), until);
-                let key = (to_sql(inode.0), to_sql(index), to_sql(until));
-                let (inode, index, until) = key;
-                match kept.is_empty() {
-                    true => self.run(past::DROP_CHUNK, key),
-                    false => self.run(past::KEEP_CHUNK, (inode, index, until, map)),
-                }
-                .map(drop)
+                let list = self.snapshots.get();
+                let births = self.births.get_mut();
+                births.kept_changes((inode, index), until, kept.covered(), &list);
+                let kept = &mut self.gathered.get_mut().kept;
+                kept.put((inode, index, until), map);
+                Ok(())
             }
             Change::CountSpace {
                 since,
@@ -290,11 +287,10 @@ impl State {
     fn delete_inode(&mut self, no: InodeNo) -> Result<()> {
         self.keep_inode(no)?;
         self.keep_xattrs(no)?;
-        let no = to_sql(no.0);
-        self.inodes -= self.run(schema::DELETE_INODE, [no])? as u64;
-        self.run(schema::DELETE_XATTRS, [no])?;
-        self.run(schema::DELETE_CHUNKS, [no])?;
-        Ok(())
+        let key = to_sql(no.0);
+        self.inodes -= self.run(schema::DELETE_INODE, [key])? as u64;
+        self.run(schema::DELETE_XATTRS, [key])?;
+        self.delete_chunks(no)
     }
 
     fn put_entry(
@@ -342,15 +338,6 @@ impl State {
             // Going on would lose the file its name.
             rows => Err(damaged(format!("a name to be changed has {rows} rows"))),
         }
-    }
-
-    fn put_segment(&mut self, account: SegmentAccount) -> Result<()> {
-        let SegmentAccount { id, length, live } = account;
-        self.run(
-            schema::PUT_SEGMENT,
-            (to_sql(id.no.0), id.key_epoch, &id.salt[..], length, live),
-        )
-        .map(drop)
     }
 
     fn put_reply(&mut self, client: ClientKey, reply: &CachedReply) -> Result<()> {

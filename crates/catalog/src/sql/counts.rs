@@ -1,10 +1,7 @@
-//! Counts of references to shared units, and of blocks kept for snapshots: gathered in memory, and written before the commit.
+//! Counts of references to shared units, and of blocks kept for snapshots: [gathered](super::gathered) by adding up.
 //!
-//! 1. What is gathered belongs to the pending transaction: there is some only while that is open, and the commit writes it first. Records
-//!    of the log have each change by itself.
-//! 2. A count is what its table says and what is gathered. Every reader adds them up, or has what is gathered written before.
-//! 3. A change that cannot lead below nothing reads no count: to write many in the order of their keys costs less than to look each up and
-//!    change it when it comes.
+//! A change that cannot lead below nothing reads no count: to write many in the order of their keys costs less than to look each up and
+//! change it when it comes.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +12,14 @@ use super::snapshots::living;
 use crate::{Change, Result, SegmentNo, SpaceRow};
 
 /// Counts gathered at most: then they are written, though no commit is due.
-const GATHERED_MAX: usize = 16384;
+const COUNTS_MAX: usize = 16384;
 
 /// Segment and position.
 type Unit = (SegmentNo, u32);
 
-/// What is not in the tables yet.
+/// What the tables' counts are to be changed by.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
+pub(super) struct Counts {
     shares: BTreeMap<Unit, Share>,
     /// Blocks for each pair of snapshots, as [`SpaceRow`] has them.
     space: BTreeMap<(u64, u64), i64>,
@@ -33,6 +30,16 @@ struct Share {
     /// What the table says, where it was read.
     stored: Option<i64>,
     added: i64,
+}
+
+impl Counts {
+    pub(super) fn is_empty(&self) -> bool {
+        self.shares.is_empty() && self.space.is_empty()
+    }
+
+    pub(super) fn are_many(&self) -> bool {
+        self.shares.len() + self.space.len() >= COUNTS_MAX
+    }
 }
 
 impl State {
@@ -65,7 +72,7 @@ impl State {
 
     /// Adds to the number of references to a unit.
     pub(super) fn gather_share(&mut self, segment: SegmentNo, position: u32, references: i64) {
-        let shares = &mut self.gathered.get_mut().shares;
+        let shares = &mut self.gathered.get_mut().counts.shares;
         let share = shares.entry((segment, position)).or_default();
         share.added = share.added.saturating_add(references);
     }
@@ -85,7 +92,7 @@ impl State {
             Ok(((segment, position), to_sql(count)))
         })?;
         let mut all: BTreeMap<Unit, i64> = stored.into_iter().collect();
-        for (unit, share) in &self.gathered.borrow().shares {
+        for (unit, share) in &self.gathered.borrow().counts.shares {
             let count = all.entry(*unit).or_default();
             *count = count.saturating_add(share.added);
         }
@@ -100,7 +107,7 @@ impl State {
     }
 
     fn share_count(&self, unit: Unit) -> Result<i64> {
-        match self.gathered.borrow_mut().shares.get_mut(&unit) {
+        match self.gathered.borrow_mut().counts.shares.get_mut(&unit) {
             Some(share) => {
                 let stored = match share.stored {
                     Some(stored) => stored,
@@ -122,7 +129,7 @@ impl State {
     /// Counts blocks kept for snapshots.
     pub(super) fn gather_space(&mut self, since: u64, until: u64, blocks: i64) {
         let since = living(&self.snapshots.get(), since);
-        let count = self.gathered.get_mut().space.entry((since, until));
+        let count = self.gathered.get_mut().counts.space.entry((since, until));
         let count = count.or_default();
         *count = count.saturating_add(blocks);
     }
@@ -135,7 +142,7 @@ impl State {
         let stored = self.all(past::SPACE, (), rows::space)?;
         let pair = |row: SpaceRow| ((row.since, row.until), row.blocks);
         let mut all: BTreeMap<_, i64> = stored.into_iter().map(pair).collect();
-        for (pair, blocks) in &self.gathered.borrow().space {
+        for (pair, blocks) in &self.gathered.borrow().counts.space {
             let count = all.entry(*pair).or_default();
             *count = count.saturating_add(*blocks);
         }
@@ -148,38 +155,17 @@ impl State {
         Ok(all.into_iter().map(row).collect())
     }
 
-    /// Writes what is gathered, for those who look at the tables themselves.
-    pub(super) fn bring_up_to_date(&mut self) -> Result<()> {
-        let gathered = self.gathered.get_mut();
-        match gathered.shares.is_empty() && gathered.space.is_empty() {
-            true => Ok(()),
-            false => {
-                self.writable()?;
-                self.changing(0, Self::write_gathered)
-            }
-        }
-    }
-
-    /// Writes what is gathered where that is much. Within an operation.
-    pub(super) fn bound_gathered(&mut self) -> Result<()> {
-        let gathered = self.gathered.get_mut();
-        match gathered.shares.len() + gathered.space.len() {
-            ..GATHERED_MAX => Ok(()),
-            _ => self.write_gathered(),
-        }
-    }
-
-    /// Writes what is gathered to its tables, in the order of their keys. A failure ends the pending transaction.
-    pub(super) fn write_gathered(&mut self) -> Result<()> {
-        for (unit, share) in std::mem::take(&mut self.gathered.get_mut().shares) {
+    /// Writes the gathered counts of references.
+    pub(super) fn write_shares(&mut self) -> Result<()> {
+        for (unit, share) in std::mem::take(&mut self.gathered.get_mut().counts.shares) {
             self.write_share(unit, share)?;
         }
-        self.write_space()
+        Ok(())
     }
 
-    /// The same of the blocks kept for snapshots alone.
+    /// Writes the gathered counts of blocks kept for snapshots.
     pub(super) fn write_space(&mut self) -> Result<()> {
-        for ((since, until), blocks) in std::mem::take(&mut self.gathered.get_mut().space) {
+        for ((since, until), blocks) in std::mem::take(&mut self.gathered.get_mut().counts.space) {
             if blocks != 0 {
                 self.put_space(to_sql(since), to_sql(until), blocks)?;
             }

@@ -14,12 +14,17 @@
 //!
 //! It deliberately does not know what the changes mean.
 
+mod accounts;
 mod births;
 mod calls;
 mod changes;
+mod chunks;
 mod copy;
 mod counts;
+mod gathered;
 mod keep;
+mod kept_chunks;
+mod maps;
 mod open;
 mod past;
 mod reads;
@@ -52,7 +57,7 @@ use crate::log::file::LogFile;
 use crate::log::{Link, Pending};
 use crate::{CatalogError, InodeNo, Result};
 use births::KnownBirths;
-use counts::Gathered;
+use gathered::Gathered;
 use segments::SealedUnits;
 use snapshots::{Moment, SnapshotList};
 use wal::Wal;
@@ -120,7 +125,7 @@ struct State {
     kept_inodes: HashSet<InodeNo>,
     /// When blocks of chunks were written.
     births: RefCell<KnownBirths>,
-    /// Counts that the commit writes.
+    /// What the commit writes.
     gathered: RefCell<Gathered>,
     /// Whether there is a table of answers.
     has_replies: bool,
@@ -241,6 +246,7 @@ impl State {
         self.failed = Some(failure);
         self.dirty = false;
         *self.gathered.get_mut() = Gathered::default();
+        self.births.get_mut().clear();
         open::keep_log_on_close(&self.conn);
         if !self.conn.is_autocommit() {
             // Fails only where SQLite has rolled back by itself.
@@ -261,6 +267,15 @@ impl SqlCatalog {
         let mut state = self.lock();
         state.readable()?;
         let _span = tracing::trace_span!(target: spans::TARGET, spans::CATALOG).entered();
+        read(&state).map_err(|error| state.note(error))
+    }
+
+    /// Reads in tables that hold all that is gathered.
+    fn read_tables<T>(&self, read: impl FnOnce(&State) -> Result<T>) -> Result<T> {
+        let mut state = self.lock();
+        state.readable()?;
+        let _span = tracing::trace_span!(target: spans::TARGET, spans::CATALOG).entered();
+        state.bring_up_to_date()?;
         read(&state).map_err(|error| state.note(error))
     }
 

@@ -7,10 +7,7 @@ use super::State;
 use super::rows::{self, bound, damaged};
 use super::schema::{self, past};
 use super::snapshots::Moment;
-use crate::{
-    CHUNK_LEN, CatalogError, Chunk, DirEntry, Inode, InodeNo, KeptChunk, KeptRow, Result,
-    SnapshotRow,
-};
+use crate::{CHUNK_LEN, CatalogError, Chunk, DirEntry, Inode, InodeNo, Result, SnapshotRow};
 
 /// Rows of inodes that a listing looks at for each name, before it searches for each.
 const ROWS_FOR_INODE: usize = 16;
@@ -257,8 +254,7 @@ impl State {
             return Ok(Chunk::default());
         }
         let mut chunk = self.chunk(inode, index)?;
-        let params = (bound(inode.0), bound(index), bound(at));
-        for kept in self.all(past::KEPT_SINCE, params, |row| rows::kept(row, 0))? {
+        for (_, kept) in self.kept_chunks(inode, index, at)? {
             kept.overlay(&mut chunk);
         }
         Ok(chunk)
@@ -298,84 +294,6 @@ impl State {
             next = index + 1;
         }
         Ok(chunks)
-    }
-
-    pub(super) fn past_chunk_before(
-        &self,
-        at: u64,
-        inode: InodeNo,
-        end: u64,
-    ) -> Result<Option<(u64, Chunk)>> {
-        let mut end = end.min(self.past_chunks_end(at, inode)?);
-        loop {
-            let live = self.index(past::CHUNK_INDEX_BEFORE, inode, end)?;
-            let kept = self.index(past::KEPT_INDEX_BEFORE, inode, end)?;
-            let Some(index) = live.into_iter().chain(kept).max() else {
-                return Ok(None);
-            };
-            let chunk = self.past_chunk(at, inode, index)?;
-            if !chunk.is_empty() {
-                return Ok(Some((index, chunk)));
-            }
-            end = index;
-        }
-    }
-
-    pub(super) fn kept_chunk(&self, inode: InodeNo, index: u64, until: u64) -> Result<KeptChunk> {
-        if !self.has_past() {
-            return Ok(KeptChunk::default());
-        }
-        let params = (bound(inode.0), bound(index), bound(until));
-        let kept = self.one(past::KEPT_CHUNK, params, |row| rows::kept(row, 0))?;
-        Ok(kept.unwrap_or_default())
-    }
-
-    pub(super) fn kept_chunks(&self, inode: InodeNo, index: u64) -> Result<Vec<(u64, KeptChunk)>> {
-        if !self.has_past() {
-            return Ok(Vec::new());
-        }
-        let params = (bound(inode.0), bound(index), bound(u64::MAX));
-        self.all(past::KEPT_BEFORE, params, |row| {
-            Ok((rows::number(row, 0, "a snapshot")?, rows::kept(row, 1)?))
-        })
-    }
-
-    pub(super) fn all_kept_chunks(
-        &self,
-        after: Option<(InodeNo, u64, u64)>,
-        limit: usize,
-    ) -> Result<Vec<KeptRow>> {
-        if !self.has_past() {
-            return Ok(Vec::new());
-        }
-        // Inode 0 has no chunks.
-        let (inode, index, until) = after.unwrap_or((InodeNo(0), 0, 0));
-        let params = (
-            bound(inode.0),
-            bound(index),
-            bound(until),
-            bound(limit as u64),
-        );
-        self.all(past::ALL_KEPT, params, rows::kept_row)
-    }
-
-    pub(super) fn kept_until(
-        &self,
-        until: u64,
-        after: Option<(InodeNo, u64)>,
-        limit: usize,
-    ) -> Result<Vec<KeptRow>> {
-        if !self.has_past() {
-            return Ok(Vec::new());
-        }
-        let (inode, index) = after.unwrap_or((InodeNo(0), 0));
-        let params = (
-            bound(until),
-            bound(inode.0),
-            bound(index),
-            bound(limit as u64),
-        );
-        self.all(past::KEPT_UNTIL, params, rows::kept_row)
     }
 
     pub(super) fn inodes_until(

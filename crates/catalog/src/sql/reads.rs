@@ -1,13 +1,10 @@
 //! Reading: one statement for each question.
 
-use rusqlite::{CachedStatement, OptionalExtension, Params, Row};
-use storage::OpenMode;
+use rusqlite::{CachedStatement, Params, Row};
 
 use super::rows::{self, bound, damaged, to_sql};
-use super::{SqlCatalog, State, schema};
-use crate::{
-    CachedReply, Chunk, ClientKey, DirEntry, Inode, InodeNo, Result, SegmentAccount, Totals,
-};
+use super::{State, schema};
+use crate::{CachedReply, ClientKey, DirEntry, Inode, InodeNo, Result};
 
 impl State {
     pub(super) fn statement(&self, sql: &str) -> Result<CachedStatement<'_>> {
@@ -135,66 +132,10 @@ impl State {
         })
     }
 
-    pub(super) fn chunk(&self, inode: InodeNo, index: u64) -> Result<Chunk> {
-        let chunk = self.one(schema::CHUNK, (bound(inode.0), bound(index)), |row| {
-            rows::chunk(row, 0)
-        })?;
-        Ok(chunk.unwrap_or_default())
-    }
-
-    pub(super) fn chunks_from(
-        &self,
-        inode: InodeNo,
-        first: u64,
-        limit: usize,
-    ) -> Result<Vec<(u64, Chunk)>> {
-        let params = (bound(inode.0), bound(first), bound(limit as u64));
-        self.all(schema::CHUNKS_FROM, params, |row| {
-            Ok((
-                rows::number(row, 0, "a chunk's index")?,
-                rows::chunk(row, 1)?,
-            ))
-        })
-    }
-
-    pub(super) fn chunk_before(&self, inode: InodeNo, end: u64) -> Result<Option<(u64, Chunk)>> {
-        self.one(schema::CHUNK_BEFORE, (bound(inode.0), bound(end)), |row| {
-            Ok((
-                rows::number(row, 0, "a chunk's index")?,
-                rows::chunk(row, 1)?,
-            ))
-        })
-    }
-
-    pub(super) fn segments(&self) -> Result<Vec<SegmentAccount>> {
-        self.all(schema::SEGMENTS, (), rows::segment)
-    }
-
     pub(super) fn orphans(&self) -> Result<Vec<InodeNo>> {
         self.all(schema::ORPHANS, (), |row| {
             Ok(InodeNo(rows::number(row, 0, "an inode number")?))
         })
-    }
-
-    pub(super) fn all_chunks(
-        &self,
-        after: Option<(InodeNo, u64)>,
-        limit: usize,
-    ) -> Result<Vec<(InodeNo, u64, Chunk)>> {
-        // Inode 0 has no chunks.
-        let (inode, index) = after.map_or((0, 0), |(inode, index)| (bound(inode.0), bound(index)));
-        self.all(
-            schema::ALL_CHUNKS,
-            (inode, index, bound(limit as u64)),
-            |row| {
-                let inode = InodeNo(rows::number(row, 0, "a chunk's inode")?);
-                Ok((
-                    inode,
-                    rows::number(row, 1, "a chunk's index")?,
-                    rows::chunk(row, 2)?,
-                ))
-            },
-        )
     }
 
     pub(super) fn all_inodes(&self, after: InodeNo, limit: usize) -> Result<Vec<Inode>> {
@@ -228,38 +169,11 @@ impl State {
         })
     }
 
-    /// All but the bytes on disk.
-    pub(super) fn totals(&self) -> Result<Totals> {
-        let live = self
-            .conn
-            .query_row(schema::LIVE_BLOCKS, (), |row| row.get::<_, i64>(0))
-            .optional()?;
-        Ok(Totals {
-            inodes: self.inodes,
-            live_blocks: u64::try_from(live.unwrap_or(0))
-                .map_err(|_| damaged("live blocks are negative"))?,
-            catalog_bytes: 0,
-        })
-    }
-
     /// SipHash-2-4 of a name under the catalog's own key, so that nobody can choose names that collide.
     pub(super) fn name_hash(&self, name: &[u8]) -> i64 {
         use std::hash::Hasher;
         let mut hasher = siphasher::sip::SipHasher24::new_with_key(&self.hash_key);
         hasher.write(name);
         to_sql(hasher.finish() & self.hash_mask)
-    }
-}
-
-impl SqlCatalog {
-    /// Bytes of the catalog's file and its log.
-    pub(super) fn bytes_on_disk(&self) -> u64 {
-        let len = |name: &str| {
-            self.storage
-                .open(name, OpenMode::Read)
-                .and_then(|file| file.len())
-                .unwrap_or(0)
-        };
-        len(&self.name) + len(&super::wal::name(&self.name))
     }
 }

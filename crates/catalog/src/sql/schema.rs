@@ -142,7 +142,6 @@ statements! {
     XATTR_NAMES = "SELECT name FROM xattrs WHERE inode = ?1 ORDER BY name";
     CHUNK = "SELECT extents FROM chunks WHERE inode = ?1 AND idx = ?2";
     CHUNKS_FROM = "SELECT idx, extents FROM chunks WHERE inode = ?1 AND idx >= ?2 ORDER BY idx LIMIT ?3";
-    CHUNK_BEFORE = "SELECT idx, extents FROM chunks WHERE inode = ?1 AND idx < ?2 ORDER BY idx DESC LIMIT 1";
     SHARED = "SELECT refs FROM shared WHERE segment = ?1 AND position = ?2";
     ORPHANS = "SELECT no FROM inodes INDEXED BY inode_orphans WHERE nlink = 0 ORDER BY no";
     ALL_CHUNKS = "SELECT inode, idx, extents FROM chunks WHERE (inode, idx) > (?1, ?2) ORDER BY inode, idx LIMIT ?3";
@@ -190,7 +189,6 @@ statements! {
 // Whole small tables, read when a room is opened or checked.
 pub(super) const SEGMENTS: &str =
     "SELECT no, key_epoch, salt, length, live FROM segments ORDER BY no";
-pub(super) const LIVE_BLOCKS: &str = "SELECT coalesce(sum(live), 0) FROM segments";
 pub(super) const ALL_REPLIES: &str = "SELECT client, slot, sequence, answer FROM replies";
 pub(super) const HAS_REPLIES: &str =
     "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'replies'";

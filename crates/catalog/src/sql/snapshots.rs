@@ -59,8 +59,9 @@ impl Moment {
 
 /// The highest number of a snapshot that is not deleted, up to `no`; 0 where there is none.
 pub(super) fn living(list: &[SnapshotRow], no: u64) -> u64 {
-    let mut older = list.iter().rev().skip_while(|row| row.no() > no);
-    older.find(|row| !row.doomed).map_or(0, SnapshotRow::no)
+    let older = &list[..list.partition_point(|row| row.no() <= no)];
+    let living = older.iter().rev().find(|row| !row.doomed);
+    living.map_or(0, SnapshotRow::no)
 }
 
 impl State {
@@ -250,6 +251,7 @@ impl State {
 
     /// Removes the row of a deleted snapshot, if nothing is kept for it.
     pub(super) fn drop_snapshot(&mut self, no: u64) -> Result<()> {
+        self.write_kept()?;
         let until = to_sql(no);
         let mut is_needed = self
             .one(past::ANY_CHUNK_UNTIL, [until], |_| Ok(()))?

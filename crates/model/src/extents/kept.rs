@@ -64,6 +64,14 @@ impl KeptChunk {
         &self.chunk
     }
 
+    /// The same, as if all covered blocks had been holes.
+    pub fn covered(&self) -> Self {
+        Self {
+            covered: self.covered,
+            chunk: Chunk::default(),
+        }
+    }
+
     /// Whether all blocks from `first` on are covered.
     ///
     /// # Panics
@@ -298,7 +306,7 @@ impl KeptChunk {
         }
     }
 
-    /// Reads only which blocks are covered, as if all of them had been holes.
+    /// Reads only which blocks are covered: [`covered`](Self::covered).
     ///
     /// # Errors
     /// What is wrong with that, in words.

@@ -84,16 +84,16 @@ pub(in crate::sql) fn past_value(row: &Row<'_>, column: usize) -> Result<Option<
 
 /// A kept chunk, from one column.
 pub(in crate::sql) fn kept(row: &Row<'_>, column: usize) -> Result<KeptChunk> {
-    let kept = KeptChunk::decode(blob(row, column, "a kept chunk")?).map_err(damaged)?;
+    kept_map(blob(row, column, "a kept chunk")?)
+}
+
+/// A kept chunk from its stored form.
+pub(in crate::sql) fn kept_map(map: &[u8]) -> Result<KeptChunk> {
+    let kept = KeptChunk::decode(map).map_err(damaged)?;
     match kept.is_empty() {
         true => Err(damaged("a kept chunk covers nothing")),
         false => Ok(kept),
     }
-}
-
-/// Which blocks a kept chunk covers, in a column; without the extents.
-pub(in crate::sql) fn covered(row: &Row<'_>, column: usize) -> Result<KeptChunk> {
-    KeptChunk::decode_covered(blob(row, column, "a kept chunk")?).map_err(damaged)
 }
 
 /// A kept chunk with its key, from the columns of its table.

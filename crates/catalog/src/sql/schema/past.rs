@@ -116,13 +116,9 @@ statements! {
     LIVE_XATTR_NAMES = "SELECT x.name FROM xattrs x WHERE x.inode = ?1 \
         AND NOT EXISTS (SELECT 1 FROM past_xattrs p WHERE p.inode = x.inode AND p.name = x.name AND p.until >= ?2)";
     KEPT_CHUNK = "SELECT kept FROM past_chunks WHERE inode = ?1 AND idx = ?2 AND until = ?3";
-    KEPT_SINCE = "SELECT kept FROM past_chunks WHERE inode = ?1 AND idx = ?2 AND until >= ?3 ORDER BY until DESC";
-    KEPT_BEFORE = "SELECT until, kept FROM past_chunks WHERE inode = ?1 AND idx = ?2 AND until < ?3 ORDER BY until DESC";
     KEPT_BETWEEN = "SELECT until, kept FROM past_chunks WHERE inode = ?1 AND idx = ?2 AND until >= ?3 AND until < ?4 ORDER BY until DESC";
     NEXT_CHUNK = "SELECT idx FROM chunks WHERE inode = ?1 AND idx >= ?2 ORDER BY idx LIMIT 1";
     NEXT_KEPT = "SELECT idx FROM past_chunks WHERE inode = ?1 AND idx >= ?2 ORDER BY idx LIMIT 1";
-    CHUNK_INDEX_BEFORE = "SELECT idx FROM chunks WHERE inode = ?1 AND idx < ?2 ORDER BY idx DESC LIMIT 1";
-    KEPT_INDEX_BEFORE = "SELECT idx FROM past_chunks WHERE inode = ?1 AND idx < ?2 ORDER BY idx DESC LIMIT 1";
     ALL_KEPT = "SELECT inode, idx, until, kept FROM past_chunks WHERE (inode, idx, until) > (?1, ?2, ?3) \
         ORDER BY inode, idx, until LIMIT ?4";
     KEPT_UNTIL = "SELECT inode, idx, until, kept FROM past_chunks INDEXED BY past_chunks_until \

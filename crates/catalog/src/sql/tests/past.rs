@@ -7,6 +7,7 @@ use super::*;
 use crate::KeptChunk;
 use whole::blocks;
 
+mod gathered;
 mod rooms;
 mod whole;
 
@@ -123,93 +124,6 @@ fn a_listing_finds_inodes_among_many_kept_rows_of_others() {
         let last = if i > 100 { 7 } else { first };
         assert_eq!(sizes, [(a, first), (busy, busy_then), (c, last)]);
     }
-}
-
-#[test]
-fn births_are_remembered_only_while_what_they_were_read_from_stays() {
-    let mut files = Files::new();
-    let catalog = files.create();
-    let no = put(&catalog, InodeNo::ROOT, b"a");
-    let keep = |until: u64, first: u16| {
-        let mut kept = KeptChunk::default();
-        kept.keep(first, 1, &[]);
-        let change = Change::KeepChunk {
-            inode: no,
-            index: 0,
-            until,
-            kept: &kept,
-        };
-        catalog.apply(&[change]).unwrap();
-    };
-    let since = |until: u64, block: u16| catalog.births(no, 0, until).unwrap().since(block);
-    let one = snapshot(&catalog, "one");
-    keep(one, 5);
-    let two = snapshot(&catalog, "two");
-    assert_eq!((since(two, 5), since(two, 6)), (one, 0));
-    // What is kept for the newest one is none of its own births, but of the next one's.
-    keep(two, 6);
-    assert_eq!((since(two, 5), since(two, 6)), (one, 0));
-    let three = snapshot(&catalog, "three");
-    assert_eq!((since(three, 5), since(three, 6)), (one, two));
-    assert_eq!((since(two, 5), since(two, 6)), (one, 0));
-    assert_eq!((since(three, 5), since(three, 6)), (one, two));
-    keep(one, 7);
-    assert_eq!(since(three, 7), one);
-    catalog.apply(&[Change::DoomSnapshot(two)]).unwrap();
-    assert_eq!(since(three, 6), one);
-}
-
-#[test]
-fn gathered_counts_are_written_when_they_are_many_or_somebody_looks_and_are_in_the_log() {
-    let memory = MemoryStorage::new();
-    let catalog = create_in(&memory);
-    let at = snapshot(&catalog, "then");
-    let sync = || catalog.sync(Vec::new(), Box::new(|| true)).unwrap();
-    // The first one creates the log, of which a commit has to know.
-    assert_eq!(sync(), None);
-    catalog.commit().unwrap();
-    let rows = |table: &str| -> i64 {
-        let sql = format!("SELECT count(*) FROM {table}");
-        let state = catalog.lock();
-        state.conn.query_row(&sql, (), |row| row.get(0)).unwrap()
-    };
-    let share = |position, references| Change::ShareUnit {
-        segment: SegmentNo(1),
-        position,
-        references,
-    };
-    let space = |blocks| Change::CountSpace {
-        since: 0,
-        until: at,
-        blocks,
-    };
-    catalog.apply(&[share(0, 1), space(7)]).unwrap();
-    assert!(sync().is_some());
-    catalog.apply(&[space(-2)]).unwrap();
-    assert_eq!((rows("shared"), rows("snapshot_space")), (0, 0));
-    let held = |catalog: &SqlCatalog| catalog.snapshot_space_rows().unwrap()[0].blocks;
-    assert_eq!(
-        (held(&catalog), catalog.all_shared().unwrap().len()),
-        (5, 1)
-    );
-    // A crash loses what no record has.
-    let crashed = open_in(&copy_of(&memory));
-    assert_eq!(
-        (held(&crashed), crashed.all_shared().unwrap().len()),
-        (7, 1)
-    );
-    assert_eq!(catalog.verify().unwrap(), [""; 0]);
-    assert_eq!((rows("shared"), rows("snapshot_space")), (1, 1));
-
-    let many: Vec<_> = (1..=20_000).map(|n| share(n, 1)).collect();
-    many.chunks(1000)
-        .for_each(|some| catalog.apply(some).unwrap());
-    let written = rows("shared");
-    assert!((10_000..20_000).contains(&written), "{written}");
-    assert_eq!(catalog.all_shared().unwrap().len(), 20_001);
-    catalog.commit().unwrap();
-    assert_eq!(rows("shared"), 20_001);
-    assert_eq!(held(&catalog), 5);
 }
 
 #[test]
@@ -422,22 +336,10 @@ fn every_statement_of_snapshots_uses_the_index_that_is_meant_for_it() {
             "PRIMARY KEY (inode=? AND name=? AND until>?)",
         ),
         (
-            schema::past::KEPT_SINCE,
-            "PRIMARY KEY (inode=? AND idx=? AND until>?)",
-        ),
-        (
-            schema::past::KEPT_BEFORE,
-            "PRIMARY KEY (inode=? AND idx=? AND until<?)",
-        ),
-        (
             schema::past::KEPT_BETWEEN,
             "PRIMARY KEY (inode=? AND idx=? AND until>? AND until<?)",
         ),
         (schema::past::NEXT_KEPT, "PRIMARY KEY (inode=? AND idx>?)"),
-        (
-            schema::past::KEPT_INDEX_BEFORE,
-            "PRIMARY KEY (inode=? AND idx<?)",
-        ),
         (
             schema::past::ALL_KEPT,
             "PRIMARY KEY ((inode,idx,until)>(?,?,?))",
