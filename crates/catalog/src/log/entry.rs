@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{
@@ -139,9 +140,29 @@ pub(super) fn put_meta(out: &mut Vec<u8>, key: &str, value: &[u8]) {
 }
 
 fn append(out: &mut Vec<u8>, entry: &Item<'_>) {
-    let taken = std::mem::take(out);
     // A vector takes everything; no entry fails to encode.
-    *out = postcard::to_extend(entry, taken).expect("an entry can be encoded");
+    postcard::serialize_with_flavor(entry, Appended(out)).expect("an entry can be encoded");
+}
+
+/// Puts what is encoded behind what is there, a map at once: postcard's own vectors take byte after byte.
+struct Appended<'a>(&'a mut Vec<u8>);
+
+impl Flavor for Appended<'_> {
+    type Output = ();
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
 }
 
 fn entry<'a>(change: &Change<'a>, map: &'a [u8]) -> Item<'a> {

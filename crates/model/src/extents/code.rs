@@ -44,7 +44,8 @@ impl Chunk {
             let behind = extent.stored - u16::from(extent.skip) - extent.blocks;
             let bit = |is_set, bit| if is_set { bit } else { 0 };
             let has_nonce = extent.nonce != NoncePart::NONE;
-            out.extend_from_slice(&[
+            let mut fixed = [0; FIXED];
+            fixed[..3].copy_from_slice(&[
                 extent.first as u8,
                 (extent.blocks - 1) as u8,
                 extent.skip
@@ -53,17 +54,19 @@ impl Chunk {
                     | bit(has_nonce, NONCE)
                     | bit(!extent.digests.is_empty(), DIGESTS),
             ]);
-            out.extend_from_slice(&extent.position.to_le_bytes());
-            out.extend_from_slice(&extent.segment.0.to_le_bytes());
+            fixed[3..7].copy_from_slice(&extent.position.to_le_bytes());
+            fixed[7..].copy_from_slice(&extent.segment.0.to_le_bytes());
+            out.extend_from_slice(&fixed);
             if has_nonce {
                 out.extend_from_slice(&extent.nonce.0);
             }
-            let mut digests = extent.digests.iter();
-            for tag in &extent.tags {
-                out.extend_from_slice(tag_bytes(tag));
-                digests
-                    .next()
-                    .inspect(|digest| out.extend_from_slice(&digest[..]));
+            if extent.digests.is_empty() {
+                out.extend_from_slice(extent.tags.as_flattened());
+            } else {
+                for (tag, digest) in extent.tags.iter().zip(&extent.digests) {
+                    out.extend_from_slice(tag);
+                    out.extend_from_slice(digest);
+                }
             }
         }
         for (first, end) in self.reserved.runs() {
@@ -163,10 +166,6 @@ fn take_extent(bytes: &mut &[u8]) -> Option<Result<Extent, String>> {
         Some(fault) => Err(format!("{fault} (block {first})")),
         None => Ok(extent),
     })
-}
-
-fn tag_bytes(tag: &Tag) -> &[u8] {
-    tag
 }
 
 fn to_tag(bytes: [u8; TAG_LEN]) -> Tag {
