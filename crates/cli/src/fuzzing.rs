@@ -141,7 +141,6 @@ mod tests {
         RekeyReply, RemovedReply, SlotReply, SnapshotReply, SnapshotsReply, SpaceReply,
     };
     use crate::credentials::{Given, GivenKind};
-    use crate::retention::Policy;
 
     #[test]
     fn every_request_of_the_corpus_keeps_the_promises() {
@@ -160,12 +159,12 @@ mod tests {
         request(&line);
     }
 
-    fn policy() -> Policy {
-        Policy {
+    fn policy() -> room::SnapshotPolicy {
+        room::SnapshotPolicy {
             hourly: 24,
             daily: 7,
             weekly: u32::MAX,
-            min_free: 10,
+            min_free_percent: 10,
         }
     }
 

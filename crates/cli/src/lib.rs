@@ -43,7 +43,6 @@ mod prices;
 pub mod program;
 mod progress;
 mod proxy;
-mod retention;
 mod runtime;
 mod siblings;
 mod size;

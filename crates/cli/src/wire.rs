@@ -2,12 +2,12 @@
 //!
 //! Invariant: [`parse_request`] accepts exactly what [`Request`] can express; anything else is an error that names no secret.
 
+use room::SnapshotPolicy;
 use serde::{Deserialize, Serialize};
 
 use crate::broker::Step;
 use crate::credentials::{Given, NewGiven};
 use crate::exit::Exit;
-use crate::retention::Policy;
 
 /// The most bytes of a request line: the largest key file twice (old and new) in hexadecimal, and some room.
 pub const REQUEST_LINE_MAX: usize = 4 * (1 << 20) + (64 << 10);
@@ -119,7 +119,7 @@ pub enum Request {
     /// Sets that policy.
     SetSnapshotPolicy {
         /// `None`: there is none any more.
-        policy: Option<Policy>,
+        policy: Option<SnapshotPolicy>,
     },
     /// Deletes the automatic snapshots that the policy does not keep.
     PruneSnapshots {
@@ -233,7 +233,7 @@ pub enum Reply {
     /// What was removed.
     Removed(Vec<RemovedReply>),
     /// The policy for automatic snapshots.
-    Policy(Option<Policy>),
+    Policy(Option<SnapshotPolicy>),
     /// The snapshots that were deleted.
     Pruned(Vec<SnapshotReply>),
     /// The snapshot's name; `None`: there is none.
@@ -503,11 +503,11 @@ mod tests {
             },
             Request::Removed { since: None },
             Request::SetSnapshotPolicy {
-                policy: Some(Policy {
+                policy: Some(SnapshotPolicy {
                     hourly: 24,
                     daily: 7,
                     weekly: 5,
-                    min_free: 10,
+                    min_free_percent: 10,
                 }),
             },
         ] {

@@ -64,11 +64,6 @@ pub(crate) fn moment(secs: i64) -> String {
     in_utc(secs, "%Y-%m-%d %H:%M:%S")
 }
 
-/// A moment in UTC as part of a name: "2026-11-22T03.04.05Z".
-pub(crate) fn file_moment(secs: i64) -> String {
-    in_utc(secs, "%Y-%m-%dT%H.%M.%SZ")
-}
-
 /// A moment in UTC as a date: "2026-11-22".
 fn date(secs: i64) -> String {
     in_utc(secs, "%Y-%m-%d")
@@ -165,7 +160,6 @@ mod tests {
         ] {
             assert_eq!(moment(secs), text);
         }
-        assert_eq!(file_moment(1_795_316_645), "2026-11-22T03.04.05Z");
     }
 
     #[test]

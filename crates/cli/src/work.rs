@@ -112,9 +112,9 @@ pub(crate) fn carry_out(
         Request::Removed { since } => {
             Reply::Removed(snapshots::removed(dir, room, since.as_deref())?)
         }
-        Request::SnapshotPolicy {} => Reply::Policy(snapshots::policy(dir, room)?),
+        Request::SnapshotPolicy {} => Reply::Policy(room.snapshot_policy().map_err(failed)?),
         Request::SetSnapshotPolicy { policy } => {
-            snapshots::set_policy(dir, room, policy.as_ref())?;
+            room.set_snapshot_policy(policy.as_ref()).map_err(failed)?;
             Reply::Nothing
         }
         Request::PruneSnapshots { dry_run } => {

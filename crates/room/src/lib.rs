@@ -97,5 +97,5 @@ pub use seal::{
     Argon2Cost, Credential, NewCredential, PositionCipher, PositionKeys, RoomId, Secret, SlotInfo,
     SlotKind, Suite, check_digest, nonce_part, unit_digest,
 };
-pub use snapshots::{NewSnapshot, Removed, SnapshotSpace};
+pub use snapshots::{NewSnapshot, PolicyReport, Removed, SnapshotPolicy, SnapshotSpace};
 pub use walk::resolve;

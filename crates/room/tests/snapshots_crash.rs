@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use common::stored::{create_on, open_on, options};
 use common::{pattern, sound};
-use room::{Error, FileSystem, InodeNo, NewSnapshot, Room, SetAttr, Snapshots as _};
+use room::{
+    Error, FileSystem, InodeNo, NewSnapshot, Room, SetAttr, SnapshotPolicy, Snapshots as _,
+};
 use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
 
 type Disk = FaultyStorage<MemoryStorage>;
@@ -205,6 +207,43 @@ fn a_rename_is_done_or_not() {
                 names == ["0", "one"] || (!done && names == ["0", "1"]),
                 "{names:?}"
             );
+        },
+    );
+}
+
+#[test]
+fn a_policy_that_is_cut_anywhere_spares_what_was_made_by_hand_and_is_applied_the_next_time() {
+    let policy = SnapshotPolicy {
+        weekly: 1,
+        ..SnapshotPolicy::default()
+    };
+    let new = NewSnapshot { automatic: true };
+    let automatic = |room: &Room| {
+        let all = room.snapshots().unwrap();
+        all.iter().filter(|snapshot| snapshot.automatic).count()
+    };
+    at_operations(
+        (1, 1),
+        2,
+        &|room| {
+            room.create_snapshot("old", new)?;
+            go_on(room, 3)?;
+            room.set_snapshot_policy(Some(&policy))?;
+            room.create_snapshot("young", new)?;
+            room.unlink(ROOT, b"gone")?;
+            room.apply_snapshot_policy()?;
+            room.tend()
+        },
+        &|room, done| {
+            see(room, &[0, 1]);
+            assert!(!done || automatic(room) == 1);
+            match room.snapshot_policy().unwrap() {
+                Some(stored) => assert_eq!(stored, policy),
+                None => return assert!(!done),
+            }
+            room.apply_snapshot_policy().unwrap();
+            assert_eq!(automatic(room), 1);
+            see(room, &[0, 1]);
         },
     );
 }

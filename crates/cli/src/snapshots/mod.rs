@@ -1,66 +1,50 @@
 //! What a command or the process of a mount does with the snapshots of an open room.
 //!
-//! 1. Names are text without `/`, `@`, `:` and control characters; where none is given it is the time in UTC.
-//! 2. Only snapshots that a policy created are ever deleted without being named.
-//!
-//! It deliberately does not know how the request came.
+//! A name is text without `/`, `@`, `:` and control characters; where none is given it is the time in UTC. It deliberately does not know
+//! how the request came, nor what a policy keeps.
 
 pub(crate) mod schedule;
 
 use std::path::Path;
 
 use room::diff::{Change, What};
-use room::{FileSystem as _, NewSnapshot, Room, Snapshot, Snapshots as _, check_snapshot_name};
+use room::{NewSnapshot, Room, Snapshot, Snapshots as _, check_snapshot_name};
 
 use crate::error::{Error, Result};
 use crate::hex::path_to_hex;
 use crate::proxy::room_name;
-use crate::retention::{self, Policy};
 use crate::wire::{ChangeReply, RemovedReply, SnapshotReply, SnapshotsReply};
-use crate::words::{file_moment, kind_word, quoted, size};
+use crate::words::{kind_word, quoted, size};
 
-/// The room's note with its policy, as JSON; empty: none.
-const POLICY: &str = "snapshot-policy";
-/// How many snapshots of one second get a name by themselves.
-const NAMES_MAX: u32 = 100;
 /// How many snapshots are named to who needs space.
 const ADVISED: usize = 3;
 
 /// Creates a snapshot made by hand; without a name it is called by the time.
 pub(crate) fn create(dir: &Path, room: &Room, name: Option<&str>) -> Result<SnapshotReply> {
-    let new = NewSnapshot { automatic: false };
     let snapshot = match name {
-        Some(name) => create_named(dir, room, name, new)?,
-        None => create_by_time(room, "", new).map_err(|e| Error::room(dir, e))?,
+        Some(name) => create_named(dir, room, name)?,
+        None => create_by_time(dir, room, "")?,
     };
     found(dir, room, &snapshot.name)
 }
 
-fn create_named(dir: &Path, room: &Room, name: &str, new: NewSnapshot) -> Result<Snapshot> {
+fn create_named(dir: &Path, room: &Room, name: &str) -> Result<Snapshot> {
     check_name(name)?;
-    room.create_snapshot(name, new).map_err(|e| match e {
+    let created = room.create_snapshot(name, NewSnapshot::default());
+    created.map_err(|e| match e {
         room::Error::Exists => exists(dir, name),
         other => Error::room(dir, other),
     })
 }
 
-/// Creates one with a name of this beginning and the time.
-fn create_by_time(room: &Room, beginning: &str, new: NewSnapshot) -> room::Result<Snapshot> {
-    let time = file_moment(room::now().secs);
-    let mut name = format!("{beginning}{time}");
-    for number in 2..NAMES_MAX {
-        match room.create_snapshot(&name, new) {
-            Err(room::Error::Exists) => name = format!("{beginning}{time}-{number}"),
-            other => return other,
-        }
-    }
-    room.create_snapshot(&name, new)
+fn create_by_time(dir: &Path, room: &Room, beginning: &str) -> Result<Snapshot> {
+    let created = room.create_snapshot_by_time(beginning, NewSnapshot::default());
+    created.map_err(|e| Error::room(dir, e))
 }
 
 /// Creates the one that a restore of something can be undone with.
 pub(crate) fn before_restore(dir: &Path, room: &Room) -> Result<SnapshotReply> {
-    let new = NewSnapshot { automatic: false };
-    let snapshot = create_by_time(room, "before-restore-", new).map_err(|e| Error::room(dir, e))?;
+    let snapshot = create_by_time(dir, room, "before-restore-")?;
     found(dir, room, &snapshot.name)
 }
 
@@ -209,96 +193,19 @@ pub(crate) fn removed(dir: &Path, room: &Room, since: Option<&str>) -> Result<Ve
     Ok(removed.into_iter().map(reply).collect())
 }
 
-/// The room's policy.
-pub(crate) fn policy(dir: &Path, room: &Room) -> Result<Option<Policy>> {
-    let note = room.note(POLICY).map_err(|e| Error::room(dir, e))?;
-    let Some(text) = note.filter(|text| !text.is_empty()) else {
-        return Ok(None);
-    };
-    serde_json::from_slice(&text).map(Some).map_err(|_| {
-        Error::failed(format!(
-            "{}: its snapshot policy is of a newer version: set it again with: strongroom snapshot policy set",
-            dir.display()
-        ))
-    })
-}
-
-/// Sets the room's policy, or takes it away.
-pub(crate) fn set_policy(dir: &Path, room: &Room, policy: Option<&Policy>) -> Result<()> {
-    let text = match policy {
-        Some(policy) if !policy.keeps_any() => {
-            return Err(Error::usage(
-                "a policy keeps something: give --hourly, --daily or --weekly a number above 0; `policy clear` removes a policy",
-            ));
-        }
-        // Numbers under fixed names.
-        Some(policy) => serde_json::to_vec(policy).expect("our own policies are JSON"),
-        None => Vec::new(),
-    };
-    room.set_note(POLICY, &text)
-        .map_err(|e| Error::room(dir, e))
-}
-
-/// Deletes what the policy does not keep; returns it. `dry_run`: returns what would go, and deletes nothing.
+/// Deletes what the room's policy does not keep; returns it. `dry_run`: returns what would go, and deletes nothing.
 pub(crate) fn prune(dir: &Path, room: &Room, dry_run: bool) -> Result<Vec<SnapshotReply>> {
-    let policy = policy(dir, room)?.ok_or_else(|| {
+    let failed = |e| Error::room(dir, e);
+    let policy = room.snapshot_policy().map_err(failed)?.ok_or_else(|| {
         Error::failed(format!(
             "{}: has no snapshot policy; set one with: strongroom snapshot policy set {} --hourly 24 --daily 7 --weekly 5",
             dir.display(),
             quoted(dir)
         ))
     })?;
-    pruned(room, &policy, dry_run).map_err(|e| Error::room(dir, e))
-}
-
-/// What a policy does to a room, snapshot after snapshot.
-struct Pruning<'r> {
-    room: &'r Room,
-    dry_run: bool,
-    gone: Vec<SnapshotReply>,
-}
-
-impl Pruning<'_> {
-    fn delete(&mut self, snapshot: &Snapshot) -> room::Result<()> {
-        let held = held(self.room)?.snapshots.into_iter();
-        self.gone
-            .extend(held.filter(|held| held.number == snapshot.number));
-        match self.dry_run {
-            true => Ok(()),
-            false => self.room.delete_snapshot(&snapshot.name),
-        }
-    }
-
-    /// What is deleted is freed in the background: it counts as free already.
-    fn freed(&self) -> u64 {
-        self.gone.iter().map(|snapshot| snapshot.exclusive).sum()
-    }
-}
-
-fn pruned(room: &Room, policy: &Policy, dry_run: bool) -> room::Result<Vec<SnapshotReply>> {
-    let now = room::now();
-    let mut pruning = Pruning {
-        room,
-        dry_run,
-        gone: Vec::new(),
-    };
-    let mut living = room.snapshots()?;
-    for snapshot in retention::expired(policy, &living, now) {
-        pruning.delete(snapshot)?;
-    }
-    living.retain(|snapshot| {
-        let is_gone = |gone: &SnapshotReply| gone.number == snapshot.number;
-        !pruning.gone.iter().any(is_gone)
-    });
-    let space = room.space()?;
-    let wanted = u128::from(space.total) * u128::from(policy.min_free) / 100;
-    for snapshot in retention::oldest_first(&living, now) {
-        let free = u128::from(space.available) + u128::from(pruning.freed());
-        // Where snapshots hold nothing, none of them can help.
-        if free >= wanted || room.held_by_snapshots()? == 0 {
-            break;
-        }
-        pruning.delete(snapshot)?;
-    }
-    Ok(pruning.gone)
+    let gone = room.prune_snapshots(&policy, dry_run).map_err(failed)?;
+    let replies = gone
+        .iter()
+        .map(|(snapshot, space)| reply(snapshot, space.exclusive));
+    Ok(replies.collect())
 }

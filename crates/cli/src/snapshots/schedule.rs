@@ -1,7 +1,6 @@
-//! What the process that has a room mounted, or serves it, does by the room's policy: an automatic snapshot once in each of its shortest periods,
-//! and the deletion of those that it does not keep.
+//! Applies the room's snapshot policy in the process that has the room mounted, or serves it.
 //!
-//! It looks once a minute, so that a policy set meanwhile counts, and never keeps a room from being closed.
+//! Once a minute, so that a policy set meanwhile counts. It never keeps a room from being closed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,11 +8,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use room::{NewSnapshot, Room, Snapshots as _};
+use room::Room;
 
-use super::{create_by_time, policy, pruned};
 use crate::error::{Error, Result};
-use crate::retention;
 
 /// How often the policy is looked at.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -83,18 +80,14 @@ fn run(dir: &Path, with_room: &WithRoom, stopped: &Receiver<()>) {
 
 /// Does what is due now. The log names no snapshots: it is not in the room.
 fn tick(dir: &Path, room: &Room) -> Result<()> {
-    let Some(policy) = policy(dir, room)? else {
-        return Ok(());
-    };
-    let failed = |e| Error::room(dir, e);
-    if retention::is_due(&policy, &room.snapshots().map_err(failed)?, room::now()) {
-        let new = NewSnapshot { automatic: true };
-        create_by_time(room, "auto-", new).map_err(failed)?;
+    let applied = room
+        .apply_snapshot_policy()
+        .map_err(|e| Error::room(dir, e))?;
+    if applied.created.is_some() {
         tracing::info!("snapshot policy: created an automatic snapshot");
     }
-    let gone = pruned(room, &policy, false).map_err(failed)?;
-    if !gone.is_empty() {
-        let count = crate::words::count(gone.len() as u64, "automatic snapshot");
+    if !applied.deleted.is_empty() {
+        let count = crate::words::count(applied.deleted.len() as u64, "automatic snapshot");
         tracing::info!("snapshot policy: deleted {count}");
     }
     Ok(())

@@ -7,7 +7,12 @@ use model::{FileSystem, InodeNo, ReadOnly, Snapshot, Snapshots};
 use super::Room;
 use crate::Result;
 use crate::diff::{self, Change, Moment};
-use crate::snapshots::{NewSnapshot, Removed, SnapshotSpace, SnapshotView};
+use crate::snapshots::{
+    NewSnapshot, PolicyReport, Removed, SnapshotPolicy, SnapshotSpace, SnapshotView,
+};
+
+/// The room's note with its policy, as JSON; empty: none.
+const POLICY: &str = "snapshot-policy";
 
 impl Room {
     /// Creates a snapshot: the whole room at this moment, whatever is still in memory included. It copies nothing, and is durable
@@ -15,6 +20,11 @@ impl Room {
     /// a grant that is not over can still overwrite what was [committed](Self::place) under it, and so what the snapshot sees: end such grants.
     pub fn create_snapshot(&self, name: &str, new: NewSnapshot) -> Result<Snapshot> {
         self.parts()?.past.create(name, new)
+    }
+
+    /// The same with this beginning and the time in UTC as its name, as in `before-restore-2026-11-25T10.00.00Z`.
+    pub fn create_snapshot_by_time(&self, beginning: &str, new: NewSnapshot) -> Result<Snapshot> {
+        self.parts()?.past.create_by_time(beginning, new)
     }
 
     /// Gives a snapshot another name, durable when this returns. `NotFound`, and as [`create_snapshot`](Self::create_snapshot)
@@ -40,6 +50,41 @@ impl Room {
     /// All snapshots, by number, with the space that each alone holds. The time it takes does not depend on the room.
     pub fn snapshot_space(&self) -> Result<Vec<(Snapshot, SnapshotSpace)>> {
         Ok(self.parts()?.past.space()?.0)
+    }
+
+    /// The room's policy for automatic snapshots. `NotSupported` where a newer version set it.
+    pub fn snapshot_policy(&self) -> Result<Option<SnapshotPolicy>> {
+        let note = self.note(POLICY)?.filter(|text| !text.is_empty());
+        note.map(|text| SnapshotPolicy::from_json(&text))
+            .transpose()
+    }
+
+    /// Sets the policy, or removes it; durable when this returns. Nothing is created or deleted before the policy is
+    /// [applied](Self::apply_snapshot_policy). `InvalidArgument`: [`SnapshotPolicy::check`].
+    pub fn set_snapshot_policy(&self, policy: Option<&SnapshotPolicy>) -> Result<()> {
+        policy.map_or(Ok(()), SnapshotPolicy::check)?;
+        let text = policy.map(|policy| policy.to_json());
+        self.set_note(POLICY, &text.unwrap_or_default())
+    }
+
+    /// Does what the room's policy asks for now: creates an automatic snapshot, `auto-TIME`, where the present hour, day or week has none,
+    /// and deletes those that it does not keep. To be called now and then: a room does not do it by itself. Without a policy nothing is
+    /// done. `ReadOnly`, `InTransaction`, and as [`create_snapshot`](Self::create_snapshot).
+    pub fn apply_snapshot_policy(&self) -> Result<PolicyReport> {
+        match self.snapshot_policy()? {
+            Some(policy) => self.parts()?.past.apply(&policy),
+            None => Ok(PolicyReport::default()),
+        }
+    }
+
+    /// Deletes the automatic snapshots that a policy does not keep, and returns them with the bytes that this frees; `dry_run`: deletes
+    /// none. A snapshot made by hand is never deleted. `ReadOnly`, `InTransaction`.
+    pub fn prune_snapshots(
+        &self,
+        policy: &SnapshotPolicy,
+        dry_run: bool,
+    ) -> Result<Vec<(Snapshot, SnapshotSpace)>> {
+        self.parts()?.past.prune(policy, dry_run)
     }
 
     /// What snapshots have and the room has not any more, by path: everything that was removed since the snapshot `since`, or since the

@@ -4,9 +4,13 @@
 //!    returned. From then on [`keep`](crate::data) keeps what it sees.
 //! 2. A deleted snapshot is marked in the catalog, and goes by bounded steps, each whole by itself: a crash loses none of them.
 //!
-//! `delete` has these steps, `view` reads in a snapshot, `removed` finds what only snapshots have. It deliberately does not know how a chunk's blocks are kept.
+//! `delete` has these steps, `view` reads in a snapshot, `removed` finds what only snapshots have, `held` says how much they hold.
+//! `automatic` creates and deletes snapshots by a `policy`. It deliberately does not know how a chunk's blocks are kept.
 
+mod automatic;
 mod delete;
+mod held;
+mod policy;
 mod removed;
 mod view;
 
@@ -17,7 +21,7 @@ use catalog::{Change, SnapshotRow};
 use model::{Snapshot, check_snapshot_name};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::blocks::{BLOCK, Blocks};
+use crate::blocks::Blocks;
 use crate::commit::Commits;
 use crate::current::CurrentCatalog;
 use crate::data::Data;
@@ -25,6 +29,9 @@ use crate::environment::Environment;
 use crate::reap::Reaper;
 use crate::space::Space;
 use crate::{Error, Result};
+pub use automatic::PolicyReport;
+use held::{Held, numbers};
+pub use policy::SnapshotPolicy;
 pub use removed::Removed;
 pub(crate) use view::SnapshotView;
 
@@ -63,6 +70,8 @@ pub(crate) struct Past {
     names: Mutex<()>,
     /// Held for one step of a deletion.
     deleting: Mutex<()>,
+    /// Held while a policy is applied: a period gets one snapshot, however many apply it.
+    applying: Mutex<()>,
 }
 
 impl Past {
@@ -86,6 +95,7 @@ impl Past {
             space,
             names: Mutex::new(()),
             deleting: Mutex::new(()),
+            applying: Mutex::new(()),
         }
     }
 
@@ -196,32 +206,25 @@ impl Past {
 
     /// The space that each snapshot alone holds, and the space that all hold together, in bytes.
     pub(crate) fn space(&self) -> Result<(Vec<(Snapshot, SnapshotSpace)>, u64)> {
+        let (snapshots, held) = self.account()?;
+        let numbers = numbers(&snapshots);
+        let space = |(index, snapshot)| {
+            let exclusive = held.exclusive(&numbers, index);
+            (snapshot, SnapshotSpace { exclusive })
+        };
+        let each = snapshots.into_iter().enumerate().map(space).collect();
+        Ok((each, held.total()))
+    }
+
+    /// All snapshots, and what they hold, at one moment.
+    fn account(&self) -> Result<(Vec<Snapshot>, Held)> {
         if self.catalog.get().snapshots().is_empty() {
-            return Ok((Vec::new(), 0));
+            return Ok(Default::default());
         }
         // What is in memory counts too.
         self.commits.at_rest(|| {
-            let catalog = self.catalog.get();
-            let rows = catalog.snapshot_space_rows()?;
-            let snapshots = self.list();
-            let blocks = |held: &dyn Fn(u64, u64) -> bool| -> u64 {
-                let held = rows.iter().filter(|r| held(r.since, r.until));
-                let blocks: i64 = held.map(|r| r.blocks).sum();
-                u64::try_from(blocks).unwrap_or(0) * BLOCK
-            };
-            let of = |i: usize| {
-                let own = snapshots[i].number;
-                let before = i.checked_sub(1).map_or(0, |i| snapshots[i].number);
-                let behind = snapshots.get(i + 1).map_or(u64::MAX, |s| s.number);
-                SnapshotSpace {
-                    exclusive: blocks(&|since, until| {
-                        (before..own).contains(&since) && (own..behind).contains(&until)
-                    }),
-                }
-            };
-            let each = snapshots.iter().cloned().enumerate();
-            let each = each.map(|(i, snapshot)| (snapshot, of(i))).collect();
-            Ok((each, blocks(&|_, _| true)))
+            let rows = self.catalog.get().snapshot_space_rows()?;
+            Ok((self.list(), Held::new(rows)))
         })
     }
 }

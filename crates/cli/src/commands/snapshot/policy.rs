@@ -1,6 +1,7 @@
 //! `strongroom snapshot policy`: when the mount of a room creates automatic snapshots, and how many are kept.
 
 use clap::Subcommand;
+use room::SnapshotPolicy;
 use serde_json::json;
 
 use super::InRoom;
@@ -8,9 +9,8 @@ use crate::access::Intent;
 use crate::args::Global;
 use crate::control::client::unexpected;
 use crate::control::{Reply, Request};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::output;
-use crate::retention::Policy;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -44,7 +44,7 @@ pub(super) struct PolicyArgs {
     /// Weeks, from Monday, of which one is kept
     #[arg(long, value_name = "N", default_value_t = 0)]
     weekly: u32,
-    /// With less than this part of the disk free, delete the oldest automatic snapshots earlier: 10%
+    /// With less than this part of the disk free, create none and delete the oldest automatic snapshots earlier: 10%
     #[arg(long, value_name = "P%", default_value = "0%", value_parser = percent)]
     min_free: u8,
 }
@@ -62,12 +62,18 @@ fn percent(text: &str) -> std::result::Result<u8, String> {
 pub(super) fn run(command: Command, global: &Global) -> Result<()> {
     match command {
         Command::Set { room, policy } => {
-            let policy = Some(Policy {
+            let policy = SnapshotPolicy {
                 hourly: policy.hourly,
                 daily: policy.daily,
                 weekly: policy.weekly,
-                min_free: policy.min_free,
-            });
+                min_free_percent: policy.min_free,
+            };
+            policy.check().map_err(|_| {
+                Error::usage(
+                    "a policy keeps something: give --hourly, --daily or --weekly a number above 0; `policy clear` removes a policy",
+                )
+            })?;
+            let policy = Some(policy);
             room.ask(Intent::Change, &Request::SetSnapshotPolicy { policy })
                 .map(drop)
         }
@@ -95,14 +101,14 @@ fn show(room: &InRoom, global: &Global) -> Result<()> {
             "hourly": policy.hourly,
             "daily": policy.daily,
             "weekly": policy.weekly,
-            "min_free_percent": policy.min_free,
+            "min_free_percent": policy.min_free_percent,
         }}));
         return Ok(());
     }
     output::line(format!("hourly    {}", policy.hourly));
     output::line(format!("daily     {}", policy.daily));
     output::line(format!("weekly    {}", policy.weekly));
-    output::line(format!("min-free  {}%", policy.min_free));
+    output::line(format!("min-free  {}%", policy.min_free_percent));
     Ok(())
 }
 
