@@ -16,6 +16,7 @@ mod error;
 mod file;
 mod interpreter;
 mod session;
+mod snapshots;
 
 use pyo3::prelude::*;
 

@@ -2,10 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use embed::{
-    Change, Entry, FileKind, OpenMode, OpenOptions, RenameMode, SetAttr, SetTime, SnapshotInfo,
-    What, XattrMode,
-};
+use embed::{Entry, OpenMode, OpenOptions, RenameMode, SetAttr, SetTime, XattrMode};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -15,6 +12,7 @@ use crate::attributes::Attributes;
 use crate::buffer::Source;
 use crate::error::{About, call, name};
 use crate::file::File;
+use crate::snapshots::{SnapshotFields, fields, kind_word, word};
 
 /// An open room. Use strongroom.Room.
 #[pyclass(frozen, module = "strongroom._strongroom")]
@@ -462,42 +460,5 @@ impl Session {
             session.restore_snapshot(name, path.path(), to)
         })?;
         Ok((done.files, done.bytes))
-    }
-}
-
-/// Number, name, seconds and nanoseconds since 1970, whether a policy created it, and the bytes that it alone holds.
-type SnapshotFields = (u64, String, i64, u32, bool, u64);
-
-fn fields(info: SnapshotInfo) -> SnapshotFields {
-    let of = info.snapshot;
-    (
-        of.number,
-        of.name,
-        of.created.secs,
-        of.created.nanos,
-        of.automatic,
-        info.exclusive,
-    )
-}
-
-fn word(change: &Change) -> (&'static str, Option<&Path>) {
-    match &change.what {
-        What::Added => ("added", None),
-        What::Removed => ("removed", None),
-        What::Renamed { from } => ("renamed", Some(from)),
-        What::Contents => ("changed", None),
-        What::Attributes => ("attributes", None),
-    }
-}
-
-fn kind_word(kind: FileKind) -> &'static str {
-    match kind {
-        FileKind::Regular => "file",
-        FileKind::Directory => "directory",
-        FileKind::Symlink => "symlink",
-        FileKind::Fifo => "fifo",
-        FileKind::Socket => "socket",
-        FileKind::CharDevice => "char device",
-        FileKind::BlockDevice => "block device",
     }
 }

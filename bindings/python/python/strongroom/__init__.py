@@ -34,8 +34,9 @@ from ._errors import (
 )
 from ._files import BufferedRandom, BufferedReader, BufferedWriter, RawFile, TextFile
 from ._path import RoomPath
-from ._room import Argon2Cost, Change, KeySlot, Room, RoomInfo, RoomSpace, Snapshot
+from ._room import Room
 from ._strongroom import File, Session, __version__
+from ._values import Argon2Cost, Change, KeySlot, RoomInfo, RoomSpace, Snapshot
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

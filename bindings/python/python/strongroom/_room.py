@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import datetime
 import os
 import sys
 import traceback
 import weakref
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Self, SupportsIndex
+from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, Self, SupportsIndex
 
 from ._errors import BusyError
 from ._files import flags, open_file
 from ._path import RoomPath
 from ._strongroom import File, Session
+from ._values import Argon2Cost, Change, KeySlot, RoomInfo, RoomSpace, Snapshot, snapshot_of
 
 if TYPE_CHECKING:
     import io
@@ -30,105 +30,6 @@ if TYPE_CHECKING:
 
     HostPath = str | os.PathLike[str]
     Secret = str | Buffer
-
-
-class Argon2Cost(NamedTuple):
-    """What one try of a passphrase costs: Argon2id's memory, passes and lanes."""
-
-    memory_kib: int
-    """8,192 (8 MiB) to 1,048,576 (1 GiB)."""
-    passes: int
-    """1 to 64."""
-    lanes: int
-    """1 to 16."""
-
-
-class RoomInfo(NamedTuple):
-    """Facts about a room."""
-
-    id: str
-    """Its identity."""
-    format: int
-    """Version of its format."""
-    suite: str
-    """Cipher suite of its data."""
-    generation: int
-    """Commits since it was made."""
-    key_epoch: int
-    """Rises with each rekey."""
-    rekeying: bool
-    """Whether a rekey is unfinished."""
-    created: int
-    """When it was made, in seconds since 1970."""
-    slots: int
-    """Key slots in use."""
-    segments: int
-    """Segments."""
-
-
-class RoomSpace(NamedTuple):
-    """Space of a room and of what holds it, in bytes."""
-
-    total: int
-    """Bytes of the storage below."""
-    free: int
-    """Free bytes of it."""
-    available: int
-    """Free bytes that may be used."""
-    live: int
-    """Bytes of file data held."""
-    stored: int
-    """Bytes of all segments."""
-    inodes: int
-    """Files of any kind."""
-
-
-class KeySlot(NamedTuple):
-    """One of the keys that open a room."""
-
-    id: int
-    """Its number, 0 to 31."""
-    kind: str
-    """Passphrase, key file, raw key or recipients, in words."""
-    label: str
-    """What its owner calls it; may be empty."""
-    created: int
-    """When it was made, in seconds since 1970."""
-    cost: Argon2Cost | None
-    """The work of one try, for passphrases and key files."""
-
-
-class Snapshot(NamedTuple):
-    """The whole room at one moment, under a name."""
-
-    number: int
-    """Rises with each snapshot, from 1, and is never used again."""
-    name: str
-    """Its name."""
-    created: datetime.datetime
-    """The moment, in UTC."""
-    automatic: bool
-    """Whether a policy created it, and may delete it."""
-    exclusive: int
-    """Bytes that it alone holds: deleting it frees as much."""
-
-
-class Change(NamedTuple):
-    """One difference between two moments of a room."""
-
-    what: str
-    """added, removed, renamed, changed (other contents or modification time) or attributes (nothing else)."""
-    kind: str
-    """file, directory, symlink, fifo, socket, char device or block device."""
-    path: str
-    """Its path; the later one, if there is a later one."""
-    source: str | None
-    """The earlier path of what was renamed."""
-    before: int | None
-    """Length in bytes before, of a regular file that was there."""
-    after: int | None
-    """Length in bytes after, likewise."""
-
 
 # By id. No WeakSet: that one cannot be gone through while another thread adds to it, and a lock could be held for ever after a fork.
 _open_rooms: weakref.WeakValueDictionary[int, Room] = weakref.WeakValueDictionary()
@@ -277,11 +178,11 @@ class Room:
         FileExistsError, OSError (errno.EINVAL) for another name, and BusyError within a transaction.
         """
         self._write_all_buffers()
-        return _snapshot(self._session.create_snapshot(name))
+        return snapshot_of(self._session.create_snapshot(name))
 
     def snapshots(self) -> list[Snapshot]:
         """All snapshots, from the oldest; empty where there never was one."""
-        return [_snapshot(fields) for fields in self._session.snapshots()]
+        return [snapshot_of(fields) for fields in self._session.snapshots()]
 
     def held_by_snapshots(self) -> int:
         """The bytes that all snapshots together hold: what deleting all of them frees."""
@@ -432,12 +333,6 @@ class Room:
         failed = self._write_buffers()
         if failed is not None:
             raise failed
-
-
-def _snapshot(fields: tuple[int, str, int, int, bool, int]) -> Snapshot:
-    number, name, secs, nanos, automatic, exclusive = fields
-    created = datetime.datetime.fromtimestamp(secs, datetime.UTC).replace(microsecond=nanos // 1000)
-    return Snapshot(number, name, created, automatic, exclusive)
 
 
 def _at_exit() -> None:
