@@ -12,7 +12,10 @@ use crate::attributes::Attributes;
 use crate::buffer::Source;
 use crate::error::{About, call, name};
 use crate::file::File;
-use crate::snapshots::{SnapshotFields, fields, kind_word, word};
+use crate::snapshots::{
+    PolicyFields, PolicyReportFields, SnapshotFields, fields, kind_word, policy, policy_fields,
+    report_fields, word,
+};
 
 /// An open room. Use strongroom.Room.
 #[pyclass(frozen, module = "strongroom._strongroom")]
@@ -460,5 +463,38 @@ impl Session {
             session.restore_snapshot(name, path.path(), to)
         })?;
         Ok((done.files, done.bytes))
+    }
+
+    fn snapshot_policy(&self, py: Python<'_>) -> PyResult<Option<PolicyFields>> {
+        let policy = self.run(py, About::Nothing, |session| session.snapshot_policy())?;
+        Ok(policy.map(policy_fields))
+    }
+
+    fn set_snapshot_policy(&self, py: Python<'_>, fields: PolicyFields) -> PyResult<()> {
+        let policy = policy(fields);
+        self.run(py, About::Nothing, |session| {
+            session.set_snapshot_policy(&policy)
+        })
+    }
+
+    fn clear_snapshot_policy(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, About::Nothing, |session| {
+            session.clear_snapshot_policy()
+        })
+    }
+
+    /// The snapshot that was created, those that were deleted, and seconds since 1970 at which the next one is due.
+    fn apply_snapshot_policy(&self, py: Python<'_>) -> PyResult<PolicyReportFields> {
+        let report = self.run(py, About::Nothing, |session| {
+            session.apply_snapshot_policy()
+        })?;
+        Ok(report_fields(report))
+    }
+
+    fn prune_snapshots(&self, py: Python<'_>, dry_run: bool) -> PyResult<Vec<SnapshotFields>> {
+        let gone = self.run(py, About::Nothing, |session| {
+            session.prune_snapshots(dry_run)
+        })?;
+        Ok(gone.into_iter().map(fields).collect())
     }
 }

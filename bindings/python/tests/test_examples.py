@@ -49,6 +49,15 @@ def test_the_example_of_snapshots_runs(tmp_path: Path) -> None:
     assert printed.splitlines()[:3] == ["Dear Ada", "changed /letter.txt", "Dear Ada"]
 
 
+def test_the_example_of_a_policy_runs(tmp_path: Path) -> None:
+    example = PACKAGE / "examples" / "policy.py"
+    shown = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+    assert example.read_text().endswith(shown[3])
+    created, next_due = run(str(example), "work.strongroom", where=tmp_path).splitlines()
+    assert created.startswith("created auto-")
+    assert next_due.startswith("next at 2")
+
+
 def test_the_ladder_prints_what_the_other_languages_print(tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(bytes(3_000_000))
     printed = run(str(PACKAGE / "examples" / "ladder.py"), "ladder", "source", "2000", where=tmp_path)

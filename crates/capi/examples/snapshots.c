@@ -1,4 +1,4 @@
-/* Keeps a moment of a room, and brings a file back from it: snapshots DIRECTORY */
+/* Keeps a moment of a room, brings a file back from it, and has automatic snapshots kept: snapshots DIRECTORY */
 #include <stdio.h>
 #include <string.h>
 
@@ -42,6 +42,8 @@ int main(int argc, char **argv)
     strongroom_room room, past;
     strongroom_diff diff;
     strongroom_change change;
+    strongroom_snapshot_policy policy = {.size = sizeof policy, .hourly = 24, .daily = 7, .weekly = 5};
+    strongroom_policy_report report;
     if (argc != 2) {
         fprintf(stderr, "usage: snapshots DIRECTORY\n");
         return 2;
@@ -71,5 +73,11 @@ int main(int argc, char **argv)
     if (strongroom_snapshot_restore(room, "monday", "/letter.txt", NULL) < 0 || show(room, "/letter.txt") < 0) {
         return failed("restoring");
     }
+
+    /* Apply it now and then, and when the program's files belong together. */
+    if (strongroom_snapshot_policy_set(room, &policy) < 0 || strongroom_snapshot_policy_apply(room, &report) < 0) {
+        return failed("the policy");
+    }
+    printf("automatic snapshots created: %d\n", report.created != 0);
     return strongroom_close(room) == STRONGROOM_OK ? 0 : failed("closing");
 }

@@ -53,7 +53,7 @@ enum strongroom_code
  {
   // Done.
   STRONGROOM_OK = 0,
-  // There is no such file, or no such snapshot (any more).
+  // There is no such file, no such snapshot (any more), or no policy.
   STRONGROOM_NOT_FOUND = -1,
   // There is one already.
   STRONGROOM_EXISTS = -2,
@@ -343,6 +343,30 @@ typedef struct {
   // One of `strongroom_file_kind`.
   int32_t kind;
 } strongroom_change;
+
+// How many automatic snapshots a room keeps. The newest of an hour, day or week is kept; only those that have one count.
+typedef struct {
+  // `sizeof(strongroom_snapshot_policy)`, by which the library knows the header that you were compiled with.
+  size_t size;
+  // Hours of which one is kept.
+  uint32_t hourly;
+  // Days in UTC, likewise.
+  uint32_t daily;
+  // Weeks from Monday in UTC, likewise.
+  uint32_t weekly;
+  // With less than this part of the storage free, the oldest go earlier, and none is created; percent, 0 to 99.
+  uint32_t min_free_percent;
+} strongroom_snapshot_policy;
+
+// What applying a policy did.
+typedef struct {
+  // Number of the automatic snapshot that was due and created; 0: none was.
+  uint64_t created;
+  // How many automatic snapshots were deleted.
+  uint64_t deleted;
+  // When the next one is due; `secs` -1: the room has no policy.
+  strongroom_time next_due;
+} strongroom_policy_report;
 
 #ifdef __cplusplus
 extern "C" {
@@ -830,6 +854,57 @@ int64_t strongroom_diff_next(strongroom_diff diff,
 //
 // Thread safety: any thread; of two that close it one gets `CLOSED`.
 int32_t strongroom_diff_close(strongroom_diff diff);
+
+// The room's policy for automatic snapshots. `policy`: its `size` is filled in before the call, the rest by the call.
+//
+// `NOT_FOUND`: the room has none. `NOT_SUPPORTED`: a newer version set it.
+//
+// Thread safety: any thread.
+//
+// `policy` is NULL or points to one whose `size` is filled in.
+int32_t strongroom_snapshot_policy_get(strongroom_room room,
+                                       strongroom_snapshot_policy *policy);
+
+// Sets the policy; durable when this returns. Nothing is created or deleted before `strongroom_snapshot_policy_apply`, or before the room
+// is mounted: the process of a mount applies it once a minute.
+//
+// `INVALID_ARGUMENT`: it keeps nothing, or asks for more than 99 % of the storage. `READ_ONLY`.
+//
+// Thread safety: any thread.
+//
+// `policy` is NULL or points to one.
+int32_t strongroom_snapshot_policy_set(strongroom_room room,
+                                       const strongroom_snapshot_policy *policy);
+
+// Removes the policy; durable when this returns. Its snapshots stay. A room without one: nothing to do.
+//
+// Thread safety: any thread.
+int32_t strongroom_snapshot_policy_clear(strongroom_room room);
+
+// Does what the room's policy asks for now: creates an automatic snapshot where the present hour, day or week has none, and deletes the
+// automatic ones that it does not keep. A snapshot made by `strongroom_snapshot_create` is never deleted. The library has no thread that
+// does this: call it now and then, when your files belong together. Without a policy nothing is done.
+//
+// `report`: where it goes; NULL where you do not ask. `BUSY` (a transaction is open), `READ_ONLY`, `NO_SPACE`.
+//
+// Thread safety: any thread; of several at once one creates the snapshot.
+//
+// `report` is NULL or points to room for one.
+int32_t strongroom_snapshot_policy_apply(strongroom_room room,
+                                         strongroom_policy_report *report);
+
+// Deletes the automatic snapshots that the room's policy does not keep, and creates none: puts up to `max` of them into `snapshots`, the
+// oldest first, each with what is freed, and returns how many there are. `dry_run` not 0: deletes nothing.
+//
+// `NOT_FOUND`: the room has no policy. `BUSY` (a transaction is open), `READ_ONLY`.
+//
+// Thread safety: any thread.
+//
+// `snapshots` points to room for `max` of them; NULL where `max` is 0.
+int64_t strongroom_snapshot_prune(strongroom_room room,
+                                  int32_t dry_run,
+                                  strongroom_snapshot *snapshots,
+                                  size_t max);
 
 #ifdef __cplusplus
 }  // extern "C"

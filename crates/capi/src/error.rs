@@ -12,7 +12,7 @@ use embed::{Error, Kind, Result, guard};
 pub enum strongroom_code {
     /// Done.
     STRONGROOM_OK = 0,
-    /// There is no such file, or no such snapshot (any more).
+    /// There is no such file, no such snapshot (any more), or no policy.
     STRONGROOM_NOT_FOUND = -1,
     /// There is one already.
     STRONGROOM_EXISTS = -2,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
-use embed::{Change, SnapshotInfo, What};
+use embed::{Change, Result, SnapshotInfo, What};
 use parking_lot::Mutex;
 
 use crate::arguments::{session, text};
@@ -52,16 +52,30 @@ pub unsafe extern "C" fn strongroom_snapshot_list(
     max: usize,
 ) -> i64 {
     count(|| {
-        if max > 0 {
-            foreign::out(snapshots, "snapshots")?;
-        }
-        let all = session(room)?.snapshots()?;
-        for (i, info) in all.iter().take(max).enumerate() {
-            // SAFETY: the caller's promise; `i` is below `max`.
-            unsafe { foreign::put(snapshots.add(i), info.into()) };
-        }
-        Ok(all.len() as u64)
+        // SAFETY: the caller's promise.
+        unsafe { put_all(snapshots, max, || session(room)?.snapshots()) }
     })
+}
+
+/// Puts up to `max` of what a call returns into `snapshots`, and returns how many there are. The call is made only where there is a place
+/// for them.
+///
+/// # Safety
+/// `snapshots` points to room for `max` of them; NULL where `max` is 0.
+pub(crate) unsafe fn put_all(
+    snapshots: *mut strongroom_snapshot,
+    max: usize,
+    call: impl FnOnce() -> Result<Vec<SnapshotInfo>>,
+) -> Result<u64> {
+    if max > 0 {
+        foreign::out(snapshots, "snapshots")?;
+    }
+    let all = call()?;
+    for (i, info) in all.iter().take(max).enumerate() {
+        // SAFETY: the caller's promise; `i` is below `max`.
+        unsafe { foreign::put(snapshots.add(i), info.into()) };
+    }
+    Ok(all.len() as u64)
 }
 
 /// The bytes that all snapshots together hold, and the room itself does not refer to any more: what deleting all of them frees.

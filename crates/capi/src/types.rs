@@ -222,6 +222,36 @@ pub struct strongroom_snapshot {
     pub name: [c_char; 256],
 }
 
+/// How many automatic snapshots a room keeps. The newest of an hour, day or week is kept; only those that have one count.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+#[allow(non_camel_case_types)]
+pub struct strongroom_snapshot_policy {
+    /// `sizeof(strongroom_snapshot_policy)`, by which the library knows the header that you were compiled with.
+    pub size: usize,
+    /// Hours of which one is kept.
+    pub hourly: u32,
+    /// Days in UTC, likewise.
+    pub daily: u32,
+    /// Weeks from Monday in UTC, likewise.
+    pub weekly: u32,
+    /// With less than this part of the storage free, the oldest go earlier, and none is created; percent, 0 to 99.
+    pub min_free_percent: u32,
+}
+
+/// What applying a policy did.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+#[allow(non_camel_case_types)]
+pub struct strongroom_policy_report {
+    /// Number of the automatic snapshot that was due and created; 0: none was.
+    pub created: u64,
+    /// How many automatic snapshots were deleted.
+    pub deleted: u64,
+    /// When the next one is due; `secs` -1: the room has no policy.
+    pub next_due: strongroom_time,
+}
+
 /// What became of a file between two moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// In the order of the header.
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 11] = [
     "error",
     "types",
     "room",
@@ -14,6 +14,7 @@ const SOURCES: [&str; 10] = [
     "names",
     "xattrs",
     "snapshots",
+    "policy",
 ];
 
 /// Rewrites the header where `UPDATE_HEADER` is set.

@@ -51,7 +51,7 @@ fn examples_run(flags: &[&str], runner: &[&str]) {
     let snapshots = run("snapshots", &[&room("snapshots.room")]);
     assert_eq!(
         snapshots,
-        "Dear Ada\nchanged since: /letter.txt\nDear Ada\n"
+        "Dear Ada\nchanged since: /letter.txt\nDear Ada\nautomatic snapshots created: 1\n"
     );
     let threads = run("threads", &[&room("threads.room")]);
     assert!(threads.contains("1260 bytes of log\n"), "{threads}");

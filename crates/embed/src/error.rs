@@ -29,6 +29,9 @@ pub enum Error {
     /// The snapshot that is read was deleted.
     #[error("the snapshot was deleted")]
     SnapshotDeleted,
+    /// The room has no policy for automatic snapshots.
+    #[error("the room has no snapshot policy: set one first")]
+    NoSnapshotPolicy,
     /// A fault of this library. The room is as it was, or as after a crash.
     #[error("a fault inside Strongroom, please report it: {0}")]
     Internal(String),
@@ -47,7 +50,7 @@ impl From<RoomError> for Error {
 /// Kinds of errors, each with something else to do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// There is no such file, or no such snapshot any more.
+    /// There is no such file, no such snapshot (any more), or no policy.
     NotFound,
     /// There is one already.
     Exists,
@@ -93,7 +96,7 @@ impl Error {
             Self::Closed(_) => Kind::Closed,
             Self::NotOpenedFor(_) => Kind::ReadOnly,
             Self::Argument(_) => Kind::InvalidArgument,
-            Self::NoSnapshot(_) | Self::SnapshotDeleted => Kind::NotFound,
+            Self::NoSnapshot(_) | Self::SnapshotDeleted | Self::NoSnapshotPolicy => Kind::NotFound,
             Self::Internal(_) => Kind::Internal,
         }
     }

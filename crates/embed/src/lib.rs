@@ -20,6 +20,7 @@
 mod error;
 mod file;
 mod key;
+mod policy;
 mod restore;
 mod session;
 mod shared;
@@ -28,12 +29,13 @@ mod snapshots;
 pub use error::{Error, Kind, Result, guard};
 pub use file::{File, OpenMode, Whence};
 pub use key::Key;
+pub use policy::PolicyReport;
 pub use restore::Restored;
 pub use room::diff::{Change, What};
 pub use room::{
     Argon2Cost, Error as RoomError, FileFlags, FileKind, Info, Inode, InodeNo, OpenOptions,
-    RenameMode, RoomSpace, Secret, SetAttr, SetTime, SlotInfo, SlotKind, Snapshot, Suite,
-    Timestamp, XattrMode,
+    RenameMode, RoomSpace, Secret, SetAttr, SetTime, SlotInfo, SlotKind, Snapshot, SnapshotPolicy,
+    Suite, Timestamp, XattrMode,
 };
 pub use session::{Entry, Session};
 pub use snapshots::SnapshotInfo;

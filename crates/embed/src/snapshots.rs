@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use room::diff::Change;
-use room::{NewSnapshot, Room, Snapshot, Snapshots as _};
+use room::{NewSnapshot, Room, Snapshot, SnapshotSpace, Snapshots as _};
 
 use crate::restore::{Restored, restore};
 use crate::{Error, Result, Session};
@@ -18,6 +18,15 @@ pub struct SnapshotInfo {
     pub snapshot: Snapshot,
     /// Bytes that it alone holds: deleting it frees as much.
     pub exclusive: u64,
+}
+
+impl From<(Snapshot, SnapshotSpace)> for SnapshotInfo {
+    fn from((snapshot, space): (Snapshot, SnapshotSpace)) -> Self {
+        Self {
+            snapshot,
+            exclusive: space.exclusive,
+        }
+    }
 }
 
 impl Session {
@@ -39,11 +48,7 @@ impl Session {
     /// All snapshots, from the oldest, with the space that each alone holds. None: an empty list.
     pub fn snapshots(&self) -> Result<Vec<SnapshotInfo>> {
         let all = self.0.room()?.room().snapshot_space()?;
-        let info = |(snapshot, space): (Snapshot, room::SnapshotSpace)| SnapshotInfo {
-            snapshot,
-            exclusive: space.exclusive,
-        };
-        Ok(all.into_iter().map(info).collect())
+        Ok(all.into_iter().map(SnapshotInfo::from).collect())
     }
 
     /// Bytes that all snapshots together hold, and the room itself does not refer to any more: what deleting all of them frees.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use embed::{
-    Error, FileFlags, FileKind, Key, Kind, OpenMode, OpenOptions, Session, SetAttr, SetTime,
-    Timestamp, What, XattrMode,
+    Error, FileFlags, FileKind, Key, Kind, OpenMode, OpenOptions, PolicyReport, Session, SetAttr,
+    SetTime, SnapshotPolicy, Timestamp, What, XattrMode,
 };
 
 struct Place(tempfile::TempDir);
@@ -416,6 +416,70 @@ fn what_is_replaced_keeps_its_flags_under_its_other_names() {
     assert_eq!((kept.flags, kept.nlink), (FileFlags::IMMUTABLE, 1));
     assert_eq!(restored.flags, FileFlags::default());
     assert_ne!(kept.no, restored.no);
+}
+
+#[test]
+fn a_program_sets_a_policy_and_says_when_it_is_applied() {
+    let (place, room) = Place::new();
+    let policy = SnapshotPolicy {
+        daily: 7,
+        weekly: 5,
+        ..SnapshotPolicy::default()
+    };
+    assert_eq!(room.snapshot_policy().unwrap(), None);
+    assert_eq!(
+        room.apply_snapshot_policy().unwrap(),
+        PolicyReport::default()
+    );
+    assert_eq!(kind(room.prune_snapshots(true)), Kind::NotFound);
+    let nothing = SnapshotPolicy::default();
+    assert_eq!(
+        kind(room.set_snapshot_policy(&nothing)),
+        Kind::InvalidArgument
+    );
+    room.create_snapshot("mine").unwrap();
+    room.set_snapshot_policy(&policy).unwrap();
+    assert_eq!(names(&room), ["mine"]);
+    room.begin().unwrap();
+    assert_eq!(kind(room.apply_snapshot_policy()), Kind::Busy);
+    assert_eq!(kind(room.prune_snapshots(false)), Kind::Busy);
+    room.complete().unwrap();
+
+    let report = room.apply_snapshot_policy().unwrap();
+    let created = report.created.unwrap().snapshot;
+    assert!(created.automatic && created.name.starts_with("auto-"));
+    assert!(report.next_due.unwrap() > created.created);
+    assert_eq!(names(&room), ["mine", &*created.name]);
+    // The policy of the room, not of the snapshot's moment.
+    let past = room.open_snapshot("mine").unwrap();
+    assert_eq!(past.snapshot_policy().unwrap(), Some(policy));
+    for refused in [
+        kind(past.set_snapshot_policy(&policy)),
+        kind(past.clear_snapshot_policy()),
+        kind(past.apply_snapshot_policy()),
+        kind(past.prune_snapshots(false)),
+    ] {
+        assert_eq!(refused, Kind::ReadOnly);
+    }
+    room.close().unwrap();
+
+    let room = place.open(true);
+    assert_eq!(room.snapshot_policy().unwrap(), Some(policy));
+    assert_eq!(room.prune_snapshots(true).unwrap(), []);
+    for refused in [
+        kind(room.set_snapshot_policy(&policy)),
+        kind(room.clear_snapshot_policy()),
+        kind(room.apply_snapshot_policy()),
+        kind(room.prune_snapshots(false)),
+    ] {
+        assert_eq!(refused, Kind::ReadOnly);
+    }
+    room.close().unwrap();
+
+    let room = place.open(false);
+    room.clear_snapshot_policy().unwrap();
+    assert_eq!(room.snapshot_policy().unwrap(), None);
+    assert_eq!(names(&room), ["mine", &*created.name]);
 }
 
 #[test]

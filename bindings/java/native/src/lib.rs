@@ -14,6 +14,7 @@
 mod call;
 mod files;
 mod keys;
+mod policy;
 mod rooms;
 mod snapshots;
 mod table;

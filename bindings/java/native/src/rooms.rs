@@ -18,7 +18,7 @@ use crate::keys::{cost, key};
 use crate::table;
 
 /// Raised with each change of what Java calls here: a library of another version is refused instead of called.
-const INTERFACE: jint = 2;
+const INTERFACE: jint = 3;
 /// Longs that say which attributes to change, and to what.
 const SET_LEN: usize = 9;
 

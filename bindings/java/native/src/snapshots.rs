@@ -31,6 +31,12 @@ fn fields(info: &SnapshotInfo) -> String {
     )
 }
 
+/// The fields of all of them, one after the other.
+pub(crate) fn list(snapshots: &[SnapshotInfo]) -> String {
+    let all: Vec<String> = snapshots.iter().map(fields).collect();
+    all.join("\0")
+}
+
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_strongroom_Native_createSnapshot<'l>(
     env: EnvUnowned<'l>,
@@ -52,9 +58,7 @@ extern "system" fn Java_org_strongroom_Native_snapshots<'l>(
     room: jlong,
 ) -> JString<'l> {
     answer(env, |env| {
-        let all = table::room(room)?.snapshots()?;
-        let all: Vec<String> = all.iter().map(fields).collect();
-        text(env, &all.join("\0"))
+        text(env, &list(&table::room(room)?.snapshots()?))
     })
 }
 

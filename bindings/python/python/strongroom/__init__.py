@@ -36,7 +36,7 @@ from ._files import BufferedRandom, BufferedReader, BufferedWriter, RawFile, Tex
 from ._path import RoomPath
 from ._room import Room
 from ._strongroom import File, Session, __version__
-from ._values import Argon2Cost, Change, KeySlot, RoomInfo, RoomSpace, Snapshot
+from ._values import Argon2Cost, Change, KeySlot, PolicyReport, RoomInfo, RoomSpace, Snapshot, SnapshotPolicy
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -55,6 +55,7 @@ __all__ = [
     "InternalError",
     "KeySlot",
     "NotARoomError",
+    "PolicyReport",
     "RawFile",
     "RolledBackError",
     "Room",
@@ -62,6 +63,7 @@ __all__ = [
     "RoomPath",
     "RoomSpace",
     "Snapshot",
+    "SnapshotPolicy",
     "TextFile",
     "WrongKeyError",
     "__version__",

@@ -20,7 +20,18 @@ from ._errors import BusyError
 from ._files import flags, open_file
 from ._path import RoomPath
 from ._strongroom import File, Session
-from ._values import Argon2Cost, Change, KeySlot, RoomInfo, RoomSpace, Snapshot, snapshot_of
+from ._values import (
+    Argon2Cost,
+    Change,
+    KeySlot,
+    PolicyReport,
+    RoomInfo,
+    RoomSpace,
+    Snapshot,
+    SnapshotPolicy,
+    report_of,
+    snapshot_of,
+)
 
 if TYPE_CHECKING:
     import io
@@ -221,6 +232,39 @@ class Room:
         """
         target = None if to is None else self._text(to)
         return self._session.restore_snapshot(name, self._text(path), target)[0]
+
+    def snapshot_policy(self) -> SnapshotPolicy | None:
+        """The policy for automatic snapshots; None: there is none. Raises OSError (errno.EOPNOTSUPP) where a newer version set it."""
+        fields = self._session.snapshot_policy()
+        return None if fields is None else SnapshotPolicy(*fields)
+
+    def set_snapshot_policy(self, policy: SnapshotPolicy) -> None:
+        """Set the policy for automatic snapshots; durable when this returns.
+
+        Nothing is created or deleted before apply_snapshot_policy, or before the room is mounted: the process of a mount applies it once a
+        minute. Raises OSError (errno.EINVAL) for one that keeps nothing, or asks for more than 99 % of the storage.
+        """
+        self._session.set_snapshot_policy(policy)
+
+    def clear_snapshot_policy(self) -> None:
+        """Remove the policy. Its snapshots stay. A room without one: nothing to do."""
+        self._session.clear_snapshot_policy()
+
+    def apply_snapshot_policy(self) -> PolicyReport:
+        """Do what the policy asks for now: create an automatic snapshot where the present hour, day or week has none, with what open
+        files have in their buffers too, and delete the automatic ones that it does not keep.
+
+        One created by create_snapshot is never deleted. No thread does this: call it when the files of the program belong together, as
+        often as you like. Without a policy nothing is done. Raises BusyError within a transaction.
+        """
+        self._write_all_buffers()
+        return report_of(self._session.apply_snapshot_policy())
+
+    def prune_snapshots(self, *, dry_run: bool = False) -> list[Snapshot]:
+        """Delete the automatic snapshots that the policy does not keep, and create none; returns them, the oldest first, each with what is
+        freed. dry_run: deletes nothing. Raises FileNotFoundError where the room has no policy, and BusyError within a transaction.
+        """
+        return [snapshot_of(fields) for fields in self._session.prune_snapshots(dry_run)]
 
     # Files
 

@@ -6,6 +6,7 @@ import datetime
 from typing import NamedTuple
 
 _Snapshot = tuple[int, str, int, int, bool, int]
+_PolicyReport = tuple[_Snapshot | None, list[_Snapshot], int | None]
 
 
 class Argon2Cost(NamedTuple):
@@ -89,6 +90,33 @@ class Snapshot(NamedTuple):
     """Bytes that it alone holds: deleting it frees as much."""
 
 
+class SnapshotPolicy(NamedTuple):
+    """How many automatic snapshots a room keeps: the newest of an hour, day and week. Only those that have one count.
+
+        room.set_snapshot_policy(SnapshotPolicy(hourly=24, daily=7, weekly=5, min_free_percent=10))
+    """
+
+    hourly: int = 0
+    """Hours of which one is kept."""
+    daily: int = 0
+    """Days in UTC, likewise."""
+    weekly: int = 0
+    """Weeks from Monday in UTC, likewise."""
+    min_free_percent: int = 0
+    """With less than this part of the storage free, the oldest go earlier, and none is created; 0 to 99."""
+
+
+class PolicyReport(NamedTuple):
+    """What applying a policy did."""
+
+    created: Snapshot | None
+    """The automatic snapshot that was due."""
+    deleted: list[Snapshot]
+    """The automatic snapshots that the policy does not keep any more, the oldest first; `exclusive` is what was freed with each."""
+    next_due: datetime.datetime | None
+    """When the next automatic snapshot is due, in UTC; None: the room has no policy."""
+
+
 class Change(NamedTuple):
     """One difference between two moments of a room."""
 
@@ -111,3 +139,13 @@ def snapshot_of(fields: _Snapshot) -> Snapshot:
     number, name, secs, nanos, automatic, exclusive = fields
     created = datetime.datetime.fromtimestamp(secs, datetime.UTC).replace(microsecond=nanos // 1000)
     return Snapshot(number, name, created, automatic, exclusive)
+
+
+def report_of(fields: _PolicyReport) -> PolicyReport:
+    """A report as the native half has it."""
+    created, deleted, next_due = fields
+    return PolicyReport(
+        None if created is None else snapshot_of(created),
+        [snapshot_of(one) for one in deleted],
+        None if next_due is None else datetime.datetime.fromtimestamp(next_due, datetime.UTC),
+    )

@@ -94,7 +94,9 @@
     CASE(snapshot_read_only) \
     CASE(snapshot_diff) \
     CASE(snapshot_restore) \
-    CASE(snapshot_threads)
+    CASE(snapshot_threads) \
+    CASE(snapshot_policy) \
+    CASE(snapshot_policy_apply)
 
 #define DECLARE(id) void case_##id(void);
 CASES(DECLARE)

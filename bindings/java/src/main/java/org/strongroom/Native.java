@@ -8,7 +8,7 @@ import java.nio.ByteBuffer;
  */
 final class Native {
     /** Raised with each change of the methods below, here and in the native half. */
-    private static final int INTERFACE = 2;
+    private static final int INTERFACE = 3;
 
     static {
         Library.load();
@@ -104,6 +104,16 @@ final class Native {
     static native byte[] diffSnapshots(long room, byte[] earlier, byte[] later) throws RoomException;
 
     static native long restoreSnapshot(long room, byte[] name, byte[] path, byte[] to) throws RoomException;
+
+    static native boolean snapshotPolicy(long room, long[] out) throws RoomException;
+
+    static native void setSnapshotPolicy(long room, long[] values) throws RoomException;
+
+    static native void clearSnapshotPolicy(long room) throws RoomException;
+
+    static native String applySnapshotPolicy(long room, long[] out) throws RoomException;
+
+    static native String pruneSnapshots(long room, boolean dryRun) throws RoomException;
 
     static native long openFile(long room, byte[] path, int flags, int mode) throws RoomException;
 

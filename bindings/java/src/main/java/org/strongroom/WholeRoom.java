@@ -5,7 +5,7 @@ import java.io.File;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The part of {@link Room} for the room as a whole, and not for its files: keys and snapshots. */
+/** The part of {@link Room} for the room as a whole, and not for its files: keys, snapshots and their policy. */
 abstract class WholeRoom implements Closeable {
     final File directory;
     final long number;
@@ -157,5 +157,64 @@ abstract class WholeRoom implements Closeable {
      */
     public long restoreSnapshot(String name, String path, String to) throws RoomException {
         return Native.restoreSnapshot(number, Names.bytes(name), Names.bytes(path), Names.bytes(to == null ? path : to));
+    }
+
+    /**
+     * The room's policy for automatic snapshots.
+     *
+     * @return the policy, or null: there is none
+     * @throws RoomException if a newer version set it, or the room is closed
+     */
+    public SnapshotPolicy snapshotPolicy() throws RoomException {
+        long[] out = new long[SnapshotPolicy.LENGTH];
+        return Native.snapshotPolicy(number, out) ? new SnapshotPolicy(out) : null;
+    }
+
+    /**
+     * Sets the policy for automatic snapshots; durable when this returns. Nothing is created or deleted before
+     * {@link #applySnapshotPolicy}, or before the room is mounted: the process of a mount applies it once a minute.
+     *
+     * @param policy keeps at least one snapshot
+     * @throws RoomException if it keeps nothing or asks for more than 99 % of the storage, or the room is read-only
+     */
+    public void setSnapshotPolicy(SnapshotPolicy policy) throws RoomException {
+        Native.setSnapshotPolicy(number, policy.values);
+    }
+
+    /**
+     * Removes the policy. Its snapshots stay. A room without one: nothing to do.
+     *
+     * @throws RoomException if the room is read-only
+     */
+    public void clearSnapshotPolicy() throws RoomException {
+        Native.clearSnapshotPolicy(number);
+    }
+
+    /**
+     * Does what the policy asks for now: creates an automatic snapshot where the present hour, day or week has none, and deletes the
+     * automatic ones that it does not keep. One created by {@link #createSnapshot} is never deleted. Without a policy nothing is done.
+     *
+     * <p>The library has no thread that does this. Call it when the files of the program belong together: after opening the room, in a
+     * periodic job, or on Android in {@code onStop} or a {@code Worker}.
+     *
+     * @return what was done, and when the next one is due
+     * @throws RoomBusyException within a transaction
+     * @throws RoomException if the room is read-only, or there is no space
+     */
+    public PolicyReport applySnapshotPolicy() throws RoomException {
+        long[] out = new long[PolicyReport.LENGTH];
+        return new PolicyReport(Snapshot.all(Native.applySnapshotPolicy(number, out)), out);
+    }
+
+    /**
+     * Deletes the automatic snapshots that the policy does not keep, and creates none.
+     *
+     * @param dryRun delete nothing, only return them
+     * @return from the oldest; {@link Snapshot#exclusive} is what is freed with each
+     * @throws RoomBusyException within a transaction
+     * @throws RoomException if the room has no policy ({@link RoomException.Kind#NOT_FOUND}), or is read-only
+     */
+    public List<Snapshot> pruneSnapshots(boolean dryRun) throws RoomException {
+        return Snapshot.all(Native.pruneSnapshots(number, dryRun));
     }
 }

@@ -15,7 +15,7 @@ import org.junit.jupiter.api.Test;
 class ListTest {
     private static final Class<?>[] SUITE = {
         FilesTest.class, NamesTest.class, KeysTest.class, ThreadsTest.class, TransactionsTest.class, FaultsTest.class,
-        SnapshotsTest.class
+        SnapshotsTest.class, PolicyTest.class
     };
 
     @Test
