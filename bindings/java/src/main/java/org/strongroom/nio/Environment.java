@@ -88,7 +88,7 @@ final class Environment {
             Room room = creates(env)
                     ? Room.create(directory.toFile(), key, options)
                     : Room.open(directory.toFile(), key, options);
-            return new RoomFileSystem(provider, directory, room, room.isReadOnly());
+            return new RoomFileSystem(provider, directory, null, room, room.isReadOnly());
         } catch (RoomException e) {
             throw of(e, directory);
         }

@@ -33,7 +33,7 @@ final class RoomFileStore extends FileStore {
 
     @Override
     public String name() {
-        return fs.directory().toString();
+        return fs.snapshot() == null ? fs.directory().toString() : fs.directory() + "@" + fs.snapshot();
     }
 
     @Override

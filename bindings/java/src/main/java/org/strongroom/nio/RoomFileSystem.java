@@ -6,6 +6,7 @@ import java.nio.channels.OverlappingFileLockException;
 import java.nio.file.ClosedFileSystemException;
 import java.nio.file.FileStore;
 import java.nio.file.FileSystem;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.PathMatcher;
 import java.nio.file.WatchService;
@@ -23,21 +24,27 @@ import java.util.regex.Pattern;
 import org.strongroom.Room;
 import org.strongroom.RoomException;
 
-/** An open room as a file system. Closing it closes the room; within a transaction that is refused. */
+/**
+ * An open room as a file system, or one of its snapshots, which reads only. Closing it closes the room; within a transaction that is
+ * refused. Closing a snapshot closes nothing else.
+ */
 public final class RoomFileSystem extends FileSystem {
     static final Set<String> VIEWS = Set.of("basic", "owner", "posix", "user");
 
     private final RoomFileSystemProvider provider;
     private final Path directory;
+    private final String snapshot;
     private final Room room;
     private volatile boolean closed;
     private final boolean readOnly;
     /** By inode. Nobody but this virtual machine has the room open, so nobody else's locks matter. */
     private final Map<Long, List<FileLock>> locks = new HashMap<>();
 
-    RoomFileSystem(RoomFileSystemProvider provider, Path directory, Room room, boolean readOnly) {
+    /** Of a room {@code snapshot} is null. */
+    RoomFileSystem(RoomFileSystemProvider provider, Path directory, String snapshot, Room room, boolean readOnly) {
         this.provider = provider;
         this.directory = directory;
+        this.snapshot = snapshot;
         this.room = room;
         this.readOnly = readOnly;
     }
@@ -49,6 +56,36 @@ public final class RoomFileSystem extends FileSystem {
      */
     public Room room() {
         return room;
+    }
+
+    /**
+     * The room as it was in a snapshot, as a file system that reads: {@code Files.walk}, {@code Files.copy} from it, and so on. It is
+     * closed with the room. When the snapshot is deleted, its files are not found. Also {@code FileSystems.newFileSystem} with
+     * {@link RoomFileSystemProvider#uri(Path, String)}.
+     *
+     * @param name the snapshot
+     * @return the file system of that moment
+     * @throws java.nio.file.FileSystemAlreadyExistsException if it is open already
+     * @throws IOException if there is no such snapshot
+     */
+    public RoomFileSystem openSnapshot(String name) throws IOException {
+        return provider.openFileSystems().openSnapshot(this, name);
+    }
+
+    RoomFileSystem past(String name) throws IOException {
+        try {
+            return new RoomFileSystem(provider, directory, name, room.openSnapshot(name), true);
+        } catch (RoomException e) {
+            if (e.kind() == RoomException.Kind.NOT_FOUND) {
+                throw (IOException) new NoSuchFileException(directory + "@" + name, null, e.getMessage()).initCause(e);
+            }
+            throw error(e);
+        }
+    }
+
+    /** The name of the snapshot that was opened, or null: this is the room. */
+    String snapshot() {
+        return snapshot;
     }
 
     /**
@@ -69,7 +106,7 @@ public final class RoomFileSystem extends FileSystem {
     public void close() throws IOException {
         room.close();
         closed = true;
-        provider.closed(this);
+        provider.openFileSystems().closed();
     }
 
     @Override

@@ -14,13 +14,10 @@ import java.nio.file.DirectoryStream;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.FileStore;
 import java.nio.file.FileSystem;
-import java.nio.file.FileSystemAlreadyExistsException;
 import java.nio.file.FileSystemException;
-import java.nio.file.FileSystemNotFoundException;
 import java.nio.file.FileSystems;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
-import java.nio.file.NoSuchFileException;
 import java.nio.file.NotLinkException;
 import java.nio.file.OpenOption;
 import java.nio.file.Path;
@@ -36,7 +33,6 @@ import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.spi.FileSystemProvider;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
@@ -53,8 +49,7 @@ import org.strongroom.Stat;
 public final class RoomFileSystemProvider extends FileSystemProvider {
     private static final int PIECE = 1 << 20;
 
-    /** By the real path of the room's directory. */
-    private final Map<Path, RoomFileSystem> open = new HashMap<>();
+    private final OpenFileSystems open = new OpenFileSystems(this);
 
     /** For the service loader. */
     public RoomFileSystemProvider() {}
@@ -66,7 +61,18 @@ public final class RoomFileSystemProvider extends FileSystemProvider {
      * @return {@code strongroom:/the/directory}
      */
     public static URI uri(Path directory) {
-        return Uris.of(directory.toAbsolutePath().normalize());
+        return Uris.of(directory.toAbsolutePath().normalize(), null);
+    }
+
+    /**
+     * The URI of a snapshot, for {@code FileSystems.newFileSystem} with an empty environment, while its room is open.
+     *
+     * @param directory where the room is
+     * @param snapshot the name
+     * @return {@code strongroom:/the/directory@monday}
+     */
+    public static URI uri(Path directory, String snapshot) {
+        return Uris.of(directory.toAbsolutePath().normalize(), snapshot);
     }
 
     @Override
@@ -76,7 +82,9 @@ public final class RoomFileSystemProvider extends FileSystemProvider {
 
     @Override
     public FileSystem newFileSystem(URI uri, Map<String, ?> env) throws IOException {
-        return open(Uris.directory(uri), env);
+        Path directory = Uris.directory(uri);
+        String snapshot = Uris.snapshot(uri);
+        return snapshot == null ? open.open(directory, env) : open.openSnapshot(open.get(directory, null), snapshot);
     }
 
     @Override
@@ -86,54 +94,16 @@ public final class RoomFileSystemProvider extends FileSystemProvider {
         if (!room) {
             throw new UnsupportedOperationException("no room, or no passphrase or key for one: " + path);
         }
-        return open(path, env);
+        return open.open(path, env);
     }
 
-    private FileSystem open(Path path, Map<String, ?> env) throws IOException {
-        Path directory = real(path);
-        synchronized (open) {
-            RoomFileSystem there = open.get(directory);
-            if (there != null && there.isOpen()) {
-                throw new FileSystemAlreadyExistsException(directory.toString());
-            }
-            RoomFileSystem fs = new Environment(env).open(this, directory);
-            open.put(directory, fs);
-            return fs;
-        }
-    }
-
-    /** Of one that does not exist yet: where it will be. */
-    private static Path real(Path path) throws IOException {
-        Path absolute = path.toAbsolutePath().normalize();
-        try {
-            return absolute.toRealPath();
-        } catch (NoSuchFileException missing) {
-            Path parent = absolute.getParent();
-            return parent == null ? absolute : parent.toRealPath().resolve(absolute.getFileName());
-        }
-    }
-
-    void closed(RoomFileSystem fs) {
-        synchronized (open) {
-            open.remove(fs.directory(), fs);
-        }
+    OpenFileSystems openFileSystems() {
+        return open;
     }
 
     @Override
     public RoomFileSystem getFileSystem(URI uri) {
-        Path directory = Uris.directory(uri);
-        try {
-            directory = real(directory);
-        } catch (IOException e) {
-            // Then it is not open under another name either.
-        }
-        synchronized (open) {
-            RoomFileSystem fs = open.get(directory);
-            if (fs == null || !fs.isOpen()) {
-                throw new FileSystemNotFoundException("the room is not open: " + directory);
-            }
-            return fs;
-        }
+        return open.get(Uris.directory(uri), Uris.snapshot(uri));
     }
 
     @Override

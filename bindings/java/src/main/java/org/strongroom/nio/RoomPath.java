@@ -214,7 +214,7 @@ final class RoomPath implements Path {
 
     @Override
     public URI toUri() {
-        return Uris.of(fs.directory(), toAbsolutePath().path);
+        return Uris.of(fs.directory(), fs.snapshot(), toAbsolutePath().path);
     }
 
     @Override

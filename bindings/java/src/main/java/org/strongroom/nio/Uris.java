@@ -7,19 +7,23 @@ import java.nio.file.Path;
 import org.strongroom.Room;
 import org.strongroom.RoomException;
 
-/** {@code strongroom:/directory} and {@code strongroom:/directory!/path}: a {@code !} in a name is written as {@code %21}. */
+/**
+ * {@code strongroom:/directory} and {@code strongroom:/directory!/path}; of a snapshot, {@code strongroom:/directory@monday} and
+ * {@code strongroom:/directory@monday!/path}. In names, {@code !} is written as {@code %21} and {@code @} as {@code %40}.
+ */
 final class Uris {
     static final String SCHEME = "strongroom";
     private static final String PLAIN = "/-._~";
 
     private Uris() {}
 
-    static URI of(Path directory) {
-        return URI.create(SCHEME + ":" + encode(directory.toString()));
+    /** Of a room {@code snapshot} is null. */
+    static URI of(Path directory, String snapshot) {
+        return URI.create(SCHEME + ":" + encode(directory.toString()) + (snapshot == null ? "" : "@" + encode(snapshot)));
     }
 
-    static URI of(Path directory, String path) {
-        return URI.create(of(directory) + "!" + encode(path));
+    static URI of(Path directory, String snapshot, String path) {
+        return URI.create(of(directory, snapshot) + "!" + encode(path));
     }
 
     private static String encode(String text) {
@@ -65,11 +69,25 @@ final class Uris {
         return uri.getRawPath();
     }
 
-    /** The room's directory. */
-    static Path directory(URI uri) {
+    /** What is before the path in the room. */
+    private static String root(URI uri) {
         String raw = raw(uri);
         int cut = raw.indexOf('!');
-        return Path.of(decode(cut < 0 ? raw : raw.substring(0, cut)));
+        return cut < 0 ? raw : raw.substring(0, cut);
+    }
+
+    /** The room's directory. */
+    static Path directory(URI uri) {
+        String root = root(uri);
+        int cut = root.indexOf('@');
+        return Path.of(decode(cut < 0 ? root : root.substring(0, cut)));
+    }
+
+    /** The snapshot's name, or null: it is of the room. */
+    static String snapshot(URI uri) {
+        String root = root(uri);
+        int cut = root.indexOf('@');
+        return cut < 0 ? null : decode(root.substring(cut + 1));
     }
 
     /** The path in the room. */

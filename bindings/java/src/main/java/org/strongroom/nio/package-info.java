@@ -15,6 +15,10 @@
  * {@code strongroom:/the/directory}, a path in an open one {@code strongroom:/the/directory!/the/path}. A new room is created by its URI,
  * {@link org.strongroom.nio.RoomFileSystemProvider#uri}: of a {@code Path} that does not exist yet the JDK asks other providers first.
  *
+ * <p>A snapshot of an open room is a file system of its own, which reads only:
+ * {@link org.strongroom.nio.RoomFileSystem#openSnapshot}. Its URI is {@code strongroom:/the/directory@monday}, and that of a path in it
+ * {@code strongroom:/the/directory@monday!/the/path}. An {@code @} in a name of a directory is written as {@code %40} in a URI.
+ *
  * <p>Permission bits are kept, and not checked. What was written is durable after {@code FileChannel.force}, after closing the file
  * system, or within five seconds; transactions are those of {@link org.strongroom.nio.RoomFileSystem#room}.
  */
