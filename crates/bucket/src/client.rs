@@ -344,6 +344,19 @@ impl Client {
         }
     }
 
+    /// When an object was written, by the store's clock, in milliseconds since 1970. `NotFound` where it is not there.
+    pub(crate) async fn written_ms(&self, name: String) -> io::Result<i64> {
+        let path = self.path(&name);
+        let once = || {
+            self.inner.counters.gets.fetch_add(1, Ordering::Relaxed);
+            self.inner.store.head(&path)
+        };
+        let meta = self
+            .attempt(STORE, &format!("looking at {name}"), 0, once)
+            .await?;
+        Ok(meta.last_modified.timestamp_millis())
+    }
+
     pub(crate) fn count_got(&self, bytes: &Bytes) {
         let bytes = bytes.len() as u64;
         self.inner

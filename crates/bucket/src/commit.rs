@@ -6,15 +6,14 @@
 //! 3. A commit that is not known to be ours ends writing: nothing behind it is acknowledged.
 //! 4. A checkpoint is a state in one object, after which the commits before it are not needed. One that fails is made later.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use parking_lot::Mutex;
 
 use crate::clock::Moment;
 use crate::file::{File, Place, Wanted, data};
@@ -24,6 +23,7 @@ use crate::manifest::{Manifest, Stored};
 use crate::names::{self, ObjectName};
 use crate::pieces::Source;
 use crate::record::{Op, Record};
+use crate::removals::Removals;
 use crate::shared::{PART, Shared};
 
 /// Bytes that a commit carries itself; more go into objects of their own first.
@@ -32,14 +32,6 @@ const INLINE: u64 = 1 << 20;
 const REST: u64 = 256 << 10;
 /// Bytes of thin objects that one checkpoint moves.
 const MOVED: u64 = 32 << 20;
-
-/// A thing that waits until no reader needs it.
-#[derive(Debug)]
-struct Old {
-    since: Instant,
-    commits: Vec<u64>,
-    names: Vec<String>,
-}
 
 /// The writer's end of the history.
 #[derive(Debug)]
@@ -50,12 +42,8 @@ pub(crate) struct Committer {
     /// The commit of the last checkpoint, and behind which one the next is due.
     checkpoint: u64,
     next_checkpoint: u64,
-    /// Objects that no file has bytes of, and since when.
-    idle: BTreeMap<ObjectName, Instant>,
-    /// Commits and checkpoints before the last one.
-    old: VecDeque<Old>,
-    /// Objects that were removed, for the next commit.
-    deleted: Arc<Mutex<Vec<ObjectName>>>,
+    /// What is removed in time.
+    pub(crate) removals: Removals,
 }
 
 /// A file's bytes and where a commit puts them.
@@ -78,12 +66,10 @@ impl Committer {
         } = history;
         Self {
             next_checkpoint: checkpoint + shared.options.checkpoint_commits,
+            removals: Removals::new(&manifest),
             manifest,
             bodies,
             checkpoint,
-            idle: BTreeMap::new(),
-            old: VecDeque::new(),
-            deleted: Arc::default(),
         }
     }
 
@@ -117,7 +103,7 @@ impl Committer {
             }));
         }
         if ops.is_empty() && puts.is_empty() {
-            self.tidy(shared);
+            self.carry_out_removals(shared);
             return Ok(());
         }
         let done = self.write(shared, ops, puts);
@@ -192,9 +178,14 @@ impl Committer {
         Ok(())
     }
 
+    /// Begins to remove what no reader needs any more.
+    pub(crate) fn carry_out_removals(&mut self, shared: &Shared) {
+        self.removals.carry_out(&self.manifest, shared);
+    }
+
     /// Removes what is not needed any more, and makes a checkpoint when one is due.
     fn look_after(&mut self, shared: &Shared) -> io::Result<()> {
-        self.tidy(shared);
+        self.carry_out_removals(shared);
         let bytes: u64 = self.bodies.values().map(|body| body.len() as u64).sum();
         if self.manifest.number >= self.next_checkpoint || bytes >= shared.options.checkpoint_bytes
         {
@@ -272,8 +263,12 @@ impl Committer {
 
     /// Creates the next commit.
     fn append(&mut self, shared: &Shared, mut ops: Vec<Op>, body: Bytes) -> io::Result<()> {
-        let deleted = std::mem::take(&mut *self.deleted.lock());
-        ops.extend(deleted.into_iter().map(|name| Op::Deleted { name }));
+        ops.extend(
+            self.removals
+                .take_deleted()
+                .into_iter()
+                .map(|name| Op::Deleted { name }),
+        );
         let record = Record {
             number: self.manifest.number + 1,
             id: new_id()?,
@@ -303,66 +298,6 @@ impl Committer {
     pub(crate) fn end(&mut self, shared: &Shared) -> io::Result<()> {
         shared.check()?;
         self.append(shared, vec![Op::End], Bytes::new())
-    }
-
-    /// Removes what no reader needs any more.
-    fn tidy(&mut self, shared: &Shared) {
-        let (now, grace) = (Instant::now(), shared.options.grace);
-        let is_data = |name: &&ObjectName| matches!(name, ObjectName::Data { .. });
-        let idle = &self.manifest.idle;
-        self.idle.retain(|name, _| idle.contains(name));
-        for name in idle.iter().filter(is_data) {
-            self.idle.entry(*name).or_insert(now);
-        }
-        let due: Vec<ObjectName> = self
-            .idle
-            .iter()
-            .filter(|(_, since)| now.saturating_duration_since(**since) >= grace)
-            .map(|(name, _)| *name)
-            .collect();
-        let held = match due.is_empty() {
-            true => BTreeSet::new(),
-            false => shared.held_objects(),
-        };
-        let mut objects = Vec::new();
-        for name in due.into_iter().filter(|name| !held.contains(name)) {
-            // Asked for again, should it fail, when as much time has passed.
-            self.idle.insert(name, now);
-            if let Some(object) = self.manifest.objects.get(&name) {
-                shared.objects.cache.forget_object(name, object.size);
-            }
-            objects.push(name);
-        }
-        let mut gone: Vec<String> = objects.iter().map(ObjectName::to_string).collect();
-        let mut commits = Vec::new();
-        while let Some(old) = self.old.front()
-            && now.saturating_duration_since(old.since) >= grace
-        {
-            let old = self.old.pop_front().expect("just seen");
-            gone.extend(old.names);
-            commits.extend(old.commits);
-        }
-        if gone.is_empty() && commits.is_empty() {
-            return;
-        }
-        let (client, deleted) = (shared.objects.client.clone(), self.deleted.clone());
-        shared.objects.client.spawn(async move {
-            let gone = client.delete(gone).await;
-            let objects = gone.iter().filter_map(|name| ObjectName::parse_data(name));
-            deleted.lock().extend(objects);
-            client.delete_commits(commits).await;
-        });
-    }
-
-    /// Commits, and checkpoints by name, that are not needed any more when readers of today are done.
-    pub(crate) fn remove_in_time(&mut self, commits: Vec<u64>, names: Vec<String>) {
-        if !commits.is_empty() || !names.is_empty() {
-            self.old.push_back(Old {
-                since: Instant::now(),
-                commits,
-                names,
-            });
-        }
     }
 
     /// Makes a checkpoint. `Err` where that ended writing; what else fails is done later.
@@ -396,7 +331,8 @@ impl Committer {
         let before = (self.checkpoint..number).filter(|n| *n > 0 && !begins.contains(n));
         let commits = before.collect();
         let old = (self.checkpoint > 0).then(|| names::checkpoint(self.checkpoint));
-        self.remove_in_time(commits, old.into_iter().collect());
+        let old = old.into_iter().collect();
+        self.removals.plan(commits, old, Duration::ZERO);
         self.checkpoint = number;
         self.next_checkpoint = number + every;
         Ok(())

@@ -37,6 +37,7 @@ mod place;
 mod postgres;
 mod probe;
 mod record;
+mod removals;
 mod shared;
 mod standby;
 mod storage;

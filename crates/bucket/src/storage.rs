@@ -195,7 +195,7 @@ impl BucketStorage {
         let names = names_of(&history)?;
         let (epoch, number) = (manifest.epoch, manifest.number);
         let (live, read_only) = (manifest.live(), options.read_only);
-        let shared = Shared::new(objects, options, names, epoch);
+        let shared = Arc::new(Shared::new(objects, options, names, epoch));
         shared.live.store(live, Ordering::Relaxed);
         shared.number.store(number, Ordering::Release);
         let (commits, shown) = match read_only {
@@ -207,7 +207,7 @@ impl BucketStorage {
             }
         };
         Ok(Self {
-            shared: Arc::new(shared),
+            shared,
             commits,
             local,
             shown,
@@ -330,6 +330,7 @@ impl Drop for BucketStorage {
         if let Some(commits) = &self.commits
             && self.shared.check().is_ok()
         {
+            syncs::finish_removals(commits);
             if let Err(e) = commits.committer.lock().end(&self.shared) {
                 tracing::warn!("it is closed, but not marked so in the bucket: {e}");
             }

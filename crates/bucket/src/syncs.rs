@@ -1,13 +1,14 @@
 //! Syncs: many threads ask, one commits for all who asked before it began.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use storage::WriterState;
 
+use crate::client::Client;
 use crate::commit::Committer;
 use crate::file::File;
 use crate::names::{self, CHECKPOINTS, DATA, ObjectName};
@@ -15,6 +16,9 @@ use crate::shared::Shared;
 
 /// The longest between two looks whether a heartbeat is due.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How long the end of a writer waits for removals.
+const REMOVALS: Duration = Duration::from_secs(5);
 
 /// Syncs, and who waits for one.
 #[derive(Debug)]
@@ -120,38 +124,73 @@ pub(crate) fn begin_heartbeats(shared: &Arc<Shared>, commits: &Arc<Commits>) -> 
 }
 
 /// Removes what a writer of before left: objects that nothing refers to at once, commits and checkpoints in time.
-pub(crate) fn sweep(shared: &Shared, commits: &Arc<Commits>) {
-    let (client, commits) = (shared.objects.client.clone(), Arc::downgrade(commits));
-    shared.objects.client.spawn(async move {
+pub(crate) fn sweep(shared: &Arc<Shared>, commits: &Arc<Commits>) {
+    let client = shared.objects.client.clone();
+    let epoch = shared.writer();
+    let (removal, checkpoint) = {
+        let committer = commits.committer.lock();
+        // Of the begin: what a later one makes needless was needed until then.
+        (committer.removals.begin(), committer.checkpoint_number())
+    };
+    let (shared, commits) = (Arc::downgrade(shared), Arc::downgrade(commits));
+    client.clone().spawn(async move {
         let swept = async {
             // Listed before the manifest is looked at: an object that comes later is not in the list.
             let data = client.list(DATA, None).await?;
             let checkpoints = client.list(CHECKPOINTS, None).await?;
             let old = client.commits_after(0).await?;
+            let quiet = quiet_before(&client, epoch).await;
             // The committer may be waiting for a task of this runtime: not here.
-            let look = move || past(&commits, data, checkpoints, old);
+            let found = Found {
+                data,
+                checkpoints,
+                commits: old,
+            };
+            let look = move || {
+                let (shared, commits) = (shared.upgrade()?, commits.upgrade()?);
+                Some(past(&shared, &commits, found, checkpoint, quiet))
+            };
             let orphans = tokio::task::spawn_blocking(look).await.unwrap_or_default();
-            client.delete(orphans).await;
+            client.delete(orphans.unwrap_or_default()).await;
             io::Result::Ok(())
         };
         if let Err(e) = swept.await {
             tracing::info!("what earlier writers left is removed another time: {e}");
         }
+        drop(removal);
     });
 }
 
-/// Objects that nothing refers to. What was needed before the last checkpoint is removed in time.
-fn past(
-    commits: &Weak<Commits>,
+/// How long nobody had written when a writer began, by the store's clock: what was not needed then was not needed for so long. Without
+/// it, writers that are always shorter than the time that is left to readers would remove nothing. Zero where the store does not know.
+async fn quiet_before(client: &Client, epoch: u64) -> Duration {
+    if client.log_address().is_some() || epoch < 2 {
+        return Duration::ZERO;
+    }
+    let written = |number| client.written_ms(names::commit(number));
+    match (written(epoch - 1).await, written(epoch).await) {
+        (Ok(last), Ok(begin)) => Duration::from_millis(u64::try_from(begin - last).unwrap_or(0)),
+        _ => Duration::ZERO,
+    }
+}
+
+/// What is in the store.
+struct Found {
     data: Vec<(String, u64)>,
     checkpoints: Vec<(String, u64)>,
-    old: Vec<u64>,
+    commits: Vec<u64>,
+}
+
+/// Objects that nothing refers to. What was needed before a checkpoint only is removed in time.
+fn past(
+    shared: &Shared,
+    commits: &Commits,
+    found: Found,
+    checkpoint: u64,
+    quiet: Duration,
 ) -> Vec<String> {
-    let Some(commits) = commits.upgrade() else {
-        return Vec::new();
-    };
     let mut committer = commits.committer.lock();
-    let (checkpoint, manifest) = (committer.checkpoint_number(), &committer.manifest);
+    let manifest = &committer.manifest;
     let is_orphan = |name: &String| match ObjectName::parse_data(name) {
         // What this writer has uploaded may be waiting for its commit.
         Some(ObjectName::Data { epoch, .. }) if epoch >= manifest.epoch => false,
@@ -159,13 +198,23 @@ fn past(
         None => false,
     };
     let names = |list: Vec<(String, u64)>| list.into_iter().map(|(name, _)| name);
-    let orphans = names(data).filter(is_orphan).collect();
+    let orphans = names(found.data).filter(is_orphan).collect();
     let is_past = |number: &u64| *number < checkpoint && !manifest.begins.contains(number);
-    let commits = old.into_iter().filter(is_past).collect();
+    let commits = found.commits.into_iter().filter(is_past).collect();
     let is_before = |name: &String| {
         names::number_of(CHECKPOINTS, name).is_some_and(|number| number < checkpoint)
     };
-    let past = names(checkpoints).filter(is_before).collect();
-    committer.remove_in_time(commits, past);
+    let past = names(found.checkpoints).filter(is_before).collect();
+    committer.removals.plan(commits, past, quiet);
+    committer.removals.were_idle_for(quiet);
+    committer.carry_out_removals(shared);
     orphans
+}
+
+/// Waits for removals that were begun, but not for long: the next writer begins those again that are not done.
+pub(crate) fn finish_removals(commits: &Commits) {
+    let began = Instant::now();
+    while commits.committer.lock().removals.are_under_way() && began.elapsed() < REMOVALS {
+        std::thread::sleep(LOOK / 10);
+    }
 }

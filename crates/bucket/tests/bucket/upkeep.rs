@@ -8,7 +8,7 @@ use storage::testing::contract;
 use storage::{OpenMode, Storage};
 
 use crate::made::{create, noise, open, options, read, write};
-use crate::store::Store;
+use crate::store::{Store, list};
 
 #[test]
 fn a_bucket_keeps_the_contract_of_storages() {
@@ -295,4 +295,35 @@ fn wait_for(mut what: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(5));
     }
     panic!("it does not come");
+}
+
+/// Writers that are all shorter than the time that is left to readers, as commands are: each removes what the ones before it left. Nothing
+/// was ever removed, and a replica that got an increment every hour only grew.
+#[test]
+fn what_short_writers_leave_is_removed_by_later_ones() {
+    const ROUNDS: u64 = 8;
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    if store.has_log() {
+        // It does not say when a commit was written.
+        return;
+    }
+    let mut options = options();
+    options.grace = Duration::from_millis(300);
+    options.checkpoint_commits = 4;
+    drop(create(&store, dir.path(), options.clone()).unwrap());
+    for round in 0..ROUNDS {
+        std::thread::sleep(options.grace + Duration::from_millis(100));
+        let storage = open(&store, dir.path(), options.clone()).unwrap();
+        if round > 0 {
+            storage.remove("f").unwrap();
+        }
+        write(&storage, "f", &noise(round, 2 << 20)).unwrap();
+    }
+    let storage = open(&store, dir.path(), options).unwrap();
+    assert!(read(&storage, "f").unwrap() == noise(ROUNDS - 1, 2 << 20));
+    let count = |directory: &str| list(&store, &format!("rooms/a/{directory}")).len() as u64;
+    assert!(count("data") <= 3, "{} objects", count("data"));
+    // A begin of each stays.
+    assert!(count("commits") <= ROUNDS + 14, "{}", count("commits"));
+    assert!(count("checkpoints") <= 3, "{}", count("checkpoints"));
 }
