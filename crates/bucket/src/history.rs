@@ -27,7 +27,7 @@ const TOGETHER: usize = 16;
 const LONG_COMMITS: u64 = 1024;
 const LONG_BYTES: usize = 48 << 20;
 /// How often an opening begins again because others write.
-const TRIES: usize = 8;
+pub(crate) const TRIES: usize = 8;
 
 /// The newest state.
 #[derive(Debug, Clone, Default)]
@@ -212,49 +212,32 @@ async fn is_overtaken(client: &Client, number: u64) -> io::Result<bool> {
     Ok(!later.is_empty() || newest_checkpoint(client).await? > number)
 }
 
-/// Writes a begin behind a state. False: another writer was faster.
-pub(crate) async fn begin(
-    client: &Client,
-    history: &mut History,
-    lease: Vec<Op>,
-) -> io::Result<bool> {
-    let manifest = &mut history.manifest;
+/// The record with which a writer begins behind a state.
+pub(crate) fn begin_of(manifest: &Manifest, lease: Vec<Op>) -> io::Result<Record> {
     let mut ops = vec![Op::Begin];
     ops.extend(lease);
-    let record = Record {
+    Ok(Record {
         number: manifest.number + 1,
         id: new_id()?,
         previous: manifest.id,
         ops,
         data: Bytes::new(),
-    };
+    })
+}
+
+/// Writes a begin behind its state. False: another writer was faster.
+pub(crate) async fn begin(
+    client: &Client,
+    history: &mut History,
+    record: &Record,
+) -> io::Result<bool> {
     let created = client.create_commit(record.number, record.encode()).await?;
     if created == Created::Taken || is_overtaken(client, record.number).await? {
         return Ok(false);
     }
-    manifest
-        .apply(&record)
+    history
+        .manifest
+        .apply(record)
         .map_err(|why| damaged(&names::commit(record.number), &why))?;
     Ok(true)
-}
-
-/// Reads the newest state and begins to write, if `may` says so of it; `None` where there is no room.
-pub(crate) async fn load_and_begin(
-    client: &Client,
-    lease: Vec<Op>,
-    may: impl Fn(&Manifest) -> io::Result<()>,
-) -> io::Result<Option<History>> {
-    for _ in 0..TRIES {
-        let Some(mut history) = load(client).await? else {
-            return Ok(None);
-        };
-        may(&history.manifest)?;
-        if begin(client, &mut history, lease.clone()).await? {
-            return Ok(Some(history));
-        }
-    }
-    Err(io::Error::new(
-        io::ErrorKind::ResourceBusy,
-        "others are writing to this room: an opening was overtaken again and again",
-    ))
 }

@@ -6,21 +6,109 @@ use std::sync::Arc;
 
 use storage::{HostStorage, LockGuard, Storage};
 
+use crate::client::Client;
 use crate::file::{File, Place};
-use crate::history::{History, damaged, hex};
+use crate::history::{self, History, damaged, hex};
 use crate::manifest::{Entry, Manifest, Stored};
 use crate::names::{self, ObjectName};
+use crate::record::{Op, Record};
 use crate::shared::{Names, Node};
 
 /// Held by the process that writes to the bucket.
 const WRITER_LOCK: &str = "writer.lock";
-/// Which writer of the bucket was the last one of this directory.
+/// Which writer of the bucket was the last one of this directory: [`writer_line`]. While one begins, the commit of its begin is in a second line.
 pub(crate) const WRITER: &str = "writer";
 /// Begin of the name of the cache's directory.
 const CHUNKS: &str = "chunks-";
 
 pub(crate) fn writer_line(manifest: &Manifest) -> String {
     format!("{} {}\n", hex(&manifest.origin), manifest.epoch)
+}
+
+/// What the note [`WRITER`] of a directory says.
+#[derive(Debug, Default)]
+pub(crate) struct WriterNote {
+    path: PathBuf,
+    /// The last writer that is known to have begun; a whole line.
+    last: String,
+    /// A begin of which that is not known: its number and id.
+    begun: Option<(u64, String)>,
+}
+
+impl WriterNote {
+    /// Reads it; where there is none, it says nothing.
+    pub(crate) fn read(dir: &Path) -> Self {
+        let path = dir.join(WRITER);
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let mut lines = text.split_inclusive('\n');
+        let last = lines.next().unwrap_or_default().to_owned();
+        let begun = lines.next().and_then(|line| {
+            let (number, id) = line.strip_suffix('\n')?.split_once(' ')?;
+            Some((number.parse().ok()?, id.to_owned()))
+        });
+        Self { path, last, begun }
+    }
+
+    /// Whether the writer of a state was the last one of this directory. A begin counts if its commit is the one in the store: another
+    /// machine may have been faster, with another commit of this number.
+    pub(crate) async fn is_of(&self, client: &Client, manifest: &Manifest) -> io::Result<bool> {
+        if self.last == writer_line(manifest) {
+            return Ok(true);
+        }
+        let Some((number, id)) = &self.begun else {
+            return Ok(false);
+        };
+        if *number != manifest.epoch {
+            return Ok(false);
+        }
+        let commit = client.commit(*number).await?;
+        let record = Record::parse(*number, &commit);
+        Ok(record.is_ok_and(|record| hex(&record.id) == *id))
+    }
+
+    /// Notes a begin that is about to be written: a process that is killed then is known again as this machine's.
+    pub(crate) fn intend(&self, begin: &Record) -> io::Result<()> {
+        let line = format!("{} {}\n", begin.number, hex(&begin.id));
+        let last = match self.last.is_empty() {
+            true => "\n",
+            false => &self.last,
+        };
+        std::fs::write(&self.path, format!("{last}{line}"))
+    }
+}
+
+/// Reads the newest state and begins to write; `None` where there is no room. `take_over`: also where another machine does, or died.
+pub(crate) async fn load_and_begin(
+    client: &Client,
+    lease: Vec<Op>,
+    note: &WriterNote,
+    take_over: bool,
+) -> io::Result<Option<History>> {
+    for _ in 0..history::TRIES {
+        let Some(mut history) = history::load(client).await? else {
+            return Ok(None);
+        };
+        let manifest = &history.manifest;
+        if manifest.is_open && !take_over && !note.is_of(client, manifest).await? {
+            return Err(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                format!(
+                    "open for writing elsewhere, or its writer (which began with commit {}) died there; if it did, --take-over goes on \
+                     here, and what that writer still tries to write is refused",
+                    manifest.epoch
+                ),
+            ));
+        }
+        let record = history::begin_of(manifest, lease.clone())?;
+        note.intend(&record)?;
+        if history::begin(client, &mut history, &record).await? {
+            return Ok(Some(history));
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::ResourceBusy,
+        "others are writing to this room: an opening was overtaken again and again",
+    ))
 }
 
 /// The error where a place of the store has no commit.

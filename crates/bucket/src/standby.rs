@@ -163,7 +163,7 @@ impl Standby {
         // The last writer of this directory has ended: it had the lock.
         let was_here = || {
             let last = std::fs::read_to_string(self.dir.join(WRITER));
-            last.is_ok_and(|last| last == writer_line(manifest))
+            last.is_ok_and(|last| last.starts_with(&writer_line(manifest)))
         };
         let is_late = || {
             self.lease()
@@ -180,7 +180,8 @@ impl Standby {
         let (mut history, lease) = ((*self.history).clone(), lease(self.options.lease));
         let beginning = client.clone();
         let history = client.wait(async move {
-            let is_ours = history::begin(&beginning, &mut history, lease).await?;
+            let record = history::begin_of(&history.manifest, lease)?;
+            let is_ours = history::begin(&beginning, &mut history, &record).await?;
             Ok::<_, io::Error>(is_ours.then_some(history))
         })??;
         let Some(history) = history else {

@@ -16,10 +16,11 @@ use crate::commit::Committer;
 use crate::elsewhere;
 use crate::file::{File, Wanted};
 use crate::history::{self, History};
-use crate::manifest::Manifest;
 use crate::names::{CHECKPOINTS, COMMITS, DATA, LOG, RECORDS};
 use crate::objects::Objects;
-use crate::opening::{WRITER, cache_dir, local, names_of, nothing_there, writer_line};
+use crate::opening::{
+    WRITER, WriterNote, cache_dir, load_and_begin, local, names_of, nothing_there, writer_line,
+};
 use crate::options::Options;
 use crate::probe;
 use crate::record::Op;
@@ -92,7 +93,8 @@ impl BucketStorage {
         let begun = client.clone();
         let history = client.wait(async move {
             let mut history = History::default();
-            match history::begin(&begun, &mut history, Vec::new()).await? {
+            let record = history::begin_of(&history.manifest, Vec::new())?;
+            match history::begin(&begun, &mut history, &record).await? {
                 true => {
                     elsewhere::note(&begun, &history.manifest.origin).await?;
                     Ok(history)
@@ -122,26 +124,13 @@ impl BucketStorage {
         let (local, writer) = local(dir, options.read_only)?;
         let (loading, read_only) = (client.clone(), options.read_only);
         let (take_over, lease) = (options.take_over, lease(options.lease));
-        let last_here = std::fs::read_to_string(dir.join(WRITER)).unwrap_or_default();
+        let note = WriterNote::read(dir);
         let history = client.wait(async move {
             elsewhere::check(&loading).await?;
             if read_only {
                 return history::load(&loading).await;
             }
-            let may = |manifest: &Manifest| {
-                if !manifest.is_open || take_over || last_here == writer_line(manifest) {
-                    return Ok(());
-                }
-                Err(io::Error::new(
-                    io::ErrorKind::ResourceBusy,
-                    format!(
-                        "open for writing elsewhere, or its writer (which began with commit {}) died there; if it did, --take-over goes on \
-                         here, and what that writer still tries to write is refused",
-                        manifest.epoch
-                    ),
-                ))
-            };
-            history::load_and_begin(&loading, lease, may).await
+            load_and_begin(&loading, lease, &note, take_over).await
         })??;
         let history = history.ok_or_else(nothing_there)?;
         Self::with(client, history, (local, writer), dir, options, begun)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use storage::{OpenMode, Storage, WriterState};
 
-use crate::made::{arc, create, noise, open, options, read, write};
+use crate::made::{arc, create, noise, open, options, read, short, write};
 use crate::store::{Fate, Store};
 
 #[test]
@@ -282,4 +282,54 @@ fn a_lost_answer_of_an_opening_does_not_lock_its_writer_out() {
     store.fates([Fate::AnswerLost, Fate::AnswerLost]);
     let storage = open(&store, dir.path(), options()).unwrap();
     write(&storage, "f", b"x").unwrap();
+}
+
+/// A command was killed between its begin and the note of it on its machine. The next one there was refused as another machine's, so that a
+/// timer ran in vain until somebody said `--take-over`.
+#[test]
+fn a_writer_that_ends_when_it_has_just_begun_is_known_on_its_machine() {
+    let (store, here, there) = (
+        Store::new(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    drop(create(&store, here.path(), options()).unwrap());
+    let mut polite = options();
+    polite.take_over = false;
+    let mut short_of_time = polite.clone();
+    short_of_time.timeout = short(&store, 200);
+    store.end_after(0, true);
+    open(&store, here.path(), short_of_time).unwrap_err();
+    store.heal();
+    let refused = open(&store, there.path(), polite.clone()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ResourceBusy, "{refused}");
+    open(&store, here.path(), polite).unwrap();
+}
+
+/// Two machines began at once: what one of them had noted before does not make the other's commit of that number its own.
+#[test]
+fn a_begin_that_another_machine_won_is_not_known_as_ours() {
+    let (store, here, there) = (
+        Store::new(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    drop(create(&store, here.path(), options()).unwrap());
+    let mut polite = options();
+    polite.take_over = false;
+    let open_here = || open(&store, here.path(), polite.clone()).unwrap_err();
+    let other = std::thread::scope(|scope| {
+        store.hold_next();
+        let slow = scope.spawn(open_here);
+        while !store.is_holding() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let other = open(&store, there.path(), polite.clone()).unwrap();
+        store.let_go();
+        assert_eq!(slow.join().unwrap().kind(), ErrorKind::ResourceBusy);
+        other
+    });
+    let refused = open_here();
+    assert_eq!(refused.kind(), ErrorKind::ResourceBusy, "{refused}");
+    write(&other, "f", b"x").unwrap();
 }
