@@ -14,6 +14,7 @@ use crate::exit::Exit;
 use crate::output::{self, quoted};
 use crate::place::{is_room, must_be_room, room_argument};
 use crate::progress::Bar;
+use crate::proxy::room_name;
 
 /// What a first backup, and so a restore, that is not complete has in its directory.
 const INCOMPLETE: &str = "backup.incomplete";
@@ -76,7 +77,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             format!(
                 "Restored {} from {}: {} copied.",
                 args.room.display(),
-                args.backup.display(),
+                room_name(&args.backup).display(),
                 output::size(copied.bytes_copied)
             ),
         );

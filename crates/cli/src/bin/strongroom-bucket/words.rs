@@ -95,8 +95,8 @@ pub(crate) fn read(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
         let text = text.to_str().ok_or("a place is not text")?;
         // --store=s3://bucket/prefix
         let option = word.len() - text.len();
-        // Within a room: s3://bucket/prefix:/path.
-        let (name, path) = match text[SCHEME.len()..].find(':') {
+        // Within a room or a snapshot of it: s3://bucket/prefix:/path, s3://bucket/prefix@monday:/path.
+        let (name, path) = match text[SCHEME.len()..].find([':', '@']) {
             Some(at) => text.split_at(SCHEME.len() + at),
             None => (text, ""),
         };
@@ -204,6 +204,7 @@ mod tests {
             "s",
             "ls",
             "s3://rooms/d1:/x",
+            "s3://rooms/d1@monday:/x",
             "a=s3://rooms/d1",
             "--cache",
             dir,
@@ -211,7 +212,13 @@ mod tests {
         let read = super::read(line(&said)).unwrap();
         assert_eq!(
             read,
-            line(&["s", "ls", &format!("{dir}:/x"), "a=s3://rooms/d1"])
+            line(&[
+                "s",
+                "ls",
+                &format!("{dir}:/x"),
+                &format!("{dir}@monday:/x"),
+                "a=s3://rooms/d1"
+            ])
         );
     }
 
