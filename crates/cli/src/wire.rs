@@ -139,6 +139,9 @@ pub enum Request {
         since: Option<String>,
         /// The token of an interrupted transfer.
         resume: Option<String>,
+        /// The receiver keeps snapshots that were created since then: seconds and nanoseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        keep_since: Option<(i64, u32)>,
     },
     /// Says by a progress line that it was taken up, and answers once the room is unmounted, committed and closed.
     AwaitClose {},

@@ -170,7 +170,13 @@ pub(crate) fn open_later(earlier: &Parts, storage: Arc<dyn Storage>) -> Result<P
     let master = earlier.keys.header().master.clone();
     let (header, previous) = header::load_later(&*storage, &master)?;
     settle_rekey(&storage, &header, true)?;
-    let opened = open_catalog(storage, &header.header.catalog_key(&master), &options)?;
+    let key = header.header.catalog_key(&master);
+    let is_replica = replica::is_replica(&*storage)?;
+    let mut opened = open_catalog(storage, &key, &options)?;
+    if is_replica {
+        let changes = master.changes_key(&header.header.room_id(), header.header.suite());
+        opened = replicated(opened, &key, &changes, &options)?;
+    }
     if opened.found < earlier.found {
         return Err(Error::RolledBack {
             seen: earlier.found,
@@ -178,7 +184,7 @@ pub(crate) fn open_later(earlier: &Parts, storage: Arc<dyn Storage>) -> Result<P
         });
     }
     let (dir, lock) = (earlier.env.dir.clone(), earlier.lock.clone());
-    assemble(dir, options, lock, header, previous, opened, false)
+    assemble(dir, options, lock, header, previous, opened, is_replica)
 }
 
 fn open_as(

@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use common::model::{ALL, Model, compare, step, with_seeds};
@@ -10,7 +11,7 @@ use common::{Place, credential, pattern, sound};
 use fastrand::Rng;
 use room::{
     FileKind, FileSystem as _, InodeNo, NewFile, NewSnapshot, OpenOptions, ReplicaStatus, Room,
-    SendRequest, Snapshots as _, XattrMode,
+    SendRequest, Snapshots as _, Timestamp, XattrMode,
 };
 
 const ROOT: InodeNo = InodeNo::ROOT;
@@ -27,10 +28,21 @@ fn file(room: &Room, name: &str, data: &[u8]) -> InodeNo {
 }
 
 fn stream(room: &Room, since: Option<&str>, to: &str) -> Vec<u8> {
+    stream_to_keep(room, since, to, None)
+}
+
+/// The same for a receiver that keeps snapshots created since a moment.
+fn stream_to_keep(
+    room: &Room,
+    since: Option<&str>,
+    to: &str,
+    keep_since: Option<Timestamp>,
+) -> Vec<u8> {
     let mut out = Vec::new();
     let request = SendRequest {
         to: to.into(),
         since: since.map(Into::into),
+        keep_since,
         ..SendRequest::default()
     };
     let report = room.send(&request, &mut out, &|_, _| true).unwrap();
@@ -135,9 +147,15 @@ fn a_whole_stream_and_what_changed_since_make_a_replica() {
     assert!(status.unfinished.is_none());
 }
 
-/// Random operations, snapshots, deletions and compaction at the source; increments between random snapshots.
+/// Random operations, snapshots, deletions and compaction at the source; increments between random snapshots. Some replicas keep what
+/// the source deletes.
 fn run(seed: u64, steps: u64) {
     let mut r = Rng::with_seed(seed);
+    let keep_since = r.bool().then(Timestamp::default);
+    // What the source has deleted and the replica has.
+    let mut kept: Vec<(String, Model)> = Vec::new();
+    // The first snapshots of `past`, as they are called there.
+    let mut replicated: Vec<String> = Vec::new();
     let pair = Pair::new();
     let room = pair.place.create();
     let mut now = Model::default();
@@ -156,7 +174,10 @@ fn run(seed: u64, steps: u64) {
                 let nth = r.usize(..past.len());
                 if Some(&past[nth].0) != sent.as_ref() {
                     room.delete_snapshot(&past[nth].0).unwrap();
-                    past.remove(nth);
+                    let (_, model) = past.remove(nth);
+                    if nth < replicated.len() {
+                        kept.push((replicated.remove(nth), model));
+                    }
                 }
             }
             5 if past.len() > 2 => {
@@ -194,18 +215,24 @@ fn run(seed: u64, steps: u64) {
                 }
                 let nth = first + r.u64(..(past.len() - first) as u64) as usize;
                 let to = past[nth].0.clone();
-                pair.receive(&stream(&room, sent.as_deref(), &to)).unwrap();
+                let bytes = stream_to_keep(&room, sent.as_deref(), &to, keep_since);
+                pair.receive(&bytes).unwrap();
                 sent = Some(to);
+                replicated = past[..=nth].iter().map(|(n, _)| n.clone()).collect();
                 if r.u64(..3) == 0 {
                     Room::settle_replica(&pair.target(), &credential(), pair.options()).unwrap();
                 }
                 let replica = pair.replica();
                 compare(&replica, &past[nth].1);
-                let names: Vec<_> = replica.snapshots().unwrap();
-                let names: Vec<_> = names.into_iter().map(|s| s.name).collect();
-                let there: Vec<_> = past[..=nth].iter().map(|(n, _)| n.clone()).collect();
+                if keep_since.is_none() {
+                    kept.clear();
+                }
+                let names = replica.snapshots().unwrap().into_iter();
+                let names: BTreeSet<_> = names.map(|s| s.name).collect();
+                let there = past[..=nth].iter().chain(&kept);
+                let there: BTreeSet<_> = there.map(|(n, _)| n.clone()).collect();
                 assert_eq!(names, there, "seed {seed}, step {at}");
-                for (name, model) in &past[..=nth] {
+                for (name, model) in past[..=nth].iter().chain(&kept) {
                     compare(&*replica.snapshot(name).unwrap(), model);
                 }
                 sound(&replica);

@@ -12,6 +12,7 @@ mod fences;
 mod follow;
 mod log;
 mod made;
+mod replica;
 mod room;
 mod standbys;
 mod store;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use room::{Room, SendRequest};
+use room::{Room, SendRequest, Timestamp};
 use storage::Storage;
 
 use super::{
@@ -267,9 +267,14 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
             }
             outcome(match request {
                 Request::Backup { target } => backup(&room, state, target, stream, &report),
-                Request::Send { to, since, resume } => {
-                    send(&room, state, (to, since, resume), stream, &report)
-                }
+                Request::Send {
+                    to,
+                    since,
+                    resume,
+                    keep_since,
+                } => asked(to, since.as_deref(), resume.as_deref(), *keep_since)
+                    .map_err(|e| Error::room(&state.dir, e))
+                    .and_then(|asked| send(&room, state, &asked, stream, &report)),
                 request => work::carry_out(&state.dir, &room, request, &report),
             })
         }
@@ -293,22 +298,30 @@ fn backup(
         .map_err(|e| work::backup_failed(&state.dir, &target, e))
 }
 
+/// What a client asks to be sent.
+fn asked(
+    to: &str,
+    since: Option<&str>,
+    resume: Option<&str>,
+    keep_since: Option<(i64, u32)>,
+) -> room::Result<SendRequest> {
+    Ok(SendRequest {
+        to: to.to_owned(),
+        since: since.map(str::to_owned),
+        resume: resume.map(str::parse).transpose()?,
+        keep_since: keep_since.map(|(secs, nanos)| Timestamp { secs, nanos }),
+        scratch: None,
+    })
+}
+
 /// Writes a snapshot to a pipe of the client's, with a directory of the client's for what is collected.
 fn send(
     room: &Room,
     state: &State,
-    (to, since, resume): (&str, &Option<String>, &Option<String>),
+    request: &SendRequest,
     stream: &UnixStream,
     progress: work::Progress<'_>,
 ) -> Result<Reply> {
-    let failed = |e| Error::room(&state.dir, e);
-    let resume = resume.as_ref().map(|token| token.parse()).transpose();
-    let request = SendRequest {
-        to: to.to_owned(),
-        since: since.clone(),
-        resume: resume.map_err(failed)?,
-        scratch: None,
-    };
     let broken = |e| Error::failed(format!("control socket: {e}"));
     let line = |step| encode_line(&Line::Step(step)).to_vec();
     let scratch = Brokered::new(stream, line).map_err(broken)?;
@@ -318,7 +331,7 @@ fn send(
         .and_then(|pipe| Outlet::new(pipe, &stopping));
     let mut out = BufWriter::with_capacity(1 << 20, out.map_err(broken)?);
     let scratch: Arc<dyn Storage> = Arc::new(scratch);
-    let sent = work::send(&state.dir, room, &request, &scratch, &mut out, progress)?;
+    let sent = work::send(&state.dir, room, request, &scratch, &mut out, progress)?;
     out.flush().map_err(broken)?;
     Ok(Reply::Sent(sent))
 }

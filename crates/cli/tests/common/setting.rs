@@ -336,6 +336,16 @@ pub fn in_a_bucket(test: impl FnOnce(Sandbox)) {
     test(s);
 }
 
+/// A room in a directory, and an S3 server on loopback for its replicas. `None` of this where that is not built, which is said.
+pub fn beside_a_bucket(test: impl FnOnce(Sandbox)) {
+    let Some(server) = versitygw() else {
+        return;
+    };
+    let mut s = Sandbox::with_room();
+    s.store = Some(Store::start(&s.path(""), &server, "127.0.0.1", |on| on));
+    test(s);
+}
+
 /// The room of [`in_a_bucket`].
 pub const PLACE: &str = "s3://rooms/team/work";
 

@@ -101,6 +101,12 @@ const EXCUSED: &[(&str, &str, &str)] = &[
         "strongroom replicate work.strongroom ssh://",
         REPLICAS,
     ),
+    (
+        "replication.md",
+        "strongroom replicate work.strongroom s3://",
+        IN_A_BUCKET,
+    ),
+    ("replication.md", "strongroom restore s3://", IN_A_BUCKET),
     ("replication.md", "systemctl enable", REPLICAS),
     ("replication.md", "strongroom send", REPLICAS),
     (
@@ -154,6 +160,7 @@ const EXCUSED: &[(&str, &str, &str)] = &[
 const STANDBY: &str = "an S3 server; scripts/standby.sh runs the commands";
 const REPLICAS: &str =
     "another host, or what runs every hour; tests/replicate.rs runs the commands";
+const IN_A_BUCKET: &str = "an S3 server; tests/replicate_bucket.rs runs the commands";
 const MINUTES: &str = "minutes of measuring; tests/bench runs each command on little data";
 const BINDINGS: &str =
     "builds what scripts/test-java.sh, scripts/test-python.sh and the tests of capi build and run";

@@ -2,7 +2,8 @@
 //!
 //! 1. All changes of one file become durable together, by one commit.
 //! 2. What the receiver's own snapshots see is kept as when a room changes: rows by the catalog, chunks here.
-//! 3. Counts of references are of the receiver's own maps. A unit that may be shared is looked for in all of them first; any
+//! 3. A snapshot that the room has deleted goes here too, unless the changes say that it stays. Nothing that is sent later depends on it.
+//! 4. Counts of references are of the receiver's own maps. A unit that may be shared is looked for in all of them first; any
 //!    other belongs to one chunk.
 //!
 //! It deliberately does not read or move data: that is in the segments already.
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use catalog::{
     BlockRange, Catalog, Change, Chunk, Extent, InodeNo, KeptChunk, SegmentAccount, SegmentId,
-    SegmentNo, latest,
+    SegmentNo, SnapshotRow, Timestamp, latest,
 };
 
 use super::changes::{Item, Reader};
@@ -19,6 +20,9 @@ use crate::history::{self, History};
 use crate::layout::HEADER_REVISION;
 use crate::usage::{self, Unit};
 use crate::{Error, Result};
+
+/// Bytes of its name that stay of a snapshot's that gets another one: a number, and what makes it unlike others, still fit.
+const NAME_KEPT: usize = 200;
 
 fn damaged(what: impl Into<String>) -> Error {
     Error::Damaged(format!("changes that were received: {}", what.into()))
@@ -44,6 +48,7 @@ pub(super) fn apply(catalog: &dyn Catalog, changes: &Reader<'_>, number: u64) ->
         changed: BTreeSet::new(),
         there: HashSet::new(),
         shared,
+        keep: None,
     };
     work.look_for_shared()?;
     changes.for_each(|item| work.item(item))?;
@@ -66,6 +71,8 @@ struct Work<'a> {
     shared: HashSet<Unit>,
     /// Those of them to which something refers.
     there: HashSet<Unit>,
+    /// Snapshots that were created since then stay.
+    keep: Option<Timestamp>,
 }
 
 impl Work<'_> {
@@ -130,6 +137,7 @@ impl Work<'_> {
             Item::Header(revision) => {
                 catalog.set_meta(HEADER_REVISION, revision.to_string().as_bytes())?;
             }
+            Item::Keep(since) => self.keep = Some(since),
             Item::Snapshots(there) => self.snapshots(&there)?,
             Item::Segment {
                 no,
@@ -201,13 +209,20 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Deletes snapshots that are gone, and gives the others their names.
+    /// Deletes snapshots that are gone and do not stay, and gives the others their names.
     fn snapshots(&mut self, there: &[(u64, String)]) -> Result<()> {
         let names: HashMap<u64, &str> = there.iter().map(|(no, n)| (*no, n.as_str())).collect();
         let mut renamed = Vec::new();
-        for row in self.catalog.snapshots().iter().filter(|row| !row.doomed) {
+        let rows = self.catalog.snapshots();
+        for row in rows.iter().filter(|row| !row.doomed) {
             let no = row.no();
             match names.get(&no) {
+                None if self.keep.is_some_and(|since| row.snapshot.created >= since) => {
+                    if let Some(name) = other_name(row, there, &rows) {
+                        self.catalog
+                            .apply(&[Change::RenameSnapshot { no, name: &name }])?;
+                    }
+                }
                 None => self.catalog.apply(&[Change::DoomSnapshot(no)])?,
                 Some(name) if *name != row.snapshot.name => renamed.push((no, *name)),
                 Some(_) => {}
@@ -350,6 +365,27 @@ impl Work<'_> {
         }
         Ok(())
     }
+}
+
+/// What a snapshot that stays is called, where the room has given its name to another one: with its number behind it.
+fn other_name(row: &SnapshotRow, there: &[(u64, String)], rows: &[SnapshotRow]) -> Option<String> {
+    let own = &row.snapshot.name;
+    if !there.iter().any(|(_, name)| name == own) {
+        return None;
+    }
+    let mut name = own.clone();
+    while name.len() > NAME_KEPT {
+        name.pop();
+    }
+    name = format!("{name}-{}", row.no());
+    let is_taken = |name: &str| {
+        there.iter().any(|(_, other)| other == name)
+            || rows.iter().any(|row| row.snapshot.name == name)
+    };
+    while is_taken(&name) {
+        name.push('-');
+    }
+    Some(name)
 }
 
 /// How many maps of a chunk refer to a unit.

@@ -76,6 +76,8 @@ pub(super) enum Item {
         automatic: bool,
         next_inode: InodeNo,
     },
+    /// Snapshots that were created since then stay, although the room has deleted them. Comes before [`Item::Snapshots`].
+    Keep(Timestamp),
 }
 
 /// The moments between which changes lead.

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use catalog::{
     Catalog, Chunk, DirEntry, Extent, FileKind, InodeNo, KeptChunk, SegmentId, SegmentNo,
-    SnapshotRow,
+    SnapshotRow, Timestamp,
 };
 
 use super::changes::Item;
@@ -105,12 +105,13 @@ impl<'a, P: FnMut(&Item) -> Result<()>> Difference<'a, P> {
         }
     }
 
-    /// Everything that leads from one snapshot, or from nothing, to another.
+    /// Everything that leads from one snapshot, or from nothing, to another. The receiver keeps snapshots created since `keep` for itself.
     pub(super) fn find(
         &mut self,
         since: Option<&SnapshotRow>,
         to: &SnapshotRow,
         revision: u64,
+        keep: Option<Timestamp>,
     ) -> Result<()> {
         let rows = self.catalog.snapshots();
         let there: Vec<&SnapshotRow> = rows
@@ -118,6 +119,9 @@ impl<'a, P: FnMut(&Item) -> Result<()>> Difference<'a, P> {
             .filter(|row| !row.doomed && row.no() <= to.no())
             .collect();
         (self.put)(&Item::Header(revision))?;
+        if let Some(since) = keep {
+            (self.put)(&Item::Keep(since))?;
+        }
         let names = there.iter().map(|r| (r.no(), r.snapshot.name.clone()));
         (self.put)(&Item::Snapshots(names.collect()))?;
         let mut before = since;

@@ -1,4 +1,4 @@
-//! Replicas: a room's moments in another directory, brought there by a stream that is written with the key and read without.
+//! Replicas: a room's moments in another place, brought there by a stream that is written with the key and read without.
 //!
 //! 1. A replica is one whole moment of its room, with the snapshots before it. It gets another one by a single step: when the
 //!    file [`DONE`] has its name, everything it needs is there and durable. What is still to be put in its place then is put
@@ -7,11 +7,12 @@
 //!    written once: what arrives never replaces other data.
 //! 3. A moment has a name that only the key gives, and that says nothing of it. A receiver knows by it what follows what.
 //!
-//! `difference` finds changes, `changes` is their form, `stream` that of a stream, `send` and `receive` are its ends, `apply` is
-//! what an opening does.
+//! `difference` finds changes, `changes` is their form, `stream` that of a stream, `send` and `receive` are its ends, `complete` puts in place
+//! what was received, `apply` is what an opening does.
 
 mod apply;
 mod changes;
+mod complete;
 mod difference;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
@@ -31,7 +32,7 @@ use storage::{Storage, remove_if_there};
 
 use crate::lock::RoomLock;
 use crate::{Error, Result};
-pub use receive::{ReceiveReport, receive, receive_on};
+pub use receive::{ReceiveReport, receive, receive_for, receive_on};
 pub use scratch::SendScratch;
 pub use send::{SendReport, SendRequest};
 pub(crate) use send::{moment, send};
@@ -178,6 +179,8 @@ impl Partial {
 pub struct ReplicaStatus {
     /// The moment of the replica; `None`: there is none yet.
     pub moment: Option<MomentId>,
+    /// The epoch of the keys that it is sealed with; a rekey of the room begins another one.
+    pub epoch: Option<u32>,
     /// A transfer that was interrupted.
     pub unfinished: Option<Unfinished>,
 }
@@ -221,7 +224,7 @@ pub(crate) fn is_replica(storage: &dyn Storage) -> Result<bool> {
 
 /// Puts in its place what was received completely. Before an opening; the room is locked.
 pub(crate) fn complete(storage: &dyn Storage) -> Result<()> {
-    receive::complete(storage)
+    complete::complete(storage)
 }
 
 /// Whether there are changes that the replica's catalog does not have.

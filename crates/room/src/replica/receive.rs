@@ -9,20 +9,19 @@
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;
+use std::sync::Arc;
 
 use seal::RoomId;
-use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 use storage::{HostStorage, OpenMode, Storage, StorageFile, remove_if_there};
 
+use super::complete::{Done, beside, clear, complete, is_segment, name_of};
 use super::stream::{self, Begin, Frame, Name, Reader, refused};
 use super::{
-    DONE, INCOMING, INCREMENTS, MomentId, PARTIAL, Partial, REPLICA, ReplicaStatus, State,
-    Unfinished, increment, read_json, write_json,
+    DONE, INCOMING, MomentId, PARTIAL, Partial, REPLICA, ReplicaStatus, State, Unfinished,
+    read_json, write_json,
 };
 use crate::blocks::BLOCK;
-use crate::header::{self, HEADER_MAX};
-use crate::layout::{CATALOG, CATALOG_TABLE, SEGMENTS};
+use crate::header::HEADER_MAX;
 use crate::lock::RoomLock;
 use crate::options::OpenOptions;
 use crate::reports::Progress;
@@ -32,8 +31,6 @@ use crate::{Error, Result};
 const VERSION: u32 = 1;
 /// Bytes after which what was received is made durable.
 const CHECKPOINT: u64 = 64 << 20;
-/// Bytes copied at once.
-const STEP: usize = 1 << 20;
 
 /// What was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,26 +41,6 @@ pub struct ReceiveReport {
     pub bytes: u64,
     /// Whether it is a new replica.
     pub whole: bool,
-}
-
-/// A transfer that is complete.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Done {
-    state: State,
-}
-
-fn name_of(name: Name) -> &'static str {
-    match name {
-        Name::Header => "header",
-        Name::Changes => "changes",
-        Name::Catalog => CATALOG,
-        Name::CatalogPages => CATALOG_TABLE,
-    }
-}
-
-fn beside(name: &str) -> String {
-    format!("{INCOMING}/{name}")
 }
 
 /// Reads a stream into the replica in `target`, or makes a new one there; no key is needed. `progress` is called with bytes of
@@ -92,16 +69,26 @@ pub fn receive(
     } else if !target.is_dir() {
         return Err(Error::NotEmptyTarget(target.to_owned()));
     }
-    let storage = Arc::new(HostStorage::open(target)?);
-    let (report, begin) = receive_as(&*storage, target, from, progress)?;
+    receive_for(&HostStorage::open(target)?, target, from, options, progress)
+}
+
+/// The same with a storage as the target, which `dir` represents on this machine.
+pub fn receive_for(
+    storage: &dyn Storage,
+    dir: &Path,
+    from: &mut dyn Read,
+    options: &OpenOptions,
+    progress: Progress<'_>,
+) -> Result<ReceiveReport> {
+    let (report, begin) = receive_as(storage, dir, from, progress)?;
     if report.whole {
         let room = RoomId::from_bytes(begin.room);
-        rollback::note_backup(&room, target, &begin.lineage, begin.generation, options);
+        rollback::note_backup(&room, dir, &begin.lineage, begin.generation, options);
     }
     Ok(report)
 }
 
-/// The same with a storage as the target.
+/// The same with a storage that nothing represents: no generation is remembered.
 pub fn receive_on(
     target: &dyn Storage,
     from: &mut dyn Read,
@@ -123,11 +110,21 @@ impl ReplicaStatus {
         Self::of_storage(&storage, target)
     }
 
-    pub(super) fn of_storage(storage: &dyn Storage, dir: &Path) -> Result<Self> {
-        let _lock = RoomLock::take(storage, false)?;
-        let state = begin_at(storage, dir)?;
+    /// The same with a storage, which `dir` represents on this machine. Nothing is written.
+    pub fn of_storage(storage: &dyn Storage, dir: &Path) -> Result<Self> {
+        let _lock = RoomLock::take(storage, true)?;
+        if let Some(Done { state }) = read_json(storage, DONE)? {
+            // Complete. The next one to open it or receive puts it in its place.
+            return Ok(Self {
+                moment: Some(state.moment),
+                epoch: Some(state.epoch),
+                unfinished: None,
+            });
+        }
+        let state = state_of(storage, dir)?;
         let partial: Option<Partial> = read_json(storage, PARTIAL)?;
         Ok(Self {
+            epoch: state.as_ref().map(|state| state.epoch),
             moment: state.map(|state| state.moment),
             unfinished: partial.and_then(|partial| {
                 Some(Unfinished {
@@ -143,6 +140,11 @@ impl ReplicaStatus {
 /// What the replica is, with everything in its place; `None` where nothing is there yet.
 fn begin_at(storage: &dyn Storage, dir: &Path) -> Result<Option<State>> {
     complete(storage)?;
+    state_of(storage, dir)
+}
+
+/// What the replica says that it is.
+fn state_of(storage: &dyn Storage, dir: &Path) -> Result<Option<State>> {
     let state: Option<State> = read_json(storage, REPLICA)?;
     match &state {
         Some(state) if state.version > VERSION => {
@@ -438,110 +440,4 @@ impl<'a> Incoming<'a> {
         self.sync_file()?;
         Ok(self.storage.sync_dir(INCOMING)?)
     }
-}
-
-/// Throws away what an interrupted transfer brought.
-fn clear(storage: &dyn Storage) -> Result<()> {
-    create_dir(storage, INCOMING)?;
-    // First: it says that the rest is there.
-    remove_if_there(storage, PARTIAL)?;
-    storage.sync_dir(INCOMING)?;
-    for name in storage.list(INCOMING)? {
-        remove_if_there(storage, &beside(&name))?;
-    }
-    Ok(())
-}
-
-fn is_segment(name: &str) -> bool {
-    name.len() == 20 && name.bytes().all(|b| b.is_ascii_digit())
-}
-
-fn create_dir(storage: &dyn Storage, name: &str) -> Result<()> {
-    match storage.create_dir(name) {
-        Err(e) if e.kind() != ErrorKind::AlreadyExists => Err(e.into()),
-        _ => Ok(()),
-    }
-}
-
-/// Puts everything in its place after a transfer that is complete. A crash in between is no matter: it is done again.
-pub(super) fn complete(storage: &dyn Storage) -> Result<()> {
-    let Some(Done { state }) = read_json(storage, DONE)? else {
-        return Ok(());
-    };
-    create_dir(storage, SEGMENTS)?;
-    create_dir(storage, INCREMENTS)?;
-    let names = storage.list(INCOMING)?;
-    for name in names.iter().filter(|name| is_segment(name)) {
-        put_segment(storage, &beside(name), &format!("{SEGMENTS}/{name}"))?;
-    }
-    storage.sync_dir(SEGMENTS)?;
-    let has = |name: &str| names.iter().any(|there| there == name);
-    let header = name_of(Name::Header);
-    if has(header) {
-        let bytes = storage::read_limited(storage, &beside(header), HEADER_MAX)?;
-        header::write_both(storage, &bytes)?;
-    }
-    let changes = name_of(Name::Changes);
-    if has(changes) {
-        let to = increment(state.increments);
-        // One that is there is a part, of a process that was killed.
-        remove_if_there(storage, &to)?;
-        copy(storage, &beside(changes), &to)?;
-        storage.sync_dir(INCREMENTS)?;
-        // Not renamed: a crash may lose both names of what changes its directory.
-        storage.remove(&beside(changes))?;
-    }
-    for name in [CATALOG_TABLE, CATALOG] {
-        if has(name) {
-            storage.rename(&beside(name), name)?;
-        }
-    }
-    storage.sync_dir("")?;
-    write_json(storage, REPLICA, &state)?;
-    clear(storage)?;
-    remove_if_there(storage, DONE)?;
-    Ok(storage.sync_dir("")?)
-}
-
-fn copy(storage: &dyn Storage, from: &str, to: &str) -> Result<()> {
-    let file = storage.open(from, OpenMode::Read)?;
-    let there = storage.open(to, OpenMode::CreateNew)?;
-    each_step(&*file, |step, at| there.write_at(step, at))?;
-    Ok(there.sync()?)
-}
-
-/// Adds what came of a segment to what is there.
-fn put_segment(storage: &dyn Storage, from: &str, to: &str) -> Result<()> {
-    let there = match storage.open(to, OpenMode::ReadWrite) {
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(storage.rename(from, to)?),
-        other => other?,
-    };
-    let file = storage.open(from, OpenMode::Read)?;
-    each_step(&*file, |step, at| {
-        for (nth, block) in step.chunks(BLOCK as usize).enumerate() {
-            // A block of zeros is one that did not come; one that did and is all zeros never happens.
-            if block.iter().any(|byte| *byte != 0) {
-                there.write_at(block, at + nth as u64 * BLOCK)?;
-            }
-        }
-        Ok(())
-    })?;
-    there.sync()?;
-    Ok(storage.remove(from)?)
-}
-
-/// Calls `put` with each part of a file, and where it is.
-fn each_step(
-    file: &dyn StorageFile,
-    mut put: impl FnMut(&[u8], u64) -> std::io::Result<()>,
-) -> std::io::Result<()> {
-    let (mut at, len) = (0, file.len()?);
-    let mut buffer = vec![0; STEP];
-    while at < len {
-        let step = &mut buffer[..(STEP as u64).min(len - at) as usize];
-        file.read_at(step, at)?;
-        put(step, at)?;
-        at += step.len() as u64;
-    }
-    Ok(())
 }

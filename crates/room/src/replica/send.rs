@@ -8,7 +8,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use catalog::{Catalog as _, SegmentNo, SnapshotRow, SqlCatalog};
+use catalog::{Catalog as _, SegmentNo, SnapshotRow, SqlCatalog, Timestamp};
 use seal::{Header, MasterKey, RoomId};
 use storage::{OpenMode, Storage, StorageFile};
 
@@ -34,6 +34,9 @@ pub struct SendRequest {
     pub since: Option<String>,
     /// Leaves out what an interrupted transfer of the same snapshots brought.
     pub resume: Option<ResumeToken>,
+    /// The receiver keeps the snapshots that it has and that were created since then, although the room has deleted them. `None`: it has
+    /// those that the room has.
+    pub keep_since: Option<Timestamp>,
     /// A directory for what is collected before it is sent, sealed: the changes, or a catalog. `None`: the one for temporary files.
     pub scratch: Option<PathBuf>,
 }
@@ -132,7 +135,8 @@ pub(crate) fn send(
     };
     // Whatever it is, and whenever it was written.
     let _pin = parts.freed.pin(SegmentNo(u64::MAX));
-    let places = collect(parts, &keys, &**scratch, since.as_ref(), &to, &span)?;
+    let ends = (since.as_ref(), &to);
+    let places = collect(parts, &keys, &**scratch, ends, &span, request.keep_since)?;
     drop(swap);
     let mut begin = Begin {
         room: *keys.header.room_id().as_bytes(),
@@ -177,9 +181,9 @@ fn collect(
     parts: &Parts,
     keys: &Keys,
     scratch: &dyn Storage,
-    since: Option<&SnapshotRow>,
-    to: &SnapshotRow,
+    (since, to): (Option<&SnapshotRow>, &SnapshotRow),
     span: &Span,
+    keep: Option<Timestamp>,
 ) -> Result<Places> {
     // Everything that the snapshots refer to is in the segments' files from here on.
     parts.commits.commit_and(|| Ok(()))?;
@@ -193,7 +197,7 @@ fn collect(
     let mut writer = changes::Writer::new(&key, file, span)?;
     let places = {
         let mut difference = Difference::new(&*catalog, |item: &_| writer.put(item));
-        difference.find(since, to, keys.header.revision())?;
+        difference.find(since, to, keys.header.revision(), keep)?;
         difference.places
     };
     writer.finish()?;

@@ -62,7 +62,7 @@ impl Room {
     /// Applies what a replica received for good, and frees what it does not need any more. Without it every opening applies it
     /// in memory. `InvalidArgument` where `dir` is no replica, and as [`open`](Self::open).
     pub fn settle_replica(dir: &Path, credential: &Credential, options: OpenOptions) -> Result<()> {
-        Self::settle_as(crate::open::host(dir)?, dir, credential, options)
+        Self::settle_replica_for(crate::open::host(dir)?, dir, credential, options)
     }
 
     /// The same with a storage. It remembers no generations.
@@ -71,10 +71,11 @@ impl Room {
         credential: &Credential,
         options: OpenOptions,
     ) -> Result<()> {
-        Self::settle_as(storage, Path::new(""), credential, options)
+        Self::settle_replica_for(storage, Path::new(""), credential, options)
     }
 
-    fn settle_as(
+    /// The same with a storage, which `dir` represents on this machine.
+    pub fn settle_replica_for(
         storage: Arc<dyn Storage>,
         dir: &Path,
         credential: &Credential,
@@ -99,7 +100,17 @@ impl Room {
         credential: &Credential,
         options: OpenOptions,
     ) -> Result<()> {
-        Self::settle_replica(dir, credential, options)?;
-        replica::promote(&*crate::open::host(dir)?)
+        Self::promote_replica_for(crate::open::host(dir)?, dir, credential, options)
+    }
+
+    /// The same with a storage, which `dir` represents on this machine.
+    pub fn promote_replica_for(
+        storage: Arc<dyn Storage>,
+        dir: &Path,
+        credential: &Credential,
+        options: OpenOptions,
+    ) -> Result<()> {
+        Self::settle_replica_for(storage.clone(), dir, credential, options)?;
+        replica::promote(&*storage)
     }
 }

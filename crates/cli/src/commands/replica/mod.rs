@@ -1,5 +1,7 @@
-//! `strongroom send`, `receive` and `replicate`: moments of a room in another directory, brought there without its key.
+//! `strongroom send`, `receive` and `replicate`: moments of a room in another place, brought there without its key.
 
+mod files;
 pub(crate) mod receive;
 pub(crate) mod replicate;
 pub(crate) mod send;
+mod target;

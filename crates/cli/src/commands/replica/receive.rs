@@ -5,19 +5,22 @@ use std::io::{BufReader, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use room::{ReplicaStatus, Room};
+use room::ReplicaStatus;
 use serde_json::json;
 
+use super::files::{self, Files};
 use crate::access::{Access, Intent, OpenArgs};
 use crate::args::Global;
 use crate::commands::check;
 use crate::confinement;
 use crate::control::client::unexpected;
 use crate::control::{Reply, Request};
+use crate::credentials::Given;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Bar;
+use crate::proxy::room_name;
 
 /// Make a replica of a room from a stream, or bring one up to date; needs no key
 #[derive(Debug, clap::Args)]
@@ -25,7 +28,7 @@ use crate::progress::Bar;
     after_help = "A replica is a room that is read only: `ls`, `cp`, `mount -r` and `check` open it with the key of its source.\n\nExamples:\n  ssh home strongroom send work.strongroom@monday | strongroom receive work\n  strongroom receive work --verify --status"
 )]
 pub(crate) struct Args {
-    /// The replica's directory: new, empty, or a replica
+    /// The replica: a directory or s3://BUCKET/PREFIX, which is new, empty, or a replica
     target: PathBuf,
     /// Read the stream from this file [default: standard input]
     #[arg(long, value_name = "FILE")]
@@ -36,6 +39,9 @@ pub(crate) struct Args {
     /// Receive nothing: show the replica's moment, and the token of an interrupted transfer
     #[arg(long, conflicts_with_all = ["from", "promote"])]
     status: bool,
+    /// Receive nothing; with the key: apply what was received, and free what is no longer needed
+    #[arg(long, conflicts_with_all = ["from", "verify", "promote"])]
+    apply: bool,
     /// Receive nothing; with the key: make the replica a room of its own, which can be changed
     #[arg(long, conflicts_with_all = ["from", "verify"])]
     promote: bool,
@@ -44,17 +50,25 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    if !args.status || args.verify {
-        confine(&args, global)?;
+    if args.status && !args.verify && !args.apply {
+        return status(&args.target, global);
+    }
+    confine(&args, global)?;
+    let files = match args.receives() {
+        true => Files::open_or_create(&args.target)?,
+        false => Files::open(&args.target)?,
+    };
+    if args.receives() {
+        take(&args, &files, global)?;
     }
     if args.promote {
-        return promote(&args, global);
+        promote(&args, &files, global)?;
     }
-    if !args.status {
-        take(&args, global)?;
+    if args.apply {
+        apply(&args, &files, global)?;
     }
     if args.verify {
-        verify(&args, global)?;
+        verify(&args, files, global)?;
     }
     match args.status {
         true => status(&args.target, global),
@@ -62,11 +76,17 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     }
 }
 
+impl Args {
+    /// Whether there is a stream to be read.
+    fn receives(&self) -> bool {
+        !self.status && !self.promote && !self.apply
+    }
+}
+
 /// Keeps the replica and the stream.
 fn confine(args: &Args, global: &Global) -> Result<()> {
     let target = &args.target;
-    let receives = !args.status && !args.promote;
-    if receives && !target.exists() {
+    if args.receives() && !target.exists() {
         // Its parent cannot be reached afterwards.
         let made = DirBuilder::new().mode(0o700).create(target);
         made.and_then(|()| File::open(confinement::directory(target))?.sync_all())
@@ -80,7 +100,7 @@ fn confine(args: &Args, global: &Global) -> Result<()> {
         .enter_for(&profile, "this command", credential)
 }
 
-fn take(args: &Args, global: &Global) -> Result<()> {
+fn take(args: &Args, files: &Files, global: &Global) -> Result<()> {
     let mut from: Box<dyn Read> = match &args.from {
         Some(path) => Box::new(File::open(path).map_err(|e| Error::host(path, e))?),
         None => Box::new(std::io::stdin().lock()),
@@ -88,9 +108,8 @@ fn take(args: &Args, global: &Global) -> Result<()> {
     let mut from = BufReader::with_capacity(1 << 20, &mut *from);
     let bar = Bar::start("receiving", global);
     let options = args.open.options(Intent::Change);
-    let received = room::receive(&args.target, &mut from, &options, &|done, total| {
-        bar.report(done, total)
-    });
+    let progress = |done, total| bar.report(done, total);
+    let received = files.receive(&mut from, &options, &progress);
     bar.end();
     let report = match received {
         Ok(report) => report,
@@ -98,7 +117,7 @@ fn take(args: &Args, global: &Global) -> Result<()> {
             if let Ok(ReplicaStatus {
                 unfinished: Some(unfinished),
                 ..
-            }) = ReplicaStatus::of(&args.target)
+            }) = files.status()
             {
                 output::note(
                     global,
@@ -108,7 +127,7 @@ fn take(args: &Args, global: &Global) -> Result<()> {
                     ),
                 );
             }
-            return Err(Error::room(&args.target, e));
+            return Err(e);
         }
     };
     if global.json {
@@ -123,7 +142,7 @@ fn take(args: &Args, global: &Global) -> Result<()> {
             format!(
                 "Received {}: {} is moment {}.",
                 output::size(report.bytes),
-                args.target.display(),
+                files.name().display(),
                 report.moment
             ),
         );
@@ -131,33 +150,38 @@ fn take(args: &Args, global: &Global) -> Result<()> {
     Ok(())
 }
 
-fn promote(args: &Args, global: &Global) -> Result<()> {
-    let (target, given) = with_key(args)?;
-    let options = args.open.options(Intent::Change);
-    Room::promote_replica(target, &given.credential()?, options)
-        .map_err(|e| Error::room(target, e))?;
+fn apply(args: &Args, files: &Files, global: &Global) -> Result<()> {
+    files.apply(&with_key(args)?, args.open.options(Intent::Change))?;
+    output::note(
+        global,
+        format!("{}: what was received is applied.", files.name().display()),
+    );
+    Ok(())
+}
+
+fn promote(args: &Args, files: &Files, global: &Global) -> Result<()> {
+    files.promote(&with_key(args)?, args.open.options(Intent::Change))?;
     output::note(
         global,
         format!(
             "{} is a room of its own now; it receives nothing more.",
-            target.display()
+            files.name().display()
         ),
     );
     Ok(())
 }
 
-fn with_key(args: &Args) -> Result<(&Path, crate::credentials::Given)> {
-    let target = &args.target;
-    crate::place::must_be_room(target)?;
-    let given = args.open.credential.read(&target.display().to_string())?;
-    Ok((target, given))
+fn with_key(args: &Args) -> Result<Given> {
+    crate::place::must_be_room(&args.target)?;
+    let name = room_name(&args.target).display().to_string();
+    args.open.credential.read(&name)
 }
 
-fn verify(args: &Args, global: &Global) -> Result<()> {
-    let (target, given) = with_key(args)?;
-    let options = args.open.options(Intent::Change);
-    Room::settle_replica(target, &given.credential()?, options)
-        .map_err(|e| Error::room(target, e))?;
+fn verify(args: &Args, files: Files, global: &Global) -> Result<()> {
+    let (target, given) = (&args.target, with_key(args)?);
+    files.apply(&given, args.open.options(Intent::Change))?;
+    // Its files are opened for reading now.
+    drop(files);
     let access = Access::open(target, &given, args.open.options(Intent::Read))?;
     let bar = Bar::start("verifying", global);
     let request = Request::Check {
@@ -183,17 +207,18 @@ fn verify(args: &Args, global: &Global) -> Result<()> {
     Err(Error::said(
         Exit::Damaged,
         format!(
-            "{}: the replica is damaged: send everything to an empty directory",
-            target.display()
+            "{}: the replica is damaged: send everything to an empty place",
+            room_name(target).display()
         ),
     ))
 }
 
 fn status(target: &Path, global: &Global) -> Result<()> {
-    let status = ReplicaStatus::of(target).map_err(|e| Error::room(target, e))?;
+    let status = files::status(target)?;
     if global.json {
         output::json_line(&json!({
             "moment": status.moment.map(|m| m.to_string()),
+            "epoch": status.epoch,
             "unfinished": status.unfinished.map(|u| json!({
                 "since": u.since.map(|m| m.to_string()),
                 "to": u.to.to_string(),

@@ -3,37 +3,36 @@
 //! It keeps a snapshot in common with each target, under a name of its own. To a retention policy that is a snapshot made by hand: were
 //! it deleted, everything would have to be sent again.
 
-use std::ffi::OsStr;
-use std::io::{BufReader, BufWriter, ErrorKind, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use room::{MomentId, ReplicaStatus, ResumeToken, SendRequest};
-use serde::Deserialize;
+use room::{MomentId, ReplicaStatus, ResumeToken, SendRequest, Timestamp};
 use serde_json::json;
 
+use super::target::Target;
 use crate::access::{Access, Intent, OpenArgs};
 use crate::args::Global;
 use crate::control::client::unexpected;
 use crate::control::{Reply, Request, SentReply};
 use crate::error::{Error, Result};
-use crate::fault::Fault;
+use crate::exit::Exit;
 use crate::limit::Limited;
 use crate::output;
 use crate::place::room_argument;
 use crate::progress::Bar;
+use crate::proxy::room_name;
 
-/// Bring a replica of a room up to date, here or on another host, which needs no key
+/// Bring a replica of a room up to date: here, on another host or in a bucket, which need no key
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The first time everything is sent, later what changed. An interrupted transfer goes on.\n\nExamples:\n  strongroom replicate work.strongroom /media/usb/work\n  strongroom replicate work.strongroom ssh://backup/srv/work"
+    after_help = "The first time everything is sent, later what changed. An interrupted transfer goes on.\n\nExamples:\n  strongroom replicate work.strongroom /media/usb/work\n  strongroom replicate work.strongroom ssh://backup/srv/work\n  strongroom replicate work.strongroom s3://backups/work --keep 30d"
 )]
 pub(crate) struct Args {
     /// The room's directory
     #[arg(value_parser = room_argument())]
     room: PathBuf,
-    /// The replica: a directory, or ssh://HOST/DIRECTORY
+    /// The replica: a directory, ssh://HOST/DIRECTORY or s3://BUCKET/PREFIX
     target: PathBuf,
     /// What starts strongroom on the other host
     #[arg(long, value_name = "COMMAND", default_value = "strongroom")]
@@ -41,150 +40,30 @@ pub(crate) struct Args {
     /// Send at most so many bytes a second, as 500KiB or 2MiB
     #[arg(long, value_name = "RATE", value_parser = crate::size::bytes)]
     limit: Option<u64>,
+    /// Keep snapshots there that the room has deleted, until they are so old, as 30d, 12w or 1y [default: delete them there too]
+    #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
+    keep: Option<Duration>,
+    /// With the key, which a mounted room needs then too: apply there what was sent, and free what is no longer needed
+    #[arg(long)]
+    apply: bool,
     #[command(flatten)]
     open: OpenArgs,
 }
 
-/// Where a replica is.
-enum Target {
-    Here(PathBuf),
-    Ssh {
-        host: String,
-        dir: String,
-        command: String,
-    },
-}
-
-/// What `receive --status --json` says.
-#[derive(Deserialize)]
-struct RemoteStatus {
-    moment: Option<String>,
-    unfinished: Option<RemoteUnfinished>,
-}
-
-#[derive(Deserialize)]
-struct RemoteUnfinished {
-    since: Option<String>,
-    to: String,
-    token: String,
-}
-
-/// A word as a shell takes it.
-fn shell_word(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-impl Target {
-    fn parse(args: &Args) -> Result<Target> {
-        let Some(rest) = args.target.to_str().and_then(|t| t.strip_prefix("ssh://")) else {
-            if args
-                .target
-                .as_os_str()
-                .as_bytes()
-                .windows(3)
-                .any(|w| w == b"://")
-            {
-                return Err(Error::usage(format!(
-                    "{}: a replica is in a directory, or at ssh://HOST/DIRECTORY",
-                    args.target.display()
-                )));
-            }
-            let dir = std::path::absolute(&args.target);
-            return Ok(Target::Here(dir.map_err(|e| Error::host(&args.target, e))?));
-        };
-        match rest.split_once('/') {
-            Some((host, dir)) if !host.is_empty() && !host.starts_with('-') && !dir.is_empty() => {
-                Ok(Target::Ssh {
-                    host: host.to_owned(),
-                    dir: format!("/{dir}"),
-                    command: args.remote_command.clone(),
-                })
-            }
-            _ => Err(Error::usage(
-                "name a host and a directory: ssh://HOST/DIRECTORY",
-            )),
-        }
-    }
-
-    /// What the names of its snapshots begin with.
-    fn prefix(&self) -> String {
-        let place = match self {
-            Target::Here(dir) => dir.as_os_str().as_bytes().to_vec(),
-            Target::Ssh { host, dir, .. } => format!("ssh://{host}{dir}").into_bytes(),
-        };
-        let digest = blake3::hash(&place).to_hex();
-        format!("replicate-{}-", &digest[..8])
-    }
-
-    fn status(&self) -> Result<ReplicaStatus> {
-        match self {
-            Target::Here(dir) => ReplicaStatus::of(dir).map_err(|e| Error::room(dir, e)),
-            Target::Ssh { host, .. } => {
-                let mut child = self.start(&["--status", "--json"], Stdio::null())?;
-                let mut text = String::new();
-                let read = child.stdout.take().map_or(Ok(0), |mut out| {
-                    use std::io::Read;
-                    Read::take(&mut out, 64 << 10).read_to_string(&mut text)
-                });
-                let ended = child.wait().map_err(|e| ssh(host, &e))?;
-                if !ended.success() || read.is_err() {
-                    return Err(Error::failed(format!(
-                        "{host}: `strongroom receive --status` failed there"
-                    )));
-                }
-                parse_status(&text).ok_or_else(|| {
-                    Error::failed(format!("{host}: its answer cannot be understood: {text}"))
-                })
-            }
-        }
-    }
-
-    fn start(&self, options: &[&str], input: Stdio) -> Result<Child> {
-        let Target::Ssh { host, dir, command } = self else {
-            return Err(Error::failed("a directory needs no other process"));
-        };
-        let mut line = format!("{command} receive {}", shell_word(dir));
-        for option in options {
-            line = format!("{line} {option}");
-        }
-        Command::new("ssh")
-            .args([OsStr::new("--"), OsStr::new(host), OsStr::new(&line)])
-            .stdin(input)
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|e| ssh(host, &e))
-    }
-}
-
-fn ssh(host: &str, error: &std::io::Error) -> Error {
-    Error::failed(format!("ssh {host}: {error}"))
-}
-
-fn parse_status(text: &str) -> Option<ReplicaStatus> {
-    let status: RemoteStatus = serde_json::from_str(text.lines().last()?).ok()?;
-    let moment = |text: Option<String>| -> Option<Option<MomentId>> {
-        text.map(|text| text.parse().ok())
-            .map_or(Some(None), |m| m.map(Some))
-    };
-    let unfinished = match status.unfinished {
-        None => None,
-        Some(u) => Some(room::Unfinished {
-            since: moment(u.since)?,
-            to: u.to.parse().ok()?,
-            token: u.token.parse().ok()?,
-        }),
-    };
-    Some(ReplicaStatus {
-        moment: moment(status.moment)?,
-        unfinished,
-    })
-}
-
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
-    let target = Target::parse(&args)?;
+    let target = Target::open(&args.target, &args.remote_command)?;
+    if args.apply {
+        target.files()?;
+    }
     // Before the room is opened: a host that cannot be reached needs no passphrase.
     let status = target.status()?;
-    let access = Access::reach(&args.room, &args.open, Intent::Change)?;
+    let (access, given) = match args.apply {
+        false => (Access::reach(&args.room, &args.open, Intent::Change)?, None),
+        true => {
+            let (access, given) = Access::reach_with_key(&args.room, &args.open, Intent::Change)?;
+            (access, Some(given))
+        }
+    };
     let mut done = bring(&args, &target, &status, &access, global)?;
     if done.was_interrupted {
         // That led to the moment of its time; and now to the present one.
@@ -195,6 +74,9 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     }
     access.free_deleted()?;
     access.close()?;
+    if let Some(given) = &given {
+        target.apply(given, args.open.options(Intent::Change))?;
+    }
     let Done { request, sent, .. } = done;
     if global.json {
         output::json_line(&json!({
@@ -209,8 +91,8 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             global,
             format!(
                 "Replicated {} to {}: {} sent.",
-                args.room.display(),
-                args.target.display(),
+                room_name(&args.room).display(),
+                target.name().display(),
                 output::size(sent.sent)
             ),
         );
@@ -237,15 +119,10 @@ fn bring(
     let source = Source(access);
     let since = match &status.moment {
         None => None,
-        Some(moment) => {
-            let name = source.snapshot_of(moment)?;
-            Some(name.ok_or_else(|| {
-                Error::failed(format!(
-                    "{}: none of its snapshots is the moment {moment} of the replica: replicate to an empty directory",
-                    args.room.display()
-                ))
-            })?)
-        }
+        Some(moment) => match source.snapshot_of(moment)? {
+            Some(name) => Some(name),
+            None => return Err(source.without(moment, status, target)?),
+        },
     };
     let (to, resume) = match source.resumable(status)? {
         Some((to, token)) => (to, Some(token)),
@@ -256,6 +133,7 @@ fn bring(
         to,
         since,
         resume,
+        keep_since: args.keep.map(before_now),
         scratch: None,
     };
     let sent = match transfer(access, args, target, &request, global) {
@@ -280,6 +158,15 @@ fn bring(
     })
 }
 
+/// So long ago.
+fn before_now(age: Duration) -> Timestamp {
+    let now = room::now();
+    Timestamp {
+        secs: now.secs.saturating_sub_unsigned(age.as_secs()),
+        ..now
+    }
+}
+
 /// The room that is replicated, mounted or not.
 struct Source<'a>(&'a Access);
 
@@ -298,6 +185,36 @@ impl Source<'_> {
             Reply::SnapshotName(name) => Ok(name),
             _ => Err(unexpected()),
         }
+    }
+
+    /// Why nothing can be sent that follows the moment of a replica: the room does not have it any more.
+    fn without(&self, moment: &MomentId, status: &ReplicaStatus, target: &Target) -> Result<Error> {
+        let name = target.name();
+        let Reply::Info(info) = self.0.run(&Request::Info {}, &|_, _| true)? else {
+            return Err(unexpected());
+        };
+        if status.epoch.is_some_and(|epoch| epoch != info.key_epoch) {
+            return Ok(Error::failed(format!(
+                "{}: has other keys than the room, which was rekeyed: replicate to an empty place, and destroy this replica",
+                name.display()
+            )));
+        }
+        // It keeps the one that it brought there last.
+        let prefix = target.prefix();
+        if self.snapshots()?.iter().any(|n| n.starts_with(&prefix)) {
+            return Ok(Error::said(
+                Exit::RolledBack,
+                format!(
+                    "{}: is moment {moment}, which the room no longer has because it was replicated there later: the replica was put back to \
+                     an older state, or is another one; if that was you, replicate to an empty place",
+                    name.display()
+                ),
+            ));
+        }
+        Ok(Error::failed(format!(
+            "{}: none of the room's snapshots is its moment {moment}: replicate to an empty place",
+            name.display()
+        )))
     }
 
     /// The transfer that was interrupted, if it leads from the replica's moment to a snapshot that there still is.
@@ -340,71 +257,10 @@ fn transfer(
     let send = |out: &mut dyn Write| {
         let mut out = Limited::new(out, args.limit);
         let sent = access.send(request, &mut out, &progress)?;
-        out.flush().map_err(|e| Error::host(&args.target, e))?;
+        out.flush().map_err(|e| Error::host(&target.name(), e))?;
         Ok(sent)
     };
-    let done = match target {
-        Target::Here(dir) => here(dir, args, send),
-        Target::Ssh { host, .. } => {
-            let mut child = target.start(&["--quiet"], Stdio::piped())?;
-            let sent = match child.stdin.take() {
-                Some(input) => send(&mut BufWriter::with_capacity(1 << 20, input)),
-                None => Err(Error::failed("ssh takes no input")),
-            };
-            let ended = child.wait().map_err(|e| ssh(host, &e))?;
-            match (sent, ended.success()) {
-                // The stream never began.
-                (Ok(None), _) => Ok(None),
-                (Ok(report), true) => Ok(report),
-                // The other side says why on standard error.
-                (Ok(_), false) => Err(Error::failed(format!(
-                    "{host}: the stream was not received"
-                ))),
-                (Err(e), _) => Err(e),
-            }
-        }
-    };
+    let done = target.receive(&args.open.options(Intent::Change), send);
     bar.end();
     done
-}
-
-/// Sends to a directory of this host.
-fn here(
-    dir: &Path,
-    args: &Args,
-    send: impl FnOnce(&mut dyn Write) -> Result<Option<SentReply>>,
-) -> Result<Option<SentReply>> {
-    let (read, write) = std::io::pipe().map_err(|e| Error::host(dir, e))?;
-    let options = args.open.options(Intent::Change);
-    let (sent, received) = std::thread::scope(|scope| {
-        let receiver = scope.spawn(|| {
-            let mut from = BufReader::with_capacity(1 << 20, read);
-            room::receive(dir, &mut from, &options, &|_, _| true)
-        });
-        let sent = send(&mut BufWriter::with_capacity(1 << 20, write));
-        (sent, receiver.join())
-    });
-    let received = received.map_err(|_| Error::failed("the receiver failed"))?;
-    match (sent, received) {
-        // Nobody took any more: the receiver knows why.
-        (Err(sent), Err(e)) if is_broken_pipe(&sent) => Err(Error::room(dir, e)),
-        // Of a stream that ended early, or never began, the receiver knows only that.
-        (sent @ (Err(_) | Ok(None)), _) => sent,
-        (_, Err(e)) => Err(Error::room(dir, e)),
-        (sent, Ok(_)) => sent,
-    }
-}
-
-fn is_broken_pipe(error: &Error) -> bool {
-    match error {
-        Error::Room {
-            source: room::Error::Io(e),
-            ..
-        }
-        | Error::At {
-            fault: Fault::Host(e),
-            ..
-        } => e.kind() == ErrorKind::BrokenPipe,
-        _ => false,
-    }
 }

@@ -54,6 +54,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         to,
         since: args.since,
         resume: args.resume,
+        keep_since: None,
         scratch: None,
     };
     let bar = Bar::start("sending", global);
