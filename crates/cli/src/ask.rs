@@ -3,6 +3,7 @@
 //! Invariant: nothing is asked where nobody sits; then the answer is "none", never a guess.
 
 use std::io::{BufRead, IsTerminal, Write};
+use std::time::Duration;
 
 use seal::Secret;
 use seal::age::secrecy::SecretString;
@@ -67,6 +68,23 @@ pub(crate) fn not_empty(secret: Secret) -> Result<Secret> {
         return Err(Error::usage("the passphrase is empty"));
     }
     Ok(secret)
+}
+
+/// The variable that says how many seconds a plugin is waited for; 0: without limit.
+const PLUGIN_TIMEOUT: &str = "STRONGROOM_PLUGIN_TIMEOUT";
+
+/// How long an age plugin's program is waited for. Without limit where somebody may be about to touch its device.
+pub(crate) fn plugin_limit() -> Result<Option<Duration>> {
+    let Some(given) = std::env::var_os(PLUGIN_TIMEOUT) else {
+        return Ok((!terminal_can_be_opened()).then_some(seal::UNATTENDED_PLUGIN));
+    };
+    let seconds = given.to_str().and_then(|text| text.parse().ok());
+    let seconds: u64 = seconds.ok_or_else(|| {
+        Error::usage(format!(
+            "{PLUGIN_TIMEOUT}: not a number of seconds; 0 waits without limit"
+        ))
+    })?;
+    Ok((seconds > 0).then(|| Duration::from_secs(seconds)))
 }
 
 /// How age's plugins and encrypted identities reach the person at the terminal.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use metadata_server::server::{InDirectory, OpenFiles, RoomFiles, Turn};
 use room::{CheckReport, Credential, KnownKey, NewRoom, OpenOptions, Room};
-use storage::Storage;
+use storage::{HostStorage, Storage};
 
 use crate::error::{Error, Result};
 pub use crate::proxy::{MARKER, SCHEME};
@@ -165,9 +165,12 @@ pub(crate) fn files_of_pair(dir: &Path, pair: Option<Pair>) -> Arc<dyn RoomFiles
     }
 }
 
-/// The key of a room in a bucket, which is not opened.
+/// The key of a room, which is not opened.
 pub(crate) fn known_key(dir: &Path, credential: &Credential) -> room::Result<KnownKey> {
-    KnownKey::of(&*buckets()?.open(dir, true)?, credential)
+    match storage(dir, true)? {
+        Some(storage) => KnownKey::of(&*storage, credential),
+        None => KnownKey::of(&HostStorage::open(dir)?, credential),
+    }
 }
 
 /// Opens the room of a directory, wherever its files are.

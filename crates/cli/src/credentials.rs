@@ -142,10 +142,17 @@ pub(crate) struct NewCredentialArgs {
 
 /// Refuses recipients that nobody can be, before anything is asked for.
 pub(crate) fn check_recipients(recipients: &[String]) -> Result<()> {
-    recipients.iter().try_for_each(|text| {
-        seal::NamedRecipient::parse(text, ask::Terminal)
-            .map(|_| ())
-            .map_err(|e| Error::usage(e.to_string()))
+    recipients
+        .iter()
+        .try_for_each(|text| recipient(text).map(drop))
+}
+
+fn recipient(text: &str) -> Result<seal::NamedRecipient> {
+    let recipient = seal::NamedRecipient::parse(text, ask::Terminal)
+        .map_err(|e| Error::usage(e.to_string()))?;
+    Ok(seal::NamedRecipient {
+        limit: ask::plugin_limit()?,
+        ..recipient
     })
 }
 
@@ -287,10 +294,15 @@ impl Given {
             }
             GivenKind::KeyFile => Credential::KeyFile(secret),
             GivenKind::RawKey => Credential::RawKey(secret),
-            GivenKind::Identity => Credential::Identities(
-                seal::parse_identities(&secret, ask::Terminal)
-                    .map_err(|e| Error::usage(e.to_string()))?,
-            ),
+            GivenKind::Identity => {
+                let mut identities = seal::parse_identities(&secret, ask::Terminal)
+                    .map_err(|e| Error::usage(e.to_string()))?;
+                let limit = ask::plugin_limit()?;
+                for identity in &mut identities {
+                    identity.limit = limit;
+                }
+                Credential::Identities(identities)
+            }
         })
     }
 }
@@ -397,9 +409,8 @@ impl NewGiven {
             NewGiven::Recipients { recipients } => NewCredential::Recipients(
                 recipients
                     .iter()
-                    .map(|text| seal::NamedRecipient::parse(text, ask::Terminal))
-                    .collect::<std::result::Result<_, _>>()
-                    .map_err(|e| Error::usage(e.to_string()))?,
+                    .map(|text| recipient(text))
+                    .collect::<Result<_>>()?,
             ),
         })
     }

@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use common::process::{Process, TIMEOUT, until};
 use common::{CHEAP, Ran, Sandbox, can_mount, copy_program, noise, program};
 
 /// Bech32 of `toy key`, by name of the plugin.
@@ -59,6 +60,18 @@ impl Place {
         std::fs::read_to_string(self.s.path("log")).unwrap_or_default()
     }
 
+    /// The process of each plugin that was started, and the one that started it.
+    fn started(&self) -> Vec<(u32, u32)> {
+        let log = self.log();
+        let lines = log.lines().filter_map(|line| line.split_once(" process "));
+        lines
+            .map(|(_, pids)| {
+                let (own, parent) = pids.split_once(" of ").unwrap();
+                (own.parse().unwrap(), parent.parse().unwrap())
+            })
+            .collect()
+    }
+
     fn clear_log(&self) {
         let _ = std::fs::remove_file(self.s.path("log"));
     }
@@ -103,6 +116,18 @@ impl Place {
         assert_eq!(ran.code, code, "{args:?}: {}", ran.err);
         ran.err
     }
+}
+
+/// The processes that a process started, zombies included.
+fn children(pid: u32) -> String {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let lists = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")));
+    // A thread may end meanwhile.
+    lists.map(Result::unwrap_or_default).collect()
+}
+
+fn is_there(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
 }
 
 fn pass<'a>(args: &[&'a str]) -> Vec<&'a str> {
@@ -286,6 +311,105 @@ fn a_room_is_mounted_with_a_plugin() {
     let ran = place.run("fails", &["mount", "room", "mnt", "--identity", "id"]);
     assert!(ran.err.contains("age-plugin-toy: "), "{}", ran.err);
     assert!(!place.s.is_mounted());
+}
+
+/// A plugin that waits for a token that nobody has kept commands of timers and servers waiting for ever.
+#[test]
+fn a_plugin_that_hangs_is_ended_after_its_time() {
+    let place = Place::with_slot();
+    place.clear_log();
+    let add = pass(&["key", "add", "room", "--new-recipient", RECIPIENT]);
+    for args in [&["ls", "room:", "--identity", "id"][..], &add] {
+        let mut command = place.command("hangs", args);
+        let ran: Ran = command
+            .env("STRONGROOM_PLUGIN_TIMEOUT", "1")
+            .output()
+            .unwrap()
+            .into();
+        assert_ne!(ran.code, 0);
+        let expected = "age-plugin-toy did not answer within 1 s";
+        assert!(ran.err.contains(expected), "{}", ran.err);
+    }
+    let started = place.started();
+    assert_eq!(started.len(), 2);
+    assert!(started.iter().all(|(plugin, _)| !is_there(*plugin)));
+    let mut command = place.command("", &["ls", "room:", "--identity", "id"]);
+    command.env("STRONGROOM_PLUGIN_TIMEOUT", "a while");
+    let ran: Ran = command.output().unwrap().into();
+    assert_eq!(ran.code, 2, "{}", ran.err);
+}
+
+/// Processes that handle signals themselves did not end while they waited for a plugin. SIGINT itself is ignored where the tests run in
+/// the background.
+#[test]
+fn a_signal_ends_the_wait_for_a_plugin() {
+    let place = Place::with_slot();
+    let serve = ["metadata", "serve", "room", "--listen", "127.0.0.1:0"];
+    let mut commands = vec![serve.to_vec()];
+    if can_mount() {
+        commands.push(vec!["mount", "room", "mnt"]);
+        commands.push(vec!["mount", "--foreground", "room", "mnt"]);
+    }
+    for args in commands {
+        place.clear_log();
+        let args = [&args[..], &["--identity", "id"]].concat();
+        let log = place.s.path("process.log");
+        let mut process = Process::start("strongroom", place.command("hangs", &args), &log);
+        until("the plugin starts", || place.log().contains("-> done"));
+        let (plugin, parent) = place.started()[0];
+        let terminate = |pid: u32| {
+            let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        };
+        terminate(parent);
+        assert!(process.wait(TIMEOUT).is_some(), "{args:?}");
+        until("it has ended", || !is_there(parent));
+        // Ctrl-C at a terminal goes to the plugin too.
+        terminate(plugin);
+        assert_eq!(place.started().len(), 1);
+    }
+    // Nothing is left in the way of the next one.
+    place.ok("", &["mkdir", "room:/d", "--identity", "id"]);
+}
+
+#[test]
+fn plugins_leave_no_process_in_those_that_stay() {
+    let place = Place::with_slot();
+    if can_mount() {
+        // Two that have answered and do not end: one for the mount, one for the new slot.
+        place.ok("lingers", &["mount", "room", "mnt", "--identity", "id"]);
+        let add = [
+            "key",
+            "add",
+            "room",
+            "--identity",
+            "id",
+            "--new-recipient",
+            RECIPIENT,
+        ];
+        place.ok("lingers", &add);
+        assert_eq!(children(place.s.pid()), "");
+        place.ok("", &["umount", "mnt"]);
+    }
+    // The server asks its plugin once, at its start.
+    place.clear_log();
+    let serve = [
+        "metadata",
+        "serve",
+        "room",
+        "--listen",
+        "127.0.0.1:0",
+        "--identity",
+        "id",
+    ];
+    let log = place.s.path("server.log");
+    let server = Process::start("metadata serve", place.command("lingers", &serve), &log);
+    until("the server serves", || {
+        server.said().contains("is served at")
+    });
+    assert_eq!(place.started().len(), 1);
+    assert_eq!(children(server.id()), "");
+    assert!(server.stop().success());
 }
 
 /// Recipients of hardware in the age format's own form need no program where a slot is added.

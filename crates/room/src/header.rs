@@ -7,7 +7,7 @@
 
 use std::io::ErrorKind;
 
-use seal::{Credential, Header, HeaderError, MasterKey, SealError, Unlocked};
+use seal::{Credential, Header, HeaderError, MasterKey, SealError};
 use segments::Keyring;
 use storage::Storage;
 
@@ -66,11 +66,32 @@ pub(crate) fn write_both(storage: &dyn Storage, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Reads the header and unlocks it. Returns it, what it holds, and a warning where a copy was not usable.
-pub(crate) fn load(
+/// A header that was read and unlocked; the key before while a rekey is unfinished; a warning where a copy was not usable.
+pub(crate) type Loaded = (HeaderState, Option<(u32, MasterKey)>, Option<String>);
+
+/// Reads the header and unlocks it.
+pub(crate) fn load(storage: &dyn Storage, credential: &Credential) -> Result<Loaded> {
+    load_with(storage, credential.kind().name(), |header| {
+        let unlocked = header.unlock(credential)?;
+        Ok((unlocked.master, unlocked.previous))
+    })
+}
+
+/// The same with a key that is known already.
+pub(crate) fn load_known(storage: &dyn Storage, known: &KnownKey) -> Result<Loaded> {
+    load_with(storage, "known key", |header| {
+        Ok((known.0.clone(), header.unlock_with(&known.0)?))
+    })
+}
+
+/// What unlocking a header gives: its master key, and the key before while a rekey is unfinished.
+type Keys = (MasterKey, Option<(u32, MasterKey)>);
+
+fn load_with(
     storage: &dyn Storage,
-    credential: &Credential,
-) -> Result<(HeaderState, Unlocked, Option<String>)> {
+    kind: &'static str,
+    unlock: impl Fn(&Header) -> std::result::Result<Keys, SealError>,
+) -> Result<Loaded> {
     let first = read(storage, HEADER);
     let second = read(storage, BACKUP);
     if let (Err(Error::Unsupported(what)), _) | (Err(_), Err(Error::Unsupported(what))) =
@@ -99,9 +120,8 @@ pub(crate) fn load(
     let differ = copies.len() > 1;
     let mut refused = None;
     for (name, header, bytes) in copies {
-        match header.unlock(credential) {
-            Ok(unlocked) => {
-                let master = unlocked.master.clone();
+        match unlock(&header) {
+            Ok((master, previous)) => {
                 // A crash between the two, or an older one put back: it would keep removed slots alive.
                 if differ && problems.is_empty() {
                     problems.push("the two copies of the header differ".into());
@@ -114,7 +134,7 @@ pub(crate) fn load(
                         master,
                         bytes,
                     },
-                    unlocked,
+                    previous,
                     warning,
                 ));
             }
@@ -132,7 +152,7 @@ pub(crate) fn load(
     }
     match refused {
         Some(SealError::WrongCredential { .. } | SealError::NoSuchKind { .. }) => {
-            Err(Error::WrongCredential(credential.kind().name()))
+            Err(Error::WrongCredential(kind))
         }
         Some(e) => Err(e.into()),
         None => Err(Error::HeaderDamaged(problems.join("; "))),

@@ -209,13 +209,10 @@ fn open_as(
     }
     let known = options.known_key.as_ref();
     // One from before a rekey opens nothing any more.
-    let known = known.and_then(|known| header::load_later(&*storage, &known.0).ok());
+    let known = known.and_then(|known| header::load_known(&*storage, known).ok());
     let (header, previous, warning) = match known {
-        Some((header, previous)) => (header, previous, None),
-        None => {
-            let (header, unlocked, warning) = header::load(&*storage, credential)?;
-            (header, unlocked.previous, warning)
-        }
+        Some(loaded) => loaded,
+        None => header::load(&*storage, credential)?,
     };
     if let Some(warning) = &warning {
         tracing::warn!("{warning}");

@@ -29,6 +29,7 @@ mod keys;
     reason = "locked pages for keys; every use is argued there"
 )]
 mod memory;
+mod plugin;
 mod positions;
 mod recipients;
 mod record;
@@ -53,6 +54,7 @@ pub use memory::protect_process;
 pub use model::{
     BLOCK_LEN, DIGEST_LEN, Digest, NONCE_PART_LEN, NoncePart, Proofs, TAG_LEN, Tag, UNIT_LEN,
 };
+pub use plugin::UNATTENDED as UNATTENDED_PLUGIN;
 pub use positions::{POSITIONS, PositionCipher, PositionKeys, PositionTree};
 pub use recipients::{NamedIdentity, NamedRecipient, parse_identities, recipient_plugin};
 pub use record::{ChangesKey, LogKey};

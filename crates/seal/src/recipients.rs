@@ -10,6 +10,8 @@
 use std::fmt;
 use std::io::BufReader;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 
 use age::{DecryptError, EncryptError};
 
@@ -18,9 +20,11 @@ use crate::{SealError, Secret};
 /// A recipient and the text it was read from, which the header keeps for listing and for wrapping again.
 pub struct NamedRecipient {
     /// What wraps.
-    pub recipient: Box<dyn age::Recipient + Send>,
+    pub recipient: Arc<dyn age::Recipient + Send + Sync>,
     /// `age1…`, `age1PLUGIN1…` or an SSH public key.
     pub text: String,
+    /// After this time without an answer its plugin's program is ended. `None`, as it was read: it may wait for a person.
+    pub limit: Option<Duration>,
 }
 
 /// The program that sealing for this recipient starts: `age-plugin-NAME`. `None` for recipients that need none.
@@ -37,15 +41,15 @@ fn program(plugin: &str) -> String {
 }
 
 /// A recipient of the age format itself: X25519, or a tagged one of hardware (P-256, with or without ML-KEM-768).
-fn native(text: &str) -> Option<Box<dyn age::Recipient + Send>> {
+fn native(text: &str) -> Option<Arc<dyn age::Recipient + Send + Sync>> {
     if let Ok(recipient) = text.parse::<age::x25519::Recipient>() {
-        return Some(Box::new(recipient));
+        return Some(Arc::new(recipient));
     }
     if let Ok(recipient) = text.parse::<age::tag::Recipient>() {
-        return Some(Box::new(recipient));
+        return Some(Arc::new(recipient));
     }
     match text.parse::<age::tagpq::Recipient>() {
-        Ok(recipient) => Some(Box::new(recipient)),
+        Ok(recipient) => Some(Arc::new(recipient)),
         Err(_) => None,
     }
 }
@@ -58,9 +62,9 @@ impl NamedRecipient {
     /// [`SealError::BadRecipient`] for anything else, or when the plugin is not installed.
     pub fn parse(text: &str, callbacks: impl age::Callbacks) -> Result<NamedRecipient, SealError> {
         let text = text.trim();
-        let recipient: Box<dyn age::Recipient + Send> = if text.starts_with("ssh-") {
+        let recipient: Arc<dyn age::Recipient + Send + Sync> = if text.starts_with("ssh-") {
             match text.parse::<age::ssh::Recipient>() {
-                Ok(recipient) => Box::new(recipient),
+                Ok(recipient) => Arc::new(recipient),
                 Err(error) => return Err(bad_recipient(text, &format!("{error:?}"))),
             }
         } else if let Some(recipient) = native(text) {
@@ -68,7 +72,7 @@ impl NamedRecipient {
         } else if let Ok(recipient) = text.parse::<age::plugin::Recipient>() {
             let name = recipient.plugin().to_owned();
             let plugin = age::plugin::RecipientPluginV1::new(&name, &[recipient], &[], callbacks);
-            Box::new(plugin.map_err(|_| bad_recipient(text, &missing(&name)))?)
+            Arc::new(plugin.map_err(|_| bad_recipient(text, &missing(&name)))?)
         } else {
             return Err(bad_recipient(
                 text,
@@ -78,6 +82,7 @@ impl NamedRecipient {
         Ok(NamedRecipient {
             recipient,
             text: text.to_owned(),
+            limit: None,
         })
     }
 }
@@ -103,9 +108,11 @@ fn missing(plugin: &str) -> String {
 /// An identity, and the program it starts.
 pub struct NamedIdentity {
     /// What unwraps.
-    pub identity: Box<dyn age::Identity + Send + Sync>,
+    pub identity: Arc<dyn age::Identity + Send + Sync>,
     /// `age-plugin-NAME`, for an identity of a plugin.
     pub program: Option<String>,
+    /// After this time without an answer that program is ended. `None`, as it was read: it may wait for a person.
+    pub limit: Option<Duration>,
 }
 
 impl fmt::Debug for NamedIdentity {
@@ -117,8 +124,9 @@ impl fmt::Debug for NamedIdentity {
 impl<I: age::Identity + Send + Sync + 'static> From<I> for NamedIdentity {
     fn from(identity: I) -> NamedIdentity {
         NamedIdentity {
-            identity: Box::new(identity),
+            identity: Arc::new(identity),
             program: None,
+            limit: None,
         }
     }
 }
@@ -156,8 +164,9 @@ pub fn parse_identities(
             let name = identity.plugin().to_owned();
             let plugin = age::plugin::IdentityPluginV1::new(&name, &[identity], callbacks.clone());
             identities.push(NamedIdentity {
-                identity: Box::new(plugin.map_err(|_| bad(&missing(&name)))?),
+                identity: Arc::new(plugin.map_err(|_| bad(&missing(&name)))?),
                 program: Some(program(&name)),
+                limit: None,
             });
         } else if line.starts_with("AGE-SECRET-KEY-PQ-1") {
             return Err(bad(
@@ -193,6 +202,14 @@ pub(crate) fn of_plugin(program: &str, error: &DecryptError) -> SealError {
         DecryptError::Io(error) => broken(program, error),
         other => SealError::age(format!("{program}: {other}")),
     }
+}
+
+/// A plugin's program was ended because it did not answer.
+pub(crate) fn too_late(program: &str, limit: Option<Duration>) -> SealError {
+    SealError::age(format!(
+        "{program} did not answer within {} s and was ended: is its device there? STRONGROOM_PLUGIN_TIMEOUT=SECONDS gives it longer",
+        limit.unwrap_or_default().as_secs()
+    ))
 }
 
 fn said(program: &str, errors: &[impl fmt::Display]) -> SealError {

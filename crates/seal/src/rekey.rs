@@ -11,6 +11,7 @@
 use std::sync::OnceLock;
 
 use crate::header::{Header, Previous, fingerprint, text};
+use crate::plugin::UNATTENDED;
 use crate::slot::{KeySlot, SlotMethod};
 use crate::{Credential, MasterKey, NamedRecipient, NewCredential, SealError, SlotInfo};
 
@@ -111,7 +112,13 @@ impl Header {
                 NewCredential::RawKey(secret.clone())
             }
             (SlotMethod::Recipients { texts, .. }, _) => {
-                let parse = |text: &String| NamedRecipient::parse(text, age::NoCallbacks);
+                let parse = |text: &String| {
+                    let recipient = NamedRecipient::parse(text, age::NoCallbacks)?;
+                    Ok::<_, SealError>(NamedRecipient {
+                        limit: Some(UNATTENDED),
+                        ..recipient
+                    })
+                };
                 match texts.iter().map(parse).collect() {
                     Ok(recipients) => NewCredential::Recipients(recipients),
                     Err(_) => return Ok(None),

@@ -16,10 +16,12 @@
 //! | passphrase and key file | derive(Argon2id(passphrase, salt, cost, 32 bytes, secret value K = the file's content), salt, `slot passphrase and key file`) |
 
 use std::io::{Read, Write};
+use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
 use crate::derive::derive;
+use crate::plugin;
 use crate::recipients::{self, NamedIdentity, recipient_plugin};
 use crate::secret::fill_random;
 use crate::wrap::WrappedKey;
@@ -303,19 +305,25 @@ fn seal_for(recipients: &[NamedRecipient], secret: &SlotSecret) -> Result<Vec<u8
         );
         return Err(SealError::BadRecipient(problem));
     }
-    let list = recipients
-        .iter()
-        .map(|named| &*named.recipient as &dyn age::Recipient);
-    let programs = || {
-        let mut programs: Vec<_> = recipients
-            .iter()
-            .filter_map(|named| recipient_plugin(&named.text))
-            .collect();
-        programs.dedup();
-        programs
+    let list: Vec<_> = recipients.iter().map(|r| r.recipient.clone()).collect();
+    let seal = move || {
+        let each = list.iter().map(|r| &**r as &dyn age::Recipient);
+        age::Encryptor::with_recipients(each)
     };
-    let encryptor = age::Encryptor::with_recipients(list)
-        .map_err(|error| recipients::not_wrapped(&programs(), &error))?;
+    let mut programs: Vec<_> = recipients
+        .iter()
+        .filter_map(|named| recipient_plugin(&named.text))
+        .collect();
+    programs.dedup();
+    let sealed = match programs.is_empty() {
+        true => seal(),
+        false => {
+            let limit = recipients.iter().find_map(|named| named.limit);
+            plugin::call(limit, seal)
+                .ok_or_else(|| recipients::too_late(&programs.join(", "), limit))?
+        }
+    };
+    let encryptor = sealed.map_err(|error| recipients::not_wrapped(&programs, &error))?;
     let mut file = Vec::new();
     let mut writer = encryptor.wrap_output(&mut file).map_err(SealError::age)?;
     writer
@@ -350,16 +358,34 @@ fn open_with(identities: &[NamedIdentity], file: &[u8]) -> Result<Option<SlotSec
 }
 
 fn open_with_one(named: &NamedIdentity, file: &[u8]) -> Result<Option<SlotSecret>, SealError> {
-    let decryptor = age::Decryptor::new_buffered(file).map_err(SealError::age)?;
-    let identity: &dyn age::Identity = &*named.identity;
-    let mut reader = match (decryptor.decrypt(std::iter::once(identity)), &named.program) {
-        (Ok(reader), _) => reader,
-        (Err(age::DecryptError::NoMatchingKeys), None) => return Ok(None),
-        (Err(age::DecryptError::NoMatchingKeys), Some(program)) => {
-            return recipients::cannot_start(program).map_or(Ok(None), Err);
+    let tried = match &named.program {
+        None => try_identity(&*named.identity, file)?,
+        Some(program) => {
+            let (identity, file) = (Arc::clone(&named.identity), file.to_vec());
+            plugin::call(named.limit, move || try_identity(&*identity, &file))
+                .ok_or_else(|| recipients::too_late(program, named.limit))??
         }
-        (Err(error), None) => return Err(SealError::age(error)),
-        (Err(error), Some(program)) => return Err(recipients::of_plugin(program, &error)),
+    };
+    match (tried, &named.program) {
+        (Ok(secret), _) => Ok(Some(secret)),
+        (Err(age::DecryptError::NoMatchingKeys), None) => Ok(None),
+        (Err(age::DecryptError::NoMatchingKeys), Some(program)) => {
+            recipients::cannot_start(program).map_or(Ok(None), Err)
+        }
+        (Err(error), None) => Err(SealError::age(error)),
+        (Err(error), Some(program)) => Err(recipients::of_plugin(program, &error)),
+    }
+}
+
+/// What an identity makes of an age file.
+fn try_identity(
+    identity: &dyn age::Identity,
+    file: &[u8],
+) -> Result<Result<SlotSecret, age::DecryptError>, SealError> {
+    let decryptor = age::Decryptor::new_buffered(file).map_err(SealError::age)?;
+    let mut reader = match decryptor.decrypt(std::iter::once(identity)) {
+        Ok(reader) => reader,
+        Err(error) => return Ok(Err(error)),
     };
     let mut secret = SlotSecret::default();
     reader
@@ -367,7 +393,7 @@ fn open_with_one(named: &NamedIdentity, file: &[u8]) -> Result<Option<SlotSecret
         .map_err(SealError::age)?;
     // One byte more than a secret has would show a file that this program did not make.
     match reader.read(&mut [0]) {
-        Ok(0) => Ok(Some(secret)),
+        Ok(0) => Ok(Ok(secret)),
         Ok(_) => Err(SealError::Age(
             "the slot's age file holds more than a key".into(),
         )),

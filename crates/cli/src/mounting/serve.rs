@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use metadata_client::{ClientOptions, SharedRoom};
 use metadata_proto::identity::{Identity, RENEW_BEFORE};
 use mount::WithSnapshots;
-use room::{FileSystem, OpenOptions, Room, Snapshots};
+use room::{FileSystem, KnownKey, OpenOptions, Room, Snapshots};
 use rustix::fs::Mode;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -23,7 +23,7 @@ use super::follow::{Follower, Following};
 use super::launch::Plan;
 use super::mounter::{Helper, Mounter, refused};
 use crate::bucket;
-use crate::confinement;
+use crate::confinement::{self, Confinement};
 use crate::control::Transport;
 use crate::control::client::Client;
 use crate::control::server::{RoomNow, Server};
@@ -74,6 +74,7 @@ impl Start for InForeground {
 pub(crate) fn serve(plan: &Plan, start: &mut dyn Start) -> Result<()> {
     // Everything this process makes is private: socket, log, and what the room writes.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    let known_key = key_of_plugin(plan)?;
     // Before anything can be left half done by one.
     let signals = Signals::new([SIGTERM, SIGINT]).map_err(broken)?;
     if start.has_terminal() {
@@ -86,8 +87,20 @@ pub(crate) fn serve(plan: &Plan, start: &mut dyn Start) -> Result<()> {
     let mounter = confine(plan)?;
     match &plan.server {
         Some(address) => serve_shared(plan, address, mounter, signals, start),
-        None => serve_room(plan, mounter, signals, start),
+        None => serve_room(plan, known_key, mounter, signals, start),
     }
+}
+
+/// The key that an age plugin opens, before signals are handled: one ends the wait for it, perhaps for a touch of its device.
+fn key_of_plugin(plan: &Plan) -> Result<Option<KnownKey>> {
+    // Confinement that is required is refused below.
+    let is_asked = plan.server.is_none() && plan.confinement != Confinement::Required;
+    if !is_asked || !plan.credential.uses_plugin() {
+        return Ok(None);
+    }
+    let (dir, credential) = (plan.room()?, plan.credential.credential()?);
+    let key = bucket::known_key(&dir, &credential).map_err(|e| Error::room(&dir, e))?;
+    Ok(Some(key))
 }
 
 /// Drops what the process does not need, before it parses anything of the room, and while it has one thread.
@@ -129,6 +142,7 @@ fn broken(e: std::io::Error) -> Error {
 
 fn serve_room(
     plan: &Plan,
+    known_key: Option<KnownKey>,
     mounter: Mounter,
     signals: Signals,
     start: &mut dyn Start,
@@ -138,6 +152,7 @@ fn serve_room(
         read_only: plan.read_only,
         accept_rollback: plan.accept_rollback,
         state_dir: plan.state_dir()?,
+        known_key,
         ..OpenOptions::default()
     };
     let credential = plan.credential.credential()?;

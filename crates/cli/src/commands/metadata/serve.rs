@@ -317,13 +317,14 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         .confinement
         .enter_with(&profile(args, &dir), "the metadata server", &given)?;
     let failed = |e: std::io::Error| Error::failed(e.to_string());
-    let stop = Stop::on_signals(args.grace).map_err(failed)?;
     let credential = given.credential()?;
-    if pair.is_some() {
-        // A wrong credential is found now, and its key is not derived once more while clients wait.
+    if pair.is_some() || given.uses_plugin() {
+        // A wrong credential is found now, and its key is not derived once more while clients wait: nobody may be there to touch a
+        // plugin's device. Before signals are handled: they end the wait for it.
         let key = bucket::known_key(&dir, &credential).map_err(|e| Error::room(room, e))?;
         config.open.known_key = Some(key);
     }
+    let stop = Stop::on_signals(args.grace).map_err(failed)?;
     let server = MetadataServer::start(config, credential).map_err(|e| refused(room, e))?;
     let server = Arc::new(server);
     let service =

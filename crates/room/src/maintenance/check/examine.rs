@@ -31,7 +31,7 @@ pub(crate) fn examine(
     let _lock = RoomLock::take(&*storage, true)?;
     let mut report = CheckReport::default();
     let findings = &mut report.findings;
-    let (header, unlocked, warning) = match header::load(&*storage, credential) {
+    let (header, previous, warning) = match header::load(&*storage, credential) {
         Ok(loaded) => loaded,
         Err(e @ Error::WrongCredential(_)) => return Err(e),
         Err(e) => {
@@ -67,7 +67,7 @@ pub(crate) fn examine(
             let ids = known.iter().map(|a| a.id).collect();
             let store = DirStore::open(
                 storage.clone(),
-                keyring(&header, unlocked.previous.as_ref()),
+                keyring(&header, previous.as_ref()),
                 ids,
                 SegmentNo(known.iter().map(|a| a.id.no.0).max().unwrap_or(0) + 1),
             )?;
