@@ -57,15 +57,20 @@ openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout "$
 openssl req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout "$WORK/engine/pg/server.key" -out "$WORK/server.csr" 2>/dev/null
 openssl x509 -req -in "$WORK/server.csr" -CA "$WORK/ca.pem" -CAkey "$WORK/ca.key" -CAcreateserial -days 2 \
     -extfile <(printf 'subjectAltName=DNS:localhost') -out "$WORK/engine/pg/server.crt" 2>/dev/null
+# One of the same authority for a client.
+openssl req -newkey rsa:2048 -nodes -subj /CN=bob -keyout "$WORK/bob.key" -out "$WORK/bob.csr" 2>/dev/null
+openssl x509 -req -in "$WORK/bob.csr" -CA "$WORK/ca.pem" -CAkey "$WORK/ca.key" -CAcreateserial -days 2 \
+    -extfile <(printf 'basicConstraints=CA:FALSE') -out "$WORK/bob.pem" 2>/dev/null
 [ "$(id -u)" -ne 0 ] || chown postgres "$WORK/engine/pg"/server.*
 chmod 600 "$WORK/engine/pg/server.key"
-printf '%s\n' "listen_addresses = 'localhost'" "unix_socket_directories = '$WORK/engine'" "ssl = on" >>"$WORK/engine/pg/postgresql.conf"
-printf '%s\n' "local all all trust" "host all all all scram-sha-256" >"$WORK/engine/pg/pg_hba.conf"
+printf '%s\n' "listen_addresses = 'localhost'" "unix_socket_directories = '$WORK/engine'" "ssl = on" "ssl_ca_file = '$WORK/ca.pem'" >>"$WORK/engine/pg/postgresql.conf"
+printf '%s\n' "local all all trust" "hostssl all bob all cert" "host all all all scram-sha-256" >"$WORK/engine/pg/pg_hba.conf"
 start_postgres
 wait_for_port "$ETCD_PORT" || die "etcd does not start"
 psql() { "$PG/psql" -X -q -h "$WORK/engine" -p "$PG_PORT" -U owner -d "${2:-rooms}" -c "$1"; }
 psql "CREATE ROLE ada LOGIN PASSWORD 's3cret'" postgres
 psql "CREATE DATABASE rooms OWNER ada" postgres
+psql "CREATE ROLE bob LOGIN IN ROLE ada" postgres
 
 SOCKET="postgres://ada@/rooms?host=$WORK/engine&port=$PG_PORT"
 TCP="postgres://ada@localhost:$PG_PORT/rooms?sslmode=require"
@@ -117,6 +122,17 @@ check "the mount goes on after the server died and was started" bash -c 'echo x 
 check "umount again" "$BIN" umount "$MOUNT"
 check "no file of this machine has it" bash -c '! grep -raq s3cret "$@"' - "$WORK/c" "$WORK/state"
 refused "a certificate that nobody vouches for" "certificate" env SSL_CERT_FILE=/dev/null "$BIN" ls $PLACE --log "${TCP/ada/ada:s3cret}" --store-timeout 3 "${KEY[@]}" "${A[@]}"
+
+# Certificates that the place names, or variables; the process of a mount is confined, and reads them.
+unset SSL_CERT_FILE
+A=(--cache "$WORK/d") PLACE=s3://rooms/certificates BOB=postgres://bob@localhost:$PG_PORT/rooms?sslrootcert=$WORK/ca.pem
+refused "a client without a certificate" "certificate" "$BIN" create $PLACE --log "$BOB" --store-timeout 4 "${KEY[@]}" "${A[@]}"
+check "create, with one that the place names" "$BIN" create $PLACE --log "$BOB&sslcert=$WORK/bob.pem&sslkey=$WORK/bob.key" "${KEY[@]}" "${A[@]}"
+check "mount; they are remembered" "$BIN" mount $PLACE "$MOUNT" "${KEY[@]}" "${A[@]}"
+check "a synced file" bash -c 'echo x >"$0/f" && sync "$0/f"' "$MOUNT"
+check "umount with certificates" "$BIN" umount "$MOUNT"
+check "and named by variables" env PGSSLROOTCERT="$WORK/ca.pem" PGSSLCERT="$WORK/bob.pem" PGSSLKEY="$WORK/bob.key" \
+    "$BIN" ls $PLACE --cache "$WORK/e" --log "postgres://bob@localhost:$PG_PORT/rooms?sslmode=require" "${KEY[@]}"
 check "engines and bucket hold no name and no content" bash -c '! grep -raqE "secret-name|of a secret file|many words" "$@"' - "$WORK/store/rooms" "$WORK/engine"
 say "$((CHECKS - FAILED)) passed, $FAILED failed"
 [ $FAILED -eq 0 ]

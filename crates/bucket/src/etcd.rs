@@ -3,6 +3,7 @@
 //! 1. A transaction is acknowledged when a majority of the members has it on disk. What can be read is durable in the same way.
 //! 2. A member that does not answer is not asked again before the others.
 
+use std::ffi::OsString;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::certificates::{self, Files};
 use crate::log::{CommitLog, Created, LogError, lost};
 use crate::names;
 use crate::trying::words;
@@ -59,14 +61,22 @@ struct Parsed<'a> {
     members: Vec<String>,
     user: Option<&'a str>,
     prefix: &'a str,
+    /// Certificates and keys, where it is reached over TLS.
+    tls: Option<Files>,
+}
+
+/// The files that a place names.
+pub(crate) fn files(text: &str) -> io::Result<Files> {
+    let options = text.split_once('?').map_or("", |(_, options)| options);
+    Files::split(&certificates::ETCD, options).map(|(files, _)| files)
 }
 
 /// Whether a place means something to this engine.
 pub(crate) fn check(text: &str) -> io::Result<()> {
-    parse(text).map(drop)
+    parse(text, |_| None).map(drop)
 }
 
-fn parse(text: &str) -> io::Result<Parsed<'_>> {
+fn parse(text: &str, variable: impl Fn(&str) -> Option<OsString>) -> io::Result<Parsed<'_>> {
     let rest = text
         .strip_prefix("etcd://")
         .ok_or_else(|| invalid("not etcd"))?;
@@ -89,21 +99,26 @@ fn parse(text: &str) -> io::Result<Parsed<'_>> {
         let address = name.trim_matches(['[', ']']).parse();
         address.map_or(name == "localhost", |ip: std::net::IpAddr| ip.is_loopback())
     };
-    let scheme = match options {
-        "" if hosts.iter().all(is_near) => "http",
-        "" | "tls=require" => "https",
-        "tls=disable" => "http",
+    let names = &certificates::ETCD;
+    let (files, others) = Files::split(names, options)?;
+    let files = files.or_variables(names, variable);
+    let has_tls = match others[..] {
+        [] => !files.is_empty() || !hosts.iter().all(is_near),
+        ["tls=require"] => true,
+        ["tls=disable"] => false,
         _ => {
             return Err(invalid(
-                "the options of an etcd log are tls=require and tls=disable",
+                "the options of an etcd log are tls=require, tls=disable, cacert=FILE, cert=FILE and key=FILE",
             ));
         }
     };
+    let scheme = if has_tls { "https" } else { "http" };
     let members = hosts.iter().map(|host| format!("{scheme}://{host}/v3/"));
     Ok(Parsed {
         members: members.collect(),
         user,
         prefix: prefix.trim_matches('/'),
+        tls: has_tls.then_some(files),
     })
 }
 
@@ -154,18 +169,20 @@ impl EtcdLog {
         password: Option<&str>,
         bucket: &str,
     ) -> io::Result<Self> {
-        let place = parse(text)?;
+        let place = parse(text, |name| std::env::var_os(name))?;
         let answer = match place.members.len() {
             1 => ANSWER,
             _ => ANSWER_OF_SEVERAL,
         };
-        let http = reqwest::Client::builder()
+        let mut http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
             .timeout(answer)
             .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .build()
-            .map_err(io::Error::other)?;
+            .no_proxy();
+        if let Some(files) = &place.tls {
+            http = http.tls_backend_preconfigured(files.read()?);
+        }
+        let http = http.build().map_err(io::Error::other)?;
         let slash = if place.prefix.is_empty() { "" } else { "/" };
         Ok(Self {
             http,
@@ -346,6 +363,13 @@ mod tests {
             ["http://a:1/v3/"]
         );
         assert!(members("etcd://a/p").is_err());
+        let members = |text, variable: &'static str| {
+            let given = move |name: &str| (name == variable).then(|| "/ca.pem".into());
+            parse(text, given).unwrap().members
+        };
+        let near = "https://127.0.0.1:1/v3/";
+        assert_eq!(members("etcd://127.0.0.1:1/p?cacert=/ca.pem", ""), [near]);
+        assert_eq!(members("etcd://127.0.0.1:1", "ETCDCTL_CACERT"), [near]);
     }
 
     #[test]

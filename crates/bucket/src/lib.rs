@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod certificates;
 mod client;
 mod clock;
 mod commit;
@@ -32,6 +33,7 @@ mod names;
 mod objects;
 mod opening;
 mod options;
+mod percent;
 mod pieces;
 mod place;
 mod postgres;

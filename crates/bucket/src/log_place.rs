@@ -4,10 +4,12 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::etcd::{self, EtcdLog};
 use crate::log::CommitLog;
+use crate::percent::decoded;
 use crate::postgres::{self, PostgresLog};
 
 /// The place of a log: an engine, its hosts, and what else it wants to know.
@@ -35,27 +37,6 @@ fn user_info(text: &str) -> Option<std::ops::Range<usize>> {
         .map_or(text.len(), |len| begin + len);
     let at = text[begin..end].rfind('@')?;
     Some(begin..begin + at)
-}
-
-/// Undoes `%41`.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        (bytes, rest) = match (first, after) {
-            (b'%', [high, low, after @ ..]) => {
-                let digit = |byte: &u8| (*byte as char).to_digit(16);
-                bytes.push((digit(high)? * 16 + digit(low)?) as u8);
-                (bytes, after)
-            }
-            (b'%', _) => return None,
-            (byte, after) => {
-                bytes.push(*byte);
-                (bytes, after)
-            }
-        };
-    }
-    String::from_utf8(bytes).ok()
 }
 
 impl LogPlace {
@@ -107,10 +88,20 @@ impl LogPlace {
         self
     }
 
+    /// The files of certificates and keys that the place names.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let named = match self.engine {
+            Engine::Postgres => postgres::files(&self.text),
+            Engine::Etcd => etcd::files(&self.text),
+        };
+        // It was parsed already.
+        named.unwrap_or_default().paths().collect()
+    }
+
     /// The log, for rooms of a bucket. Connects at the first request.
     ///
     /// # Errors
-    /// `InvalidInput` where the place means nothing.
+    /// `InvalidInput` where the place means nothing, or a certificate or key cannot be used.
     pub fn open(&self, bucket: &str) -> io::Result<Arc<dyn CommitLog>> {
         let password = self.password.as_deref();
         let address = self.address();
@@ -165,6 +156,23 @@ mod tests {
         assert_eq!(place.to_string(), "etcd://root@a:2379,b:2379/rooms");
         let log = format!("{:?}", place.open("bucket").unwrap());
         assert!(!log.contains("secret"), "{log}");
+        assert!(place.files().is_empty());
+    }
+
+    #[test]
+    fn certificates_belong_to_the_place_and_not_to_its_address() {
+        for (text, address) in [
+            ("etcd://a:1/p?cert=/c&key=/k", "etcd://a:1/p"),
+            (
+                "postgres://a/d?sslkey=/k&sslcert=/c&port=1",
+                "postgres://a/d",
+            ),
+        ] {
+            let place = LogPlace::parse(text).unwrap();
+            assert_eq!(place.to_string(), text);
+            assert_eq!(place.files(), ["/c", "/k"].map(PathBuf::from));
+            assert_eq!(place.address(), address);
+        }
     }
 
     #[test]
@@ -180,6 +188,7 @@ mod tests {
             "etcd:///secret",
             "etcd://a:1/secret?x=y",
             "etcd://a:secret/b",
+            "etcd://a:1/b?cert=secret",
             "postgres://a b:secret@c/d",
         ] {
             let refused = LogPlace::parse(bad).unwrap_err();

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
-use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
+use object_store::{BackoffConfig, Certificate, ClientOptions, ObjectStore, RetryConfig};
 
 /// How a place begins.
 pub const SCHEME: &str = "s3://";
@@ -59,7 +59,7 @@ impl Place {
 
     /// The store of the place, with endpoint, region and credentials of the usual variables: `AWS_ENDPOINT_URL`, `AWS_REGION`,
     /// `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and others of [`AmazonS3Builder::from_env`]. Plain HTTP only where the endpoint
-    /// begins with `http://`.
+    /// begins with `http://`. Its certificate is checked against those of the file `AWS_CA_BUNDLE`, else the system's.
     pub fn store(&self) -> io::Result<Arc<dyn ObjectStore>> {
         let mut builder = AmazonS3Builder::from_env();
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -79,10 +79,13 @@ impl Place {
             max_retries: 0,
             retry_timeout: std::time::Duration::from_secs(60),
         };
-        let options = ClientOptions::new()
+        let mut options = ClientOptions::new()
             .with_timeout_disabled()
             .with_connect_timeout(std::time::Duration::from_secs(5))
             .with_allow_http(is_plain);
+        if let Some(bundle) = variable("AWS_CA_BUNDLE") {
+            options = only_authorities(options, &bundle)?;
+        }
         let store = builder
             .with_bucket_name(&self.bucket)
             .with_conditional_put(S3ConditionalPut::ETagMatch)
@@ -92,6 +95,22 @@ impl Place {
             .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, format!("{self}: {e}")))?;
         Ok(Arc::new(store))
     }
+}
+
+/// A server's certificate must be of one of these, as the AWS CLI has it.
+fn only_authorities(options: ClientOptions, bundle: &str) -> io::Result<ClientOptions> {
+    let failed =
+        |kind, why: String| io::Error::new(kind, format!("AWS_CA_BUNDLE, {bundle}: {why}"));
+    let text = std::fs::read(bundle).map_err(|e| failed(e.kind(), e.to_string()))?;
+    let authorities = Certificate::from_pem_bundle(&text).unwrap_or_default();
+    if authorities.is_empty() {
+        let why = "no certificate in PEM form".to_owned();
+        return Err(failed(io::ErrorKind::InvalidInput, why));
+    }
+    let options = options.with_no_system_certificates(true);
+    Ok(authorities
+        .into_iter()
+        .fold(options, ClientOptions::with_root_certificate))
 }
 
 impl fmt::Display for Place {

@@ -20,6 +20,7 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config, Error, NoTls, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::certificates::{self, Files};
 use crate::log::{CommitLog, Created, LogError, lost};
 use crate::trying::words;
 
@@ -143,16 +144,20 @@ fn invalid(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
-/// Takes `sslmode` out of a place.
-fn split_sslmode(text: &str) -> io::Result<(String, Option<&str>)> {
-    let Some((place, options)) = text.split_once('?') else {
-        return Ok((text.to_owned(), None));
-    };
-    let (modes, others): (Vec<&str>, Vec<&str>) = options
-        .split('&')
+/// A place without the options of TLS, and those: `sslmode`, and files.
+fn split_tls(text: &str) -> io::Result<(String, Option<&str>, Files)> {
+    let (place, options) = text.split_once('?').unwrap_or((text, ""));
+    let (files, others) = Files::split(&certificates::POSTGRES, options)?;
+    let (modes, others): (Vec<&str>, Vec<&str>) = others
+        .into_iter()
         .partition(|option| option.starts_with("sslmode="));
     let mode = modes.last().map(|mode| &mode["sslmode=".len()..]);
-    Ok((format!("{place}?{}", others.join("&")), mode))
+    Ok((format!("{place}?{}", others.join("&")), mode, files))
+}
+
+/// The files that a place names.
+pub(crate) fn files(text: &str) -> io::Result<Files> {
+    split_tls(text).map(|(_, _, files)| files)
 }
 
 fn is_near(host: &Host) -> bool {
@@ -170,9 +175,10 @@ pub(crate) fn check(text: &str) -> io::Result<()> {
     settings(text).map(drop)
 }
 
-/// What a place says, and whether it is reached over TLS.
-fn settings(text: &str) -> io::Result<(Config, bool)> {
-    let (text, mode) = split_sslmode(text)?;
+/// What a place says, and certificates and keys where it is reached over TLS.
+fn settings(text: &str) -> io::Result<(Config, Option<Files>)> {
+    let (text, mode, files) = split_tls(text)?;
+    let is_named = !files.is_empty();
     let mut config: Config = text.parse().map_err(|_| {
         invalid(
             "the place of the PostgreSQL log is malformed, or has an option that is not known"
@@ -186,27 +192,14 @@ fn settings(text: &str) -> io::Result<(Config, bool)> {
     let has_tls = match mode {
         Some("disable") => false,
         Some("require" | "verify-full") => true,
-        None => !is_near,
+        None => is_named || !is_near,
         Some(_) => {
             return Err(invalid(
                 "sslmode of a PostgreSQL log is require (certificate and name are checked) or disable".into(),
             ));
         }
     };
-    Ok((config, has_tls))
-}
-
-/// Checks servers' certificates against the system's, or those of `SSL_CERT_FILE`.
-fn connector() -> io::Result<MakeRustlsConnect> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(MakeRustlsConnect::new(config))
+    Ok((config, has_tls.then_some(files)))
 }
 
 impl PostgresLog {
@@ -216,7 +209,10 @@ impl PostgresLog {
         password: Option<&str>,
         bucket: &str,
     ) -> io::Result<Self> {
-        let (mut config, has_tls) = settings(text)?;
+        let (mut config, files) = settings(text)?;
+        let files = files.map(|files| {
+            files.or_variables(&certificates::POSTGRES, |name| std::env::var_os(name))
+        });
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         if config.get_user().is_none()
             && let Some(user) = variable("PGUSER")
@@ -231,10 +227,9 @@ impl PostgresLog {
             config.password(password);
         }
         config
-            .ssl_mode(if has_tls {
-                SslMode::Require
-            } else {
-                SslMode::Disable
+            .ssl_mode(match files {
+                Some(_) => SslMode::Require,
+                None => SslMode::Disable,
             })
             .connect_timeout(CONNECT)
             .application_name("strongroom")
@@ -242,7 +237,10 @@ impl PostgresLog {
             .target_session_attrs(TargetSessionAttrs::ReadWrite);
         Ok(Self {
             config,
-            tls: has_tls.then(connector).transpose()?,
+            tls: match files {
+                Some(files) => Some(MakeRustlsConnect::new(files.read()?)),
+                None => None,
+            },
             address,
             bucket: bucket.to_owned(),
             session: Mutex::new(None),

@@ -49,6 +49,8 @@ pub trait Buckets: Send + Sync {
     fn serve(&self, dir: &Path, pair: Option<Pair>, turn: &Turn<'_>) -> io::Result<OpenFiles>;
     /// What this process has asked the store of an open room for, and what the room has there. `None`: it is not open here.
     fn usage(&self, dir: &Path) -> Option<StoreReply>;
+    /// Files that are named where the room is, and read when it is opened.
+    fn files(&self, dir: &Path) -> Vec<PathBuf>;
     /// Removes what a creation left that failed.
     fn discard(&self, dir: &Path) -> io::Result<()>;
 }
@@ -257,14 +259,34 @@ pub(crate) fn restore_header(
     }
 }
 
+/// Files that a process reads to reach the store and log of the room that `dir` represents.
+pub(crate) fn files_for_room(dir: &Path) -> Vec<PathBuf> {
+    let mut files = files_for_store();
+    let named = BUCKETS.get().map(|buckets| buckets.files(dir));
+    files.extend(
+        named
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|path| path.exists()),
+    );
+    files
+}
+
 /// Files that a process reads to reach a store or a log: certificates, passwords, and tokens that represent credentials.
 pub(crate) fn files_for_store() -> Vec<PathBuf> {
     let variables = [
         "SSL_CERT_FILE",
         "SSL_CERT_DIR",
+        "AWS_CA_BUNDLE",
         "AWS_WEB_IDENTITY_TOKEN_FILE",
         "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
         "PGPASSFILE",
+        "PGSSLROOTCERT",
+        "PGSSLCERT",
+        "PGSSLKEY",
+        "ETCDCTL_CACERT",
+        "ETCDCTL_CERT",
+        "ETCDCTL_KEY",
     ];
     let given = variables.into_iter().filter_map(std::env::var_os);
     let home = std::env::var_os("HOME").map(PathBuf::from);

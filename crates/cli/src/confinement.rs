@@ -127,7 +127,7 @@ pub(crate) fn of_room(dir: &Path, state_dir: Option<&Path>) -> Profile {
     };
     if bucket::is_proxy(dir) {
         profile.network = Network::Client;
-        profile.read = bucket::files_for_store();
+        profile.read = bucket::files_for_room(dir);
     }
     profile
 }

@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{Sandbox, can_mount};
+use common::setting::{PLACE, with_a_store_over_tls};
+use common::{CHEAP, Ran, Sandbox, can_mount};
 
 fn with_file() -> Sandbox {
     let s = Sandbox::with_room();
@@ -118,4 +119,29 @@ fn suggested_commands_can_be_pasted() {
         let ran = s.run(["mount", "my room", "my mount"]);
         assert!(ran.err.contains("mkdir 'my mount'"), "{}", ran.err);
     }
+}
+
+#[test]
+fn a_store_may_have_a_certificate_of_an_authority_of_its_own() {
+    with_a_store_over_tls(|s| {
+        let known = |args: &[&str]| {
+            let mut command = s.command(args);
+            let done = command.env("AWS_CA_BUNDLE", s.path("certificates/ca.pem"));
+            let ran: Ran = done.output().unwrap().into();
+            assert_eq!(ran.code, 0, "{args:?}: {}", ran.err);
+        };
+        let key = ["--passphrase-file", "pass", "--store-timeout", "5"];
+        let create = |cache| [&["create", PLACE, "--cache", cache][..], &key, &CHEAP].concat();
+        let refused = s.run(create("elsewhere"));
+        assert_ne!(refused.code, 0);
+        assert!(refused.err.contains("certificate"), "{}", refused.err);
+        known(&create("room"));
+        // What serves a mount is confined, and reads the file all the same.
+        if can_mount() {
+            known(&[&["mount", PLACE, "mnt", "--cache", "room"][..], &key].concat());
+            std::fs::write(s.path("mnt/f"), "in").unwrap();
+            known(&["umount", "mnt"]);
+        }
+        known(&[&["ls", PLACE, "--cache", "room"][..], &key].concat());
+    });
 }

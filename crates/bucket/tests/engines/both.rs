@@ -291,3 +291,28 @@ fn an_engine_that_is_not_there_is_named_without_a_password() {
     );
     assert!(!said.contains("s3cret"), "{said}");
 }
+
+/// A writer with all files of its place goes on; without one, or with another's, it is refused with words about certificates.
+pub(crate) fn knows_certificates(place: &str, options: [&str; 3], dir: &Path) {
+    let with = |files: &[(&str, &str)]| {
+        let files = files.iter().map(|(option, file)| {
+            let path = dir.join(file);
+            format!("{option}={}", path.display())
+        });
+        let separator = if place.contains('?') { '&' } else { '?' };
+        let place = format!("{place}{separator}{}", files.collect::<Vec<_>>().join("&"));
+        let mut options = crate::made::options();
+        options.timeout = Duration::from_secs(4);
+        let (store, here) = (Store::with_log(Some(place)), tempfile::tempdir().unwrap());
+        let storage = create(&store, here.path(), options)?;
+        write(&storage, "f", b"x")
+    };
+    let [authority, certificate, key] = options;
+    let own = [(certificate, "rooms.pem"), (key, "rooms.key")];
+    let refused = with(&own).unwrap_err().to_string().to_lowercase();
+    assert!(refused.contains("certificate"), "{refused}");
+    let refused = with(&[(authority, "ca.pem")]).unwrap_err();
+    let refused = refused.to_string().to_lowercase();
+    assert!(refused.contains("certificate"), "{refused}");
+    with(&[(authority, "ca.pem"), own[0], own[1]]).unwrap();
+}

@@ -76,6 +76,20 @@ fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
     }
 }
 
+/// An authority, and certificates of it: `server` for loopback, `rooms` for a client.
+const ISSUE: &str = r#"cd "$0" || exit
+    openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout ca.key -out ca.pem || exit
+    printf 'subjectAltName=DNS:localhost,IP:127.0.0.1' >names
+    for name in server rooms; do
+        openssl req -newkey rsa:2048 -nodes -subj "/CN=$name" -keyout $name.key -out $name.csr &&
+        openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out $name.pem || exit
+    done"#;
+
+/// Puts them into a directory of the engines' user.
+fn issue_certificates(dir: &Path) {
+    run(Command::new("sh").args(["-c", ISSUE]).arg(dir));
+}
+
 /// A running program.
 struct Running {
     watcher: Child,
@@ -185,6 +199,25 @@ impl Postgres {
         postgres.configure(settings);
         postgres.start();
         postgres
+    }
+
+    /// A server that lets in nobody over TCP but holders of certificates of its authority, whose files are in the directory.
+    pub(crate) fn with_certificates() -> (Self, PathBuf) {
+        let mut postgres = Self::new("");
+        postgres.crash();
+        let dir = postgres.dir.clone();
+        issue_certificates(&dir);
+        let file = |name: &str| dir.join(name).display().to_string();
+        postgres.configure(&format!(
+            "ssl = on\nssl_ca_file = '{}'\nssl_cert_file = '{}'\nssl_key_file = '{}'",
+            file("ca.pem"),
+            file("server.pem"),
+            file("server.key")
+        ));
+        let rights = "local all all trust\nhostssl all all 127.0.0.1/32 cert\n";
+        postgres.put("data/pg_hba.conf", rights);
+        postgres.start();
+        (postgres, dir)
     }
 
     /// A standby of a running server.
@@ -303,6 +336,8 @@ pub(crate) struct Etcd {
     members: Vec<Member>,
     initial: String,
     is_shared: bool,
+    /// Clients show certificates, and members too.
+    has_certificates: bool,
 }
 
 struct Member {
@@ -313,15 +348,22 @@ struct Member {
 
 impl Etcd {
     pub(crate) fn new(count: usize) -> Self {
-        Self::make(count, false)
+        Self::make(count, false, false)
     }
 
     /// One member, for a static.
     pub(crate) fn shared() -> Self {
-        Self::make(1, true)
+        Self::make(1, true, false)
     }
 
-    fn make(count: usize, is_shared: bool) -> Self {
+    /// Members that answer nobody but holders of certificates of their authority, whose files are in the directory.
+    pub(crate) fn with_certificates() -> (Self, PathBuf) {
+        let etcd = Self::make(1, false, true);
+        let dir = etcd.dir.clone();
+        (etcd, dir)
+    }
+
+    fn make(count: usize, is_shared: bool, has_certificates: bool) -> Self {
         let ports: Vec<(u16, u16)> = (0..count).map(|_| (free_port(), free_port())).collect();
         let peers = ports.iter().enumerate();
         let peers = peers.map(|(n, (_, peer))| format!("m{n}=http://127.0.0.1:{peer}"));
@@ -337,7 +379,11 @@ impl Etcd {
             members: members.collect(),
             initial,
             is_shared,
+            has_certificates,
         };
+        if has_certificates {
+            issue_certificates(&etcd.dir);
+        }
         (0..count).for_each(|n| etcd.start(n));
         wait_for("etcd", || {
             let mut healthy = etcd.ctl(&["endpoint", "health"]);
@@ -350,6 +396,10 @@ impl Etcd {
         let member = &self.members[n];
         let mut command = Command::new("etcd");
         let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let client_url = match self.has_certificates {
+            true => format!("https://127.0.0.1:{}", member.client),
+            false => url(member.client),
+        };
         command.args([
             "--name",
             &format!("m{n}"),
@@ -359,12 +409,23 @@ impl Etcd {
         ]);
         command.arg(self.dir.join(format!("m{n}")));
         for option in ["--listen-client-urls", "--advertise-client-urls"] {
-            command.arg(option).arg(url(member.client));
+            command.arg(option).arg(&client_url);
         }
         for option in ["--listen-peer-urls", "--initial-advertise-peer-urls"] {
             command.arg(option).arg(url(member.peer));
         }
         command.args(["--initial-cluster", &self.initial]);
+        if self.has_certificates {
+            let files = [
+                ("--cert-file", "server.pem"),
+                ("--key-file", "server.key"),
+                ("--trusted-ca-file", "ca.pem"),
+            ];
+            for (option, file) in files {
+                command.arg(option).arg(self.dir.join(file));
+            }
+            command.arg("--client-cert-auth");
+        }
         let running = Running::start(&command, "KILL", &self.dir, self.is_shared);
         self.members[n].running = Some(running);
     }
@@ -393,8 +454,17 @@ impl Etcd {
     fn ctl(&self, arguments: &[&str]) -> Command {
         let mut ctl = Command::new("etcdctl");
         ctl.env("ETCDCTL_API", "3")
-            .args(["--endpoints", &self.hosts()])
-            .args(arguments);
+            .args(["--endpoints", &self.hosts()]);
+        if self.has_certificates {
+            for (option, file) in [
+                ("--cacert", "ca.pem"),
+                ("--cert", "rooms.pem"),
+                ("--key", "rooms.key"),
+            ] {
+                ctl.arg(option).arg(self.dir.join(file));
+            }
+        }
+        ctl.args(arguments);
         ctl.stdout(Stdio::null()).stderr(Stdio::null());
         ctl
     }

@@ -1,6 +1,6 @@
 //! What a cluster of etcd does to a writer.
 
-use crate::both::goes_on;
+use crate::both::{goes_on, knows_certificates};
 use crate::engines::Etcd;
 
 #[test]
@@ -59,4 +59,10 @@ fn users_and_their_passwords_are_known() {
     let dir = tempfile::tempdir().unwrap();
     let storage = crate::made::create(&store, dir.path(), crate::made::options()).unwrap();
     crate::made::write(&storage, "f", b"x").unwrap();
+}
+
+#[test]
+fn members_and_writers_know_each_other_by_certificates() {
+    let (etcd, dir) = Etcd::with_certificates();
+    knows_certificates(&etcd.place(), ["cacert", "cert", "key"], &dir);
 }

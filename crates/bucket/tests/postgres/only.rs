@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::both::goes_on;
+use crate::both::{goes_on, knows_certificates};
 use crate::engine::ENGINE;
 use crate::engines::Postgres;
 use crate::made::{create, open, options, read, write};
@@ -150,4 +150,11 @@ fn small_records_are_kept_out_of_the_table_for_large_values() {
     write(&storage, "f", &crate::made::noise(1, 4096)).unwrap();
     let size = ENGINE.sql("SELECT max(pg_column_size(record)) FROM strongroom_commits WHERE length(record) BETWEEN 4096 AND 8000");
     assert!(size.trim().parse::<u64>().unwrap() > 4096, "{size}");
+}
+
+#[test]
+fn server_and_writers_know_each_other_by_certificates() {
+    let (server, dir) = Postgres::with_certificates();
+    let place = format!("postgres://rooms@127.0.0.1:{}/postgres", server.port);
+    knows_certificates(&place, ["sslrootcert", "sslcert", "sslkey"], &dir);
 }

@@ -346,6 +346,29 @@ pub fn beside_a_bucket(test: impl FnOnce(Sandbox)) {
     test(s);
 }
 
+/// The place of a room that is still to be created, whose S3 server has a certificate of an authority that only
+/// `certificates/ca.pem` has.
+pub fn with_a_store_over_tls(test: impl FnOnce(Sandbox)) {
+    let Some(server) = versitygw() else {
+        return;
+    };
+    let mut s = Sandbox::empty();
+    s.program = env!("CARGO_BIN_EXE_strongroom-bucket").into();
+    let certificates = s.path("certificates");
+    std::fs::create_dir(&certificates).unwrap();
+    let issue = r#"cd "$0" &&
+        openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout ca.key -out ca.pem &&
+        openssl req -newkey rsa:2048 -nodes -subj /CN=store -keyout server.key -out server.csr &&
+        echo subjectAltName=IP:127.0.0.1 >names &&
+        openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out server.pem"#;
+    let mut shell = Command::new("sh");
+    let issued = shell.args(["-c", issue]).arg(&certificates).output();
+    let issued = issued.unwrap();
+    assert!(issued.status.success(), "{issued:?}");
+    s.store = Some(Store::start_over_tls(&s.path(""), &server, &certificates));
+    test(s);
+}
+
 /// The room of [`in_a_bucket`].
 pub const PLACE: &str = "s3://rooms/team/work";
 
@@ -366,21 +389,48 @@ pub fn versitygw() -> Option<PathBuf> {
 
 /// An S3 server with the bucket `rooms`, which is in `store/rooms` of its directory; it ends when this is dropped.
 pub struct Store {
-    address: String,
+    url: String,
     _process: Process,
 }
 
 impl Store {
     /// Starts it at a free port of `host`. `on` runs a command on the machine that has that address.
     pub fn start(dir: &Path, server: &Path, host: &str, on: impl Fn(Command) -> Command) -> Self {
+        Self::launch(dir, server, host, on, None)
+    }
+
+    /// The same on this machine, with `server.pem` and `server.key` of a directory.
+    fn start_over_tls(dir: &Path, server: &Path, certificates: &Path) -> Self {
+        Self::launch(
+            dir,
+            server,
+            "127.0.0.1",
+            |command| command,
+            Some(certificates),
+        )
+    }
+
+    fn launch(
+        dir: &Path,
+        server: &Path,
+        host: &str,
+        on: impl Fn(Command) -> Command,
+        certificates: Option<&Path>,
+    ) -> Self {
         std::fs::create_dir_all(dir.join("store/rooms")).unwrap();
         let log = dir.join("store.log");
         on_a_free_port(|free| {
             let port = free.rsplit(':').next().unwrap();
             let address = format!("{host}:{port}");
             let mut command = Command::new(server);
+            command.args(["--port", &address]);
+            if let Some(certificates) = certificates {
+                command.arg("--cert").arg(certificates.join("server.pem"));
+                command.arg("--key").arg(certificates.join("server.key"));
+            }
+            let scheme = certificates.map_or("http", |_| "https");
             command
-                .args(["--port", &address, "posix"])
+                .arg("posix")
                 .arg(dir.join("store"))
                 .env("ROOT_ACCESS_KEY", "test")
                 .env("ROOT_SECRET_KEY", "testsecret");
@@ -395,7 +445,7 @@ impl Store {
             });
             let ended = process.wait(Duration::ZERO).is_some();
             (!ended).then(|| Self {
-                address,
+                url: format!("{scheme}://{address}"),
                 _process: process,
             })
         })
@@ -407,7 +457,7 @@ impl Store {
             ("AWS_ACCESS_KEY_ID", "test".into()),
             ("AWS_SECRET_ACCESS_KEY", "testsecret".into()),
             ("AWS_REGION", "us-east-1".into()),
-            ("AWS_ENDPOINT_URL", format!("http://{}", self.address)),
+            ("AWS_ENDPOINT_URL", self.url.clone()),
         ]
     }
 }

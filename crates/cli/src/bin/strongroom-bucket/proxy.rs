@@ -120,6 +120,11 @@ fn note_open(dir: &Path, storage: &Arc<BucketStorage>) {
 /// Opens what the directories of this machine represents.
 pub(crate) struct Proxies;
 
+/// The log that a marker names.
+fn log_in(marker: &str) -> Option<Result<LogPlace, String>> {
+    text(marker, "log").map(LogPlace::parse)
+}
+
 fn place_and_options(dir: &Path) -> io::Result<(Place, Options)> {
     let marker = fs::read_to_string(dir.join(MARKER))?;
     let place = Place::parse(marker.lines().next().unwrap_or_default());
@@ -131,8 +136,7 @@ fn place_and_options(dir: &Path) -> io::Result<(Place, Options)> {
     if let Some(seconds) = value(&marker, "timeout") {
         options.timeout = Duration::from_secs(seconds);
     }
-    if let Some(log) = text(&marker, "log") {
-        let log = LogPlace::parse(log);
+    if let Some(log) = log_in(&marker) {
         let log = log.map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
         let log = log.with_password(std::env::var(LOG_PASSWORD).ok());
         options.log = Some(log.open(place.bucket())?);
@@ -205,6 +209,14 @@ impl Buckets for Proxies {
             bytes_put: requests.bytes_put,
             bytes_got: requests.bytes_got,
         })
+    }
+
+    fn files(&self, dir: &Path) -> Vec<PathBuf> {
+        let marker = fs::read_to_string(dir.join(MARKER)).unwrap_or_default();
+        match log_in(&marker) {
+            Some(Ok(log)) => log.files(),
+            _ => Vec::new(),
+        }
     }
 
     fn discard(&self, dir: &Path) -> io::Result<()> {
