@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub const ADMINISTRATOR: u32 = u32::MAX;
 
 /// Version of these requests and answers.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// What is asked.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -55,8 +55,8 @@ pub enum Answer {
     Done,
     /// Users and administrators.
     Users(Vec<UserRow>),
-    /// Whether every disk has revoked what the user had; else that goes on.
-    Removed(bool),
+    /// The user is out.
+    Removed(Ended),
     /// The disks.
     Disks(Vec<DiskRow>),
     /// So many bytes are moved to other disks before it is gone.
@@ -68,6 +68,18 @@ pub enum Answer {
         /// It may be possible later.
         busy: bool,
     },
+}
+
+/// How far the end of what clients with a key had has come, the worst last. They are out in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ended {
+    /// They have nothing any more.
+    All,
+    /// The room cannot be changed at the moment: their locks and open files are kept until it can.
+    ButInRoom,
+    /// Disks that cannot be reached still accept what was theirs, until they can be or its time is over.
+    ButOnDisks,
 }
 
 /// A user, without keys.

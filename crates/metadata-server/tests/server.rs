@@ -5,7 +5,9 @@ mod common;
 use std::time::Duration;
 
 use common::{LONG, Raw, World, people, posix, until};
+use metadata_proto::admin::Ended;
 use metadata_proto::rpc::*;
+use metadata_server::server::Point;
 use netdisk::DiskError;
 use room::{FileKind, Lock, LockKind, LockOwner, LockTable, RenameMode, SetAttr};
 
@@ -419,7 +421,7 @@ fn a_user_who_is_removed_is_out_at_once_and_for_good() {
     let file = alice.make(d, "f", FileKind::Regular, 0o644).unwrap().no;
     alice.write(&world, file, b'a');
     let map = bob.map(file).unwrap();
-    assert!(world.server().remove_user("bob").unwrap());
+    assert_eq!(world.server().remove_user("bob").unwrap(), Ended::All);
     assert!(matches!(bob.read_by(&world, &map), Err(DiskError::Revoked)));
     let asked = bob.ask(|c, x, s| async move { c.beat(x, s).await });
     assert!(matches!(asked, Err(_) | Ok(Err(Refusal::NoSession))));
@@ -467,6 +469,45 @@ fn group_numbers_rise_over_all_starts() {
         world.stop();
         world.start();
         let alice = Raw::connect(&world, identity.clone(), None).unwrap();
+/// It was said that a disk cannot be reached.
+#[test]
+fn a_user_who_is_removed_while_the_room_cannot_be_changed_is_out_and_only_locks_are_left() {
+    let (world, _, alice, bob, d) = people(LONG);
+    let file = alice.make(d, "f", FileKind::Regular, 0o666).unwrap().no;
+    alice.write(&world, file, b'a');
+    bob.open(file, true, true).unwrap();
+    let map = bob.map(file).unwrap();
+    let whole = Lock {
+        kind: LockKind::Exclusive,
+        start: 0,
+        end: u64::MAX,
+        pid: 1,
+    };
+    let (table, owner) = (LockTable::Posix, LockOwner(1));
+    bob.ask(|c, x, s| async move { c.set_lock(x, s, file, table, owner, whole, false).await })
+        .unwrap()
+        .unwrap();
+    world.server().fail_at_for_test(Point::Ending);
+    let ended = world.server().remove_user("bob").unwrap();
+    assert_eq!(ended, Ended::ButInRoom);
+    assert!(bob.read_by(&world, &map).is_err());
+    assert!(Raw::connect(&world, bob.identity.clone(), None).is_err());
+}
+
+/// Nothing of what it had is accepted later, when the disk is there again.
+#[test]
+fn a_user_who_is_removed_while_a_disk_is_away_is_out() {
+    let (mut world, _, alice, bob, d) = people(LONG);
+    let file = alice.make(d, "f", FileKind::Regular, 0o644).unwrap().no;
+    alice.write(&world, file, b'a');
+    let map = bob.map(file).unwrap();
+    world.disks[0].stop();
+    let ended = world.server().remove_user("bob").unwrap();
+    assert_eq!(ended, Ended::ButOnDisks);
+    world.disks[0].start();
+    until("the disk knows", || bob.read_by(&world, &map).is_err());
+}
+
         let group = alice.map(file).unwrap().tickets[0].capability.group;
         assert!(group > last, "{group:?} after {last:?}");
         last = group;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::incarnation::{self, Incarnation};
 use super::{ServerError, Shared, disk_added, drain, io};
-use metadata_proto::admin::{Quota, UserRow};
+use metadata_proto::admin::{Ended, Quota, UserRow};
 
 use crate::audit::event::Admin;
 use crate::enrol::{self, EnrolError};
@@ -58,7 +58,7 @@ impl Shared {
         recorded.map_err(ServerError::Audit)
     }
 
-    pub(super) fn remove_user(&self, by: &str, name: &str) -> Result<bool, ServerError> {
+    pub(super) fn remove_user(&self, by: &str, name: &str) -> Result<Ended, ServerError> {
         let _one = self.enrolling.lock();
         let incarnation = self.serving()?;
         let name_of = name.to_owned();
@@ -82,23 +82,24 @@ impl Shared {
         user_rows(&self.serving()?.room)
     }
 
-    /// Ends what clients with these keys have: connections, sessions, capabilities. False where a revocation goes on.
-    pub(super) fn end_keys(&self, serving: &Arc<Incarnation>, serials: &[[u8; 16]]) -> bool {
+    /// Ends what clients with these keys have: connections, sessions, capabilities. What could not be ended now goes on in the background.
+    pub(super) fn end_keys(&self, serving: &Arc<Incarnation>, serials: &[[u8; 16]]) -> Ended {
         self.users.cut(serials);
         let ended = serving
             .sessions
             .end_where(|session, _| serials.contains(&session.serial));
         serving.replies.forget_keys(&serving.room, serials);
-        let mut revoked = true;
+        let mut all = Ended::All;
         for session in ended {
             serving.audit.session_ends(&session, "key-removed");
-            if !incarnation::end_session(serving, &session, serving.authority.revocation_deadline())
-            {
-                revoked = false;
+            let deadline = serving.authority.revocation_deadline();
+            let ended = incarnation::end_session(serving, &session, deadline);
+            if ended != Ended::All {
+                all = all.max(ended);
                 incarnation::end_session_in_time(serving, session);
             }
         }
-        revoked
+        all
     }
 
     pub(super) fn add_disk(&self, by: &str, disk: enrol::Disk) -> Result<(), ServerError> {

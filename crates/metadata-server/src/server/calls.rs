@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use metadata_proto::admin;
+use metadata_proto::admin::Ended;
 use metadata_proto::rpc::{
     Change, Changed, ClientId, Committed, Delay, FORMER_MAX, Granted, Heartbeat, Listing,
     LockClaim, Map, Metadata, Past, PastAnswer, Posix, Recalled, Refusal, Reply, SessionId,
@@ -86,11 +87,8 @@ impl Metadata for Caller {
                 if let Some(key) = session.client() {
                     incarnation.replies.forget(&incarnation.room, &key);
                 }
-                if !incarnation::end_session(
-                    incarnation,
-                    &session,
-                    Instant::now() + Duration::from_secs(5),
-                ) {
+                let deadline = Instant::now() + Duration::from_secs(5);
+                if incarnation::end_session(incarnation, &session, deadline) != Ended::All {
                     incarnation::end_session_in_time(incarnation, session);
                 }
             }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use metadata_proto::admin::Ended;
 use parking_lot::{Condvar, Mutex, RwLock};
 use room::{FileSystem as _, OpenOptions, Room};
 
@@ -215,19 +216,24 @@ pub(super) fn open(
     Ok((room, storage, opened.fence))
 }
 
-/// Releases what an ended session held. False where a disk could not be reached before `deadline`, or the room not be changed: the
+/// Releases what an ended session held. Where a disk could not be reached before `deadline`, or the room not be changed, the
 /// session keeps its locks and files until its capabilities are revoked or have expired, and nobody can claim its locks.
-pub(super) fn end_session(incarnation: &Incarnation, session: &Session, deadline: Instant) -> bool {
+pub(super) fn end_session(
+    incarnation: &Incarnation,
+    session: &Session,
+    deadline: Instant,
+) -> Ended {
     if incarnation
         .authority
         .revoke_session(session.id, deadline)
         .is_err()
     {
-        return false;
+        return Ended::ButOnDisks;
     }
+    incarnation.fails_at(Point::Ending);
     if let Err(e) = incarnation.grace.leave(&incarnation.room, session.id) {
         tracing::warn!("the locks of a session that is over are kept: {e}");
-        return false;
+        return Ended::ButInRoom;
     }
     let (opens, grants) = session.take_held();
     for grant in grants.keys() {
@@ -239,7 +245,7 @@ pub(super) fn end_session(incarnation: &Incarnation, session: &Session, deadline
     incarnation.sessions.forget(session.id);
     // Last: a lock that was taken meanwhile is freed by whom takes it, where the session was forgotten before that.
     incarnation.locks.end(session.id);
-    true
+    Ended::All
 }
 
 /// The same in the background, however long it takes.
@@ -249,7 +255,7 @@ pub(super) fn end_session_in_time(incarnation: &Arc<Incarnation>, session: Arc<S
         .name("session end".into())
         .spawn(move || {
             let second = Duration::from_secs(1);
-            while !end_session(&ending, &session, Instant::now() + second) {
+            while end_session(&ending, &session, Instant::now() + second) != Ended::All {
                 if !ending.pause(second) {
                     return;
                 }

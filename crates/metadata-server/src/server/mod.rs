@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use metadata_proto::admin::{Quota, UserRow};
+use metadata_proto::admin::{Ended, Quota, UserRow};
 use metadata_proto::rpc::SessionId;
 use tokio_util::sync::CancellationToken;
 
@@ -274,8 +274,8 @@ impl MetadataServer {
     }
 
     /// [`enrol::remove_user`], at once in effect: connections are cut, sessions ended, and capabilities revoked before this
-    /// returns. `Ok(false)`: a disk cannot be reached, and the revocation goes on.
-    pub fn remove_user(&self, name: &str) -> Result<bool, ServerError> {
+    /// returns, or its answer says what goes on.
+    pub fn remove_user(&self, name: &str) -> Result<Ended, ServerError> {
         self.shared.remove_user(LOCAL, name)
     }
 

@@ -14,6 +14,8 @@ pub enum Point {
     Committed,
     /// Its answer is remembered, and not sent.
     Answered,
+    /// Not of a change: a session is over, its rights are revoked, and the room still lists it as a holder of locks.
+    Ending,
 }
 
 /// The failure that is to come, if any.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use metadata_client::admin::{AdminError, administer};
-use metadata_proto::admin::{Answer, Quota, Request, Used, VERSION};
+use metadata_proto::admin::{Answer, Ended, Quota, Request, Used, VERSION};
 use metadata_proto::rpc::*;
 use metadata_server::enrol::Identity;
 use room::{Access, FileKind, InodeNo};
@@ -61,7 +61,7 @@ fn an_administrator_manages_users_and_disks_over_the_network() {
     assert_eq!(ask(&world, &carol, remove), Answer::Done);
     let name = "bob".to_owned();
     let removed = ask(&world, &carol, Request::RemoveUser { name });
-    assert_eq!(removed, Answer::Removed(true));
+    assert_eq!(removed, Answer::Removed(Ended::All));
     assert!(Raw::connect(&world, bob.identity.clone(), None).is_err());
     let name = "nobody".to_owned();
     let refused = ask(&world, &carol, Request::RemoveUser { name });

@@ -47,7 +47,7 @@ pub(super) fn ask(address: &str, open: &OpenArgs, request: Request) -> Result<Re
     })?;
     Ok(match answer {
         Answer::Done => Reply::Done,
-        Answer::Removed(revoked) => Reply::Removed(revoked),
+        Answer::Removed(ended) => Reply::Removed(ended),
         Answer::Leaving(left) => Reply::Leaving { left, now: true },
         Answer::Users(rows) => Reply::Users(rows),
         Answer::Disks(rows) => Reply::Disks(rows.into_iter().map(disk).collect()),

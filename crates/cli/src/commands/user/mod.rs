@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use metadata_proto::admin::{Quota, UserRow};
+use metadata_proto::admin::{Ended, Quota, UserRow};
 use metadata_proto::identity::Identity;
 use serde_json::json;
 use storage::NewPrivateFile;
@@ -281,24 +281,24 @@ fn add(args: &Add, global: &Global) -> Result<()> {
 
 fn remove(args: &Remove, global: &Global) -> Result<()> {
     let name = args.name.clone();
-    match admin::ask(&args.room, &args.open, Request::RemoveUser { name })? {
-        Reply::Removed(true) => {
-            output::note(global, format!("{} is out, with every key.", args.name));
-            Ok(())
+    let Reply::Removed(ended) = admin::ask(&args.room, &args.open, Request::RemoveUser { name })?
+    else {
+        return Err(admin::unexpected());
+    };
+    let left = match ended {
+        Ended::All => "",
+        Ended::ButInRoom => {
+            " The room cannot be changed at the moment: locks and open files of that user are freed when it can. The server's log says why."
         }
-        Reply::Removed(false) => {
-            output::note(
-                global,
-                format!(
-                    "{} is out, with every key. A disk cannot be reached: what it still allows is revoked when it \
-                     answers, or ends with its time.",
-                    args.name
-                ),
-            );
-            Ok(())
+        Ended::ButOnDisks => {
+            " A disk cannot be reached: what it still allows is revoked when it answers, or ends with its time."
         }
-        _ => Err(admin::unexpected()),
-    }
+    };
+    output::note(
+        global,
+        format!("{} is out, with every key.{left}", args.name),
+    );
+    Ok(())
 }
 
 fn set_quota(args: &SetQuota, global: &Global) -> Result<()> {

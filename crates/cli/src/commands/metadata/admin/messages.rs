@@ -1,6 +1,6 @@
 //! What is asked of a room's users and disks, and answered: one line of JSON each.
 
-use metadata_proto::admin::{Quota, UserRow};
+use metadata_proto::admin::{Ended, Quota, UserRow};
 use metadata_server::enrol::{self, Disk};
 use serde::{Deserialize, Serialize};
 
@@ -130,8 +130,8 @@ pub(crate) enum Reply {
     Done,
     Status(Box<Status>),
     Identity(HexSecret),
-    /// Whether every disk has taken the rights away.
-    Removed(bool),
+    /// How far the end of what the user had has come.
+    Removed(Ended),
     Users(Vec<UserRow>),
     Disks(Vec<DiskRow>),
     /// Bytes done, and in all; the answer is still to come.

@@ -14,6 +14,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use metadata_proto::admin::Ended;
 use metadata_server::audit::event::Admin;
 use metadata_server::enrol::{self, EnrolError, User};
 use metadata_server::server::{Beside, ServerError};
@@ -212,7 +213,7 @@ fn carry_out_beside(opened: &Beside, request: Request) -> std::result::Result<Re
         Request::RemoveUser { name } => {
             opened.keep_for_audit(Admin::UserRemoved { name: name.clone() })?;
             enrol::remove_user(room, &name)?;
-            Reply::Removed(true)
+            Reply::Removed(Ended::All)
         }
         Request::SetQuota { name, quota } => {
             opened.set_quota(&name, quota)?;
