@@ -19,7 +19,8 @@ use super::errors::error;
 use super::link::{Attempt, Connected};
 
 /// Pauses before a server that cannot answer just now is asked again, at first and at most.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
+pub(super) const PAUSE: (Duration, Duration) =
+    (Duration::from_millis(10), Duration::from_millis(200));
 
 impl ClientCore {
     pub(super) fn deadline(&self) -> Instant {
@@ -238,7 +239,7 @@ impl ClientCore {
         }
     }
 
-    fn too_late(&self) -> Error {
+    pub(super) fn too_late(&self) -> Error {
         Error::Unreachable(format!("the metadata server at {}", self.options.address))
     }
 }

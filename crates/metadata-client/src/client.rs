@@ -62,6 +62,8 @@ pub(super) struct ClientCore {
     pub(super) options: ClientOptions,
     pub(super) link: Link,
     pub(super) slots: Slots,
+    /// Opens and closes under way.
+    pub(super) opening: Slots,
     /// Generation of the newest adopted session, and of the newest that found another incarnation of the server.
     pub(super) adopted: AtomicU64,
     pub(super) reboot: AtomicU64,
@@ -87,6 +89,7 @@ impl ClientCore {
         Ok(Self {
             link: Link::new(options.address.clone(), tls)?,
             slots: Slots::new(),
+            opening: Slots::new(),
             adopted: AtomicU64::new(0),
             reboot: AtomicU64::new(0),
             standing: Mutex::default(),

@@ -150,12 +150,8 @@ impl FileSystem for SharedRoom {
 
     fn release(&self, no: InodeNo, _count: u64) {
         if self.core.unnamed.0.lock().remove(&no) {
-            // If it does not arrive, the session's end releases it.
-            let _ = self
-                .core
-                .call_once_in_session(|client, context, session| async move {
-                    client.close(context, session, vec![(no, 1)]).await
-                });
+            let generation = self.core.adopted.load(Ordering::Acquire);
+            self.core.report_closed(generation, vec![(no, 1)]);
         }
         self.core.files.tidy(no);
     }

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use metadata_proto::rpc::{Change, Changed, MetadataClient, Posix, Refusal, Reply, SessionId};
+use metadata_proto::rpc::{
+    Change, Changed, MetadataClient, Opening, Posix, Refusal, Reply, SessionId,
+};
 use model::{Access, Inode, InodeNo, NewFile, Result, spans};
 use tarpc::client::RpcError;
 use tarpc::context::Context;
 
+use super::calls::{PAUSE, rest};
 use super::client::ClientCore;
 use super::errors::{error, gone, unexpected};
 use super::files::File;
@@ -62,9 +65,14 @@ impl ClientCore {
     }
 
     pub(super) fn open_file(&self, no: InodeNo, access: Access) -> Result<Inode> {
+        let Some(slot) = self.opening.take(self.deadline()) else {
+            return Err(self.too_late());
+        };
         let file = self.files.get_or_new(no);
+        // Asked again, in this session or another: it counts once in each.
+        let opening = Opening::New(slot.once());
         let opened = self.call_in(|client, context, session| async move {
-            client.open(context, session, no, access).await
+            client.open(context, session, opening, no, access).await
         });
         let (inode, generation) = match opened {
             Ok(opened) => opened,
@@ -118,8 +126,14 @@ impl ClientCore {
         deadline: Instant,
     ) -> Result<bool> {
         let no = file.no;
-        if file.state.lock().opens == 0 {
-            return Ok(true);
+        let generation = connected.session.generation;
+        {
+            let mut state = file.state.lock();
+            if state.opens == 0 {
+                return Ok(true);
+            }
+            // A close from now on is reported in this session, also where the answer to this is lost.
+            (state.generation, state.server_opens) = (generation, 1);
         }
         let access = Access {
             read: true,
@@ -128,22 +142,18 @@ impl ClientCore {
         let answer =
             self.link
                 .attempt(connected, deadline, |client, context, session| async move {
-                    client.open(context, session, no, access).await
+                    let opening = Opening::Again;
+                    client.open(context, session, opening, no, access).await
                 });
         let mut state = file.state.lock();
         match answer {
-            Attempt::Answer(Ok(inode)) => {
-                (state.generation, state.server_opens) = (connected.session.generation, 1);
-                state.set_inode(&inode);
-            }
+            Attempt::Answer(Ok(inode)) => state.set_inode(&inode),
             Attempt::Answer(Err(Refusal::Posix(Posix::NotFound | Posix::Stale))) => {
                 tracing::warn!(inode = no.0, "an open file is gone");
                 state.gone = true;
             }
             // What may not be read any more may still be written: the server says so when it is.
-            Attempt::Answer(Err(Refusal::Posix(_))) => {
-                (state.generation, state.server_opens) = (connected.session.generation, 0);
-            }
+            Attempt::Answer(Err(Refusal::Posix(_))) => state.server_opens = 0,
             Attempt::Answer(Err(Refusal::NoSession | Refusal::NotNow(_))) | Attempt::Unknown(_) => {
                 return Ok(false);
             }
@@ -185,21 +195,36 @@ impl ClientCore {
         }
     }
 
-    /// Reports files that were closed. Opens end with their session in any case.
+    /// Reports files that were closed.
     pub(super) fn send_closed(&self) {
         let (generation, closed) = self.closed.take();
-        if closed.is_empty() {
-            return;
+        if !closed.is_empty() {
+            self.report_closed(generation, closed);
         }
-        if let Ok(connected) = self.connected(self.deadline())
+    }
+
+    /// Reports files that were closed in the session of this generation. Opens end with their session in any case.
+    pub(super) fn report_closed(&self, generation: u64, closed: Vec<(InodeNo, u64)>) {
+        let deadline = self.deadline();
+        let Some(slot) = self.opening.take(deadline) else {
+            return;
+        };
+        let once = slot.once();
+        let mut pause = PAUSE.0;
+        while let Ok(connected) = self.connected(deadline)
             && connected.session.generation == generation
         {
-            let deadline = self.deadline();
+            let closed = closed.clone();
             let close = |client: MetadataClient, context, session| async move {
-                client.close(context, session, closed).await
+                client.close(context, session, once, closed).await
             };
-            if let Attempt::Unknown(why) = self.link.attempt(&connected, deadline, close) {
-                tracing::debug!("closing files: {why}");
+            match self.link.attempt(&connected, deadline, close) {
+                Attempt::Answer(Err(Refusal::NotNow(_))) => rest(&mut pause, deadline),
+                Attempt::Answer(_) => return,
+                Attempt::Unknown(why) => tracing::debug!("closing files: {why}"),
+            }
+            if Instant::now() >= deadline {
+                return;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Slots: which changes of this client are under way, and their numbers.
+//! Slots: which changes of this client are under way, and their numbers; opens and closes have slots of their own.
 //!
 //! 1. A slot has one change at a time. The next one has a higher number, by which the server knows that the answer to the one
 //!    before is not needed any more.
@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use metadata_proto::rpc::SLOTS_MAX;
+use metadata_proto::rpc::{Once, SLOTS_MAX};
 use parking_lot::{Condvar, Mutex};
 
 #[derive(Debug)]
@@ -61,6 +61,16 @@ impl Slots {
             if self.freed.wait_until(&mut state, deadline).timed_out() {
                 return None;
             }
+        }
+    }
+}
+
+impl Slot<'_> {
+    /// For a call that counts once in its session.
+    pub(super) fn once(&self) -> Once {
+        Once {
+            slot: self.number,
+            sequence: self.sequence,
         }
     }
 }

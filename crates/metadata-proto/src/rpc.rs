@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::admin;
 
 /// Version of this protocol: both sides must have the same.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// Slots of a client: changes it may have under way at the same time.
 pub const SLOTS_MAX: u32 = 64;
 /// Most earlier sessions in which a client may have held what it claims.
@@ -387,6 +387,25 @@ pub enum PastAnswer {
     Offset(u64),
 }
 
+/// Which call of a session it is. One whose answer was lost is asked for again by the same number, and counts once: `slot` is below
+/// [`SLOTS_MAX`] and has one call at a time, `sequence` rises with each call of the slot, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Once {
+    /// The slot.
+    pub slot: u32,
+    /// The number in the slot.
+    pub sequence: u64,
+}
+
+/// How an open counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Opening {
+    /// One more.
+    New(Once),
+    /// Of a file that the client had open in the session before this one: one, if it has none yet.
+    Again,
+}
+
 /// The calls. Every one but `hello` and `administer` refuses with `NoSession` where the session is over.
 #[tarpc::service]
 pub trait Metadata {
@@ -416,9 +435,14 @@ pub trait Metadata {
     /// What became of a change; it is not done afterwards if it was not before.
     async fn recall(session: SessionId, slot: u32, sequence: u64) -> Reply<Recalled>;
     /// Opens a file, which then outlives its last name until it is closed. Its attributes.
-    async fn open(session: SessionId, no: InodeNo, access: Access) -> Reply<Inode>;
+    async fn open(
+        session: SessionId,
+        opening: Opening,
+        no: InodeNo,
+        access: Access,
+    ) -> Reply<Inode>;
     /// Undoes opens: of each file so many.
-    async fn close(session: SessionId, closed: Vec<(InodeNo, u64)>) -> Reply<()>;
+    async fn close(session: SessionId, once: Once, closed: Vec<(InodeNo, u64)>) -> Reply<()>;
     /// Maps of up to `count` chunks (1 to 64) from `first` on, with what it takes to read them.
     async fn map(session: SessionId, no: InodeNo, first: u64, count: u32) -> Reply<Map>;
     /// The next data (or hole) at or after an offset.

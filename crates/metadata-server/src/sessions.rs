@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use metadata_proto::rpc::{Posix, Refusal, Reply, SessionId};
+use metadata_proto::rpc::{Once, Opening, Posix, Refusal, Reply, SLOTS_MAX, SessionId};
 use netdisk::{BlockExtent, DiskId};
 use parking_lot::{Mutex, MutexGuard};
 use room::{ClientKey, InodeNo, SegmentNo, WriteGrantId};
@@ -44,6 +44,35 @@ struct SessionState {
     over: bool,
     opens: HashMap<InodeNo, u64>,
     grants: HashMap<WriteGrantId, Borrowed>,
+    /// The newest call of each slot that was done.
+    done: Vec<u64>,
+}
+
+impl SessionState {
+    fn open(&mut self, no: InodeNo, before: impl FnOnce()) -> Reply<()> {
+        if self.opens.len() >= OPENS_MAX && !self.opens.contains_key(&no) {
+            return Err(Refusal::Posix(Posix::NoSpace));
+        }
+        before();
+        *self.opens.entry(no).or_insert(0) += 1;
+        Ok(())
+    }
+
+    /// The newest call that was done of the slot.
+    fn newest(&mut self, once: Once) -> Reply<&mut u64> {
+        self.done.resize(SLOTS_MAX as usize, 0);
+        let slot = usize::try_from(once.slot).ok();
+        let newest = slot.and_then(|slot| self.done.get_mut(slot));
+        newest.ok_or(Refusal::Posix(Posix::InvalidArgument))
+    }
+
+    /// Whether an open counts.
+    fn counts(&mut self, no: InodeNo, opening: Opening) -> Reply<bool> {
+        Ok(match opening {
+            Opening::New(once) => *self.newest(once)? < once.sequence,
+            Opening::Again => !self.opens.contains_key(&no),
+        })
+    }
 }
 
 /// A session.
@@ -91,13 +120,38 @@ impl Session {
 
     /// Notes that a file was opened once more. `before` runs first, where nothing can end the session.
     pub fn open(&self, no: InodeNo, before: impl FnOnce()) -> Reply<()> {
+        self.alive()?.open(no, before)
+    }
+
+    /// [`open`](Self::open), where this `opening` does not count already; whether it did so.
+    pub fn open_once(&self, no: InodeNo, opening: Opening, before: impl FnOnce()) -> Reply<bool> {
         let mut held = self.alive()?;
-        if held.opens.len() >= OPENS_MAX && !held.opens.contains_key(&no) {
-            return Err(Refusal::Posix(Posix::NoSpace));
+        if !held.counts(no, opening)? {
+            return Ok(false);
         }
-        before();
-        *held.opens.entry(no).or_insert(0) += 1;
-        Ok(())
+        held.open(no, before)?;
+        if let Opening::New(once) = opening {
+            *held.newest(once)? = once.sequence;
+        }
+        Ok(true)
+    }
+
+    /// An open that counted failed: it does not count, and may be asked for again. How many opens are over.
+    pub fn undo_open(&self, no: InodeNo, opening: Opening) -> Reply<u64> {
+        let (closed, _) = self.close(no, 1)?;
+        if let Opening::New(once) = opening {
+            *self.alive()?.newest(once)? = once.sequence.saturating_sub(1);
+        }
+        Ok(closed)
+    }
+
+    /// Whether this call was not done yet; it is from now on.
+    pub fn begins(&self, once: Once) -> Reply<bool> {
+        let mut held = self.alive()?;
+        let newest = held.newest(once)?;
+        let begins = *newest < once.sequence;
+        *newest = once.sequence.max(*newest);
+        Ok(begins)
     }
 
     /// Notes that `count` opens are over; how many there really were, and whether none is left.
@@ -372,6 +426,37 @@ mod tests {
             ..User::clone(&user())
         };
         sessions.begin(&Arc::new(other), [3; 16]).unwrap();
+    }
+
+    #[test]
+    fn an_open_counts_once_however_often_it_is_asked_for() {
+        let sessions = Sessions::new(Duration::from_secs(20));
+        let session = sessions.begin(&user(), [1; 16]).unwrap();
+        let (no, new) = (InodeNo(5), |slot, sequence| Once { slot, sequence });
+        let open = |opening| session.open_once(no, opening, || {});
+        for (opening, counts) in [
+            (Opening::Again, true),
+            (Opening::Again, false),
+            (Opening::New(new(3, 1)), true),
+            (Opening::New(new(3, 1)), false),
+            (Opening::New(new(3, 2)), true),
+            // Late.
+            (Opening::New(new(3, 1)), false),
+        ] {
+            assert_eq!(open(opening), Ok(counts), "{opening:?}");
+        }
+        let failed = Opening::New(new(0, 7));
+        assert_eq!(open(failed), Ok(true));
+        assert_eq!(session.undo_open(no, failed), Ok(1));
+        assert_eq!(open(failed), Ok(true));
+        assert_eq!(session.close(no, 3), Ok((3, false)));
+        assert_eq!(session.close(no, 3), Ok((1, true)));
+        assert_eq!(session.begins(new(1, 1)), Ok(true));
+        assert_eq!(session.begins(new(1, 1)), Ok(false));
+        for slot in [SLOTS_MAX, u32::MAX] {
+            assert!(open(Opening::New(new(slot, 1))).is_err());
+            assert!(session.begins(new(slot, 1)).is_err());
+        }
     }
 
     #[test]

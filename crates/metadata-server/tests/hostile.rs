@@ -236,6 +236,7 @@ fn a_session_goes_on_over_another_connection_of_the_same_key_only() {
                 c.open(
                     x,
                     session,
+                    Opening::Again,
                     file,
                     room::Access {
                         read: true,

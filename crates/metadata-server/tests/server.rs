@@ -415,6 +415,43 @@ fn many_threads_that_send_one_change_get_one_answer() {
     }
 }
 
+/// Asked for again because an answer was lost, an open counted twice: closed once, its file was kept until the session ended.
+#[test]
+fn opens_and_closes_whose_answers_were_lost_count_once() {
+    let (world, _, alice, _, d) = people(LONG);
+    let file = alice.make(d, "f", FileKind::Regular, 0o644).unwrap().no;
+    let access = room::Access {
+        read: true,
+        write: false,
+    };
+    let [first, second, third, closed] = [
+        common::once(),
+        common::once(),
+        common::once(),
+        common::once(),
+    ];
+    for opening in [
+        Opening::New(first),
+        Opening::New(first),
+        Opening::New(second),
+        // As a client does that takes up its session, and does so once more.
+        Opening::Again,
+        Opening::Again,
+    ] {
+        alice.open_as(opening, file, access).unwrap();
+    }
+    alice.unlink(d, "f").unwrap();
+    for _ in 0..3 {
+        alice.close_as(closed, file).unwrap();
+    }
+    // One of two is left.
+    assert!(alice.attributes(file).is_ok());
+    assert_eq!(world.server().metrics().opens, 1);
+    alice.close_as(third, file).unwrap();
+    assert!(alice.attributes(file).is_err());
+    assert_eq!(world.server().metrics().opens, 0);
+}
+
 #[test]
 fn a_user_who_is_removed_is_out_at_once_and_for_good() {
     let (world, _, alice, bob, d) = people(LONG);
@@ -432,43 +469,6 @@ fn a_user_who_is_removed_is_out_at_once_and_for_good() {
     assert!(Raw::connect(&world, alice.identity.clone(), None).is_ok());
 }
 
-#[test]
-fn a_restarted_disk_gets_a_fresh_group_and_revoked_capabilities_stay_revoked() {
-    let (mut world, _, alice, bob, d) = people(LONG);
-    let file = alice.make(d, "f", FileKind::Regular, 0o644).unwrap().no;
-    alice.write(&world, file, b'a');
-    let (old, kept) = (bob.map(file).unwrap(), alice.map(file).unwrap());
-    alice.chmod(file, 0o600).unwrap();
-    world.disks[0].stop();
-    world.disks[0].start();
-    assert!(matches!(
-        bob.read_by(&world, &old),
-        Err(DiskError::UnknownGroup)
-    ));
-    // Without anybody's doing, and without a new session.
-    until("the disk accepts requests again", || {
-        let map = alice.map(file);
-        map.is_ok_and(|map| alice.read_by(&world, &map).is_ok_and(|byte| byte == b'a'))
-    });
-    for map in [&old, &kept] {
-        assert!(matches!(
-            bob.read_by(&world, map),
-            Err(DiskError::UnknownGroup)
-        ));
-    }
-}
-
-#[test]
-fn group_numbers_rise_over_all_starts() {
-    let (mut world, _, alice, _, d) = people(LONG);
-    let file = alice.make(d, "f", FileKind::Regular, 0o644).unwrap().no;
-    alice.write(&world, file, b'a');
-    let identity = alice.identity.clone();
-    let mut last = alice.map(file).unwrap().tickets[0].capability.group;
-    for _ in 0..3 {
-        world.stop();
-        world.start();
-        let alice = Raw::connect(&world, identity.clone(), None).unwrap();
 /// It was said that a disk cannot be reached.
 #[test]
 fn a_user_who_is_removed_while_the_room_cannot_be_changed_is_out_and_only_locks_are_left() {
@@ -508,6 +508,43 @@ fn a_user_who_is_removed_while_a_disk_is_away_is_out() {
     until("the disk knows", || bob.read_by(&world, &map).is_err());
 }
 
+#[test]
+fn a_restarted_disk_gets_a_fresh_group_and_revoked_capabilities_stay_revoked() {
+    let (mut world, _, alice, bob, d) = people(LONG);
+    let file = alice.make(d, "f", FileKind::Regular, 0o644).unwrap().no;
+    alice.write(&world, file, b'a');
+    let (old, kept) = (bob.map(file).unwrap(), alice.map(file).unwrap());
+    alice.chmod(file, 0o600).unwrap();
+    world.disks[0].stop();
+    world.disks[0].start();
+    assert!(matches!(
+        bob.read_by(&world, &old),
+        Err(DiskError::UnknownGroup)
+    ));
+    // Without anybody's doing, and without a new session.
+    until("the disk accepts requests again", || {
+        let map = alice.map(file);
+        map.is_ok_and(|map| alice.read_by(&world, &map).is_ok_and(|byte| byte == b'a'))
+    });
+    for map in [&old, &kept] {
+        assert!(matches!(
+            bob.read_by(&world, map),
+            Err(DiskError::UnknownGroup)
+        ));
+    }
+}
+
+#[test]
+fn group_numbers_rise_over_all_starts() {
+    let (mut world, _, alice, _, d) = people(LONG);
+    let file = alice.make(d, "f", FileKind::Regular, 0o644).unwrap().no;
+    alice.write(&world, file, b'a');
+    let identity = alice.identity.clone();
+    let mut last = alice.map(file).unwrap().tickets[0].capability.group;
+    for _ in 0..3 {
+        world.stop();
+        world.start();
+        let alice = Raw::connect(&world, identity.clone(), None).unwrap();
         let group = alice.map(file).unwrap().tickets[0].capability.group;
         assert!(group > last, "{group:?} after {last:?}");
         last = group;

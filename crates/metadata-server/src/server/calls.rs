@@ -8,8 +8,8 @@ use metadata_proto::admin;
 use metadata_proto::admin::Ended;
 use metadata_proto::rpc::{
     Change, Changed, ClientId, Committed, Delay, FORMER_MAX, Granted, Heartbeat, Listing,
-    LockClaim, Map, Metadata, Past, PastAnswer, Posix, Recalled, Refusal, Reply, SessionId,
-    Welcome, Written,
+    LockClaim, Map, Metadata, Once, Opening, Past, PastAnswer, Posix, Recalled, Refusal, Reply,
+    SessionId, Welcome, Written,
 };
 use room::{
     Access, FileSystem as _, Inode, InodeNo, Lock, LockKind, LockOwner, LockTable, RoomSpace,
@@ -272,22 +272,32 @@ impl Metadata for Caller {
         self,
         _: Context,
         session: SessionId,
+        opening: Opening,
         no: InodeNo,
         access: Access,
     ) -> Reply<Inode> {
         self.within("open", session, About::of(no), move |here| {
             let handles = &here.0.handles;
             here.0.audit.ready()?;
-            let opened = super::files::open(here, handles.room_number(no), access)?;
+            let opened = super::files::open(here, opening, handles.room_number(no), access)?;
             here.0.audit.opened(&here.1, no, access);
             Ok(handles.inode(opened))
         })
         .await
     }
 
-    async fn close(self, _: Context, session: SessionId, closed: Vec<(InodeNo, u64)>) -> Reply<()> {
+    async fn close(
+        self,
+        _: Context,
+        session: SessionId,
+        once: Once,
+        closed: Vec<(InodeNo, u64)>,
+    ) -> Reply<()> {
         let about = About::default();
         self.within("close", session, about, move |(incarnation, session)| {
+            if !session.begins(once)? {
+                return Ok(());
+            }
             for (no, count) in closed {
                 let no = incarnation.handles.room_number(no);
                 let (closed, last) = session.close(no, count)?;

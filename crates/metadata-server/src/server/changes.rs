@@ -177,9 +177,7 @@ fn apply(
             let made = make_file(here, id, parent, &name, new)?;
             // The answer that is kept is that of its creation: opens end with their session.
             Ok(match made {
-                Changed::Inode(inode)
-                    if super::files::open_file(here, inode.no, access).is_ok() =>
-                {
+                Changed::Inode(inode) if super::files::open_new(here, inode.no, access).is_ok() => {
                     let seen = incarnation.handles.out(inode.no);
                     incarnation.audit.opened(session, seen, access);
                     Changed::Opened(inode, session.id)

@@ -1,6 +1,6 @@
 //! Finding, listing and opening files.
 
-use metadata_proto::rpc::{Listing, Posix, Refusal, Reply};
+use metadata_proto::rpc::{Listing, Opening, Posix, Refusal, Reply};
 use room::acl::{self, Acl};
 use room::{Access, DirEntry, Error, FileKind, FileSystem, Inode, InodeNo, RoomSpace, Timestamp};
 
@@ -152,13 +152,32 @@ pub(super) fn xattr((server, session): &Here, no: InodeNo, name: &[u8]) -> Reply
     server.room.xattr(no, name).map_err(refusal)
 }
 
-pub(super) fn open(here: &Here, no: InodeNo, access: Access) -> Reply<Inode> {
-    let _rights = here.0.rights.read();
-    open_file(here, no, access)
+pub(super) fn open(here: &Here, opening: Opening, no: InodeNo, access: Access) -> Reply<Inode> {
+    let (server, session) = here;
+    let _rights = server.rights.read();
+    may_open(here, no, access)?;
+    let counts = session.open_once(no, opening, || server.room.hold(no))?;
+    // It may have lost its last name before it was held.
+    server.room.attributes(no).map_err(|e| {
+        if counts && let Ok(closed) = session.undo_open(no, opening) {
+            server.room.release(no, closed);
+        }
+        match e {
+            Error::NotFound => Refusal::Posix(Posix::NotFound),
+            other => refusal(other),
+        }
+    })
+}
+
+/// Opens a file that its creator has made just now. The caller holds the rights exclusively.
+pub(super) fn open_new(here: &Here, no: InodeNo, access: Access) -> Reply<()> {
+    let (server, session) = here;
+    may_open(here, no, access)?;
+    session.open(no, || server.room.hold(no))
 }
 
 /// The caller holds the rights.
-pub(super) fn open_file((server, session): &Here, no: InodeNo, access: Access) -> Reply<Inode> {
+fn may_open((server, session): &Here, no: InodeNo, access: Access) -> Reply<()> {
     let found = server.reach(session, no).map_err(refusal)?;
     if access.read && found.inode.kind == FileKind::Directory {
         session.subject.list(found.object()).map_err(refusal)?;
@@ -171,18 +190,5 @@ pub(super) fn open_file((server, session): &Here, no: InodeNo, access: Access) -
             return Err(Refusal::Posix(Posix::NotPermitted));
         }
     }
-    session.open(no, || server.room.hold(no))?;
-    // It may have lost its last name before it was held.
-    match server.room.attributes(no) {
-        Ok(inode) => Ok(inode),
-        Err(e) => {
-            if let Ok((closed, _)) = session.close(no, 1) {
-                server.room.release(no, closed);
-            }
-            Err(match e {
-                Error::NotFound => Refusal::Posix(Posix::NotFound),
-                other => refusal(other),
-            })
-        }
-    }
+    Ok(())
 }

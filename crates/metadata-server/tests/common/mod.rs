@@ -6,6 +6,7 @@ mod port;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use device::{Device, MemoryDevice};
@@ -204,6 +205,16 @@ impl World {
     }
 }
 
+/// A number for a call, and a slot for it.
+pub fn once() -> Once {
+    static SEQUENCES: AtomicU64 = AtomicU64::new(1);
+    let sequence = SEQUENCES.fetch_add(1, Ordering::Relaxed);
+    Once {
+        slot: (sequence % u64::from(SLOTS_MAX)) as u32,
+        sequence,
+    }
+}
+
 /// A client that sends whatever the test wants.
 pub struct Raw {
     pub identity: Arc<Identity>,
@@ -358,13 +369,20 @@ impl Raw {
     }
 
     pub fn open(&self, no: InodeNo, read: bool, write: bool) -> Reply<Inode> {
-        let access = Access { read, write };
-        self.ask(|c, x, s| async move { c.open(x, s, no, access).await })
+        self.open_as(Opening::New(once()), no, Access { read, write })
+    }
+
+    pub fn open_as(&self, opening: Opening, no: InodeNo, access: Access) -> Reply<Inode> {
+        self.ask(|c, x, s| async move { c.open(x, s, opening, no, access).await })
             .unwrap()
     }
 
     pub fn close(&self, no: InodeNo) -> Reply<()> {
-        self.ask(|c, x, s| async move { c.close(x, s, vec![(no, 1)]).await })
+        self.close_as(once(), no)
+    }
+
+    pub fn close_as(&self, once: Once, no: InodeNo) -> Reply<()> {
+        self.ask(|c, x, s| async move { c.close(x, s, once, vec![(no, 1)]).await })
             .unwrap()
     }
 

@@ -109,7 +109,8 @@ fn an_administrator_has_no_session_and_reaches_nothing_with_that_of_another() {
             client.read_dir(x, s, parent, 0, 9).await.unwrap().err(),
             out
         );
-        assert_eq!(client.open(x, s, no, read).await.unwrap().err(), out);
+        let opened = client.open(x, s, Opening::Again, no, read).await;
+        assert_eq!(opened.unwrap().err(), out);
         assert!(client.map(x, s, no, 0, 1).await.unwrap().is_err());
         // words.py: the call has this name
         assert!(client.grant(x, s, 1).await.unwrap().is_err());

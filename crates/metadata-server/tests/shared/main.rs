@@ -1,6 +1,7 @@
 //! Shared storage from end to end: disks, metadata server, clients, real mounts.
 #![allow(missing_docs)]
 
+mod answers;
 mod common;
 mod failures;
 mod locks;
