@@ -34,6 +34,12 @@ impl Segment {
         }
     }
 
+    /// The end of the last block that is referred to.
+    pub(crate) fn end(&self) -> u32 {
+        let last = self.used.iter().rposition(|word| *word != 0);
+        last.map_or(0, |at| (at as u32 + 1) * 64 - self.used[at].leading_zeros())
+    }
+
     /// What nothing refers to.
     fn dead(&self) -> Vec<BlockRange> {
         let is_dead = |block: &u32| !get(&self.used, *block);
@@ -141,6 +147,21 @@ pub(crate) fn each_kept(
         after = Some((last.inode, last.index, last.until));
         page.into_iter().try_for_each(&mut each)?;
     }
+}
+
+/// The end of the last block of each segment that an extent refers to.
+pub(crate) fn ends(catalog: &dyn Catalog) -> Result<HashMap<SegmentNo, u32>> {
+    let mut ends = HashMap::new();
+    let mut note = |chunk: &Chunk| {
+        for (unit, _) in chunk.extents().iter().flat_map(Extent::units) {
+            let end = ends.entry(unit.segment).or_insert(0);
+            *end = unit.position.saturating_add(unit.blocks).max(*end);
+        }
+        Ok(())
+    };
+    each_chunk(catalog, |_, _, chunk| note(&chunk))?;
+    each_kept(catalog, |row| note(row.kept.chunk()))?;
+    Ok(ends)
 }
 
 /// Counts the units of a map; a segment with one that cannot be is left out.

@@ -144,6 +144,50 @@ fn a_missing_segment_and_one_cut_short_cost_exactly_what_lay_in_them() {
     }
 }
 
+/// Check called a segment short when a power cut had taken an end of it that nothing refers to.
+#[test]
+fn only_what_files_refer_to_must_be_in_a_segment() {
+    let place = sample();
+    let room = place.open();
+    room.write_file("/kept", &pattern(9, 1_000_000)).unwrap();
+    room.sync().unwrap();
+    room.write_file("/removed", &pattern(8, 500_000)).unwrap();
+    room.sync().unwrap();
+    room.unlink(InodeNo::ROOT, b"removed").unwrap();
+    room.close().unwrap();
+    let (file, _) = place_of(&place, "/kept", 0);
+    let end = {
+        let catalog = catalog(&place);
+        let chunk = catalog.chunk(inode(&catalog, "/kept").no, 0).unwrap();
+        let ends = chunk
+            .extents()
+            .iter()
+            .map(|e| e.position + u32::from(e.blocks));
+        u64::from(ends.max().unwrap()) * 4096
+    };
+    let cut = |len| {
+        let file = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+        assert!(file.metadata().unwrap().len() >= len);
+        file.set_len(len).unwrap();
+    };
+    let examined = || Room::examine(&place.room_dir(), &credential()).unwrap();
+    cut(end);
+    assert_eq!(examined().findings, [] as [String; 0]);
+    sound(&place.open());
+    cut(end - 1);
+    let room = place.open();
+    let report = room.check(true, false, GO).unwrap();
+    room.close().unwrap();
+    let last = 1_000_000 % UNIT;
+    assert_eq!(
+        (report.lost[0].offset, report.lost[0].len),
+        (1_000_000 - last, last)
+    );
+    for findings in [report.findings, examined().findings] {
+        assert!(findings[0].contains("its file has"), "{findings:?}");
+    }
+}
+
 #[test]
 fn a_damaged_segment_header_is_found_and_its_data_moved() {
     let place = sample();

@@ -13,6 +13,7 @@ use crate::header::{self, BACKUP, HEADER, keyring};
 use crate::layout::{CATALOG, NEW_CATALOG, check_not_network_backed};
 use crate::lock::RoomLock;
 use crate::reports::CheckReport;
+use crate::usage;
 use crate::{Error, Result};
 
 /// Looks at a closed room and changes nothing.
@@ -76,17 +77,19 @@ pub(crate) fn examine(
                     findings.push(e.to_string());
                 }
             }
-            for SegmentFile { no, len, .. } in store.list()? {
-                let needed = known
-                    .iter()
-                    .find(|a| a.id.no == no)
-                    .map_or(0, |a| u64::from(a.length) * BLOCK);
-                if len < needed {
-                    findings.push(format!(
-                        "segment {}: its file has {len} bytes of {needed}",
-                        no.0
-                    ));
+            match usage::ends(&catalog) {
+                Ok(ends) => {
+                    for SegmentFile { no, len, .. } in store.list()? {
+                        let needed = ends.get(&no).map_or(0, |end| u64::from(*end) * BLOCK);
+                        if len < needed {
+                            let no = no.0;
+                            findings.push(format!(
+                                "segment {no}: its file has {len} bytes of {needed}"
+                            ));
+                        }
+                    }
                 }
+                Err(e) => findings.push(format!("maps of files: {e}")),
             }
         }
         Err(e) => findings.push(format!("segments: {e}")),
