@@ -19,51 +19,23 @@ WORKS=(appends mailbox journal wal)
 mkdir -p "${BENCH_DIR:-$TARGET_DIR}"
 WORK=$(mktemp -d "${BENCH_DIR:-$TARGET_DIR}/bench-busy.XXXXXX")
 export XDG_STATE_HOME=$WORK/state
+. "$ROOT/scripts/stores.sh"
 LOOPS=()
-MOUNTED=()
 quiet() {
     [ ${#LOOPS[@]} -eq 0 ] || kill "${LOOPS[@]}" 2>/dev/null || true
     LOOPS=()
 }
 cleanup() {
-    local status=$? at
+    local status=$?
     quiet
-    for at in "${MOUNTED[@]}"; do
-        umount "$at" 2>/dev/null || fusermount3 -uz "$at" || true
-    done
+    unmount_stores
     rm -rf "$WORK"
     exit "$status"
 }
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
-head -c 24 /dev/urandom | base64 >"$WORK/passphrase"
-chmod 600 "$WORK/passphrase"
-STORES=(plain)
-mkdir "$WORK/plain"
-# offer NAME: its files are to be in $WORK/NAME.d, its mountpoint is $WORK/NAME.
-offer() {
-    mkdir "$WORK/$1"
-    STORES+=("$1")
-    MOUNTED+=("$WORK/$1")
-}
-offer room
-"$BIN" create --quiet "$WORK/room.d" --passphrase-file "$WORK/passphrase" --kdf-memory 8 --kdf-passes 1
-"$BIN" mount "$WORK/room.d" "$WORK/room" --passphrase-file "$WORK/passphrase" >/dev/null
-if have gocryptfs; then
-    offer gocryptfs
-    mkdir "$WORK/gocryptfs.d"
-    gocryptfs -q -init -scryptn 10 -passfile "$WORK/passphrase" "$WORK/gocryptfs.d"
-    gocryptfs -q -passfile "$WORK/passphrase" "$WORK/gocryptfs.d" "$WORK/gocryptfs"
-fi
-if have securefs; then
-    offer securefs
-    mkdir "$WORK/securefs.d"
-    securefs create --pass "$(cat "$WORK/passphrase")" "$WORK/securefs.d" >/dev/null
-    securefs mount -b --log "$WORK/securefs.log" --pass "$(cat "$WORK/passphrase")" "$WORK/securefs.d" "$WORK/securefs" >/dev/null
-    timeout 30 sh -c 'until mountpoint -q "$1"; do sleep 0.1; done' wait "$WORK/securefs" || die "securefs does not mount"
-fi
-
+offer_stores
 for ((round = 1; round <= ROUNDS; round++)); do
     for load in idle busy; do
         if [ $load = busy ]; then

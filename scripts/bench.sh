@@ -2,7 +2,7 @@
 # Measures what docs/performance.md shows, and leaves each result in benches/results/NAME.json. `make performance` then writes
 # the document. Takes about half an hour on a quiet machine; what else runs meanwhile is in the numbers.
 #
-#   scripts/bench.sh BINARY [NAME...]       default: all. cost dd small-files ladder scale stores peers busy storage cipher
+#   scripts/bench.sh BINARY [NAME...]       default: all. cost dd small-files ladder scale stores peers busy programs storage cipher
 #   BENCH_DIR=DIR scripts/bench.sh BINARY   measure the disk that DIR is on (default: the target directory)
 #   DD_MIB=2048                             size of the image that `dd` reads (twice that is needed)
 #   ROUNDS=7 FILES=10000                    rounds of each row, and files of a tree
@@ -15,7 +15,7 @@ BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom}")
 [ -x "$BIN" ] || die "there is no $BIN: run make build"
 shift || true
 NAMES=("$@")
-[ ${#NAMES[@]} -gt 0 ] || NAMES=(cost dd small-files ladder scale stores peers busy storage cipher)
+[ ${#NAMES[@]} -gt 0 ] || NAMES=(cost dd small-files ladder scale stores peers busy programs storage cipher)
 RESULTS=$ROOT/benches/results
 DD_MIB=${DD_MIB:-2048}
 ROUNDS=${ROUNDS:-7}
@@ -97,16 +97,17 @@ dd_stores() {
 
 for name in "${NAMES[@]}"; do
     case "$name" in
-    cost) measure cost cost "$WORK" --rounds "$ROUNDS" --size 512MiB ;;
+    cost) measure cost cost "$WORK" --rounds "$ROUNDS" --size 512MiB --fuse-ceiling ;;
     dd) dd_stores ;;
     small-files) measure small-files small-files "$WORK" "${COLD[@]}" ;;
     ladder) measure ladder ladder "$WORK" ;;
     scale) measure scale scale "$WORK" ;;
     stores) measure stores compare "$WORK" "mounted:$WORK" "${TOOLS[@]}" --rounds "$ROUNDS" --size 256MiB "${COLD[@]}" ;;
-    peers) measure peers peers "$WORK" --rounds "$ROUNDS" --files "$FILES" --seconds 60 "${COLD[@]}" ;;
+    peers) measure peers peers "$WORK" --fuse-ceiling --rounds "$ROUNDS" --files "$FILES" --seconds 60 "${COLD[@]}" ;;
     busy) BENCH_DIR=$WORK "$ROOT/scripts/bench-busy.sh" "$BIN" "$ROUNDS" ;;
+    programs) "$ROOT/scripts/bench-programs.sh" "$BIN" "$ROUNDS" ;;
     storage) measure storage storage "$WORK" --rounds "$ROUNDS" ;;
     cipher) measure cipher cipher ;;
-    *) die "there is no measurement '$name': cost dd small-files ladder scale stores peers busy storage cipher" ;;
+    *) die "there is no measurement '$name': cost dd small-files ladder scale stores peers busy programs storage cipher" ;;
     esac
 done
