@@ -5,16 +5,14 @@ use std::time::Duration;
 
 use storage::{OpenMode, Storage, WriterState};
 
-use crate::made::{arc, create, noise, open, options, read, short, write};
+use crate::made::{
+    arc, create, noise, open, options, polite, quick, read, short, two_machines, write,
+};
 use crate::store::{Fate, Store};
 
 #[test]
 fn a_writer_that_was_overtaken_acknowledges_nothing_more() {
-    let (store, here, there) = (
-        Store::new(),
-        tempfile::tempdir().unwrap(),
-        tempfile::tempdir().unwrap(),
-    );
+    let (store, [here, there]) = (Store::new(), two_machines());
     let first = create(&store, here.path(), options()).unwrap();
     write(&first, "f", b"of the first").unwrap();
     let second = open(&store, there.path(), options()).unwrap();
@@ -40,11 +38,7 @@ fn a_writer_that_was_overtaken_acknowledges_nothing_more() {
 
 #[test]
 fn a_writer_that_asks_learns_that_it_was_overtaken_before_it_writes() {
-    let (store, here, there) = (
-        Store::new(),
-        tempfile::tempdir().unwrap(),
-        tempfile::tempdir().unwrap(),
-    );
+    let (store, [here, there]) = (Store::new(), two_machines());
     let first = create(&store, here.path(), options()).unwrap();
     write(&first, "f", b"of the first").unwrap();
     assert_eq!(first.writer_state().unwrap(), WriterState::Current);
@@ -77,11 +71,7 @@ fn a_writer_that_asks_learns_that_it_was_overtaken_before_it_writes() {
 /// The number that a sleeping writer would take next was used long ago, and everything around it was removed.
 #[test]
 fn a_writer_that_slept_through_checkpoints_and_removals_is_fenced_all_the_same() {
-    let (store, here, there) = (
-        Store::new(),
-        tempfile::tempdir().unwrap(),
-        tempfile::tempdir().unwrap(),
-    );
+    let (store, [here, there]) = (Store::new(), two_machines());
     let sleeping = create(&store, here.path(), options()).unwrap();
     write(&sleeping, "f", b"x").unwrap();
     let mut quick = options();
@@ -109,10 +99,8 @@ fn a_writer_that_slept_through_checkpoints_and_removals_is_fenced_all_the_same()
 #[test]
 fn a_commit_that_arrives_after_the_fence_is_never_acknowledged() {
     let rounds = std::env::var("STRONGROOM_FIGHT_ROUNDS").map_or(10, |n| n.parse().unwrap());
-    let (store, dirs) = (Store::new(), [(); 2].map(|()| tempfile::tempdir().unwrap()));
-    let mut quick = options();
-    quick.checkpoint_commits = 5;
-    quick.grace = Duration::ZERO;
+    let (store, dirs) = (Store::new(), two_machines());
+    let quick = quick();
     let mut writer = create(&store, dirs[0].path(), quick.clone()).unwrap();
     let mut acknowledged = Vec::new();
     for round in 1..=rounds {
@@ -152,9 +140,7 @@ fn writers_that_fight_never_lose_what_one_acknowledged() {
     const ROUNDS: u64 = 25;
     let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
     drop(create(&store, dir.path(), options()).unwrap());
-    let mut quick = options();
-    quick.checkpoint_commits = 5;
-    quick.grace = Duration::ZERO;
+    let quick = quick();
     store.weather(Some(5));
     let acknowledged: Vec<String> = std::thread::scope(|scope| {
         let threads = (0..3).map(|who| {
@@ -195,13 +181,8 @@ fn writers_that_fight_never_lose_what_one_acknowledged() {
 
 #[test]
 fn a_room_that_is_open_elsewhere_is_taken_over_only_when_asked_for() {
-    let (store, here, there) = (
-        Store::new(),
-        tempfile::tempdir().unwrap(),
-        tempfile::tempdir().unwrap(),
-    );
-    let mut polite = options();
-    polite.take_over = false;
+    let (store, [here, there]) = (Store::new(), two_machines());
+    let polite = polite();
     let first = create(&store, here.path(), polite.clone()).unwrap();
     let refused = open(&store, there.path(), polite.clone()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ResourceBusy);
@@ -239,11 +220,7 @@ fn a_store_that_does_not_fence_is_refused_and_nothing_is_left_there() {
 
 #[test]
 fn a_place_that_has_a_room_gets_no_other() {
-    let (store, here, there) = (
-        Store::new(),
-        tempfile::tempdir().unwrap(),
-        tempfile::tempdir().unwrap(),
-    );
+    let (store, [here, there]) = (Store::new(), two_machines());
     let first = create(&store, here.path(), options()).unwrap();
     assert_eq!(
         create(&store, there.path(), options()).unwrap_err().kind(),
@@ -288,14 +265,9 @@ fn a_lost_answer_of_an_opening_does_not_lock_its_writer_out() {
 /// timer ran in vain until somebody said `--take-over`.
 #[test]
 fn a_writer_that_ends_when_it_has_just_begun_is_known_on_its_machine() {
-    let (store, here, there) = (
-        Store::new(),
-        tempfile::tempdir().unwrap(),
-        tempfile::tempdir().unwrap(),
-    );
+    let (store, [here, there]) = (Store::new(), two_machines());
     drop(create(&store, here.path(), options()).unwrap());
-    let mut polite = options();
-    polite.take_over = false;
+    let polite = polite();
     let mut short_of_time = polite.clone();
     short_of_time.timeout = short(&store, 200);
     store.end_after(0, true);
@@ -309,20 +281,15 @@ fn a_writer_that_ends_when_it_has_just_begun_is_known_on_its_machine() {
 /// Two machines began at once: what one of them had noted before does not make the other's commit of that number its own.
 #[test]
 fn a_begin_that_another_machine_won_is_not_known_as_ours() {
-    let (store, here, there) = (
-        Store::new(),
-        tempfile::tempdir().unwrap(),
-        tempfile::tempdir().unwrap(),
-    );
+    let (store, [here, there]) = (Store::new(), two_machines());
     drop(create(&store, here.path(), options()).unwrap());
-    let mut polite = options();
-    polite.take_over = false;
+    let polite = polite();
     let open_here = || open(&store, here.path(), polite.clone()).unwrap_err();
     let other = std::thread::scope(|scope| {
         store.hold_next();
         let slow = scope.spawn(open_here);
         while !store.is_holding() {
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::yield_now();
         }
         let other = open(&store, there.path(), polite.clone()).unwrap();
         store.let_go();

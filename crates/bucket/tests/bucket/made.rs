@@ -18,6 +18,26 @@ pub(crate) fn options() -> Options {
     options
 }
 
+/// The same for a machine that leaves the room to others.
+pub(crate) fn polite() -> Options {
+    let mut options = options();
+    options.take_over = false;
+    options
+}
+
+/// The same with a checkpoint every few commits, after which nothing is kept for readers.
+pub(crate) fn quick() -> Options {
+    let mut options = options();
+    options.checkpoint_commits = 5;
+    options.grace = Duration::ZERO;
+    options
+}
+
+/// Directories of two machines.
+pub(crate) fn two_machines() -> [tempfile::TempDir; 2] {
+    [(); 2].map(|()| tempfile::tempdir().unwrap())
+}
+
 pub(crate) fn arc(store: &Store) -> Arc<dyn ObjectStore> {
     Arc::new(store.clone())
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use room::{
     Credential, Error, MomentId, NewCredential, NewRoom, NewSnapshot, OpenOptions, ReceiveReport,
@@ -13,7 +12,7 @@ use room::{
 use storage::Storage;
 use strongroom_bucket::{BucketStorage, Options};
 
-use crate::made::{create, noise, open, options, short};
+use crate::made::{create, noise, open, options, polite, quick, short, two_machines};
 use crate::store::{Store, contents, overwrite};
 
 const KEY: [u8; 32] = [9; 32];
@@ -165,7 +164,7 @@ fn with_the_first(source: &Source, dir: &Path) -> Store {
 #[test]
 fn a_replica_is_opened_in_its_place_applied_and_promoted() {
     let source = three_moments();
-    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [here, there] = two_machines();
     let store = with_the_first(&source, here.path());
     assert_eq!(source.shown_on(&store, there.path()).unwrap(), "1");
     for (since, to) in [("1", "2"), ("2", "3")] {
@@ -197,16 +196,14 @@ fn a_receiver_cut_off_anywhere_leaves_a_whole_moment_and_goes_on() {
     let source = three_moments();
     let first = with_the_first(&source, tempfile::tempdir().unwrap().path());
     let increment = source.increment("1", "3");
-    let mut quick = options();
-    quick.checkpoint_commits = 5;
-    quick.grace = Duration::ZERO;
+    let mut quick = quick();
     quick.timeout = short(&Store::new(), 40);
     let mut cut = 0;
     loop {
         let mut is_over = false;
         for next_is_done in [false, true] {
             let store = copy_of(&first);
-            let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let [here, there] = two_machines();
             let storage = open(&store, here.path(), quick.clone()).unwrap();
             store.end_after(cut, next_is_done);
             let done = receive(&storage, here.path(), &mut &increment[..]).is_ok();
@@ -297,14 +294,12 @@ impl<F: FnMut()> Read for Meanwhile<'_, F> {
 #[test]
 fn of_two_senders_the_one_that_was_overtaken_changes_nothing() {
     let source = three_moments();
-    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [one, two] = two_machines();
     let store = with_the_first(&source, one.path());
     let increment = source.increment("1", "2");
     let slow = open(&store, one.path(), options()).unwrap();
     let refusing = || {
-        let mut polite = options();
-        polite.take_over = false;
-        let refused = open(&store, two.path(), polite).unwrap_err().to_string();
+        let refused = open(&store, two.path(), polite()).unwrap_err().to_string();
         assert!(refused.contains("--take-over"), "{refused}");
     };
     let mut second: Option<BucketStorage> = None;
@@ -399,7 +394,7 @@ fn shows_nothing_false(source: &Source, store: &Store) -> bool {
 #[test]
 fn a_replica_that_was_put_back_is_refused_where_a_newer_one_was_seen() {
     let source = three_moments();
-    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [here, there] = two_machines();
     let store = with_the_first(&source, here.path());
     let old = copy_of(&store);
     let storage = open(&store, here.path(), options()).unwrap();
@@ -419,7 +414,7 @@ fn a_replica_that_was_put_back_is_refused_where_a_newer_one_was_seen() {
 #[test]
 fn a_reader_follows_a_replica_from_moment_to_moment() {
     let source = three_moments();
-    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [here, there] = two_machines();
     let store = with_the_first(&source, here.path());
     let mut reading = options();
     reading.read_only = true;

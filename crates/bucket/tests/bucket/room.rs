@@ -2,12 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use room::{Credential, Error, FileSystem, NewCredential, NewRoom, OpenOptions, Room};
 use strongroom_bucket::{BucketStorage, Options};
 
-use crate::made::{create, noise, open, options, short};
+use crate::made::{create, noise, open, options, quick, short};
 use crate::store::{Store, contents, overwrite};
 
 const KEY: [u8; 32] = [7; 32];
@@ -98,9 +97,7 @@ fn a_small_synced_file_is_one_request() {
 /// The writer is cut off after every number of changes of the store. What it synced is in the room that is opened elsewhere.
 #[test]
 fn a_room_cut_off_anywhere_has_all_that_was_synced() {
-    let mut quick = options();
-    quick.checkpoint_commits = 5;
-    quick.grace = Duration::ZERO;
+    let mut quick = quick();
     quick.timeout = short(&Store::new(), 40);
     let mut cut = 0;
     loop {

@@ -6,13 +6,12 @@ use std::time::Duration;
 use storage::{OpenMode, Storage};
 use strongroom_bucket::{BucketStorage, Options, Standby};
 
-use crate::made::{arc, create, noise, options, read, write};
+use crate::made::{arc, create, noise, options, polite, read, write};
 use crate::store::{Store, list};
 
 /// A writer that is taken for dead after this time; it never passes in a test that wants the writer alive.
 fn with_lease(lease: Duration) -> Options {
-    let mut options = options();
-    options.take_over = false;
+    let mut options = polite();
     options.lease = Some(lease);
     options
 }
