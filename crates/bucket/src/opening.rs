@@ -17,11 +17,11 @@ use crate::shared::{Names, Node};
 /// Held by the process that writes to the bucket.
 const WRITER_LOCK: &str = "writer.lock";
 /// Which writer of the bucket was the last one of this directory: [`writer_line`]. While one begins, the commit of its begin is in a second line.
-pub(crate) const WRITER: &str = "writer";
+const WRITER: &str = "writer";
 /// Begin of the name of the cache's directory.
 const CHUNKS: &str = "chunks-";
 
-pub(crate) fn writer_line(manifest: &Manifest) -> String {
+fn writer_line(manifest: &Manifest) -> String {
     format!("{} {}\n", hex(&manifest.origin), manifest.epoch)
 }
 
@@ -49,10 +49,15 @@ impl WriterNote {
         Self { path, last, begun }
     }
 
+    /// Whether the writer of a state is known to have begun here.
+    pub(crate) fn is_last(&self, manifest: &Manifest) -> bool {
+        self.last == writer_line(manifest)
+    }
+
     /// Whether the writer of a state was the last one of this directory. A begin counts if its commit is the one in the store: another
     /// machine may have been faster, with another commit of this number.
     pub(crate) async fn is_of(&self, client: &Client, manifest: &Manifest) -> io::Result<bool> {
-        if self.last == writer_line(manifest) {
+        if self.is_last(manifest) {
             return Ok(true);
         }
         let Some((number, id)) = &self.begun else {
@@ -66,15 +71,18 @@ impl WriterNote {
         Ok(record.is_ok_and(|record| hex(&record.id) == *id))
     }
 
-    /// Notes a begin that is about to be written: a process that is killed then is known again as this machine's.
-    pub(crate) fn intend(&self, begin: &Record) -> io::Result<()> {
-        let line = format!("{} {}\n", begin.number, hex(&begin.id));
-        let last = match self.last.is_empty() {
-            true => "\n",
-            false => &self.last,
-        };
-        std::fs::write(&self.path, format!("{last}{line}"))
+    /// Notes a begin that is about to be written: a process that is killed then is known again as this machine's. `ours`: the state before
+    /// it, if its writer was this directory's.
+    fn intend(&self, ours: Option<&Manifest>, begin: &Record) -> io::Result<()> {
+        let last = ours.map_or_else(|| "\n".to_owned(), writer_line);
+        let text = format!("{last}{} {}\n", begin.number, hex(&begin.id));
+        std::fs::write(&self.path, text)
     }
+}
+
+/// Notes which writer of the bucket a directory has.
+pub(crate) fn note_writer(dir: &Path, manifest: &Manifest) -> io::Result<()> {
+    std::fs::write(dir.join(WRITER), writer_line(manifest))
 }
 
 /// Reads the newest state and begins to write; `None` where there is no room. `take_over`: also where another machine does, or died.
@@ -89,7 +97,8 @@ pub(crate) async fn load_and_begin(
             return Ok(None);
         };
         let manifest = &history.manifest;
-        if manifest.is_open && !take_over && !note.is_of(client, manifest).await? {
+        let is_ours = manifest.is_open && note.is_of(client, manifest).await?;
+        if manifest.is_open && !is_ours && !take_over {
             return Err(io::Error::new(
                 io::ErrorKind::ResourceBusy,
                 format!(
@@ -100,7 +109,7 @@ pub(crate) async fn load_and_begin(
             ));
         }
         let record = history::begin_of(manifest, lease.clone())?;
-        note.intend(&record)?;
+        note.intend(is_ours.then_some(manifest), &record)?;
         if history::begin(client, &mut history, &record).await? {
             return Ok(Some(history));
         }

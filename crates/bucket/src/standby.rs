@@ -22,7 +22,7 @@ use crate::file::Wanted;
 use crate::history::{self, History};
 use crate::names::ObjectName;
 use crate::objects::Objects;
-use crate::opening::{WRITER, cache_dir, local, nothing_there, writer_line};
+use crate::opening::{WriterNote, cache_dir, local, nothing_there};
 use crate::options::Options;
 use crate::shared::lease;
 use crate::storage::BucketStorage;
@@ -161,10 +161,7 @@ impl Standby {
     fn may_begin(&self) -> bool {
         let manifest = &self.history.manifest;
         // The last writer of this directory has ended: it had the lock.
-        let was_here = || {
-            let last = std::fs::read_to_string(self.dir.join(WRITER));
-            last.is_ok_and(|last| last.starts_with(&writer_line(manifest)))
-        };
+        let was_here = || WriterNote::read(&self.dir).is_last(manifest);
         let is_late = || {
             self.lease()
                 .is_some_and(|lease| self.seen.elapsed() >= lease)

@@ -19,7 +19,7 @@ use crate::history::{self, History};
 use crate::names::{CHECKPOINTS, COMMITS, DATA, LOG, RECORDS};
 use crate::objects::Objects;
 use crate::opening::{
-    WRITER, WriterNote, cache_dir, load_and_begin, local, names_of, nothing_there, writer_line,
+    WriterNote, cache_dir, load_and_begin, local, names_of, note_writer, nothing_there,
 };
 use crate::options::Options;
 use crate::probe;
@@ -163,7 +163,7 @@ impl BucketStorage {
         options: Options,
         begun: Moment,
     ) -> io::Result<Self> {
-        std::fs::write(dir.join(WRITER), writer_line(&history.manifest))?;
+        note_writer(dir, &history.manifest)?;
         let storage = Self::over(objects, history, local, writer, options)?;
         storage.shared.prove(begun);
         if let Some(commits) = &storage.commits {

@@ -271,10 +271,23 @@ fn a_writer_that_ends_when_it_has_just_begun_is_known_on_its_machine() {
     let mut short_of_time = polite.clone();
     short_of_time.timeout = short(&store, 200);
     store.end_after(0, true);
-    open(&store, here.path(), short_of_time).unwrap_err();
+    open(&store, here.path(), short_of_time.clone()).unwrap_err();
     store.heal();
     let refused = open(&store, there.path(), polite.clone()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ResourceBusy, "{refused}");
+    // The next one ends before its begin is there.
+    std::thread::scope(|scope| {
+        store.fates([Fate::Refused]);
+        store.hold_next();
+        let killed = scope.spawn(|| open(&store, here.path(), short_of_time).unwrap_err());
+        while !store.is_holding() {
+            std::thread::yield_now();
+        }
+        store.end_after(0, false);
+        store.let_go();
+        killed.join().unwrap();
+    });
+    store.heal();
     open(&store, here.path(), polite).unwrap();
 }
 
