@@ -19,6 +19,17 @@ const IDENTITY: &str = "AGE-PLUGIN-TOY-1W3HHJGRTV4USZV09ER";
 const EVIL_RECIPIENT: &str = "age1evil1w3hhjgrtv4usm3kx2u";
 const OTHER_IDENTITY: &str = "AGE-PLUGIN-OTR-1W3HHJGRTV4US682S5X";
 
+/// Adds a slot for the plugin, which opens the room for it too.
+const ADD_BY_PLUGIN: [&str; 7] = [
+    "key",
+    "add",
+    "room",
+    "--identity",
+    "id",
+    "--new-recipient",
+    RECIPIENT,
+];
+
 /// A place where the plugin is in PATH.
 struct Place {
     s: Sandbox,
@@ -275,18 +286,7 @@ fn a_room_is_mounted_with_a_plugin() {
     place.ok("", &["mount", "room", "mnt", "--identity", "id"]);
     std::fs::write(place.s.path("mnt/f"), noise(100_000, 1)).unwrap();
     // The process of this mount can start it.
-    place.ok(
-        "",
-        &[
-            "key",
-            "add",
-            "room",
-            "--identity",
-            "id",
-            "--new-recipient",
-            RECIPIENT,
-        ],
-    );
+    place.ok("", &ADD_BY_PLUGIN);
     place.ok("", &["umount", "mnt"]);
     place.ok("", &pass(&["mount", "room", "mnt"]));
     assert_eq!(
@@ -378,16 +378,7 @@ fn plugins_leave_no_process_in_those_that_stay() {
     if can_mount() {
         // Two that have answered and do not end: one for the mount, one for the new slot.
         place.ok("lingers", &["mount", "room", "mnt", "--identity", "id"]);
-        let add = [
-            "key",
-            "add",
-            "room",
-            "--identity",
-            "id",
-            "--new-recipient",
-            RECIPIENT,
-        ];
-        place.ok("lingers", &add);
+        place.ok("lingers", &ADD_BY_PLUGIN);
         assert_eq!(children(place.s.pid()), "");
         place.ok("", &["umount", "mnt"]);
     }
