@@ -57,9 +57,12 @@ for ((round = 1; round <= ROUNDS; round++)); do
     say "round $round of $ROUNDS"
 done
 
-python3 - "$WORK/times" "$COUNT" "$ROUNDS" "$(git -C "$ROOT" rev-parse --short HEAD)" "$(nproc)" "${STORES[@]}" >"$OUT" <<'PYTHON'
+PYTHONPATH=$ROOT/scripts python3 -B - "$WORK/times" "$COUNT" "$ROUNDS" "$(git -C "$ROOT" rev-parse --short HEAD)" "$(nproc)" "${STORES[@]}" \
+    >"$OUT" <<'PYTHON'
 import statistics
 import sys
+
+import ratios
 
 times, count, rounds, commit, processors, *stores = sys.argv[1:]
 NAMES = {
@@ -68,22 +71,14 @@ NAMES = {
     "journal": "SQLite, FULL, rollback journal",
     "wal": "SQLite, FULL, write-ahead log",
 }
-rates = {}
-for line in open(times):
-    load, work, store, began, ended = line.split()
-    rates.setdefault((work, load, store), []).append(int(count) / (float(ended) - float(began)))
+took = ratios.read(times)
 print("## Durable small writes beside other work\n")
 print(f"Medians of {rounds} rounds of {count} changes, in turns, at {commit} on {processors} processors; the ratio to the plain directory, which")
 print(f"is under the same load, with its least and most. Busy: {processors} loops beside it. Made by `scripts/bench-busy.sh`.\n")
-print("| | | plain, changes/s | " + " | ".join(stores[1:]) + " |")
-print("|---" * (2 + len(stores)) + "|")
+ratios.head(["", "", "plain, changes/s"], stores)
 for work, name in NAMES.items():
     for load in ("idle", "busy"):
-        plain = rates[work, load, "plain"]
-        cells = [f"{statistics.median(plain):,.0f}"]
-        for store in stores[1:]:
-            ratios = [of / base for of, base in zip(rates[work, load, store], plain)]
-            cells.append(f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})")
-        print(f"| {name} | {load} | " + " | ".join(cells) + " |")
+        plain = int(count) / statistics.median(took[load, work, "plain"])
+        print(f"| {name} | {load} | {plain:,.0f} | " + " | ".join(ratios.cells(took, (load, work), stores)) + " |")
 PYTHON
 cat "$OUT"

@@ -96,9 +96,12 @@ for ((round = 1; round <= ROUNDS; round++)); do
     say "round $round of $ROUNDS"
 done
 
-python3 - "$WORK/times" "$SECONDS_EACH" "$ROUNDS" "$(git -C "$ROOT" rev-parse --short HEAD)" "$(nproc)" "${STORES[@]}" >"$OUT" <<'PYTHON'
+PYTHONPATH=$ROOT/scripts python3 -B - "$WORK/times" "$SECONDS_EACH" "$ROUNDS" "$(git -C "$ROOT" rev-parse --short HEAD)" "$(nproc)" "${STORES[@]}" \
+    >"$OUT" <<'PYTHON'
 import statistics
 import sys
+
+import ratios
 
 times, seconds, rounds, commit, processors, *stores = sys.argv[1:]
 NAMES = {
@@ -106,25 +109,14 @@ NAMES = {
     "checkout": ("git checkout of it", "s", 1),
     "pgbench": (f"pgbench, 4 clients, {seconds} s", "transactions/s", -1),
 }
-took = {}
-for line in open(times):
-    work, store, began, ended = line.split()
-    took.setdefault((work, store), []).append(float(ended) - float(began))
+took = ratios.read(times)
 print("## Programs on a mounted room\n")
 print(f"Medians of {rounds} rounds in turns, at {commit} on {processors} processors; the ratio of speed to the plain directory, with its least and")
 print("most. Made by `scripts/bench-programs.sh`. Refused: files there belong to the user who mounted it, and PostgreSQL wants its own.\n")
-print("| | plain | " + " | ".join(stores[1:]) + " |")
-print("|---" * (1 + len(stores)) + "|")
+ratios.head(["", "plain"], stores)
 for work, (name, unit, power) in NAMES.items():
-    plain = took[work, "plain"]
-    typical = statistics.median(plain) ** power
-    cells = [f"{typical:,.0f} {unit}" if typical >= 100 else f"{typical:.3g} {unit}"]
-    for store in stores[1:]:
-        if (work, store) not in took:
-            cells.append("refused")
-            continue
-        ratios = [base / of for of, base in zip(took[work, store], plain)]
-        cells.append(f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})")
-    print(f"| {name} | " + " | ".join(cells) + " |")
+    plain = statistics.median(took[work, "plain"]) ** power
+    plain = f"{plain:,.0f}" if plain >= 100 else f"{plain:.3g}"
+    print(f"| {name} | {plain} {unit} | " + " | ".join(ratios.cells(took, (work,), stores)) + " |")
 PYTHON
 cat "$OUT"
