@@ -9,8 +9,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, FdFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{
@@ -201,8 +201,57 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     Ok(fds.next().and_then(|mut fds| fds.next()))
 }
 
-/// How a mount is unmounted, by its path.
-pub type Detach = Arc<dyn Fn(&Path) -> Result<(), MountError> + Send + Sync>;
+/// Who unmounts a mount and has the kernel write it back: the process that serves it, or another in its place.
+///
+/// Owns no descriptor: a thread without any uses it.
+pub trait Attachment: Send + Sync {
+    /// As [`detach`].
+    ///
+    /// # Errors
+    /// As [`detach`].
+    fn detach(&self, mountpoint: &Path) -> Result<(), MountError>;
+
+    /// As [`write_back`]. An error is none to report: the kernel's own interval then has to do.
+    fn write_back(&self, mountpoint: &Path, device: u64);
+
+    /// The thread, by its number, whose requests [`Self::write_back`] causes; `None`: the caller.
+    fn thread(&self) -> Option<u32>;
+}
+
+/// The process that serves the mount does it itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Itself;
+
+impl Attachment for Itself {
+    fn detach(&self, mountpoint: &Path) -> Result<(), MountError> {
+        detach(mountpoint)
+    }
+
+    fn write_back(&self, mountpoint: &Path, device: u64) {
+        let _ = write_back(mountpoint, device);
+    }
+
+    fn thread(&self) -> Option<u32> {
+        None
+    }
+}
+
+/// Has the kernel send everything that programs wrote into the mount at `mountpoint`, if that has this device number. It is on its
+/// way when this returns, not yet all served.
+///
+/// # Errors
+/// The mount is ending, or this user may not read its root.
+pub fn write_back(mountpoint: &Path, device: u64) -> io::Result<()> {
+    let root = rustix::fs::open(
+        mountpoint,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    if rustix::fs::fstat(&root)?.st_dev == device {
+        rustix::fs::syncfs(&root)?;
+    }
+    Ok(())
+}
 
 /// Unmounts; fails with [`MountError::Busy`] when something is open there. Not mounted any more is no error.
 ///

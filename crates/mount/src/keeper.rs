@@ -8,24 +8,22 @@
 //! 2. It keeps the mount busy only while one `syncfs` runs. When nothing in the mount is open there is nothing dirty
 //!    either (the kernel writes back at close), and that takes microseconds.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use rustix::fs::{Mode, OFlags};
 
 use crate::activity::Activity;
 use crate::alone;
-use crate::attach::Detach;
+use crate::attach::Attachment;
 use crate::error::MountError;
 
 /// How often an idle mount that turned out to be busy is tried again.
 const IDLE_RETRY: Duration = Duration::from_secs(5);
 
 /// What the thread is to keep.
-#[derive(Clone)]
 pub(crate) struct Duties {
     /// Absolute.
     pub(crate) mountpoint: PathBuf,
@@ -34,8 +32,7 @@ pub(crate) struct Duties {
     /// `None`: only when asked.
     pub(crate) write_back_interval: Option<Duration>,
     pub(crate) idle_timeout: Option<Duration>,
-    /// Owns no descriptor: see invariant 1.
-    pub(crate) detach: Detach,
+    pub(crate) attachment: Arc<dyn Attachment>,
 }
 
 #[derive(Debug, Default)]
@@ -101,7 +98,7 @@ impl Keeper {
 
     fn run(&self, duties: &Duties, activity: &Activity) {
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
-        activity.ignore(tid.unsigned_abs());
+        activity.ignore(duties.attachment.thread().unwrap_or(tid.unsigned_abs()));
         self.state.lock().thread = Some(tid);
         self.news.notify_all();
         let mut last = Instant::now();
@@ -136,9 +133,9 @@ impl Keeper {
                     .write_back_interval
                     .is_some_and(|i| last.elapsed() >= i)
             {
-                // An error means that the mount is ending, or that this user may not read its root: then the
-                // kernel's own interval has to do.
-                let _ = syncfs(&duties.mountpoint, duties.device);
+                duties
+                    .attachment
+                    .write_back(&duties.mountpoint, duties.device);
                 last = Instant::now();
                 self.state.lock().done = asked;
                 self.news.notify_all();
@@ -148,21 +145,9 @@ impl Keeper {
                 .is_some_and(|t| activity.last().elapsed() >= t)
             {
                 // Busy is the usual answer when something is open: tried again later.
-                let _ = (duties.detach)(&duties.mountpoint);
+                let _ = duties.attachment.detach(&duties.mountpoint);
                 last_try = Instant::now();
             }
         }
     }
-}
-
-fn syncfs(mountpoint: &Path, device: u64) -> rustix::io::Result<()> {
-    let root = rustix::fs::open(
-        mountpoint,
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
-    if rustix::fs::fstat(&root)?.st_dev == device {
-        rustix::fs::syncfs(&root)?;
-    }
-    Ok(())
 }

@@ -58,7 +58,7 @@ pub mod table;
 mod tune;
 mod xattrs;
 
-pub use attach::{Detach, attach, detach};
+pub use attach::{Attachment, attach, detach, write_back};
 pub use error::MountError;
 pub use mounted::{Handle, Mounted, mount, serve};
 pub use options::{AccessTimes, MountOptions, Synchronous, Transport};

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use model::{FileSystem, InodeNo};
 
-use crate::attach::{self, Detach};
+use crate::attach::{self, Attachment};
 use crate::error::MountError;
 use crate::fuse::{self, Session};
 use crate::keeper::{Duties, Keeper};
@@ -25,7 +25,7 @@ pub struct Mounted {
     keeper: Arc<Keeper>,
     threads: Vec<JoinHandle<()>>,
     kernel: Arc<Kernel>,
-    detach: Detach,
+    attachment: Arc<dyn Attachment>,
 }
 
 impl fmt::Debug for Mounted {
@@ -57,14 +57,14 @@ pub fn mount(
         return Err(unusable(std::io::ErrorKind::NotADirectory.into()));
     }
     let fd = attach::attach(&at, options)?;
-    serve(room, &at, options, fd, Arc::new(attach::detach)).inspect_err(|_| {
+    serve(room, &at, options, fd, Arc::new(attach::Itself)).inspect_err(|_| {
         // The first error is the one to report.
         let _ = attach::detach(&at);
     })
 }
 
 /// Serves `room` at a mount that another process has made, by [`attach`](crate::attach): for a process that may not mount. `at`
-/// is absolute and without symbolic links, `fd` the connection, and `detach` has the other process unmount.
+/// is absolute and without symbolic links, `fd` the connection, and `attachment` asks the other process.
 ///
 /// # Errors
 /// As [`mount()`]. The caller then unmounts.
@@ -73,7 +73,7 @@ pub fn serve(
     at: &Path,
     options: &MountOptions,
     fd: std::os::fd::OwnedFd,
-    detach: Detach,
+    attachment: Arc<dyn Attachment>,
 ) -> Result<Mounted, MountError> {
     // Asks the kernel's table, not the mount: a thread that waits for its own process to serve it, and holds `/dev/fuse`, waits
     // for ever when the process is killed, and the process does not end.
@@ -102,7 +102,7 @@ pub fn serve(
             .write_back_interval
             .filter(|_| !options.read_only && !shared),
         idle_timeout: options.idle_timeout,
-        detach: detach.clone(),
+        attachment: attachment.clone(),
     };
     let keep_thread = keeper.start(duties, activity)?;
     let mut threads = vec![keep_thread, seek_thread];
@@ -123,7 +123,7 @@ pub fn serve(
         keeper,
         threads,
         kernel,
-        detach,
+        attachment,
     })
 }
 
@@ -143,7 +143,7 @@ impl Mounted {
     /// # Errors
     /// [`MountError::Busy`] when something is open in the mount: nothing has changed then.
     pub fn unmount(&self) -> Result<(), MountError> {
-        (self.detach)(&self.mountpoint)
+        self.attachment.detach(&self.mountpoint)
     }
 
     /// A handle that unmounts, and that notifies the kernel of changes made to the room by other ways than the mount.
@@ -152,7 +152,7 @@ impl Mounted {
         Handle {
             mountpoint: self.mountpoint.clone(),
             kernel: self.kernel.clone(),
-            detach: self.detach.clone(),
+            attachment: self.attachment.clone(),
         }
     }
 
@@ -179,7 +179,7 @@ impl Mounted {
 pub struct Handle {
     mountpoint: PathBuf,
     kernel: Arc<Kernel>,
-    detach: Detach,
+    attachment: Arc<dyn Attachment>,
 }
 
 impl fmt::Debug for Handle {
@@ -196,7 +196,7 @@ impl Handle {
     /// # Errors
     /// [`MountError::Busy`] when something is open in the mount.
     pub fn unmount(&self) -> Result<(), MountError> {
-        (self.detach)(&self.mountpoint)
+        self.attachment.detach(&self.mountpoint)
     }
 
     /// A name came, went, or leads elsewhere, by another way than the mount.

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::{Duration, Instant};
 
-use common::{Mount, is_root, ok, transport};
+use common::{Mount, enable_uring, is_root, ok, transport};
 use mount::{MountError, MountOptions, Transport};
 use rustix::fs::{SeekFrom, seek};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -201,13 +201,13 @@ fn where_the_kernel_does_not_offer_io_uring_requests_come_by_the_device() {
     let Some(mount) = Mount::new() else { return };
     let at = mount.plain();
     let room = mount.room.clone().unwrap();
-    let mounted = transport::with_it_disabled(|| mount::mount(room, &at, &over_io_uring()));
+    let mounted = enable_uring::with_it_disabled(|| mount::mount(room, &at, &over_io_uring()));
     works_by_the_device(mounted, &at);
 }
 
 #[test]
 fn where_io_uring_is_forbidden_requests_come_by_the_device() {
-    if !is_root() || transport::offered().is_none() {
+    if !is_root() || enable_uring::offered().is_none() {
         return;
     }
     let Some(mount) = Mount::new() else { return };
@@ -216,7 +216,7 @@ fn where_io_uring_is_forbidden_requests_come_by_the_device() {
     let mounted = std::thread::scope(|scope| {
         let forbidden = scope.spawn(|| {
             transport::forbid_io_uring();
-            transport::with_it_enabled(|| mount::mount(room, &at, &over_io_uring()))
+            enable_uring::with_it_enabled(|| mount::mount(room, &at, &over_io_uring()))
         });
         forbidden.join().unwrap()
     });

@@ -44,7 +44,7 @@ pub(crate) struct Plan {
     pub(crate) access_times: AccessTimes,
     pub(crate) no_directory_access_times: bool,
     pub(crate) lazy_times: bool,
-    pub(crate) io_uring: bool,
+    pub(crate) io_uring: Option<bool>,
     #[serde(with = "SynchronousPlan")]
     pub(crate) synchronous: Synchronous,
     pub(crate) snapshots: ShownSnapshots,
@@ -139,7 +139,8 @@ impl Plan {
             access_times: self.access_times,
             directory_access_times: !self.no_directory_access_times,
             lazy_times: self.lazy_times,
-            transport: match self.io_uring {
+            // Where the process waits for its own mount, it would not end when it is killed in a full room.
+            transport: match self.io_uring.unwrap_or(self.is_confined()) {
                 true => mount::Transport::IoUring,
                 false => mount::Transport::Device,
             },

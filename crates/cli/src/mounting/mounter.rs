@@ -2,10 +2,12 @@
 //!
 //! A confined process can neither mount nor unmount, nor start `fusermount3`. So it starts this program once more before it confines
 //! itself. The helper mounts one room on one directory, with the options that it was given at the start, sends the connection to the
-//! kernel, and unmounts when it is asked to. It parses nothing but one word at a time, and has no keys.
+//! kernel, has the kernel write back, and unmounts when it is asked to. It parses nothing but one word at a time, and has no keys.
 //!
 //! 1. The helper ends when the serving process does. Signals do not end it: they ask the serving process to unmount.
 //! 2. A [`Mounter`] owns no descriptor, so that the mount's own threads may have one: its connection is a thread's.
+//! 3. Only the helper waits in the kernel for the mount. A killed process ends when its last thread does, and rings of io_uring with
+//!    its memory: a thread of its own that waited for the mount would wait for the end of its own process.
 
 use std::ffi::OsString;
 use std::io;
@@ -39,6 +41,8 @@ pub(crate) enum Word {
     Mount,
     Unmount,
     UnmountLazily,
+    /// If the mount has this device number.
+    WriteBack(u64),
 }
 
 /// A word, and where its outcome goes.
@@ -49,8 +53,8 @@ pub(crate) type Order = (Word, mpsc::Sender<Result<Option<OwnedFd>>>);
 pub(crate) enum Mounter {
     /// This process.
     Itself,
-    /// Its helper.
-    Helper(mpsc::Sender<Order>),
+    /// Its helper, a process of this number.
+    Helper(mpsc::Sender<Order>, u32),
 }
 
 /// A helper that waits for its first order.
@@ -89,11 +93,12 @@ impl Helper {
     /// Takes orders from now on, in a thread.
     pub(crate) fn mounter(self) -> Result<Mounter> {
         let (orders, taken) = mpsc::channel();
+        let helper = self.child.id();
         std::thread::Builder::new()
             .name("mounter".into())
             .spawn(move || self.take(&taken))
             .map_err(|e| Error::failed(format!("cannot start a thread: {e}")))?;
-        Ok(Mounter::Helper(orders))
+        Ok(Mounter::Helper(orders, helper))
     }
 
     fn take(mut self, orders: &mpsc::Receiver<Order>) {
@@ -127,7 +132,7 @@ impl Mounter {
     pub(crate) fn mount(&self, at: &Path, options: &MountOptions) -> Result<OwnedFd> {
         match self {
             Self::Itself => mount::attach(at, options).map_err(|e| refused(&e)),
-            Self::Helper(orders) => order(orders, Word::Mount)?
+            Self::Helper(orders, _) => order(orders, Word::Mount)?
                 .ok_or_else(|| Error::failed("the helper that mounts sent no connection")),
         }
     }
@@ -137,8 +142,8 @@ impl Mounter {
         match (self, lazily) {
             (Self::Itself, false) => unmount::unmount(at),
             (Self::Itself, true) => unmount::unmount_lazily(at),
-            (Self::Helper(orders), false) => order(orders, Word::Unmount).map(drop),
-            (Self::Helper(orders), true) => order(orders, Word::UnmountLazily).map(drop),
+            (Self::Helper(orders, _), false) => order(orders, Word::Unmount).map(drop),
+            (Self::Helper(orders, _), true) => order(orders, Word::UnmountLazily).map(drop),
         }
     }
 
@@ -156,25 +161,40 @@ impl Mounter {
     pub(crate) fn for_requests(&self, at: &Path, plan: &Plan) -> Mount {
         let (mounter, at) = (self.clone(), at.to_owned());
         Mount {
-            confined: matches!(self, Self::Helper(_)),
+            confined: matches!(self, Self::Helper(..)),
             unmount: Box::new(move || mounter.unmount(&at, false)),
             snapshot: plan.snapshot.clone(),
             snapshots: plan.snapshots_name(),
         }
     }
+}
 
-    /// The same for the mount's own threads.
-    pub(crate) fn detach(&self) -> mount::Detach {
-        let mounter = self.clone();
-        Arc::new(move |at| {
-            mounter.unmount(at, false).map_err(|e| match e.exit() {
-                Exit::Busy => MountError::Busy(at.to_owned()),
-                _ => MountError::Unmount {
-                    path: at.to_owned(),
-                    reason: e.to_string(),
-                },
-            })
+/// For the mount's own threads.
+impl mount::Attachment for Mounter {
+    fn detach(&self, at: &Path) -> std::result::Result<(), MountError> {
+        self.unmount(at, false).map_err(|e| match e.exit() {
+            Exit::Busy => MountError::Busy(at.to_owned()),
+            _ => MountError::Unmount {
+                path: at.to_owned(),
+                reason: e.to_string(),
+            },
         })
+    }
+
+    fn write_back(&self, at: &Path, device: u64) {
+        let _ = match self {
+            Self::Itself => mount::write_back(at, device).map_err(|_| ()),
+            Self::Helper(orders, _) => order(orders, Word::WriteBack(device))
+                .map(drop)
+                .map_err(|_| ()),
+        };
+    }
+
+    fn thread(&self) -> Option<u32> {
+        match self {
+            Self::Itself => None,
+            Self::Helper(_, process) => Some(*process),
+        }
     }
 }
 
@@ -227,6 +247,11 @@ fn serve() -> Result<()> {
             Word::Mount => Mounter::Itself.mount(&at, &options).map(Some),
             Word::Unmount => unmount::unmount(&at).map(|()| None),
             Word::UnmountLazily => unmount::unmount_lazily(&at).map(|()| None),
+            Word::WriteBack(device) => {
+                // What the kernel could not do by now it does by itself later.
+                let _ = mount::write_back(&at, device);
+                Ok(None)
+            }
         };
         let (answer, connection) = match done {
             Ok(connection) => (Answer::Done(Reply::Nothing), connection),

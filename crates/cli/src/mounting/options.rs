@@ -39,7 +39,8 @@ pub(crate) struct Options {
     pub(crate) access_times: AccessTimes,
     pub(crate) no_directory_access_times: bool,
     pub(crate) lazy_times: bool,
-    pub(crate) io_uring: bool,
+    /// `None`: where the kernel offers it.
+    pub(crate) io_uring: Option<bool>,
     pub(crate) synchronous: Synchronous,
     pub(crate) snapshots: Option<ShownSnapshots>,
     /// The name of the directory of snapshots.
@@ -121,8 +122,8 @@ impl Options {
                 "nodiratime" => self.no_directory_access_times = true,
                 "lazytime" => self.lazy_times = true,
                 "nolazytime" => self.lazy_times = false,
-                "io-uring" => self.io_uring = true,
-                "noio-uring" => self.io_uring = false,
+                "io-uring" => self.io_uring = Some(true),
+                "noio-uring" => self.io_uring = Some(false),
                 "sync" => self.synchronous = Synchronous::All,
                 "dirsync" => self.synchronous = self.synchronous.max(Synchronous::Names),
                 "async" => self.synchronous = Synchronous::Off,
@@ -279,8 +280,9 @@ mod tests {
         assert!(!options("nodiratime,diratime").no_directory_access_times);
         assert!(options("lazytime").lazy_times);
         assert!(!options("lazytime,nolazytime").lazy_times);
-        assert!(options("io_uring").io_uring);
-        assert!(!options("io_uring,noio_uring").io_uring);
+        assert_eq!(options("").io_uring, None);
+        assert_eq!(options("io_uring").io_uring, Some(true));
+        assert_eq!(options("io_uring,noio_uring").io_uring, Some(false));
     }
 
     #[test]

@@ -340,7 +340,7 @@ fn serve_mounted(
         &mountpoint,
         &options,
         connection,
-        mounter.detach(),
+        Arc::new(mounter.clone()),
     );
     let mounted = served.map_err(|e| {
         // The first error is the one to report.
@@ -353,7 +353,7 @@ fn serve_mounted(
         mount::Transport::IoUring => Transport::IoUring,
     };
     match transport {
-        Transport::Device if plan.io_uring => tracing::warn!(
+        Transport::Device if plan.io_uring == Some(true) => tracing::warn!(
             "io_uring is not used for requests: the kernel does not offer it (Linux 6.14 with enable_uring of the \
              module fuse), or this process or mount cannot have it"
         ),

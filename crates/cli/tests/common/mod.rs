@@ -2,6 +2,8 @@
 //! however the test ends.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+#[path = "../../../mount/tests/common/enable_uring.rs"]
+pub mod enable_uring;
 pub mod process;
 pub mod random;
 pub mod setting;
@@ -51,6 +53,8 @@ pub struct Sandbox {
     program: PathBuf,
     /// Whether root's mounts let other users in, and honour set-ID bits and device nodes.
     pub for_all_users: bool,
+    /// Whether mounts are over io_uring: [`transport`] says it, if the test does not.
+    pub over_io_uring: bool,
     /// What mounts for the user, in the setting that has it.
     helper: Option<setting::Helper>,
 }
@@ -81,6 +85,7 @@ impl Sandbox {
             user,
             program: program(),
             for_all_users: false,
+            over_io_uring: transport() == "io_uring",
             helper: None,
         };
         std::fs::write(sandbox.path("pass"), "correct horse battery staple\n").unwrap();
@@ -130,8 +135,10 @@ impl Sandbox {
         let mut args = args.into_iter().peekable();
         let mounts = args.peek().is_some_and(|first| first.as_ref() == "mount");
         command.args(args);
-        if mounts && transport() == "io_uring" {
-            command.args(["-o", "io_uring"]);
+        // Another test may have the kernel offer io_uring at this moment.
+        if mounts {
+            let transport = ["noio_uring", "io_uring"][usize::from(self.over_io_uring)];
+            command.args(["-o", transport]);
         }
         command
             .current_dir(self.path(""))

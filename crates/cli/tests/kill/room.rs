@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::attend::{Attendant, Attending, PASS};
 use super::common::Sandbox;
+use super::common::enable_uring::with_it_enabled;
 use super::model::Tree;
 use super::plan::places;
 use super::writer::Orders;
@@ -51,6 +52,13 @@ impl Place {
 
     /// Mounts the room: it must open by itself, whatever happened to it.
     pub fn start(&mut self) {
+        match self.sandbox.over_io_uring {
+            true => with_it_enabled(|| self.start_server()),
+            false => self.start_server(),
+        }
+    }
+
+    fn start_server(&mut self) {
         self.spawn_server();
         let began = Instant::now();
         while !self.sandbox.is_mounted() {

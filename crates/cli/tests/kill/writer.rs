@@ -33,7 +33,7 @@ pub fn work(orders: &Orders) {
         };
         journal.began();
         match carry_out(&orders.root, &op, author) {
-            Err(e @ (Errno::NOTCONN | Errno::CONNABORTED | Errno::IO)) => {
+            Err(e @ (Errno::NOTCONN | Errno::CONNABORTED | Errno::IO | Errno::CANCELED)) => {
                 journal.stopped(e);
                 return;
             }

@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{CHEAP, Sandbox, can_mount, is_root, listing, make_tree, wait_for};
+use common::{CHEAP, Sandbox, can_mount, enable_uring, is_root, listing, make_tree, wait_for};
 use serde_json::Value;
 
 #[test]
@@ -337,6 +337,29 @@ fn a_read_only_mount_refuses_changes() {
     let info: Value = serde_json::from_str(&s.ok(["info", "room", "--json"])).unwrap();
     assert_eq!(info["mounted"]["read_only"], true);
     assert_eq!(info["mounted"]["transport"], common::transport());
+}
+
+#[test]
+fn a_mount_is_over_io_uring_where_the_kernel_offers_it() {
+    if !can_mount() || enable_uring::offered().is_none() {
+        return;
+    }
+    let s = Sandbox::with_room();
+    for (options, expected) in [
+        (vec![], "io_uring"),
+        (vec!["-o", "noio_uring"], "device"),
+        // It waits for its own mount.
+        (vec!["--confinement", "off"], "device"),
+    ] {
+        // Not as the first word: the sandbox would add an option of its own.
+        let words = ["--quiet", "mount", "room", "mnt"];
+        let pass = ["--passphrase-file", "pass"];
+        let words: Vec<&str> = words.into_iter().chain(pass).chain(options).collect();
+        enable_uring::with_it_enabled(|| s.ok(&words));
+        let info: Value = serde_json::from_str(&s.ok(["info", "room", "--json"])).unwrap();
+        assert_eq!(info["mounted"]["transport"], expected, "{words:?}");
+        s.ok(["umount", "mnt"]);
+    }
 }
 
 #[test]

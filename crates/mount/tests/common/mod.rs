@@ -1,6 +1,7 @@
 //! A room mounted for one test, gone when the test ends, however it ends.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+pub mod enable_uring;
 pub mod transport;
 
 use std::path::{Path, PathBuf};
@@ -95,7 +96,7 @@ impl Mount {
             return None;
         }
         if options.transport == Transport::IoUring || transport::all_over_io_uring() {
-            transport::offered()?;
+            enable_uring::offered()?;
         }
         std::fs::set_permissions(
             dir.path(),
