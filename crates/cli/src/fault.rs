@@ -112,6 +112,8 @@ pub(crate) fn room_exit(error: &room::Error) -> Exit {
         E::WrongCredential(_) => Exit::WrongCredential,
         E::Seal(_) => seal_exit(seal::SealError::of(error)),
         E::InUse { .. } => Exit::InUse,
+        // A room in a bucket that another machine has open.
+        E::Io(error) if error.kind() == io::ErrorKind::ResourceBusy => Exit::InUse,
         E::Corrupt { .. } | E::Catalog(_) | E::Damaged(_) => Exit::Damaged,
         E::HeaderDamaged(_) => Exit::HeaderDamaged,
         E::Unsupported(_) => Exit::Newer,

@@ -162,7 +162,7 @@ fn of_two_machines_one_replicates() {
         });
         // Another machine has another cache, and a replica of the room that it replicates.
         let other = ["receive", PLACE, "--cache", "other", "--from", "pass"];
-        let refused = s.fails(1, other);
+        let refused = s.fails(4, other);
         assert!(refused.contains("--take-over"), "{refused}");
         // It is no stream; the place is taken over all the same.
         s.fails(1, other.iter().chain(&["--take-over"]));
