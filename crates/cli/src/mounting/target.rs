@@ -124,10 +124,10 @@ impl Target {
     /// Unmounts by `unmount`, and waits until the room is closed and its process has ended.
     pub(crate) fn end(&self, unmount: impl FnOnce(&Target) -> Result<Ending>) -> Result<()> {
         let Some(client) = &self.client else {
-            // Its process ends when everything is durable.
+            // Its process ends when everything is durable, or its server did not answer for as long as the mount allows.
             let process = self.process();
             unmount(self)?;
-            return process.map_or(Ok(()), |process| wait_for(&process));
+            return process.map_or(Ok(()), |process| wait_for(&process, None));
         };
         // Asked and heard before, so that the answer to how closing went cannot be missed.
         let mut waiting = client.start(&Request::AwaitClose {})?;
@@ -136,7 +136,7 @@ impl Target {
         if unmount(self)? == Ending::ByTheKernel {
             waiting.finish(&|_, _| true)?;
         }
-        process.map_or(Ok(()), |process| wait_for(&process))
+        process.map_or(Ok(()), |process| wait_for(&process, Some(END_TIMEOUT)))
     }
 
     /// Removes the mount although it is in use. Programs that use it get errors: from their next call that reaches the process that
@@ -194,14 +194,14 @@ pub(crate) fn pidfd(pid: u32) -> Option<OwnedFd> {
     rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
-fn wait_for(process: &OwnedFd) -> Result<()> {
+fn wait_for(process: &OwnedFd, limit: Option<Duration>) -> Result<()> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut fds = [PollFd::new(process, PollFlags::IN)];
-    let timeout = Timespec {
-        tv_sec: END_TIMEOUT.as_secs() as i64,
+    let limit = limit.map(|limit| Timespec {
+        tv_sec: limit.as_secs() as i64,
         tv_nsec: 0,
-    };
-    match poll(&mut fds, Some(&timeout)) {
+    });
+    match poll(&mut fds, limit.as_ref()) {
         Ok(0) => Err(Error::failed(
             "the room is committed and closed, but the process that served it has not ended yet",
         )),
