@@ -76,13 +76,20 @@ impl WriterNote {
     fn intend(&self, ours: Option<&Manifest>, begin: &Record) -> io::Result<()> {
         let last = ours.map_or_else(|| "\n".to_owned(), writer_line);
         let text = format!("{last}{} {}\n", begin.number, hex(&begin.id));
-        std::fs::write(&self.path, text)
+        replace(&self.path, &text)
     }
+}
+
+/// Writes a note, which is the old one or the new one if the process is killed.
+fn replace(note: &Path, text: &str) -> io::Result<()> {
+    let new = note.with_extension("new");
+    std::fs::write(&new, text)?;
+    std::fs::rename(new, note)
 }
 
 /// Notes which writer of the bucket a directory has.
 pub(crate) fn note_writer(dir: &Path, manifest: &Manifest) -> io::Result<()> {
-    std::fs::write(dir.join(WRITER), writer_line(manifest))
+    replace(&dir.join(WRITER), &writer_line(manifest))
 }
 
 /// Reads the newest state and begins to write; `None` where there is no room. `take_over`: also where another machine does, or died.
