@@ -21,7 +21,6 @@ mod error;
 mod file;
 mod key;
 mod policy;
-mod restore;
 mod session;
 mod shared;
 mod snapshots;
@@ -30,8 +29,8 @@ pub use error::{Error, Kind, Result, guard};
 pub use file::{File, OpenMode, Whence};
 pub use key::Key;
 pub use policy::PolicyReport;
-pub use restore::Restored;
 pub use room::diff::{Change, What};
+pub use room::restore::Restored;
 pub use room::{
     Argon2Cost, Error as RoomError, FileFlags, FileKind, Info, Inode, InodeNo, OpenOptions,
     RenameMode, RoomSpace, Secret, SetAttr, SetTime, SlotInfo, SlotKind, Snapshot, SnapshotPolicy,

@@ -8,7 +8,6 @@ use room::{
     RenameMode, Room, RoomSpace, SetAttr, SlotInfo, Suite, XattrMode,
 };
 
-use crate::restore;
 use crate::shared::{OpenRoom, Shared};
 use crate::{Error, File, Key, OpenMode, Result};
 
@@ -166,7 +165,7 @@ impl Session {
     pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<Entry>> {
         let room = self.0.room()?;
         let no = room.resolve(path.as_ref(), true)?;
-        let all = restore::list(&*room, no)?;
+        let all = room::restore::list(&*room, no)?;
         let entry = |(name, inode)| Entry { name, inode };
         Ok(all.into_iter().map(entry).collect())
     }

@@ -6,9 +6,9 @@
 use std::path::Path;
 
 use room::diff::Change;
-use room::{NewSnapshot, Room, Snapshot, SnapshotSpace, Snapshots as _};
+use room::restore::{self, Restored, Wanted};
+use room::{FileSystem as _, NewSnapshot, Room, Snapshot, SnapshotSpace, Snapshots as _};
 
-use crate::restore::{Restored, restore};
 use crate::{Error, Result, Session};
 
 /// A snapshot, and what it holds.
@@ -102,7 +102,18 @@ impl Session {
         let room = self.0.room()?;
         let room = room.changeable()?;
         let snapshot = find(room, name)?.number;
-        restore(room, snapshot, path.as_ref(), to.unwrap_or(path.as_ref()))
+        let path = path.as_ref();
+        let wanted = Wanted {
+            snapshot,
+            path,
+            to: to.unwrap_or(path),
+            replaces: true,
+            follows: true,
+        };
+        let prepared = restore::prepare(room, &wanted, &|_, _| true)?;
+        let restored = prepared.swap()?.finish(&|_, _, remove| remove())?;
+        room.sync()?;
+        Ok(restored)
     }
 }
 

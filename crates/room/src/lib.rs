@@ -61,6 +61,7 @@ mod replica;
 mod reports;
 mod requests;
 mod reservations;
+pub mod restore;
 mod rollback;
 mod room;
 mod snapshots;

@@ -4,6 +4,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::stored::{create_on, open_on, options};
 use common::{pattern, sound};
@@ -294,4 +295,74 @@ fn what_finds_no_space_leaves_the_room_and_its_snapshots_whole() {
             break;
         }
     }
+}
+
+/// Names of the root change places in one commit, whenever others ask for one.
+#[test]
+fn a_whole_room_is_put_back_in_one_step_wherever_that_is_cut() {
+    const NAMES: usize = 300;
+    let write = |room: &Room, beginning: &str| {
+        (0..NAMES).try_for_each(|n| room.write_file(format!("/{beginning}{n}"), b"some"))
+    };
+    let starting = |room: &Room, beginning: u8| {
+        let listed = room.read_dir(ROOT, 0, 1000).unwrap().into_iter();
+        listed
+            .filter(|(entry, _)| entry.name[0] == beginning)
+            .count()
+    };
+    let mut cuts = 0;
+    for nth in 1.. {
+        let disk = FaultyStorage::new(MemoryStorage::new());
+        let room = create_on(Arc::new(disk.clone()), options());
+        write(&room, "then").unwrap();
+        snap(&room, "then").unwrap();
+        for n in 0..NAMES {
+            room.unlink(ROOT, format!("then{n}").as_bytes()).unwrap();
+        }
+        write(&room, "now").unwrap();
+        room.sync().unwrap();
+        let root = std::path::Path::new("/");
+        let wanted = room::restore::Wanted {
+            snapshot: room.snapshots().unwrap()[0].number,
+            path: root,
+            to: root,
+            replaces: true,
+            follows: true,
+        };
+        let prepared = room::restore::prepare(&room, &wanted, &|_, _| true).unwrap();
+        let swapping = AtomicBool::new(true);
+        let done = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while swapping.load(Ordering::SeqCst) {
+                    let _ = room.sync();
+                }
+            });
+            disk.refuse_any(nth, Fault::Io, Times::Always);
+            let swapped = prepared.swap().and_then(|swapped| {
+                room.sync()?;
+                Ok(swapped)
+            });
+            swapping.store(false, Ordering::SeqCst);
+            swapped.is_ok()
+        });
+        let befell = disk.refused() > 0;
+        disk.inner().power_cut_keeping_some(nth);
+        disk.heal();
+        drop(room);
+        let room = again(&disk);
+        let found = (starting(&room, b't'), starting(&room, b'n'));
+        match done {
+            true => assert_eq!(found, (NAMES, 0), "cut at {nth}"),
+            false => assert!(
+                [(NAMES, 0), (0, NAMES)].contains(&found),
+                "cut at {nth}: {found:?}"
+            ),
+        }
+        sound(&room);
+        cuts += u32::from(befell);
+        if !befell {
+            break;
+        }
+    }
+    assert!(cuts > 0, "nothing was cut");
 }

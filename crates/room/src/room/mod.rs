@@ -25,6 +25,9 @@ use crate::{Error, Result, SetAttr};
 pub use answers::OperationId;
 pub use file::RoomFile;
 
+/// Bytes that changes which are one may take in the catalog: for the check of free space.
+const WHOLE_COST: u64 = 64 << 10;
+
 /// An open room. All methods, and those of [`FileSystem`](crate::FileSystem), may be called from many threads at once. In a fork
 /// of the process that opened it, methods are refused as [`Error::Forked`] (those without an error do nothing), and dropping it
 /// does nothing. Elsewhere, dropping it commits and closes; errors of that last commit are logged only: [`close`](Self::close) returns them.
@@ -302,6 +305,14 @@ impl Room {
     /// Completes a transaction. After `NoSpace` it is still open: delete something and complete it again.
     pub fn complete(&self) -> Result<()> {
         self.parts()?.commits.complete()
+    }
+
+    /// Runs short changes of this thread so that one commit has all of them, or none. Others are not kept away, and what fails half way is not
+    /// taken back. Without space what was discarded is freed, and all of it runs once more. Not to be nested.
+    pub(crate) fn whole<T>(&self, changes: impl Fn() -> Result<T>) -> Result<T> {
+        let parts = self.parts()?;
+        let attempt = || parts.commits.whole(&changes);
+        parts.space.replacing(WHOLE_COST, attempt)
     }
 
     /// Whether a transaction is open.
