@@ -207,7 +207,7 @@ pub enum Admin {
     },
     /// The whole room was copied.
     Backup {},
-    /// By hand: `create`, `rename`, `delete`, `prune` or `policy`.
+    /// By hand: `create`, `rename`, `delete`, `prune`, `policy`, `restore` or `undelete`.
     SnapshotsChanged {
         change: String,
     },

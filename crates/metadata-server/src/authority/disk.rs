@@ -171,7 +171,7 @@ impl Disk {
         Admin::new(self.address.clone(), self.key.clone(), timeout).of(self.fence.writer())
     }
 
-    fn status(&self) -> Result<DiskStatus, DiskError> {
+    pub(crate) fn status(&self) -> Result<DiskStatus, DiskError> {
         let status = self.admin.status();
         let reached = status.is_ok();
         if self.reachable.swap(reached, Ordering::Relaxed) != reached {

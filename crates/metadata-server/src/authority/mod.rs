@@ -276,6 +276,13 @@ impl Authority {
             || self.all().iter().all(|disk| disk.is_ready())
     }
 
+    /// Asks all disks, and returns the name of the first that does not answer.
+    pub fn first_away(&self) -> Option<String> {
+        let mut all = self.all().into_iter();
+        let away = all.find(|disk| disk.status().is_err());
+        away.map(|disk| disk.name.clone())
+    }
+
     /// How many disks there are.
     pub fn disk_count(&self) -> usize {
         self.disks.read().len()

@@ -442,8 +442,13 @@ fn set_attributes(
 }
 
 impl Losses {
+    /// How many files lost readers.
+    pub(super) fn files(&self) -> usize {
+        self.readers.len()
+    }
+
     /// A name of this inode is gone. Where it was the last one, sessions with the file open keep their rights.
-    fn name_gone(&mut self, incarnation: &Incarnation, inode: &Inode) {
+    pub(super) fn name_gone(&mut self, incarnation: &Incarnation, inode: &Inode) {
         let left = match incarnation.room.attributes(inode.no) {
             Ok(after) => after.nlink > 0,
             Err(_) => false,
@@ -485,7 +490,11 @@ impl Losses {
 
     /// Revokes what was lost, waiting for the disks; where one does not answer, to be called again.
     pub(super) fn revoke(&self, incarnation: &Incarnation) -> Reply<()> {
-        let deadline = incarnation.authority.revocation_deadline();
+        self.revoke_by(incarnation, incarnation.authority.revocation_deadline())
+    }
+
+    /// The same until a moment.
+    pub(super) fn revoke_by(&self, incarnation: &Incarnation, deadline: Instant) -> Reply<()> {
         let mut outcome = Ok(());
         for no in &self.everybody {
             outcome = outcome.and(incarnation.authority.revoke_file(*no, |_| true, deadline));

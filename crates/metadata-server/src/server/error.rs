@@ -36,6 +36,19 @@ pub enum ServerError {
         "a disk does not answer, and clients may still write there: no snapshot was created; try again when it is back"
     )]
     StillWritable,
+    /// A disk does not answer, and clients could go on reading there what a restore replaces.
+    #[error("disk {0} does not answer: nothing was restored; try again when it is back")]
+    RestoreWaits(String),
+    /// A restore is done, but for what it replaced.
+    #[error(
+        "it is restored; what was replaced is not removed ({why}), and has the name {name} beside it"
+    )]
+    Left {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: String,
+    },
     /// The other disks have no space for the data of a disk that is to go.
     #[error(
         "disk {disk} holds {needed} bytes of data, and the other disks have space for {available}: add a disk, or delete files, and remove it then"

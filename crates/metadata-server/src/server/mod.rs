@@ -32,6 +32,7 @@ mod refusals;
 mod rekey;
 mod remote;
 mod replies;
+mod restore;
 mod shared;
 mod snapshots;
 mod sources;
@@ -59,6 +60,7 @@ use error::io;
 use incarnation::Incarnation;
 pub use metrics::{CallCount, Metrics};
 pub use rekey::rekey;
+pub use restore::{Restore, RestoreReport};
 pub(crate) use shared::Shared;
 #[doc(hidden)]
 pub use testing::Point;

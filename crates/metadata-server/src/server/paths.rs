@@ -78,7 +78,8 @@ impl Paths {
         }
     }
 
-    fn directory_changed(&self) {
+    /// What was found about ways through directories does not count any more.
+    pub(super) fn directory_changed(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
     }
 }

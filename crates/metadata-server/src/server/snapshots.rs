@@ -54,7 +54,11 @@ impl MetadataServer {
         self.answerable(&incarnation, changed)
     }
 
-    fn answerable<T>(&self, incarnation: &Incarnation, answer: T) -> Result<T, ServerError> {
+    pub(super) fn answerable<T>(
+        &self,
+        incarnation: &Incarnation,
+        answer: T,
+    ) -> Result<T, ServerError> {
         let fence = Some(incarnation.fence.clone());
         match self.shared.may_answer(fence) {
             true => Ok(answer),
@@ -64,7 +68,7 @@ impl MetadataServer {
 }
 
 /// Ends the grants under which data was written that is in a file. False where a disk does not answer.
-fn settle(incarnation: &Incarnation) -> bool {
+pub(super) fn settle(incarnation: &Incarnation) -> bool {
     let all = incarnation.sessions.all();
     let grants = all.iter().flat_map(|session| {
         let used = session.used_grants().into_iter();
