@@ -231,15 +231,8 @@ impl Access {
 
     /// After an error for missing space: names the snapshots that hold some.
     pub(crate) fn advise_when_full(&self, dir: &Path, error: &Error, global: &Global) {
-        if error.exit() != Exit::NoSpace {
-            return;
-        }
-        if let Ok(Reply::Snapshots(held)) = self.run(&Request::Snapshots {}, &|_, _| true) {
-            let advice = snapshots::advice_when_full(dir, &held);
-            if !advice.is_empty() {
-                output::note(global, advice);
-            }
-        }
+        let held = || self.run(&Request::Snapshots {}, &|_, _| true);
+        advise_when_full(dir, error, global, held);
     }
 
     /// Commits and closes a room that this process opened.
@@ -247,6 +240,23 @@ impl Access {
         match self {
             Access::Library { dir, room } => room.close().map_err(|e| Error::room(&dir, e)),
             Access::Mounted(_) => Ok(()),
+        }
+    }
+}
+
+/// After an error for missing space: names the snapshots that hold some, as `held` answers.
+pub(crate) fn advise_when_full(
+    dir: &Path,
+    error: &Error,
+    global: &Global,
+    held: impl FnOnce() -> Result<Reply>,
+) {
+    if error.exit() == Exit::NoSpace
+        && let Ok(Reply::Snapshots(held)) = held()
+    {
+        let advice = snapshots::advice_when_full(dir, &held);
+        if !advice.is_empty() {
+            output::note(global, advice);
         }
     }
 }

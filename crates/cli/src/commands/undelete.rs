@@ -1,11 +1,12 @@
 //! `strongroom undelete`: what was removed from a room and snapshots still have, and bringing it back.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::snapshot::{Reached, put_back, reach_files};
+use super::metadata::admin;
+use super::snapshot::{Reached, have_put_back, put_back};
 use crate::access::{Access, Intent, OpenArgs};
 use crate::args::Global;
 use crate::control::client::unexpected;
@@ -49,21 +50,30 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     if args.to.is_some() && args.paths.len() > 1 {
         return Err(Error::usage("--to is for one path; name one"));
     }
-    let access = reach_files(&args.room, &args.open)?;
+    let reached = Reached::find(&args.room, &args.open, Intent::Change)?;
     let mut failures = Failures::default();
     let done = args.paths.iter().try_for_each(|path| {
         let from = path_in(&args.room, None, path)?;
         let to = path_in(&args.room, None, args.to.as_ref().unwrap_or(path))?;
-        match bring_back(&access, &from, &to, args.since.as_deref(), global) {
+        let since = args.since.as_deref();
+        let brought = match &reached {
+            Reached::Alone(access) => bring_back(access, &from, &to, since, global),
+            Reached::Served(dir) => brought_by_server(dir, &from, &to, since, global),
+        };
+        match brought {
+            Ok(brought) => {
+                brought.report(&to, global);
+                Ok(())
+            }
             Err(error) if error.exit() != Exit::Interrupted => {
-                access.advise_when_full(&args.room, &error, global);
+                reached.advise_when_full(&args.room, &error, global);
                 failures.note(&error, global);
                 Ok(())
             }
-            other => other,
+            Err(error) => Err(error),
         }
     });
-    let closed = access.close();
+    let closed = reached.close();
     done?;
     closed?;
     failures.end()
@@ -145,6 +155,58 @@ fn as_json(removed: &RemovedReply) -> Result<Value> {
     Ok(value)
 }
 
+/// What was brought back.
+struct Brought {
+    snapshot: String,
+    files: u64,
+    bytes: u64,
+}
+
+impl Brought {
+    fn report(&self, to: &RoomPath, global: &Global) {
+        if global.json {
+            output::json_line(&json!({
+                "path": to.path.to_string_lossy(),
+                "snapshot": self.snapshot,
+                "files": self.files,
+                "bytes": self.bytes,
+            }));
+            return;
+        }
+        output::note(
+            global,
+            format!(
+                "{} brought back from {}: {}",
+                output::count(self.files, "file"),
+                output::shown(self.snapshot.as_ref()),
+                output::shown_path(&to.path)
+            ),
+        );
+    }
+}
+
+/// Has the metadata server do it.
+fn brought_by_server(
+    dir: &Path,
+    path: &RoomPath,
+    to: &RoomPath,
+    since: Option<&str>,
+    global: &Global,
+) -> Result<Brought> {
+    let bar = Bar::counting("restoring", global);
+    let done = have_put_back(dir, path, to, &bar, |what| admin::Request::Undelete {
+        since: since.map(str::to_owned),
+        what,
+    });
+    bar.end();
+    let done = done?;
+    Ok(Brought {
+        snapshot: done.snapshot,
+        files: done.files,
+        bytes: done.bytes,
+    })
+}
+
 /// Puts back the newest version of a path.
 fn bring_back(
     access: &Access,
@@ -152,7 +214,7 @@ fn bring_back(
     to: &RoomPath,
     since: Option<&str>,
     global: &Global,
-) -> Result<()> {
+) -> Result<Brought> {
     let tree = access.tree()?;
     match tree.stat(&to.path, false) {
         Err(fault) if fault.is_not_found() => {}
@@ -193,35 +255,25 @@ fn bring_back(
             }
             _ => error,
         })?;
-        if global.json {
-            output::json_line(&json!({
-                "path": to.path.to_string_lossy(),
-                "snapshot": snapshot.name,
-                "files": done.files,
-                "bytes": done.bytes,
-            }));
-        } else {
-            output::note(
-                global,
-                format!(
-                    "{} brought back from {}: {}",
-                    output::count(done.files, "file"),
-                    output::shown(snapshot.name.as_ref()),
-                    output::shown_path(&to.path)
-                ),
-            );
-        }
-        return Ok(());
+        return Ok(Brought {
+            snapshot: snapshot.name.clone(),
+            files: done.files,
+            bytes: done.bytes,
+        });
     }
-    Err(Error::failed(format!(
+    Err(no_snapshot_has(path, since))
+}
+
+pub(super) fn no_snapshot_has(path: &RoomPath, since: Option<&str>) -> Error {
+    Error::failed(format!(
         "{}: no snapshot{} has it; list what can be brought back with: strongroom undelete {}",
         path.words(),
         since.map_or(String::new(), |name| format!(" since {name}")),
         output::quoted(&path.room)
-    )))
+    ))
 }
 
-fn in_the_way(to: &RoomPath) -> Error {
+pub(super) fn in_the_way(to: &RoomPath) -> Error {
     Error::failed(format!(
         "{}: is there, and is not replaced; put it elsewhere with --to, or go back to a snapshot's version with: strongroom snapshot restore",
         to.words()

@@ -44,7 +44,7 @@ fn create_by_time(dir: &Path, room: &Room, beginning: &str) -> Result<Snapshot> 
 
 /// Creates the one that a restore of something can be undone with.
 pub(crate) fn before_restore(dir: &Path, room: &Room) -> Result<SnapshotReply> {
-    let snapshot = create_by_time(dir, room, "before-restore-")?;
+    let snapshot = create_by_time(dir, room, room::restore::BEFORE)?;
     found(dir, room, &snapshot.name)
 }
 

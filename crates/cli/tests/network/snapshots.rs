@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use super::cluster::{Cluster, Shape, disk};
 use super::common::{can_mount, is_root, listing, make_tree, noise};
@@ -186,12 +187,6 @@ fn snapshots_of_a_served_room_are_managed_on_its_machine_and_by_its_policy() {
         let said = String::from_utf8_lossy(&refused.stderr);
         assert!(!refused.status.success() && said.contains(why), "{said}");
     }
-    // Files come back through a mount.
-    let words = ["snapshot", "restore", "room", "first", "/letter"];
-    let refused = cluster.command("server", &words).output().unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(said.contains("cp -a MOUNTPOINT/.snapshots"), "{said}");
-
     // A backup has them.
     cluster.ok(&["backup", "room", "copy"]);
     let words = ["cat", "copy@first:/letter", "--passphrase-file", "pass"];
@@ -239,6 +234,184 @@ fn snapshots_of_a_served_room_are_managed_on_its_machine_and_by_its_policy() {
     }
 }
 
+/// As on a room of one user: `cli/tests/snapshots/restores.rs`.
+#[test]
+fn the_server_restores_files_directories_and_the_room_for_all_clients() {
+    if !can_mount() || !is_root() {
+        return;
+    }
+    let cluster = Cluster::start(Shape {
+        clients: &["root", "ada", "bob"],
+        ..Shape::default()
+    });
+    let [root, ada, bob] = [0, 1, 2].map(|client| cluster.mountpoint(client));
+    set_mode(&root, 0o1777);
+    make_tree(&root.join("tree"));
+    fs::create_dir(ada.join("papers")).unwrap();
+    let old = noise(3_000_000, 4);
+    let letter = ada.join("papers/letter");
+    fs::write(&letter, &old).unwrap();
+    set_mode(&letter, 0o600);
+    // The top directory's own time is that of the last name that went.
+    let listed = |at: &Path| listing(at).split_off(1);
+    let wanted = listed(&root);
+    cluster.ok(&["snapshot", "create", "room", "good"]);
+
+    set_mode(&letter, 0o644);
+    fs::write(&letter, b"new").unwrap();
+    fs::write(root.join("tree/added"), b"added").unwrap();
+    fs::remove_dir_all(root.join("tree/sub")).unwrap();
+    let added = bob.join("added");
+    fs::write(&added, noise(2_000_000, 5)).unwrap();
+    assert_eq!(fs::read(bob.join("papers/letter")).unwrap(), b"new");
+    let mut open = File::open(bob.join("papers/letter")).unwrap();
+    let mut gone = File::open(&added).unwrap();
+
+    // One file: its rights come back with it. A client that has the replaced one open reads it until it is closed.
+    let done = cluster.ok(&[
+        "snapshot",
+        "restore",
+        "room",
+        "good",
+        "/papers/letter",
+        "--json",
+    ]);
+    let done: serde_json::Value = serde_json::from_str(&done).unwrap();
+    assert_eq!(
+        (&done["files"], &done["bytes"]),
+        (&1.into(), &3_000_000.into())
+    );
+    assert!(
+        done.get("meanwhile").is_none() && done.get("revoked").is_none(),
+        "{done}"
+    );
+    assert!(fs::read(&letter).unwrap() == old);
+    denied(fs::read(bob.join("papers/letter")));
+    let mut read = Vec::new();
+    open.read_to_end(&mut read).unwrap();
+    assert_eq!(read, b"new");
+    drop(open);
+    let first = done["before"].as_str().unwrap().to_owned();
+    assert_eq!(names(&cluster), ["good".to_owned(), first.clone()]);
+    // Undone, and put elsewhere.
+    cluster.ok(&["snapshot", "restore", "room", &first, "/papers/letter"]);
+    assert_eq!(fs::read(bob.join("papers/letter")).unwrap(), b"new");
+    cluster.ok(&[
+        "snapshot",
+        "restore",
+        "room",
+        "good",
+        "/papers",
+        "--to",
+        "/papers then",
+    ]);
+    assert!(fs::read(ada.join("papers then/letter")).unwrap() == old);
+    fs::remove_dir_all(root.join("papers then")).unwrap();
+
+    // The whole room. What is open and gone lives until it is closed.
+    let changed = listed(&root);
+    cluster.ok(&["snapshot", "restore", "room", "good", "/"]);
+    assert_eq!(listed(&root), wanted);
+    assert!(fs::read(&letter).unwrap() == old);
+    assert!(!bob.join("added").exists());
+    let mut read = Vec::new();
+    gone.read_to_end(&mut read).unwrap();
+    assert!(read == noise(2_000_000, 5));
+    drop(gone);
+    let before = names(&cluster).pop().unwrap();
+    cluster.ok(&["snapshot", "restore", "room", &before, "/"]);
+    assert_eq!(listed(&root), changed);
+
+    // What was removed comes back, and nothing is replaced for that.
+    fs::remove_file(&letter).unwrap();
+    fs::remove_dir(ada.join("papers")).unwrap();
+    let count = names(&cluster).len();
+    let back = cluster.ok(&[
+        "undelete",
+        "room",
+        "/papers/letter",
+        "--since",
+        "good",
+        "--json",
+    ]);
+    let back: serde_json::Value = serde_json::from_str(&back).unwrap();
+    let newest = names(&cluster).pop().unwrap();
+    assert_eq!(
+        (&back["snapshot"], &back["bytes"]),
+        (&newest.as_str().into(), &3_000_000.into())
+    );
+    assert!(fs::read(&letter).unwrap() == old);
+    assert_eq!(fs::metadata(&letter).unwrap().uid(), 1001);
+    // What is refused changes nothing, and leaves no snapshot.
+    for (words, code, why) in [
+        (&["undelete", "room", "/papers/letter"][..], 1, "--to"),
+        (&["undelete", "room", "/never"], 1, "no snapshot has it"),
+        (
+            &["snapshot", "restore", "room", "good", "/nothing"],
+            1,
+            "no such file",
+        ),
+        (
+            &["snapshot", "restore", "room", "good", "papers"],
+            2,
+            "begins with a slash",
+        ),
+        (
+            &["snapshot", "restore", "room", "sunday", "/"],
+            1,
+            "no snapshot sunday",
+        ),
+        (
+            &["snapshot", "restore", "room", "good", "/papers/letter/"],
+            1,
+            "not a directory",
+        ),
+        (
+            &[
+                "snapshot",
+                "restore",
+                "room",
+                "good",
+                "/papers/letter",
+                "--to",
+                "/",
+            ],
+            2,
+            "root",
+        ),
+        (
+            &[
+                "snapshot",
+                "restore",
+                "room",
+                "good",
+                "/papers",
+                "--to",
+                "/missing/x",
+            ],
+            1,
+            "no such file",
+        ),
+    ] {
+        let refused = cluster.command("server", words).output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr).to_lowercase();
+        assert_eq!(refused.status.code(), Some(code), "{words:?}: {said}");
+        assert!(said.contains(why), "{words:?}: {said}");
+    }
+    assert_eq!(names(&cluster).len(), count);
+    cluster.check_audit();
+    let shown = cluster.ok(&["audit", "show", "audit", "--event", "snapshots-changed"]);
+    assert!(
+        shown.contains("restore") && shown.contains("undelete"),
+        "{shown}"
+    );
+}
+
+/// Whether two trees are the same, but for the times of their top directories.
+fn are_same(one: &[String], other: &[String]) -> bool {
+    one[1..] == other[1..]
+}
+
 /// Each snapshot ends the grants under which clients write: they go on with others, lose nothing, and what a snapshot has stays as it was.
 #[test]
 fn writers_go_on_while_snapshots_come_and_go_and_the_server_is_killed() {
@@ -248,6 +421,15 @@ fn writers_go_on_while_snapshots_come_and_go_and_the_server_is_killed() {
     }
     let seed = seed();
     let mut cluster = Cluster::start(Shape::default());
+    let side = cluster.mountpoint(0).join("side");
+    fs::create_dir_all(side.join("sub")).unwrap();
+    for n in 0..50 {
+        fs::write(side.join(format!("sub/{n}")), noise(9_000, n)).unwrap();
+    }
+    let then = listing(&side);
+    cluster.ok(&["snapshot", "create", "room", "first"]);
+    fs::remove_dir_all(side.join("sub")).unwrap();
+    let now = listing(&side);
     let mut writers = [0, 1].map(|client| cluster.start_writer(client, seed, 0));
     let read = |cluster: &Cluster, client: usize, name: &str| {
         listing(&cluster.mountpoint(client).join(".snapshots").join(name))
@@ -263,15 +445,30 @@ fn writers_go_on_while_snapshots_come_and_go_and_the_server_is_killed() {
             let (oldest, _) = seen.remove(0);
             cluster.ok(&["snapshot", "delete", "room", &oldest]);
         }
+        // What else is in the room is restored, whole or not at all.
+        let words = ["snapshot", "restore", "room", "first", "/side"];
         if round == 4 {
+            let restore = cluster.command("server", &words).output();
+            assert!(restore.unwrap().status.success());
+            assert_eq!(listing(&side), then);
+            fs::remove_dir_all(side.join("sub")).unwrap();
+            let mut restore = cluster.command("server", &words).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(seed % 150));
             cluster.kill_server();
+            restore.wait().unwrap();
             cluster.start_server();
+            let found = listing(&side);
+            assert!(
+                are_same(&found, &then) || are_same(&found, &now),
+                "{found:?}"
+            );
         }
         for (name, was) in &seen {
             assert!(read(&cluster, 1, name) == *was, "{name} is another one");
         }
     }
-    assert_eq!(names(&cluster).len(), KEPT);
+    let kept = names(&cluster).into_iter();
+    assert_eq!(kept.filter(|name| name.starts_with('s')).count(), KEPT);
     for writer in writers {
         writer.stop();
     }

@@ -5,7 +5,7 @@ mod policy;
 mod reached;
 mod restore;
 
-pub(super) use reached::{Reached, reach_files};
+pub(super) use reached::{Reached, have_put_back};
 pub(super) use restore::put_back;
 
 use std::ffi::OsString;

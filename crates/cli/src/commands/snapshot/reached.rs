@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::access::{Access, Intent, OpenArgs};
-use crate::commands::metadata::admin;
+use crate::access::{self, Access, Intent, OpenArgs};
+use crate::args::Global;
+use crate::commands::metadata::admin::{self, Comeback, RestoredReply};
 use crate::control::{Reply, Request};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::output;
-use crate::place::must_be_room;
+use crate::hex::path_to_hex;
+use crate::place::{RoomPath, must_be_room};
+use crate::progress::Bar;
 use crate::work::Progress;
 
 /// A room whose snapshots can be asked for and changed.
@@ -42,15 +44,16 @@ impl Reached {
         let asked = admin::Request::Snapshots {
             request: Box::new(request.clone()),
         };
-        let no_directory = &mut || Err(admin::unexpected());
-        match admin::ask_with_progress(dir, &asked, progress, no_directory)? {
-            Some(admin::Reply::Snapshots(reply)) => Ok(*reply),
-            Some(_) => Err(admin::unexpected()),
-            None => Err(Error::failed(format!(
-                "{}: its metadata server has ended meanwhile",
-                dir.display()
-            ))),
+        match ask(dir, &asked, progress)? {
+            admin::Reply::Snapshots(reply) => Ok(*reply),
+            _ => Err(admin::unexpected()),
         }
+    }
+
+    /// After an error for missing space: names the snapshots that hold some.
+    pub(in crate::commands) fn advise_when_full(&self, dir: &Path, error: &Error, global: &Global) {
+        let held = || self.run(&Request::Snapshots {}, &|_, _| true);
+        access::advise_when_full(dir, error, global, held);
     }
 
     /// Has what programs wrote to a mounted room come into it. Clients of a metadata server commit what they wrote when a file is closed or synced.
@@ -76,23 +79,43 @@ impl Reached {
     }
 }
 
+fn ask(dir: &Path, request: &admin::Request, progress: Progress<'_>) -> Result<admin::Reply> {
+    let no_directory = &mut || Err(admin::unexpected());
+    let reply = admin::ask_with_progress(dir, request, progress, no_directory)?;
+    reply.ok_or_else(|| {
+        Error::failed(format!(
+            "{}: its metadata server has ended meanwhile",
+            dir.display()
+        ))
+    })
+}
+
+/// Has the metadata server put something back: what `request` makes of it.
+pub(in crate::commands) fn have_put_back(
+    dir: &Path,
+    path: &RoomPath,
+    to: &RoomPath,
+    bar: &Bar,
+    request: impl FnOnce(Comeback) -> admin::Request,
+) -> Result<RestoredReply> {
+    let request = request(Comeback {
+        path: path_to_hex(&path.path),
+        to: path_to_hex(&to.path),
+        must_be_directory: path.must_be_directory,
+    });
+    let reply = ask(dir, &request, &|done, total| bar.report(done, total));
+    match reply {
+        Ok(admin::Reply::Restored(done)) => Ok(done),
+        Ok(_) => Err(admin::unexpected()),
+        Err(e) if e.exit() == Exit::Interrupted => Err(Error::said(
+            Exit::Interrupted,
+            "stopped; nothing is changed, unless the copy was complete already",
+        )),
+        Err(e) => Err(e),
+    }
+}
+
 fn is_served(dir: &Path) -> Result<bool> {
     must_be_room(dir)?;
     Ok(admin::ask_running(dir, &admin::Request::Status {})?.is_some())
-}
-
-/// Reaches a room to bring files back in it; refused where a metadata server has it, whose clients see the snapshots themselves.
-pub(in crate::commands) fn reach_files(dir: &Path, open: &OpenArgs) -> Result<Access> {
-    if is_served(dir)? {
-        return Err(Error::said(
-            Exit::InUse,
-            format!(
-                "{}: its metadata server has it open; copy the files back where it is mounted: cp -a MOUNTPOINT/.snapshots/NAME/PATH MOUNTPOINT/PATH. The \
-                 snapshots: strongroom snapshot list {}",
-                dir.display(),
-                output::quoted(dir)
-            ),
-        ));
-    }
-    Access::reach(dir, open, Intent::Change)
 }

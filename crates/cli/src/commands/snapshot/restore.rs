@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use room::{FileKind, RenameMode};
 use serde_json::json;
 
-use super::{InRoom, reach_files};
-use crate::access::Access;
+use super::{InRoom, Reached, have_put_back};
+use crate::access::{Access, Intent};
 use crate::args::Global;
+use crate::commands::metadata::admin;
 use crate::commands::rm::remove_tree;
 use crate::control::client::unexpected;
 use crate::control::{Reply, Request};
@@ -23,6 +24,7 @@ use crate::copy::give::{self, Kept};
 use crate::copy::place::Existing;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::hex::path_from_hex;
 use crate::output::{self, Failures};
 use crate::place::{RoomPath, path_in};
 use crate::progress::Bar;
@@ -42,20 +44,28 @@ pub(super) fn run(
 ) -> Result<()> {
     let from = path_in(&room.room, Some(name), path)?;
     let to = path_in(&room.room, None, to.unwrap_or(path))?;
-    let access = reach_files(&room.room, &room.open)?;
+    let reached = room.reach(Intent::Change)?;
     let bar = Bar::counting("restoring", global);
-    let done = restored(&access, &from, &to, true, global, &bar);
+    let done = match &reached {
+        Reached::Alone(access) => restored(access, &from, &to, true, global, &bar),
+        Reached::Served(dir) => restored_by_server(dir, name, &from, &to, &bar),
+    };
     bar.end();
     if let Err(error) = &done {
-        access.advise_when_full(&room.room, error, global);
+        reached.advise_when_full(&room.room, error, global);
     }
-    let closed = access.close();
+    let closed = reached.close();
     let done = done?;
     closed?;
     if global.json {
-        output::json_line(
-            &json!({"files": done.files, "bytes": done.bytes, "before": done.before}),
-        );
+        let mut line = json!({"files": done.files, "bytes": done.bytes, "before": done.before});
+        if let Some((snapshot, path)) = &done.meanwhile {
+            line["meanwhile"] = json!({"snapshot": snapshot, "path": path.to_string_lossy()});
+        }
+        if done.readable {
+            line["revoked"] = false.into();
+        }
+        output::json_line(&line);
     } else {
         output::note(
             global,
@@ -64,6 +74,21 @@ pub(super) fn run(
                 output::count(done.files, "file"),
                 done.before
             ),
+        );
+    }
+    if let Some((snapshot, path)) = &done.meanwhile {
+        output::note(
+            global,
+            format!(
+                "Files were changed while the copy was made. As they were then they are in the snapshot {snapshot}, below {}.",
+                output::shown_path(path)
+            ),
+        );
+    }
+    if done.readable {
+        output::note(
+            global,
+            "A disk cannot be reached: clients that read there what was replaced can do so until it answers, or their capabilities end.",
         );
     }
     if done.owners_lost > 0 {
@@ -86,8 +111,38 @@ struct Done {
     files: u64,
     bytes: u64,
     owners_lost: u64,
+    /// The snapshot of what was changed while the copy was made, and where that is in it.
+    meanwhile: Option<(String, PathBuf)>,
+    /// A disk does not answer that could revoke the right to read what was replaced.
+    readable: bool,
     /// What of the replaced files could not be removed.
     failures: Failures,
+}
+
+/// Has the metadata server do it.
+fn restored_by_server(
+    dir: &Path,
+    name: &str,
+    from: &RoomPath,
+    to: &RoomPath,
+    bar: &Bar,
+) -> Result<Done> {
+    let done = have_put_back(dir, from, to, bar, |what| admin::Request::Restore {
+        snapshot: name.to_owned(),
+        what,
+    })?;
+    let meanwhile = done.meanwhile.map(|(snapshot, path)| {
+        let path = path_from_hex(&path)?;
+        Ok::<_, Error>((snapshot, path))
+    });
+    Ok(Done {
+        before: done.before.unwrap_or_default(),
+        files: done.files,
+        bytes: done.bytes,
+        meanwhile: meanwhile.transpose()?,
+        readable: !done.revoked,
+        ..Done::default()
+    })
 }
 
 /// What was put back where nothing was.

@@ -56,6 +56,41 @@ pub(crate) enum Request {
     Snapshots {
         request: Box<control::Request>,
     },
+    /// Puts back what a snapshot has, in the place of what is there; progress comes before the answer.
+    Restore {
+        snapshot: String,
+        what: Comeback,
+    },
+    /// Puts back the newest version of what was removed, where nothing is; the same.
+    Undelete {
+        /// Not from a snapshot before this one.
+        since: Option<String>,
+        what: Comeback,
+    },
+}
+
+/// What comes back, and where. Paths are absolute, in hexadecimal.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Comeback {
+    pub(crate) path: String,
+    pub(crate) to: String,
+    pub(crate) must_be_directory: bool,
+}
+
+/// What came back.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RestoredReply {
+    /// The snapshot that had it.
+    pub(crate) snapshot: String,
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+    /// The snapshot of the room as it was before; `None`: nothing was replaced.
+    pub(crate) before: Option<String>,
+    /// The snapshot of what clients changed before it was replaced, and the path there, in hexadecimal.
+    pub(crate) meanwhile: Option<(String, String)>,
+    /// Nobody can read any more what was replaced, but through files that are open.
+    pub(crate) revoked: bool,
 }
 
 /// A running server.
@@ -140,6 +175,7 @@ pub(crate) enum Reply {
     Step(Step),
     Backup(control::BackupReply),
     Snapshots(Box<control::Reply>),
+    Restored(RestoredReply),
     /// So many bytes are moved away from a disk before it is gone; whether a server does that now.
     Leaving {
         left: u64,

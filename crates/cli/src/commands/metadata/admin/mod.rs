@@ -8,6 +8,7 @@
 //! 3. Both ways give the same answers.
 
 mod messages;
+mod restores;
 mod socket;
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -34,7 +35,7 @@ use crate::socket::{Trust, connect};
 use crate::work::Progress;
 
 pub(super) use messages::protection;
-pub(crate) use messages::{DiskRow, Reply, Request};
+pub(crate) use messages::{Comeback, DiskRow, Reply, Request, RestoredReply};
 pub(crate) use socket::Socket;
 
 /// The socket's name.
@@ -95,7 +96,9 @@ pub(crate) fn ask_with_progress(
     let failed =
         |e: std::io::Error| Error::failed(format!("{}: its metadata server: {e}", room.display()));
     let time = match request {
-        Request::Snapshots { .. } => SNAPSHOTS_TIME,
+        Request::Snapshots { .. } | Request::Restore { .. } | Request::Undelete { .. } => {
+            SNAPSHOTS_TIME
+        }
         _ => ANSWER_TIME,
     };
     let begin = || -> std::io::Result<()> {
@@ -175,7 +178,9 @@ fn carry_out_beside(opened: &Beside, request: Request) -> std::result::Result<Re
         Request::Status {}
         | Request::StepDown {}
         | Request::Backup { .. }
-        | Request::Snapshots { .. } => return Err(ServerError::NotNow),
+        | Request::Snapshots { .. }
+        | Request::Restore { .. }
+        | Request::Undelete { .. } => return Err(ServerError::NotNow),
         Request::AddUser { name, uid, gids } => {
             opened.keep_for_audit(Admin::UserAdded {
                 name: name.clone(),

@@ -10,7 +10,7 @@ use metadata_server::audit::event::Admin;
 use metadata_server::server::{MetadataServer, ServerError};
 
 use super::messages::{DiskRow, Reply, Request, Status};
-use super::{LINE_TIME, SOCKET, identity_text, leaving, refused};
+use super::{LINE_TIME, SOCKET, identity_text, leaving, refused, restores};
 use crate::broker::Brokered;
 use crate::control;
 use crate::descriptors::encode_line;
@@ -69,7 +69,10 @@ fn carry_out(server: &MetadataServer, request: Request) -> std::result::Result<R
         Request::RemoveDisk { name } => leaving(server.remove_disk(&name)?, true),
         Request::Disks {} => Reply::Disks(server.disks()?.iter().map(DiskRow::running).collect()),
         // They have threads of their own.
-        Request::Backup { .. } | Request::Snapshots { .. } => return Err(ServerError::NotNow),
+        Request::Backup { .. }
+        | Request::Snapshots { .. }
+        | Request::Restore { .. }
+        | Request::Undelete { .. } => return Err(ServerError::NotNow),
     })
 }
 
@@ -100,12 +103,20 @@ fn status(server: &MetadataServer) -> Status {
     }
 }
 
+/// The server that is asked; `None`: it stops, and nobody is answered any more.
+type Asked = Arc<Mutex<Option<Arc<MetadataServer>>>>;
+
+/// Whether work goes on that has not changed anything yet.
+fn is_wanted(asked: &Asked) -> bool {
+    let server = asked.lock().unwrap_or_else(PoisonError::into_inner);
+    server.is_some()
+}
+
 /// The server's side of the socket; its name is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Socket {
     listener: Arc<Listener>,
-    /// `None`: the server stops, and nobody is answered any more.
-    server: Arc<Mutex<Option<Arc<MetadataServer>>>>,
+    server: Asked,
 }
 
 impl Socket {
@@ -236,17 +247,10 @@ fn refusal(e: Error) -> Reply {
     }
 }
 
-fn answer(
-    stream: &UnixStream,
-    room: &Path,
-    server: &Mutex<Option<Arc<MetadataServer>>>,
-) -> std::io::Result<()> {
+fn answer(stream: &UnixStream, room: &Path, asked: &Asked) -> std::io::Result<()> {
     socket::admit(stream, LINE_TIME)?;
     let request = socket::read_line(stream, LINE_MAX, LINE_TIME)?;
-    let server = server
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
+    let server = asked.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let reply = match (serde_json::from_slice(&request), server) {
         (Ok(Request::Backup { target }), Some(server)) => {
             let room = room.to_owned();
@@ -258,6 +262,24 @@ fn answer(
             let room = room.to_owned();
             return answer_later("snapshots", stream, move |stream| {
                 snapshots(&server, &room, &request, stream)
+            });
+        }
+        (Ok(Request::Restore { snapshot, what }), Some(server)) => {
+            let (room, asked) = (room.to_owned(), asked.clone());
+            return answer_later("restore", stream, move |stream| {
+                let report = reporting(stream);
+                let progress = |done, total| is_wanted(&asked) && report(done, total);
+                restores::restore(&server, &room, (&snapshot, &what), &progress)
+                    .map(Reply::Restored)
+            });
+        }
+        (Ok(Request::Undelete { since, what }), Some(server)) => {
+            let (room, asked) = (room.to_owned(), asked.clone());
+            return answer_later("undelete", stream, move |stream| {
+                let report = reporting(stream);
+                let progress = |done, total| is_wanted(&asked) && report(done, total);
+                restores::undelete(&server, &room, (since.as_deref(), &what), &progress)
+                    .map(Reply::Restored)
             });
         }
         (Ok(request), Some(server)) => {
