@@ -34,9 +34,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use model::{
-    Births, BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, Digest, DirEntry, Extent, FileFlags,
-    FileKind, Foreseen, Inode, InodeNo, KeptChunk, NoncePart, Piece, Pieces, Proofs, Released,
-    SegmentNo, Snapshot, Stored, Tag, Timestamp,
+    Births, BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, Digest, DirEntry, Encoded, Extent,
+    FileFlags, FileKind, Foreseen, Inode, InodeNo, KeptChunk, MapEdit, NoncePart, Piece, Pieces,
+    Proofs, Released, SegmentNo, Snapshot, Stored, Tag, Timestamp,
 };
 pub use past::{KeptRow, SnapshotRow, SpaceRow, latest};
 pub use segments::{SealedUnits, SegmentId};
@@ -121,7 +121,7 @@ pub enum Change<'a> {
         /// Its name.
         name: &'a [u8],
     },
-    /// Writes the map of one chunk; an empty map removes the row.
+    /// Writes the map of one chunk; an empty map removes the row. Records of the log say only what is new in it, where they can.
     PutChunk {
         /// The inode.
         inode: InodeNo,
@@ -129,6 +129,15 @@ pub enum Change<'a> {
         index: u64,
         /// Its extents.
         chunk: &'a Chunk,
+    },
+    /// Changes the map of one chunk: what a record of the log says instead of [`PutChunk`](Change::PutChunk).
+    EditChunk {
+        /// The inode.
+        inode: InodeNo,
+        /// Index of the chunk.
+        index: u64,
+        /// What is new in it.
+        edit: &'a MapEdit,
     },
     /// Inserts or replaces a segment's account.
     PutSegment(SegmentAccount),
@@ -189,6 +198,17 @@ pub enum Change<'a> {
         until: u64,
         /// What is kept.
         kept: &'a KeptChunk,
+    },
+    /// Changes what is kept of one chunk: what a record of the log says instead of [`KeepChunk`](Change::KeepChunk).
+    EditKept {
+        /// The inode.
+        inode: InodeNo,
+        /// Index of the chunk.
+        index: u64,
+        /// The newest snapshot that it is kept for.
+        until: u64,
+        /// What is new in it.
+        edit: &'a MapEdit,
     },
     /// Adds `blocks` to the account of blocks kept for snapshots: see [`SpaceRow`].
     CountSpace {

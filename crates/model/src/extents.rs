@@ -12,6 +12,7 @@
 //! chunk is stored.
 
 mod code;
+mod edits;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod kept;
@@ -20,6 +21,7 @@ mod reserved;
 #[cfg(test)]
 mod tests;
 
+pub use edits::{Encoded, MapEdit};
 pub use kept::{Absorbed, Births, Foreseen, KeptChunk, Replaced};
 pub use pieces::{Piece, Pieces, Stored};
 

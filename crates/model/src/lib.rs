@@ -27,9 +27,9 @@ mod units;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing {
-    //! What the fuzz target for extent maps calls.
+    //! What the fuzz targets for extent maps and their edits call.
 
-    pub use crate::extents::fuzzing::extent_map;
+    pub use crate::extents::fuzzing::{extent_map, map_edit};
 }
 
 pub use arguments::{
@@ -38,8 +38,8 @@ pub use arguments::{
 };
 pub use error::{Error, PartError, Result};
 pub use extents::{
-    Absorbed, Births, CHUNK_BLOCKS, CHUNK_LEN, Chunk, Extent, Foreseen, KeptChunk, Piece, Pieces,
-    Released, Replaced, Stored,
+    Absorbed, Births, CHUNK_BLOCKS, CHUNK_LEN, Chunk, Encoded, Extent, Foreseen, KeptChunk,
+    MapEdit, Piece, Pieces, Released, Replaced, Stored,
 };
 pub use file_system::{Access, FileSystem};
 pub use grants::*;

@@ -6,6 +6,7 @@
 //! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/v1-append-nonces`
 //! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/v1-two-factors two-factors`
 //! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/catalog4-snapshots snapshots`
+//! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/catalog5-edits edits`
 //! `cargo run -p strongroom-room --example golden -- crates/room/tests/golden/stream-v1 stream`
 
 use room::{
@@ -114,11 +115,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             room.set_attributes(room.resolve(path.as_ref(), true)?, &set)?;
         }
     }
-    if std::env::args()
-        .nth(2)
-        .is_some_and(|what| what == "snapshots")
-    {
-        snapshots(&room)?;
+    let in_the_log = match std::env::args().nth(2).as_deref() {
+        Some("snapshots") => Some(snapshots(&room)),
+        Some("edits") => Some(edits(&room)),
+        _ => None,
+    };
+    if let Some(done) = in_the_log {
+        done?;
         std::fs::remove_file(std::path::Path::new(&dir).join("lock"))?;
         // As after a crash: what was synced last is in records of the log.
         std::process::exit(0);
@@ -154,6 +157,30 @@ fn snapshots(room: &Room) -> room::Result<()> {
     room.rename_snapshot("thursday", "friday")?;
     room.write(numbers, 50_000, &[0x33; 1000])?;
     room.delete_snapshot("tuesday")
+}
+
+/// Blocks of a file that are written and synced one after the other, before and after two snapshots: the records of the log say what is new
+/// in the file's map, and in what is kept of it.
+fn edits(room: &Room) -> room::Result<()> {
+    let numbers = room.resolve("/numbers".as_ref(), true)?;
+    let create = |name| room.create_snapshot(name, NewSnapshot::default());
+    for round in 0..3 {
+        for block in 0..5 {
+            let data = [0x10 * (round + 1) + block; 4096];
+            room.write(numbers, u64::from(block * 5 + round) * 4096, &data)?;
+            room.sync()?;
+        }
+        match round {
+            // The first snapshot takes a commit, which allows such records too.
+            0 => drop(create("monday")?),
+            1 => drop(create("tuesday")?),
+            _ => {}
+        }
+    }
+    let hole = Fallocate::PunchHole;
+    room.fallocate(numbers, hole, 100_000, 20_000)?;
+    room.fallocate(numbers, Fallocate::Allocate { keep_size: true }, 0, 200_000)?;
+    room.sync()
 }
 
 /// Streams of two moments of a room, in files of a directory.

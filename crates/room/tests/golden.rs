@@ -15,6 +15,9 @@ use room::{
 /// Bytes that each of the snapshots of the golden room with snapshots holds alone.
 const HELD_IN_GOLDEN: [u64; 3] = [77_824, 0, 0];
 
+/// Bytes reserved in the golden room with edits.
+const RESERVED_IN_GOLDEN: u64 = 13 * 4096;
+
 struct Copy(tempfile::TempDir);
 
 fn passphrase() -> Credential {
@@ -356,6 +359,43 @@ fn the_golden_room_with_snapshots_opens_with_what_they_see() {
             assert_eq!(room.held_by_snapshots().unwrap() % 4096, 0);
         }
         assert_eq!(held, HELD_IN_GOLDEN);
+        room.close().unwrap();
+    }
+}
+
+#[test]
+fn the_golden_room_with_edits_of_maps_in_its_log_opens_with_what_they_say() {
+    for read_only in [true, false] {
+        let golden = Copy::of("catalog5-edits");
+        let room = golden.open_as(&passphrase(), read_only).unwrap();
+        let mut numbers: Vec<u8> = (0..40_000_u32).flat_map(u32::to_le_bytes).collect();
+        numbers[16_000..17_000].fill(0xee);
+        let written = |numbers: &mut Vec<u8>, round: usize| {
+            for block in 0..5 {
+                let at = (block * 5 + round) * 4096;
+                numbers[at..at + 4096].fill((0x10 * (round + 1) + block) as u8);
+            }
+        };
+        for (round, name) in ["monday", "tuesday"].into_iter().enumerate() {
+            written(&mut numbers, round);
+            let view = room.snapshot(name).unwrap();
+            let inode = view.lookup(InodeNo::ROOT, b"numbers").unwrap();
+            let mut data = vec![0; inode.size as usize];
+            view.read(inode.no, 0, &mut data).unwrap();
+            assert!(data == numbers, "{name}");
+        }
+        written(&mut numbers, 2);
+        numbers[100_000..120_000].fill(0);
+        assert!(room.read_file("/numbers").unwrap() == numbers);
+        // Of the hole that was punched and of 40,000 bytes behind the end.
+        assert_eq!(room.space().unwrap().reserved, RESERVED_IN_GOLDEN);
+        sound(&room);
+        if !read_only {
+            room.write_file("/numbers", b"and it can be written to")
+                .unwrap();
+            room.sync().unwrap();
+            sound(&room);
+        }
         room.close().unwrap();
     }
 }

@@ -6,7 +6,7 @@ use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{
-    CachedReply, Change, Chunk, ClientKey, FileKind, Inode, InodeNo, KeptChunk, KeptRow,
+    CachedReply, Change, Chunk, ClientKey, FileKind, Inode, InodeNo, KeptChunk, KeptRow, MapEdit,
     SegmentAccount, SegmentId, SegmentNo, Snapshot, SnapshotRow, Timestamp,
 };
 
@@ -110,24 +110,36 @@ enum Item<'a> {
         until: u64,
         blocks: i64,
     },
+    EditChunk {
+        inode: InodeNo,
+        index: u64,
+        #[serde(borrow, serialize_with = "bytes")]
+        edit: &'a [u8],
+    },
+    EditKept {
+        inode: InodeNo,
+        index: u64,
+        until: u64,
+        #[serde(borrow, serialize_with = "bytes")]
+        edit: &'a [u8],
+    },
 }
 
 fn bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(bytes)
 }
 
-/// The stored form of the map in each change, empty where there is none: rows and entries of the log have the same.
-pub(crate) fn maps(changes: &[Change<'_>]) -> Vec<Vec<u8>> {
-    let map = |change: &Change<'_>| match *change {
-        Change::PutChunk { chunk, .. } => chunk.encode(),
-        Change::KeepChunk { kept, .. } => kept.encode(),
-        _ => Vec::new(),
-    };
-    changes.iter().map(map).collect()
+/// What the entry of a change has of its map.
+#[derive(Debug)]
+pub(crate) enum EntryMap {
+    /// All of it, in the stored form; empty where the change has none.
+    Whole(Vec<u8>),
+    /// What is new in it.
+    Edit(Vec<u8>),
 }
 
-/// Appends the changes of one operation, whose maps are [`maps`].
-pub(super) fn put(out: &mut Vec<u8>, changes: &[Change<'_>], maps: &[Vec<u8>]) {
+/// Appends the changes of one operation, each with what its entry has of its map.
+pub(super) fn put(out: &mut Vec<u8>, changes: &[Change<'_>], maps: &[EntryMap]) {
     for (change, map) in changes.iter().zip(maps) {
         append(out, &entry(change, map));
     }
@@ -165,8 +177,38 @@ impl Flavor for Appended<'_> {
     }
 }
 
-fn entry<'a>(change: &Change<'a>, map: &'a [u8]) -> Item<'a> {
+fn entry<'a>(change: &Change<'a>, map: &'a EntryMap) -> Item<'a> {
     match *change {
+        Change::PutChunk { inode, index, .. } | Change::EditChunk { inode, index, .. } => match map
+        {
+            EntryMap::Whole(map) => Item::PutChunk { inode, index, map },
+            EntryMap::Edit(edit) => Item::EditChunk { inode, index, edit },
+        },
+        Change::KeepChunk {
+            inode,
+            index,
+            until,
+            ..
+        }
+        | Change::EditKept {
+            inode,
+            index,
+            until,
+            ..
+        } => match map {
+            EntryMap::Whole(kept) => Item::KeepChunk {
+                inode,
+                index,
+                until,
+                kept,
+            },
+            EntryMap::Edit(edit) => Item::EditKept {
+                inode,
+                index,
+                until,
+                edit,
+            },
+        },
         Change::PutInode(inode) => Item::PutInode(Cow::Borrowed(inode)),
         Change::DeleteInode(no) => Item::DeleteInode(no),
         Change::PutEntry {
@@ -192,18 +234,6 @@ fn entry<'a>(change: &Change<'a>, map: &'a [u8]) -> Item<'a> {
         },
         Change::PutXattr { inode, name, value } => Item::PutXattr { inode, name, value },
         Change::RemoveXattr { inode, name } => Item::RemoveXattr { inode, name },
-        Change::PutChunk { inode, index, .. } => Item::PutChunk { inode, index, map },
-        Change::KeepChunk {
-            inode,
-            index,
-            until,
-            ..
-        } => Item::KeepChunk {
-            inode,
-            index,
-            until,
-            kept: map,
-        },
         Change::PutSegment(SegmentAccount { id, length, live }) => Item::PutSegment {
             no: id.no,
             key_epoch: id.key_epoch,
@@ -293,6 +323,8 @@ enum Owned<'a> {
     Reply(ClientKey, CachedReply),
     Snapshot(SnapshotRow),
     Kept(KeptRow),
+    ChunkEdit(InodeNo, u64, MapEdit),
+    KeptEdit(InodeNo, u64, u64, MapEdit),
     Other(Change<'a>),
 }
 
@@ -413,6 +445,19 @@ fn owned(entry: Item<'_>) -> Option<Owned<'_>> {
             until,
             blocks,
         },
+        Item::EditChunk { inode, index, edit } => {
+            let edit = MapEdit::decode(edit).ok()?;
+            return Some(Owned::ChunkEdit(inode, index, edit));
+        }
+        Item::EditKept {
+            inode,
+            index,
+            until,
+            edit,
+        } => {
+            let edit = MapEdit::decode(edit).ok().filter(|edit| !edit.reserves())?;
+            return Some(Owned::KeptEdit(inode, index, until, edit));
+        }
         Item::SetMeta { .. } | Item::End => return None,
     }))
 }
@@ -440,6 +485,17 @@ fn apply_owned<E>(
                 index: row.index,
                 until: row.until,
                 kept: &row.kept,
+            },
+            Owned::ChunkEdit(inode, index, edit) => Change::EditChunk {
+                inode: *inode,
+                index: *index,
+                edit,
+            },
+            Owned::KeptEdit(inode, index, until, edit) => Change::EditKept {
+                inode: *inode,
+                index: *index,
+                until: *until,
+                edit,
             },
             Owned::Other(change) => change.clone(),
         })

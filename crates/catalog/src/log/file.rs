@@ -111,7 +111,9 @@ impl LogFile {
         record: &mut Vec<u8>,
     ) -> Result<bool> {
         let tag = seal(key, number, self.last, record)?;
-        record.resize(record.len().next_multiple_of(BLOCK as usize), 0);
+        let end = record.len().next_multiple_of(BLOCK as usize);
+        // Copied: to resize a vector puts byte after byte.
+        record.extend_from_slice(&[0; BLOCK as usize][..end - record.len()]);
         let failed =
             |error| CatalogError::Io(format!("the log could not be made durable: {error}"));
         match self.file.write_at(record, self.end) {

@@ -17,7 +17,7 @@ use segments::SealedUnits;
 
 use crate::{Change, InodeNo};
 
-pub(crate) use entry::{Replayed, changes, maps};
+pub(crate) use entry::{EntryMap, Replayed, changes};
 pub(crate) use sealed::{HEADER_LEN, Header, open, seal};
 
 /// Bytes of encoded changes that one record holds at most: what is more is committed.
@@ -44,8 +44,8 @@ impl Pending {
         self.replaying = replaying;
     }
 
-    /// Notes changes that were applied, whose maps are [`maps`].
-    pub(crate) fn note(&mut self, changes: &[Change<'_>], maps: &[Vec<u8>]) {
+    /// Notes changes that were applied, each with what its entry has of its map.
+    pub(crate) fn note(&mut self, changes: &[Change<'_>], maps: &[EntryMap]) {
         self.add(|bytes| entry::put(bytes, changes, maps));
     }
 

@@ -9,7 +9,7 @@ use super::rows::{self, damaged, is_name, kind_number, to_sql};
 use super::{Failure, State, schema};
 use storage::spans;
 
-use crate::log;
+use crate::log::EntryMap;
 use crate::{
     ANSWER_MAX, CachedReply, CatalogError, Change, ClientKey, FileKind, Inode, InodeNo, Result,
 };
@@ -71,10 +71,10 @@ impl State {
             .and_then(|()| self.check_shares(changes))
             .and_then(|()| Ok(log_bytes(changes) + self.past_bytes(changes)?));
         let bytes = checked.map_err(|error| self.note(error))?;
-        let maps = log::maps(changes);
+        let mut maps = Vec::with_capacity(changes.len());
         self.changing(bytes, |state| {
-            for (change, map) in changes.iter().zip(&maps) {
-                state.change(change, map)?;
+            for change in changes {
+                maps.push(state.change(change)?);
             }
             state.bound_gathered()
         })?;
@@ -146,14 +146,42 @@ impl State {
         }
         self.generation += 1;
         self.anchor = anchor;
+        self.edits.committed(self.has_log);
         self.pending.clear();
         self.dirty = false;
         self.wal.committed();
         Ok(())
     }
 
-    fn change(&mut self, change: &Change<'_>, map: &[u8]) -> Result<()> {
+    /// Makes a change, and returns what its entry in the log has of its map.
+    fn change(&mut self, change: &Change<'_>) -> Result<EntryMap> {
         match *change {
+            Change::PutChunk {
+                inode,
+                index,
+                chunk,
+            } => return Ok(self.gather_chunk((inode, index), chunk)),
+            Change::EditChunk { inode, index, edit } => {
+                let mut chunk = self.chunk(inode, index)?;
+                edit.apply(&mut chunk);
+                return Ok(self.gather_chunk((inode, index), &chunk));
+            }
+            Change::KeepChunk {
+                inode,
+                index,
+                until,
+                kept,
+            } => return Ok(self.gather_kept((inode, index, until), kept)),
+            Change::EditKept {
+                inode,
+                index,
+                until,
+                edit,
+            } => {
+                let mut kept = self.kept_chunk(inode, index, until)?;
+                kept.edit(edit);
+                return Ok(self.gather_kept((inode, index, until), &kept));
+            }
             Change::PutInode(inode) => self.put_inode(inode),
             Change::DeleteInode(no) => self.delete_inode(no),
             Change::PutEntry {
@@ -189,10 +217,6 @@ impl State {
                 self.run(schema::DELETE_XATTR, (to_sql(inode.0), name))
                     .map(drop)
             }
-            Change::PutChunk { inode, index, .. } => {
-                self.gathered.get_mut().chunks.put((inode, index), map);
-                Ok(())
-            }
             Change::PutSegment(account) => {
                 let accounts = &mut self.gathered.get_mut().accounts;
                 accounts.insert(account.id.no, Some(account));
@@ -220,19 +244,6 @@ impl State {
             Change::DoomSnapshot(no) => self.doom_snapshot(no),
             Change::DropSnapshot(no) => self.drop_snapshot(no),
             Change::MergePast { no, limit } => self.merge_past(no, limit),
-            Change::KeepChunk {
-                inode,
-                index,
-                until,
-                kept,
-            } => {
-                let list = self.snapshots.get();
-                let births = self.births.get_mut();
-                births.kept_changes((inode, index), until, kept.covered(), &list);
-                let kept = &mut self.gathered.get_mut().kept;
-                kept.put((inode, index, until), map);
-                Ok(())
-            }
             Change::CountSpace {
                 since,
                 until,
@@ -241,7 +252,8 @@ impl State {
                 self.gather_space(since, until, blocks);
                 Ok(())
             }
-        }
+        }?;
+        Ok(EntryMap::Whole(Vec::new()))
     }
 
     pub(super) fn run(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize> {
@@ -393,6 +405,10 @@ fn log_bytes(changes: &[Change<'_>]) -> u64 {
                     Change::PutChunk { chunk, .. } => chunk.extents().len() as u64 * 32,
                     Change::PutReply { reply, .. } => reply.answer.len() as u64,
                     Change::KeepChunk { kept, .. } => kept.chunk().extents().len() as u64 * 32,
+                    // Whatever it is of.
+                    Change::EditChunk { .. } | Change::EditKept { .. } => {
+                        u64::from(crate::CHUNK_BLOCKS) * 32
+                    }
                     _ => 0,
                 }
         })

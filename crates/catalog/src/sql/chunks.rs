@@ -5,18 +5,27 @@ use std::collections::BTreeMap;
 use super::State;
 use super::rows::{self, bound, damaged, to_sql};
 use super::schema;
+use crate::log::EntryMap;
 use crate::{Chunk, InodeNo, Result};
 
 impl State {
+    pub(super) fn gather_chunk(&mut self, key: (InodeNo, u64), chunk: &Chunk) -> EntryMap {
+        let chunks = &mut self.gathered.get_mut().chunks;
+        chunks.put(key, |old| chunk.encode_after(old), &mut self.edits)
+    }
+
     /// Writes the gathered maps.
     pub(super) fn write_chunks(&mut self) -> Result<()> {
-        for ((inode, index), map) in self.gathered.get_mut().chunks.take() {
+        let mut chunks = std::mem::take(&mut self.gathered.get_mut().chunks);
+        for ((inode, index), map) in chunks.new_in(..) {
             let (inode, index) = (to_sql(inode.0), to_sql(index));
             match map.is_empty() {
                 true => self.run(schema::DELETE_CHUNK, (inode, index))?,
                 false => self.run(schema::PUT_CHUNK, (inode, index, map))?,
             };
         }
+        chunks.written();
+        self.gathered.get_mut().chunks = chunks;
         Ok(())
     }
 
@@ -45,7 +54,7 @@ impl State {
         let gathered = self.gathered.borrow();
         let gathered: Vec<_> = gathered
             .chunks
-            .range((inode, first)..=(inode, u64::MAX))
+            .new_in((inode, first)..=(inode, u64::MAX))
             .collect();
         // Each of them may take a row away.
         let rows = bound(limit.saturating_add(gathered.len()) as u64);

@@ -4,6 +4,7 @@
 //!    of the log have each change by itself.
 //! 2. What the catalog holds is what its tables say and what is gathered. Every reader looks at both, or has what is gathered written
 //!    before.
+//! 3. Maps stay in memory when they are written, as long as they are few: the log has what is [new](super::maps) in the next ones.
 
 use super::State;
 use super::accounts::Accounts;

@@ -5,18 +5,35 @@ use std::ops::Range;
 use super::State;
 use super::rows::{self, bound, to_sql};
 use super::schema::past;
+use crate::log::EntryMap;
 use crate::{InodeNo, KeptChunk, KeptRow, Result};
 
 impl State {
+    pub(super) fn gather_kept(
+        &mut self,
+        (inode, index, until): (InodeNo, u64, u64),
+        kept: &KeptChunk,
+    ) -> EntryMap {
+        let list = self.snapshots.get();
+        let births = self.births.get_mut();
+        births.kept_changes((inode, index), until, kept.covered(), &list);
+        let maps = &mut self.gathered.get_mut().kept;
+        let key = (inode, index, until);
+        maps.put(key, |old| kept.encode_after(old), &mut self.edits)
+    }
+
     /// Writes the gathered maps.
     pub(super) fn write_kept(&mut self) -> Result<()> {
-        for ((inode, index, until), map) in self.gathered.get_mut().kept.take() {
+        let mut kept = std::mem::take(&mut self.gathered.get_mut().kept);
+        for ((inode, index, until), map) in kept.new_in(..) {
             let (inode, index, until) = (to_sql(inode.0), to_sql(index), to_sql(until));
             match map.is_empty() {
                 true => self.run(past::DROP_CHUNK, (inode, index, until))?,
                 false => self.run(past::KEEP_CHUNK, (inode, index, until, map))?,
             };
         }
+        kept.written();
+        self.gathered.get_mut().kept = kept;
         Ok(())
     }
 
@@ -29,7 +46,7 @@ impl State {
     ) -> Result<()> {
         let gathered = self.gathered.borrow();
         let keys = (inode, index, untils.start)..(inode, index, untils.end);
-        let maps = gathered.kept.range(keys).rev();
+        let maps = gathered.kept.new_in(keys).rev();
         let mut newer = maps.map(|((.., until), map)| (until, map)).peekable();
         let mut statement = self.statement(past::KEPT_BETWEEN)?;
         let (from, end) = (bound(untils.start), bound(untils.end));

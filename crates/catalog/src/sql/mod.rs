@@ -58,6 +58,7 @@ use crate::log::{Link, Pending};
 use crate::{CatalogError, InodeNo, Result};
 use births::KnownBirths;
 use gathered::Gathered;
+use maps::Edits;
 use segments::SealedUnits;
 use snapshots::{Moment, SnapshotList};
 use wal::Wal;
@@ -127,6 +128,8 @@ struct State {
     births: RefCell<KnownBirths>,
     /// What the commit writes.
     gathered: RefCell<Gathered>,
+    /// Whether the log may have edits of maps.
+    edits: Edits,
     /// Whether there is a table of answers.
     has_replies: bool,
     /// Inodes in the catalog, uncommitted ones included.

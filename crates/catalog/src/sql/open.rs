@@ -19,6 +19,7 @@ use storage::{OpenMode, Storage};
 use zeroize::Zeroizing;
 
 use super::changes::{Counters, decode_version, encode_version};
+use super::maps::Edits;
 use super::rows::damaged;
 use super::snapshots::SnapshotList;
 use super::wal::{self, Wal};
@@ -219,6 +220,7 @@ impl State {
             kept_inodes: HashSet::new(),
             births: RefCell::default(),
             gathered: RefCell::default(),
+            edits: Edits::Unknown,
             has_replies: false,
             inodes: 0,
             generation: 0,
@@ -243,6 +245,10 @@ impl State {
         state.generation = counters.generation;
         state.has_flags = state.meta(schema::META_FLAGS)?.is_some();
         state.find_anchor()?;
+        let version = state.meta(schema::META_VERSION)?.unwrap_or_default();
+        if decode_version(&version)? >= schema::VERSION {
+            state.edits = Edits::Known;
+        }
         state.find_snapshots()?;
         Ok(state)
     }

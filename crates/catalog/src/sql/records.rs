@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use segments::SealedUnits;
 use storage::spans;
 
+use super::maps::Edits;
 use super::open::at;
 use super::rows::damaged;
 use super::{Failure, OpenOptions, SqlCatalog, State, schema};
@@ -39,7 +40,10 @@ impl State {
     pub(super) fn put_anchor(&self, anchor: Link) -> Result<()> {
         if self.has_log {
             // A program that does not know the log would pass over what was acknowledged.
-            self.raise_version(schema::LOG_VERSION)?;
+            self.raise_version(match self.edits {
+                Edits::Wanted => schema::VERSION,
+                Edits::Unknown | Edits::Known => schema::LOG_VERSION,
+            })?;
             self.statement(schema::PUT_META)?
                 .execute((schema::META_ANCHOR, &anchor[..]))?;
         }

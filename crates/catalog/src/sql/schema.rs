@@ -10,8 +10,10 @@ pub(super) const FIRST_VERSION: u32 = 1;
 pub(super) const FLAGS_VERSION: u32 = 2;
 /// The format of a catalog with a log in front of it.
 pub(super) const LOG_VERSION: u32 = 3;
-/// The format of a catalog with snapshots, and the newest format this program reads.
-pub(super) const VERSION: u32 = 4;
+/// The format of a catalog with snapshots.
+pub(super) const SNAPSHOTS_VERSION: u32 = 4;
+/// The format of a catalog whose log may say only what is new in a map, and the newest format this program reads.
+pub(super) const VERSION: u32 = 5;
 
 pub(super) const META_VERSION: &str = "format-version";
 pub(super) const META_HASH_KEY: &str = "name-hash-key";

@@ -166,7 +166,9 @@ impl State {
                 Change::DropSnapshot(no) | Change::MergePast { no, .. } => {
                     found(&list, no, true)?;
                 }
-                Change::KeepChunk { until, .. } | Change::CountSpace { until, .. }
+                Change::KeepChunk { until, .. }
+                | Change::EditKept { until, .. }
+                | Change::CountSpace { until, .. }
                     if list.binary_search_by_key(&until, SnapshotRow::no).is_err() =>
                 {
                     return Err(crate::CatalogError::NoSnapshot(until));
@@ -187,7 +189,7 @@ impl State {
     pub(super) fn create_snapshot(&mut self, row: &SnapshotRow) -> Result<()> {
         if !self.has_past() {
             self.conn.execute_batch(past::TABLES)?;
-            self.raise_version(schema::VERSION)?;
+            self.raise_version(schema::SNAPSHOTS_VERSION)?;
             // A record of it would follow a commit whose version does not say what the record holds.
             self.pending.lose();
         }

@@ -17,6 +17,7 @@
 //!
 //! Invariant: one map has one writing, and what does not keep the invariants of [`Extent`] and [`Chunk`] is refused.
 
+use super::reserved::BlockSet;
 use super::{CHUNK_BLOCKS, Chunk, Extent};
 use crate::{DIGEST_LEN, NONCE_PART_LEN, NoncePart, SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS};
 
@@ -41,38 +42,65 @@ impl Chunk {
         let proofs: usize = self.extents.iter().map(proofs).sum();
         let mut out = Vec::with_capacity(self.extents.len() * (FIXED + NONCE_PART_LEN) + proofs);
         for extent in &self.extents {
-            let behind = extent.stored - u16::from(extent.skip) - extent.blocks;
-            let bit = |is_set, bit| if is_set { bit } else { 0 };
-            let has_nonce = extent.nonce != NoncePart::NONE;
-            let mut fixed = [0; FIXED];
-            fixed[..3].copy_from_slice(&[
-                extent.first as u8,
-                (extent.blocks - 1) as u8,
-                extent.skip
-                    | (behind as u8) << 2
-                    | bit(extent.shared, SHARED)
-                    | bit(has_nonce, NONCE)
-                    | bit(!extent.digests.is_empty(), DIGESTS),
-            ]);
-            fixed[3..7].copy_from_slice(&extent.position.to_le_bytes());
-            fixed[7..].copy_from_slice(&extent.segment.0.to_le_bytes());
-            out.extend_from_slice(&fixed);
-            if has_nonce {
-                out.extend_from_slice(&extent.nonce.0);
-            }
-            if extent.digests.is_empty() {
-                out.extend_from_slice(extent.tags.as_flattened());
-            } else {
-                for (tag, digest) in extent.tags.iter().zip(&extent.digests) {
-                    out.extend_from_slice(tag);
-                    out.extend_from_slice(digest);
+            put_extent(extent, &mut out);
+        }
+        put_reserved(&self.reserved, &mut out);
+        out
+    }
+
+    /// Appends the stored form, which follows another one of the same chunk: what both have is copied from there. Notes the blocks that
+    /// differ, and appends the records of extents that are new to `edit`. `None` where the other one is malformed.
+    pub(super) fn put_after(
+        &self,
+        old: &[u8],
+        out: &mut Vec<u8>,
+        blocks: &mut BlockSet,
+        edit: &mut Vec<u8>,
+    ) -> Option<()> {
+        // What is from `from` to before `at` is in both, and not copied yet.
+        let (mut from, mut at) = (0, 0);
+        for extent in &self.extents {
+            loop {
+                if let Some(len) = same_len(&old[at..], extent) {
+                    at += len;
+                    break;
+                }
+                out.extend_from_slice(&old[from..at]);
+                from = at;
+                match extent_at(old, at) {
+                    Some(record) if u16::from(record[0]) <= extent.first => {
+                        note(record, blocks);
+                        at += record.len();
+                        from = at;
+                    }
+                    _ => {
+                        put_extent(extent, out);
+                        put_extent(extent, edit);
+                        blocks.insert(extent.first, extent.end());
+                        break;
+                    }
                 }
             }
         }
-        for (first, end) in self.reserved.runs() {
-            out.extend_from_slice(&[first as u8, (end - first - 1) as u8, RESERVED]);
+        out.extend_from_slice(&old[from..at]);
+        while let Some(record) = extent_at(old, at) {
+            note(record, blocks);
+            at += record.len();
         }
-        out
+        let mut reserved = BlockSet::default();
+        let (runs, []) = old[at..].as_chunks::<3>() else {
+            return None;
+        };
+        for run in runs {
+            note(run, &mut reserved);
+        }
+        let (more, less) = (
+            self.reserved.without(&reserved),
+            reserved.without(&self.reserved),
+        );
+        *blocks = blocks.with(&more).with(&less);
+        put_reserved(&self.reserved, out);
+        Some(())
     }
 
     /// Reads the stored form.
@@ -118,6 +146,127 @@ impl Chunk {
     }
 }
 
+fn put_extent(extent: &Extent, out: &mut Vec<u8>) {
+    let bits = bits(extent);
+    let mut fixed = [0; FIXED + NONCE_PART_LEN];
+    fixed[0] = extent.first as u8;
+    fixed[1] = (extent.blocks - 1) as u8;
+    fixed[2] = bits;
+    fixed[3..7].copy_from_slice(&extent.position.to_le_bytes());
+    fixed[7..FIXED].copy_from_slice(&extent.segment.0.to_le_bytes());
+    fixed[FIXED..].copy_from_slice(&extent.nonce.0);
+    out.extend_from_slice(&fixed[..FIXED + nonce_len(bits)]);
+    if extent.digests.is_empty() {
+        out.extend_from_slice(extent.tags.as_flattened());
+        return;
+    }
+    for (tag, digest) in extent.tags.iter().zip(&extent.digests) {
+        out.extend_from_slice(tag);
+        out.extend_from_slice(digest);
+    }
+}
+
+fn bits(extent: &Extent) -> u8 {
+    let behind = extent.stored - u16::from(extent.skip) - extent.blocks;
+    let bit = |is_set, bit| if is_set { bit } else { 0 };
+    extent.skip
+        | (behind as u8) << 2
+        | bit(extent.shared, SHARED)
+        | bit(extent.nonce != NoncePart::NONE, NONCE)
+        | bit(!extent.digests.is_empty(), DIGESTS)
+}
+
+/// The length of the record at the beginning of a stored map, if that is the extent's. A long map is compared with each change: numbers
+/// and single tags are compared as such.
+fn same_len(map: &[u8], extent: &Extent) -> Option<usize> {
+    let (fixed, mut proofs) = map.split_first_chunk::<FIXED>()?;
+    let [
+        first,
+        less_one,
+        bits_there,
+        position @ ..,
+        _,
+        _,
+        _,
+        _,
+        _,
+        _,
+        _,
+        _,
+    ] = *fixed;
+    let segment: [u8; 8] = *fixed.last_chunk()?;
+    if u16::from(first) != extent.first
+        || u16::from(less_one) + 1 != extent.blocks
+        || u32::from_le_bytes(position) != extent.position
+        || u64::from_le_bytes(segment) != extent.segment.0
+        || bits_there != bits(extent)
+    {
+        return None;
+    }
+    if bits_there & NONCE != 0 {
+        let (nonce, rest) = proofs.split_first_chunk()?;
+        if NoncePart(*nonce) != extent.nonce {
+            return None;
+        }
+        proofs = rest;
+    }
+    for (unit, tag) in extent.tags.iter().enumerate() {
+        let (stored, rest) = proofs.split_first_chunk::<TAG_LEN>()?;
+        if stored != tag {
+            return None;
+        }
+        proofs = rest;
+        if let Some(digest) = extent.digests.get(unit) {
+            let (stored, rest) = proofs.split_first_chunk::<DIGEST_LEN>()?;
+            if stored != digest {
+                return None;
+            }
+            proofs = rest;
+        }
+    }
+    Some(map.len() - proofs.len())
+}
+
+pub(super) fn put_reserved(reserved: &BlockSet, out: &mut Vec<u8>) {
+    for (first, end) in reserved.runs() {
+        out.extend_from_slice(&[first as u8, (end - first - 1) as u8, RESERVED]);
+    }
+}
+
+/// The record of the extent that begins at a place of a stored map; `None` behind the last.
+fn extent_at(map: &[u8], at: usize) -> Option<&[u8]> {
+    let [_, less_one, bits] = *map.get(at..)?.first_chunk()?;
+    let len = FIXED + nonce_len(bits) + units(less_one, bits) * proof_len(bits);
+    (bits != RESERVED).then(|| map.get(at..at + len))?
+}
+
+/// Adds the blocks of a record.
+fn note(record: &[u8], blocks: &mut BlockSet) {
+    let first = u16::from(record[0]);
+    blocks.insert(first, first + u16::from(record[1]) + 1);
+}
+
+fn nonce_len(bits: u8) -> usize {
+    match bits & NONCE {
+        0 => 0,
+        _ => NONCE_PART_LEN,
+    }
+}
+
+/// Bytes of what a unit is checked against.
+fn proof_len(bits: u8) -> usize {
+    match bits & DIGESTS {
+        0 => TAG_LEN,
+        _ => TAG_LEN + DIGEST_LEN,
+    }
+}
+
+/// Units of an extent.
+fn units(less_one: u8, bits: u8) -> usize {
+    let blocks = usize::from(less_one) + 1;
+    (usize::from(bits & 3) + blocks + usize::from(bits >> 2 & 3)).div_ceil(UNIT_BLOCKS as usize)
+}
+
 /// Takes one extent off the front; `None` where the bytes end before it does.
 fn take_extent(bytes: &mut &[u8]) -> Option<Result<Extent, String>> {
     let [first, less_one, bits] = *bytes.split_off(..3)?.first_chunk()?;
@@ -137,7 +286,7 @@ fn take_extent(bytes: &mut &[u8]) -> Option<Result<Extent, String>> {
     let (skip, behind) = (bits & 3, bits >> 2 & 3);
     let blocks = u16::from(less_one) + 1;
     let stored = u16::from(skip) + blocks + u16::from(behind);
-    let units = usize::from(stored).div_ceil(UNIT_BLOCKS as usize);
+    let units = units(less_one, bits);
     let (mut tags, mut digests) = (Vec::new(), Vec::new());
     if bits & DIGESTS == 0 {
         let all = bytes.split_off(..units * TAG_LEN)?.as_chunks::<TAG_LEN>().0;

@@ -9,13 +9,13 @@
 //! It deliberately does not know numbers of snapshots, nor how counts of shared units are kept.
 
 use super::reserved::BlockSet;
-use super::{CHUNK, CHUNK_BLOCKS, Chunk, Extent, Released, check_range, release};
+use super::{CHUNK_BLOCKS, Chunk, Extent, MapEdit, Released, check_range, release};
 use crate::{BlockRange, SegmentNo, UNIT_BLOCKS};
 
 /// The blocks of a chunk as they were, where they have changed since.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeptChunk {
-    covered: BlockSet,
+    pub(super) covered: BlockSet,
     chunk: Chunk,
 }
 
@@ -250,6 +250,12 @@ impl KeptChunk {
         self.chunk.replace(first, blocks, with)
     }
 
+    /// Takes over what is new. What was covered stays so.
+    pub fn edit(&mut self, edit: &MapEdit) {
+        edit.apply(&mut self.chunk);
+        self.covered = self.covered.with(&edit.blocks);
+    }
+
     /// Marks extents as shared, as [`Chunk::mark_shared`] does.
     ///
     /// # Panics
@@ -269,16 +275,11 @@ impl KeptChunk {
     /// The stored form: a byte with the number of covered runs, for each its first block and its number of blocks less one, and
     /// the extents as [`Chunk::encode`] writes them. Empty where nothing is covered.
     pub fn encode(&self) -> Vec<u8> {
-        let runs = self.covered_runs();
-        if runs.is_empty() {
-            return Vec::new();
+        let mut out = Vec::new();
+        if !self.is_empty() {
+            self.covered.encode(&mut out);
+            out.extend_from_slice(&self.chunk.encode());
         }
-        // At most one run for every two blocks.
-        let mut out = vec![runs.len() as u8];
-        for (first, blocks) in runs {
-            out.extend_from_slice(&[first as u8, (blocks - 1) as u8]);
-        }
-        out.extend_from_slice(&self.chunk.encode());
         out
     }
 
@@ -316,22 +317,12 @@ impl KeptChunk {
 
     fn decode_runs(bytes: &mut &[u8]) -> Result<Self, String> {
         let mut kept = Self::default();
-        let Some(count) = bytes.split_off_first() else {
+        if bytes.is_empty() {
             return Ok(kept);
-        };
-        if *count == 0 {
-            return Err("a kept chunk covers nothing".into());
         }
-        let mut end = None;
-        for _ in 0..*count {
-            let run = bytes.split_off(..2).ok_or("the covered runs are cut off")?;
-            let (first, after) = (u16::from(run[0]), u16::from(run[0]) + u16::from(run[1]) + 1);
-            // Runs that meet would be one: a kept chunk has one encoding.
-            if after > CHUNK || end.is_some_and(|end| first <= end) {
-                return Err(format!("covered blocks out of order at block {first}"));
-            }
-            kept.covered.insert(first, after);
-            end = Some(after);
+        kept.covered = BlockSet::decode(bytes)?;
+        if kept.is_empty() {
+            return Err("a kept chunk covers nothing".into());
         }
         Ok(kept)
     }

@@ -20,19 +20,19 @@ impl BlockSet {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
-    fn has(&self, block: u16) -> bool {
+    pub(super) fn has(&self, block: u16) -> bool {
         self.0[usize::from(block / 64)] >> (block % 64) & 1 == 1
     }
 
     pub(super) fn insert(&mut self, first: u16, end: u16) {
-        for (word, mask) in self.0.iter_mut().zip(masks(first, end)) {
-            *word |= mask;
+        for (word, mask) in masks(first, end) {
+            self.0[word] |= mask;
         }
     }
 
     pub(super) fn remove(&mut self, first: u16, end: u16) {
-        for (word, mask) in self.0.iter_mut().zip(masks(first, end)) {
-            *word &= !mask;
+        for (word, mask) in masks(first, end) {
+            self.0[word] &= !mask;
         }
     }
 
@@ -45,10 +45,20 @@ impl BlockSet {
         left
     }
 
+    /// The blocks that are in either.
+    pub(super) fn with(&self, other: &Self) -> Self {
+        let mut all = *self;
+        for (word, other) in all.0.iter_mut().zip(other.0) {
+            *word |= other;
+        }
+        all
+    }
+
     /// How many blocks of the range are in the set.
     pub(super) fn count_within(&self, first: u16, end: u16) -> u32 {
-        let words = self.0.iter().zip(masks(first, end));
-        words.map(|(word, mask)| (word & mask).count_ones()).sum()
+        masks(first, end)
+            .map(|(word, mask)| (self.0[word] & mask).count_ones())
+            .sum()
     }
 
     /// The runs of blocks, as first block and the one behind the last, in order.
@@ -61,6 +71,35 @@ impl BlockSet {
                 .unwrap_or(CHUNK_BLOCKS as u16);
             Some((first, at))
         })
+    }
+
+    /// Appends the stored form: a byte with the number of runs, for each its first block and its number of blocks less one.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let place = out.len();
+        out.push(0);
+        for (first, end) in self.runs() {
+            out.extend_from_slice(&[first as u8, (end - first - 1) as u8]);
+            // At most one run for every two blocks.
+            out[place] += 1;
+        }
+    }
+
+    /// Takes the stored form off the front.
+    pub(super) fn decode(bytes: &mut &[u8]) -> Result<Self, String> {
+        let mut set = Self::default();
+        let count = *bytes.split_off_first().ok_or("no number of runs")?;
+        let mut end = None;
+        for _ in 0..count {
+            let run = bytes.split_off(..2).ok_or("the runs are cut off")?;
+            let (first, after) = (u16::from(run[0]), u16::from(run[0]) + u16::from(run[1]) + 1);
+            // Runs that meet would be one: a set has one encoding.
+            if after > CHUNK_BLOCKS as u16 || end.is_some_and(|end| first <= end) {
+                return Err(format!("runs out of order at block {first}"));
+            }
+            set.insert(first, after);
+            end = Some(after);
+        }
+        Ok(set)
     }
 
     /// The first block from `from` on whose bit is set in what `of` makes of its word.
@@ -77,12 +116,13 @@ impl BlockSet {
     }
 }
 
-/// The bits of `first..end` in each word.
-fn masks(first: u16, end: u16) -> impl Iterator<Item = u64> {
-    (0..WORDS as u16).map(move |word| {
-        let bit = |block: u16| u32::from(block.clamp(word * 64, (word + 1) * 64) - word * 64);
+/// The words that have bits of `first..end`, each with these bits.
+fn masks(first: u16, end: u16) -> impl Iterator<Item = (usize, u64)> {
+    let (from, to) = (usize::from(first / 64), usize::from(end.div_ceil(64)));
+    (from..to).map(move |word| {
+        let here = |block: u16| usize::from(block).saturating_sub(word * 64).min(64) as u32;
         let below = |bits: u32| u64::MAX.checked_shr(64 - bits).unwrap_or(0);
-        below(bit(end)) & !below(bit(first.min(end)))
+        (word, below(here(end)) & !below(here(first.min(end))))
     })
 }
 

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod edits;
 mod kept;
 
 /// A unit: segment, position, length in blocks.

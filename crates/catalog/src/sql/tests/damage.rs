@@ -212,7 +212,7 @@ fn a_newer_format_is_refused_by_its_number() {
         open_for_reading(&files.path).unwrap_err(),
     ] {
         assert!(
-            matches!(error, CatalogError::Version { found: 7, known: 4 }),
+            matches!(error, CatalogError::Version { found: 7, known: 5 }),
             "{error}"
         );
     }

@@ -7,6 +7,7 @@ use super::*;
 use crate::KeptChunk;
 use whole::blocks;
 
+mod edits;
 mod gathered;
 mod rooms;
 mod whole;

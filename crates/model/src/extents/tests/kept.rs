@@ -1,7 +1,7 @@
 //! Kept chunks against whole copies, and against a count of who refers to which unit.
 
 use super::*;
-use crate::{Absorbed, Births, BlockRange, Foreseen, KeptChunk, Replaced};
+use crate::{Absorbed, Births, BlockRange, Foreseen, KeptChunk, MapEdit, Replaced};
 
 #[derive(Debug, Clone)]
 enum Change {
@@ -69,15 +69,35 @@ fn foreseen_came_true(
     assert_eq!(foreseen.loses_shared, shares && loses);
 }
 
+/// An edit makes the second of the first, once and again.
+fn edited(old: &KeptChunk, new: &KeptChunk) {
+    let encoded = new.encode_after(&old.encode());
+    assert_eq!(encoded.map, new.encode());
+    if let Some(edit) = encoded.edit {
+        let edit = MapEdit::decode(&edit).unwrap();
+        assert!(!edit.reserves());
+        let mut chunk = old.clone();
+        for _ in 0..2 {
+            chunk.edit(&edit);
+            assert_eq!(&chunk, new);
+        }
+    }
+    let less = old.encode_after(&new.encode());
+    assert_eq!(less.map, old.encode());
+    assert!(less.edit.is_none() || old.covered() == new.covered());
+}
+
 impl Kept {
     fn replace(&mut self, first: u16, blocks: u16, with: &[Extent]) {
         let released = match self.snapshots.last_mut() {
             Some((kept, _)) => {
                 let foreseen = kept.foresee(&self.live, first, blocks, with);
                 let before = (units(&self.live), shared_units(&self.live, first, blocks));
+                let old = kept.clone();
                 let Replaced {
                     released, gained, ..
                 } = kept.replace_in(&mut self.live, first, blocks, with);
+                edited(&old, kept);
                 foreseen_came_true(&foreseen, &gained, before, &self.live, kept);
                 for unit in gained {
                     *self
@@ -117,11 +137,13 @@ impl Kept {
             Some(before) => {
                 let older = &mut self.snapshots[before].0;
                 let covered = later.covered_runs();
+                let old = older.clone();
                 let Absorbed {
                     released,
                     moved,
                     dropped,
                 } = older.absorb(&later);
+                edited(&old, older);
                 assert!(
                     covered
                         .iter()
