@@ -89,7 +89,7 @@ pub(super) fn negotiate(
             .add_capabilities(InitFlags::FUSE_OVER_IO_URING)
             .is_err()
     {
-        tracing::info!("the kernel offers no FUSE over io_uring (parameter enable_uring of fuse)");
+        tracing::debug!("the kernel offers no FUSE over io_uring (parameter enable_uring of fuse)");
     }
     // Each may be refused only in favour of the nearest value, which is then taken.
     if let Err(nearest) = config.set_max_write(MAX_WRITE) {
