@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::metadata::admin;
+use super::metadata::admin::Version;
 use super::snapshot::{Reached, have_put_back, put_back};
 use crate::access::{Access, Intent, OpenArgs};
 use crate::args::Global;
@@ -194,10 +194,8 @@ fn brought_by_server(
     global: &Global,
 ) -> Result<Brought> {
     let bar = Bar::counting("restoring", global);
-    let done = have_put_back(dir, path, to, &bar, |what| admin::Request::Undelete {
-        since: since.map(str::to_owned),
-        what,
-    });
+    let version = Version::NewestSince(since.map(str::to_owned));
+    let done = have_put_back(dir, path, to, version, &bar);
     bar.end();
     let done = done?;
     Ok(Brought {

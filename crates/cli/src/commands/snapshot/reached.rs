@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::access::{self, Access, Intent, OpenArgs};
 use crate::args::Global;
-use crate::commands::metadata::admin::{self, Comeback, RestoredReply};
+use crate::commands::metadata::admin::{self, Comeback, RestoredReply, Version};
 use crate::control::{Reply, Request};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -90,15 +90,16 @@ fn ask(dir: &Path, request: &admin::Request, progress: Progress<'_>) -> Result<a
     })
 }
 
-/// Has the metadata server put something back: what `request` makes of it.
+/// Has the metadata server put something back.
 pub(in crate::commands) fn have_put_back(
     dir: &Path,
     path: &RoomPath,
     to: &RoomPath,
+    version: Version,
     bar: &Bar,
-    request: impl FnOnce(Comeback) -> admin::Request,
 ) -> Result<RestoredReply> {
-    let request = request(Comeback {
+    let request = admin::Request::PutBack(Comeback {
+        version,
         path: path_to_hex(&path.path),
         to: path_to_hex(&to.path),
         must_be_directory: path.must_be_directory,

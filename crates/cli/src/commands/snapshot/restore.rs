@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{InRoom, Reached, have_put_back};
 use crate::access::{Access, Intent};
 use crate::args::Global;
-use crate::commands::metadata::admin;
+use crate::commands::metadata::admin::Version;
 use crate::commands::rm::remove_tree;
 use crate::control::client::unexpected;
 use crate::control::{Reply, Request};
@@ -127,10 +127,7 @@ fn restored_by_server(
     to: &RoomPath,
     bar: &Bar,
 ) -> Result<Done> {
-    let done = have_put_back(dir, from, to, bar, |what| admin::Request::Restore {
-        snapshot: name.to_owned(),
-        what,
-    })?;
+    let done = have_put_back(dir, from, to, Version::Of(name.to_owned()), bar)?;
     let meanwhile = done.meanwhile.map(|(snapshot, path)| {
         let path = path_from_hex(&path)?;
         Ok::<_, Error>((snapshot, path))

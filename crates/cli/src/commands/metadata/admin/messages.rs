@@ -56,26 +56,28 @@ pub(crate) enum Request {
     Snapshots {
         request: Box<control::Request>,
     },
-    /// Puts back what a snapshot has, in the place of what is there; progress comes before the answer.
-    Restore {
-        snapshot: String,
-        what: Comeback,
-    },
-    /// Puts back the newest version of what was removed, where nothing is; the same.
-    Undelete {
-        /// Not from a snapshot before this one.
-        since: Option<String>,
-        what: Comeback,
-    },
+    /// Puts back what a snapshot has; progress comes before the answer.
+    PutBack(Comeback),
 }
 
 /// What comes back, and where. Paths are absolute, in hexadecimal.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Comeback {
+    pub(crate) version: Version,
     pub(crate) path: String,
     pub(crate) to: String,
     pub(crate) must_be_directory: bool,
+}
+
+/// Which version comes back.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Version {
+    /// That of this snapshot, in the place of what is there.
+    Of(String),
+    /// The newest, where nothing is; not from a snapshot before this one.
+    NewestSince(Option<String>),
 }
 
 /// What came back.

@@ -35,7 +35,7 @@ use crate::socket::{Trust, connect};
 use crate::work::Progress;
 
 pub(super) use messages::protection;
-pub(crate) use messages::{Comeback, DiskRow, Reply, Request, RestoredReply};
+pub(crate) use messages::{Comeback, DiskRow, Reply, Request, RestoredReply, Version};
 pub(crate) use socket::Socket;
 
 /// The socket's name.
@@ -96,9 +96,7 @@ pub(crate) fn ask_with_progress(
     let failed =
         |e: std::io::Error| Error::failed(format!("{}: its metadata server: {e}", room.display()));
     let time = match request {
-        Request::Snapshots { .. } | Request::Restore { .. } | Request::Undelete { .. } => {
-            SNAPSHOTS_TIME
-        }
+        Request::Snapshots { .. } | Request::PutBack(_) => SNAPSHOTS_TIME,
         _ => ANSWER_TIME,
     };
     let begin = || -> std::io::Result<()> {
@@ -179,8 +177,7 @@ fn carry_out_beside(opened: &Beside, request: Request) -> std::result::Result<Re
         | Request::StepDown {}
         | Request::Backup { .. }
         | Request::Snapshots { .. }
-        | Request::Restore { .. }
-        | Request::Undelete { .. } => return Err(ServerError::NotNow),
+        | Request::PutBack(_) => return Err(ServerError::NotNow),
         Request::AddUser { name, uid, gids } => {
             opened.keep_for_audit(Admin::UserAdded {
                 name: name.clone(),

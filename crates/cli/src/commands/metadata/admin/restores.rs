@@ -6,7 +6,7 @@ use metadata_server::server::{MetadataServer, Restore, ServerError};
 use room::restore::find;
 use room::{FileKind, Room, Snapshots as _};
 
-use super::messages::{Comeback, RestoredReply};
+use super::messages::{Comeback, RestoredReply, Version};
 use super::refused;
 use crate::commands::undelete::{in_the_way, no_snapshot_has};
 use crate::error::{Error, Result};
@@ -27,8 +27,21 @@ fn place(room: &Path, snapshot: Option<&str>, hex: &str, is_directory: bool) -> 
     })
 }
 
+/// Puts back what a snapshot has.
+pub(super) fn put_back(
+    server: &MetadataServer,
+    room: &Path,
+    what: &Comeback,
+    progress: Progress<'_>,
+) -> Result<RestoredReply> {
+    match &what.version {
+        Version::Of(snapshot) => restore(server, room, (snapshot, what), progress),
+        Version::NewestSince(since) => undelete(server, room, (since.as_deref(), what), progress),
+    }
+}
+
 /// Puts back what is in a snapshot, in the place of what is there.
-pub(super) fn restore(
+fn restore(
     server: &MetadataServer,
     room: &Path,
     (snapshot, what): (&str, &Comeback),
@@ -81,7 +94,7 @@ fn parent_must_be_there(open: &Room, to: &RoomPath) -> Result<()> {
 }
 
 /// Puts the newest version of a path back, where nothing is.
-pub(super) fn undelete(
+fn undelete(
     server: &MetadataServer,
     room: &Path,
     (since, what): (Option<&str>, &Comeback),

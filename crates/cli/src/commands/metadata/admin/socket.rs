@@ -69,10 +69,9 @@ fn carry_out(server: &MetadataServer, request: Request) -> std::result::Result<R
         Request::RemoveDisk { name } => leaving(server.remove_disk(&name)?, true),
         Request::Disks {} => Reply::Disks(server.disks()?.iter().map(DiskRow::running).collect()),
         // They have threads of their own.
-        Request::Backup { .. }
-        | Request::Snapshots { .. }
-        | Request::Restore { .. }
-        | Request::Undelete { .. } => return Err(ServerError::NotNow),
+        Request::Backup { .. } | Request::Snapshots { .. } | Request::PutBack(_) => {
+            return Err(ServerError::NotNow);
+        }
     })
 }
 
@@ -264,22 +263,12 @@ fn answer(stream: &UnixStream, room: &Path, asked: &Asked) -> std::io::Result<()
                 snapshots(&server, &room, &request, stream)
             });
         }
-        (Ok(Request::Restore { snapshot, what }), Some(server)) => {
+        (Ok(Request::PutBack(what)), Some(server)) => {
             let (room, asked) = (room.to_owned(), asked.clone());
             return answer_later("restore", stream, move |stream| {
                 let report = reporting(stream);
                 let progress = |done, total| is_wanted(&asked) && report(done, total);
-                restores::restore(&server, &room, (&snapshot, &what), &progress)
-                    .map(Reply::Restored)
-            });
-        }
-        (Ok(Request::Undelete { since, what }), Some(server)) => {
-            let (room, asked) = (room.to_owned(), asked.clone());
-            return answer_later("undelete", stream, move |stream| {
-                let report = reporting(stream);
-                let progress = |done, total| is_wanted(&asked) && report(done, total);
-                restores::undelete(&server, &room, (since.as_deref(), &what), &progress)
-                    .map(Reply::Restored)
+                restores::put_back(&server, &room, &what, &progress).map(Reply::Restored)
             });
         }
         (Ok(request), Some(server)) => {
