@@ -182,12 +182,10 @@ impl mount::Attachment for Mounter {
     }
 
     fn write_back(&self, at: &Path, device: u64) {
-        let _ = match self {
-            Self::Itself => mount::write_back(at, device).map_err(|_| ()),
-            Self::Helper(orders, _) => order(orders, Word::WriteBack(device))
-                .map(drop)
-                .map_err(|_| ()),
-        };
+        match self {
+            Self::Itself => drop(mount::write_back(at, device)),
+            Self::Helper(orders, _) => drop(order(orders, Word::WriteBack(device))),
+        }
     }
 
     fn thread(&self) -> Option<u32> {

@@ -93,9 +93,7 @@ impl Target {
     /// Makes everything durable that programs wrote before.
     pub(crate) fn sync(&self) -> Result<()> {
         // A mount whose process has died has nothing that could be written.
-        if let Some(root) = self.root() {
-            let _ = rustix::fs::syncfs(&root);
-        }
+        let _ = mount::write_back(self.mountpoint(), self.mount.device);
         self.sync_room()
     }
 
