@@ -3,7 +3,7 @@
 //! 1. A reserved block is in no extent, and reads as zeros.
 //! 2. Writing, punching or cutting a block ends its reservation.
 
-use super::{CHUNK_BLOCKS, Chunk, check_range};
+use super::{CHUNK, CHUNK_BLOCKS, Chunk, check_range};
 
 const WORDS: usize = CHUNK_BLOCKS as usize / 64;
 
@@ -66,9 +66,7 @@ impl BlockSet {
         let mut at = 0;
         std::iter::from_fn(move || {
             let first = self.next(at, |word| word)?;
-            at = self
-                .next(first, |word| !word)
-                .unwrap_or(CHUNK_BLOCKS as u16);
+            at = self.next(first, |word| !word).unwrap_or(CHUNK);
             Some((first, at))
         })
     }
@@ -93,7 +91,7 @@ impl BlockSet {
             let run = bytes.split_off(..2).ok_or("the runs are cut off")?;
             let (first, after) = (u16::from(run[0]), u16::from(run[0]) + u16::from(run[1]) + 1);
             // Runs that meet would be one: a set has one encoding.
-            if after > CHUNK_BLOCKS as u16 || end.is_some_and(|end| first <= end) {
+            if after > CHUNK || end.is_some_and(|end| first <= end) {
                 return Err(format!("runs out of order at block {first}"));
             }
             set.insert(first, after);
