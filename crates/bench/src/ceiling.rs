@@ -25,7 +25,8 @@ pub fn share(report: &Report, store: &str, ceiling: &str) -> PublishedTable {
     let rows = report.rows.iter().filter(|row| row.store == ceiling);
     let rows = rows.map(|most| {
         let row = of(store, &most.work);
-        let share = row.map(|row| statistics::compare(most, row, report.noise.as_ref()));
+        let share =
+            row.map(|row| statistics::compare(most, row, statistics::noise(report, &most.work)));
         TableRow {
             name: most.work.clone(),
             cells: vec![

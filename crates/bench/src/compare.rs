@@ -2,14 +2,15 @@
 //! strikes all of them alike.
 //!
 //! 1. Two stores take turns A B, B A, A B, …; of more, each is first, second, … about equally often.
-//! 2. A work that a store cannot do is noted and left out; one that fails ends the run, and what was measured is kept.
+//! 2. The first store may take two turns in each round: what it shows against itself is the noise of that work, at that time.
+//! 3. A work that a store cannot do is noted and left out; one that fails ends the run, and what was measured is kept.
 
 use std::path::Path;
 
 use hdrhistogram::Histogram;
 
 use crate::engine::distribution;
-use crate::model::{Comparison, Issue, NoiseFloor, Round, Row};
+use crate::model::{Comparison, Issue, Itself, Round, Row};
 use crate::observe::{Ceilings, ceilings};
 use crate::progress::Progress;
 use crate::run_file::Run;
@@ -31,17 +32,17 @@ pub struct Outcome {
     pub failed: Option<Error>,
 }
 
-/// Measures every work on every store, `rounds` times each.
+/// Measures every work on every store, `rounds` times each; the first store twice as often where its `noise` is asked for.
 pub fn measure(
     beds: &mut [Bed],
     works: &[Box<dyn Work>],
-    rounds: u32,
+    (rounds, noise): (u32, bool),
     context: &Context<'_>,
     progress: &dyn Progress,
 ) -> Outcome {
     let mut outcome = Outcome::default();
     for work in works {
-        let able: Vec<usize> = (0..beds.len())
+        let mut turns: Vec<usize> = (0..beds.len())
             .filter(|at| match work.impossible(beds[*at].powers()) {
                 None => true,
                 Some(why) => {
@@ -52,13 +53,24 @@ pub fn measure(
                 }
             })
             .collect();
-        let mut taken: Vec<Taken> = beds.iter().map(|_| Taken::default()).collect();
-        let ended = one_work(beds, &able, &**work, rounds, context, progress, &mut taken);
-        for (bed, taken) in beds.iter().zip(taken) {
-            outcome
-                .rows
-                .extend(taken.rows(bed.label(), &work.rows(), &context.limits));
+        let again = noise && turns.first() == Some(&0);
+        if again {
+            turns.push(0);
         }
+        let mut taken: Vec<Taken> = turns.iter().map(|_| Taken::default()).collect();
+        let ended = one_work(beds, &turns, &**work, rounds, context, progress, &mut taken);
+        let second = if again { taken.pop() } else { None };
+        let rows_of =
+            |taken: Taken, at: usize| taken.rows(beds[at].label(), &work.rows(), &context.limits);
+        let mut rows: Vec<Row> = Vec::new();
+        for (taken, at) in taken.into_iter().zip(&turns) {
+            rows.extend(rows_of(taken, *at));
+        }
+        let second = second.map_or_else(Vec::new, |taken| rows_of(taken, 0));
+        for (row, second) in rows.iter_mut().zip(second) {
+            row.itself = against_itself(row, second);
+        }
+        outcome.rows.extend(rows);
         match ended {
             Ok(()) => {}
             Err(Error::Stopped) => {
@@ -77,18 +89,30 @@ pub fn measure(
     outcome
 }
 
+/// What a row shows against the second turns of the same store; `None` where either has no valid round.
+fn against_itself(first: &Row, second: Row) -> Option<Itself> {
+    let found = statistics::compare(first, &second, 1.0);
+    Some(Itself {
+        ratio: found.ratio?,
+        low: found.low?,
+        high: found.high?,
+        rounds: second.rounds,
+    })
+}
+
 /// Steps of [`measure`], for a bar.
-pub fn steps(beds: &[Bed], works: &[Box<dyn Work>], rounds: u32) -> u64 {
-    let able = |work: &dyn Work| {
+pub fn steps(beds: &[Bed], works: &[Box<dyn Work>], (rounds, noise): (u32, bool)) -> u64 {
+    let turns = |work: &dyn Work| {
         let can = |bed: &&Bed| work.impossible(bed.powers()).is_none();
-        beds.iter().filter(can).count() as u64
+        let again = noise && beds.first().as_ref().is_some_and(can);
+        beds.iter().filter(can).count() as u64 + u64::from(again)
     };
-    works.iter().map(|work| able(&**work)).sum::<u64>() * u64::from(rounds)
+    works.iter().map(|work| turns(&**work)).sum::<u64>() * u64::from(rounds)
 }
 
 fn one_work(
     beds: &mut [Bed],
-    able: &[usize],
+    turns: &[usize],
     work: &dyn Work,
     rounds: u32,
     context: &Context<'_>,
@@ -96,9 +120,8 @@ fn one_work(
     taken: &mut [Taken],
 ) -> Result<()> {
     for round in 0..rounds {
-        for place in order(able.len(), round) {
-            let at = able[place];
-            let bed = &mut beds[at];
+        for turn in order(turns.len(), round) {
+            let bed = &mut beds[turns[turn]];
             let rows = work.rows();
             progress.row(&format!(
                 "{}: {}, round {} of {rounds}",
@@ -107,7 +130,7 @@ fn one_work(
                 round + 1
             ));
             for (row, measured) in work.round(bed, context)?.into_iter().enumerate() {
-                taken[at].add(row, measured.round, measured.latency);
+                taken[turn].add(row, measured.round, measured.latency);
             }
             progress.advance(1.0);
         }
@@ -164,6 +187,7 @@ impl Taken {
                     summary: statistics::summary(&rounds, name.writes),
                     latency: distribution(valid),
                     verdict: validity::of_row(&rounds, limits),
+                    itself: None,
                     rounds,
                 }
             })
@@ -171,8 +195,9 @@ impl Taken {
     }
 }
 
-/// Every row of every other store against the first store's.
-pub fn comparisons(rows: &[Row], labels: &[String], noise: Option<&NoiseFloor>) -> Vec<Comparison> {
+/// Every row of every other store against the first store's; a difference is seen where it is wider than what the first shows
+/// against itself.
+pub fn comparisons(rows: &[Row], labels: &[String]) -> Vec<Comparison> {
     let Some((base, others)) = labels.split_first() else {
         return Vec::new();
     };
@@ -184,63 +209,13 @@ pub fn comparisons(rows: &[Row], labels: &[String], noise: Option<&NoiseFloor>) 
     bases
         .into_iter()
         .flat_map(|row| {
-            others
-                .iter()
-                .filter_map(|other| Some(statistics::compare(row, of(other, &row.work)?, noise)))
+            let itself = row.itself.as_ref();
+            let noise = itself.map_or(1.0, |of| statistics::noise_factor(of.low, of.high));
+            others.iter().filter_map(move |other| {
+                Some(statistics::compare(row, of(other, &row.work)?, noise))
+            })
         })
         .collect()
-}
-
-/// A store against itself: rounds of one work, called A and B by turns (A B, B A), must not differ.
-///
-/// # Errors
-/// Those of the work.
-pub fn against_itself(
-    bed: &mut Bed,
-    work: &dyn Work,
-    rounds: u32,
-    context: &Context<'_>,
-    progress: &dyn Progress,
-) -> Result<Option<NoiseFloor>> {
-    let names = work.rows();
-    let mut sides = [Taken::default(), Taken::default()];
-    for round in 0..rounds {
-        for side in order(2, round) {
-            progress.row(&format!(
-                "noise: {}, {} against itself",
-                names[0].work,
-                bed.label()
-            ));
-            if let Some(first) = work.round(bed, context)?.into_iter().next() {
-                sides[side].add(0, first.round, first.latency);
-            }
-            progress.advance(1.0);
-        }
-    }
-    let label = bed.label().to_owned();
-    let rows: Vec<Row> = sides
-        .into_iter()
-        .flat_map(|side| side.rows(&label, &names, &context.limits))
-        .collect();
-    let [a, b] = &rows[..] else {
-        return Ok(None);
-    };
-    let found = statistics::compare(a, b, None);
-    if let Some(why) = &found.invalid {
-        bed.note(format!("the noise floor could not be measured: {why}"));
-    }
-    Ok(found
-        .ratio
-        .zip(found.low.zip(found.high))
-        .map(|(ratio, (low, high))| NoiseFloor {
-            store: label,
-            work: names[0].work.clone(),
-            ratio,
-            low,
-            high,
-            fired: Vec::new(),
-            unfired: Vec::new(),
-        }))
 }
 
 /// Lower end of the interval of how much faster zeros go.
@@ -249,7 +224,7 @@ fn ratio_low(data: &Row, zeros: &Row) -> Option<f64> {
         work: data.work.clone(),
         ..zeros.clone()
     };
-    statistics::compare(data, &zeros, None).low
+    statistics::compare(data, &zeros, 1.0).low
 }
 
 /// Judges the passes of zeros: adds what they reveal to the verdict of the same work with data. The rows of zeros stay.

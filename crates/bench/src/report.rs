@@ -8,7 +8,7 @@ pub mod page;
 pub(crate) mod sample;
 pub mod table;
 
-use crate::model::{Machine, NoiseFloor, Parts, Report, Row, StoreFacts};
+use crate::model::{Machine, Parts, Report, Row, StoreFacts};
 use crate::words;
 
 /// A time as people read it: RFC 3339 without parts of a second.
@@ -133,9 +133,21 @@ fn store_words(of: &StoreFacts) -> String {
 }
 
 /// What the noise floor and the checks tried at the start say, one sentence a line.
-fn noise_words(of: &NoiseFloor) -> Vec<String> {
+fn noise_words(report: &Report) -> Vec<String> {
+    let Some(of) = &report.noise else {
+        return Vec::new();
+    };
+    let works = report
+        .rows
+        .iter()
+        .filter(|row| row.itself.is_some())
+        .count();
+    let which = match works {
+        0 | 1 => "Noise floor".to_owned(),
+        works => format!("Widest noise floor of {works} works"),
+    };
     let mut lines = vec![format!(
-        "Noise floor: {} against itself is {} ({}–{}) at {}.",
+        "{which}: {} against itself is {} ({}–{}) at {}.",
         of.store,
         words::ratio(of.ratio),
         words::ratio(of.low),

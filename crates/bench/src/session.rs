@@ -1,7 +1,7 @@
 //! One run of a measuring command, from making the stores to the report.
 //!
 //! 1. Stores are made, measured and removed here; whatever ends the run, they are removed.
-//! 2. First a store is compared with itself and lied about, then the works are done; what a store shows against itself widens every ratio.
+//! 2. First the checks are tried, then the works are done; what the first store shows against itself in a work widens the work's ratios.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use crate::clock::Clock;
 use crate::compare::{self, Outcome};
-use crate::itself;
-use crate::model::{IssueKind, NoiseFloor, Report, Row, SCHEMA};
+use crate::itself::{self, Tried};
+use crate::model::{Issue, IssueKind, Itself, NoiseFloor, Report, Row, SCHEMA};
 use crate::observe::{self, Observer, Subject, ceilings};
 use crate::progress::Progress;
 use crate::run_file::Run;
@@ -45,7 +45,7 @@ pub struct Ask {
     pub seconds: f64,
     /// Small files.
     pub files: u32,
-    /// Whether a store is compared with itself first.
+    /// Whether the first store is compared with itself in each work, and the checks are tried first.
     pub noise: bool,
 }
 
@@ -117,23 +117,18 @@ pub fn run(ask: Ask, means: &Means<'_>) -> Result<Done> {
     means.progress.rows(1);
     let mut beds = make_beds(&ask.targets, &ask.labels, &means.making, means.progress)?;
     report.stores = beds.iter().map(Bed::facts).collect();
-    let noise_rounds = if ask.noise { ask.rounds.clamp(3, 5) } else { 0 };
-    means
-        .progress
-        .rows(compare::steps(&beds, &works, ask.rounds) + 2 * u64::from(noise_rounds));
+    let rounds = (ask.rounds, ask.noise);
+    means.progress.rows(compare::steps(&beds, &works, rounds));
     let prepared = prepare(&mut beds, &means.making.run, means.progress);
-    let floor = prepared.and_then(|()| match noise_rounds {
-        0 => Ok(None),
-        rounds => noise(&mut beds[0], &works, rounds, &context, means.progress),
+    let tried = prepared.and_then(|()| match ask.noise {
+        true => try_checks(&mut beds[0], &context, means.progress),
+        false => Ok(Tried::default()),
     });
-    let floor = floor.and_then(|floor| match noise_rounds {
-        0 => Ok(floor),
-        _ => fault(&mut beds[0], floor, &context, means.progress),
-    });
-    let mut outcome = match floor {
-        Ok(floor) => {
-            report.noise = floor;
-            compare::measure(&mut beds, &works, ask.rounds, &context, means.progress)
+    let mut checks = Tried::default();
+    let mut outcome = match tried {
+        Ok(tried) => {
+            checks = tried;
+            compare::measure(&mut beds, &works, rounds, &context, means.progress)
         }
         Err(Error::Stopped) => Outcome {
             interrupted: true,
@@ -150,9 +145,10 @@ pub fn run(ask: Ask, means: &Means<'_>) -> Result<Done> {
     }
     compare::judge_zeros(&mut outcome.rows, &means.limits);
     outcome.rows.retain(|row| is_selected(&row.work, &ask.only));
-    report.comparisons = compare::comparisons(&outcome.rows, &ask.labels, report.noise.as_ref());
+    report.comparisons = compare::comparisons(&outcome.rows, &ask.labels);
     report.rows = outcome.rows;
     report.notes = outcome.notes;
+    say_noise(&mut report, checks);
     say_once(&mut report);
     let machine = Observer::new(Subject::default());
     report.notes.extend(
@@ -198,91 +194,95 @@ fn prepare(beds: &mut [Bed], run: &Arc<Run>, progress: &dyn Progress) -> Result<
     Ok(())
 }
 
-/// The first work that the store can do, on the store and on itself. One in twenty honest intervals leaves out 1: then it is
-/// measured once more.
-fn noise(
-    bed: &mut Bed,
-    works: &[Box<dyn Work>],
-    rounds: u32,
-    context: &Context<'_>,
-    progress: &dyn Progress,
-) -> Result<Option<NoiseFloor>> {
-    let powers = bed.powers();
-    let Some(work) = works.iter().find(|work| work.impossible(powers).is_none()) else {
-        return Ok(None);
-    };
-    let first = compare::against_itself(bed, &**work, rounds, context, progress)?;
-    match &first {
-        Some(floor) if !(floor.low..=floor.high).contains(&1.0) => {
-            progress.note("a store differed from itself: measured once more");
-            compare::against_itself(bed, &**work, rounds, context, &crate::progress::Quiet)
-        }
-        _ => Ok(first),
-    }
-}
-
-/// Sees whether the checks work on the store, and puts what came of it beside the noise floor.
-fn fault(
-    bed: &mut Bed,
-    floor: Option<NoiseFloor>,
-    context: &Context<'_>,
-    progress: &dyn Progress,
-) -> Result<Option<NoiseFloor>> {
+/// Sees whether the checks work on the store.
+fn try_checks(bed: &mut Bed, context: &Context<'_>, progress: &dyn Progress) -> Result<Tried> {
     progress.row("trying the checks");
     let tried = itself::tried(bed, context)?;
-    for left_out in tried.left_out {
+    for left_out in &tried.left_out {
         bed.note(format!("not tried at the start: {left_out}"));
     }
-    if floor.is_none() {
-        if !tried.fired.is_empty() {
-            bed.note(format!(
-                "tried at the start and caught: {}",
-                tried.fired.join("; ")
-            ));
-        }
-        for unfired in &tried.unfired {
-            bed.note(format!(
-                "a check does not work here: {unfired} was tried at the start and not noticed"
-            ));
-        }
-    }
-    Ok(floor.map(|floor| NoiseFloor {
-        fired: tried.fired,
-        unfired: tried.unfired,
-        ..floor
-    }))
+    Ok(tried)
 }
 
-/// With a store that differs from itself, or may by too much, no number is valid. `asked`: size in bytes, and rounds.
-fn judge_noise(report: &mut Report, limits: &Limits, asked: (u64, u32)) {
-    let Some(noise) = &report.noise else {
+/// Puts the widest noise floor of all works into the report, and beside it which checks work; without a floor they are notes.
+fn say_noise(report: &mut Report, tried: Tried) {
+    let factor = |of: &Itself| statistics::noise_factor(of.low, of.high);
+    let floors = report
+        .rows
+        .iter()
+        .filter_map(|row| Some((row, row.itself.as_ref()?)));
+    let loudest = floors.max_by(|(_, a), (_, b)| factor(a).total_cmp(&factor(b)));
+    if let Some((row, itself)) = loudest {
+        report.noise = Some(NoiseFloor {
+            store: row.store.clone(),
+            work: row.work.clone(),
+            ratio: itself.ratio,
+            low: itself.low,
+            high: itself.high,
+            fired: tried.fired,
+            unfired: tried.unfired,
+        });
         return;
-    };
-    let Some(issue) = validity::of_noise(noise, limits) else {
-        return;
-    };
-    for comparison in &mut report.comparisons {
-        (comparison.ratio, comparison.low, comparison.high) = (None, None, None);
-        comparison.differs = false;
-        comparison.invalid.get_or_insert(issue.said.clone());
     }
-    let (size, rounds) = enough(noise, limits, asked);
-    report.notes.push(format!(
-        "{}. Measure when the machine is idle, and more: --size {} --rounds {rounds}.",
-        issue.said,
-        words::bytes(size).replace(' ', "")
-    ));
-    for row in &mut report.rows {
-        row.verdict.invalid = true;
-        row.verdict.issues.insert(0, issue.clone());
+    if !tried.fired.is_empty() {
+        report.notes.push(format!(
+            "tried at the start and caught: {}",
+            tried.fired.join("; ")
+        ));
+    }
+    let unfired = tried.unfired.iter().map(|unfired| {
+        format!("a check does not work here: {unfired} was tried at the start and not noticed")
+    });
+    report.notes.extend(unfired);
+}
+
+/// A work in which the first store may differ from itself by too much is valid for no store. `asked`: size in bytes, and rounds.
+fn judge_noise(report: &mut Report, limits: &Limits, asked: (u64, u32)) {
+    let judged = report.rows.iter().filter_map(|row| {
+        let itself = row.itself.as_ref()?;
+        Some((
+            row.work.clone(),
+            validity::of_noise(&row.store, itself, limits)?,
+        ))
+    });
+    let loud: Vec<(String, Issue)> = judged.collect();
+    for (work, issue) in &loud {
+        for comparison in report.comparisons.iter_mut().filter(|of| of.work == *work) {
+            (comparison.ratio, comparison.low, comparison.high) = (None, None, None);
+            comparison.differs = false;
+            comparison.invalid.get_or_insert(issue.said.clone());
+        }
+        for row in report.rows.iter_mut().filter(|row| row.work == *work) {
+            row.verdict.invalid = true;
+            row.verdict.issues.insert(0, issue.clone());
+        }
+    }
+    let works = report
+        .rows
+        .iter()
+        .filter(|row| row.itself.is_some())
+        .count();
+    if let (Some(noise), [_, ..]) = (&report.noise, &loud[..]) {
+        let (size, rounds) = enough(
+            statistics::noise_factor(noise.low, noise.high),
+            limits,
+            asked,
+        );
+        report.notes.push(format!(
+            "In {} of {works} works {} differs too much from itself: their rows are INVALID. Measure when the machine is idle, and \
+             more: --size {} --rounds {rounds}.",
+            loud.len(),
+            noise.store,
+            words::bytes(size).replace(' ', "")
+        ));
     }
 }
 
 /// Size and rounds with which the noise should be small enough: an interval shrinks with the square root of what is measured.
-fn enough(noise: &NoiseFloor, limits: &Limits, (size, rounds): (u64, u32)) -> (u64, u32) {
+fn enough(factor: f64, limits: &Limits, (size, rounds): (u64, u32)) -> (u64, u32) {
     const SIZE_MAX: u64 = 16 << 30;
     const ROUNDS_MAX: u32 = 25;
-    let excess = (statistics::noise_factor(noise) - 1.0) / limits.noise_max;
+    let excess = (factor - 1.0) / limits.noise_max;
     let more = (excess * excess).clamp(2.0, 1e6);
     // Rounds first: they cost no space. At least twice as many.
     let rounds_more = (f64::from(rounds) * more).min(f64::from(ROUNDS_MAX)) as u32;
@@ -324,49 +324,86 @@ fn say_once(report: &mut Report) {
 mod tests {
     use super::*;
 
-    fn noise(low: f64, high: f64) -> NoiseFloor {
-        NoiseFloor {
-            store: "plain".into(),
-            work: "random read".into(),
+    /// A report whose first work differs from itself by up to these factors.
+    fn noisy(low: f64, high: f64) -> Report {
+        let mut report = crate::report::sample::compare();
+        report.rows[0].itself = Some(Itself {
+            rounds: report.rows[0].rounds.clone(),
             ratio: 1.0,
             low,
             high,
-            fired: Vec::new(),
-            unfired: Vec::new(),
+        });
+        say_noise(&mut report, Tried::default());
+        report
+    }
+
+    /// What failed: with a noise floor of ±220 % rows and ratios were kept, and only a note said so. Then one loud row took all others
+    /// with it, and a table of ten rows was refused for one.
+    #[test]
+    fn a_work_is_invalid_for_every_store_when_its_noise_floor_is() {
+        let mut report = noisy(0.31, 3.2);
+        let before = report.clone();
+        judge_noise(&mut report, &Limits::default(), (256 << 20, 5));
+        let loud = before.rows[0].work.clone();
+        for (row, before) in report.rows.iter().zip(&before.rows) {
+            if row.work == loud {
+                assert!(row.verdict.invalid, "{row:?}");
+            } else {
+                assert_eq!(row, before, "another work");
+            }
+        }
+        for (of, before) in report.comparisons.iter().zip(&before.comparisons) {
+            if of.work == loud {
+                assert!(of.invalid.is_some() && of.ratio.is_none(), "{of:?}");
+            } else {
+                assert_eq!(of, before, "another work");
+            }
+        }
+        let note = report.notes.last().unwrap();
+        assert!(
+            note.starts_with("In 1 of 1 works plain differs") && note.contains("--size"),
+            "{note}"
+        );
+
+        // What is seen by chance once in twenty only widens: it is no reason to refuse.
+        for (low, high) in [(0.9, 1.1), (1.05, 1.2)] {
+            let mut report = noisy(low, high);
+            let before = report.clone();
+            judge_noise(&mut report, &Limits::default(), (256 << 20, 5));
+            assert_eq!(report, before, "quiet enough");
         }
     }
 
-    /// What failed: with a noise floor of ±220 % rows and ratios were kept, and only a note said so.
     #[test]
-    fn every_row_is_invalid_when_the_noise_floor_is() {
-        for floor in [noise(0.31, 3.2), noise(1.1, 1.2)] {
-            let mut report = crate::report::sample::compare();
-            report.noise = Some(floor);
-            judge_noise(&mut report, &Limits::default(), (256 << 20, 5));
-            assert!(report.rows.iter().all(|row| row.verdict.invalid));
-            assert!(report.comparisons.iter().all(|of| of.invalid.is_some()));
-            let note = report.notes.last().unwrap();
-            assert!(
-                note.contains("--size") && note.contains("--rounds"),
-                "{note}"
-            );
-        }
-        let mut report = crate::report::sample::compare();
-        let before = report.clone();
-        judge_noise(&mut report, &Limits::default(), (256 << 20, 5));
-        assert_eq!(report, before, "a quiet machine");
+    fn the_floor_that_is_shown_is_the_widest_and_has_what_the_checks_did() {
+        let mut report = noisy(0.9, 1.1);
+        let at = report.rows.len() - 1;
+        report.rows[at].itself = Some(Itself {
+            rounds: Vec::new(),
+            ratio: 1.0,
+            low: 0.5,
+            high: 1.01,
+        });
+        let tried = Tried {
+            fired: vec!["a skipped fsync".into()],
+            ..Tried::default()
+        };
+        say_noise(&mut report, tried);
+        let floor = report.noise.clone().unwrap();
+        assert_eq!((floor.work, floor.low), (report.rows[at].work.clone(), 0.5));
+        assert_eq!(floor.fired, ["a skipped fsync"]);
     }
 
     #[test]
     fn what_is_suggested_is_more_and_has_bounds() {
         let limits = Limits::default();
         for high in [1.26, 1.5, 3.2, 100.0] {
-            let (size, rounds) = enough(&noise(0.9, high), &limits, (64 << 20, 5));
+            let (size, rounds) = enough(high, &limits, (64 << 20, 5));
             assert!(rounds > 5 && rounds <= 25, "{high}: {rounds}");
             assert!((64 << 20..=16 << 30).contains(&size), "{high}: {size}");
         }
-        let (_, few) = enough(&noise(0.9, 1.26), &limits, (64 << 20, 5));
-        let (size, many) = enough(&noise(0.9, 3.2), &limits, (64 << 20, 5));
+        let (_, few) = enough(1.26, &limits, (64 << 20, 5));
+        let (size, many) = enough(3.2, &limits, (64 << 20, 5));
         assert!(few < many && size > 64 << 20);
     }
 }

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use super::{Entry, Skipped};
-use crate::model::{Comparison, NoiseFloor, Report, StoreFacts, Unit};
+use crate::model::{Comparison, Report, StoreFacts, Unit};
 use crate::report::layout::{cut, shown, width, wrap};
 use crate::statistics;
 use crate::words::{self, NOTHING, significant};
@@ -60,7 +60,6 @@ pub fn between(old: &Report, new: &Report) -> Option<Change> {
     if !same {
         return None;
     }
-    let noise = louder(old.noise.as_ref(), new.noise.as_ref());
     let rows = new.rows.iter().filter_map(|row| {
         let before = old
             .rows
@@ -74,22 +73,17 @@ pub fn between(old: &Report, new: &Report) -> Option<Change> {
             unit: row.unit,
             old: median(before),
             new: median(row),
-            comparison: statistics::compare(before, row, noise),
+            comparison: statistics::compare(
+                before,
+                row,
+                statistics::noise(old, &row.work).max(statistics::noise(new, &row.work)),
+            ),
         })
     });
     Some(Change {
         facts: facts(old, new),
         rows: rows.collect(),
     })
-}
-
-fn louder<'a>(old: Option<&'a NoiseFloor>, new: Option<&'a NoiseFloor>) -> Option<&'a NoiseFloor> {
-    match (old, new) {
-        (Some(old), Some(new)) if statistics::noise_factor(old) > statistics::noise_factor(new) => {
-            Some(old)
-        }
-        (old, new) => new.or(old),
-    }
 }
 
 fn facts(old: &Report, new: &Report) -> Vec<String> {

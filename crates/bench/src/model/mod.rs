@@ -12,7 +12,8 @@ mod tables;
 pub use growth::{Growth, GrowthPoint};
 pub use machine::{Machine, StoreFacts};
 pub use row::{
-    Comparison, Distribution, Issue, IssueKind, NoiseFloor, Round, Row, Summary, Unit, Verdict,
+    Comparison, Distribution, Issue, IssueKind, Itself, NoiseFloor, Round, Row, Summary, Unit,
+    Verdict,
 };
 pub use tables::{Parts, PublishedTable, SubOperation, TableRow};
 

@@ -34,6 +34,22 @@ pub struct Row {
     pub latency: Option<Distribution>,
     /// Whether it is valid.
     pub verdict: Verdict,
+    /// The same work on the same store in the same turns: what differs is noise. Only rows of the first store have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub itself: Option<Itself>,
+}
+
+/// A store against itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Itself {
+    /// Every measurement of the second turn.
+    pub rounds: Vec<Round>,
+    /// How many times as fast as in the first turn.
+    pub ratio: f64,
+    /// Its 95 % confidence interval.
+    pub low: f64,
+    /// The interval's other end.
+    pub high: f64,
 }
 
 /// One measurement.
@@ -212,7 +228,7 @@ pub struct Comparison {
     pub invalid: Option<String>,
 }
 
-/// A store compared with itself, and whether the checks work here.
+/// A store compared with itself, and whether the checks work here: of several works, that with the widest interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NoiseFloor {
     /// Label of the store.

@@ -295,7 +295,7 @@ fn issues(out: &mut Vec<String>, report: &Report) {
             why.join("; ")
         ));
     }
-    said.extend(report.noise.iter().flat_map(noise_words));
+    said.extend(noise_words(report));
     said.extend(
         said_by_most(report)
             .iter()

@@ -64,10 +64,8 @@ pub fn html(report: &Report) -> String {
 
 fn head(report: &Report) -> Markup {
     let invalid = report.rows.iter().filter(|row| row.verdict.invalid).count();
-    let unfired = report
-        .noise
-        .as_ref()
-        .is_some_and(|noise| !noise.unfired.is_empty());
+    let noise = noise_words(report);
+    let unfired = report.noise.as_ref().map_or(0, |noise| noise.unfired.len());
     html! {
         header {
             h1 { "strongroom bench " (report.command) }
@@ -82,12 +80,8 @@ fn head(report: &Report) -> Markup {
         @if invalid > 0 {
             p.warning { (invalid) " of " (report.rows.len()) " rows are INVALID and enter no ratio; each says why." }
         }
-        @if let Some(noise) = &report.noise {
-            @for (at, line) in noise_words(noise).iter().enumerate() {
-                p class=(if unfired && at >= noise_words(noise).len() - noise.unfired.len() { "warning" } else { "quiet" }) {
-                    (line)
-                }
-            }
+        @for (at, line) in noise.iter().enumerate() {
+            p class=(if at >= noise.len() - unfired { "warning" } else { "quiet" }) { (line) }
         }
     }
 }

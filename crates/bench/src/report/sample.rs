@@ -125,6 +125,7 @@ fn row(store: &str, work: &str, unit: Unit, rate: f64, draw: &mut fastrand::Rng)
             cpu_s_per_gb: Some(0.31),
             write_amplification: (!work.contains("read")).then_some(1.11),
         }),
+        itself: None,
         latency: Some(Distribution {
             count: histogram.len(),
             p50_ns: histogram.value_at_quantile(0.5),

@@ -360,10 +360,8 @@ fn published(out: &mut Out, report: &Report) {
 
 fn foot(out: &mut Out, report: &Report) {
     out.lines.push(String::new());
-    if let Some(noise) = &report.noise {
-        for line in super::noise_words(noise) {
-            out.wrapped(&line, 0, 2);
-        }
+    for line in super::noise_words(report) {
+        out.wrapped(&line, 0, 2);
     }
     for said in super::said_by_most(report) {
         out.wrapped(&format!("Most rows: {said}."), 0, 2);

@@ -13,7 +13,7 @@ pub use bootstrap::{Interval, RESAMPLES, ratio_of_medians};
 pub use drift::{Drift, drift};
 pub use steady::{Steadiness, WINDOW, steadiness};
 
-use crate::model::{Comparison, NoiseFloor, Round, Row, Summary, Unit};
+use crate::model::{Comparison, Report, Round, Row, Summary, Unit};
 
 /// The middle value, or the mean of the two in the middle; `None` of nothing.
 pub fn median(values: &[f64]) -> Option<f64> {
@@ -57,9 +57,9 @@ pub fn summary(rounds: &[Round], writes: bool) -> Option<Summary> {
 }
 
 /// How many times as fast `other` is as `base`: the ratio of their medians, or its inverse where the unit is a time, with its 95 %
-/// interval. `noise` is what a store compared with itself showed: a difference is seen when the interval, widened to the noise
-/// floor's width, leaves out 1.
-pub fn compare(base: &Row, other: &Row, noise: Option<&NoiseFloor>) -> Comparison {
+/// interval. `noise` is the factor of [`noise`] or [`noise_factor`]: a difference is seen when the interval, widened to that, leaves
+/// out 1.
+pub fn compare(base: &Row, other: &Row, noise: f64) -> Comparison {
     let blank = Comparison {
         work: base.work.clone(),
         base: base.store.clone(),
@@ -99,7 +99,7 @@ pub fn compare(base: &Row, other: &Row, noise: Option<&NoiseFloor>) -> Compariso
             ratio: Some(found.ratio),
             low: Some(found.low),
             high: Some(found.high),
-            differs: !found.widened(noise.map_or(1.0, noise_factor)).contains(1.0),
+            differs: !found.widened(noise).contains(1.0),
             ..blank
         },
     }
@@ -128,13 +128,19 @@ fn why_invalid(row: &Row) -> Option<String> {
 }
 
 /// How far from 1 the noise reaches, as a factor of at least 1: the farther end of the interval of a store against itself.
-pub fn noise_factor(noise: &NoiseFloor) -> f64 {
-    let downwards = if noise.low > 0.0 {
-        1.0 / noise.low
-    } else {
-        f64::INFINITY
-    };
-    noise.high.max(downwards).max(1.0)
+pub fn noise_factor(low: f64, high: f64) -> f64 {
+    let downwards = if low > 0.0 { 1.0 / low } else { f64::INFINITY };
+    high.max(downwards).max(1.0)
+}
+
+/// The factor of a work: that of its own floor, else of the report's one floor; 1 where neither was measured.
+pub fn noise(report: &Report, work: &str) -> f64 {
+    let of_work = report.rows.iter().filter(|row| row.work == work);
+    let own = of_work.filter_map(|row| row.itself.as_ref()).next();
+    let of_all = report.noise.as_ref();
+    own.map(|itself| (itself.low, itself.high))
+        .or(of_all.map(|floor| (floor.low, floor.high)))
+        .map_or(1.0, |(low, high)| noise_factor(low, high))
 }
 
 #[cfg(test)]
@@ -158,6 +164,7 @@ mod tests {
             summary: None,
             latency: None,
             verdict: Verdict::default(),
+            itself: None,
         }
     }
 
@@ -184,7 +191,7 @@ mod tests {
         );
 
         let other = row("b", Unit::MegabytesPerSecond, &[10.0, 11.0, 12.0]);
-        assert_eq!(compare(&base, &other, None).ratio, Some(1.0));
+        assert_eq!(compare(&base, &other, 1.0).ratio, Some(1.0));
     }
 
     #[test]
@@ -192,7 +199,7 @@ mod tests {
         let mut base = row("a", Unit::MegabytesPerSecond, &[10.0]);
         base.rounds[0].issues.push(issue_of(IssueKind::SyncTooFast));
         let other = row("b", Unit::MegabytesPerSecond, &[10.0]);
-        let found = compare(&base, &other, None);
+        let found = compare(&base, &other, 1.0);
         assert_eq!(found.ratio, None);
         assert_eq!(found.invalid.as_deref(), Some("a: on purpose"));
     }
@@ -201,7 +208,7 @@ mod tests {
     fn of_times_the_shorter_is_the_faster() {
         let base = row("a", Unit::Seconds, &[4.0, 4.0, 4.0]);
         let other = row("b", Unit::Seconds, &[2.0, 2.0, 2.0]);
-        assert_eq!(compare(&base, &other, None).ratio, Some(2.0));
+        assert_eq!(compare(&base, &other, 1.0).ratio, Some(2.0));
     }
 
     #[test]
@@ -216,17 +223,8 @@ mod tests {
             Unit::OperationsPerSecond,
             &[104.0, 105.0, 103.0, 104.0, 104.5],
         );
-        assert!(compare(&base, &other, None).differs);
-        let noise = NoiseFloor {
-            store: "a".to_owned(),
-            work: "write".to_owned(),
-            ratio: 1.0,
-            low: 0.94,
-            high: 1.05,
-            fired: Vec::new(),
-            unfired: Vec::new(),
-        };
-        assert!(!compare(&base, &other, Some(&noise)).differs);
+        assert!(compare(&base, &other, 1.0).differs);
+        assert!(!compare(&base, &other, noise_factor(0.94, 1.05)).differs);
     }
 
     #[test]

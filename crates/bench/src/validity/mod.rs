@@ -8,7 +8,7 @@
 //! 3. Where honest work could look like this, a check does not fire: false alarms would teach people to ignore it.
 
 use crate::clock::Elapsed;
-use crate::model::{Issue, IssueKind, NoiseFloor, Round, Verdict};
+use crate::model::{Issue, IssueKind, Itself, Round, Verdict};
 use crate::observe::{Ceilings, Evidence};
 use crate::statistics;
 
@@ -183,25 +183,20 @@ fn repeated(rounds: &[Round]) -> Vec<Issue> {
     kinds.into_iter().filter_map(repeat).collect()
 }
 
-/// Whether a store compared with itself differs so much that nothing can be measured: its interval leaves out 1, or is too wide.
-pub fn of_noise(noise: &NoiseFloor, limits: &Limits) -> Option<Issue> {
-    let factor = statistics::noise_factor(noise);
-    let said = if !(noise.low..=noise.high).contains(&1.0) {
-        format!(
-            "{} compared with itself is {:.3} times as fast (95 % interval {:.3} to {:.3}): 1 should be inside",
-            noise.store, noise.ratio, noise.low, noise.high
+/// Whether a store may differ so much from itself that nothing can be measured. An interval that leaves out 1 is no reason: chance alone
+/// makes one in twenty, and ratios are widened by it.
+pub fn of_noise(store: &str, itself: &Itself, limits: &Limits) -> Option<Issue> {
+    let factor = statistics::noise_factor(itself.low, itself.high);
+    (factor > 1.0 + limits.noise_max).then(|| {
+        issue(
+            IssueKind::NoiseTooLarge,
+            format!(
+                "{store} compared with itself may differ by ±{:.0} % (at most {:.0} % is accepted)",
+                (factor - 1.0) * 100.0,
+                limits.noise_max * 100.0
+            ),
         )
-    } else if factor > 1.0 + limits.noise_max {
-        format!(
-            "{} compared with itself may differ by ±{:.0} % (at most {:.0} % is accepted)",
-            noise.store,
-            (factor - 1.0) * 100.0,
-            limits.noise_max * 100.0
-        )
-    } else {
-        return None;
-    };
-    Some(issue(IssueKind::NoiseTooLarge, said))
+    })
 }
 
 fn issue(kind: IssueKind, said: impl Into<String>) -> Issue {

@@ -203,6 +203,7 @@ fn row(work: String, unit: Unit, rounds: Vec<Round>) -> Row {
         unit,
         summary,
         latency: None,
+        itself: None,
         verdict: Verdict {
             invalid: summary.is_none(),
             issues: Vec::new(),

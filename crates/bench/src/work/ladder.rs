@@ -163,6 +163,7 @@ pub fn run(
             unit: Unit::Seconds,
             summary,
             latency: None,
+            itself: None,
             verdict: Verdict {
                 invalid: summary.is_none(),
                 issues: Vec::new(),

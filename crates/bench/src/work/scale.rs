@@ -306,6 +306,7 @@ fn row(work: String, answers: &[Answer], asked: u32) -> Row {
         unit: Unit::Seconds,
         summary: statistics::summary(&rounds, false).filter(|_| !verdict.invalid),
         latency: None,
+        itself: None,
         verdict,
         rounds,
     }

@@ -507,6 +507,7 @@ fn row(
         unit: Unit::FilesPerSecond,
         summary: statistics::summary(&rounds, claim.direction == Direction::Write),
         latency: engine::distribution([&pass.latency]),
+        itself: None,
         verdict: verdict(&rounds),
         rounds,
     }

@@ -61,17 +61,17 @@ fn a_drift_is_remarked_of_the_valid_rounds() {
 
 #[test]
 fn a_store_that_differs_from_itself_is_caught() {
-    let noise = |low, high| NoiseFloor {
-        store: "plain".to_owned(),
-        work: "random read".to_owned(),
-        ratio: 1.1,
-        low,
-        high,
-        fired: Vec::new(),
-        unfired: Vec::new(),
+    let kind = |low, high| {
+        let itself = Itself {
+            rounds: Vec::new(),
+            ratio: 1.1,
+            low,
+            high,
+        };
+        of_noise("plain", &itself, &Limits::default()).map(|issue| issue.kind)
     };
-    let kind = |noise| of_noise(&noise, &Limits::default()).map(|issue| issue.kind);
-    assert_eq!(kind(noise(1.02, 1.2)), Some(IssueKind::NoiseTooLarge));
-    assert_eq!(kind(noise(0.5, 1.2)), Some(IssueKind::NoiseTooLarge));
-    assert_eq!(kind(noise(0.95, 1.2)), None);
+    assert_eq!(kind(0.5, 1.2), Some(IssueKind::NoiseTooLarge));
+    assert_eq!(kind(0.95, 1.3), Some(IssueKind::NoiseTooLarge));
+    assert_eq!(kind(0.95, 1.2), None);
+    assert_eq!(kind(1.02, 1.2), None);
 }
