@@ -12,6 +12,7 @@ use std::sync::Arc;
 use rustix::fs::{Advice, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::direct::Direct;
 use crate::{LockGuard, OpenMode, Space, Storage, StorageFile, spans};
 
 /// Files below one directory of the host.
@@ -133,7 +134,10 @@ impl Storage for HostStorage {
 
 /// An open file of the host, from wherever it came.
 pub fn host_file(file: File) -> Arc<dyn StorageFile> {
-    Arc::new(HostFile(file))
+    Arc::new(HostFile {
+        file,
+        direct: Direct::default(),
+    })
 }
 
 /// A lock that is held on an open file of the host.
@@ -156,44 +160,59 @@ impl Drop for HeldFile {
 }
 
 #[derive(Debug)]
-struct HostFile(File);
+struct HostFile {
+    file: File,
+    direct: Direct,
+}
 
 impl StorageFile for HostFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_READ).entered();
-        self.0.read_exact_at(buf, offset)
+        self.direct.end(&self.file)?;
+        self.file.read_exact_at(buf, offset)
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_WRITE).entered();
-        self.0.write_all_at(buf, offset)
+        self.direct.end(&self.file)?;
+        self.file.write_all_at(buf, offset)
+    }
+
+    fn write_durable(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        let span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_SYNC).entered();
+        if self.direct.write(&self.file, buf, offset)? {
+            return Ok(());
+        }
+        drop(span);
+        self.write_at(buf, offset)?;
+        self.sync()
     }
 
     fn len(&self) -> io::Result<u64> {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_NAMES).entered();
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn allocated(&self) -> io::Result<Option<u64>> {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_NAMES).entered();
         // Of 512 bytes, whatever the file system's own blocks (stat(3type)).
-        Ok(Some(self.0.metadata()?.blocks() * 512))
+        Ok(Some(self.file.metadata()?.blocks() * 512))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_WRITE).entered();
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 
     fn sync(&self) -> io::Result<()> {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_SYNC).entered();
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_RELEASE).entered();
         Ok(rustix::fs::fallocate(
-            &self.0,
+            &self.file,
             FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
             offset,
             len,
@@ -202,7 +221,7 @@ impl StorageFile for HostFile {
 
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_WRITE).entered();
-        match rustix::fs::fallocate(&self.0, FallocateFlags::KEEP_SIZE, offset, len) {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
                 Err(io::ErrorKind::Unsupported.into())
             }
@@ -213,7 +232,7 @@ impl StorageFile for HostFile {
     fn prefetch(&self, offset: u64, len: u64) {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::DEVICE_READ).entered();
         let _ = rustix::fs::fadvise(
-            &self.0,
+            &self.file,
             offset,
             std::num::NonZeroU64::new(len),
             Advice::WillNeed,

@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod direct;
 mod host;
 mod overlay;
 mod private;
@@ -149,6 +150,12 @@ pub trait StorageFile: Send + Sync + Debug {
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Makes data and length durable (`fdatasync`).
     fn sync(&self) -> io::Result<()>;
+    /// Writes as [`write_at`](Self::write_at), and syncs what is written here as [`sync`](Self::sync): less for the host to do than both
+    /// calls, where place and length are multiples of 4 KiB and within the file. No other call is made on this handle meanwhile.
+    fn write_durable(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.write_at(buf, offset)?;
+        self.sync()
+    }
     /// Gives the space of a range back; the range then reads as zeros. `Unsupported` where the storage cannot.
     fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
     /// Sets space aside for a range, without a change to length or contents: a write there then finds space.

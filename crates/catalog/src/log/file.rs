@@ -116,11 +116,10 @@ impl LogFile {
         record.extend_from_slice(&[0; BLOCK as usize][..end - record.len()]);
         let failed =
             |error| CatalogError::Io(format!("the log could not be made durable: {error}"));
-        match self.file.write_at(record, self.end) {
+        match self.file.write_durable(record, self.end) {
             Err(error) if is_full(&error) => return Ok(false),
             written => written.map_err(failed)?,
         }
-        self.file.sync().map_err(failed)?;
         self.end += record.len() as u64;
         self.last = tag;
         Ok(true)

@@ -18,6 +18,10 @@ const PROMISES: &[(&str, Promise)] = &[
         "a short read is UnexpectedEof",
         a_short_read_is_unexpected_eof,
     ),
+    (
+        "what was written durably is read",
+        what_was_written_durably_is_read,
+    ),
     ("a gap reads as zeros", a_gap_reads_as_zeros),
     (
         "a cut file grows again with zeros",
@@ -125,6 +129,29 @@ fn what_was_written_is_read(storage: &dyn Storage) {
             b"0123xyz789"
         );
     }
+}
+
+/// At places and of lengths that suit the host, and others, in turns with other calls on the same handle.
+fn what_was_written_durably_is_read(storage: &dyn Storage) {
+    let file = create(storage, "f");
+    file.write_at(&[0; 20_000], 0).unwrap();
+    let mut expected = vec![0; 20_000];
+    let writes = [
+        (0, 4096),
+        (4096, 8192),
+        (5, 4096),
+        (8192, 100),
+        (16_000, 8000),
+    ];
+    for (fill, (at, len)) in (1..).zip(writes) {
+        file.write_durable(&vec![fill; len], at as u64).unwrap();
+        expected.resize(expected.len().max(at + len), 0);
+        expected[at..at + len].fill(fill);
+        assert_eq!(contents(&*file), expected, "{len} bytes at {at}");
+        file.write_at(&[0xdd; 3], 4095).unwrap();
+        expected[4095..4098].fill(0xdd);
+    }
+    assert_eq!(contents(&*file), expected);
 }
 
 fn a_short_read_is_unexpected_eof(storage: &dyn Storage) {
