@@ -28,7 +28,8 @@ run() {
     links) scripts/links.py && scripts/book.py "$TARGET_DIR/book-source" ;;
     fmt) cargo fmt --all --check ;;
     clippy) cargo clippy --workspace --all-targets "${LOCKED[@]}" -- -D warnings ;;
-    rust) cargo test --workspace --no-fail-fast "${LOCKED[@]}" ;;
+    # Two tests a processor: many wait for disks, servers and the kernel more than they compute.
+    rust) RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} cargo test --workspace --no-fail-fast "${LOCKED[@]}" ;;
     *) "scripts/${SCRIPT_OF[$1]}" ;;
     esac
 }

@@ -12,7 +12,7 @@ SEED=${SEED:-$((RANDOM * 32768 + RANDOM))}
 KEPT=$TARGET_DIR/soak/$CAMPAIGN
 mkdir -p "$TARGET_DIR/soak"
 
-# cargo_test NAME ARGUMENT...: runs the tests of that file of crates/cli/tests, built for release, on STRONGROOM_BIN.
+# cargo_test NAME ARGUMENT...: runs that test program of crates/cli/tests, built for release, on STRONGROOM_BIN.
 cargo_test() {
     local name=$1
     shift

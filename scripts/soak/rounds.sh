@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The Rust tests again and again on a busy machine: a test that fails once in many rounds fails on somebody's machine.
 #
-#   scripts/soak/rounds.sh [ROUNDS [TEST...]]     default: 20 rounds of all; TEST: a test program, such as `shared`
-#   BUSY=4 scripts/soak/rounds.sh 5 grants        beside four busy loops; default: 2
+#   scripts/soak/rounds.sh [ROUNDS [TEST...]]     default: 20 rounds of all; TEST: a test program, such as `network`
+#   BUSY=4 scripts/soak/rounds.sh 5 network       beside four busy loops; default: 2
+#   FILTER=grants:: scripts/soak/rounds.sh 5 suite    only tests with that in their names
 #
 # Goes on after a failure. What a failed round wrote is kept in target/soak/rounds.
 set -euo pipefail
@@ -33,7 +34,7 @@ done
 failed=0
 for ((round = 1; round <= ROUNDS; round++)); do
     log=$KEPT/$round.log began=$SECONDS
-    if timeout "$LIMIT" cargo test --workspace --locked --no-fail-fast ${WHICH[@]+"${WHICH[@]}"} >"$log" 2>&1; then
+    if timeout "$LIMIT" cargo test --workspace --locked --no-fail-fast ${WHICH[@]+"${WHICH[@]}"} -- ${FILTER:+"$FILTER"} >"$log" 2>&1; then
         say "round $round: $(grep -c '^test .* \.\.\. ok' "$log") passed, $((SECONDS - began)) seconds"
         rm "$log"
     else

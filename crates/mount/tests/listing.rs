@@ -1,5 +1,5 @@
 //! What a listing with attributes costs: requests to the mount and reads of the catalog, counted. The only test of
-//! this file: what counts them is set for the whole process.
+//! this program: what counts them is set for the whole process.
 
 mod common;
 

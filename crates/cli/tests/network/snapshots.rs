@@ -234,7 +234,7 @@ fn snapshots_of_a_served_room_are_managed_on_its_machine_and_by_its_policy() {
     }
 }
 
-/// As on a room of one user: `cli/tests/snapshots/restores.rs`.
+/// As on a room of one user: `cli/tests/suite/snapshots/restores.rs`.
 #[test]
 fn the_server_restores_files_directories_and_the_room_for_all_clients() {
     if !can_mount() || !is_root() {

@@ -1,7 +1,7 @@
 //! A room on real disks, served by a real metadata server on loopback, and clients that say what they like.
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
 
-mod port;
+pub mod port;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};

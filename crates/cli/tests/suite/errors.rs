@@ -1,0 +1,249 @@
+//! What people mistype and what goes wrong, each with its exact words and exit code.
+
+use crate::common;
+use crate::common::{Sandbox, can_mount};
+
+#[test]
+fn each_mistake_is_answered_with_what_to_type() {
+    let s = Sandbox::with_room();
+    std::fs::create_dir(s.path("plain")).unwrap();
+    std::fs::write(s.path("plain/file"), "x").unwrap();
+    std::fs::write(s.path("short"), "too short").unwrap();
+    std::fs::write(s.path("nothing"), "").unwrap();
+    s.with_pass(["mkdir", "room:/d"]);
+    let table: &[(&[&str], i32, &str)] = &[
+        (
+            &["ls", "missing"],
+            10,
+            "missing: there is no room here; make one with: strongroom create missing\n",
+        ),
+        (
+            &["mount", "missing", "mnt"],
+            10,
+            "missing: there is no room here; make one with: strongroom create missing\n",
+        ),
+        (
+            &["ls", "plain"],
+            10,
+            "plain: not a room (no header.json); make one with `strongroom create` in a new directory\n",
+        ),
+        (
+            &["ls", "pass"],
+            10,
+            "pass: not a room, but a file; a room is a directory\n",
+        ),
+        (
+            &["ls", "missing:/x"],
+            10,
+            "missing: there is no room here; make one with: strongroom create missing\n",
+        ),
+        (
+            &["ls", "room:d"],
+            2,
+            "room:d: paths inside a room begin with a slash; did you mean room:/d ?\n",
+        ),
+        (
+            &["ls", "room", "/papers/x"],
+            2,
+            "/papers/x: not in a room; paths inside a room are written ROOM:/papers/x\n",
+        ),
+        (
+            &["cp", "pass", "plain"],
+            2,
+            "none of these is in a room: write ROOM:/path for the side that is; for ordinary files there is cp\n",
+        ),
+        (
+            &["rm", "room:/"],
+            2,
+            "room:/: the root of a room cannot be removed; name what is in it\n",
+        ),
+        (
+            &["create", "room"],
+            1,
+            "room: there is a room here already; mount it with: strongroom mount room MOUNTPOINT\n",
+        ),
+        (
+            &["create", "plain"],
+            1,
+            "plain: exists and is not empty; choose a new directory\n",
+        ),
+        (
+            &["create", "no/such/room"],
+            1,
+            "no/such/room: no/such does not exist; make it first with: mkdir -p no/such\n",
+        ),
+        (
+            &["ln", "plain/file", "room:/x"],
+            10,
+            "plain/file: not a room, but a file; a room is a directory\n",
+        ),
+        (
+            &["header", "backup", "room", "plain/file"],
+            1,
+            "plain/file: exists; a header backup is written to a new file\n",
+        ),
+    ];
+    for (args, code, words) in table {
+        assert_eq!(
+            s.fails(*code, *args),
+            format!("strongroom: {words}"),
+            "{args:?}"
+        );
+    }
+    for (args, words) in [
+        (&["cat", "room:/d"][..], "room:/d: is a directory"),
+        (
+            &["cat", "room:/none"],
+            "room:/none: no such file or directory",
+        ),
+        (
+            &["rm", "room:/d"],
+            "room:/d: is a directory; remove it with -r",
+        ),
+        (
+            &["cp", "room:/d", "out"],
+            "room:/d: is a directory; copy it with -r",
+        ),
+        (
+            &["cp", "-r", "room:/d", "room:/d/e"],
+            "room:/d: a directory cannot go into itself",
+        ),
+        (&["mkdir", "room:/d"], "room:/d: a file of that name exists"),
+        (
+            &["mkdir", "room:/a/b"],
+            "room:/a/b: no such file or directory",
+        ),
+    ] {
+        let err = s.fails(1, args);
+        assert_eq!(
+            err.lines().next(),
+            Some(&*format!("strongroom: {words}")),
+            "{args:?}"
+        );
+    }
+    for (args, code, words) in [
+        (
+            ["ls", "room", "--passphrase-file", "wrong"],
+            3,
+            "room: this passphrase does not open this room",
+        ),
+        (
+            ["ls", "room", "--passphrase-file", "none"],
+            1,
+            "none: no such file or directory",
+        ),
+        (
+            ["ls", "room", "--passphrase-file", "nothing"],
+            2,
+            "nothing: is empty",
+        ),
+        (
+            ["ls", "room", "--raw-key-file", "short"],
+            2,
+            "short: a raw key is 32 bytes, or 64 hexadecimal digits; this file has 9 bytes",
+        ),
+    ] {
+        let ran = s.run(args);
+        assert_eq!(
+            (ran.code, ran.err),
+            (code, format!("strongroom: {words}\n")),
+            "{args:?}"
+        );
+    }
+}
+
+#[test]
+fn an_invalid_command_line_gets_the_nearest_valid_one() {
+    let s = Sandbox::empty();
+    for (args, hint) in [
+        (&["moutn", "a", "b"][..], "mount"),
+        (
+            &["create", "--pasphrase-file", "x", "room"],
+            "--passphrase-file",
+        ),
+        (&["mount", "room"], "<MOUNTPOINT>"),
+        (&["key", "lst", "room"], "list"),
+        (
+            &["ls", "room", "--identity", "a", "--key-file", "b"],
+            "cannot be used with",
+        ),
+        (&["create", "room", "--kdf-memory", "1"], "8..=1024"),
+        (&["mount", "room", "mnt", "--idle-timeout", "soon"], "90s"),
+    ] {
+        let ran = s.run(args);
+        assert_eq!(
+            (ran.code, ran.err.contains(hint)),
+            (2, true),
+            "{args:?}: {}",
+            ran.err
+        );
+    }
+    let nothing = s.run::<&str>([]);
+    assert_eq!(
+        (nothing.code, nothing.err.contains("First steps")),
+        (2, true),
+        "{}",
+        nothing.err
+    );
+    assert_eq!(s.run(["--help"]).code, 0);
+    assert_eq!(s.run(["--version"]).code, 0);
+}
+
+#[test]
+fn failures_are_json_too_where_json_is_asked_for() {
+    let s = Sandbox::with_room();
+    let ran = s.run(["ls", "room", "--json", "--passphrase-file", "wrong"]);
+    let value: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
+    assert_eq!(value["exit"], 3);
+    assert_eq!(
+        value["error"],
+        "room: this passphrase does not open this room"
+    );
+}
+
+#[test]
+fn a_mountpoint_that_cannot_be_one_is_refused_before_the_passphrase() {
+    let s = Sandbox::with_room();
+    if !can_mount() {
+        return;
+    }
+    std::fs::create_dir_all(s.path("full/inside")).unwrap();
+    for (mountpoint, words) in [
+        (
+            "none",
+            "none: there is no such directory to mount on; make it with: mkdir none",
+        ),
+        (
+            "pass",
+            "pass: not a directory; a room is mounted on an empty directory",
+        ),
+        (
+            "full",
+            "full: not empty, and what is in it would be hidden; choose an empty directory",
+        ),
+        (
+            "room/segments",
+            "room/segments: the mountpoint and the room's own directory must not contain each other",
+        ),
+    ] {
+        let ran = s.run(["mount", "room", mountpoint]);
+        assert_eq!((ran.code, ran.err), (12, format!("strongroom: {words}\n")));
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_command_quietly() {
+    let s = Sandbox::with_room();
+    std::fs::write(s.path("big"), common::noise(4 << 20, 1)).unwrap();
+    s.with_pass(["cp", "big", "room:/big"]);
+    let mut child = s
+        .command(["cat", "room:/big", "--passphrase-file", "pass"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(output.stderr, b"");
+}

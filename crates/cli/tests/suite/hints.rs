@@ -1,0 +1,254 @@
+//! What the command says when something is wrong or lost: the thing, its name, and the next step.
+
+use std::io::Write;
+use std::process::Command;
+
+use crate::common::setting::on_a_disk;
+use crate::common::{CHEAP, Sandbox, can_mount, is_root, noise};
+
+/// What failed: `umount` of a room whose disk was full said "no space left" and no more. Nobody knew whether the room was
+/// unmounted, or what was lost.
+#[test]
+fn a_full_disk_at_umount_lists_what_is_lost() {
+    if !can_mount() || !is_root() {
+        return;
+    }
+    let Some(s) = on_a_disk(64) else {
+        return;
+    };
+    std::fs::create_dir_all(s.path("mnt")).unwrap();
+    assert!(s.mount());
+    std::fs::write(s.path("mnt/early"), noise(1_000_000, 1)).unwrap();
+    s.ok(["sync", "room"]);
+    std::fs::write(s.path("mnt/small"), "hello\n").unwrap();
+    let late = std::fs::write(s.path("mnt/late\n2"), noise(5_000_001, 2));
+    assert!(late.is_ok());
+    // Something else fills the disk.
+    let mut fill = std::fs::File::create(s.path("disk/fill")).unwrap();
+    let piece = vec![1; 1 << 20];
+    while fill.write_all(&piece).is_ok() {}
+    // Refused by this write, or by what the kernel writes later.
+    let _ = std::fs::write(s.path("mnt/later"), noise(2_000_000, 3));
+    let ran = s.run(["umount", "mnt"]);
+    assert!(!s.is_mounted());
+    assert_eq!(ran.code, 9, "{}", ran.err);
+    assert!(ran.err.contains("room: unmounted, but"), "{}", ran.err);
+    assert!(ran.err.contains("Free space on the disk"), "{}", ran.err);
+    drop(fill);
+    std::fs::remove_file(s.path("disk/fill")).unwrap();
+    // What is not listed is there.
+    let mut lost = 0;
+    for (name, shown, bytes) in [
+        ("early", "/early", noise(1_000_000, 1)),
+        ("small", "/small", b"hello\n".to_vec()),
+        ("late\n2", "/late\\n2", noise(5_000_001, 2)),
+        ("later", "/later", noise(2_000_000, 3)),
+    ] {
+        let path = format!("room:/{name}");
+        let back = s.run(["cat", &path, "--passphrase-file", "pass"]).out;
+        let listed = ran.err.contains(&format!("\n  {shown}: "));
+        assert_eq!(back != bytes, listed, "{name}: {}", ran.err);
+        assert!(!listed || name != "early");
+        lost += u32::from(listed);
+    }
+    assert!(lost > 0, "{}", ran.err);
+}
+
+#[test]
+fn a_room_on_a_read_only_disk_is_mounted_with_r() {
+    if !can_mount() || !is_root() {
+        return;
+    }
+    let Some(s) = on_a_disk(40) else {
+        return;
+    };
+    s.with_pass(["cp", "pass", "room:/f"]);
+    let remount = |how: &str| {
+        let done = Command::new("mount")
+            .args(["-o", how])
+            .arg(s.path("disk"))
+            .status();
+        assert!(done.unwrap().success());
+    };
+    remount("remount,ro");
+    std::fs::create_dir_all(s.path("mnt")).unwrap();
+    for args in [&["mount", "room", "mnt"][..], &["cp", "pass", "room:/g"]] {
+        let err = s.fails(1, args);
+        assert_eq!(
+            err,
+            "strongroom: room: the room is stored on a read-only file system: it can be read, not changed; mount it with -r\n"
+                .replace("room: the", &format!("{}: the", if args[0] == "mount" { s.path("room").canonicalize().unwrap().display().to_string() } else { "room".into() }))
+        );
+    }
+    assert_eq!(s.with_pass(["ls", "room"]), "f\n");
+    s.with_pass(["mount", "-r", "room", "mnt"]);
+    assert!(s.path("mnt/f").exists());
+    s.umount();
+    remount("remount,rw");
+}
+
+#[test]
+fn one_failure_is_one_line() {
+    let s = Sandbox::with_room();
+    s.with_pass(["mkdir", "room:/d"]);
+    assert_eq!(
+        s.fails(1, ["cat", "room:/none"]),
+        "strongroom: room:/none: no such file or directory\n"
+    );
+    assert_eq!(
+        s.fails(1, ["cat", "room:/none", "room:/d"]),
+        "strongroom: room:/none: no such file or directory\nstrongroom: room:/d: is a directory\nstrongroom: 2 files failed; see above\n"
+    );
+    let json = s.fails(1, ["cat", "--json", "room:/none"]);
+    assert_eq!(json.lines().count(), 1, "{json}");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["exit"], 1);
+}
+
+#[test]
+fn numbers_and_their_nouns_agree() {
+    let s = Sandbox::with_room();
+    s.with_pass(["cp", "pass", "room:/f"]);
+    let tree = s.with_pass(["tree", "room"]);
+    assert!(tree.ends_with("\n0 directories, 1 file\n"), "{tree}");
+    let ran = s.run(["check", "room", "--passphrase-file", "pass"]);
+    assert!(
+        ran.err.starts_with("1 file and 1 directory checked"),
+        "{}",
+        ran.err
+    );
+    let info = s.with_pass(["info", "room"]);
+    assert!(info.contains(" in 1 segment\n"), "{info}");
+    let keys = s.ok(["key", "list", "room"]);
+    assert!(keys.contains(" 1 pass\n"), "{keys}");
+}
+
+#[test]
+fn a_wrong_identity_is_called_an_identity() {
+    use seal::age::secrecy::ExposeSecret;
+    let s = Sandbox::empty();
+    let of = |name: &str| {
+        let identity = seal::age::x25519::Identity::generate();
+        std::fs::write(s.path(name), identity.to_string().expose_secret()).unwrap();
+        identity.to_public().to_string()
+    };
+    s.ok(["create", "room", "--recipient", &of("id")]);
+    of("other");
+    let ran = s.run(["ls", "room", "--identity", "other"]);
+    assert_eq!(
+        (ran.code, &*ran.err),
+        (
+            3,
+            "strongroom: room: this identity does not open this room\n"
+        )
+    );
+}
+
+#[test]
+fn a_bad_recipient_is_found_before_anything_is_asked_for() {
+    let s = Sandbox::with_room();
+    for command in ["add", "change"] {
+        // Nobody sits here, and standard input is empty: asking would fail first.
+        let ran = s.run(["key", command, "room", "--new-recipient", "age1nonsense"]);
+        assert_eq!(ran.code, 2, "{}", ran.err);
+        assert!(
+            ran.err.contains("age1nonsense") && !ran.err.contains("passphrase"),
+            "{}",
+            ran.err
+        );
+    }
+}
+
+#[test]
+fn a_compressed_tar_stream_is_imported_and_a_damaged_one_is_an_error() {
+    let s = Sandbox::with_room();
+    std::fs::create_dir(s.path("tree")).unwrap();
+    std::fs::write(s.path("tree/f"), noise(200_000, 3)).unwrap();
+    for (format, option) in [("gzip", "-z"), ("xz", "-J"), ("zstd", "--zstd")] {
+        let there = Command::new(format).arg("--version").output();
+        if !there.is_ok_and(|there| there.status.success()) {
+            eprintln!("skipped: there is no {format}");
+            continue;
+        }
+        let file = format!("t.tar.{format}");
+        let tar = Command::new("tar")
+            .args([option, "-cf", &file, "-C", "tree", "."])
+            .current_dir(s.path(""))
+            .status();
+        assert!(tar.unwrap().success());
+        let named = s.fails(2, ["import", &file, "room:/x"]);
+        assert_eq!(
+            named,
+            format!(
+                "strongroom: {file}: compressed with {format}; import a compressed tar stream with: strongroom import --tar \
+                 {file} room:/x\n"
+            )
+        );
+        let inside = format!("room:/{format}");
+        s.with_pass(["import", "--tar", &file, &inside]);
+        let path = format!("{inside}/f");
+        let back = || s.run(["cat", &path, "--passphrase-file", "pass"]).out;
+        assert!(back() == noise(200_000, 3), "{format}");
+        s.with_pass(["rm", "-r", &inside]);
+        let bytes = std::fs::read(s.path(&file)).unwrap();
+        let piped = ["import", "--tar", "-", &inside, "--passphrase-file", "pass"];
+        let ran = s.run_with_input(piped, &bytes);
+        assert_eq!(ran.code, 0, "{format}: {}", ran.err);
+        assert!(back() == noise(200_000, 3), "{format}");
+        std::fs::write(s.path("cut"), &bytes[..bytes.len() / 2]).unwrap();
+        let ran = s.run([
+            "import",
+            "--tar",
+            "cut",
+            "room:/cut",
+            "--passphrase-file",
+            "pass",
+        ]);
+        assert_ne!(ran.code, 0, "{format}: {}", ran.err);
+    }
+}
+
+#[test]
+fn df_never_shows_more_than_the_disk_has() {
+    if !is_root() {
+        return;
+    }
+    let Some(s) = on_a_disk(40) else {
+        return;
+    };
+    std::fs::write(s.path("f"), noise(8 << 20, 4)).unwrap();
+    // What stays of each copy keeps its segment, most of which is a hole.
+    for n in 0..8 {
+        s.with_pass(["mkdir", &format!("room:/{n}")]);
+        s.with_pass(["cp", "f", "pass", &format!("room:/{n}")]);
+        s.with_pass(["rm", &format!("room:/{n}/f")]);
+    }
+    let df = s.with_pass(["df", "room", "--json"]);
+    let df: serde_json::Value = serde_json::from_str(&df).unwrap();
+    let number = |name: &str| df[name].as_u64().unwrap();
+    assert!(
+        number("stored") + number("available") <= number("total"),
+        "{df}"
+    );
+}
+
+#[test]
+fn a_device_is_copied_as_one_only_where_that_is_asked_for() {
+    if !is_root() {
+        return;
+    }
+    let s = Sandbox::with_room();
+    assert_eq!(
+        s.fails(1, ["cp", "/dev/null", "room:/null"]),
+        "strongroom: /dev/null: is a device node, whose contents are not copied; copy the node itself with -a\n"
+    );
+    assert_eq!(s.with_pass(["ls", "room"]), "");
+    s.with_pass(["cp", "-a", "/dev/null", "room:/null"]);
+    assert!(s.with_pass(["ls", "-l", "room"]).starts_with('c'));
+    let made = s.run(
+        ["create", "second", "--recipient", "age1nonsense"]
+            .iter()
+            .chain(&CHEAP),
+    );
+    assert_eq!(made.code, 2, "{}", made.err);
+}

@@ -1,0 +1,255 @@
+//! `replicate`, `send` and `receive`: a replica in a directory, here and on another host.
+
+use crate::common;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use crate::common::process::until;
+use crate::common::{Sandbox, noise};
+use rustix::process::{Pid, Signal, kill_process};
+
+fn with_file(bytes: usize) -> Sandbox {
+    let s = Sandbox::with_room();
+    std::fs::write(s.path("f"), noise(bytes, 5)).unwrap();
+    s.with_pass(["cp", "f", "room:/f"]);
+    s
+}
+
+fn file_of(s: &Sandbox, replica: &str, name: &str) -> Vec<u8> {
+    let _ = std::fs::remove_file(s.path("out"));
+    s.with_pass(["cp", &format!("{replica}:/{name}"), "out"]);
+    std::fs::read(s.path("out")).unwrap()
+}
+
+#[test]
+fn a_room_is_replicated_again_and_again_and_promoted_at_last() {
+    let s = with_file(3_000_000);
+    s.with_pass(["replicate", "room", "copy"]);
+    assert_eq!(file_of(&s, "copy", "f"), noise(3_000_000, 5));
+    s.with_pass(["cp", "pass", "room:/later"]);
+    s.with_pass(["replicate", "room", "copy"]);
+    assert_eq!(s.with_pass(["ls", "copy"]), "f\nlater\n");
+    // It is read only.
+    s.fails(1, ["cp", "pass", "copy:/no"]);
+    let moment = s.ok(["receive", "copy", "--status"]);
+    assert!(moment.starts_with("moment      "), "{moment}");
+    s.with_pass(["receive", "copy", "--status", "--verify"]);
+    s.with_pass(["rm", "room:/f"]);
+    s.with_pass(["replicate", "room", "copy"]);
+    assert_eq!(s.with_pass(["ls", "copy"]), "later\n");
+    s.with_pass(["check", "--read-data", "copy"]);
+    s.with_pass(["receive", "copy", "--promote"]);
+    s.with_pass(["cp", "pass", "copy:/own"]);
+    s.fails(1, ["replicate", "room", "copy"]);
+    assert_eq!(s.with_pass(["ls", "room"]), "later\n");
+}
+
+#[test]
+fn another_host_receives_without_a_key() {
+    let s = with_file(200_000);
+    // What ssh does, on this host: without anything that opens a room.
+    let ssh = s.path("bin/ssh");
+    std::fs::create_dir(s.path("bin")).unwrap();
+    std::fs::write(
+        &ssh,
+        "#!/bin/sh\n[ \"$1\" = -- ] || exit 9\n[ \"$2\" = backup ] || exit 8\nexec env -u STRONGROOM_PASSPHRASE sh -c \"$3\"\n",
+    )
+    .unwrap();
+    std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!(
+        "{}:{}",
+        s.path("bin").display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let place = format!("ssh://backup{}", s.path("it's a copy").display());
+    for name in ["one", "two"] {
+        s.with_pass(["cp", "pass", &format!("room:/{name}")]);
+        let mut command = s.command([
+            "replicate",
+            "room",
+            &place,
+            "--passphrase-file",
+            "pass",
+            "--remote-command",
+            &common::program().display().to_string(),
+        ]);
+        let ran = command.env("PATH", &path).output().unwrap();
+        assert!(
+            ran.status.success(),
+            "{}",
+            String::from_utf8_lossy(&ran.stderr)
+        );
+    }
+    assert_eq!(s.with_pass(["ls", "it's a copy"]), "f\none\ntwo\n");
+    s.with_pass(["check", "--read-data", "it's a copy"]);
+}
+
+#[test]
+fn a_killed_replication_goes_on() {
+    let s = with_file(20_000_000);
+    let mut kills = 0;
+    for turn in 0..12_u64 {
+        let mut command = s.command(["replicate", "room", "copy", "--passphrase-file", "pass"]);
+        let mut child = command.spawn().unwrap();
+        // What the test holds does not depend on when that is.
+        std::thread::sleep(Duration::from_millis(20 + (turn * 37) % 400));
+        if child.try_wait().unwrap().is_none() {
+            kills += 1;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if s.path("copy/replica").exists() {
+            assert_eq!(file_of(&s, "copy", "f"), noise(20_000_000, 5));
+            s.with_pass(["check", "--read-data", "copy"]);
+        }
+    }
+    println!("{kills} of 12 were killed");
+    s.with_pass(["replicate", "room", "copy"]);
+    s.with_pass(["check", "--read-data", "copy"]);
+    assert_eq!(file_of(&s, "copy", "f"), noise(20_000_000, 5));
+}
+
+/// What was interrupted leads to the moment of its time only.
+#[test]
+fn a_replication_after_an_interrupted_one_comes_to_the_present_moment() {
+    let s = with_file(3_000_000);
+    s.with_pass(["snapshot", "create", "room", "monday"]);
+    s.with_pass(["send", "room@monday", "--to", "s"]);
+    let whole = std::fs::read(s.path("s")).unwrap();
+    std::fs::write(s.path("s"), &whole[..whole.len() / 2]).unwrap();
+    s.fails(1, ["receive", "copy", "--from", "s"]);
+    std::fs::write(s.path("later"), b"later").unwrap();
+    s.with_pass(["cp", "later", "room:/later"]);
+    s.with_pass(["replicate", "room", "copy"]);
+    assert_eq!(s.with_pass(["ls", "copy"]), "f\nlater\n");
+    s.with_pass(["check", "--read-data", "copy"]);
+}
+
+#[test]
+fn a_stream_goes_through_a_file_and_is_refused_where_it_does_not_fit() {
+    let s = with_file(200_000);
+    s.with_pass(["replicate", "room", "copy"]);
+    let unknown = s.fails(1, ["send", "room@none", "--to", "s"]);
+    assert!(unknown.contains("there is no snapshot none"), "{unknown}");
+    s.fails(2, ["send", "room", "--to", "s"]);
+    // The name of the snapshot in common is the command's own.
+    let status = s.command([
+        "replicate",
+        "room",
+        "other",
+        "--json",
+        "--passphrase-file",
+        "pass",
+    ]);
+    let out = { status }.output().unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    let from = text.find("\"snapshot\":\"").unwrap() + 12;
+    let name = &text[from..from + text[from..].find('"').unwrap()];
+    s.with_pass(["send", &format!("room@{name}"), "--to", "s"]);
+    s.ok(["receive", "third", "--from", "s"]);
+    assert_eq!(s.with_pass(["ls", "third"]), "f\n");
+    s.fails(1, ["receive", "third", "--from", "s"]);
+    s.fails(1, ["receive", "room", "--from", "s"]);
+    let whole = std::fs::read(s.path("s")).unwrap();
+    std::fs::write(s.path("s"), &whole[..whole.len() - 40]).unwrap();
+    let cut = s.fails(1, ["receive", "fourth", "--from", "s"]);
+    assert!(cut.contains("cut off") && cut.contains("--resume"), "{cut}");
+}
+
+#[test]
+fn a_mounted_room_is_replicated_sent_and_stays_in_use() {
+    let s = with_file(3_000_000);
+    if !s.mount() {
+        return;
+    }
+    let write = |name: &str, seed| std::fs::write(s.path("mnt").join(name), noise(200_000, seed));
+    // Its process has the key: none is asked for. What the kernel still keeps is in it.
+    write("written", 1).unwrap();
+    s.ok(["replicate", "room", "copy"]);
+    write("later", 2).unwrap();
+    s.ok(["replicate", "room", "copy"]);
+    write("written", 3).unwrap();
+    s.ok(["snapshot", "create", "room", "monday"]);
+    s.ok(["send", "room@monday", "--to", "s"]);
+    let unknown = s.run(["send", "room@none", "--to", "none"]);
+    assert!(
+        unknown.code == 1 && unknown.err.contains("there is no snapshot none"),
+        "{unknown:?}"
+    );
+    assert!(!s.path("none").exists());
+    s.ok(["receive", "third", "--from", "s"]);
+    assert_eq!(std::fs::read_dir(s.path("mnt")).unwrap().count(), 3);
+    s.umount();
+    assert_eq!(s.with_pass(["ls", "copy"]), "f\nlater\nwritten\n");
+    assert_eq!(file_of(&s, "copy", "f"), noise(3_000_000, 5));
+    assert_eq!(file_of(&s, "copy", "written"), noise(200_000, 1));
+    assert_eq!(file_of(&s, "third", "written"), noise(200_000, 3));
+    for replica in ["copy", "third"] {
+        s.with_pass(["check", "--read-data", replica]);
+    }
+    // And not mounted, it goes on with the same replica.
+    s.with_pass(["replicate", "room", "copy"]);
+    assert_eq!(file_of(&s, "copy", "written"), noise(200_000, 3));
+}
+
+/// A receiver that takes nothing more would keep the room from being unmounted.
+#[test]
+fn a_mount_ends_while_a_stream_of_it_is_not_taken() {
+    let s = with_file(3_000_000);
+    if !s.mount() {
+        return;
+    }
+    s.ok(["snapshot", "create", "room", "monday"]);
+    let mut command = s.command(["send", "room@monday"]);
+    let mut sender = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = sender.stdout.take().unwrap();
+    let mut byte = [0];
+    out.read_exact(&mut byte).unwrap();
+    s.umount();
+    let rest = out.read_to_end(&mut Vec::new()).unwrap();
+    assert!(rest < 3_000_000, "the pipe takes {rest} bytes");
+    assert_eq!(sender.wait().unwrap().code(), Some(1));
+    s.with_pass(["check", "room"]);
+}
+
+/// Each said only that the stream is cut off, which is what the receiver sees of it.
+#[test]
+fn a_replication_says_why_its_mount_sends_no_more() {
+    let s = with_file(3_000_000);
+    if !s.mount() {
+        return;
+    }
+    let replicate = replicating(&s, "100KiB");
+    s.umount();
+    let ended = replicate.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.contains("the room is being unmounted"), "{said}");
+}
+
+#[test]
+fn a_replication_that_is_interrupted_says_so() {
+    let s = with_file(20_000_000);
+    let replicate = replicating(&s, "4MiB");
+    kill_process(Pid::from_child(&replicate), Signal::INT).unwrap();
+    let ended = replicate.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(14));
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.contains("the transfer was stopped"), "{said}");
+}
+
+/// A slow replication whose stream has begun.
+fn replicating(s: &Sandbox, limit: &str) -> Child {
+    let pass = ["--passphrase-file", "pass"];
+    let args = ["replicate", "room", "copy", "--limit", limit];
+    let mut command = s.command(args.iter().chain(&pass));
+    let replicate = command.stderr(Stdio::piped()).spawn().unwrap();
+    until("the stream begins", || s.path("copy/incoming").exists());
+    replicate
+}

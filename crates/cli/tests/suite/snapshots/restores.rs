@@ -1,0 +1,154 @@
+//! Restores: of a file, a directory and the whole room.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
+
+use super::{both_ways, json_lines, names, ok, put};
+use crate::common::{Sandbox, listing, make_tree};
+
+#[test]
+fn a_restore_puts_a_tree_back_with_every_attribute_and_can_be_undone() {
+    both_ways(|s| {
+        make_tree(&s.path("tree"));
+        ok(s, &["cp", "-r", "tree", "room:/"]);
+        ok(s, &["snapshot", "create", "room", "good"]);
+        ok(s, &["rm", "-r", "room:/tree"]);
+        ok(s, &["mkdir", "room:/tree"]);
+        put(s, "/tree/other", b"other");
+
+        ok(s, &["snapshot", "restore", "room", "good", "/tree"]);
+        ok(s, &["cp", "-r", "room:/tree", "back"]);
+        assert_eq!(listing(&s.path("tree")), listing(&s.path("back")));
+        assert_eq!(ok(s, &["ls", "-a", "room:/"]), "tree\n");
+        // Undone.
+        let before = names(s).pop().unwrap();
+        assert!(before.starts_with("before-restore-"), "{before}");
+        ok(s, &["snapshot", "restore", "room", &before, "/tree"]);
+        assert_eq!(ok(s, &["ls", "-a", "room:/tree"]), "other\n");
+        assert_eq!(names(s).len(), 3);
+    });
+}
+
+#[test]
+fn a_restore_brings_back_one_file_its_directory_or_puts_it_elsewhere() {
+    both_ways(|s| {
+        ok(s, &["mkdir", "-p", "room:/a/b"]);
+        put(s, "/a/b/f", b"first");
+        put(s, "/a/b/g", b"stays");
+        ok(s, &["snapshot", "create", "room", "good"]);
+        put(s, "/a/b/f", b"second");
+        put(s, "/a/b/g", b"of today");
+
+        ok(s, &["snapshot", "restore", "room", "good", "/a/b/f"]);
+        assert_eq!(
+            ok(s, &["cat", "room:/a/b/f", "room:/a/b/g"]),
+            "firstof today"
+        );
+        ok(
+            s,
+            &[
+                "snapshot", "restore", "room", "good", "/a", "--to", "/a then",
+            ],
+        );
+        assert_eq!(
+            ok(s, &["cat", "room:/a then/b/g", "room:/a/b/g"]),
+            "staysof today"
+        );
+        // A file in the place of a directory, and the other way round.
+        ok(
+            s,
+            &[
+                "snapshot", "restore", "room", "good", "/a/b/f", "--to", "/a then",
+            ],
+        );
+        assert_eq!(ok(s, &["cat", "room:/a then"]), "first");
+        ok(
+            s,
+            &[
+                "snapshot", "restore", "room", "good", "/a/", "--to", "/a then",
+            ],
+        );
+        assert_eq!(ok(s, &["ls", "room:/a then"]), "b\n");
+        // The directories above come back too.
+        ok(s, &["rm", "-r", "room:/a"]);
+        let done = ok(
+            s,
+            &["snapshot", "restore", "room", "good", "/a/b/f", "--json"],
+        );
+        let done = &json_lines(&done)[0];
+        assert_eq!((&done["files"], &done["bytes"]), (&1.into(), &5.into()));
+        assert_eq!(ok(s, &["ls", "-R", "room:/a"]), "/a:\nb\n\n/a/b:\nf\n");
+
+        // What is refused changes nothing, and leaves no snapshot.
+        let count = names(s).len();
+        for (args, code) in [
+            (&["good", "/nothing"][..], 1),
+            (&["good", "a/b/f"], 2),
+            (&["good", "/a/../a"], 2),
+            (&["good", "/a/b/f/"], 1),
+            (&["good", "/a/b/f", "--to", "/"], 2),
+            (&["good", "/a/b/f", "--to", "/missing/f"], 1),
+            (&["good", "/a/b/f", "--to", "/a then/b/g/f"], 1),
+        ] {
+            s.fails(code, ["snapshot", "restore", "room"].iter().chain(args));
+        }
+        assert_eq!(names(s).len(), count);
+        assert_eq!(ok(s, &["ls", "-a", "room:/"]), "a\na then\n");
+    });
+}
+
+#[test]
+fn the_whole_room_can_be_restored() {
+    both_ways(|s| {
+        put(s, "/replaced", b"first");
+        put(s, "/removed", b"back again");
+        ok(s, &["mkdir", "room:/dir"]);
+        put(s, "/dir/f", b"in a directory");
+        ok(s, &["snapshot", "create", "room", "good"]);
+        put(s, "/replaced", b"second");
+        ok(s, &["rm", "room:/removed"]);
+        put(s, "/added", b"goes away");
+        ok(s, &["rm", "-r", "room:/dir"]);
+
+        ok(s, &["snapshot", "restore", "room", "good", "/"]);
+        assert_eq!(
+            ok(s, &["ls", "-aR", "room:"]),
+            "/:\ndir\nremoved\nreplaced\n\n/dir:\nf\n"
+        );
+        assert_eq!(
+            ok(
+                s,
+                &["cat", "room:/replaced", "room:/removed", "room:/dir/f"]
+            ),
+            "firstback againin a directory"
+        );
+        let before = names(s).pop().unwrap();
+        ok(s, &["snapshot", "restore", "room", &before, "/"]);
+        assert_eq!(ok(s, &["ls", "-a", "room:"]), "added\nreplaced\n");
+    });
+}
+
+#[test]
+fn hard_links_and_holes_within_a_directory_are_restored() {
+    let s = Sandbox::with_room();
+    if !s.mount() {
+        return;
+    }
+    let d = s.path("mnt/d");
+    fs::create_dir(&d).unwrap();
+    fs::write(d.join("a"), "linked").unwrap();
+    fs::hard_link(d.join("a"), d.join("b")).unwrap();
+    symlink("a", d.join("soft")).unwrap();
+    let sparse = fs::File::create(d.join("sparse")).unwrap();
+    sparse.set_len(100 << 20).unwrap();
+    drop(sparse);
+    s.ok(["snapshot", "create", "room", "good"]);
+    fs::remove_dir_all(&d).unwrap();
+    s.ok(["snapshot", "restore", "room", "good", "/d"]);
+    let meta = |name: &str| fs::symlink_metadata(d.join(name)).unwrap();
+    assert_eq!((meta("a").ino(), meta("a").nlink()), (meta("b").ino(), 2));
+    assert_eq!(meta("sparse").len(), 100 << 20);
+    assert!(meta("sparse").blocks() * 512 < 1 << 20);
+    assert_eq!(fs::read_link(d.join("soft")).unwrap(), Path::new("a"));
+}

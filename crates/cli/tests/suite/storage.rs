@@ -1,0 +1,100 @@
+//! What is below a mounted room fails: the disk is full, the directory is gone.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::common::{Sandbox, is_root, noise};
+
+/// A small file system for a room, gone at the end.
+struct Small<'a>(&'a Path);
+
+impl<'a> Small<'a> {
+    fn new(at: &'a Path, mebibytes: u32) -> Self {
+        std::fs::create_dir(at).unwrap();
+        let size = format!("size={mebibytes}m");
+        let done = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(at)
+            .status();
+        assert!(done.unwrap().success());
+        Self(at)
+    }
+}
+
+impl Drop for Small<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_reported_to_the_writer_keeps_acknowledged_data_and_gets_space_back() {
+    if !is_root() {
+        return;
+    }
+    let s = Sandbox::empty();
+    let at = s.path("small");
+    let _small = Small::new(&at, 24);
+    std::fs::create_dir(s.path("small/room")).unwrap();
+    std::os::unix::fs::symlink("small/room", s.path("room")).unwrap();
+    s.create();
+    if !s.mount() {
+        return;
+    }
+    let kept = noise(1 << 20, 1);
+    let mut file = std::fs::File::create(s.path("mnt/kept")).unwrap();
+    file.write_all(&kept).unwrap();
+    file.sync_all().unwrap();
+    let mut filler = std::fs::File::create(s.path("mnt/filler")).unwrap();
+    let piece = noise(1 << 20, 2);
+    let error = (0..64)
+        .find_map(|_| {
+            filler
+                .write_all(&piece)
+                .and_then(|()| filler.sync_all())
+                .err()
+        })
+        .expect("64 MiB do not fit into 24");
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{error}");
+    drop((file, filler));
+    assert_eq!(std::fs::read(s.path("mnt/kept")).unwrap(), kept);
+    std::fs::remove_file(s.path("mnt/filler")).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let again = loop {
+        let again = std::fs::write(s.path("mnt/again"), &piece)
+            .and_then(|()| std::fs::File::open(s.path("mnt/again"))?.sync_all());
+        if again.is_ok() || Instant::now() > deadline {
+            break again;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    again.expect("deleting gives the space back");
+    s.umount();
+    s.with_pass(["check", "room", "--read-data"]);
+    assert_eq!(
+        s.run(["cat", "room:/kept", "--passphrase-file", "pass"])
+            .out,
+        kept
+    );
+}
+
+#[test]
+fn a_room_whose_directory_is_removed_under_the_mount_gives_errors_and_does_not_hang() {
+    let s = Sandbox::with_room();
+    if !s.mount() {
+        return;
+    }
+    std::fs::write(s.path("mnt/f"), noise(100_000, 3)).unwrap();
+    s.ok(["sync", "room"]);
+    std::fs::remove_dir_all(s.path("room")).unwrap();
+    let begun = Instant::now();
+    // Either outcome of each is right (what is open stays readable); not coming back is not.
+    let _ = std::fs::read(s.path("mnt/f"));
+    let _ = std::fs::write(s.path("mnt/g"), noise(10_000_000, 4));
+    let _ = std::fs::File::open(s.path("mnt/f")).and_then(|f| f.sync_all());
+    let ran = s.run(["umount", "mnt"]);
+    assert!(!s.is_mounted(), "{}", ran.err);
+    assert!(begun.elapsed() < Duration::from_secs(60));
+}

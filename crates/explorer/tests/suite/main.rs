@@ -1,0 +1,11 @@
+//! The crash explorer on rooms, and on storage that lies.
+//!
+//! One program, because each is linked with everything under it.
+
+#![allow(missing_docs)]
+
+mod engine;
+mod explore;
+mod faults;
+mod regressions;
+mod workloads;

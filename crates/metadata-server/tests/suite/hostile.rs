@@ -1,0 +1,256 @@
+//! Malicious clients: false, guessed and stolen data gives them nothing at the metadata server.
+
+mod admin;
+mod audit;
+
+use std::sync::Arc;
+
+use crate::common::{LONG, Raw, World, people, posix};
+use metadata_proto::rpc::*;
+use netdisk::DiskError;
+use room::{FileKind, InodeNo, SetAttr};
+
+#[test]
+fn a_file_in_a_directory_that_may_not_be_searched_is_not_reached_by_guessing() {
+    let (_world, _, alice, bob, d) = people(LONG);
+    let hidden = alice.make(d, "h", FileKind::Directory, 0o711).unwrap().no;
+    let file = alice.make(hidden, "f", FileKind::Regular, 0o666).unwrap();
+    // The way to it is open: it is found.
+    assert_eq!(bob.lookup(hidden, "f").unwrap().no, file.no);
+    assert_eq!(bob.attributes(hidden).unwrap().parent, d);
+    // Numbers are given one after another; none of those that a guess would begin with is one.
+    for no in (2..200).map(InodeNo) {
+        assert_eq!(posix(bob.attributes(no)), Posix::NotFound);
+        assert_eq!(posix(bob.open(no, true, false)), Posix::NotFound);
+        assert_eq!(posix(bob.map(no)), Posix::NotFound);
+    }
+    // Who may only list learns numbers that reach nothing.
+    alice.chmod(hidden, 0o744).unwrap();
+    let listed = bob
+        .ask(|c, x, s| async move { c.read_dir(x, s, hidden, 0, 10).await })
+        .unwrap()
+        .unwrap()
+        .entries;
+    assert_eq!(listed[0].0.name, b"f");
+    assert_eq!(listed[0].0.inode, listed[0].1.no);
+    assert_eq!(posix(bob.attributes(listed[0].1.no)), Posix::NotFound);
+    let listed = alice
+        .ask(|c, x, s| async move { c.read_dir(x, s, hidden, 0, 10).await })
+        .unwrap()
+        .unwrap()
+        .entries;
+    assert_eq!((listed[0].0.inode, listed[0].1.no), (file.no, file.no));
+}
+
+#[test]
+fn numbers_and_names_that_no_kernel_sends_are_refused_and_harm_nobody() {
+    const FAR: u64 = u64::MAX;
+    let (mut world, _, alice, bob, d) = people(LONG);
+    let file = alice.make(d, "f", FileKind::Regular, 0o666).unwrap().no;
+    let granted = alice.write(&world, file, b'a');
+    for no in [0, 2, FAR, FAR - 1, 1 << 63, (1 << 63) - 1].map(InodeNo) {
+        assert!(bob.attributes(no).is_err());
+        assert!(bob.lookup(no, "f").is_err());
+        assert!(bob.chmod(no, 0o777).is_err());
+        bob.close(no).unwrap();
+    }
+    for (first, count) in [(FAR, 1), (FAR, 64), (1 << 62, 64), (0, 65), (0, 0)] {
+        let map = bob.ask(|c, x, s| async move { c.map(x, s, file, first, count).await });
+        assert!(map.unwrap().is_ok_and(|m| m.chunks.is_empty()) || count == 65 || count == 0);
+    }
+    for hole in [true, false] {
+        for offset in [4096, 1 << 63, FAR] {
+            let sought = bob.ask(|c, x, s| async move { c.seek(x, s, file, offset, hole).await });
+            assert_eq!(posix(sought.unwrap()), Posix::NoMoreData);
+        }
+    }
+    for after in [1 << 63, FAR] {
+        let listed = bob.ask(|c, x, s| async move { c.read_dir(x, s, d, after, u32::MAX).await });
+        assert!(listed.unwrap().unwrap().entries.is_empty());
+    }
+    let mut bad = Vec::new();
+    for (offset, len) in [(FAR, FAR), (1 << 63, 1), (0, FAR), (FAR - 4095, 4096)] {
+        for what in [
+            room::Fallocate::Allocate { keep_size: false },
+            room::Fallocate::Allocate { keep_size: true },
+            room::Fallocate::ZeroRange { keep_size: false },
+            room::Fallocate::Collapse,
+            room::Fallocate::Insert,
+        ] {
+            bad.push(Change::Fallocate {
+                no: file,
+                what,
+                offset,
+                len,
+            });
+        }
+        bad.push(Change::SetAttributes {
+            no: file,
+            set: SetAttr {
+                size: Some(offset.max(len)),
+                ..SetAttr::default()
+            },
+        });
+    }
+    for at in [
+        room::SetTime::at(0, 1_000_000_000),
+        room::SetTime::at(0, u32::MAX),
+    ] {
+        bad.push(Change::SetAttributes {
+            no: file,
+            set: SetAttr {
+                mtime: Some(at),
+                ..SetAttr::default()
+            },
+        });
+    }
+    for name in [
+        &b""[..],
+        b".",
+        b"..",
+        b"a/b",
+        b"a\0b",
+        &[b'x'; 256],
+        &[b'x'; 5000],
+    ] {
+        bad.push(Change::Make {
+            parent: d,
+            name: name.to_vec(),
+            new: room::NewFile::of_kind(FileKind::Regular),
+        });
+        bad.push(Change::Unlink {
+            parent: d,
+            name: name.to_vec(),
+        });
+    }
+    let mut odd = room::NewFile::of_kind(FileKind::Regular);
+    odd.target = b"elsewhere".to_vec();
+    let mut endless = room::NewFile::of_kind(FileKind::Symlink);
+    endless.target = vec![b'x'; 100_000];
+    for new in [odd, endless] {
+        bad.push(Change::Make {
+            parent: d,
+            name: b"odd".to_vec(),
+            new,
+        });
+    }
+    for change in bad {
+        let said = format!("{change:?}");
+        assert!(alice.change(change).is_err(), "{said}");
+    }
+    let copy = Change::CopyRange {
+        from: file,
+        from_offset: FAR,
+        to: file,
+        to_offset: FAR,
+        len: FAR,
+    };
+    assert!(!matches!(alice.change(copy), Ok(Changed::Copied(1..))));
+    let good = alice.write_block(&world, &granted, 1, 4096, b'b').unwrap();
+    for (offset, end, position, blocks) in [
+        (FAR, FAR, 0, 1),
+        (FAR - 4095, FAR, 0, 1),
+        (4097, 8192, 0, 1),
+        (4096, 0, 0, 1),
+        (4096, 8192, u32::MAX, 1),
+        (4096, 8192, 0, u32::MAX),
+        (4096, 8192, 0, 0),
+    ] {
+        let mut bad = good.clone();
+        (bad.extent.offset, bad.extent.end) = (offset, end);
+        bad.extent.sealed.blocks = blocks;
+        if position != 0 {
+            bad.extent.sealed.position = position;
+        }
+        assert!(alice.place(file, vec![bad]).is_err(), "{offset} {end}");
+    }
+    alice.place(file, vec![good]).unwrap();
+    alice.sync().unwrap();
+    assert!(world.server().is_serving());
+    assert_eq!(world.server().metrics().reopened, 0);
+    // And all of it is still there for the next incarnation.
+    world.stop();
+    world.start();
+    let bob = Raw::connect(&world, bob.identity.clone(), None).unwrap();
+    assert_eq!(bob.attributes(file).unwrap().size, 8192);
+    let map = bob.map(file).unwrap();
+    assert_eq!(bob.read_by(&world, &map).unwrap(), b'a');
+}
+
+#[test]
+fn a_grant_of_another_session_is_not_written_to() {
+    let (world, _, alice, bob, d) = people(LONG);
+    let file = alice.make(d, "f", FileKind::Regular, 0o666).unwrap().no;
+    let granted = alice.grant(4).unwrap();
+    let written = alice.write_block(&world, &granted, 0, 0, 1).unwrap();
+    assert_eq!(
+        bob.place(file, vec![written.clone()]),
+        Err(Refusal::GrantOver(granted.grant))
+    );
+    // Extents outside of the grant, or committed twice, are refused too.
+    let mut beyond = written.clone();
+    beyond.extent.sealed.position += 4;
+    assert_eq!(
+        posix(alice.place(file, vec![beyond])),
+        Posix::InvalidArgument
+    );
+    let mut elsewhere = written.clone();
+    elsewhere.extent.sealed.segment.0 += 1;
+    assert_eq!(
+        posix(alice.place(file, vec![elsewhere])),
+        Posix::InvalidArgument
+    );
+    alice.place(file, vec![written.clone()]).unwrap();
+    assert_eq!(
+        posix(alice.place(file, vec![written])),
+        Posix::InvalidArgument
+    );
+    // After its release the grant gives no access, at the disk either.
+    let grants = vec![granted.grant];
+    alice
+        .ask(|c, x, s| async move { c.give_back(x, s, grants).await })
+        .unwrap()
+        .unwrap();
+    assert!(matches!(
+        alice.write_block(&world, &granted, 1, 4096, 1),
+        Err(DiskError::Revoked)
+    ));
+}
+
+#[test]
+fn a_session_goes_on_over_another_connection_of_the_same_key_only() {
+    let (world, _, alice, bob, d) = people(LONG);
+    let file = alice.make(d, "f", FileKind::Regular, 0o600).unwrap().no;
+    let again = Raw::connect(&world, alice.identity.clone(), Some(alice.id())).unwrap();
+    assert_eq!(again.id(), alice.id());
+    again.open(file, true, true).unwrap();
+    let thief = Raw::connect(&world, bob.identity.clone(), Some(alice.id())).unwrap();
+    assert_ne!(thief.id(), alice.id());
+    let stolen = thief
+        .ask(|c, x, _| {
+            let session = alice.id();
+            async move {
+                c.open(
+                    x,
+                    session,
+                    Opening::Again,
+                    file,
+                    room::Access {
+                        read: true,
+                        write: false,
+                    },
+                )
+                .await
+            }
+        })
+        .unwrap();
+    assert_eq!(stolen, Err(Refusal::NoSession));
+}
+
+#[test]
+fn a_key_of_another_room_is_not_let_in_nor_does_it_let_the_server_in() {
+    let (world, ..) = people(LONG);
+    let other = World::new(0);
+    let identity = Arc::new(other.identity("alice", 1000, &[1000]));
+    assert!(Raw::connect(&world, identity, None).is_err());
+}

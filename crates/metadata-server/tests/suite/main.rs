@@ -1,0 +1,19 @@
+//! A metadata server with real disks and clients; what needs a process of its own is beside this.
+//!
+//! One program, because each is linked with everything under it.
+
+#![allow(missing_docs)]
+
+mod admission;
+#[path = "../common/mod.rs"]
+mod common;
+mod golden;
+mod grace;
+mod hostile;
+mod keys;
+mod locks;
+mod restores;
+mod server;
+mod shared;
+mod snapshots;
+mod standby;

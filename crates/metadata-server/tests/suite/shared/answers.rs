@@ -1,0 +1,138 @@
+//! Answers of the metadata server, and requests to it, that are lost on the way while the session goes on.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use metadata_client::ClientOptions;
+use parking_lot::Mutex;
+use room::{Access, FileSystem, InodeNo};
+
+use super::common::{Shared, wait_for};
+use super::rights::new;
+
+/// One direction of a way.
+#[derive(Debug, Default)]
+struct Direction {
+    /// The number of the last connection that loses all.
+    loses: AtomicUsize,
+    /// Bytes that were lost.
+    lost: AtomicUsize,
+}
+
+impl Direction {
+    fn carry(&self, number: usize, mut from: TcpStream, mut to: TcpStream) {
+        let mut bytes = [0; 1 << 16];
+        while let Ok(len @ 1..) = from.read(&mut bytes) {
+            if number <= self.loses.load(Ordering::SeqCst) {
+                self.lost.fetch_add(len, Ordering::SeqCst);
+            } else if to.write_all(&bytes[..len]).is_err() {
+                break;
+            }
+        }
+        let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+    }
+}
+
+/// A way to a server, for connections of clients.
+#[derive(Debug)]
+struct Way {
+    address: String,
+    requests: Arc<Direction>,
+    answers: Arc<Direction>,
+    connections: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Way {
+    fn to(server: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let way = Self {
+            address: listener.local_addr().unwrap().to_string(),
+            requests: Arc::default(),
+            answers: Arc::default(),
+            connections: Arc::default(),
+        };
+        let (requests, answers) = (way.requests.clone(), way.answers.clone());
+        let connections = way.connections.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let Ok(server) = TcpStream::connect(&server) else {
+                    continue;
+                };
+                let copy = |stream: &TcpStream| stream.try_clone().unwrap();
+                let number = {
+                    let mut connections = connections.lock();
+                    connections.push(copy(&client));
+                    connections.len()
+                };
+                let (from, to, requests) = (copy(&client), copy(&server), requests.clone());
+                std::thread::spawn(move || requests.carry(number, from, to));
+                let answers = answers.clone();
+                std::thread::spawn(move || answers.carry(number, server, client));
+            }
+        });
+        way
+    }
+
+    /// Present connections lose what goes in a direction, and break when something has happened. Later ones do not.
+    fn lose(&self, direction: &Direction, happens: impl FnOnce()) {
+        let present = self.connections.lock().len();
+        direction.loses.store(present, Ordering::SeqCst);
+        happens();
+        for connection in &self.connections.lock()[..present] {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// The server counted an open for each time it was asked, and a close that did not reach it was forgotten: files without a name kept
+/// their space for as long as the client was there.
+#[test]
+fn a_file_is_closed_although_answers_to_its_open_and_requests_of_its_close_were_lost() {
+    let shared = Shared::new();
+    let way = Way::to(shared.address());
+    let options = ClientOptions {
+        address: way.address.clone(),
+        ..shared.options()
+    };
+    let client = shared.client_with(options, "a", 0);
+    let access = Access {
+        read: true,
+        write: false,
+    };
+    let done = |call| {
+        let calls = shared.server().metrics().calls;
+        calls.get(call).map_or(0, |count| count.done)
+    };
+    let make = |name: &[u8]| client.make(InodeNo::ROOT, name, &new(0, 0o644)).unwrap().no;
+    let session = shared.server().sessions().unwrap();
+
+    let file = make(b"opened twice");
+    std::thread::scope(|scope| {
+        let before = done("open");
+        way.lose(&way.answers, || {
+            scope.spawn(|| client.open(file, access).unwrap());
+            wait_for("the open", || done("open") > before);
+        });
+    });
+    assert_eq!(shared.server().metrics().opens, 1);
+    client.close(file, access);
+    wait_for("the close", || shared.server().metrics().opens == 0);
+
+    let file = make(b"closed");
+    client.open(file, access).unwrap();
+    // Its close is not put off.
+    client.unlink(InodeNo::ROOT, b"closed").unwrap();
+    std::thread::scope(|scope| {
+        way.lose(&way.requests, || {
+            scope.spawn(|| client.close(file, access));
+            wait_for("a request", || way.requests.lost.load(Ordering::SeqCst) > 0);
+            // That may have been a heartbeat.
+            std::thread::sleep(Duration::from_millis(500));
+        });
+    });
+    wait_for("the close", || shared.server().metrics().opens == 0);
+    assert_eq!(shared.server().sessions().unwrap(), session);
+}

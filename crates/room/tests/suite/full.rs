@@ -1,0 +1,432 @@
+//! A full disk: the writer gets an error, everything acknowledged is kept, deleting works and frees space.
+
+use crate::common;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::{Place, credential, pattern, secret, sound};
+use room::{
+    Argon2Cost, Error, Fallocate, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile,
+    NewRoom, OpenOptions, RenameMode, Room, SeekTo, SetAttr,
+};
+
+/// A small file system of its own, unmounted when the test ends, however it ends.
+struct Tmpfs(tempfile::TempDir);
+
+impl Tmpfs {
+    /// None where this user may not mount one: only root can make a disk full without filling somebody's.
+    fn new(mebibytes: u32) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let size = format!("size={mebibytes}m");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "none"])
+            .arg(dir.path())
+            .status();
+        mounted.is_ok_and(|s| s.success()).then_some(Self(dir))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+fn options(state: PathBuf) -> OpenOptions {
+    OpenOptions {
+        state_dir: Some(state),
+        commit_interval_ms: 0,
+        ..OpenOptions::default()
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_the_writer_keeps_what_is_synced_and_takes_deletions() {
+    let Some(disk) = Tmpfs::new(96) else {
+        eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
+        return;
+    };
+    let state = tempfile::tempdir().unwrap();
+    let dir = disk.path().join("room");
+    let room = room_on(&disk, state.path());
+    room.write_file("/kept", &pattern(1, 3 << 20)).unwrap();
+    room.sync().unwrap();
+    let mut written = 0;
+    let refused = loop {
+        let chunk = pattern(100 + written, 1 << 20);
+        match room.write_file(format!("/fill{written}"), &chunk) {
+            Ok(()) => written += 1,
+            Err(e) => break e,
+        }
+        assert!(written < 96, "more went in than the disk holds");
+    };
+    assert!(matches!(refused, Error::NoSpace), "{refused:?}");
+    assert!(written > 60, "only {written} MiB of 96 could be used");
+    room.sync().unwrap();
+    for i in 0..written {
+        assert_eq!(
+            room.read_file(format!("/fill{i}")).unwrap(),
+            pattern(100 + i, 1 << 20),
+            "file {i}"
+        );
+    }
+    for i in 0..written {
+        room.unlink(InodeNo::ROOT, format!("fill{i}").as_bytes())
+            .unwrap();
+    }
+    room.sync().unwrap();
+    // The next writer finds the space of what was deleted, without waiting for anything; the catalog's log has grown.
+    let again = written - 8;
+    for i in 0..again {
+        let done = room.write_file(format!("/again{i}"), &pattern(200 + i, 1 << 20));
+        assert!(
+            done.is_ok(),
+            "{done:?} after {i} of {written} MiB: {:?}",
+            room.space()
+        );
+    }
+    room.close().unwrap();
+    let room = Room::open(&dir, &credential(), options(state.path().into())).unwrap();
+    assert_eq!(room.read_file("/kept").unwrap(), pattern(1, 3 << 20));
+    for i in 0..again {
+        assert_eq!(
+            room.read_file(format!("/again{i}")).unwrap(),
+            pattern(200 + i, 1 << 20)
+        );
+    }
+}
+
+#[test]
+fn a_disk_filled_by_others_loses_nothing_acknowledged() {
+    let Some(disk) = Tmpfs::new(64) else {
+        eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
+        return;
+    };
+    let state = tempfile::tempdir().unwrap();
+    let dir = disk.path().join("room");
+    let room = room_on(&disk, state.path());
+    room.write_file("/kept", &pattern(1, 5 << 20)).unwrap();
+    room.sync().unwrap();
+    // Somebody else takes everything, to the last block.
+    let other = disk.path().join("other");
+    let filled = std::fs::write(&other, vec![1; 80 << 20]);
+    assert!(filled.is_err());
+    let refused = room.write_file("/more", &pattern(2, 1 << 20));
+    assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
+    let made = room.make(InodeNo::ROOT, b"name", &NewFile::of_kind(FileKind::Regular));
+    assert!(matches!(made, Err(Error::NoSpace)), "{made:?}");
+    assert_eq!(room.read_file("/kept").unwrap(), pattern(1, 5 << 20));
+    std::fs::remove_file(&other).unwrap();
+    room.write_file("/more", &pattern(2, 1 << 20)).unwrap();
+    room.close().unwrap();
+    let room = Room::open(&dir, &credential(), options(state.path().into())).unwrap();
+    assert_eq!(room.read_file("/kept").unwrap(), pattern(1, 5 << 20));
+    assert_eq!(room.read_file("/more").unwrap(), pattern(2, 1 << 20));
+}
+
+/// A room on a small disk of its own.
+fn room_on(disk: &Tmpfs, state: &Path) -> Room {
+    let mut new = NewRoom::with_credential(NewCredential::Passphrase {
+        secret: secret(),
+        cost: Argon2Cost::LEAST,
+    });
+    new.open = options(state.into());
+    Room::create(&disk.path().join("room"), new).unwrap()
+}
+
+fn file(room: &Room, name: &str) -> InodeNo {
+    let new = NewFile::of_kind(FileKind::Regular);
+    room.make(InodeNo::ROOT, name.as_bytes(), &new).unwrap().no
+}
+
+/// Writes new data until there is no space for any.
+fn fill(room: &Room, name: &str) -> u64 {
+    let no = file(room, name);
+    let mut at = 0;
+    for len in [1 << 20, 64 << 10, 4096] {
+        while room.write(no, at, &pattern(at, len)).is_ok() {
+            at += len as u64;
+        }
+    }
+    at
+}
+
+/// `fallocate` used to look for space only: a range that it had promised could not be written once the rest was full.
+#[test]
+fn a_range_that_was_allocated_can_be_written_and_rewritten_when_the_rest_is_full() {
+    const LEN: u64 = 24 << 20;
+    let Some(disk) = Tmpfs::new(128) else {
+        eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
+        return;
+    };
+    let state = tempfile::tempdir().unwrap();
+    let room = room_on(&disk, state.path());
+    let no = file(&room, "allocated");
+    let before = room.space().unwrap();
+    let allocate = Fallocate::Allocate { keep_size: false };
+    room.fallocate(no, allocate, 0, LEN).unwrap();
+    let after = room.space().unwrap();
+    assert_eq!(after.reserved, LEN);
+    assert!(after.available + LEN <= before.available && after.free + LEN <= before.free);
+    let inode = room.attributes(no).unwrap();
+    assert_eq!((inode.size, inode.blocks), (LEN, LEN / 4096));
+    assert_eq!(
+        room.seek(no, 0, SeekTo::Hole).unwrap(),
+        0,
+        "nothing is stored yet"
+    );
+    room.sync().unwrap();
+    fill(&room, "rest");
+    room.close().unwrap();
+    // It is as durable as a file is.
+    let room = Room::open(
+        &disk.path().join("room"),
+        &credential(),
+        options(state.path().into()),
+    )
+    .unwrap();
+    assert_eq!(room.space().unwrap().reserved, LEN);
+    let refused = room.write(file_or(&room, "more"), 0, &pattern(1, 1 << 20));
+    assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
+    for at in (0..LEN).step_by(1 << 20) {
+        room.write(no, at, &pattern(at, 1 << 20)).unwrap();
+    }
+    room.sync().unwrap();
+    assert_eq!(room.space().unwrap().reserved, 0);
+    assert_eq!(room.attributes(no).unwrap().blocks, LEN / 4096);
+    // Databases write their pages again and again.
+    for i in 0..6000_u64 {
+        let at = i * 7919 % (LEN / 4096) * 4096;
+        room.write(no, at, &pattern(i, 4096)).unwrap();
+    }
+    room.sync().unwrap();
+    sound(&room);
+    room.close().unwrap();
+}
+
+fn file_or(room: &Room, name: &str) -> InodeNo {
+    match room.make(
+        InodeNo::ROOT,
+        name.as_bytes(),
+        &NewFile::of_kind(FileKind::Regular),
+    ) {
+        Ok(inode) => inode.no,
+        // A full room takes no new names; any old one does.
+        Err(_) => room.resolve("/rest".as_ref(), true).unwrap(),
+    }
+}
+
+#[test]
+fn what_was_reserved_is_free_again_after_a_punch_a_truncation_and_a_deletion() {
+    let place = common::Place::new();
+    let room = place.create();
+    let allocate = |no, keep_size, at, len| {
+        room.fallocate(no, Fallocate::Allocate { keep_size }, at, len)
+            .unwrap();
+    };
+    let reserved = || room.space().unwrap().reserved / 4096;
+    let blocks = |no| room.attributes(no).unwrap().blocks;
+    let no = file(&room, "file");
+    room.write(no, 8192, &[1; 4096]).unwrap();
+    allocate(no, false, 0, 10 << 20);
+    assert_eq!((reserved(), blocks(no)), (2559, 2560), "a block is stored");
+    allocate(no, false, 100, 5 << 20);
+    assert_eq!(reserved(), 2559, "it was reserved before");
+    allocate(no, true, 10 << 20, 1 << 20);
+    assert_eq!(room.attributes(no).unwrap().size, 10 << 20);
+    assert_eq!(reserved(), 2559 + 256, "behind the end too");
+    room.fallocate(no, Fallocate::PunchHole, 0, 1 << 20)
+        .unwrap();
+    assert_eq!(
+        (reserved(), blocks(no)),
+        (2559 + 256 - 255, 2560 + 256 - 256)
+    );
+    room.fallocate(no, Fallocate::ZeroRange { keep_size: false }, 0, 1 << 20)
+        .unwrap();
+    assert_eq!(reserved(), 2560 + 256);
+    room.fallocate(no, Fallocate::Collapse, 4096, 4096).unwrap();
+    assert_eq!(reserved(), 2560 + 256 - 1);
+    room.fallocate(no, Fallocate::Insert, 1 << 20, 8192)
+        .unwrap();
+    assert_eq!(reserved(), 2560 + 256 - 1);
+    room.sync().unwrap();
+    sound(&room);
+    let size = |size| SetAttr {
+        size: Some(size),
+        ..SetAttr::default()
+    };
+    let now = room.attributes(no).unwrap().size;
+    room.set_attributes(no, &size(now)).unwrap();
+    assert_eq!(reserved(), now / 4096 - 2, "behind the end it is gone");
+    room.set_attributes(no, &size(5 << 20)).unwrap();
+    assert_eq!(reserved(), 5 * 256 - 2);
+    let copy = file(&room, "copy");
+    room.copy_range(no, 0, copy, 0, 5 << 20).unwrap();
+    assert_eq!(
+        (reserved(), blocks(copy)),
+        (5 * 256 - 2, 0),
+        "a copy has holes there"
+    );
+    room.copy_range(copy, 0, no, 0, 1 << 20).unwrap();
+    assert_eq!(
+        reserved(),
+        4 * 256 - 2 + if blocks(no) == 4 * 256 - 2 { 0 } else { 2 }
+    );
+    room.unlink(InodeNo::ROOT, b"file").unwrap();
+    room.sync().unwrap();
+    room.close().unwrap();
+    let room = place.open();
+    assert_eq!(room.space().unwrap().reserved, 0);
+    sound(&room);
+}
+
+/// Every write goes to a fresh place: a full room could not be overwritten at all.
+#[test]
+fn a_full_room_can_be_overwritten_piece_by_piece_cut_renamed_and_emptied() {
+    let Some(disk) = Tmpfs::new(128) else {
+        eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
+        return;
+    };
+    let state = tempfile::tempdir().unwrap();
+    let room = room_on(&disk, state.path());
+    room.write_file("/old", &pattern(1, 20 << 20)).unwrap();
+    room.sync().unwrap();
+    fill(&room, "rest");
+    let no = room.resolve("/old".as_ref(), true).unwrap();
+    let mut expected = pattern(1, 20 << 20);
+    let mut put = |at: usize, seed, len| {
+        let data = pattern(seed, len);
+        room.write(no, at as u64, &data).unwrap();
+        expected[at..at + len].copy_from_slice(&data);
+    };
+    for at in (0..20 << 20).step_by(1 << 20) {
+        put(at, at as u64, 1 << 20);
+    }
+    // Small pieces: of a unit of which one block is replaced, nothing is freed.
+    for i in 0..6000_usize {
+        put(i * 7919 % (20 * 256) * 4096, i as u64, 4096);
+    }
+    for i in 0..100_usize {
+        put(i * 104_729, i as u64, 1000);
+    }
+    room.sync().unwrap();
+    assert!(room.read_file("/old").unwrap() == expected);
+    room.rename(
+        InodeNo::ROOT,
+        b"old",
+        InodeNo::ROOT,
+        b"new",
+        RenameMode::Replace,
+    )
+    .unwrap();
+    room.fallocate(no, Fallocate::PunchHole, 100, 10 << 20)
+        .unwrap();
+    let size = SetAttr {
+        size: Some((15 << 20) + 17),
+        ..SetAttr::default()
+    };
+    room.set_attributes(no, &size).unwrap();
+    room.sync().unwrap();
+    sound(&room);
+    room.unlink(InodeNo::ROOT, b"rest").unwrap();
+    room.unlink(InodeNo::ROOT, b"new").unwrap();
+    let more = fill(&room, "more");
+    assert!(more > 64 << 20, "{more}");
+    room.close().unwrap();
+}
+
+/// `statfs` promised some hundred KiB to 1.5 % more than could be written, or allocated.
+#[test]
+fn what_is_reported_as_available_can_be_allocated_or_written() {
+    for round in 0..3 {
+        let Some(disk) = Tmpfs::new(200) else {
+            eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
+            return;
+        };
+        let state = tempfile::tempdir().unwrap();
+        let room = room_on(&disk, state.path());
+        let no = file(&room, "all");
+        let available = room.available().unwrap().new;
+        assert!(available > 140 << 20, "{available} of 200 MiB");
+        match round {
+            0 => {
+                let all = Fallocate::Allocate { keep_size: true };
+                let beyond = room.fallocate(no, all, 0, available + (1 << 20));
+                assert!(matches!(beyond, Err(Error::NoSpace)), "{beyond:?}");
+                assert_eq!(room.space().unwrap().reserved, 0);
+                room.fallocate(no, all, 0, available).unwrap();
+                assert_eq!(room.available().unwrap().new, 0);
+            }
+            _ => {
+                let len = if round == 1 { 1 << 20 } else { 4096 };
+                for at in (0..available / len * len).step_by(len as usize) {
+                    room.write(no, at, &pattern(at, len as usize)).unwrap();
+                }
+                let left = room.available().unwrap().new;
+                assert!(left < 4 << 20, "{left} of {available} are left");
+            }
+        }
+        room.sync().unwrap();
+        sound(&room);
+        room.close().unwrap();
+    }
+}
+
+#[test]
+fn what_a_cache_accepted_before_the_room_was_full_still_finds_space() {
+    let Some(disk) = Tmpfs::new(1024) else {
+        eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
+        return;
+    };
+    let state = tempfile::tempdir().unwrap();
+    let room = room_on(&disk, state.path());
+    let no = file(&room, "rest");
+    // Most of it is only reserved: quick.
+    let most = room.available().unwrap().new - (8 << 20);
+    room.fallocate(no, Fallocate::Allocate { keep_size: true }, 0, most)
+        .unwrap();
+    let no = file(&room, "cached");
+    let (mut at, mut beyond) = (0, 0);
+    loop {
+        match room.write_cached(no, at, &pattern(at, 1 << 20)) {
+            Ok(full) => beyond += u64::from(full),
+            Err(e) => {
+                assert!(matches!(e, Error::NoSpace), "{e:?}");
+                break;
+            }
+        }
+        at += 1 << 20;
+    }
+    assert!((40..=64).contains(&beyond), "{beyond} MiB more");
+    room.sync().unwrap();
+    assert_eq!(room.available().unwrap().new, 0);
+    let refused = room.write(no, at, &[1; 4096]);
+    assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
+    room.close().unwrap();
+}
+
+/// A variable that hid another one let the loop go on behind blocks that it had not marked, where a file had blocks already.
+#[test]
+fn every_hole_of_a_range_over_many_chunks_is_reserved() {
+    const BLOCK: u64 = 4096;
+    let place = Place::new();
+    let room = place.create();
+    let root = InodeNo::ROOT;
+    let no = room
+        .make(root, b"f", &NewFile::of_kind(FileKind::Regular))
+        .unwrap()
+        .no;
+    // 300 blocks from block 100 on, over the end of the first chunk.
+    room.write(no, 100 * BLOCK, &pattern(1, 300 * BLOCK as usize))
+        .unwrap();
+    room.fsync(no).unwrap();
+    let all = Fallocate::Allocate { keep_size: true };
+    room.fallocate(no, all, 0, 2000 * BLOCK).unwrap();
+    assert_eq!(room.attributes(no).unwrap().blocks, 2000);
+    assert_eq!(room.space().unwrap().reserved, 1700 * BLOCK);
+    sound(&room);
+}

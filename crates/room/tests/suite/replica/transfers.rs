@@ -1,0 +1,279 @@
+//! Transfers that are cut, damaged, interrupted or killed.
+
+use crate::common::{credential, pattern, sound};
+use fastrand::Rng;
+use room::{FileSystem as _, OpenOptions, ReplicaStatus, Room, SendRequest};
+
+use super::*;
+
+/// Where frames begin: at the first, behind each.
+fn frames(stream: &[u8]) -> Vec<usize> {
+    let mut at = 16;
+    let mut places = vec![at];
+    while at < stream.len() {
+        let len = u32::from_le_bytes(stream[at + 4..at + 8].try_into().unwrap());
+        at += 8 + len as usize + 32;
+        places.push(at);
+    }
+    assert_eq!(at, stream.len());
+    places
+}
+
+/// Places to try: around each frame, and some between.
+fn places(stream: &[u8]) -> Vec<usize> {
+    let mut all: Vec<usize> = frames(stream)
+        .into_iter()
+        .flat_map(|at| {
+            [
+                at.saturating_sub(33),
+                at.saturating_sub(1),
+                at,
+                at + 5,
+                at + 9,
+            ]
+        })
+        .chain((0..stream.len()).step_by(4099))
+        .filter(|at| *at < stream.len())
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+#[test]
+fn a_stream_that_is_cut_changed_or_out_of_order_leaves_the_last_moment() {
+    let pair = Pair::new();
+    let (room, whole, increment) = two_moments(&pair);
+    let (one, two) = (room.moment("one").unwrap(), room.moment("two").unwrap());
+    // In memory: there is nothing to wait for.
+    let target = storage::testing::MemoryStorage::new();
+    let take = |bytes: &[u8]| room::receive_on(&target, &mut &bytes[..], &|_, _| true);
+    take(&whole).unwrap();
+    let is_one = || {
+        let bytes = storage::read_limited(&target, "replica", 4096).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(text.contains(&one.to_string()), "{text}");
+    };
+    for at in places(&increment) {
+        take(&increment[..at]).unwrap_err();
+        is_one();
+        let mut changed = increment.clone();
+        changed[at] ^= 1 << (at % 8);
+        take(&changed).unwrap_err();
+        is_one();
+    }
+    let places = frames(&increment);
+    let frame = |nth: usize| &increment[places[nth]..places[nth + 1]];
+    for nth in 0..places.len() - 1 {
+        // Left out, repeated, exchanged with the next, replaced by another stream's.
+        let (before, behind) = (&increment[..places[nth]], &increment[places[nth + 1]..]);
+        take(&[before, behind].concat()).unwrap_err();
+        take(&[before, frame(nth), frame(nth), behind].concat()).unwrap_err();
+        if nth + 2 < places.len() {
+            let rest = &increment[places[nth + 2]..];
+            take(&[before, frame(nth + 1), frame(nth), rest].concat()).unwrap_err();
+        }
+        is_one();
+    }
+    let others = frames(&whole);
+    for nth in 1..places.len().min(others.len()) {
+        take(&[&whole[..others[nth]], &increment[places[nth]..]].concat()).unwrap_err();
+        is_one();
+    }
+    take(&[&increment[..], b"x"].concat()).unwrap_err();
+    is_one();
+    // Everything again, and one that is too far ahead.
+    take(&whole).unwrap_err();
+    let elsewhere = storage::testing::MemoryStorage::new();
+    let error = room::receive_on(&elsewhere, &mut &increment[..], &|_, _| true).unwrap_err();
+    assert!(error.to_string().contains("send everything"), "{error}");
+    assert_eq!(take(&increment).unwrap().moment, two);
+    let options = OpenOptions {
+        read_only: true,
+        background: false,
+        ..OpenOptions::default()
+    };
+    let replica = Room::open_on(std::sync::Arc::new(target), &credential(), options).unwrap();
+    assert!(contents(&replica, "another name") == pattern(7, 60_000));
+    sound(&replica);
+}
+
+/// Reads a stream up to a byte, then fails.
+struct Cut<'a>(&'a [u8], usize);
+
+impl std::io::Read for Cut<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        if self.1 == 0 {
+            return Err(std::io::ErrorKind::ConnectionReset.into());
+        }
+        let len = buf.len().min(self.1).min(self.0.len()).min(8192);
+        buf[..len].copy_from_slice(&self.0[..len]);
+        (self.0, self.1) = (&self.0[len..], self.1 - len);
+        Ok(len)
+    }
+}
+
+#[test]
+fn an_interrupted_transfer_goes_on_where_it_ended() {
+    let pair = Pair::new();
+    let room = pair.place.create();
+    file(&room, "a", &pattern(1, 30_000_000));
+    snapshot(&room, "one");
+    let mut r = Rng::with_seed(5);
+    let mut sent = 0;
+    let mut turns = 0;
+    let whole = stream(&room, None, "one").len();
+    loop {
+        turns += 1;
+        let unfinished = ReplicaStatus::of(&pair.target()).unwrap().unfinished;
+        if let Some(unfinished) = &unfinished {
+            assert_eq!(unfinished.to, room.moment("one").unwrap());
+            assert_eq!(unfinished.since, None);
+        }
+        let request = SendRequest {
+            to: "one".into(),
+            resume: unfinished.map(|u| u.token.to_string().parse().unwrap()),
+            ..SendRequest::default()
+        };
+        let mut out = Vec::new();
+        room.send(&request, &mut out, &|_, _| true).unwrap();
+        let cut = 1 + r.usize(..5_000_000);
+        sent += cut.min(out.len());
+        let mut from = Cut(&out, cut);
+        match room::receive(&pair.target(), &mut from, &pair.options(), &|_, _| true) {
+            Ok(report) => {
+                assert_eq!(report.moment, room.moment("one").unwrap());
+                break;
+            }
+            Err(_) => assert!(!pair.target().join("catalog.db").exists()),
+        }
+    }
+    assert!(turns > 5);
+    // Each turn repeats at most a frame, the beginning and the catalog.
+    assert!(
+        sent < whole + turns * 2_000_000,
+        "{sent} of {whole} in {turns}"
+    );
+    let replica = pair.replica();
+    assert!(contents(&replica, "a") == pattern(1, 30_000_000));
+    sound(&replica);
+}
+
+#[test]
+fn a_token_of_something_else_is_refused() {
+    let pair = Pair::new();
+    let (room, whole, increment) = two_moments(&pair);
+    let cut = &mut Cut(&whole, frames(&whole)[2]);
+    room::receive(&pair.target(), cut, &pair.options(), &|_, _| true).unwrap_err();
+    let token = ReplicaStatus::of(&pair.target())
+        .unwrap()
+        .unfinished
+        .unwrap()
+        .token;
+    let request = SendRequest {
+        to: "two".into(),
+        since: Some("one".into()),
+        resume: Some(token),
+        ..SendRequest::default()
+    };
+    room.send(&request, &mut Vec::new(), &|_, _| true)
+        .unwrap_err();
+    let resumed = SendRequest {
+        to: "one".into(),
+        resume: Some(token),
+        ..SendRequest::default()
+    };
+    let mut rest = Vec::new();
+    room.send(&resumed, &mut rest, &|_, _| true).unwrap();
+    assert!(rest.len() < whole.len());
+    // Somewhere else there is nothing that it goes on with.
+    let elsewhere = pair.place.dir.path().join("elsewhere");
+    receive(&elsewhere, &pair.options(), &rest).unwrap_err();
+    pair.receive(&rest).unwrap();
+    pair.receive(&increment).unwrap();
+    sound(&pair.replica());
+}
+
+#[test]
+fn a_crash_of_the_receiver_leaves_one_moment_or_the_other() {
+    use storage::testing::{Fault, FaultyStorage, MemoryStorage, Times};
+    let pair = Pair::new();
+    let (room, whole, increment) = two_moments(&pair);
+    let (one, two) = (room.moment("one").unwrap(), room.moment("two").unwrap());
+    let mut nth = 0;
+    loop {
+        let memory = MemoryStorage::new();
+        room::receive_on(&memory, &mut &whole[..], &|_, _| true).unwrap();
+        let faulty = FaultyStorage::new(memory.clone());
+        faulty.refuse_any(nth, Fault::Io, Times::Always);
+        let done = room::receive_on(&faulty, &mut &increment[..], &|_, _| true).is_ok();
+        drop(faulty);
+        memory.power_cut_keeping_some(nth);
+        let options = OpenOptions {
+            read_only: true,
+            background: false,
+            ..OpenOptions::default()
+        };
+        let storage: std::sync::Arc<dyn storage::Storage> = std::sync::Arc::new(memory.clone());
+        let replica = Room::open_on(storage, &credential(), options).unwrap();
+        let is_two = replica.lookup(ROOT, b"another name").is_ok();
+        assert!(is_two || !done, "step {nth}");
+        sound(&replica);
+        drop(replica);
+        if !is_two {
+            let again = room::receive_on(&memory, &mut &increment[..], &|_, _| true);
+            assert_eq!(again.unwrap().moment, two, "step {nth}");
+        } else {
+            let again = room::receive_on(&memory, &mut &increment[..], &|_, _| true);
+            assert!(again.is_err());
+        }
+        assert_ne!(one, two);
+        if done {
+            assert!(nth > 20);
+            return;
+        }
+        nth += 1;
+    }
+}
+
+/// The name of a transfer that is complete is removed, and its receiver killed before that is durable. Were it there again after a
+/// power cut, what the next transfer brought so far would be taken for its parts.
+#[test]
+fn a_killed_receiver_and_a_power_cut_in_the_next_transfer_leave_one_moment() {
+    use storage::testing::{Fault, FaultyStorage, MemoryStorage, Times};
+    let pair = Pair::new();
+    let (room, whole, second) = two_moments(&pair);
+    file(&room, "third", &pattern(9, 60_000));
+    snapshot(&room, "three");
+    let third = stream(&room, Some("two"), "three");
+    let receive = |to: &dyn storage::Storage, stream: &[u8]| {
+        room::receive_on(to, &mut &stream[..], &|_, _| true)
+    };
+    let mut nth = 0;
+    loop {
+        let mut ended = false;
+        for seed in 0..6 {
+            let memory = MemoryStorage::new();
+            receive(&memory, &whole).unwrap();
+            let faulty = FaultyStorage::new(memory.clone());
+            faulty.refuse_any(nth, Fault::Io, Times::Always);
+            ended = receive(&faulty, &second).is_ok();
+            drop(faulty);
+            let moved = receive(&memory, &third[..third.len() - 40]).is_err();
+            assert!(moved, "step {nth}");
+            memory.power_cut_keeping_some(seed + 6 * nth);
+            let options = OpenOptions {
+                read_only: true,
+                background: false,
+                ..OpenOptions::default()
+            };
+            let on: std::sync::Arc<dyn storage::Storage> = std::sync::Arc::new(memory.clone());
+            let replica = Room::open_on(on, &credential(), options);
+            sound(&replica.unwrap_or_else(|e| panic!("step {nth}, seed {seed}: {e}")));
+        }
+        if ended {
+            return;
+        }
+        nth += 1;
+    }
+}
