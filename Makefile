@@ -59,7 +59,7 @@ deny: ## Check licences, bans, sources and advisories of the dependencies
 soak: setup-test build ## Long trials: kills, fsx, real programs and more, for hours (SOAK="explorer faults kill fsx programs network standby model fuzz rounds")
 	@STRONGROOM_BIN=$(TARGET_DIR)/release/strongroom scripts/soak.sh $(SOAK)
 
-bench: build ## Measure this machine into benches/results (BENCH="cost dd small-files ladder scale stores peers busy programs storage cipher")
+bench: build ## Measure this machine into benches/results (BENCH="cost dd small-files ladder scale stores peers busy programs snapshots confinement bucket storage cipher")
 	@scripts/bench.sh $(TARGET_DIR)/release/strongroom $(BENCH)
 
 performance: ## Write docs/performance.md from benches/results; measures nothing

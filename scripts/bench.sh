@@ -2,7 +2,8 @@
 # Measures what docs/performance.md shows, and leaves each result in benches/results/NAME.json. `make performance` then writes
 # the document. Takes about half an hour on a quiet machine; what else runs meanwhile is in the numbers.
 #
-#   scripts/bench.sh BINARY [NAME...]       default: all. cost dd small-files ladder scale stores peers busy programs storage cipher
+#   scripts/bench.sh BINARY [NAME...]       default: all. cost dd small-files ladder scale stores peers busy programs snapshots confinement
+#                                           bucket storage cipher
 #   BENCH_DIR=DIR scripts/bench.sh BINARY   measure the disk that DIR is on (default: the target directory)
 #   DD_MIB=2048                             size of the image that `dd` reads (twice that is needed)
 #   ROUNDS=7 FILES=10000                    rounds of each row, and files of a tree
@@ -15,7 +16,7 @@ BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom}")
 [ -x "$BIN" ] || die "there is no $BIN: run make build"
 shift || true
 NAMES=("$@")
-[ ${#NAMES[@]} -gt 0 ] || NAMES=(cost dd small-files ladder scale stores peers busy programs storage cipher)
+[ ${#NAMES[@]} -gt 0 ] || NAMES=(cost dd small-files ladder scale stores peers busy programs snapshots confinement bucket storage cipher)
 RESULTS=$ROOT/benches/results
 DD_MIB=${DD_MIB:-2048}
 ROUNDS=${ROUNDS:-7}
@@ -106,8 +107,9 @@ for name in "${NAMES[@]}"; do
     peers) measure peers peers "$WORK" --fuse-ceiling --rounds "$ROUNDS" --files "$FILES" --seconds 60 "${COLD[@]}" ;;
     busy) BENCH_DIR=$WORK "$ROOT/scripts/bench-busy.sh" "$BIN" "$ROUNDS" ;;
     programs) "$ROOT/scripts/bench-programs.sh" "$BIN" "$ROUNDS" ;;
+    snapshots | confinement | bucket) BENCH_DIR=$WORK "$ROOT/scripts/bench-$name.sh" "$BIN" "$ROUNDS" ;;
     storage) measure storage storage "$WORK" --rounds "$ROUNDS" ;;
     cipher) measure cipher cipher ;;
-    *) die "there is no measurement '$name': cost dd small-files ladder scale stores peers busy programs storage cipher" ;;
+    *) die "there is no measurement '$name': cost dd small-files ladder scale stores peers busy programs snapshots confinement bucket storage cipher" ;;
     esac
 done
