@@ -1,4 +1,4 @@
-//! The crash explorer on rooms, and on storage that lies.
+//! The crash explorer on rooms, and on storage that fails.
 //!
 //! One program, because each is linked with everything under it.
 
