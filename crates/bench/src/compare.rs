@@ -69,6 +69,12 @@ pub fn measure(
         let second = second.map_or_else(Vec::new, |taken| rows_of(taken, 0));
         for (row, second) in rows.iter_mut().zip(second) {
             row.itself = against_itself(row, second);
+            if row.itself.is_none() && row.summary.is_some() {
+                outcome.notes.push(format!(
+                    "{}: the noise floor could not be measured",
+                    row.work
+                ));
+            }
         }
         outcome.rows.extend(rows);
         match ended {
