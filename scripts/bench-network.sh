@@ -30,7 +30,7 @@ WORK=$(mktemp -d "${BENCH_DIR:-$TARGET_DIR}/bench-network.XXXXXX")
 export XDG_STATE_HOME=$WORK/state
 mkdir "$WORK/bench"
 PIDS=()
-PORT=$((20000 + $$ % 20000))
+PORT=$((20000 + $$ % 12000))
 
 end_all() {
     local mnt pid

@@ -18,7 +18,7 @@ BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom}")
 ROUNDS=${2:-5}
 SECONDS_EACH=${3:-20}
 OUT=${OUT:-$ROOT/benches/results/programs.md}
-PORT=$((20000 + $$ % 20000))
+PORT=$((20000 + $$ % 12000))
 
 mkdir -p "${BENCH_DIR:-$TARGET_DIR}"
 WORK=$(mktemp -d "${BENCH_DIR:-$TARGET_DIR}/bench-programs.XXXXXX")

@@ -160,7 +160,7 @@ else
     [ -z "$NET" ] || say "(no namespaces here: $(tail -n 1 "$WORK/net.log"))"
     for name in bridge "${MACHINES[@]}"; do [ -z "$NET" ] || ip netns delete "$NET-$name" 2>/dev/null || true; done
     NET=
-    port=$((20000 + $$ % 20000))
+    port=$((20000 + $$ % 12000))
     for name in "${MACHINES[@]}"; do
         ADDRESS[$name]=127.0.0.1:$((port++))
         HEALTH[$name]=127.0.0.1:$((port++))

@@ -8,7 +8,7 @@ if [ ! -x "$S3_SERVER" ]; then
     have go || die "versitygw is missing, and Go, which builds it: apt install golang"
     GOBIN=$TOOLS/bin go install "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW_VERSION" >&2
 fi
-S3_PORT=${PORT:-$((20000 + $$ % 20000))}
+S3_PORT=${PORT:-$((20000 + $$ % 12000))}
 S3_PID=
 export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=testsecret AWS_REGION=us-east-1 AWS_ENDPOINT_URL=http://127.0.0.1:$S3_PORT
 mkdir -p "$WORK/store/rooms"
