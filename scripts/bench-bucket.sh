@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A room in a bucket beside JuiceFS (if it is installed) on the same S3 server, versitygw on loopback, in turns: a source tree, small synced files, one
 # large file, a cold listing. Then the requests and bytes that each took at the store, and what they cost at a large provider. Writes
-# benches/results/bucket.md. Takes about ten minutes.
+# benches/results/bucket.md. A round takes about nine minutes.
 #
 #   scripts/bench-bucket.sh BINARY [ROUNDS]     rounds: 5
 #
