@@ -48,14 +48,7 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
-# With a log of every request.
-start_logged() {
-    ROOT_ACCESS_KEY=test ROOT_SECRET_KEY=testsecret "$S3_SERVER" --port "127.0.0.1:$S3_PORT" --quiet --access-log "$WORK/requests" \
-        posix "$WORK/store" >>"$WORK/server.log" 2>&1 &
-    S3_PID=$!
-    wait_for_port "$S3_PORT" || die "versitygw does not start: $(tail -n 3 "$WORK/server.log")"
-}
-start_logged
+start_server --quiet --access-log "$WORK/requests"
 chmod 755 "$WORK"
 mkdir "$WORK/engine"
 [ "$(id -u)" -ne 0 ] || chown postgres "$WORK/engine"
@@ -112,18 +105,14 @@ cold() {
     attach "$1"
 }
 
-# timed WORK STORE COMMAND...: seconds, and which lines of the log of requests are of it.
-timed() {
-    local work=$1 store=$2 first began ended
-    shift 2
+# counted WORK STORE COMMAND...: timed, and its requests with those of the second after it in a file.
+counted() {
+    local first
     sleep 1
     first=$(wc -l <"$WORK/requests")
-    began=$EPOCHREALTIME
-    "$@"
-    ended=$EPOCHREALTIME
+    timed "$@"
     sleep 1
-    printf '%s %s %s %s\n' "$work" "$store" "$began" "$ended" >>"$WORK/times"
-    tail -n +$((first + 1)) "$WORK/requests" >"$WORK/requests.$work.$store.$round"
+    tail -n +$((first + 1)) "$WORK/requests" >"$WORK/requests.$1.$2.$round"
 }
 untar() { tar -xf "$WORK/source.tar" -C "$1" && sync -f "$1"; }
 small() {
@@ -150,19 +139,19 @@ client_get() { "${client[@]}" store:client/large "$WORK/got"; }
 
 for store in "${STORES[@]}"; do attach "$store"; done
 for ((round = 1; round <= ROUNDS; round++)); do
-    timed write client client_put
+    counted write client client_put
     sync
     echo 3 >/proc/sys/vm/drop_caches
-    timed read client client_get
+    counted read client client_get
     rm "$WORK/got"
     for store in "${STORES[@]}"; do
         at=$WORK/$store
-        timed untar "$store" untar "$at"
-        timed small "$store" small "$at"
-        timed write "$store" dd if="$WORK/large" of="$at/large" bs=1M conv=fsync status=none
+        counted untar "$store" untar "$at"
+        counted small "$store" small "$at"
+        counted write "$store" dd if="$WORK/large" of="$at/large" bs=1M conv=fsync status=none
         cold "$store"
-        timed list "$store" sh -c 'ls -lR "$1" >/dev/null' ls "$at"
-        timed read "$store" dd if="$at/large" of=/dev/null bs=1M status=none
+        counted list "$store" sh -c 'ls -lR "$1" >/dev/null' ls "$at"
+        counted read "$store" dd if="$at/large" of=/dev/null bs=1M status=none
         find "$at" -mindepth 1 -maxdepth 1 ! -name '.*' -exec rm -rf {} +
         rm -rf "$at"/.[a-z]* 2>/dev/null || true
     done

@@ -46,9 +46,7 @@ for ((round = 1; round <= ROUNDS; round++)); do
         fi
         for work in "${WORKS[@]}"; do
             for store in "${STORES[@]}"; do
-                began=$EPOCHREALTIME
-                python3 "$ROOT/scripts/durable.py" "$work" "$WORK/$store" "$COUNT"
-                printf '%s %s %s %s %s\n' "$load" "$work" "$store" "$began" "$EPOCHREALTIME" >>"$WORK/times"
+                timed "$load $work" "$store" python3 "$ROOT/scripts/durable.py" "$work" "$WORK/$store" "$COUNT"
                 rm -rf "$WORK/$store/durable-$work"
             done
         done

@@ -43,13 +43,6 @@ for store in "${STORES[@]}"; do
     "$BIN" create --quiet "$WORK/$store.d" --passphrase-file "$WORK/passphrase" --kdf-memory 8 --kdf-passes 1
 done
 
-# timed WORK STORE COMMAND...
-timed() {
-    local work=$1 store=$2 began=$EPOCHREALTIME
-    shift 2
-    "$@"
-    printf '%s %s %s %s\n' "$work" "$store" "$began" "$EPOCHREALTIME" >>"$WORK/times"
-}
 unpack() { mkdir "$WORK/$1/tree" && tar -xf "$WORK/source.tar" -C "$WORK/$1/tree" && sync -f "$WORK/$1"; }
 walk() { tar -cf - -C "$WORK/$1" tree | cat >/dev/null; }
 for ((round = 1; round <= ROUNDS; round++)); do

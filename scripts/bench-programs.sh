@@ -46,13 +46,6 @@ git clone --quiet --bare "$ROOT" "$WORK/source.git"
 mkdir "$WORK/logs"
 [ "$(id -u)" -ne 0 ] || chown postgres "$WORK/logs"
 
-# timed NAME STORE COMMAND...: one line of seconds.
-timed() {
-    local name=$1 store=$2 began=$EPOCHREALTIME
-    shift 2
-    "$@"
-    printf '%s %s %s %s\n' "$name" "$store" "$began" "$EPOCHREALTIME" >>"$WORK/times"
-}
 # start_postgres STORE
 start_postgres() {
     ln -sfn "$WORK/$1/pg" "$WORK/logs/$1"

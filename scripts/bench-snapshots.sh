@@ -128,14 +128,6 @@ bytes() {
     fi
 }
 
-# timed NAME STORE COMMAND...
-timed() {
-    local name=$1 store=$2 began=$EPOCHREALTIME
-    shift 2
-    "$@"
-    printf '%s %s %s\n' "$name" "$store" "$(awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')" >>"$WORK/measured"
-}
-
 # change KIND SEED: the same change in every store, durable. KIND: all at first, then tree or image.
 change() {
     local store places=()
@@ -197,7 +189,7 @@ for ((round = 1; round <= ROUNDS; round++)); do
             timed "create $kind" "$store" create "$store" "$version"
             timed "transfer $kind" "$store" transfer "$store" "$version" "$before"
             printf 'space %s %s %s\nsent %s %s %s\n' $kind "$store" $(($(bytes "$store" first) - held[$store])) \
-                $kind "$store" $(($(bytes "$store" second) - there[$store])) >>"$WORK/measured"
+                $kind "$store" $(($(bytes "$store" second) - there[$store])) >>"$WORK/sizes"
         done
         before=$version
     done
@@ -205,15 +197,17 @@ for ((round = 1; round <= ROUNDS; round++)); do
     say "round $round of $ROUNDS"
 done
 
-python3 - "$WORK/measured" "$ROUNDS" "$(git -C "$ROOT" rev-parse --short HEAD)" "$(nproc)" "$IMAGE_MIB" "$FILES" "${STORES[@]}" >"$OUT" <<'PYTHON'
+PYTHONPATH=$ROOT/scripts python3 -B - "$WORK" "$ROUNDS" "$(git -C "$ROOT" rev-parse --short HEAD)" "$(nproc)" "$IMAGE_MIB" "$FILES" "${STORES[@]}" >"$OUT" <<'PYTHON'
 import statistics
 import sys
 
-measured, rounds, commit, processors, mib, files, *stores = sys.argv[1:]
-found = {}
-for line in open(measured):
-    *what, store, value = line.split()
-    found.setdefault((" ".join(what), store), []).append(float(value))
+import ratios
+
+work, rounds, commit, processors, mib, files, *stores = sys.argv[1:]
+found = ratios.read(f"{work}/times")
+for line in open(f"{work}/sizes"):
+    *what, size = line.split()
+    found.setdefault(tuple(what), []).append(float(size))
 ROWS = [
     ("create all", "first version of everything, s", 1),
     ("create tree", "version after 1 % of the files changed, s", 1),
@@ -245,7 +239,7 @@ print("|---" * (len(stores) + 1) + "|")
 for what, name, unit in ROWS:
     cells = []
     for store in stores:
-        values = [value / unit for value in found[what, store]]
+        values = [value / unit for value in found[(*what.split(), store)]]
         cell = shown(statistics.median(values))
         cells.append(cell if len(values) == 1 else f"{cell} ({shown(min(values))}–{shown(max(values))})")
     print(f"| {name} | " + " | ".join(cells) + " |")

@@ -26,6 +26,14 @@ show() {
     "$BIN" "$@"
 }
 
+# For measurements. timed WORK STORE COMMAND...: when it began and ended is a line of $WORK/times, which ratios.py reads.
+timed() {
+    local work=$1 store=$2 began=$EPOCHREALTIME
+    shift 2
+    "$@"
+    printf '%s %s %s %s\n' "$work" "$store" "$began" "$EPOCHREALTIME" >>"$WORK/times"
+}
+
 # Runs a command as root: directly, or by sudo; says what to run by hand where neither is possible.
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then

@@ -13,8 +13,9 @@ S3_PID=
 export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=testsecret AWS_REGION=us-east-1 AWS_ENDPOINT_URL=http://127.0.0.1:$S3_PORT
 mkdir -p "$WORK/store/rooms"
 
+# start_server [OPTION...]: of the server.
 start_server() {
-    ROOT_ACCESS_KEY=test ROOT_SECRET_KEY=testsecret "$S3_SERVER" --port "127.0.0.1:$S3_PORT" posix "$WORK/store" >>"$WORK/server.log" 2>&1 &
+    ROOT_ACCESS_KEY=test ROOT_SECRET_KEY=testsecret "$S3_SERVER" --port "127.0.0.1:$S3_PORT" "$@" posix "$WORK/store" >>"$WORK/server.log" 2>&1 &
     S3_PID=$!
     wait_for_port "$S3_PORT" || die "versitygw does not start: $(tail -n 3 "$WORK/server.log")"
 }
