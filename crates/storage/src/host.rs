@@ -185,7 +185,7 @@ impl StorageFile for HostFile {
         }
         drop(span);
         self.write_at(buf, offset)?;
-        self.sync()
+        self.sync().map_err(io::Error::other)
     }
 
     fn len(&self) -> io::Result<u64> {
@@ -243,7 +243,7 @@ impl StorageFile for HostFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{FaultyStorage, MemoryStorage, contract};
+    use crate::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times, contract};
 
     fn host() -> (Arc<dyn Storage>, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
@@ -266,6 +266,17 @@ mod tests {
             let (inner, dir) = host();
             (Arc::new(FaultyStorage::new(inner)) as Arc<dyn Storage>, dir)
         });
+    }
+
+    #[test]
+    fn a_sync_that_finds_no_space_is_not_a_write_that_found_none() {
+        let storage = FaultyStorage::new(MemoryStorage::new());
+        let file = storage.open("f", OpenMode::CreateNew).unwrap();
+        for (op, is_full) in [(Op::Write, true), (Op::Sync, false)] {
+            storage.refuse(op, 1, Fault::NoSpace, Times::Once);
+            let failed = file.write_durable(&[1; 4096], 0).unwrap_err();
+            assert_eq!(crate::is_full(&failed), is_full, "{op:?}: {failed}");
+        }
     }
 
     #[test]

@@ -151,10 +151,11 @@ pub trait StorageFile: Send + Sync + Debug {
     /// Makes data and length durable (`fdatasync`).
     fn sync(&self) -> io::Result<()>;
     /// Writes as [`write_at`](Self::write_at), and syncs what is written here as [`sync`](Self::sync): less for the host to do than both
-    /// calls, where place and length are multiples of 4 KiB and within the file. No other call is made on this handle meanwhile.
+    /// calls, where place and length are multiples of 4 KiB and within the file. No other call is made on this handle meanwhile. That
+    /// there is no space ([`is_full`]) is an error of the write only: after a sync that failed nothing is known.
     fn write_durable(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         self.write_at(buf, offset)?;
-        self.sync()
+        self.sync().map_err(io::Error::other)
     }
     /// Gives the space of a range back; the range then reads as zeros. `Unsupported` where the storage cannot.
     fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
