@@ -10,7 +10,7 @@ use std::path::Path;
 use hdrhistogram::Histogram;
 
 use crate::engine::distribution;
-use crate::model::{Comparison, Issue, Itself, Round, Row};
+use crate::model::{Comparison, Issue, Itself, Report, Round, Row};
 use crate::observe::{Ceilings, ceilings};
 use crate::progress::Progress;
 use crate::run_file::Run;
@@ -203,10 +203,11 @@ impl Taken {
 
 /// Every row of every other store against the first store's; a difference is seen where it is wider than what the first shows
 /// against itself.
-pub fn comparisons(rows: &[Row], labels: &[String]) -> Vec<Comparison> {
+pub fn comparisons(report: &Report, labels: &[String]) -> Vec<Comparison> {
     let Some((base, others)) = labels.split_first() else {
         return Vec::new();
     };
+    let rows = &report.rows;
     let of = |store: &str, work: &str| {
         rows.iter()
             .find(|row| row.store == store && row.work == work)
@@ -215,8 +216,7 @@ pub fn comparisons(rows: &[Row], labels: &[String]) -> Vec<Comparison> {
     bases
         .into_iter()
         .flat_map(|row| {
-            let itself = row.itself.as_ref();
-            let noise = itself.map_or(1.0, |of| statistics::noise_factor(of.low, of.high));
+            let noise = statistics::noise(report, &row.work);
             others.iter().filter_map(move |other| {
                 Some(statistics::compare(row, of(other, &row.work)?, noise))
             })

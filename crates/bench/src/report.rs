@@ -137,12 +137,7 @@ fn noise_words(report: &Report) -> Vec<String> {
     let Some(of) = &report.noise else {
         return Vec::new();
     };
-    let works = report
-        .rows
-        .iter()
-        .filter(|row| row.itself.is_some())
-        .count();
-    let which = match works {
+    let which = match report.floors().count() {
         0 | 1 => "Noise floor".to_owned(),
         works => format!("Widest noise floor of {works} works"),
     };

@@ -145,8 +145,8 @@ pub fn run(ask: Ask, means: &Means<'_>) -> Result<Done> {
     }
     compare::judge_zeros(&mut outcome.rows, &means.limits);
     outcome.rows.retain(|row| is_selected(&row.work, &ask.only));
-    report.comparisons = compare::comparisons(&outcome.rows, &ask.labels);
     report.rows = outcome.rows;
+    report.comparisons = compare::comparisons(&report, &ask.labels);
     report.notes = outcome.notes;
     say_noise(&mut report, checks);
     say_once(&mut report);
@@ -207,11 +207,9 @@ fn try_checks(bed: &mut Bed, context: &Context<'_>, progress: &dyn Progress) -> 
 /// Puts the widest noise floor of all works into the report, and beside it which checks work; without a floor they are notes.
 fn say_noise(report: &mut Report, tried: Tried) {
     let factor = |of: &Itself| statistics::noise_factor(of.low, of.high);
-    let floors = report
-        .rows
-        .iter()
-        .filter_map(|row| Some((row, row.itself.as_ref()?)));
-    let loudest = floors.max_by(|(_, a), (_, b)| factor(a).total_cmp(&factor(b)));
+    let loudest = report
+        .floors()
+        .max_by(|(_, a), (_, b)| factor(a).total_cmp(&factor(b)));
     if let Some((row, itself)) = loudest {
         report.noise = Some(NoiseFloor {
             store: row.store.clone(),
@@ -238,12 +236,9 @@ fn say_noise(report: &mut Report, tried: Tried) {
 
 /// A work in which the first store may differ from itself by too much is valid for no store. `asked`: size in bytes, and rounds.
 fn judge_noise(report: &mut Report, limits: &Limits, asked: (u64, u32)) {
-    let judged = report.rows.iter().filter_map(|row| {
-        let itself = row.itself.as_ref()?;
-        Some((
-            row.work.clone(),
-            validity::of_noise(&row.store, itself, limits)?,
-        ))
+    let judged = report.floors().filter_map(|(row, itself)| {
+        let issue = validity::of_noise(&row.store, itself, limits)?;
+        Some((row.work.clone(), issue))
     });
     let loud: Vec<(String, Issue)> = judged.collect();
     for (work, issue) in &loud {
@@ -257,11 +252,7 @@ fn judge_noise(report: &mut Report, limits: &Limits, asked: (u64, u32)) {
             row.verdict.issues.insert(0, issue.clone());
         }
     }
-    let works = report
-        .rows
-        .iter()
-        .filter(|row| row.itself.is_some())
-        .count();
+    let works = report.floors().count();
     if let (Some(noise), [_, ..]) = (&report.noise, &loud[..]) {
         let (size, rounds) = enough(
             statistics::noise_factor(noise.low, noise.high),

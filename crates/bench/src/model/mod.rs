@@ -62,3 +62,11 @@ pub struct Report {
     /// Whether it was stopped before everything was done.
     pub interrupted: bool,
 }
+
+impl Report {
+    /// The rows of the first store that were measured against themselves, with what that showed.
+    pub fn floors(&self) -> impl Iterator<Item = (&Row, &Itself)> {
+        let rows = self.rows.iter();
+        rows.filter_map(|row| Some((row, row.itself.as_ref()?)))
+    }
+}

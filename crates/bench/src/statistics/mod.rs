@@ -135,10 +135,9 @@ pub fn noise_factor(low: f64, high: f64) -> f64 {
 
 /// The factor of a work: that of its own floor, else of the report's one floor; 1 where neither was measured.
 pub fn noise(report: &Report, work: &str) -> f64 {
-    let of_work = report.rows.iter().filter(|row| row.work == work);
-    let own = of_work.filter_map(|row| row.itself.as_ref()).next();
+    let own = report.floors().find(|(row, _)| row.work == work);
     let of_all = report.noise.as_ref();
-    own.map(|itself| (itself.low, itself.high))
+    own.map(|(_, itself)| (itself.low, itself.high))
         .or(of_all.map(|floor| (floor.low, floor.high)))
         .map_or(1.0, |(low, high)| noise_factor(low, high))
 }
