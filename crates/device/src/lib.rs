@@ -19,7 +19,7 @@ use std::fmt::Debug;
 use std::io;
 
 pub use file::{Access, FileDevice, FileIdentity};
-pub use memory::MemoryDevice;
+pub use memory::{AroundMemory, MemoryDevice};
 
 /// Bytes of zeros written at once.
 const ZEROS: usize = 64 << 10;

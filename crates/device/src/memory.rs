@@ -1,4 +1,4 @@
-//! Memory as a [`Device`], for tests.
+//! Memory as a [`Device`], and as one that does something else at a read, a write or a flush: for tests.
 
 use std::fmt;
 use std::io;
@@ -100,5 +100,57 @@ impl Device for MemoryDevice {
 
     fn is_read_only(&self) -> bool {
         self.read_only
+    }
+}
+
+/// Memory whose reads, writes or flushes do something else, such as count, wait or fail. What is not said here is the memory's.
+pub trait AroundMemory: Send + Sync + fmt::Debug {
+    /// What keeps the bytes.
+    fn memory(&self) -> &MemoryDevice;
+    /// [`Device::read_at`].
+    fn read(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.memory().read_at(buf, offset)
+    }
+    /// [`Device::write_at`].
+    fn write(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.memory().write_at(buf, offset)
+    }
+    /// [`Device::flush`].
+    fn sync(&self) -> io::Result<()> {
+        self.memory().flush()
+    }
+}
+
+impl<A: AroundMemory> Device for A {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.write(buf, offset)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.sync()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.memory().discard(offset, len)
+    }
+
+    fn write_zeros(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.memory().write_zeros(offset, len)
+    }
+
+    fn len(&self) -> u64 {
+        self.memory().len()
+    }
+
+    fn discards_to_zeros(&self) -> bool {
+        self.memory().discards_to_zeros()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.memory().is_read_only()
     }
 }

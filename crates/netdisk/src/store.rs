@@ -272,40 +272,22 @@ pub(crate) fn reason(error: &io::Error) -> Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use device::MemoryDevice;
+    use device::{AroundMemory, MemoryDevice};
     use std::sync::atomic::AtomicBool;
 
     /// Memory whose flushes fail on request.
     #[derive(Debug)]
     struct Failing(MemoryDevice, AtomicBool);
 
-    impl Device for Failing {
-        fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-            self.0.read_at(buf, offset)
+    impl AroundMemory for Failing {
+        fn memory(&self) -> &MemoryDevice {
+            &self.0
         }
-        fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-            self.0.write_at(buf, offset)
-        }
-        fn flush(&self) -> io::Result<()> {
+        fn sync(&self) -> io::Result<()> {
             if self.1.load(Ordering::SeqCst) {
                 return Err(io::Error::other("fails on request"));
             }
             Ok(())
-        }
-        fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-            self.0.discard(offset, len)
-        }
-        fn write_zeros(&self, offset: u64, len: u64) -> io::Result<()> {
-            self.0.write_zeros(offset, len)
-        }
-        fn len(&self) -> u64 {
-            self.0.len()
-        }
-        fn discards_to_zeros(&self) -> bool {
-            true
-        }
-        fn is_read_only(&self) -> bool {
-            false
         }
     }
 

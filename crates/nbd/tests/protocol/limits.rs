@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use device::{Device, MemoryDevice};
+use device::{AroundMemory, Device, MemoryDevice};
 use nbd::{Config, ExportError, Listen, ServeError, Server, TlsPolicy};
 use parking_lot::{Condvar, Mutex};
 
@@ -48,8 +48,12 @@ impl Gated {
     }
 }
 
-impl Device for Gated {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+impl AroundMemory for Gated {
+    fn memory(&self) -> &MemoryDevice {
+        &self.memory
+    }
+
+    fn read(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         if offset >= 64 << 10 {
             self.waiting.fetch_add(1, Ordering::SeqCst);
             let mut open = self.open.lock();
@@ -58,34 +62,6 @@ impl Device for Gated {
             }
         }
         self.memory.read_at(buf, offset)
-    }
-
-    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.memory.write_at(buf, offset)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.memory.flush()
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.memory.discard(offset, len)
-    }
-
-    fn write_zeros(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.memory.write_zeros(offset, len)
-    }
-
-    fn len(&self) -> u64 {
-        self.memory.len()
-    }
-
-    fn discards_to_zeros(&self) -> bool {
-        true
-    }
-
-    fn is_read_only(&self) -> bool {
-        false
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::common::raw::{self, Request};
 use crate::common::{BLOCKS, Disk, LONG};
-use device::{Device, MemoryDevice};
+use device::{AroundMemory, Device, MemoryDevice};
 use netdisk::server::{Config, FilterSize, ServeError, Server};
 use netdisk::*;
 
@@ -51,36 +51,21 @@ struct Flushed {
     fails: AtomicBool,
 }
 
-impl Device for Flushed {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.memory.read_at(buf, offset)
+impl AroundMemory for Flushed {
+    fn memory(&self) -> &MemoryDevice {
+        &self.memory
     }
-    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+    fn write(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         self.pending.fetch_add(1, Ordering::SeqCst);
         self.memory.write_at(buf, offset)
     }
-    fn flush(&self) -> io::Result<()> {
+    fn sync(&self) -> io::Result<()> {
         if self.fails.load(Ordering::SeqCst) {
             return Err(io::Error::other("fails on request"));
         }
         self.flushes.fetch_add(1, Ordering::SeqCst);
         self.pending.store(0, Ordering::SeqCst);
         Ok(())
-    }
-    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.memory.discard(offset, len)
-    }
-    fn write_zeros(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.memory.write_zeros(offset, len)
-    }
-    fn len(&self) -> u64 {
-        self.memory.len()
-    }
-    fn discards_to_zeros(&self) -> bool {
-        true
-    }
-    fn is_read_only(&self) -> bool {
-        false
     }
 }
 

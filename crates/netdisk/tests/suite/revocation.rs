@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::{Disk, LONG};
-use device::{Device, MemoryDevice};
+use device::{AroundMemory, Device, MemoryDevice};
 use netdisk::*;
 use parking_lot::{Condvar, Mutex};
 
@@ -44,11 +44,11 @@ impl Slow {
     }
 }
 
-impl Device for Slow {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.memory.read_at(buf, offset)
+impl AroundMemory for Slow {
+    fn memory(&self) -> &MemoryDevice {
+        &self.memory
     }
-    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+    fn write(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         if buf[0] == 0x99 {
             *self.stopped.lock() = true;
             self.changed.notify_all();
@@ -61,24 +61,6 @@ impl Device for Slow {
             return Ok(());
         }
         self.memory.write_at(buf, offset)
-    }
-    fn flush(&self) -> io::Result<()> {
-        Ok(())
-    }
-    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.memory.discard(offset, len)
-    }
-    fn write_zeros(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.memory.write_zeros(offset, len)
-    }
-    fn len(&self) -> u64 {
-        self.memory.len()
-    }
-    fn discards_to_zeros(&self) -> bool {
-        true
-    }
-    fn is_read_only(&self) -> bool {
-        false
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use device::{Device, MemoryDevice};
+use device::{AroundMemory, Device, MemoryDevice};
 use metadata_client::{ClientOptions, SharedRoom};
 use metadata_server::enrol::{Disk, Identity};
 use metadata_server::server::{Config, MetadataServer};
@@ -38,33 +38,15 @@ struct Memory {
     fails: Arc<AtomicBool>,
 }
 
-impl Device for Memory {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.memory.read_at(buf, offset)
+impl AroundMemory for Memory {
+    fn memory(&self) -> &MemoryDevice {
+        &self.memory
     }
-    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.memory.write_at(buf, offset)
-    }
-    fn flush(&self) -> io::Result<()> {
+    fn sync(&self) -> io::Result<()> {
         match self.fails.load(Ordering::SeqCst) {
             true => Err(io::Error::other("fails on request")),
             false => self.memory.flush(),
         }
-    }
-    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.memory.discard(offset, len)
-    }
-    fn write_zeros(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.memory.write_zeros(offset, len)
-    }
-    fn len(&self) -> u64 {
-        self.memory.len()
-    }
-    fn discards_to_zeros(&self) -> bool {
-        self.memory.discards_to_zeros()
-    }
-    fn is_read_only(&self) -> bool {
-        false
     }
 }
 
