@@ -20,6 +20,7 @@ pub mod authentic;
 mod file;
 mod registered;
 mod registration;
+mod start;
 #[allow(unsafe_code)]
 mod vfs;
 
@@ -28,6 +29,7 @@ mod tests;
 
 pub use file::PageFile;
 pub use registration::Registration;
+pub use start::start;
 
 /// The name by which SQLite knows this layer.
 pub const VFS: &str = "strongroom";

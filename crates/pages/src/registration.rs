@@ -8,7 +8,7 @@ use std::sync::Arc;
 use storage::Storage;
 
 use crate::authentic::Witness;
-use crate::{registered, vfs};
+use crate::{registered, start, vfs};
 
 /// A storage that SQLite can reach for as long as this exists; files that are open then stay so.
 #[derive(Debug)]
@@ -20,8 +20,9 @@ impl Registration {
     /// Gives a storage its number.
     ///
     /// # Errors
-    /// SQLite does not take this layer: it is out of memory.
+    /// SQLite does not start or does not take this layer: it is out of memory.
     pub fn new(storage: Arc<dyn Storage>) -> io::Result<Self> {
+        start()?;
         vfs::register()?;
         Ok(Self {
             number: registered::add(storage),

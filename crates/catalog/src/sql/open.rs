@@ -376,14 +376,8 @@ fn connect(
 ) -> Result<Connection> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let conn = Connection::open_with_flags_and_vfs(path, flags, pages::VFS)?;
-    {
-        // SQLCipher sets up what its connections share with the first keys given: two threads at it at once were seen
-        // to make one of them fail.
-        static KEYING: Mutex<()> = Mutex::new(());
-        let _one = KEYING.lock();
-        conn.execute_batch(&key_pragma("key", key))?;
-        conn.execute_batch(CIPHER)?;
-    }
+    conn.execute_batch(&key_pragma("key", key))?;
+    conn.execute_batch(CIPHER)?;
     keep_log_on_close(&conn);
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;

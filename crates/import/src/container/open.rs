@@ -306,6 +306,7 @@ impl Way {
             Way::Copy(path) => (path, "", OpenFlags::SQLITE_OPEN_READ_WRITE),
         };
         let flags = flags | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        pages::start().map_err(|e| Error::io(path, e))?;
         let open = || -> rusqlite::Result<Connection> {
             let connection =
                 Connection::open_with_flags(format!("file:{}{parameter}", escaped(path)), flags)?;

@@ -1,0 +1,36 @@
+//! SQLCipher is ready before anybody uses it.
+
+use std::io;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rusqlite::Connection;
+
+/// How long another thread may take to start SQLCipher: it gets memory and randomness.
+const START: Duration = Duration::from_secs(60);
+
+/// Starts SQLCipher for all threads; to be called before a connection is opened.
+///
+/// SQLite calls itself started before SQLCipher has started (`SQLITE_EXTRA_INIT`), so the first connection of a second thread
+/// can come before the ciphers are there, or lack SQLCipher's functions for as long as it lives. The function looked for here
+/// is what SQLCipher puts in place last.
+///
+/// # Errors
+/// No memory, or SQLCipher does not start.
+pub fn start() -> io::Result<()> {
+    static STARTED: Mutex<bool> = Mutex::new(false);
+    let mut started = STARTED.lock();
+    let until = Instant::now() + START;
+    while !*started {
+        let connection = Connection::open_in_memory().map_err(io::Error::other)?;
+        *started = connection.prepare("SELECT sqlcipher_export()").is_ok();
+        if !*started && Instant::now() > until {
+            return Err(io::Error::other("SQLCipher does not start"));
+        }
+        if !*started {
+            sleep(Duration::from_millis(1));
+        }
+    }
+    Ok(())
+}
