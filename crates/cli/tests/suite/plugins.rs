@@ -648,17 +648,21 @@ fn a_pkcs11_token_decrypts_the_passphrase() {
         .unwrap();
     let mut said = Vec::new();
     let mut output = asked.stdout.take().unwrap();
-    // What is typed before the question is thrown away.
     while !said.ends_with(b"User PIN: ") {
         let mut byte = [0];
         let got = output.read(&mut byte).unwrap();
         assert_eq!(got, 1, "{}", String::from_utf8_lossy(&said));
         said.push(byte[0]);
     }
+    // What is typed before the token's program switches the echo off is thrown away, and it asks before that.
     let mut input = asked.stdin.take().unwrap();
-    input.write_all(b"1234\n").unwrap();
-    assert!(asked.wait().unwrap().success());
-    drop(input);
+    let mut ended = None;
+    until("the PIN is taken", || {
+        let _ = input.write_all(b"1234\n");
+        ended = asked.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert!(ended.unwrap().success());
 
     // What was encrypted for the token was changed: the token refuses it, and says so.
     let mut wrapped = std::fs::read(place.s.path("wrapped")).unwrap();
