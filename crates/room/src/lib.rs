@@ -12,7 +12,8 @@
 //!    with it, reading what would show an older state is refused too.
 //!
 //! 5. A process that was forked from the one that opened a room has no room: its calls are [`Error::Forked`], and its end does
-//!    nothing to its parent's.
+//!    nothing to its parent's. It opens one of its own only if no other thread of its parent was using one at the fork: locks which
+//!    such a thread held stay held.
 //!
 //! Anyone with the key has full access: permission bits are kept and inherited here, but checked by the mount (the
 //! kernel, with `default_permissions`). It deliberately does not know FUSE, errno or the command line.

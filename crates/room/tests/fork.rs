@@ -10,12 +10,16 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use common::{Place, sound};
 use room::{
     Credential, Error, Fallocate, FileSystem as _, InodeNo, NewCredential, NewFile, NewRoom,
     OpenOptions, RenameMode, Room, SetAttr, XattrMode,
 };
+
+/// Held by each test: a child that opens a room waits for ever for SQLite's locks that other threads of its parent held at the fork.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Forks; what the child does, which ends with it.
 fn fork(child: impl FnOnce()) -> libc::pid_t {
@@ -72,6 +76,7 @@ fn refused<T>(result: room::Result<T>) {
 
 #[test]
 fn a_fork_is_refused_by_name_and_its_end_touches_nothing() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new();
     let mut new = NewRoom::with_credential(NewCredential::RawKey(vec![7; 32].into()));
     new.open = OpenOptions {
@@ -168,6 +173,7 @@ fn a_fork_is_refused_by_name_and_its_end_touches_nothing() {
 /// The child's calls come before any lock: those that other threads of the parent held at the fork stay held in the child.
 #[test]
 fn a_fork_in_the_middle_of_other_threads_work_waits_for_none_of_them() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new();
     let mut room = place.create();
     let stop = AtomicBool::new(false);
