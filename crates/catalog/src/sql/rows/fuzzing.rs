@@ -120,9 +120,11 @@ fn column(bytes: &mut &[u8]) -> Option<Column> {
         2 => Column::Of(Value::Integer(i64::from_le_bytes(
             *bytes.split_off(..8)?.first_chunk()?,
         ))),
-        3 => Column::Of(Value::Real(f64::from_le_bytes(
-            *bytes.split_off(..8)?.first_chunk()?,
-        ))),
+        3 => match f64::from_le_bytes(*bytes.split_off(..8)?.first_chunk()?) {
+            // As SQLite keeps it.
+            number if number.is_nan() => Column::Of(Value::Null),
+            number => Column::Of(Value::Real(number)),
+        },
         4 => Column::Text(run()?),
         _ => Column::Of(Value::Blob(run()?)),
     })
