@@ -99,7 +99,8 @@ pub enum Event {
         inode: Number,
         access: &'static str,
     },
-    /// Data was mapped or committed without an open file: only a client that is not ours does so, or one that writes late.
+    /// Data was mapped or committed without an open file: only a client that is not ours does so, or one that writes late, or again
+    /// after the server was killed.
     Unopened {
         #[serde(flatten)]
         who: Who,
