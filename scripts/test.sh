@@ -7,6 +7,9 @@
 #
 # Exits with 1 if anything failed. What each part printed is kept in target/test/PART.log. A part without tests of its own
 # counts as one, and so does a part that fails without a failed test: what does not compile, a test program that is killed.
+#
+# `python` and `java` begin with `rust`, and are shown when it has ended: cargo builds for one at a time, and tests leave time to
+# the others.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
@@ -58,13 +61,40 @@ failures() {
     esac
 }
 
+declare -A BESIDE=()
+trap 'trap - INT TERM; kill 0' INT TERM
+
+# beside PART: begins it in the background.
+beside() {
+    local began=$SECONDS status=0
+    {
+        run "$1" >"$LOGS/$1.log" 2>&1 || status=$?
+        echo $((SECONDS - began)) >"$LOGS/$1.seconds"
+        exit "$status"
+    } &
+    BESIDE[$1]=$!
+}
+
 TABLE=$(printf '%-8s %-7s %7s %7s %7s %9s' part result passed failed skipped seconds)
 FAILED=()
 PASSED_SUM=0 FAILED_SUM=0 SKIPPED_SUM=0
-for part in "${PARTS[@]}"; do
+for part in "${ALL[@]}"; do
+    [[ " ${PARTS[*]} " == *" $part "* ]] || continue
     say "== $part"
     log=$LOGS/$part.log result=passed began=$SECONDS
-    run "$part" 2>&1 | tee "$log" || result=FAILED
+    if [ "$part" = rust ]; then
+        for other in python java; do
+            [[ " ${PARTS[*]} " != *" $other "* ]] || beside "$other"
+        done
+    fi
+    if [ -n "${BESIDE[$part]:-}" ]; then
+        wait "${BESIDE[$part]}" || result=FAILED
+        cat "$log"
+        seconds=$(<"$LOGS/$part.seconds")
+    else
+        run "$part" 2>&1 | tee "$log" || result=FAILED
+        seconds=$((SECONDS - began))
+    fi
     read -r passed failed skipped < <(counts "$part" "$log") || read -r passed failed skipped <<<"0 0 0"
     if [ $result = FAILED ]; then
         [ "$failed" -gt 0 ] || failed=1
@@ -73,7 +103,7 @@ for part in "${PARTS[@]}"; do
     elif [ $((passed + failed + skipped)) -eq 0 ]; then
         passed=1
     fi
-    TABLE+=$(printf '\n%-8s %-7s %7d %7d %7d %9d' "$part" "$result" "$passed" "$failed" "$skipped" $((SECONDS - began)))
+    TABLE+=$(printf '\n%-8s %-7s %7d %7d %7d %9d' "$part" "$result" "$passed" "$failed" "$skipped" "$seconds")
     PASSED_SUM=$((PASSED_SUM + passed)) FAILED_SUM=$((FAILED_SUM + failed)) SKIPPED_SUM=$((SKIPPED_SUM + skipped))
 done
 
