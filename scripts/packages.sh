@@ -40,8 +40,8 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || 
 export SOURCE_DATE_EPOCH
 CARGO_DIR=${CARGO_HOME:-$HOME/.cargo}
 PREFIXES=("$CARGO_DIR=/cargo" "$ROOT=/strongroom" "$TARGET_DIR=/target")
-# The first two flags are those of .cargo/config.toml, which this variable replaces.
-export CARGO_ENCODED_RUSTFLAGS='' CFLAGS="-fno-asynchronous-unwind-tables -fno-unwind-tables ${CFLAGS:-}" CXXFLAGS=${CXXFLAGS:-}
+# The first flags are those of .cargo/config.toml, which this variable replaces.
+export CARGO_ENCODED_RUSTFLAGS='' CFLAGS="$(sed -n 's/^CFLAGS = "\(.*\)"/\1/p' .cargo/config.toml) ${CFLAGS:-}" CXXFLAGS=${CXXFLAGS:-}
 for prefix in "${PREFIXES[@]}"; do
     CARGO_ENCODED_RUSTFLAGS+=${CARGO_ENCODED_RUSTFLAGS:+$'\x1f'}--remap-path-prefix=$prefix
     CFLAGS+=" -ffile-prefix-map=$prefix"
