@@ -8,7 +8,8 @@
 //!    connection must be in exclusive locking mode before it uses a log.
 //! 3. A file that was created has its name made durable by its first sync, as SQLite's own layer for Unix does it.
 //!
-//! 4. The files of a catalog that a [`authentic::Witness`] vouches for pass through it ([`Registration::vouch`]).
+//! 4. Connections are opened when SQLCipher has started ([`start`]), also those without this layer.
+//! 5. The files of a catalog that a [`authentic::Witness`] vouches for pass through it ([`Registration::vouch`]).
 //!
 //! It deliberately does not know what is in the pages. Unsafe code is in one module, the table of functions that SQLite
 //! calls.

@@ -21,16 +21,21 @@ const START: Duration = Duration::from_secs(60);
 pub fn start() -> io::Result<()> {
     static STARTED: Mutex<bool> = Mutex::new(false);
     let mut started = STARTED.lock();
+    if *started {
+        return Ok(());
+    }
     let until = Instant::now() + START;
-    while !*started {
-        let connection = Connection::open_in_memory().map_err(io::Error::other)?;
-        *started = connection.prepare("SELECT sqlcipher_export()").is_ok();
-        if !*started && Instant::now() > until {
+    while !has_started()? {
+        if Instant::now() > until {
             return Err(io::Error::other("SQLCipher does not start"));
         }
-        if !*started {
-            sleep(Duration::from_millis(1));
-        }
+        sleep(Duration::from_millis(1));
     }
+    *started = true;
     Ok(())
+}
+
+fn has_started() -> io::Result<bool> {
+    let connection = Connection::open_in_memory().map_err(io::Error::other)?;
+    Ok(connection.prepare("SELECT sqlcipher_export()").is_ok())
 }
