@@ -184,8 +184,7 @@ impl StorageFile for HostFile {
             return Ok(());
         }
         drop(span);
-        self.write_at(buf, offset)?;
-        self.sync().map_err(io::Error::other)
+        crate::write_and_sync(self, buf, offset)
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -154,8 +154,7 @@ pub trait StorageFile: Send + Sync + Debug {
     /// calls, where place and length are multiples of 4 KiB and within the file. No other call is made on this handle meanwhile. That
     /// there is no space ([`is_full`]) is an error of the write only: after a sync that failed nothing is known.
     fn write_durable(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.write_at(buf, offset)?;
-        self.sync().map_err(io::Error::other)
+        write_and_sync(self, buf, offset)
     }
     /// Gives the space of a range back; the range then reads as zeros. `Unsupported` where the storage cannot.
     fn punch(&self, offset: u64, len: u64) -> io::Result<()>;
@@ -206,6 +205,12 @@ pub fn remove_if_there(storage: &dyn Storage, path: &str) -> io::Result<()> {
 /// The directory that holds a path; `""` is the root.
 pub fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(dir, _)| dir)
+}
+
+/// [`StorageFile::write_durable`] by two calls.
+fn write_and_sync(file: &(impl StorageFile + ?Sized), buf: &[u8], offset: u64) -> io::Result<()> {
+    file.write_at(buf, offset)?;
+    file.sync().map_err(io::Error::other)
 }
 
 /// Whether a storage failed because it has no space left, or none for this user.
