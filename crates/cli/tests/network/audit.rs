@@ -1,10 +1,9 @@
 //! The audit log of a server that is mounted: what it says, and that changes of it are found.
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use super::cluster::{Cluster, Shape, client};
+use super::cluster::{Cluster, Shape, client, synced};
 use super::common::{can_mount, is_root};
 
 #[test]
@@ -19,10 +18,7 @@ fn the_log_of_a_mount_names_no_file_and_verifies_until_it_is_changed() {
     });
     let file = cluster.mountpoint(0).join("secret-plan");
     // Data that is not durable when the server is killed is committed again, by then without an open file.
-    let mut secret = fs::File::create(&file).unwrap();
-    secret.write_all(b"contents").unwrap();
-    secret.sync_all().unwrap();
-    drop(secret);
+    synced(&file, b"contents");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
     let number = file.metadata().unwrap().ino().to_string();
     assert_eq!(fs::read(&file).unwrap(), b"contents");

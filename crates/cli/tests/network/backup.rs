@@ -1,20 +1,12 @@
 //! A shared room is backed up by its metadata server while clients work, and restored without any server.
 
 use std::fs;
-use std::io::Write;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::cluster::{Cluster, Shape};
+use super::cluster::{Cluster, Shape, synced};
 use super::common::{can_mount, is_root, listing, make_tree, noise};
-
-fn synced(path: &Path, bytes: &[u8]) {
-    let mut file = fs::File::create(path).unwrap();
-    file.write_all(bytes).unwrap();
-    file.sync_all().unwrap();
-}
 
 /// What failed: "a backup of a room on network disks: copy its files through a mount", although the docs said to back it up.
 #[test]

@@ -4,6 +4,8 @@
 //! 2. Whatever a failing test leaves (processes, mounts, namespaces, files) goes when this is dropped. The logs are printed
 //!    then.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -71,6 +73,13 @@ pub fn disk(number: usize) -> String {
 /// A client's machine.
 pub fn client(number: usize) -> String {
     format!("client{number}")
+}
+
+/// Makes a file of these bytes durable.
+pub fn synced(path: &Path, bytes: &[u8]) {
+    let mut file = File::create(path).unwrap();
+    file.write_all(bytes).unwrap();
+    file.sync_all().unwrap();
 }
 
 impl Cluster {

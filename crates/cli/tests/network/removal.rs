@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::cluster::{Cluster, Shape, disk};
+use super::cluster::{Cluster, Shape, disk, synced};
 use super::common::{can_mount, is_root, noise};
 use super::process::until;
 use super::seed;
@@ -29,11 +29,7 @@ fn a_disk_is_emptied_through_kills_of_the_server_and_every_file_reads_back_witho
     let root = cluster.mountpoint(0);
     let bytes = |n: u64| noise(FILE_LEN, seed.wrapping_add(n));
     for n in 0..FILES {
-        fs::write(root.join(n.to_string()), bytes(n)).unwrap();
-        fs::File::open(root.join(n.to_string()))
-            .unwrap()
-            .sync_all()
-            .unwrap();
+        synced(&root.join(n.to_string()), &bytes(n));
     }
     let mut writer = cluster.start_writer(1, seed, 0);
     writer.goes_on(3);
