@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What changes cost or gained: a room that an earlier program makes and mounts, and one that a later program does, in turns. Prints the ratios of speed.
-# Takes some 20 seconds a round.
+# Takes some four seconds a round.
 #
 #   scripts/bench-before.sh EARLIER LATER [ROUNDS]     paths of programs; rounds: 9
 #

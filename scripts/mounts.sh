@@ -4,7 +4,6 @@
 #   STORES=(BASE OTHER)   their names: the first is what the other is compared with
 #   BIN_OF=([NAME]=...)   the program that makes, mounts and unmounts the room (an associative array)
 #   options_of NAME       prints further arguments of its `mount`, a line each
-#   OUT                   the file for the result, standard output if empty
 #   BENCH_DIR             the disk that is measured (default: the target directory)
 
 mkdir -p "${BENCH_DIR:-$TARGET_DIR}"

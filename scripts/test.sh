@@ -25,6 +25,8 @@ LOCKED=()
 LOGS=$TARGET_DIR/test
 mkdir -p "$LOGS"
 
+asked() { [[ " ${PARTS[*]} " == *" $1 "* ]]; }
+
 run() {
     case "$1" in
     # The book's source, so that a document that no part of it has is noticed.
@@ -79,12 +81,12 @@ TABLE=$(printf '%-8s %-7s %7s %7s %7s %9s' part result passed failed skipped sec
 FAILED=()
 PASSED_SUM=0 FAILED_SUM=0 SKIPPED_SUM=0
 for part in "${ALL[@]}"; do
-    [[ " ${PARTS[*]} " == *" $part "* ]] || continue
+    asked "$part" || continue
     say "== $part"
     log=$LOGS/$part.log result=passed began=$SECONDS
     if [ "$part" = rust ]; then
         for other in python java; do
-            [[ " ${PARTS[*]} " != *" $other "* ]] || beside "$other"
+            ! asked "$other" || beside "$other"
         done
     fi
     if [ -n "${BESIDE[$part]:-}" ]; then
