@@ -31,6 +31,7 @@ WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
 
 CARGO_AUDITABLE_VERSION=0.7.7
+MATURIN_VERSION=1.16.0
 cargo_tool cargo-auditable "$CARGO_AUDITABLE_VERSION"
 rm -rf "$TOOLS/build"
 PATH=$TOOLS/bin:$PATH
@@ -143,7 +144,7 @@ python() {
     local venv=$TARGET_DIR/python/packages
     if [ ! -x "$venv/bin/maturin" ]; then
         python3 -m venv --clear "$venv"
-        "$venv/bin/pip" install --quiet --disable-pip-version-check "$(grep '^maturin' bindings/python/tests/requirements.txt)"
+        "$venv/bin/pip" install --quiet --disable-pip-version-check "maturin==$MATURIN_VERSION"
     fi
     rm -rf "$OUT"/*.whl
     (cd bindings/python && CARGO_TARGET_DIR=$TARGET_DIR "$venv/bin/maturin" build --quiet --profile "$PROFILE" --locked --out "$OUT" &&

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Builds the Python package as a wheel, installs it into an environment of its own below the target directory, and runs its tests and
-# type checks. Further arguments go to pytest.
+# Installs the Python package into an environment of its own below the target directory, and runs its tests and type checks. Further
+# arguments go to pytest. The wheel itself is made by scripts/packages.sh and tried by scripts/test-packages.sh.
 #
-#   scripts/test-python.sh            everything
-#   scripts/test-python.sh -k fork    what matches
+#   scripts/test-python.sh                              everything
+#   scripts/test-python.sh -k fork                      what matches
+#   BUILT_LIBRARIES=target/debug scripts/test-python.sh with the native module that is there, instead of one built here
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -29,13 +30,28 @@ bindings/python/tests/requirements.txt lists cannot be installed: pip needs the 
     cp "$REQUIREMENTS" "$VENV/installed.txt"
 fi
 
-say "Building the wheel"
-rm -rf "$HERE/wheels"
-LOCKED=()
-[ -f "$ROOT/Cargo.lock" ] && LOCKED=(--locked)
-(cd "$PACKAGE" && CARGO_TARGET_DIR="$TARGET_DIR" "$VENV/bin/maturin" build --quiet --profile "${PROFILE:-dev}" "${LOCKED[@]}" \
-    --interpreter "$VENV/bin/python" --out "$HERE/wheels")
-"$VENV/bin/pip" install --quiet --disable-pip-version-check --no-index --no-deps --force-reinstall "$HERE"/wheels/*.whl
+if [ -z "${BUILT_LIBRARIES:-}" ]; then
+    PROFILE=${PROFILE:-dev}
+    say "Building the native module"
+    (cd "$ROOT" && CARGO_TARGET_DIR="$TARGET_DIR" cargo build --quiet --profile "$PROFILE" --locked -p strongroom-python)
+    BUILT_LIBRARIES=$TARGET_DIR/${PROFILE/#dev/debug}
+fi
+
+# What pip would make of a wheel.
+SITE=$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
+rm -rf "$SITE"/strongroom "$SITE"/strongroom-*.dist-info
+cp -R "$PACKAGE/python/strongroom" "$SITE/strongroom"
+cp "$BUILT_LIBRARIES/lib_strongroom.so" "$SITE/strongroom/_strongroom.abi3.so"
+"$VENV/bin/python" - "$PACKAGE/pyproject.toml" "$SITE" <<'PY'
+import pathlib, sys, tomllib
+project = tomllib.loads(pathlib.Path(sys.argv[1]).read_text())["project"]
+information = pathlib.Path(sys.argv[2]) / f"{project['name']}-0.dist-info"
+information.mkdir()
+(information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 0\n")
+with (information / "entry_points.txt").open("w") as points:
+    for group, entries in project["entry-points"].items():
+        print(f"[{group}]", *(f"{name} = {value}" for name, value in entries.items()), sep="\n", file=points)
+PY
 
 cd "$PACKAGE"
 export PYTHONDONTWRITEBYTECODE=1

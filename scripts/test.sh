@@ -3,18 +3,18 @@
 #
 #   N passed, N failed, N skipped
 #
-#   scripts/test.sh [PART...]     default: words links fmt clippy rust python java deny
+#   scripts/test.sh [PART...]     default: words links fmt clippy build rust python java deny
 #
 # Exits with 1 if anything failed. What each part printed is kept in target/test/PART.log. A part without tests of its own
 # counts as one, and so does a part that fails without a failed test: what does not compile, a test program that is killed.
 #
-# `python` and `java` begin with `rust`, and are shown when it has ended: cargo builds for one at a time, and tests leave time to
-# the others.
+# `python` and `java` begin with `rust`, and are shown when it has ended: tests leave time to the others. They load the libraries of
+# `build`, where that part is asked for: a library built for itself alone has fewer features, and much would be compiled twice.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
-ALL=(words links fmt clippy rust python java deny)
+ALL=(words links fmt clippy build rust python java deny)
 PARTS=("$@")
 [ ${#PARTS[@]} -gt 0 ] || PARTS=("${ALL[@]}")
 for part in "${PARTS[@]}"; do
@@ -26,6 +26,7 @@ LOGS=$TARGET_DIR/test
 mkdir -p "$LOGS"
 
 asked() { [[ " ${PARTS[*]} " == *" $1 "* ]]; }
+! asked build || export BUILT_LIBRARIES=$TARGET_DIR/debug
 
 run() {
     case "$1" in
@@ -33,6 +34,7 @@ run() {
     links) scripts/links.py && scripts/book.py "$TARGET_DIR/book-source" ;;
     fmt) cargo fmt --all --check ;;
     clippy) cargo clippy --workspace --all-targets "${LOCKED[@]}" -- -D warnings ;;
+    build) cargo build --workspace --all-targets "${LOCKED[@]}" ;;
     # Two tests a processor: many wait for disks, servers and the kernel more than they compute.
     rust) RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} cargo test --workspace --no-fail-fast "${LOCKED[@]}" ;;
     *) "scripts/${SCRIPT_OF[$1]}" ;;
