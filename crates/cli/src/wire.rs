@@ -142,6 +142,9 @@ pub enum Request {
         /// The receiver keeps snapshots that were created since then: seconds and nanoseconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keep_since: Option<(i64, u32)>,
+        /// And the newest of each of these periods.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        keep_periods: Option<SnapshotPolicy>,
     },
     /// Says by a progress line that it was taken up, and answers once the room is unmounted, committed and closed.
     AwaitClose {},

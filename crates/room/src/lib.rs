@@ -89,8 +89,8 @@ pub use model::{
 pub use opener::Opener;
 pub use options::*;
 pub use replica::{
-    MomentId, ReceiveReport, ReplicaStatus, ResumeToken, SendReport, SendRequest, SendScratch,
-    Unfinished, receive, receive_for, receive_on,
+    Keep, MomentId, ReceiveReport, ReplicaStatus, ResumeToken, SendReport, SendRequest,
+    SendScratch, Unfinished, receive, receive_for, receive_on,
 };
 pub use reports::{BackupReport, CheckReport, CompactReport, LostRange, Progress, RekeyReport};
 pub use rollback::default_state_dir;

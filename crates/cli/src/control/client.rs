@@ -127,7 +127,8 @@ impl Client {
             to: request.to.clone(),
             since: request.since.clone(),
             resume: request.resume.map(|token| token.to_string()),
-            keep_since: request.keep_since.map(|at| (at.secs, at.nanos)),
+            keep_since: request.keep.since.map(|at| (at.secs, at.nanos)),
+            keep_periods: request.keep.periods,
         };
         let pending = self.start(&asked)?;
         let stream = pending.lines.get_ref().try_clone().map_err(broken)?;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use room::{Room, SendRequest, Timestamp};
+use room::{Keep, Room, SendRequest, Timestamp};
 use storage::Storage;
 
 use super::{
@@ -272,7 +272,15 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
                     since,
                     resume,
                     keep_since,
-                } => asked(to, since.as_deref(), resume.as_deref(), *keep_since)
+                    keep_periods,
+                } => asked(to, since.as_deref(), resume.as_deref())
+                    .map(|asked| SendRequest {
+                        keep: Keep {
+                            since: keep_since.map(|(secs, nanos)| Timestamp { secs, nanos }),
+                            periods: *keep_periods,
+                        },
+                        ..asked
+                    })
                     .map_err(|e| Error::room(&state.dir, e))
                     .and_then(|asked| send(&room, state, &asked, stream, &report)),
                 request => work::carry_out(&state.dir, &room, request, &report),
@@ -299,18 +307,12 @@ fn backup(
 }
 
 /// What a client asks to be sent.
-fn asked(
-    to: &str,
-    since: Option<&str>,
-    resume: Option<&str>,
-    keep_since: Option<(i64, u32)>,
-) -> room::Result<SendRequest> {
+fn asked(to: &str, since: Option<&str>, resume: Option<&str>) -> room::Result<SendRequest> {
     Ok(SendRequest {
         to: to.to_owned(),
         since: since.map(str::to_owned),
         resume: resume.map(str::parse).transpose()?,
-        keep_since: keep_since.map(|(secs, nanos)| Timestamp { secs, nanos }),
-        scratch: None,
+        ..SendRequest::default()
     })
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::common::process::until;
 use crate::common::{Sandbox, noise};
+use room::{Credential, FileSystem as _, NewSnapshot, OpenOptions, Room, Secret};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn with_file(bytes: usize) -> Sandbox {
@@ -192,6 +193,56 @@ fn a_mounted_room_is_replicated_sent_and_stays_in_use() {
     // And not mounted, it goes on with the same replica.
     s.with_pass(["replicate", "room", "copy"]);
     assert_eq!(file_of(&s, "copy", "written"), noise(200_000, 3));
+}
+
+#[test]
+fn a_replica_keeps_the_newest_of_each_period() {
+    let s = with_file(100_000);
+    // A snapshot of three days ago.
+    let pass = Secret::from(b"correct horse battery staple".to_vec());
+    let options = OpenOptions {
+        state_dir: Some(s.path("state/strongroom")),
+        ..OpenOptions::default()
+    };
+    let room = Room::open(&s.path("room"), &Credential::Passphrase(pass), options).unwrap();
+    room.stamp_by(|| {
+        let now = room::now();
+        room::Timestamp {
+            secs: now.secs - 3 * 24 * 3600,
+            ..now
+        }
+    });
+    room.create_snapshot("old", NewSnapshot::default()).unwrap();
+    room.close().unwrap();
+    // More days than a midnight beside this test adds.
+    let keep = ["replicate", "room", "copy", "--keep-daily", "7"];
+    s.with_pass(keep);
+    s.with_pass(["snapshot", "delete", "room", "old"]);
+    s.with_pass(["cp", "pass", "room:/f"]);
+    s.with_pass(keep);
+    assert_eq!(s.with_pass(["ls", "copy@old"]), "f\n");
+    // The process of a mount is asked for the same.
+    if s.mount() {
+        std::fs::write(s.path("mnt/g"), b"later").unwrap();
+        s.ok(keep);
+        s.umount();
+        assert_eq!(s.with_pass(["ls", "copy"]), "f\ng\n");
+        assert_eq!(file_of(&s, "copy@old", "f"), noise(100_000, 5));
+    }
+    for no_number in ["-1", "many", "4294967296"] {
+        let option = format!("--keep-weekly={no_number}");
+        s.fails(2, ["replicate", "room", "copy", &option]);
+    }
+    // The one of today is newer.
+    s.with_pass([
+        "replicate",
+        "room",
+        "copy",
+        "--keep-hourly=1",
+        "--keep-weekly=0",
+    ]);
+    s.fails(1, ["ls", "copy@old"]);
+    s.with_pass(["check", "--read-data", "copy"]);
 }
 
 /// A receiver that takes nothing more would keep the room from being unmounted.

@@ -12,12 +12,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use catalog::{
     BlockRange, Catalog, Change, Chunk, Extent, InodeNo, KeptChunk, SegmentAccount, SegmentId,
-    SegmentNo, SnapshotRow, Timestamp, latest,
+    SegmentNo, SnapshotRow, latest,
 };
 
 use super::changes::{Item, Reader};
+use super::keep::Keep;
 use crate::history::{self, History};
 use crate::layout::HEADER_REVISION;
+use crate::snapshots::SnapshotPolicy;
 use crate::usage::{self, Unit};
 use crate::{Error, Result};
 
@@ -48,10 +50,12 @@ pub(super) fn apply(catalog: &dyn Catalog, changes: &Reader<'_>, number: u64) ->
         changed: BTreeSet::new(),
         there: HashSet::new(),
         shared,
-        keep: None,
+        keep: Keep::default(),
+        in_room: HashSet::new(),
     };
     work.look_for_shared()?;
     changes.for_each(|item| work.item(item))?;
+    work.expire()?;
     work.settle()?;
     let applied = format!("{number} {}", changes.span.to);
     catalog.set_meta(super::APPLIED, applied.as_bytes())?;
@@ -71,8 +75,10 @@ struct Work<'a> {
     shared: HashSet<Unit>,
     /// Those of them to which something refers.
     there: HashSet<Unit>,
-    /// Snapshots that were created since then stay.
-    keep: Option<Timestamp>,
+    /// Which snapshots stay that the room has deleted.
+    keep: Keep,
+    /// Numbers of those that it has.
+    in_room: HashSet<u64>,
 }
 
 impl Work<'_> {
@@ -137,7 +143,19 @@ impl Work<'_> {
             Item::Header(revision) => {
                 catalog.set_meta(HEADER_REVISION, revision.to_string().as_bytes())?;
             }
-            Item::Keep(since) => self.keep = Some(since),
+            Item::Keep(since) => self.keep.since = Some(since),
+            Item::KeepPeriods {
+                hourly,
+                daily,
+                weekly,
+            } => {
+                self.keep.periods = Some(SnapshotPolicy {
+                    hourly,
+                    daily,
+                    weekly,
+                    min_free_percent: 0,
+                });
+            }
             Item::Snapshots(there) => self.snapshots(&there)?,
             Item::Segment {
                 no,
@@ -209,15 +227,16 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Deletes snapshots that are gone and do not stay, and gives the others their names.
+    /// Deletes snapshots that are gone and cannot stay, and gives the others their names.
     fn snapshots(&mut self, there: &[(u64, String)]) -> Result<()> {
         let names: HashMap<u64, &str> = there.iter().map(|(no, n)| (*no, n.as_str())).collect();
+        self.in_room.extend(names.keys());
         let mut renamed = Vec::new();
         let rows = self.catalog.snapshots();
         for row in rows.iter().filter(|row| !row.doomed) {
             let no = row.no();
             match names.get(&no) {
-                None if self.keep.is_some_and(|since| row.snapshot.created >= since) => {
+                None if self.keep.may_stay(row.snapshot.created) => {
                     if let Some(name) = other_name(row, there, &rows) {
                         self.catalog
                             .apply(&[Change::RenameSnapshot { no, name: &name }])?;
@@ -239,6 +258,18 @@ impl Work<'_> {
         }
         for (no, name) in renamed {
             self.catalog.apply(&[Change::RenameSnapshot { no, name }])?;
+        }
+        Ok(())
+    }
+
+    /// Deletes what no period keeps, now that every snapshot is there.
+    fn expire(&self) -> Result<()> {
+        if self.keep.periods.is_none() {
+            return Ok(());
+        }
+        let expired = self.keep.expired(&self.catalog.snapshots());
+        for no in expired.iter().filter(|no| !self.in_room.contains(no)) {
+            self.catalog.apply(&[Change::DoomSnapshot(*no)])?;
         }
         Ok(())
     }

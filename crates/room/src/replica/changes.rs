@@ -78,6 +78,13 @@ pub(super) enum Item {
     },
     /// Snapshots that were created since then stay, although the room has deleted them. Comes before [`Item::Snapshots`].
     Keep(Timestamp),
+    /// So does the newest snapshot of each of so many hours, days and weeks, among all that there are in the end. Comes before
+    /// [`Item::Snapshots`].
+    KeepPeriods {
+        hourly: u32,
+        daily: u32,
+        weekly: u32,
+    },
 }
 
 /// The moments between which changes lead.

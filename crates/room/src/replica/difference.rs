@@ -11,10 +11,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use catalog::{
     Catalog, Chunk, DirEntry, Extent, FileKind, InodeNo, KeptChunk, SegmentId, SegmentNo,
-    SnapshotRow, Timestamp,
+    SnapshotRow,
 };
 
 use super::changes::Item;
+use super::keep::Keep;
 use crate::{Error, Result};
 
 const PAGE: usize = 256;
@@ -105,13 +106,13 @@ impl<'a, P: FnMut(&Item) -> Result<()>> Difference<'a, P> {
         }
     }
 
-    /// Everything that leads from one snapshot, or from nothing, to another. The receiver keeps snapshots created since `keep` for itself.
+    /// Everything that leads from one snapshot, or from nothing, to another. The receiver also keeps what `keep` says.
     pub(super) fn find(
         &mut self,
         since: Option<&SnapshotRow>,
         to: &SnapshotRow,
         revision: u64,
-        keep: Option<Timestamp>,
+        keep: Keep,
     ) -> Result<()> {
         let rows = self.catalog.snapshots();
         let there: Vec<&SnapshotRow> = rows
@@ -119,8 +120,15 @@ impl<'a, P: FnMut(&Item) -> Result<()>> Difference<'a, P> {
             .filter(|row| !row.doomed && row.no() <= to.no())
             .collect();
         (self.put)(&Item::Header(revision))?;
-        if let Some(since) = keep {
+        if let Some(since) = keep.since {
             (self.put)(&Item::Keep(since))?;
+        }
+        if let Some(periods) = keep.periods {
+            (self.put)(&Item::KeepPeriods {
+                hourly: periods.hourly,
+                daily: periods.daily,
+                weekly: periods.weekly,
+            })?;
         }
         let names = there.iter().map(|r| (r.no(), r.snapshot.name.clone()));
         (self.put)(&Item::Snapshots(names.collect()))?;

@@ -16,6 +16,7 @@ mod complete;
 mod difference;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod keep;
 mod receive;
 mod scratch;
 mod send;
@@ -32,6 +33,7 @@ use storage::{Storage, remove_if_there};
 
 use crate::lock::RoomLock;
 use crate::{Error, Result};
+pub use keep::Keep;
 pub use receive::{ReceiveReport, receive, receive_for, receive_on};
 pub use scratch::SendScratch;
 pub use send::{SendReport, SendRequest};

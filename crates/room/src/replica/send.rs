@@ -8,12 +8,13 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use catalog::{Catalog as _, SegmentNo, SnapshotRow, SqlCatalog, Timestamp};
+use catalog::{Catalog as _, SegmentNo, SnapshotRow, SqlCatalog};
 use seal::{Header, MasterKey, RoomId};
 use storage::{OpenMode, Storage, StorageFile};
 
 use super::changes::{self, Span};
 use super::difference::{Difference, Places};
+use super::keep::Keep;
 use super::stream::{self, Begin, DATA_MAX, Name};
 use super::{MomentId, ResumeToken, apply};
 use crate::blocks::BLOCK;
@@ -34,9 +35,8 @@ pub struct SendRequest {
     pub since: Option<String>,
     /// Leaves out what an interrupted transfer of the same snapshots brought.
     pub resume: Option<ResumeToken>,
-    /// The receiver keeps the snapshots that it has and that were created since then, although the room has deleted them. `None`: it has
-    /// those that the room has.
-    pub keep_since: Option<Timestamp>,
+    /// Which of its snapshots the receiver keeps although the room has deleted them.
+    pub keep: Keep,
     /// A directory for what is collected before it is sent, sealed: the changes, or a catalog. `None`: the one for temporary files.
     pub scratch: Option<PathBuf>,
 }
@@ -136,7 +136,7 @@ pub(crate) fn send(
     // Whatever it is, and whenever it was written.
     let _pin = parts.freed.pin(SegmentNo(u64::MAX));
     let ends = (since.as_ref(), &to);
-    let places = collect(parts, &keys, &**scratch, ends, &span, request.keep_since)?;
+    let places = collect(parts, &keys, &**scratch, ends, &span, request.keep)?;
     drop(swap);
     let mut begin = Begin {
         room: *keys.header.room_id().as_bytes(),
@@ -183,7 +183,7 @@ fn collect(
     scratch: &dyn Storage,
     (since, to): (Option<&SnapshotRow>, &SnapshotRow),
     span: &Span,
-    keep: Option<Timestamp>,
+    keep: Keep,
 ) -> Result<Places> {
     // Everything that the snapshots refer to is in the segments' files from here on.
     parts.commits.commit_and(|| Ok(()))?;

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use room::{MomentId, ReplicaStatus, ResumeToken, SendRequest, Timestamp};
+use room::{Keep, MomentId, ReplicaStatus, ResumeToken, SendRequest, SnapshotPolicy, Timestamp};
 use serde_json::json;
 
 use super::target::Target;
@@ -26,7 +26,7 @@ use crate::proxy::room_name;
 /// Bring a replica of a room up to date: here, on another host or in a bucket, which need no key
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The first time everything is sent, later what changed. An interrupted transfer goes on.\n\nExamples:\n  strongroom replicate work.strongroom /media/usb/work\n  strongroom replicate work.strongroom ssh://backup/srv/work\n  strongroom replicate work.strongroom s3://backups/work --keep 30d"
+    after_help = "The first time everything is sent, later what changed. An interrupted transfer goes on.\n\nExamples:\n  strongroom replicate work.strongroom /media/usb/work\n  strongroom replicate work.strongroom ssh://backup/srv/work\n  strongroom replicate work.strongroom s3://backups/work --keep 2d --keep-daily 30 --keep-weekly 52"
 )]
 pub(crate) struct Args {
     /// The room's directory
@@ -43,11 +43,40 @@ pub(crate) struct Args {
     /// Keep snapshots there that the room has deleted, until they are so old, as 30d, 12w or 1y [default: delete them there too]
     #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
     keep: Option<Duration>,
+    #[command(flatten)]
+    periods: Periods,
     /// With the key, which a mounted room needs then too: apply there what was sent, and free what is no longer needed
     #[arg(long)]
     apply: bool,
     #[command(flatten)]
     open: OpenArgs,
+}
+
+/// Of which periods the newest snapshot stays.
+#[derive(Debug, clap::Args)]
+struct Periods {
+    /// Keep there the newest snapshot of each of the last N hours that have one, although the room has deleted it
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    keep_hourly: u32,
+    /// The same for days in UTC
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    keep_daily: u32,
+    /// The same for weeks from Monday in UTC
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    keep_weekly: u32,
+}
+
+impl Periods {
+    /// `None`: none of them keeps one.
+    fn policy(&self) -> Option<SnapshotPolicy> {
+        let policy = SnapshotPolicy {
+            hourly: self.keep_hourly,
+            daily: self.keep_daily,
+            weekly: self.keep_weekly,
+            min_free_percent: 0,
+        };
+        policy.check().is_ok().then_some(policy)
+    }
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
@@ -133,7 +162,10 @@ fn bring(
         to,
         since,
         resume,
-        keep_since: args.keep.map(before_now),
+        keep: Keep {
+            since: args.keep.map(before_now),
+            periods: args.periods.policy(),
+        },
         scratch: None,
     };
     let sent = match transfer(access, args, target, &request, global) {

@@ -6,7 +6,7 @@ use std::io::{BufWriter, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use room::{ResumeToken, SendRequest};
+use room::{Keep, ResumeToken, SendRequest};
 use serde_json::json;
 
 use crate::access::{Access, Intent, OpenArgs};
@@ -54,7 +54,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         to,
         since: args.since,
         resume: args.resume,
-        keep_since: None,
+        keep: Keep::default(),
         scratch: None,
     };
     let bar = Bar::start("sending", global);

@@ -11,8 +11,8 @@ use crate::common::model::{ALL, Model, compare, step, with_seeds};
 use crate::common::{Place, credential, pattern, sound};
 use fastrand::Rng;
 use room::{
-    FileKind, FileSystem as _, InodeNo, NewFile, NewSnapshot, OpenOptions, ReplicaStatus, Room,
-    SendRequest, Snapshots as _, Timestamp,
+    FileKind, FileSystem as _, InodeNo, Keep, NewFile, NewSnapshot, OpenOptions, ReplicaStatus,
+    Room, SendRequest, Snapshots as _, Timestamp,
 };
 
 const ROOT: InodeNo = InodeNo::ROOT;
@@ -29,21 +29,16 @@ fn file(room: &Room, name: &str, data: &[u8]) -> InodeNo {
 }
 
 fn stream(room: &Room, since: Option<&str>, to: &str) -> Vec<u8> {
-    stream_to_keep(room, since, to, None)
+    stream_to_keep(room, since, to, Keep::default())
 }
 
-/// The same for a receiver that keeps snapshots created since a moment.
-fn stream_to_keep(
-    room: &Room,
-    since: Option<&str>,
-    to: &str,
-    keep_since: Option<Timestamp>,
-) -> Vec<u8> {
+/// The same for a receiver that keeps some of the snapshots that the room has deleted.
+fn stream_to_keep(room: &Room, since: Option<&str>, to: &str, keep: Keep) -> Vec<u8> {
     let mut out = Vec::new();
     let request = SendRequest {
         to: to.into(),
         since: since.map(Into::into),
-        keep_since,
+        keep,
         ..SendRequest::default()
     };
     let report = room.send(&request, &mut out, &|_, _| true).unwrap();
@@ -166,7 +161,10 @@ fn a_whole_stream_and_what_changed_since_make_a_replica() {
 /// the source deletes.
 fn run(seed: u64, steps: u64) {
     let mut r = Rng::with_seed(seed);
-    let keep_since = r.bool().then(Timestamp::default);
+    let keep = Keep {
+        since: r.bool().then(Timestamp::default),
+        periods: None,
+    };
     // What the source has deleted and the replica has.
     let mut kept: Vec<(String, Model)> = Vec::new();
     // The first snapshots of `past`, as they are called there.
@@ -230,7 +228,7 @@ fn run(seed: u64, steps: u64) {
                 }
                 let nth = first + r.u64(..(past.len() - first) as u64) as usize;
                 let to = past[nth].0.clone();
-                let bytes = stream_to_keep(&room, sent.as_deref(), &to, keep_since);
+                let bytes = stream_to_keep(&room, sent.as_deref(), &to, keep);
                 pair.receive(&bytes).unwrap();
                 sent = Some(to);
                 replicated = past[..=nth].iter().map(|(n, _)| n.clone()).collect();
@@ -239,7 +237,7 @@ fn run(seed: u64, steps: u64) {
                 }
                 let replica = pair.replica();
                 compare(&replica, &past[nth].1);
-                if keep_since.is_none() {
+                if keep.since.is_none() {
                     kept.clear();
                 }
                 let names = replica.snapshots().unwrap().into_iter();
