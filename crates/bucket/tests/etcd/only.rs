@@ -1,5 +1,8 @@
 //! What a cluster of etcd does to a writer.
 
+use std::net::TcpListener;
+use std::sync::Mutex;
+
 use crate::both::{goes_on, knows_certificates};
 use crate::engines::Etcd;
 
@@ -31,6 +34,37 @@ fn a_writer_goes_on_when_the_leader_hangs_and_wakes() {
         std::thread::sleep(std::time::Duration::from_secs(3));
         etcd.go_on(leader);
     });
+}
+
+/// The first member accepts connections and never says a word.
+#[test]
+fn a_member_that_never_answers_is_left() {
+    let etcd = Etcd::new(1);
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = mute.local_addr().unwrap();
+    let asked = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for connection in mute.incoming() {
+                let connection = connection.unwrap();
+                let mut bytes = [0; 4];
+                // The end of the test says so.
+                if connection.peek(&mut bytes).is_ok() && &bytes == b"over" {
+                    break;
+                }
+                asked.lock().unwrap().push(connection);
+            }
+        });
+        let place = etcd.place();
+        let place = place.replace("etcd://", &format!("etcd://{address},"));
+        let done = std::panic::catch_unwind(|| goes_on(place, || ()));
+        let mut last = std::net::TcpStream::connect(address).unwrap();
+        std::io::Write::write_all(&mut last, b"over").unwrap();
+        done.unwrap();
+    });
+    // One request finds out, for the writer that made the room and for the one that opened it; not each of 40 and more.
+    let asked = asked.lock().unwrap().len();
+    assert!((1..20).contains(&asked), "asked {asked} times");
 }
 
 #[test]
