@@ -269,16 +269,46 @@ impl Cache {
         self.state.lock().chunks.contains_key(key)
     }
 
+    /// How many chunks right before one are here or on their way, at most `most`. None, where none of them is here: a cache that keeps
+    /// nothing has a full disk.
+    pub(crate) fn before(&self, (object, chunk): &Key, most: u64) -> u64 {
+        let state = self.state.lock();
+        let (mut here, mut coming) = (0, 0);
+        for back in 1..=most.min(*chunk) {
+            let key = (*object, chunk - back);
+            match (
+                state.chunks.contains_key(&key),
+                state.fetching.contains(&key),
+            ) {
+                (true, _) => here += 1,
+                (false, true) => coming += 1,
+                (false, false) => break,
+            }
+        }
+        if here > 0 { here + coming } else { 0 }
+    }
+
     /// Those of the chunks that the caller is to fetch; waits for those that others are fetching. Each one returned must be given to
     /// [`fetched`](Self::fetched).
     pub(crate) fn missing(&self, keys: &[Key]) -> Vec<Key> {
+        self.missing_and(keys, &[])
+    }
+
+    /// The same, and where the last of them is the caller's to fetch, the first of `next` that are neither here nor on their way.
+    pub(crate) fn missing_and(&self, keys: &[Key], next: &[Key]) -> Vec<Key> {
         let mut state = self.state.lock();
         loop {
             let wanted = keys.iter().filter(|key| !state.chunks.contains_key(key));
             let (others, mine): (Vec<&Key>, Vec<&Key>) =
                 wanted.partition(|key| state.fetching.contains(key));
             if !mine.is_empty() || others.is_empty() {
-                let mine: Vec<Key> = mine.into_iter().copied().collect();
+                let mut mine: Vec<Key> = mine.into_iter().copied().collect();
+                if mine.last().is_some_and(|last| Some(last) == keys.last()) {
+                    let is_nowhere = |key: &&Key| {
+                        !state.chunks.contains_key(*key) && !state.fetching.contains(*key)
+                    };
+                    mine.extend(next.iter().take_while(is_nowhere));
+                }
                 state.fetching.extend(&mine);
                 return mine;
             }
@@ -330,6 +360,19 @@ mod tests {
         let cache = Cache::open(dir.path(), 1000).unwrap();
         assert!(!cache.read(key(1, 0), &mut [0; 10], 0));
         assert!(!cache.has(&key(1, 0)) && !file.exists());
+    }
+
+    #[test]
+    fn what_is_before_a_chunk_counts_where_some_of_it_is_here() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(dir.path(), 1000).unwrap();
+        let of = |chunk| cache.before(&key(1, chunk), 8);
+        assert_eq!(cache.missing(&[key(1, 2), key(1, 3)]).len(), 2);
+        assert_eq!((of(0), of(3), of(4)), (0, 0, 0));
+        cache.add(key(1, 1), &[7; 100]);
+        assert_eq!((of(2), of(3), of(4), of(5)), (1, 2, 3, 0));
+        assert_eq!(cache.before(&key(1, 4), 2), 0);
+        assert_eq!(cache.before(&key(2, 4), 8), 0);
     }
 
     #[test]

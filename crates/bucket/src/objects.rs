@@ -1,6 +1,11 @@
-//! Reading objects: from the cache, else from the store, chunk by chunk.
+//! Reading objects: from the cache, else from the store.
+//!
+//! 1. Neighbouring chunks of an object are one request, up to [`RUN`] of them.
+//! 2. A reader that goes through an object in order gets the next chunks with the one that it asks for, at most half as many as are before it and in the
+//!    cache: a store far away charges for each byte.
 
 use std::io;
+use std::ops::Range;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -10,8 +15,12 @@ use crate::client::Client;
 use crate::file::Wanted;
 use crate::names::ObjectName;
 
-/// Chunks that one read fetches at once.
+/// Requests that one read makes at once.
 const TOGETHER: usize = 8;
+/// The most chunks of one request.
+const RUN: u64 = 4;
+/// The most chunks that come with one that is asked for: two requests at once, where a store is far away.
+const AHEAD: u64 = 2 * RUN - 1;
 
 /// A store behind a cache.
 #[derive(Debug)]
@@ -58,6 +67,37 @@ fn parts(wanted: &[Wanted]) -> Vec<Part> {
     parts
 }
 
+/// Neighbouring chunks of an object, and its bytes.
+#[derive(Debug, PartialEq, Eq)]
+struct Run {
+    object: ObjectName,
+    chunks: Range<u64>,
+    size: u64,
+}
+
+/// Puts neighbours together.
+fn runs(mut chunks: Vec<(Key, u64)>) -> Vec<Run> {
+    chunks.sort_unstable();
+    let mut runs: Vec<Run> = Vec::new();
+    for ((object, chunk), size) in chunks {
+        match runs.last_mut() {
+            Some(run)
+                if run.object == object
+                    && run.chunks.end == chunk
+                    && chunk - run.chunks.start < RUN =>
+            {
+                run.chunks.end += 1;
+            }
+            _ => runs.push(Run {
+                object,
+                chunks: chunk..chunk + 1,
+                size,
+            }),
+        }
+    }
+    runs
+}
+
 /// Chunks that this thread is fetching; others wait for them until this is dropped.
 struct Fetching<'a>(&'a Cache, Vec<Key>);
 
@@ -84,10 +124,11 @@ impl Objects {
             }
             let mut keys: Vec<Key> = left.iter().map(|part| part.key).collect();
             keys.dedup();
-            let mine = Fetching(&self.cache, self.cache.missing(&keys));
+            let next = left.last().map_or_else(Vec::new, |part| self.next_of(part));
+            let mine = Fetching(&self.cache, self.cache.missing_and(&keys, &next));
             let sized = mine.1.iter().map(|key| {
-                let part = left.iter().find(|part| part.key == *key);
-                (*key, part.expect("asked for").size)
+                let part = left.iter().find(|part| part.key.0 == key.0);
+                (*key, part.expect("of an object asked for").size)
             });
             let fetched = self.fetch(sized.collect())?;
             left.retain(|part| {
@@ -101,6 +142,14 @@ impl Objects {
                 false
             });
         }
+    }
+
+    /// The chunks after a part that are worth fetching with it.
+    fn next_of(&self, part: &Part) -> Vec<Key> {
+        let (object, chunk) = part.key;
+        let ahead = self.cache.before(&part.key, 2 * AHEAD) / 2;
+        let end = (chunk + 1 + ahead).min(part.size.div_ceil(CHUNK));
+        (chunk + 1..end).map(|next| (object, next)).collect()
     }
 
     /// Has chunks in the cache soon. What fails is of no consequence.
@@ -123,12 +172,12 @@ impl Objects {
         }
         let client = self.client.clone();
         let fetched = self.client.wait(async move {
-            let each = chunks.into_iter().map(|(key, size)| {
+            let each = runs(chunks).into_iter().map(|run| {
                 let client = client.clone();
                 async move {
-                    let (object, chunk) = key;
-                    let range = chunk * CHUNK..((chunk + 1) * CHUNK).min(size);
-                    (key, client.get_range(object.to_string(), range).await)
+                    let range = run.chunks.start * CHUNK..(run.chunks.end * CHUNK).min(run.size);
+                    let bytes = client.get_range(run.object.to_string(), range).await;
+                    (run, bytes)
                 }
             });
             let all = futures_util::stream::iter(each).buffer_unordered(TOGETHER);
@@ -136,11 +185,14 @@ impl Objects {
         })?;
         let mut whole = Vec::new();
         let mut failed = None;
-        for (key, bytes) in fetched {
+        for (run, bytes) in fetched {
             match bytes {
-                Ok(bytes) => {
-                    self.cache.add(key, &bytes);
-                    whole.push((key, bytes));
+                Ok(mut bytes) => {
+                    for chunk in run.chunks {
+                        let rest = bytes.split_off(bytes.len().min(CHUNK as usize));
+                        self.cache.add((run.object, chunk), &bytes);
+                        whole.push(((run.object, chunk), std::mem::replace(&mut bytes, rest)));
+                    }
                 }
                 Err(e) => failed = Some(e),
             }
@@ -168,5 +220,27 @@ impl Objects {
         if !chunk.is_empty() {
             self.cache.add((object, number), &chunk);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_of_one_object_are_one_request() {
+        let object = |number| ObjectName::Data { epoch: 1, number };
+        let of = |number, chunks: &[u64]| -> Vec<(Key, u64)> {
+            chunks.iter().map(|c| ((object(number), *c), 99)).collect()
+        };
+        // In any order, as parts of a read are.
+        let chunks = [of(2, &[4]), of(1, &[7, 0, 1, 2, 3, 4, 5]), of(2, &[3])].concat();
+        let found: Vec<_> = runs(chunks)
+            .into_iter()
+            .map(|run| (run.object, run.chunks))
+            .collect();
+        let expected = [(1, 0..4), (1, 4..6), (1, 7..8), (2, 3..5)];
+        let expected = expected.map(|(number, chunks)| (object(number), chunks));
+        assert_eq!(found, expected);
     }
 }

@@ -47,6 +47,46 @@ fn what_was_synced_is_there_after_the_writer_died_and_on_another_machine() {
     assert_eq!(store.reads(), reads, "the second time it is in the cache");
 }
 
+/// The requests of a fresh machine that reads chunks of a file in an order, and the bytes that it got by them.
+fn read_cold(store: &Store, data: &[u8], order: impl Iterator<Item = usize>) -> (u64, u64) {
+    const CHUNK: usize = 1 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let storage = open(store, dir.path(), options()).unwrap();
+    let file = storage.open("f", OpenMode::Read).unwrap();
+    let before = storage.requests();
+    let mut buf = vec![0; CHUNK];
+    for at in order.map(|chunk| chunk * CHUNK) {
+        file.read_at(&mut buf, at as u64).unwrap();
+        assert!(buf == data[at..at + CHUNK], "at {at}");
+    }
+    let after = storage.requests();
+    (after.gets - before.gets, after.bytes_got - before.bytes_got)
+}
+
+#[test]
+fn what_is_read_in_order_takes_few_requests_and_what_is_not_gets_no_more_than_it_asks_for() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let storage = create(&store, dir.path(), options()).unwrap();
+    let data = noise(1, 24 << 20);
+    write(&storage, "f", &data).unwrap();
+    storage.die();
+    drop(storage);
+    let (gets, got) = read_cold(&store, &data, 0..24);
+    assert_eq!(got, 24 << 20, "nothing comes twice");
+    assert!(gets <= 12, "{gets}");
+    // Two more where the next object begins, which is no multiple of a chunk.
+    let (gets, got) = read_cold(&store, &data, (0..24).rev());
+    assert!(
+        (24..=26).contains(&gets) && got == 24 << 20,
+        "{gets}, {got}"
+    );
+    let (gets, got) = read_cold(&store, &data, (0..24).step_by(3));
+    assert!(gets <= 10 && got <= 10 << 20, "{gets}, {got}");
+    // Of five chunks that were read in order, two more come at most.
+    let (_, got) = read_cold(&store, &data, 7..12);
+    assert!(got <= 7 << 20, "{got}");
+}
+
 #[test]
 fn a_sync_of_little_is_one_request_and_one_of_nothing_is_none() {
     let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
