@@ -1,8 +1,8 @@
 //! Reading objects: from the cache, else from the store.
 //!
 //! 1. Neighbouring chunks of an object are one request, up to [`RUN`] of them.
-//! 2. A reader that goes through an object in order gets the next chunks with the one that it asks for, at most half as many as are before it and in the
-//!    cache: a store far away charges for each byte.
+//! 2. A reader that goes through an object in order gets the next chunks with the one that it asks for, at most half as many as are
+//!    right before it in the cache or on their way: a store far away charges for each byte.
 
 use std::io;
 use std::ops::Range;

@@ -273,16 +273,15 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
                     resume,
                     keep_since,
                     keep_periods,
-                } => asked(to, since.as_deref(), resume.as_deref())
-                    .map(|asked| SendRequest {
-                        keep: Keep {
-                            since: keep_since.map(|(secs, nanos)| Timestamp { secs, nanos }),
-                            periods: *keep_periods,
-                        },
-                        ..asked
-                    })
-                    .map_err(|e| Error::room(&state.dir, e))
-                    .and_then(|asked| send(&room, state, &asked, stream, &report)),
+                } => {
+                    let keep = Keep {
+                        since: keep_since.map(|(secs, nanos)| Timestamp { secs, nanos }),
+                        periods: *keep_periods,
+                    };
+                    asked(to, since.as_deref(), resume.as_deref(), keep)
+                        .map_err(|e| Error::room(&state.dir, e))
+                        .and_then(|asked| send(&room, state, &asked, stream, &report))
+                }
                 request => work::carry_out(&state.dir, &room, request, &report),
             })
         }
@@ -307,12 +306,18 @@ fn backup(
 }
 
 /// What a client asks to be sent.
-fn asked(to: &str, since: Option<&str>, resume: Option<&str>) -> room::Result<SendRequest> {
+fn asked(
+    to: &str,
+    since: Option<&str>,
+    resume: Option<&str>,
+    keep: Keep,
+) -> room::Result<SendRequest> {
     Ok(SendRequest {
         to: to.to_owned(),
         since: since.map(str::to_owned),
         resume: resume.map(str::parse).transpose()?,
-        ..SendRequest::default()
+        keep,
+        scratch: None,
     })
 }
 

@@ -264,9 +264,6 @@ impl Work<'_> {
 
     /// Deletes what no period keeps, now that every snapshot is there.
     fn expire(&self) -> Result<()> {
-        if self.keep.periods.is_none() {
-            return Ok(());
-        }
         let expired = self.keep.expired(&self.catalog.snapshots());
         for no in expired.iter().filter(|no| !self.in_room.contains(no)) {
             self.catalog.apply(&[Change::DoomSnapshot(*no)])?;

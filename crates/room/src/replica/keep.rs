@@ -30,9 +30,9 @@ impl Keep {
         self.since.is_some_and(|since| created >= since)
     }
 
-    /// Of all snapshots of a replica, the numbers of those that no rule keeps.
+    /// Of all snapshots of a replica, the numbers of those that neither a period nor their age keeps. None where no periods are asked for.
     pub(super) fn expired(&self, rows: &[SnapshotRow]) -> Vec<u64> {
-        let Some(newest) = latest(rows) else {
+        let (Some(periods), Some(newest)) = (self.periods, latest(rows)) else {
             return Vec::new();
         };
         let there = rows.iter().filter(|row| !row.doomed);
@@ -42,7 +42,6 @@ impl Keep {
                 ..row.snapshot.clone()
             })
             .collect();
-        let periods = self.periods.unwrap_or_default();
         periods
             .expired(&all, newest.snapshot.created)
             .into_iter()
