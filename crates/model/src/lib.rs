@@ -19,6 +19,7 @@ mod file_system;
 mod grants;
 mod inode;
 mod locks;
+mod policy;
 mod read_only;
 mod snapshots;
 pub mod spans;
@@ -45,6 +46,7 @@ pub use file_system::{Access, FileSystem};
 pub use grants::*;
 pub use inode::{DirEntry, FileFlags, FileKind, Inode, InodeNo, Timestamp, now};
 pub use locks::{Lock, LockKind, LockOwner, LockTable};
+pub use policy::{SnapshotPolicy, automatic_until};
 pub use read_only::{ReadFiles, ReadOnly};
 pub use snapshots::{SNAPSHOT_NAME_MAX, Snapshot, Snapshots, check_snapshot_name};
 pub use units::{

@@ -83,8 +83,8 @@ pub use model::{
     Fallocate, FileFlags, FileKind, FileSystem, Inode, InodeNo, Lock, LockKind, LockOwner,
     LockTable, NewFile, NoncePart, PartError, Piece, Pieces, Quota, ReadFiles, ReadOnly,
     RenameMode, Result, RoomSpace, Sealed, SeekTo, SegmentNo, SetAttr, SetTime, Snapshot,
-    Snapshots, Stored, Timestamp, UNIT_BLOCKS, Used, WriteGrantId, WrittenExtent, XattrMode,
-    check_snapshot_name, now, spans,
+    SnapshotPolicy, Snapshots, Stored, Timestamp, UNIT_BLOCKS, Used, WriteGrantId, WrittenExtent,
+    XattrMode, check_snapshot_name, now, spans,
 };
 pub use opener::Opener;
 pub use options::*;
@@ -99,5 +99,5 @@ pub use seal::{
     Argon2Cost, Credential, NewCredential, PositionCipher, PositionKeys, RoomId, Secret, SlotInfo,
     SlotKind, Suite, check_digest, nonce_part, unit_digest,
 };
-pub use snapshots::{NewSnapshot, PolicyReport, Removed, SnapshotPolicy, SnapshotSpace};
+pub use snapshots::{NewSnapshot, PolicyReport, Removed, SnapshotSpace};
 pub use walk::resolve;

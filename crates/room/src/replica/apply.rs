@@ -14,12 +14,12 @@ use catalog::{
     BlockRange, Catalog, Change, Chunk, Extent, InodeNo, KeptChunk, SegmentAccount, SegmentId,
     SegmentNo, SnapshotRow, latest,
 };
+use model::SnapshotPolicy;
 
 use super::changes::{Item, Reader};
 use super::keep::Keep;
 use crate::history::{self, History};
 use crate::layout::HEADER_REVISION;
-use crate::snapshots::SnapshotPolicy;
 use crate::usage::{self, Unit};
 use crate::{Error, Result};
 

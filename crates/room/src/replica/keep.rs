@@ -7,9 +7,7 @@
 //! It deliberately does not delete anything.
 
 use catalog::{SnapshotRow, Timestamp, latest};
-use model::Snapshot;
-
-use crate::snapshots::SnapshotPolicy;
+use model::{Snapshot, SnapshotPolicy};
 
 /// Which snapshots a replica keeps although the room has deleted them. By default none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use model::{FileSystem, InodeNo, ReadOnly, Snapshot, Snapshots};
+use model::{FileSystem, InodeNo, ReadOnly, Snapshot, SnapshotPolicy, Snapshots};
 
 use super::Room;
 use crate::Result;
 use crate::diff::{self, Change, Moment};
-use crate::snapshots::{
-    NewSnapshot, PolicyReport, Removed, SnapshotPolicy, SnapshotSpace, SnapshotView,
-};
+use crate::snapshots::{NewSnapshot, PolicyReport, Removed, SnapshotSpace, SnapshotView, policy};
 
 /// The room's note with its policy, as JSON; empty: none.
 const POLICY: &str = "snapshot-policy";
@@ -55,15 +53,14 @@ impl Room {
     /// The room's policy for automatic snapshots. `NotSupported` where a newer version set it.
     pub fn snapshot_policy(&self) -> Result<Option<SnapshotPolicy>> {
         let note = self.note(POLICY)?.filter(|text| !text.is_empty());
-        note.map(|text| SnapshotPolicy::from_json(&text))
-            .transpose()
+        note.map(|text| policy::from_json(&text)).transpose()
     }
 
     /// Sets the policy, or removes it; durable when this returns. Nothing is created or deleted before the policy is
     /// [applied](Self::apply_snapshot_policy). `InvalidArgument`: [`SnapshotPolicy::check`].
     pub fn set_snapshot_policy(&self, policy: Option<&SnapshotPolicy>) -> Result<()> {
         policy.map_or(Ok(()), SnapshotPolicy::check)?;
-        let text = policy.map(|policy| policy.to_json());
+        let text = policy.map(policy::to_json);
         self.set_note(POLICY, &text.unwrap_or_default())
     }
 

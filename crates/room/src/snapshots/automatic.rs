@@ -5,10 +5,11 @@
 //!
 //! It deliberately does not know where the policy is stored, nor who asks.
 
-use model::{Snapshot, Timestamp};
+use model::{Snapshot, SnapshotPolicy, Timestamp};
 
 use super::held::numbers;
-use super::{NewSnapshot, Past, SnapshotPolicy, SnapshotSpace};
+use super::policy::deletions;
+use super::{NewSnapshot, Past, SnapshotSpace};
 use crate::{Error, Result};
 
 /// How the names of automatic snapshots begin.
@@ -91,7 +92,7 @@ impl Past {
             return Ok(Vec::new());
         }
         let (snapshots, held) = self.account()?;
-        Ok(policy.deletions(&snapshots, &held, &space, now))
+        Ok(deletions(policy, &snapshots, &held, &space, now))
     }
 
     fn is_short(&self, policy: &SnapshotPolicy) -> Result<bool> {

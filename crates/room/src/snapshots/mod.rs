@@ -10,7 +10,7 @@
 mod automatic;
 mod delete;
 mod held;
-mod policy;
+pub(crate) mod policy;
 mod removed;
 mod view;
 
@@ -31,7 +31,6 @@ use crate::space::Space;
 use crate::{Error, Result};
 pub use automatic::PolicyReport;
 use held::{Held, numbers};
-pub use policy::SnapshotPolicy;
 pub use removed::Removed;
 pub(crate) use view::SnapshotView;
 
